@@ -1,0 +1,50 @@
+"""What a setting may be: one error that names the field, what was expected and what came."""
+
+import math
+from typing import Any
+
+
+class Invalid(ValueError):
+    """A setting out of its range, or at odds with another one.
+
+    Attributes:
+        field: the setting, as its dataclass spells it.
+        expected: what would have been accepted.
+        got: what came instead.
+    """
+
+    def __init__(self, owner: str, field: str, expected: str, got: object) -> None:
+        super().__init__(f"{owner}.{field}: expected {expected}, got {got!r}")
+        self.field, self.expected, self.got = field, expected, got
+
+
+def bounded(
+    owner: object,
+    field: str,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+) -> None:
+    """Raise `Invalid` unless `owner.field` lies in the range; a tensor must lie in it with every element.
+
+    Example:
+        >>> from simulator.laws import Constant
+        >>> Constant(mean=-1.0)
+        Traceback (most recent call last):
+        ...
+        simulator.bounds.Invalid: Constant.mean: expected a number > 0, got -1.0
+    """
+    value: Any = getattr(owner, field)
+    smallest, largest = (value.min(), value.max()) if hasattr(value, "min") else (value, value)
+    limits = [
+        ("> ", above, above is None or smallest > above),
+        (">= ", least, least is None or smallest >= least),
+        ("< ", below, below is None or largest < below),
+        ("<= ", most, most is None or largest <= most),
+    ]
+    wanted = " and ".join(f"{sign}{limit:g}" for sign, limit, _ in limits if limit is not None)
+    finite = math.isfinite(smallest) and math.isfinite(largest)  # a tensor with a NaN has NaN for its minimum
+    if not (finite and all(kept for _, _, kept in limits)):
+        raise Invalid(type(owner).__name__, field, f"a number {wanted}".rstrip(), value)

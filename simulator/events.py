@@ -1,0 +1,123 @@
+"""The events that a node's verbs return; `yield` waits for one, `|` for the first of several, `&` for all.
+
+They are SimPy events that a clock can afford: a computation and a message are one entry each in the event
+queue, a message is delivered inside its own event, and no process or store is made for any of them.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from simpy.core import Environment
+from simpy.events import PENDING, Condition, Event
+
+from simulator.gradients import IN_FLIGHT, Gradient
+
+if TYPE_CHECKING:
+    from simulator.node import Node
+
+
+class Verb(Event):
+    """An event that a verb of a node returns."""
+
+    def __or__(self, other: Event) -> "Choice":
+        return Choice(self.env, Condition.any_events, [self, other])
+
+    def __and__(self, other: Event) -> "Choice":
+        return Choice(self.env, Condition.all_events, [self, other])
+
+    @property
+    def value(self) -> Any:
+        """What the event brought, once it has happened."""
+        return super().value
+
+    @property
+    def fired(self) -> bool:
+        """Whether the event has happened, and `value` is its value."""
+        return self.callbacks is None
+
+
+class Choice(Condition):
+    """The first, or all, of several events. Receives left unfired are withdrawn: they take no message later."""
+
+    def _check(self, event: Event) -> None:
+        super()._check(event)
+        if self._value is not PENDING:
+            for other in leaves(self._events):
+                if isinstance(other, Receive) and not other.fired:
+                    other.withdraw()
+
+    def __or__(self, other: Event) -> "Choice":
+        return Choice(self.env, Condition.any_events, [self, other])
+
+    def __and__(self, other: Event) -> "Choice":
+        return Choice(self.env, Condition.all_events, [self, other])
+
+
+def leaves(events: Iterable[Event]) -> Iterable[Event]:
+    """The events that `events` are made of, choices taken apart."""
+    for event in events:
+        if isinstance(event, Choice):
+            yield from leaves(event._events)
+        else:
+            yield event
+
+
+class Work(Verb):
+    """A node is busy until this fires; its value is the gradient that it computes, if any."""
+
+    def __init__(self, env: Environment, node: "Node", gradient: Gradient | None, seconds: float) -> None:
+        self.env, self.callbacks = env, [self._end]
+        self._ok, self._value = True, gradient
+        self.node, self.gradient = node, gradient
+        env.schedule(self, delay=seconds)
+
+    def cancel(self) -> None:
+        """Free the node now and withdraw the gradient's promise; the event never fires.
+
+        Work that ended in this very instant is withdrawn too; a gradient with a fate keeps it.
+        """
+        if self.callbacks is not None and self.node.free(self):
+            self.callbacks.clear()
+        if self.gradient is not None and self.gradient.status == IN_FLIGHT:
+            self.gradient.cancel()
+
+    def _end(self, _: Event) -> None:
+        self.node.done(self)
+
+
+class Message(Verb):
+    """A message under way; fires, with its content as value, when it has arrived and been delivered."""
+
+    def __init__(self, env: Environment, sender: "Node", receiver: "Node", content: Any, tag: Any) -> None:
+        self.env, self.callbacks = env, [self._arrive]
+        self._ok, self._value = True, content
+        self.sender, self.receiver, self.tag = sender, receiver, tag
+
+    def _arrive(self, _: Event) -> None:
+        self.sender.sent(self)
+        self.receiver.deliver(self)
+
+
+class Receive(Verb):
+    """The next message with a tag; fires with `(sender's rank, content)`.
+
+    Attributes:
+        since: the moment (s) from which the node waits.
+    """
+
+    def __init__(self, env: Environment, tag: Any) -> None:
+        self.env, self.callbacks = env, []
+        self._value = PENDING
+        self.tag, self.since = tag, env.now
+        self.withdrawn = False
+
+    def withdraw(self) -> None:
+        """Wait no longer: the message, when it comes, is for the next receive."""
+        self.withdrawn = True
+
+    def fire(self, message: Message) -> None:
+        """Happen now, inside the event that delivers the message."""
+        self._ok, self._value = True, (message.sender.rank, message.value)
+        callbacks, self.callbacks = self.callbacks, None  # type: ignore[assignment]
+        for callback in callbacks or ():
+            callback(self)

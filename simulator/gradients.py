@@ -1,0 +1,172 @@
+"""Gradients as promises, and the pool that evaluates those in flight together.
+
+A gradient depends only on the weights it was asked at and on its mini-batch, so its arithmetic can wait until
+somebody needs the value, and then every other gradient in flight can be evaluated beside it. A gradient that
+nobody asks for costs nothing.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from simulator.task import Task
+from simulator.weights import Model, stamp_of
+
+IN_FLIGHT, APPLIED, DROPPED, CANCELLED = "in flight", "applied", "dropped", "cancelled"
+FATES = (APPLIED, DROPPED, CANCELLED)
+
+
+class Gradient:
+    """The promise of one mini-batch's gradient `(ensemble, params)`.
+
+    Attributes:
+        worker: the rank that computes it.
+        weights: the weights `(ensemble, params)` it is taken at.
+        version_read: the version of their owner's model when it was read.
+        batch: the mini-batch.
+        share: the part of an epoch that the mini-batch is.
+        started, due: virtual seconds at which its computation starts and is expected to end.
+        computed: virtual seconds at which the computation ended; NaN until then.
+        status: in flight, applied, dropped or cancelled.
+    """
+
+    __slots__ = (
+        "_changes", "_losses", "_owner", "_pool", "_staleness", "_value",
+        "batch", "computed", "due", "share", "started", "status", "version_read", "weights", "worker",
+    )  # fmt: skip
+
+    def __init__(self, pool: "GradientPool", worker: int, reader: Model, weights: Tensor, batch: Any) -> None:
+        self._pool, self.worker, self.weights, self.batch = pool, worker, weights, batch
+        self._owner, self.version_read = stamp_of(weights, reader)
+        self._changes = weights._version
+        self._staleness: int | None = None
+        self._value: Tensor | None = None
+        self._losses: Tensor | None = None
+        self.share = pool.share
+        self.started = self.due = self.computed = float("nan")
+        self.status = IN_FLIGHT
+
+    @property
+    def value(self) -> Tensor:
+        """The gradient `(ensemble, params)`; evaluates it, and others in flight beside it, when first asked."""
+        return together([self])[0]
+
+    @property
+    def losses(self) -> Tensor:
+        """The mini-batch loss `(ensemble,)` at the weights."""
+        together([self])
+        assert self._losses is not None
+        return self._losses
+
+    @property
+    def staleness(self) -> int:
+        """Updates that the model read has received since; fixed once the gradient's fate is known."""
+        return self._owner.version - self.version_read if self._staleness is None else self._staleness
+
+    @property
+    def version(self) -> int:
+        """The version of the model that was read, as of now or of the gradient's fate."""
+        return self.version_read + self.staleness
+
+    def cancel(self) -> None:
+        """Withdraw the promise of a computation that was interrupted."""
+        self._pool.settle(self, CANCELLED)
+
+    def drop(self) -> None:
+        """Discard the gradient: it counts as dropped, and is never evaluated unless it already was."""
+        self._pool.settle(self, DROPPED)
+
+
+def together(gradients: Sequence[Gradient]) -> list[Tensor]:
+    """The values `(ensemble, params)` of all `gradients`, asked for at once so that they are evaluated together."""
+    if gradients:
+        gradients[0]._pool.evaluate(gradients)
+    return [gradient._value for gradient in gradients]  # type: ignore[misc]
+
+
+class GradientPool:
+    """Every gradient in flight, evaluated together when the first value is needed.
+
+    Args:
+        task: gives the arithmetic.
+        start: weights `(ensemble, params)` of the shape to come; with zero parameters nothing is ever evaluated.
+        settled: told of every gradient whose fate has become known.
+        memory: bytes of promised weights and gradients above which promises are evaluated early.
+        defer: False evaluates each promise when it is made, for comparison.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        start: Tensor,
+        settled: Callable[[Gradient], None],
+        memory: float = 4 * 2**30,
+        defer: bool = True,
+    ) -> None:
+        self._task, self._settled, self._defer = task, settled, defer
+        self._ensemble, params = start.shape
+        self._nothing = torch.zeros(self._ensemble, dtype=start.dtype) if params == 0 else None
+        self._most = max(1, int(memory // max(1, 2 * start.numel() * start.element_size())))
+        self._pending: dict[Gradient, None] = {}
+        self.share = task.batch / task.epoch
+        self.evaluated = 0
+        self.calls = 0
+
+    def promise(self, worker: int, reader: Model, weights: Tensor, batch: Any) -> Gradient:
+        """A gradient of `batch` at `weights`, read by worker `worker`, whose value is evaluated later or never."""
+        gradient = Gradient(self, worker, reader, weights, batch)
+        if self._nothing is not None:
+            gradient._value, gradient._losses = weights, self._nothing
+            return gradient
+        if len(self._pending) >= self._most:
+            self.evaluate(self._soonest(1))
+        self._pending[gradient] = None
+        if not self._defer:
+            self._evaluate([gradient])
+        return gradient
+
+    def evaluate(self, asked: Sequence[Gradient]) -> None:
+        """Evaluate `asked`, and of the other promises what fills the hardware's lanes, soonest due first."""
+        wanted = list(dict.fromkeys(gradient for gradient in asked if gradient._value is None))
+        if wanted:
+            self._evaluate(wanted + self._fill(wanted))
+
+    def settle(self, gradient: Gradient, status: str) -> None:
+        """Fix the fate of `gradient`; a promise still pending is withdrawn.
+
+        Raises:
+            RuntimeError: it already has another fate. Being applied again, by another node, is none.
+        """
+        if gradient.status == status == APPLIED:
+            return
+        if gradient.status != IN_FLIGHT:
+            raise RuntimeError(f"a gradient of worker {gradient.worker} is to be {status}, but was {gradient.status}")
+        gradient._staleness, gradient.status = gradient.staleness, status
+        self._pending.pop(gradient, None)
+        self._settled(gradient)
+
+    def _fill(self, wanted: list[Gradient]) -> list[Gradient]:
+        lanes, taken = self._task.lanes, len(wanted) * self._ensemble
+        return self._soonest((-taken % lanes) // self._ensemble, frozenset(wanted))
+
+    def _soonest(self, count: int, apart: frozenset[Gradient] = frozenset()) -> list[Gradient]:
+        others = (gradient for gradient in self._pending if gradient not in apart)
+        return heapq.nsmallest(count, others, key=lambda gradient: gradient.due) if count else []
+
+    def _evaluate(self, gradients: list[Gradient]) -> None:
+        for gradient in gradients:
+            if gradient.weights._version != gradient._changes:
+                raise RuntimeError(
+                    f"the weights at which worker {gradient.worker} computes since {gradient.started:g} s were changed "
+                    "in place while their gradient is promised; weights are values: write `weights = weights + step`"
+                )
+            self._pending.pop(gradient, None)
+        weights = torch.stack([gradient.weights for gradient in gradients])
+        values, losses = self._task.gradients(weights, [gradient.batch for gradient in gradients])
+        for gradient, value, loss in zip(gradients, values, losses, strict=True):
+            gradient._value, gradient._losses = value, loss
+        self.evaluated += len(gradients)
+        self.calls += 1

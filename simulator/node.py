@@ -1,0 +1,192 @@
+"""A node: what an algorithm sees of the cluster. Four verbs and the model that the node stands for.
+
+    gradient = yield node.compute(weights)               # a promise; .value asks for its arithmetic
+    yield node.send(receiver, content, tag=t, size=1.0)  # fires when it has arrived; size in models
+    sender, content = yield node.receive(tag=t)          # the next message with that tag
+    node.apply(weights, [gradients])                     # one update of the node's model
+
+The first three start at once and return an event; `yield` is the only way to wait.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from simulator.bounds import Invalid
+from simulator.events import Message, Receive, Work
+from simulator.gradients import Gradient, GradientPool
+from simulator.laws import Durations
+from simulator.slowdowns import Slowdown, stretched
+from simulator.trace import BUSY, SENDING, WAITING
+from simulator.weights import stamped
+
+if TYPE_CHECKING:
+    from simulator.simulation import Simulation
+
+
+class Node:
+    """One machine of the cluster: a worker, or the parameter server.
+
+    Attributes:
+        rank: 0, 1, ... for workers, `SERVER` for the server.
+        workers: how many workers the cluster has.
+        version: updates that the node's model has seen.
+        apply_seconds: what one update costs the server, for `yield node.work(node.apply_seconds)`.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        simulation: "Simulation",
+        start: Tensor,
+        durations: Durations,
+        slowdowns: Sequence[Slowdown],
+        batches: Iterator[Any],
+    ) -> None:
+        self.rank, self.version = rank, 0
+        self.workers = simulation.cluster.workers
+        self.weights = start
+        self.apply_seconds = simulation.cluster.apply_seconds
+        self.spent = [0.0, 0.0, 0.0]  # seconds busy, sending, waiting
+        self._simulation, self._env = simulation, simulation.env
+        self._pool: GradientPool = simulation.pool
+        self._durations, self._slowdowns, self._batches = durations, slowdowns, batches
+        self._work: Work | None = None
+        self._outgoing, self._since = 0, 0.0
+        self._mail: dict[Hashable, deque[Message]] = {}
+        self._receives: dict[Hashable, deque[Receive]] = {}
+
+    @property
+    def weights(self) -> Tensor:
+        """The model `(ensemble, params)` that the node stands for, stamped with (node, version)."""
+        return self._weights
+
+    @weights.setter
+    def weights(self, weights: Tensor) -> None:
+        self._weights = stamped(weights, self)
+
+    def compute(self, weights: Tensor) -> Work:
+        """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with the `Gradient` when it is done.
+
+        Raises:
+            RuntimeError: the node computes already.
+            Invalid: the compute law drew no duration.
+        """
+        seconds = stretched(self._durations.next(), self._env.now, self._slowdowns)
+        gradient = self._pool.promise(self.rank, self, weights, next(self._batches))
+        gradient.started = self._env.now
+        gradient.due = self._env.now + seconds
+        self._simulation.started += 1
+        return self._begin(gradient, seconds)
+
+    def work(self, seconds: float) -> Work | Receive:
+        """Keep the node busy for `seconds` without a gradient; 0 is no wait at all.
+
+        Raises:
+            RuntimeError: the node computes already.
+        """
+        if seconds == 0:
+            return self._past(None)
+        return self._begin(None, seconds)
+
+    def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
+        """Send `content` to node `receiver`; fires when it has arrived.
+
+        `size` is in models: 1 for weights or a gradient, 0 for a token. Weights are read when they are sent:
+        from here on their owner's updates make them stale.
+
+        Raises:
+            Invalid: there is no such node, or the topology does not join the two.
+        """
+        target = self._simulation.nodes.get(receiver)
+        if target is None:
+            raise Invalid("send", "receiver", f"a rank of {sorted(self._simulation.nodes)}", receiver)
+        self._account()
+        self._outgoing += 1
+        message = Message(self._env, self, target, content, tag)
+        self._simulation.carry(message, size)
+        return message
+
+    def receive(self, tag: Hashable = None) -> Receive:
+        """The next message with that tag; fires with `(sender, content)`, at once if one has come already."""
+        mail = self._mail.get(tag)
+        if mail:
+            return self._past(mail.popleft())
+        receive = Receive(self._env, tag)
+        self._receives.setdefault(tag, deque()).append(receive)
+        return receive
+
+    def arrived(self, tag: Hashable = None) -> bool:
+        """Whether a message with that tag lies in the mailbox, without waiting."""
+        return bool(self._mail.get(tag))
+
+    def apply(self, weights: Tensor, gradients: Sequence[Gradient]) -> None:
+        """One update: the node's model becomes `weights`, its version grows by 1, `gradients` were applied."""
+        if self._simulation.applies(gradients):
+            self.version += 1
+            self.weights = weights
+
+    def done(self, work: Work) -> None:
+        """`work` has come to its end."""
+        self.free(work)
+        if work.gradient is not None:
+            work.gradient.computed = self._env.now
+            self._simulation.ended()
+
+    def free(self, work: Work) -> bool:
+        """End `work`, if it is what the node does; whether it was."""
+        if self._work is not work:
+            return False
+        self._account()
+        self._work = None
+        return True
+
+    def sent(self, message: Message) -> None:
+        """One of the node's messages has arrived."""
+        self._account()
+        self._outgoing -= 1
+        self._simulation.delivered += 1
+
+    def deliver(self, message: Message) -> None:
+        """Hand `message` to the first receive that waits for its tag, or lay it in the mailbox."""
+        receives = self._receives.get(message.tag)
+        while receives:
+            receive = receives.popleft()
+            if not receive.withdrawn:
+                receive.fire(message)
+                return
+        self._mail.setdefault(message.tag, deque()).append(message)
+
+    def waiting(self) -> list[Receive]:
+        """The receives that wait for a message, oldest first."""
+        return [receive for receives in self._receives.values() for receive in receives if not receive.withdrawn]
+
+    def close(self) -> None:
+        """Count the time up to now."""
+        self._account()
+
+    def _begin(self, gradient: Gradient | None, seconds: float) -> Work:
+        if self._work is not None:
+            raise RuntimeError(
+                f"node {self.rank} is to compute at {self._env.now:g} s while it computes already; "
+                "yield the first computation, or cancel it, before the second"
+            )
+        self._account()
+        self._work = Work(self._env, self, gradient, seconds)
+        return self._work
+
+    def _past(self, message: Message | None) -> Receive:
+        """A receive that has fired already; a generator that yields it goes straight on."""
+        receive = Receive(self._env, None)
+        receive._ok, receive._value = True, None if message is None else (message.sender.rank, message.value)
+        receive.callbacks = None  # type: ignore[assignment]
+        return receive
+
+    def _account(self) -> None:
+        """Book the time since the last change of state as busy, sending or waiting."""
+        now = self._env.now
+        state = BUSY if self._work is not None else SENDING if self._outgoing else WAITING
+        self.spent[state] += now - self._since
+        self._since = now

@@ -1,0 +1,279 @@
+"""The engine: one virtual clock, its nodes, and what it leaves behind."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from simpy.core import EmptySchedule, Environment
+from simpy.events import Event, EventPriority
+from torch import Tensor
+
+from simulator.algorithm import Algorithm
+from simulator.cluster import Cluster
+from simulator.events import Message
+from simulator.gradients import APPLIED, Gradient, GradientPool
+from simulator.laws import Durations
+from simulator.learning import Divergence, Learning
+from simulator.milestones import Evaluate, Mileage, Stop
+from simulator.network import Wires
+from simulator.node import Node
+from simulator.streams import BATCHES, COMPUTE, start_seed, stream
+from simulator.task import Task, Timing
+from simulator.trace import BUSY, SENDING, WAITING, Columns, Trace
+from simulator.weights import mean
+
+LAST = EventPriority(2)  # SimPy's priority after everything else of an instant
+
+
+class Deadlock(RuntimeError):
+    """Nothing can happen any more, and the simulation has not reached its end."""
+
+
+class Seeds(NamedTuple):
+    """The seed of the compute times, and the seed of what each member of the ensemble learns."""
+
+    cluster: int
+    learning: Sequence[int]
+
+    def data(self) -> Sequence[int]:
+        """The seeds of the mini-batches: one where all members share theirs, else one a member."""
+        return self.learning[:1] if len(set(self.learning)) == 1 else self.learning
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a simulation leaves behind.
+
+    Attributes:
+        metrics: columns, a row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`,
+            `train_loss`, and the task's measures.
+        updates: columns, a row per gradient whose fate is known; see `Trace.columns`.
+        workers: columns `worker`, `computing`, `sending`, `waiting` (s).
+        weights: the final models `(ensemble, params)`.
+        gradients: counts `started`, `applied`, `dropped`, `cancelled`, `in flight`.
+        messages: counts `sent`, `delivered`, `lost`, `in flight`.
+        evaluated: gradients whose arithmetic was done.
+        reached: the limit that ended it, `returned` where the algorithm's roles did, or `diverged`.
+        mileage: how far it came on each axis.
+        diverged: per member, where its loss ceased to be finite, or None.
+    """
+
+    metrics: Columns
+    updates: Columns
+    workers: Columns
+    weights: Tensor
+    gradients: dict[str, int]
+    messages: dict[str, int]
+    evaluated: int
+    reached: str
+    mileage: Mileage
+    diverged: list[Divergence | None]
+
+
+class Simulation:
+    """A cluster that runs an algorithm on a task: clock, nodes, wires and accounts."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        algorithm: Algorithm,
+        task: Task,
+        stop: Stop,
+        evaluate: Evaluate,
+        seeds: Seeds,
+        watch: Callable[[Mileage], None] | None = None,
+        memory: float = 4 * 2**30,
+        defer: bool = True,
+    ) -> None:
+        algorithm.check(cluster.workers)
+        self.cluster, self.env, self.trace = cluster, Environment(), Trace()
+        self.started = self.computed = self.sent = self.delivered = 0
+        self.reached: str | None = None
+        self._task, self._stop, self._evaluate, self._watch = task, stop, evaluate, watch
+        start = task.start([start_seed(seed) for seed in seeds.learning])
+        message_bytes = cluster.network.message_bytes
+        self._model_bytes = 4.0 * start.shape[1] if message_bytes is None else message_bytes
+        self._learning = Learning(task, start)
+        self.pool = GradientPool(task, start, self._settled, memory, defer)
+        self._wires = Wires(self.env, cluster.network)
+        roles = algorithm.roles(cluster.workers)
+        self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
+        self._models = [self.nodes[rank] for rank in algorithm.models(cluster.workers)]
+        self._applies = self._applied = self._periods = 0
+        self._roles = [self.env.process(role(self.nodes[rank])) for rank, on in roles.items() for role in on]
+
+    def run(self) -> Outcome:
+        """Run to the end.
+
+        Raises:
+            Deadlock: nothing can happen any more; says who waits for what since when.
+        """
+        self._look()
+        if self._stop.time is not None:
+            self._last_at(self._stop.time, lambda: self._end("time"))
+        if self._evaluate.every_seconds is not None:
+            self._last_at(self._evaluate.every_seconds, self._look_again)
+        step = self.env.step
+        try:
+            while self.reached is None:
+                step()
+        except EmptySchedule:
+            if any(role.is_alive for role in self._roles):
+                raise Deadlock(self._who_waits()) from None
+            self._end("returned")
+        self._look()
+        return self._outcome()
+
+    def mileage(self) -> Mileage:
+        """How far the simulation has come."""
+        samples = self._applied * self._task.batch
+        updates = self._applies / len(self._models)
+        return Mileage(self.env.now, updates, samples, samples / self._task.epoch, self.computed)
+
+    def carry(self, message: Message, size: float) -> None:
+        """Put a message of `size` models on the wires."""
+        self.sent += 1
+        self._wires.carry(message.sender.rank, message.receiver.rank, size * self._model_bytes, message)
+
+    def applies(self, gradients: Sequence[Gradient]) -> bool:
+        """Book one node's update by `gradients`; False once the end is reached, after which nothing counts."""
+        if self.reached is not None:
+            return False
+        fresh = [gradient for gradient in gradients if gradient.status != APPLIED]
+        for gradient in gradients:
+            self.pool.settle(gradient, APPLIED)
+        self._applies += 1
+        self._applied += len(fresh)
+        mileage = self.mileage()
+        self._learning.applied(fresh, mileage.updates, mileage.time)
+        self._check(mileage)
+        if self._evaluate.period(mileage) > self._periods:
+            self._periods = self._evaluate.period(mileage)
+            self._last_at(0.0, self._look)
+        if self._watch is not None:
+            self._watch(mileage)
+        return True
+
+    def ended(self) -> None:
+        """Book a gradient that was computed to the end."""
+        self.computed += 1
+        if self._stop.gradients is not None:
+            self._check(self.mileage())
+
+    def _node(self, rank: int, start: Tensor, seeds: Seeds) -> Node:
+        durations = Durations(self.cluster.compute, stream(seeds.cluster, COMPUTE, rank), f"worker {rank}")
+        batches = self._task.batches(rank, [stream(seed, BATCHES, rank) for seed in seeds.data()])
+        return Node(rank, self, start, durations, self.cluster.slowdowns_of(rank), batches)
+
+    def _settled(self, gradient: Gradient) -> None:
+        self.trace.settled(self.env.now, gradient)
+
+    def _check(self, mileage: Mileage) -> None:
+        limit = self._stop.reached(mileage)
+        if limit is not None:
+            self._end(limit)
+
+    def _end(self, reached: str) -> None:
+        self.reached = self.reached or reached
+
+    def _look(self) -> None:
+        """Evaluate the model that the algorithm stands for, as it is now."""
+        self._learning.evaluate(mean([node.weights for node in self._models]), self.mileage())
+        if self._learning.hopeless:
+            self._end("diverged")
+
+    def _look_again(self) -> None:
+        self._look()
+        assert self._evaluate.every_seconds is not None
+        self._last_at(self._evaluate.every_seconds, self._look_again)
+
+    def _last_at(self, delay: float, call: Callable[[], None]) -> None:
+        """Call `call()` in `delay` seconds, after everything else of that instant."""
+        event = Event(self.env)
+        event._ok, event._value = True, None
+        event.callbacks.append(lambda _: call())
+        self.env.schedule(event, priority=LAST, delay=delay)
+
+    def _who_waits(self) -> str:
+        waits = [
+            f"node {rank} waits since {receive.since:g} s for a message"
+            + ("" if receive.tag is None else f" with tag {receive.tag!r}")
+            for rank, node in self.nodes.items()
+            for receive in node.waiting()
+        ]
+        shown = "; ".join(waits[:8]) + (f"; and {len(waits) - 8} more" if len(waits) > 8 else "")
+        return f"deadlock at {self.env.now:g} s after {self._applies} updates: {shown or 'no event is left'}"
+
+    def _outcome(self) -> Outcome:
+        for node in self.nodes.values():
+            node.close()
+        counts = self.trace.counts
+        workers = [node for rank, node in self.nodes.items() if rank >= 0]
+        spent = np.array([node.spent for node in workers])
+        return Outcome(
+            metrics=self._learning.columns(),
+            updates=self.trace.columns(),
+            workers={
+                "worker": np.array([node.rank for node in workers]),
+                "computing": spent[:, BUSY],
+                "sending": spent[:, SENDING],
+                "waiting": spent[:, WAITING],
+            },
+            weights=mean([node.weights for node in self._models]),
+            gradients={"started": self.started, **counts, "in flight": self.started - sum(counts.values())},
+            messages={
+                "sent": self.sent,
+                "delivered": self.delivered,
+                "lost": 0,
+                "in flight": self.sent - self.delivered,
+            },
+            evaluated=self.pool.evaluated,
+            reached=self.reached or "returned",
+            mileage=self.mileage(),
+            diverged=self._learning.diverged,
+        )
+
+
+def simulate(
+    cluster: Cluster,
+    algorithm: Algorithm,
+    task: Task | None = None,
+    *,
+    stop: Stop,
+    evaluate: Evaluate | None = None,
+    seed: int = 0,
+    learning_seeds: Sequence[int] | None = None,
+    ensemble: int = 1,
+    watch: Callable[[Mileage], None] | None = None,
+    memory: float = 4 * 2**30,
+    defer: bool = True,
+) -> Outcome:
+    """Run `algorithm` on `cluster`, learning `task`, in virtual time.
+
+    Args:
+        task: what is learnt; without one the clock runs alone.
+        stop: the limits; the first reached wins.
+        evaluate: how often the model is evaluated; once an epoch by default.
+        seed: of everything random; `cluster.seed` and `learning_seeds` override it.
+        learning_seeds: a seed a member, for its initial weights and its mini-batches.
+        ensemble: how many members, where they share one learning seed.
+        watch: called after every update with the mileage.
+        memory: bytes of promised weights and gradients above which promises are evaluated early.
+        defer: False evaluates every gradient when it is started; the result is the same, only slower.
+
+    Raises:
+        Deadlock: nothing can happen any more.
+        Invalid: the algorithm and the cluster are at odds, or a law draws no duration.
+        RuntimeError: weights were changed in place while a gradient of theirs was promised.
+
+    Example:
+        >>> from simulator import AsyncPS, Rule
+        >>> outcome = simulate(Cluster(workers=4), AsyncPS(Rule()), stop=Stop(updates=100))
+        >>> outcome.updates["staleness"][-10:].mean()
+        np.float64(3.0)
+    """
+    members = list(learning_seeds) if learning_seeds is not None else [seed] * ensemble
+    seeds = Seeds(seed if cluster.seed is None else cluster.seed, members)
+    task, evaluate = task or Timing(), evaluate or Evaluate()
+    return Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer).run()

@@ -1,0 +1,78 @@
+"""What the engine asks of whatever is learnt: four functions over whole ensembles."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What is learnt, as the engine sees it: tensors `(ensemble, params)` and opaque mini-batches.
+
+    The engine owns this protocol and the tasks fulfil it without importing it, so that neither half of the
+    house needs the other. A task is a set of functions: the same arguments give the same values, whenever
+    they are asked, because the engine asks for gradients when their values are first needed, not when the
+    simulated worker computes them.
+
+    Attributes:
+        batch: samples in one mini-batch.
+        epoch: samples in one epoch, the size of the training set.
+        lanes: how many model gradients keep the hardware busy at once; the pool fills a call to
+            `gradients` up to a multiple of it with promises in flight (a GPU answers a large number:
+            everything in flight).
+    """
+
+    batch: int
+    epoch: int
+    lanes: int
+
+    def start(self, seeds: Sequence[int]) -> Tensor:
+        """Initial weights `(ensemble, params)`, a seed per member; equal seeds give equal rows."""
+        ...
+
+    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Any]:
+        """The endless mini-batches of worker `rank`: whatever `gradients` takes.
+
+        `rngs` holds one generator that all members share, or one per member where members have their own
+        data seed; then a batch carries a leading ensemble axis. A batch is always full.
+        """
+        ...
+
+    def gradients(self, weights: Tensor, batches: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """Gradients `(k, ensemble, params)` and losses `(k, ensemble)` at `weights` `(k, ensemble, params)`."""
+        ...
+
+    def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
+        """Named measures `(ensemble,)` of models `(ensemble, params)`."""
+        ...
+
+
+class Timing:
+    """A task with nothing to learn: the clock runs, the weights are `(ensemble, 0)`, epochs are as on MNIST.
+
+    Example:
+        >>> Timing().start([0, 1]).shape
+        torch.Size([2, 0])
+    """
+
+    lanes = 1
+
+    def __init__(self, batch: int = 32, epoch: int = 60_000) -> None:
+        self.batch = batch
+        self.epoch = epoch
+
+    def start(self, seeds: Sequence[int]) -> Tensor:
+        return torch.empty(len(seeds), 0)
+
+    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[None]:
+        while True:
+            yield None
+
+    def gradients(self, weights: Tensor, batches: Sequence[None]) -> tuple[Tensor, Tensor]:
+        return torch.empty_like(weights), torch.zeros(weights.shape[:2])
+
+    def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
+        return {}
