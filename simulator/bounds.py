@@ -8,14 +8,18 @@ class Invalid(ValueError):
     """A setting out of its range, or at odds with another one.
 
     Attributes:
+        owner: the name of what has the setting.
         field: the setting, as its dataclass spells it.
         expected: what would have been accepted.
         got: what came instead.
     """
 
     def __init__(self, owner: str, field: str, expected: str, got: object) -> None:
-        super().__init__(f"{owner}.{field}: expected {expected}, got {got!r}")
-        self.field, self.expected, self.got = field, expected, got
+        super().__init__(owner, field, expected, got)
+        self.owner, self.field, self.expected, self.got = owner, field, expected, got
+
+    def __str__(self) -> str:
+        return f"{self.owner}.{self.field}: expected {self.expected}, got {self.got!r}"
 
 
 def bounded(

@@ -71,9 +71,11 @@ class Node:
         """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with the `Gradient` when it is done.
 
         Raises:
-            RuntimeError: the node computes already.
+            RuntimeError: the node computes already, or is a server.
             Invalid: the compute law drew no duration.
         """
+        if self.rank < 0:
+            raise RuntimeError(f"node {self.rank} is a server: it has no mini-batches; compute on a worker's node")
         seconds = stretched(self._durations.next(), self._env.now, self._slowdowns)
         gradient = self._pool.promise(self.rank, self, weights, next(self._batches))
         gradient.started = self._env.now

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from simpy.core import EmptySchedule, Environment
@@ -54,7 +54,7 @@ class Outcome:
         gradients: counts `started`, `applied`, `dropped`, `cancelled`, `in flight`.
         messages: counts `sent`, `delivered`, `lost`, `in flight`.
         evaluated: gradients whose arithmetic was done.
-        reached: the limit that ended it, `returned` where the algorithm's roles did, or `diverged`.
+        reached: the limit that ended it, `returned` where every worker's roles did, or `diverged`.
         mileage: how far it came on each axis.
         diverged: per member, where its loss ceased to be finite, or None.
     """
@@ -69,6 +69,12 @@ class Outcome:
     reached: str
     mileage: Mileage
     diverged: list[Divergence | None]
+
+
+def reraise(role: Event) -> None:
+    """Raise what a role raised, as it was: SimPy would make a copy of it, from its arguments alone."""
+    if not role._ok:
+        raise cast(BaseException, role.value)
 
 
 class Simulation:
@@ -100,8 +106,14 @@ class Simulation:
         roles = algorithm.roles(cluster.workers)
         self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
         self._models = [self.nodes[rank] for rank in algorithm.models(cluster.workers)]
-        self._applies = self._applied = self._periods = 0
-        self._roles = [self.env.process(role(self.nodes[rank])) for rank, on in roles.items() for role in on]
+        self._applies = self._applied = self._periods = self._alarms = 0
+        self._workers = []  # the roles that have an end: a server serves as long as there is anybody to serve
+        for rank, on in roles.items():
+            for role in on:
+                process = self.env.process(role(self.nodes[rank]))
+                process.callbacks.append(reraise)
+                if rank >= 0:
+                    self._workers.append(process)
 
     def run(self) -> Outcome:
         """Run to the end.
@@ -114,12 +126,14 @@ class Simulation:
             self._last_at(self._stop.time, lambda: self._end("time"))
         if self._evaluate.every_seconds is not None:
             self._last_at(self._evaluate.every_seconds, self._look_again)
-        step = self.env.step
+        step, queue = self.env.step, self.env._queue
         try:
             while self.reached is None:
+                if len(queue) == self._alarms:  # limits and evaluations alone are no life
+                    raise EmptySchedule
                 step()
         except EmptySchedule:
-            if any(role.is_alive for role in self._roles):
+            if any(role.is_alive for role in self._workers):
                 raise Deadlock(self._who_waits()) from None
             self._end("returned")
         self._look()
@@ -163,7 +177,8 @@ class Simulation:
 
     def _node(self, rank: int, start: Tensor, seeds: Seeds) -> Node:
         durations = Durations(self.cluster.compute, stream(seeds.cluster, COMPUTE, rank), f"worker {rank}")
-        batches = self._task.batches(rank, [stream(seed, BATCHES, rank) for seed in seeds.data()])
+        rngs = [stream(seed, BATCHES, rank) for seed in seeds.data()]
+        batches = self._task.batches(rank, rngs) if rank >= 0 else iter(())
         return Node(rank, self, start, durations, self.cluster.slowdowns_of(rank), batches)
 
     def _settled(self, gradient: Gradient) -> None:
@@ -190,9 +205,15 @@ class Simulation:
 
     def _last_at(self, delay: float, call: Callable[[], None]) -> None:
         """Call `call()` in `delay` seconds, after everything else of that instant."""
+
+        def ring(_: Event) -> None:
+            self._alarms -= 1
+            call()
+
+        self._alarms += 1
         event = Event(self.env)
         event._ok, event._value = True, None
-        event.callbacks.append(lambda _: call())
+        event.callbacks.append(ring)
         self.env.schedule(event, priority=LAST, delay=delay)
 
     def _who_waits(self) -> str:

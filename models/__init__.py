@@ -1,0 +1,53 @@
+"""What is learnt: networks, datasets, partitions, and tasks made of them; torch only, no clock."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import nn
+
+from .data import DATASETS, Dataset, digits, fashion_mnist, mnist, synthetic
+from .idx import DataMissingError
+from .lenet5 import LeNet5
+from .logistic import Logistic
+from .mlp import MLP
+from .partition import PARTITIONS, ByLabel, Dirichlet, Disjoint, Iid, Partition
+from .quadratic import Quadratic
+from .task import Supervised
+
+
+class Network(Protocol):
+    """A recipe for a module: a frozen dataclass whose fields are its config keys."""
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """A fresh module from inputs `(batch, *shape)` to logits `(batch, classes)`.
+
+        Raises:
+            ValueError: it cannot take inputs of this shape.
+        """
+        ...
+
+
+NETWORKS: Mapping[str, type[Network]] = {"lenet5": LeNet5, "mlp": MLP, "logistic": Logistic}
+
+__all__ = [
+    "DATASETS",
+    "MLP",
+    "NETWORKS",
+    "PARTITIONS",
+    "ByLabel",
+    "DataMissingError",
+    "Dataset",
+    "Dirichlet",
+    "Disjoint",
+    "Iid",
+    "LeNet5",
+    "Logistic",
+    "Network",
+    "Partition",
+    "Quadratic",
+    "Supervised",
+    "digits",
+    "fashion_mnist",
+    "mnist",
+    "synthetic",
+]

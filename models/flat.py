@@ -1,0 +1,73 @@
+"""A `(params,)` vector and an `nn.Module` as two views of one model."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+
+
+def flatten(tensors: Iterable[Tensor]) -> Tensor:
+    """One vector `(params,)` of all the entries of `tensors`, in their order.
+
+    Example:
+        >>> flatten([torch.zeros(2, 2), torch.ones(1)])
+        tensor([0., 0., 0., 0., 1.])
+    """
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+def unflatten(flat: Tensor, shapes: Iterable[torch.Size]) -> tuple[Tensor, ...]:
+    """Views of `flat` `(params,)` with the given shapes: the inverse of `flatten`, without a copy.
+
+    Raises:
+        RuntimeError: the shapes do not add up to `params`.
+    """
+    shapes = tuple(shapes)
+    pieces = flat.split([shape.numel() for shape in shapes])
+    return tuple(piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True))
+
+
+def check_pure(module: nn.Module) -> None:
+    """Refuse a module whose output is not a function of its parameters and its input alone.
+
+    Raises:
+        ValueError: it has buffers (BatchNorm's running statistics), which are state beside the weights, or
+            dropout, which draws from the global random state.
+    """
+    if buffers := [name for name, _ in module.named_buffers()]:
+        raise ValueError(
+            f"{type(module).__name__} has buffers ({', '.join(buffers)}), but a model here is its parameters and "
+            "nothing else: use a layer without state, such as GroupNorm or track_running_stats=False"
+        )
+    if dropouts := [name for name, layer in module.named_modules() if isinstance(layer, _DropoutNd)]:
+        raise ValueError(
+            f"{type(module).__name__} has dropout ({', '.join(dropouts)}), but the same weights and mini-batch must "
+            "give the same gradient, whenever it is asked for: leave dropout out"
+        )
+
+
+class Bound:
+    """A module whose parameters are views of one vector that belongs to it.
+
+    To load a model is then to copy one row. The copy is lost in the cost of a gradient, and buys that a result
+    does not depend on where in a stack of models the row lay: matrix products round differently on memory that
+    is aligned differently.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.parameters = tuple(module.parameters())
+        self._vector = flatten(self.parameters).detach()
+        for parameter, view in zip(self.parameters, unflatten(self._vector, shapes(module)), strict=True):
+            parameter.data = view
+
+    def load(self, flat: Tensor) -> nn.Module:
+        """The module, standing for the weights `flat` `(params,)` until the next load."""
+        self._vector.copy_(flat)
+        return self.module
+
+
+def shapes(module: nn.Module) -> tuple[torch.Size, ...]:
+    """The shapes of a module's parameters, in the order in which `flatten` lays them out."""
+    return tuple(parameter.shape for parameter in module.parameters())

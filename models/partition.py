@@ -1,0 +1,127 @@
+"""How a training set is dealt to workers: each partition answers one shard of indices per worker."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+
+class Partition(Protocol):
+    """A way to deal a training set."""
+
+    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """The indices of each worker's samples; no shard is empty.
+
+        Raises:
+            ValueError: fewer samples than shards, or fewer than one worker.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Iid:
+    """Every worker owns the whole training set, and goes through it in an order of its own."""
+
+    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+        _check(labels, workers)
+        return [np.arange(len(labels))] * workers
+
+
+@dataclass(frozen=True)
+class Disjoint:
+    """Random disjoint shards, equal in size up to one sample."""
+
+    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+        _check(labels, workers)
+        return np.array_split(rng.permutation(len(labels)), workers)
+
+
+@dataclass(frozen=True)
+class ByLabel:
+    """Sorted by label and cut into contiguous pieces, `pieces` of them dealt at random to each worker.
+
+    One piece is the one-class case of Zhao et al.; two are the pathological case of McMahan et al.
+
+    Source: McMahan et al. (2017), arXiv:1602.05629, section 3; Zhao et al. (2018), arXiv:1806.00582.
+
+    Raises:
+        ValueError: `pieces` below 1.
+    """
+
+    pieces: int = 1
+
+    def __post_init__(self) -> None:
+        if self.pieces < 1:
+            raise ValueError(f"pieces = {self.pieces}: expected at least 1")
+
+    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+        _check(labels, workers, self.pieces)
+        pieces = np.array_split(np.argsort(labels, kind="stable"), workers * self.pieces)
+        hands = rng.permutation(len(pieces)).reshape(workers, self.pieces)
+        return [np.concatenate([pieces[piece] for piece in hand]) for hand in hands]
+
+
+@dataclass(frozen=True)
+class Dirichlet:
+    """Disjoint shards of equal size, each with a label distribution of its own, q ~ Dir(alpha p).
+
+    p is the label distribution of the whole set: a small `alpha` gives workers of one label, a large one gives
+    `Disjoint`. Workers draw in turn without replacement; where a label has run out, q is renormalised over those
+    left, so that shards cover the set, and the last worker takes what the others left.
+
+    Source: Hsu, Qi, Brown (2019), arXiv:1909.06335, section 3.
+
+    Raises:
+        ValueError: `alpha` is not a positive number.
+    """
+
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < float("inf"):
+            raise ValueError(f"alpha = {self.alpha}: expected a positive number")
+
+    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+        _check(labels, workers)
+        _, classes = np.unique(labels, return_inverse=True)
+        left = np.bincount(classes)
+        shares = rng.dirichlet(self.alpha * left / left.sum(), size=workers)
+        order = rng.permutation(len(labels))
+        stacks = [order[classes[order] == label] for label in range(len(left))]
+        result = []
+        for size, share in zip(_sizes(len(labels), workers), shares, strict=True):
+            counts = _counts(size, share, left, rng)
+            left = left - counts
+            taken = [stack[rest : rest + count] for stack, rest, count in zip(stacks, left, counts, strict=True)]
+            result.append(np.concatenate(taken))
+        return result
+
+
+def _counts(size: int, share: np.ndarray, left: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """How many samples of each label make up `size`, by `share`, and by what is `left` where that has run out."""
+    counts = np.zeros_like(left)
+    while missing := size - counts.sum():
+        room = left - counts
+        odds = share * (room > 0)
+        odds = odds if odds.sum() > 0 else room.astype(float)
+        counts = np.minimum(counts + rng.multinomial(missing, odds / odds.sum()), left)
+    return counts
+
+
+def _sizes(samples: int, workers: int) -> list[int]:
+    return [samples // workers + (worker < samples % workers) for worker in range(workers)]
+
+
+def _check(labels: np.ndarray, workers: int, pieces: int = 1) -> None:
+    if workers < 1:
+        raise ValueError(f"workers = {workers}: expected at least 1")
+    if len(labels) < workers * pieces:
+        raise ValueError(f"{len(labels)} samples cannot be dealt as {workers} x {pieces} shards: use fewer workers")
+
+
+PARTITIONS: dict[str, type[Partition]] = {
+    "iid": Iid,
+    "disjoint": Disjoint,
+    "by_label": ByLabel,
+    "dirichlet": Dirichlet,
+}

@@ -1,0 +1,106 @@
+"""A quadratic whose every quantity is known in closed form."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(eq=False, kw_only=True)
+class Quadratic:
+    """A noisy quadratic with a known optimum: the task on which theory is checked.
+
+        f(w) = 1/2 sum_i h_i (w_i - w*_i)^2,    gradient = h (w - w*) + noise / sqrt(batch) xi,    xi ~ N(0, I)
+
+    A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; the loss of a gradient is f(w), without noise.
+
+    Args:
+        curvature: all eigenvalues h; or the largest, from which `dim` of them fall geometrically to
+            `curvature / condition`.
+        optimum: w*, one number for all coordinates or a sequence.
+        initial: where weights start, likewise.
+        jitter: deviation of a member's start from `initial`, drawn from its seed.
+        noise: deviation of one sample's gradient in each coordinate.
+        batch: samples in a mini-batch.
+        epoch: samples in one epoch, by convention: there is no training set.
+
+    Raises:
+        ValueError: an eigenvalue that is not positive, `condition` below 1, `batch`, `epoch` or `dim` below 1,
+            negative noise or jitter, a sequence of another length than the eigenvalues.
+
+    Example:
+        >>> Quadratic(curvature=[1.0, 4.0]).evaluate(torch.tensor([[0.0, 2.0]]))["test_loss"]
+        tensor([8.])
+    """
+
+    curvature: float | Sequence[float] = 1.0
+    dim: int = 1
+    condition: float = 1.0
+    optimum: float | Sequence[float] = 0.0
+    initial: float | Sequence[float] = 1.0
+    jitter: float = 0.0
+    noise: float = 0.0
+    batch: int = 1
+    epoch: int = 1000
+    dtype: torch.dtype = torch.float32
+
+    lanes = 1 << 20  # a call costs the same for one model as for a hundred: all that is in flight
+
+    def __post_init__(self) -> None:
+        _expect_at_least(1, batch=self.batch, epoch=self.epoch, condition=self.condition, dim=self.dim)
+        _expect_at_least(0, noise=self.noise, jitter=self.jitter)
+        self._curvature = torch.tensor(self._eigenvalues(), dtype=self.dtype)
+        self.params = len(self._curvature)
+        self._optimum = self._point("optimum", self.optimum)
+        self._initial = self._point("initial", self.initial)
+
+    def start(self, seeds: Sequence[int]) -> Tensor:
+        """Initial weights `(ensemble, params)`: `initial`, moved by `jitter` times a normal draw from each seed."""
+        if not self.jitter:
+            return self._initial.repeat(len(seeds), 1)
+        draws = [np.random.default_rng(seed).standard_normal(self.params) for seed in seeds]
+        return self._initial + self.jitter * torch.from_numpy(np.stack(draws)).to(self.dtype)
+
+    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
+        """The endless noise of a worker: `(params,)`, or `(ensemble, params)` from several generators."""
+        while True:
+            draws = [torch.from_numpy(rng.standard_normal(self.params)).to(self.dtype) for rng in rngs]
+            yield draws[0] if len(draws) == 1 else torch.stack(draws)
+
+    def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Noisy gradients `(k, ensemble, params)` and f `(k, ensemble)` at `weights` `(k, ensemble, params)`."""
+        noise = torch.stack([batch.expand(weights.shape[1:]) for batch in batches])
+        slope = self._curvature * (weights - self._optimum)
+        return slope + self.noise / math.sqrt(self.batch) * noise, self._loss(weights)
+
+    def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
+        """f, which is the exact suboptimality, and the distance to the optimum, each `(ensemble,)`."""
+        return {"test_loss": self._loss(weights), "distance": (weights - self._optimum).square().sum(-1).sqrt()}
+
+    def _loss(self, weights: Tensor) -> Tensor:
+        return (self._curvature * (weights - self._optimum).square()).sum(-1) / 2
+
+    def _eigenvalues(self) -> np.ndarray:
+        if isinstance(self.curvature, Sequence):
+            if self.dim not in (1, len(self.curvature)) or self.condition != 1:
+                raise ValueError("curvature is a sequence of all eigenvalues: leave dim and condition out")
+            values = np.array(self.curvature, dtype=float)
+        else:
+            values = self.curvature * np.geomspace(1, 1 / self.condition, self.dim)
+        if values.size == 0 or not (np.isfinite(values) & (values > 0)).all():
+            raise ValueError(f"curvature = {self.curvature}: expected positive eigenvalues")
+        return values
+
+    def _point(self, name: str, value: float | Sequence[float]) -> Tensor:
+        if isinstance(value, Sequence) and len(value) != self.params:
+            raise ValueError(f"{name} has {len(value)} coordinates, expected {self.params}, one per eigenvalue")
+        return torch.tensor(value, dtype=self.dtype).expand(self.params)
+
+
+def _expect_at_least(least: float, **values: float) -> None:
+    for name, value in values.items():
+        if not least <= value < math.inf:
+            raise ValueError(f"{name} = {value}: expected a number of at least {least}")

@@ -1,0 +1,141 @@
+"""A network, a training set and the way it is dealt to workers, as something that a simulator can learn."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from .backends import Backend, Batched, Loss, Threads, find_device
+from .data import Dataset
+from .flat import check_pure, flatten
+from .partition import Iid, Partition
+
+Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, number of classes -> a fresh module
+
+
+class Supervised:
+    """Classification by any `nn.Module` without buffers: mini-batches from a worker's shard, mean loss.
+
+    A mini-batch is a tensor of indices into the training set, `(batch,)`, or `(ensemble, batch)` where members
+    have their own data seed. It is drawn without replacement and always full: what is left of a permutation is
+    topped up from the next, and a batch larger than the shard holds a sample more than once.
+
+    `partition` is dealt once, from `partition_seed`, to `workers` workers. Under `Iid` every worker permutes the
+    whole training set by itself, so that their number may be left open and one more changes nobody's batches.
+
+    Example:
+        >>> from models import Logistic, synthetic
+        >>> task = Supervised(Logistic().build, synthetic(samples=64, features=5), batch=8)
+        >>> task.start(seeds=[0, 0, 1]).shape
+        torch.Size([3, 24])
+
+    Args:
+        network: builds the module from the shape of one input and the number of classes: `LeNet5().build`.
+        device: "cpu", "cuda", or "auto": the GPU where there is one.
+        threads: of the CPU; None for one per core.
+        dtype: of weights and data; float64 where identities are checked.
+        batched: take gradients in one batched call instead of a pool of threads; None: on a GPU.
+        chunk: models in one batched call at most.
+
+    Raises:
+        ValueError: batch or workers below 1; no workers where the partition needs their number; a module with
+            buffers or dropout; a device that is not there.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        dataset: Dataset,
+        batch: int,
+        *,
+        partition: Partition | None = None,
+        workers: int | None = None,
+        partition_seed: int = 0,
+        loss: Loss = cross_entropy,
+        device: str = "auto",
+        threads: int | None = None,
+        dtype: torch.dtype = torch.float32,
+        batched: bool | None = None,
+        chunk: int | None = 256,
+    ) -> None:
+        if batch < 1:
+            raise ValueError(f"batch = {batch}: expected at least 1")
+        self.batch, self.epoch = batch, len(dataset.train_y)
+        self.device, self.dtype = find_device(device), dtype
+        self._network, self._loss = network, loss
+        self._data = dataset.to(self.device, dtype)
+        self._partition = Iid() if partition is None else partition
+        self._shards = _deal(self._partition, dataset, workers, partition_seed)
+        module = self._module(seed=0).to(self.device, dtype)
+        self.params = sum(parameter.numel() for parameter in module.parameters())
+        batched = self.device.type == "cuda" if batched is None else batched
+        self._backend: Backend = Batched(module, loss, chunk) if batched else Threads(module, loss, threads)
+        self.lanes = self._backend.lanes
+
+    def start(self, seeds: Sequence[int]) -> Tensor:
+        """The network's own initial weights `(ensemble, params)`, a seed per member; equal seeds give equal rows."""
+        rows = [flatten(self._module(seed).parameters()).detach() for seed in seeds]
+        return torch.stack(rows).to(self.device, self.dtype)
+
+    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
+        """The endless mini-batches of worker `rank`: `(batch,)`, or `(ensemble, batch)` from several generators.
+
+        Raises:
+            ValueError: the training set was dealt to fewer workers.
+        """
+        shard = self._shard(rank)
+        streams = [_draw(shard, self.batch, rng) for rng in rngs]
+        if len(streams) == 1:
+            return streams[0]
+        return (torch.stack(draws) for draws in zip(*streams, strict=True))
+
+    def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Gradients, shaped as `weights` `(k, ensemble, params)`, and mini-batch losses `(k, ensemble)`."""
+        models = weights.shape[:2]
+        index = torch.stack([batch.expand(models[1], -1) for batch in batches]).to(self.device)
+        x, y = self._data.train_x, self._data.train_y
+        gradients, losses = self._backend.gradients(weights.flatten(0, 1), x, y, index.flatten(0, 1))
+        return gradients.unflatten(0, models), losses.unflatten(0, models)
+
+    def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
+        """Mean loss and accuracy (0 to 1) on the test set, each `(ensemble,)`, of models `(ensemble, params)`."""
+        outputs, targets = self._backend.outputs(weights, self._data.test_x), self._data.test_y
+        hits = (outputs.argmax(dim=-1) == targets).sum(dim=-1)
+        # A member at a time: the order of a sum over samples may not depend on who else is evaluated.
+        losses = torch.stack([self._loss(output, targets) for output in outputs])
+        return {"test_loss": losses, "test_accuracy": hits.to(self.dtype) / len(targets)}
+
+    def _module(self, seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):  # layers draw from the global generator, which is not ours to move
+            torch.default_generator.manual_seed(seed)
+            module = self._network(self._data.shape, self._data.classes)
+        check_pure(module)
+        return module
+
+    def _shard(self, rank: int) -> np.ndarray:
+        if isinstance(self._partition, Iid):
+            return self._shards[0]
+        if not 0 <= rank < len(self._shards):
+            raise ValueError(f"rank {rank} has no shard: the training set was dealt to workers = {len(self._shards)}")
+        return self._shards[rank]
+
+
+def _deal(partition: Partition, dataset: Dataset, workers: int | None, seed: int) -> list[np.ndarray]:
+    """Shards as 32-bit indices: a thousand workers hold a permutation each."""
+    if workers is None and not isinstance(partition, Iid):
+        raise ValueError(f"workers = None, but partition {partition} divides the training set among them: say how many")
+    workers = 1 if workers is None or isinstance(partition, Iid) else workers
+    shards = partition.shards(dataset.train_y.cpu().numpy(), workers, np.random.default_rng(seed))
+    return [shard.astype(np.int32) for shard in shards]
+
+
+def _draw(shard: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[Tensor]:
+    """Permutations of `shard`, one after the other, cut into pieces of `size`."""
+    rest = shard[:0]
+    while True:
+        while len(rest) < size:
+            rest = np.concatenate([rest, rng.permutation(shard)])
+        yield torch.from_numpy(rest[:size])
+        rest = rest[size:]

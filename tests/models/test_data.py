@@ -1,0 +1,113 @@
+"""Datasets are scaled, split once and for all, and missing in one line."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models import DATASETS, DataMissingError, digits, fashion_mnist, mnist, synthetic
+from models.idx import FILES
+
+HERE = Path(os.environ.get("LAGGARD_DATA", "absent")) / "MNIST" / "raw"
+needs_mnist = pytest.mark.skipif(
+    not all((HERE / file).is_file() for file in FILES), reason="LAGGARD_DATA is unset, or has no MNIST"
+)
+
+
+def write_idx(path, array):
+    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, dtype=">i4").tobytes()
+    path.write_bytes(header + array.astype(np.uint8).tobytes())
+
+
+@pytest.fixture
+def small_mnist(tmp_path, monkeypatch):
+    """A folder in the layout of MNIST, with 5 images to train and 2 to test."""
+    folder = tmp_path / "MNIST" / "raw"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
+    for prefix, count in (("train", 5), ("t10k", 2)):
+        images = np.arange(count)[:, None, None] * np.ones((28, 28))
+        write_idx(folder / f"{prefix}-images-idx3-ubyte", images)
+        write_idx(folder / f"{prefix}-labels-idx1-ubyte", np.arange(count))
+    return folder
+
+
+def test_digits_have_the_shape_of_mnist_and_the_same_split_every_time():
+    one, other = digits(), digits()
+    assert one.shape == (1, 28, 28)
+    assert (len(one.train_y), len(one.test_y), one.classes) == (1500, 297, 10)
+    assert torch.equal(one.train_x, other.train_x)
+    assert one.train_x.mean().item() == pytest.approx(0, abs=1e-4)
+    assert one.train_x.std().item() == pytest.approx(1, abs=1e-4)
+    assert one.train_x[:3].stride() == (784, 1, 28, 1)  # channels last, which convolutions are faster on
+    assert torch.bincount(one.test_y, minlength=10).min() > 15
+
+
+def test_synthetic_blobs_lie_apart_as_asked():
+    data = synthetic(samples=4000, features=50, classes=3, separation=6.0, seed=1)
+    centres = torch.stack([data.train_x[data.train_y == label].mean(dim=0) for label in range(3)])
+    assert data.shape == (50,)
+    assert len(data.test_y) == 1000
+    assert centres.norm(dim=1).mean().item() == pytest.approx(6.0, rel=0.2)
+    assert (data.train_x - centres[data.train_y]).std().item() == pytest.approx(1.0, rel=0.01)
+    assert not torch.equal(data.train_x, synthetic(samples=4000, features=50, classes=3, seed=2).train_x)
+    with pytest.raises(ValueError, match="classes = 1"):
+        synthetic(classes=1)
+
+
+def test_a_dataset_moves_to_another_precision_and_keeps_its_strides():
+    data = digits().to("cpu", torch.float64)
+    assert data.train_x.dtype == data.test_x.dtype == torch.float64
+    assert data.train_x.stride() == (784, 1, 28, 1)
+    assert data.train_y.dtype == torch.int64
+
+
+def test_files_that_are_there_are_read_and_scaled(small_mnist):
+    small_mnist.chmod(0o500)
+    data = mnist()
+    assert data.train_x.shape == (5, 1, 28, 28)
+    assert data.test_y.tolist() == [0, 1]
+    assert data.train_x[4, 0, 9, 9].item() == pytest.approx((4 / 255 - 0.1307) / 0.3081, abs=1e-6)
+    small_mnist.chmod(0o700)
+
+
+@pytest.mark.parametrize(("load", "name"), [(mnist, "MNIST"), (fashion_mnist, "FashionMNIST")])
+def test_missing_files_are_named_in_one_line(tmp_path, monkeypatch, load, name):
+    def offline(self):
+        raise RuntimeError("Error downloading\nTried a mirror, got:\n<urlopen error>")
+
+    from models.idx import _torchvision
+
+    monkeypatch.setattr(_torchvision().datasets.MNIST, "download", offline)
+    monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
+    with pytest.raises(DataMissingError) as caught:
+        load()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert all(file in message for file in FILES)
+    assert str(tmp_path / name / "raw") in message
+    assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", bytes([0, 0, 8, 1, 0, 0, 0, 9, 1])], ids=["empty", "page", "cut"])
+def test_broken_files_are_missing_files(small_mnist, content):
+    (small_mnist / FILES[1]).write_bytes(content)
+    with pytest.raises(DataMissingError):
+        mnist()
+
+
+@needs_mnist
+def test_mnist_is_the_real_one():
+    data = mnist()
+    assert (len(data.train_y), len(data.test_y)) == (60_000, 10_000)
+    assert data.train_x.mean().item() == pytest.approx(0, abs=1e-3)
+    assert data.train_x.std().item() == pytest.approx(1, abs=1e-3)
+    assert data.train_y[:5].tolist() == [5, 0, 4, 1, 9]
+    assert torch.bincount(data.test_y).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_dataset_says_what_it_is(name):
+    assert DATASETS[name].__doc__.splitlines()[0].endswith(".")

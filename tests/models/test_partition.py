@@ -1,0 +1,83 @@
+"""Every partition deals the whole set, to nobody nothing, and as unevenly as it says."""
+
+import numpy as np
+import pytest
+
+from models import PARTITIONS, ByLabel, Dirichlet, Disjoint, Iid
+
+LABELS = np.random.default_rng(0).integers(10, size=1003)
+DEALT = [Disjoint(), ByLabel(), ByLabel(pieces=2), Dirichlet(alpha=100.0), Dirichlet(alpha=0.3), Dirichlet(alpha=1e-6)]
+
+
+def deal(partition, workers=8, seed=0, labels=LABELS):
+    return partition.shards(labels, workers, np.random.default_rng(seed))
+
+
+def unevenness(shards):
+    """Total variation distance of a shard's labels from the whole set's: the mean over shards, 0 to 1."""
+    whole = np.bincount(LABELS, minlength=10) / len(LABELS)
+    own = [np.bincount(LABELS[shard], minlength=10) / len(shard) for shard in shards]
+    return np.abs(np.array(own) - whole).sum(axis=1).mean() / 2
+
+
+@pytest.mark.parametrize("partition", DEALT, ids=str)
+@pytest.mark.parametrize("workers", [1, 7, 64])
+def test_shards_are_disjoint_cover_the_set_and_none_is_empty(partition, workers):
+    shards = deal(partition, workers)
+    assert len(shards) == workers
+    assert (np.sort(np.concatenate(shards)) == np.arange(len(LABELS))).all()
+    assert min(map(len, shards)) > 0
+
+
+@pytest.mark.parametrize("partition", DEALT, ids=str)
+def test_a_deal_is_its_seed_s(partition):
+    one, same, other = (np.concatenate(deal(partition, seed=seed)) for seed in (1, 1, 2))
+    assert (one == same).all()
+    assert len(one) == len(other)
+    assert (one != other).any()
+
+
+@pytest.mark.parametrize("partition", [Disjoint(), Dirichlet()], ids=str)
+def test_shards_are_equal_up_to_one_sample(partition):
+    assert {len(shard) for shard in deal(partition)} == {125, 126}
+
+
+def test_iid_gives_everybody_everything():
+    assert all((shard == np.arange(len(LABELS))).all() for shard in deal(Iid()))
+
+
+def test_by_label_gives_few_labels():
+    labels = np.repeat(np.arange(10), 30)
+    assert all(len(np.unique(labels[shard])) == 1 for shard in deal(ByLabel(), 10, labels=labels))
+    assert all(len(np.unique(labels[shard])) <= 2 for shard in deal(ByLabel(pieces=2), 10, labels=labels))
+
+
+def test_a_smaller_alpha_is_more_uneven():
+    uneven = [
+        np.mean([unevenness(deal(Dirichlet(alpha), seed=seed)) for seed in range(10)]) for alpha in (0.1, 1, 10, 1000)
+    ]
+    disjoint = np.mean([unevenness(deal(Disjoint(), seed=seed)) for seed in range(10)])
+    assert uneven == sorted(uneven, reverse=True)
+    assert uneven[0] > 0.6
+    assert uneven[-1] == pytest.approx(disjoint, abs=0.05)
+
+
+def test_labels_need_not_be_zero_to_classes():
+    labels = np.array([-3, 7, 7, 100, -3, 7])
+    assert sorted(np.concatenate(deal(Dirichlet(0.1), 3, labels=labels))) == list(range(6))
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_what_cannot_be_dealt_is_refused(name):
+    partition = PARTITIONS[name]()
+    with pytest.raises(ValueError, match="workers = 0"):
+        deal(partition, workers=0)
+    with pytest.raises(ValueError, match=r"3 samples .* 4"):
+        deal(partition, workers=4, labels=LABELS[:3])
+    assert type(partition).__doc__.splitlines()[0].endswith(".")
+
+
+@pytest.mark.parametrize("make", [lambda: Dirichlet(alpha=0.0), lambda: Dirichlet(float("nan")), lambda: ByLabel(0)])
+def test_fields_out_of_range_are_refused(make):
+    with pytest.raises(ValueError, match="expected"):
+        make()

@@ -1,0 +1,150 @@
+"""A supervised task keeps the engine's promises: pure functions of ensembles, and common random numbers."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from models import MLP, ByLabel, Disjoint, LeNet5, Logistic, Quadratic, Supervised, digits, synthetic
+from simulator.task import Task
+
+DATA = synthetic(samples=50, features=4, classes=3)
+
+
+def task(**options):
+    return Supervised(MLP(hidden=(6,)).build, DATA, **{"batch": 8, "threads": 2, **options})
+
+
+every_task = pytest.mark.parametrize(
+    "made", [task(), task(batched=True), Quadratic(dim=30, noise=1.0)], ids=["threads", "batched", "quadratic"]
+)
+
+
+def rng(seed):
+    return np.random.default_rng(seed)
+
+
+def drawn(iterator, count):
+    return [batch.tolist() for batch in islice(iterator, count)]
+
+
+@every_task
+def test_every_task_fulfils_the_engine_s_protocol(made):
+    assert isinstance(made, Task)
+    assert made.start([0]).shape == (1, made.params)
+
+
+def test_a_start_is_its_seed_s_alone_and_torch_s_own():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        module = MLP(hidden=(6,)).build((4,), 3)
+    expected = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()])
+    state = torch.get_rng_state()
+    start = task().start([7, 1, 7])
+    assert torch.equal(start[0], expected)
+    assert torch.equal(start[0], start[2])
+    assert not torch.equal(start[0], start[1])
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(task(dtype=torch.float64).start([7])[0], expected.double())
+
+
+def test_an_epoch_is_a_permutation_and_its_remainder_wraps():
+    batches = drawn(task().batches(0, [rng(0)]), 25)  # 200 indices: four epochs of 50, whose ends cut batches of 8
+    assert {len(batch) for batch in batches} == {8}
+    indices = np.concatenate(batches).reshape(4, 50)
+    assert (np.sort(indices) == np.arange(50)).all()
+    assert (indices[0] != indices[1]).any()
+
+
+def test_a_batch_larger_than_the_shard_holds_samples_again():
+    made = task(batch=30, partition=Disjoint(), workers=5)
+    (batch,) = drawn(made.batches(2, [rng(0)]), 1)
+    assert len(batch) == 30
+    assert np.unique(batch, return_counts=True)[1].tolist() == [3] * 10
+
+
+def test_a_ninth_worker_changes_nobody_s_batches_under_iid():
+    streams = np.random.SeedSequence(0).spawn(9)
+    eight, nine = task(workers=8), task(workers=9)
+    for rank in range(8):
+        before = drawn(eight.batches(rank, [rng(streams[rank])]), 10)
+        assert before == drawn(nine.batches(rank, [rng(streams[rank])]), 10)
+        assert before != drawn(nine.batches(8, [rng(streams[8])]), 10)
+
+
+def test_a_worker_draws_from_its_own_shard():
+    made = task(partition=ByLabel(), workers=3, partition_seed=1)
+    seen = [set(np.concatenate(drawn(made.batches(rank, [rng(0)]), 20))) for rank in range(3)]
+    assert set.union(*seen) == set(range(50))
+    assert sum(map(len, seen)) == 50
+    again = task(partition=ByLabel(), workers=3, partition_seed=1)
+    assert drawn(again.batches(1, [rng(0)]), 20) == drawn(made.batches(1, [rng(0)]), 20)
+
+
+def test_members_with_their_own_data_seed_draw_as_if_alone():
+    together = list(islice(task().batches(0, [rng(1), rng(2)]), 9))
+    assert together[0].shape == (2, 8)
+    for member, seed in enumerate((1, 2)):
+        alone = drawn(task().batches(0, [rng(seed)]), 9)
+        assert [batch[member].tolist() for batch in together] == alone
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["shared batches", "own batches"])
+def test_an_ensemble_is_its_members_bit_for_bit(own):
+    made = task()
+    weights = made.start(range(12)).reshape(4, 3, -1)
+    batches = list(islice(made.batches(0, [rng(seed) for seed in range(3 if own else 1)]), 4))
+    gradients, losses = made.gradients(weights, batches)
+    measures = made.evaluate(weights[0])
+    assert gradients.shape == weights.shape
+    for member in range(3):
+        for k in range(4):
+            batch = batches[k][member] if own else batches[k]
+            gradient, loss = made.gradients(weights[k : k + 1, member : member + 1], [batch])
+            assert torch.equal(gradient[0, 0], gradients[k, member])
+            assert torch.equal(loss[0, 0], losses[k, member])
+        for name, value in made.evaluate(weights[0, member : member + 1]).items():
+            assert torch.equal(value[0], measures[name][member])
+
+
+@every_task
+def test_weights_handed_in_are_left_alone(made):
+    weights = made.start([0, 1]).clone()[None]
+    copy, version = weights.clone(), weights._version
+    made.gradients(weights, [next(made.batches(0, [rng(0)]))])
+    made.evaluate(weights[0])
+    assert torch.equal(weights, copy)
+    assert weights._version == version
+
+
+def test_evaluation_is_loss_and_accuracy_on_the_test_set():
+    made = Supervised(Logistic().build, DATA, batch=8, dtype=torch.float64)
+    weights = made.start([0, 1])
+    measures = made.evaluate(weights)
+    matrix, bias = weights[1, :12].view(3, 4), weights[1, 12:]
+    logits = DATA.test_x.double() @ matrix.T + bias
+    losses = logits.logsumexp(dim=1) - logits[range(len(logits)), DATA.test_y]
+    assert measures["test_loss"][1].item() == pytest.approx(losses.mean().item(), abs=1e-12)
+    accuracy = (logits.argmax(dim=1) == DATA.test_y).double().mean()
+    assert measures["test_accuracy"][1].item() == pytest.approx(accuracy.item())
+
+
+def test_lenet5_learns_the_digits():
+    made = Supervised(LeNet5().build, digits(), batch=32)
+    weights = made.start([0])
+    for batch in islice(made.batches(0, [rng(0)]), 200):
+        weights = weights - 0.1 * made.gradients(weights[None], [batch])[0][0]
+    assert made.evaluate(weights)["test_accuracy"].item() > 0.9
+
+
+def test_what_cannot_work_is_refused():
+    with pytest.raises(ValueError, match="batch = 0"):
+        task(batch=0)
+    with pytest.raises(ValueError, match=r"workers = None.*Disjoint"):
+        task(partition=Disjoint())
+    with pytest.raises(ValueError, match=r"rank 3 has no shard.*workers = 3"):
+        task(partition=Disjoint(), workers=3).batches(3, [rng(0)])
+    with pytest.raises(ValueError, match="buffers"):
+        Supervised(lambda shape, classes: nn.BatchNorm1d(4), DATA, batch=8)

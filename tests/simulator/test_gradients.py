@@ -1,0 +1,144 @@
+"""The pool: what is evaluated, when, and with what beside it."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from models import Quadratic
+from simulator import AsyncPS, Cluster, Delayed, Rule, Stop, SyncPS, Timing, simulate
+from simulator.gradients import GradientPool, together
+from simulator.laws import Exponential
+from simulator.weights import stamp_of, stamped
+
+
+class Counted:
+    """A task that notes how many gradients each call was for."""
+
+    def __init__(self, lanes, **more):
+        self._task = Quadratic(**more)
+        self.batch, self.epoch, self.lanes, self.calls = self._task.batch, self._task.epoch, lanes, []
+        self.start, self.batches, self.evaluate = self._task.start, self._task.batches, self._task.evaluate
+
+    def gradients(self, weights, batches):
+        self.calls.append(len(batches))
+        return self._task.gradients(weights, batches)
+
+
+def pool_of(task, ensemble=1, **more):
+    settled = []
+    pool = GradientPool(task, task.start([0] * ensemble), settled.append, **more)
+    model = SimpleNamespace(version=0)
+
+    def promise(due=0.0):
+        gradient = pool.promise(0, model, task.start([0] * ensemble), torch.zeros(1))
+        gradient.due = due
+        return gradient
+
+    return pool, promise, settled
+
+
+@pytest.mark.parametrize(("lanes", "ensemble", "asked", "evaluated"), [
+    (1, 1, 1, 1), (2, 1, 1, 2), (4, 1, 3, 4), (4, 1, 5, 8), (4, 2, 1, 2), (4, 3, 1, 1), (1000, 1, 1, 9),
+])  # fmt: skip
+def test_the_pool_evaluates_what_is_asked_and_fills_the_lanes(lanes, ensemble, asked, evaluated):
+    task = Counted(lanes)
+    _, promise, _ = pool_of(task, ensemble)
+    gradients = [promise() for _ in range(9)]
+    together(gradients[:asked])
+    assert task.calls == [evaluated]
+
+
+def test_the_lanes_are_filled_with_what_is_due_first():
+    task = Counted(3)
+    pool, promise, _ = pool_of(task)
+    gradients = [promise(due) for due in (5.0, 1.0, 9.0, 2.0, 3.0)]
+    assert gradients[0].value is not None
+    assert [gradient._value is not None for gradient in gradients] == [True, True, False, True, False]
+    assert pool.evaluated == 3
+
+
+def test_what_was_evaluated_is_not_evaluated_again():
+    task = Counted(1)
+    _, promise, _ = pool_of(task)
+    gradient = promise()
+    together([gradient, gradient])
+    assert gradient.value is gradient.value
+    assert float(gradient.losses) == 0.5
+    assert task.calls == [1]
+
+
+def test_the_memory_bound_evaluates_early():
+    task = Counted(2)
+    pool, promise, _ = pool_of(task, memory=4 * 2 * 5)  # weights and gradient of one parameter take 8 bytes
+    gradients = [promise(due=float(k)) for k in range(6)]
+    assert task.calls == [2]
+    assert [gradient._value is not None for gradient in gradients] == [True, True, False, False, False, False]
+    assert len(pool._pending) == 4
+
+
+def test_a_dropped_gradient_is_never_evaluated():
+    task = Counted(1000)
+    pool, promise, settled = pool_of(task)
+    kept, dropped = promise(), promise()
+    dropped.drop()
+    assert settled == [dropped]
+    assert kept.value is not None
+    assert pool.evaluated == 1
+
+
+def test_stragglers_that_are_cancelled_cost_no_arithmetic():
+    task = Counted(2)
+    cluster = Cluster(workers=8, compute=Exponential(1.0))
+    outcome = simulate(cluster, SyncPS(Rule(), wait_for=6, cancel=True), task, stop=Stop(updates=200))
+    counts = outcome.gradients
+    assert counts["cancelled"] > 390
+    assert outcome.evaluated == counts["applied"] == 1200
+    assert set(task.calls) == {6}
+
+
+def test_staleness_is_parallelism():
+    """With room for all in flight, a call is for as many as were read since the last, when one of them comes first.
+
+    Under exponential times whose gradient comes next is drawn at random: the birthday problem's Q(P).
+    """
+    P = 16
+    task = Counted(1000)
+    outcome = simulate(
+        Cluster(workers=P, compute=Exponential(1.0)), AsyncPS(Rule(lr=0.01)), task, stop=Stop(updates=2000)
+    )
+    birthday = sum(math.prod(1 - i / P for i in range(k)) for k in range(1, P + 1))
+    assert outcome.evaluated / len(task.calls) == pytest.approx(birthday, rel=0.1)
+
+
+def test_a_delay_is_parallelism_to_the_full():
+    task = Counted(1000)
+    simulate(Cluster(workers=1), Delayed(Rule(lr=0.01), delay=32), task, stop=Stop(updates=330))
+    assert set(task.calls[:-1]) == {33}
+
+
+def test_nothing_is_evaluated_where_nothing_is_learnt():
+    outcome = simulate(Cluster(workers=4), SyncPS(Rule()), Timing(), stop=Stop(updates=5))
+    assert outcome.evaluated == 0
+    assert outcome.weights.shape == (1, 0)
+    assert float(Timing().gradients(torch.zeros(2, 1, 0), [None, None])[1].sum()) == 0
+
+
+def test_a_stamp_stays_with_a_value_and_not_with_what_is_made_of_it():
+    owner, reader = SimpleNamespace(version=3), SimpleNamespace(version=8)
+    weights = torch.ones(1, 2)
+    mine = stamped(weights, owner)
+    owner.version = 5
+    assert stamp_of(mine, reader) == (owner, 3)
+    assert stamp_of(mine * 1.0, reader) == stamp_of(weights, reader) == (reader, 8)
+
+
+def test_staleness_runs_until_the_gradient_has_a_fate():
+    _, promise, _ = pool_of(Quadratic())
+    gradient = promise()
+    gradient._owner.version = 4
+    assert (gradient.staleness, gradient.version) == (4, 4)
+    gradient.drop()
+    gradient._owner.version = 9
+    assert (gradient.staleness, gradient.version) == (4, 4)

@@ -1,0 +1,163 @@
+"""Rules at the level of tensors: compensations, schedules, means."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from models import Quadratic
+from simulator import Invalid
+from simulator.gradients import GradientPool
+from simulator.rules import (
+    SGD,
+    Adam,
+    Constant,
+    Cosine,
+    DCASGDa,
+    DCASGDc,
+    OneOverN,
+    Progress,
+    Rule,
+    Staleness,
+    Step,
+    Uncompensated,
+    WarmUp,
+)
+
+DOUBLE = torch.float64
+
+
+def late(value, read, now, worker=0, staleness=3):
+    """What a compensation sees of a gradient."""
+    return SimpleNamespace(value=value, weights=read, worker=worker, staleness=staleness), now
+
+
+def gradients_at(points, versions=None, curvature=2.0):
+    """Promises of the gradients of h w^2 / 2 at `points`, each of a worker of its own."""
+    task = Quadratic(curvature=curvature, dtype=DOUBLE)
+    model = SimpleNamespace(version=0)
+    pool = GradientPool(task, torch.zeros(1, 1, dtype=DOUBLE), lambda _: None)
+    promises = [pool.promise(rank, model, torch.full((1, 1), w, dtype=DOUBLE), torch.zeros(1, dtype=DOUBLE))
+                for rank, w in enumerate(points)]  # fmt: skip
+    model.version = 4
+    return promises
+
+
+def test_dc_asgd_with_the_right_strength_gives_the_fresh_gradient_of_a_quadratic():
+    h, read, now = 3.0, torch.tensor([[2.0, -1.0]], dtype=DOUBLE), torch.tensor([[1.5, 0.25]], dtype=DOUBLE)
+    stale = h * read
+    compensation = DCASGDc(strength=1.0)
+    strength = h / stale.square()  # chosen anew for each coordinate: what lambda_0 approximates with one number
+    object.__setattr__(compensation, "strength", strength)
+    gradient, weights = late(stale, read, now)
+    corrected, _ = compensation.correct(stale, gradient, weights, None)
+    torch.testing.assert_close(corrected, h * now, rtol=1e-14, atol=0)
+
+
+def test_adaptive_dc_asgd_is_its_formula_and_keeps_a_state_per_worker():
+    g, read, now = (torch.randn(1, 4, dtype=DOUBLE, generator=torch.Generator().manual_seed(i)) for i in range(3))
+    compensation = DCASGDa(strength=2.0, decay=0.95)
+    state = torch.full((1, 4), 0.3, dtype=DOUBLE)
+    corrected, after = compensation.correct(g, *late(g, read, now), state)
+    squares = 0.95 * 0.3 + 0.05 * g**2
+    torch.testing.assert_close(after, squares)
+    torch.testing.assert_close(corrected, g + 2.0 / torch.sqrt(squares + 1e-7) * g * g * (now - read))
+
+    rule = Rule(SGD(), lr=0.1, compensation=compensation)
+    weights = torch.ones(1, 1, dtype=DOUBLE)
+    _, state = rule.update(weights, gradients_at([1.0, 5.0]), rule.init(weights))
+    expected = {rank: 0.05 * (2.0 * w) ** 2 for rank, w in enumerate([1.0, 5.0])}
+    assert {rank: float(s) for rank, s in state.workers.items()} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("compensation", "weight"), [(Staleness(), 1 / 4), (OneOverN(workers=8), 1 / 8)])
+def test_damping_scales_the_step_of_sgd_before_or_after(compensation, weight):
+    weights = torch.ones(1, 1, dtype=DOUBLE)
+    for on in ("gradient", "step"):
+        damped = type(compensation)(on=on, **({"workers": 8} if isinstance(compensation, OneOverN) else {}))
+        rule = Rule(SGD(), lr=0.1, compensation=damped)
+        after, _ = rule.update(weights, gradients_at([1.0]), rule.init(weights))
+        assert float(after) == pytest.approx(1 - 0.1 * 2.0 * weight, rel=1e-14)
+
+
+def test_damping_the_gradient_does_nothing_under_adam_but_damping_the_step_does():
+    weights = torch.ones(1, 1, dtype=DOUBLE)
+    after = {}
+    for compensation in (Uncompensated(), Staleness(on="gradient"), Staleness(on="step")):
+        rule = Rule(Adam(), lr=0.1, compensation=compensation)
+        moved, _ = rule.update(weights, gradients_at([1.0]), rule.init(weights))
+        after[compensation] = float(1 - moved)
+    plain, before, step = after.values()
+    assert before == pytest.approx(plain, rel=1e-6)
+    assert step == pytest.approx(plain / 4, rel=1e-12)
+
+
+@pytest.mark.parametrize("tau", [0, 1])
+def test_fresh_and_once_stale_gradients_count_in_full(tau):
+    assert Staleness().weight(SimpleNamespace(staleness=tau)) == 1.0
+
+
+def test_an_update_is_the_mean_of_its_gradients_evaluated_together():
+    weights = torch.zeros(1, 1, dtype=DOUBLE)
+    gradients = gradients_at([1.0, 2.0, 6.0])
+    rule = Rule(SGD(), lr=0.5)
+    after, state = rule.update(weights, gradients, rule.init(weights))
+    assert float(after) == pytest.approx(-0.5 * 2.0 * 3.0)
+    assert gradients[0]._pool.calls == 1
+    assert state.progress == Progress(1, pytest.approx(3 / 1000))
+
+
+def test_weights_are_values():
+    weights = torch.ones(1, 1, dtype=DOUBLE)
+    rule = Rule(Adam(), lr=0.5, compensation=DCASGDa())
+    state = rule.init(weights)
+    before = [weights._version, state.optimizer.first._version]
+    rule.update(weights, gradients_at([1.0]), state)
+    assert [weights._version, state.optimizer.first._version] == before
+    assert state.workers == {}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "at", "factor"),
+    [
+        (Constant(), Progress(9, 9.0), 1.0),
+        (Step(every=10, factor=0.5, unit="updates"), Progress(9, 0.0), 1.0),
+        (Step(every=10, factor=0.5, unit="updates"), Progress(25, 0.0), 0.25),
+        (WarmUp(length=2.0), Progress(0, 0.5), 0.25),
+        (WarmUp(length=2.0, start=0.2), Progress(0, 0.0), 0.2),
+        (WarmUp(length=2.0), Progress(0, 7.0), 1.0),
+        (Cosine(length=4.0, floor=0.1), Progress(0, 0.0), 1.0),
+        (Cosine(length=4.0, floor=0.1), Progress(0, 2.0), 0.55),
+        (Cosine(length=4.0, floor=0.1), Progress(0, 9.0), 0.1),
+    ],
+)
+def test_schedules(schedule, at, factor):
+    assert float(schedule(at)) == pytest.approx(factor)
+
+
+def test_a_schedule_counts_the_updates_and_epochs_that_were_applied():
+    weights = torch.zeros(1, 1, dtype=DOUBLE)
+    rule = Rule(SGD(), lr=1.0, schedule=WarmUp(length=2, unit="updates"))
+    state, moves = rule.init(weights), []
+    for _ in range(4):
+        after, state = rule.update(weights, gradients_at([1.0]), state)
+        moves.append(float(after))
+    assert moves == [0.0, -1.0, -2.0, -2.0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: SGD(momentum=1.0),
+        lambda: SGD(momentum=torch.tensor([[0.5], [1.5]])),
+        lambda: Rule(lr=float("nan")),
+        lambda: Rule(lr=torch.tensor([[0.5], [float("nan")]])),
+        lambda: Staleness(on="weights"),
+        lambda: Cosine(length=1.0, unit="seconds"),
+        lambda: DCASGDa(strength=-1.0),
+        lambda: OneOverN(workers=0),
+    ],
+)
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(Invalid, match="expected"):
+        wrong()
