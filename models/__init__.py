@@ -5,14 +5,14 @@ from typing import Protocol
 
 from torch import nn
 
-from .data import DATASETS, Dataset, digits, fashion_mnist, mnist, synthetic
-from .idx import DataMissingError
-from .lenet5 import LeNet5
-from .logistic import Logistic
-from .mlp import MLP
-from .partition import PARTITIONS, ByLabel, Dirichlet, Disjoint, Iid, Partition
-from .quadratic import Quadratic
-from .task import Supervised
+from models.data import DATASETS, Dataset, digits, fashion_mnist, mnist, synthetic
+from models.idx import DataMissingError
+from models.lenet5 import LeNet5
+from models.logistic import Logistic
+from models.mlp import MLP
+from models.partition import PARTITIONS, ByLabel, Dirichlet, Disjoint, Iid, Partition
+from models.quadratic import Quadratic
+from models.task import Supervised
 
 
 class Network(Protocol):

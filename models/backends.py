@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from .flat import Bound, flatten, shapes, unflatten
+from models.flat import Bound, flatten, shapes, unflatten
 
 T = TypeVar("T")
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (batch, classes), targets (batch,) -> their mean loss, a scalar

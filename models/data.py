@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from .idx import read
+from models.idx import read
 
 
 @dataclass(frozen=True)

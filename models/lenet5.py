@@ -26,10 +26,16 @@ class LeNet5:
         if tuple(shape) != (1, 28, 28):
             raise ValueError(f"lenet5: expected inputs of shape (1, 28, 28), got {tuple(shape)}: use mlp or logistic")
         return nn.Sequential(
-            *(nn.Conv2d(1, 6, kernel_size=5, padding=2), nn.MaxPool2d(2), nn.ReLU()),
-            *(nn.Conv2d(6, 16, kernel_size=5), nn.MaxPool2d(2), nn.ReLU()),
+            nn.Conv2d(1, 6, kernel_size=5, padding=2),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Conv2d(6, 16, kernel_size=5),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Flatten(),
-            *(nn.Linear(16 * 5 * 5, 120), nn.ReLU()),
-            *(nn.Linear(120, 84), nn.ReLU()),
+            nn.Linear(16 * 5 * 5, 120),
+            nn.ReLU(),
+            nn.Linear(120, 84),
+            nn.ReLU(),
             nn.Linear(84, classes),
         )

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from .backends import Backend, Batched, Loss, Threads, find_device
-from .data import Dataset
-from .flat import check_pure, flatten
-from .partition import Iid, Partition
+from models.backends import Backend, Batched, Loss, Threads, find_device
+from models.data import Dataset
+from models.flat import check_pure, flatten
+from models.partition import Iid, Partition
 
 Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, number of classes -> a fresh module
 

@@ -267,3 +267,20 @@ def test_late_gradients_are_dropped_and_never_applied():
     assert (staleness[status == "applied"] == 0).all()
     assert (staleness[status == "dropped"] > 0).all()
     assert (status == "dropped").sum() > 100
+
+
+def test_under_cancellation_everyone_gets_the_news_of_an_update_once():
+    """Also a worker whose gradient was under way when the update came: the server does not answer it again."""
+    P, updates = CLUSTER.workers, 200
+    outcome = simulate(CLUSTER, ALGORITHMS["cancel"], stop=Stop(updates=updates))
+    arrived = outcome.gradients["applied"] + outcome.gradients["dropped"]
+    assert outcome.gradients["dropped"] > 5
+    announced, news = P, P * (1 + updates)
+    assert 0 <= outcome.messages["sent"] - announced - news - arrived <= P
+
+
+def test_members_start_where_their_seed_says():
+    task = Quadratic(jitter=1.0)
+    outcome = simulate(Cluster(workers=1), Delayed(Rule()), task, stop=Stop(updates=1), learning_seeds=[3, 4, 3])
+    start = outcome.metrics["distance"][:3]
+    assert start[0] == start[2] != start[1]

@@ -1,0 +1,27 @@
+# Two commands are enough: `make quickstart` and `make test`. Either makes .venv first, once.
+PYTHON ?= python3
+BIN    := .venv/bin
+STAMP  := .venv/installed
+
+.PHONY: quickstart test lint clean
+.DEFAULT_GOAL := quickstart
+
+quickstart: $(STAMP)
+	$(BIN)/laggard sweep configs/quickstart.yaml
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(STAMP): setup.cfg pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("laggard needs Python 3.11 or newer, $(PYTHON) is older; try make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' --constraint constraints.txt
+	@touch $(STAMP)
+
+clean:
+	rm -rf .venv results
