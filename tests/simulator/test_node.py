@@ -221,6 +221,18 @@ def test_weights_changed_in_place_while_a_gradient_is_promised_raise():
         run(worker, task=Quadratic(), workers=1)
 
 
+def test_weights_changed_under_the_name_that_the_algorithm_kept_raise_too():
+    def worker(node):
+        mine = torch.ones(1, 1)
+        node.weights = mine
+        gradient = yield node.compute(node.weights)
+        mine.add_(1.0)
+        node.apply(node.weights - gradient.value, [gradient])
+
+    with pytest.raises(RuntimeError, match="changed in place"):
+        run(worker, task=Quadratic(), workers=1)
+
+
 def test_weights_changed_in_place_after_the_value_was_taken_do_not():
     def worker(node):
         gradient = yield node.compute(node.weights)

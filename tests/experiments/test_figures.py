@@ -1,0 +1,341 @@
+"""What the figures show is what the tables say."""
+
+import inspect
+import sys
+from types import SimpleNamespace
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from experiments import figures
+from models import Quadratic
+from simulator import AsyncPS, Cluster, Evaluate, Network, Rule, Stop, SyncPS, simulate
+from simulator.laws import Gamma
+from simulator.slowdowns import Factor
+
+NETWORK = Network(bandwidth=1e8, latency=1e-3, message_bytes=1e5)
+
+
+def result(algorithm=None, name="stragglers", task=None, seeds=(0,), seed=0, accuracy=True, workers=4, **columns):
+    """A run on four workers of which worker 0 is five times slower; its accuracy is made up of its loss."""
+    task = task or Quadratic(dim=3, noise=0.3, jitter=0.5, curvature=0.1, batch=8)
+    cluster = Cluster(workers, Gamma(mean=0.01, cv=0.2), [Factor(worker=0, factor=5.0)], NETWORK, seed=seed)
+    algorithm = algorithm or AsyncPS(Rule())
+    outcome = simulate(
+        cluster, algorithm, task, stop=Stop(updates=200), evaluate=Evaluate(every_updates=20), learning_seeds=seeds
+    )
+    metrics = pd.DataFrame(outcome.metrics)
+    if accuracy:
+        metrics["test_accuracy"] = np.exp(-metrics["test_loss"])
+    for column, values in columns.items():
+        by_member = isinstance(values, list)
+        metrics[column.replace("__", ".")] = [values[m] for m in metrics["member"]] if by_member else values
+    config, tables = SimpleNamespace(name=name), (pd.DataFrame(outcome.updates), pd.DataFrame(outcome.workers))
+    return SimpleNamespace(metrics=metrics, updates=tables[0], workers=tables[1], config=config, manifest={})
+
+
+@pytest.fixture(scope="module")
+def asynchronous():
+    return result(method="async")
+
+
+@pytest.fixture(scope="module")
+def backup():
+    return result(SyncPS(Rule(), wait_for=3), method="backup")
+
+
+@pytest.fixture(scope="module")
+def cancelling():
+    return result(SyncPS(Rule(), wait_for=2, cancel=True), method="cancelling")
+
+
+def applied(of):
+    return of.updates.loc[of.updates["status"] == "applied", "staleness"]
+
+
+def drawn(axes):
+    """The lines of `axes` by their labels."""
+    return {line.get_label(): line.get_xydata() for line in axes.lines}
+
+
+def bars(axes):
+    """Left, width and height of each bar."""
+    return np.array([(bar.get_x(), bar.get_width(), bar.get_height()) for bar in axes.patches])
+
+
+def words(figure):
+    return " ".join(
+        [text.get_text() for legend in figure.legends for text in legend.get_texts()] + [figure.get_supxlabel()]
+    )
+
+
+def test_a_comparison_draws_the_metrics_of_each_run_on_both_axes(asynchronous, backup):
+    figure = figures.comparison([asynchronous, backup])
+    for axes, x in zip(figure.axes[:2], ("time", "updates"), strict=True):
+        lines = drawn(axes)
+        assert set(lines) == {"async", "backup"}
+        for of, name in ((asynchronous, "async"), (backup, "backup")):
+            np.testing.assert_array_equal(lines[name], of.metrics[[x, "test_accuracy"]])
+    assert [axes.get_xlabel() for axes in figure.axes[:2]] == ["virtual time (s)", "updates"]
+
+
+def test_a_histogram_holds_the_shares_of_the_applied_gradients_alone(asynchronous, backup):
+    dropped = (backup.updates["status"] == "dropped").sum()
+    assert dropped > 0
+    panels = figures.comparison([asynchronous, backup]).axes[2:]
+    for axes, of in zip(panels, (asynchronous, backup), strict=True):
+        shares = applied(of).value_counts(normalize=True)
+        lefts, _, heights = bars(axes).T
+        assert heights.sum() == pytest.approx(1)
+        assert {round(left + 0.5): height for left, height in zip(lefts, heights, strict=True) if height} == dict(
+            shares
+        )
+        assert axes.lines[0].get_xdata()[0] == applied(of).mean()
+        assert f"mean {applied(of).mean():.2f}" in axes.get_title(loc="left")
+        assert f"n = {len(applied(of)):,}" in axes.get_title(loc="left")
+    assert panels[0].get_xlim() == panels[1].get_xlim()
+    assert f"{dropped:,} dropped" in panels[1].get_title(loc="left")
+    assert "dropped" not in panels[0].get_title(loc="left")
+
+
+def test_wide_bins_are_said_to_be_wide():
+    of = result(workers=64, accuracy=False)
+    of.updates.loc[0, "staleness"] = 150
+    axes = figures.comparison([of]).axes[2]
+    assert bars(axes)[:, 2].sum() == pytest.approx(1)
+    assert "bins of 3" in axes.get_title(loc="left")
+
+
+def test_members_that_differ_only_in_their_seed_are_one_line_within_their_range():
+    of = result(seeds=(0, 1, 2), learning__seed=[0, 1, 2])
+    figure = figures.comparison([of])
+    values = of.metrics.pivot(index="updates", columns="member", values="test_accuracy")
+    axes = figure.axes[1]
+    np.testing.assert_allclose(drawn(axes)["stragglers (n = 3)"][:, 1], values.mean(axis=1))
+    band = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == (values.min().min(), values.max().max())
+    assert "range of n seeds" in words(figure)
+
+
+def test_members_that_differ_otherwise_are_lines_of_their_own():
+    of = result(seeds=(0, 1, 0, 1), learning__lr=[0.01, 0.01, 0.1, 0.1], learning__seed=[0, 1, 0, 1])
+    assert set(drawn(figures.comparison([of]).axes[0])) == {"lr = 0.01 (n = 2)", "lr = 0.1 (n = 2)"}
+
+
+def test_runs_that_differ_only_in_their_seed_are_one_line_where_all_have_come():
+    runs = [result(seed=seed, **{"cluster__seed": seed}) for seed in (0, 1)]
+    figure = figures.comparison(runs)
+    line = drawn(figure.axes[0])["stragglers (n = 2)"]
+    first, second = (of.metrics for of in runs)
+    assert line[:, 0].max() <= min(first["time"].max(), second["time"].max())
+    other = np.interp(line[:, 0], second["time"], second["test_accuracy"])
+    np.testing.assert_allclose(line[:, 1], (first["test_accuracy"][: len(line)] + other) / 2)
+    assert f"n = {sum(len(applied(of)) for of in runs)}" in figure.axes[2].get_title(loc="left")
+
+
+def test_runs_with_members_share_a_colour_and_are_told_apart_by_dashes(asynchronous):
+    runs = [result(seeds=(0, 0), learning__lr=[0.01, 0.1], method=method) for method in ("one", "two")]
+    left, _, *panels = figures.comparison(runs).axes
+    colours = {line.get_label(): (line.get_color(), line.get_linestyle()) for line in left.lines}
+    assert colours["one, lr = 0.01"][0] == colours["one, lr = 0.1"][0] != colours["two, lr = 0.01"][0]
+    assert colours["one, lr = 0.01"][1] == colours["two, lr = 0.01"][1] != colours["one, lr = 0.1"][1]
+    for axes, name in zip(panels, ("one", "two"), strict=True):
+        assert matplotlib.colors.to_hex(axes.patches[0].get_facecolor()).upper() == colours[f"{name}, lr = 0.1"][0]
+
+
+def test_of_too_many_lines_each_runs_best_are_shown_and_the_figure_says_so():
+    lrs = [0.01 * (member + 1) for member in range(6)]
+    runs = [result(seeds=(0,) * 6, learning__lr=lrs, method=method) for method in ("one", "two")]
+    for of in runs:
+        of.metrics["test_accuracy"] = of.metrics["member"] / 10 + of.metrics["updates"] / 1000
+    figure = figures.comparison(runs)
+    assert set(drawn(figure.axes[0])) == {f"{run}, lr = {lr:g}" for run in ("one", "two") for lr in lrs[2:]}
+    assert "8 of 12 lines" in words(figure)
+
+
+def test_a_diverged_line_ends_and_is_not_the_best():
+    of = result(seeds=(0,) * 9, accuracy=False, learning__lr=[float(member) for member in range(9)])
+    of.metrics.loc[(of.metrics["member"] == 4) & (of.metrics["updates"] > 50), "test_loss"] = np.inf
+    assert "lr = 4" not in drawn(figures.curves(of).axes[0])
+    few = result(accuracy=False)
+    few.metrics.loc[few.metrics["updates"] > 50, "test_loss"] = np.inf
+    assert np.isnan(drawn(figures.curves(few).axes[0])["stragglers"][-1, 1])
+
+
+def test_the_accuracy_axis_shows_where_runs_differ_and_the_target(asynchronous):
+    of = SimpleNamespace(**vars(asynchronous) | {"metrics": asynchronous.metrics.copy()})
+    of.metrics["test_accuracy"] = np.linspace(0.9, 0.99, len(of.metrics))
+    of.metrics.loc[0, "test_accuracy"] = 0.1
+    axes = figures.comparison([of], target=0.85).axes[0]
+    low, high = axes.get_ylim()
+    assert 0.8 < low < 0.85
+    assert 0.99 < high < 1.01
+    assert set(drawn(axes)["target 85 %"][:, 1]) == {0.85}
+    assert axes.yaxis.get_major_formatter()(0.975) == "97.5"
+    of.metrics.loc[3, "test_accuracy"] = 0.05
+    assert figures.comparison([of]).axes[0].get_ylim()[0] < 0.05, "a late collapse is not cut off"
+
+
+def test_a_task_without_accuracy_shows_its_loss_and_one_that_learns_nothing_its_throughput():
+    loss = figures.comparison([result(accuracy=False)], target=0.9).axes[0]
+    assert set(drawn(loss)) == {"stragglers"}, "the target is an accuracy"
+    assert (loss.get_ylabel(), loss.get_yscale()) == ("test loss", "log")
+    timing = result(accuracy=False)
+    timing.metrics = timing.metrics.drop(columns=["test_loss"]).assign(train_loss=np.nan)
+    samples = figures.comparison([timing]).axes[0]
+    assert (samples.get_ylabel(), samples.get_yscale()) == ("samples", "linear")
+    np.testing.assert_array_equal(drawn(samples)["stragglers"], timing.metrics[["time", "samples"]])
+
+
+def test_results_are_named_by_what_was_swept_else_by_their_config_or_by_the_caller(asynchronous):
+    names = [set(drawn(figures.comparison(runs).axes[0])) for runs in (
+        [asynchronous],
+        [result(name="one"), result(name="two")],
+        [result(cluster__workers=4, method="a"), result(cluster__workers=8, method="a")],
+        [result(algorithm__cancel=True), result(algorithm__cancel=False)],
+    )]  # fmt: skip
+    assert names == [
+        {"stragglers"},
+        {"one", "two"},
+        {"workers = 4", "workers = 8"},
+        {"cancel = True", "cancel = False"},
+    ]
+    labels = iter(("ours", "theirs"))
+    twins = [asynchronous, asynchronous]
+    assert set(drawn(figures.comparison(twins, label=lambda _: next(labels)).axes[0])) == {"ours", "theirs"}
+    with pytest.raises(ValueError, match="label="):
+        figures.comparison(twins)
+
+
+def test_a_timeline_has_a_bar_from_each_start_to_each_end_and_then_to_each_fate(cancelling):
+    axes = figures.timeline(cancelling).axes[0]
+    until = axes.get_xlim()[1]
+    assert until == cancelling.updates.groupby("worker")["time"].nth(29).min()
+    fates = cancelling.updates[cancelling.updates["started"] < until]
+    assert set(fates["status"]) == {"applied", "dropped", "cancelled"}
+    by_label = {of.get_label(): of.patches for of in axes.containers}
+    for status, label in (("applied", "computing"), ("dropped", "dropped"), ("cancelled", "cancelled")):
+        of = fates[fates["status"] == status]
+        ends = of["computed"].fillna(of["time"])
+        got = [(bar.get_x(), bar.get_x() + bar.get_width(), bar.get_y() + 0.35) for bar in by_label[label]]
+        np.testing.assert_allclose(got, np.stack([of["started"], ends, of["worker"]], axis=1), atol=1e-12)
+    way = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in by_label["on its way or queued"]]
+    computed = fates["computed"].fillna(fates["time"])
+    np.testing.assert_allclose(way, np.stack([computed, fates["time"]], axis=1), atol=1e-12)
+    ticks = fates.loc[fates["status"] == "applied", ["time", "worker"]]
+    np.testing.assert_array_equal(drawn(axes)["applied"], ticks)
+
+
+def test_a_timelines_colours_are_the_staleness(asynchronous):
+    figure = figures.timeline(asynchronous, until=0.3)
+    axes, bar = figure.axes
+    assert axes.get_xlim() == (0, 0.3)
+    assert bar.get_ylabel() == "staleness (updates)"
+    of = asynchronous.updates[asynchronous.updates["started"] < 0.3]
+    colours = matplotlib.colormaps["viridis"](of["staleness"] / of["staleness"].max())
+    np.testing.assert_allclose([patch.get_facecolor() for patch in axes.containers[0]], colours)
+
+
+def test_a_timeline_shows_the_workers_it_is_asked_for_and_says_how_many_it_leaves_out(asynchronous):
+    figure = figures.timeline(asynchronous, workers=[2, 0])
+    axes = figure.axes[0]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["2", "0"]
+    row = {bar.get_y() + 0.35 for bar in axes.containers[0] if bar.get_width() > 0.03}
+    assert row == {1.0}
+    assert "2 more workers" in words(figure)
+
+
+def test_staleness_over_time_is_each_workers_rolling_mean(asynchronous):
+    histogram, right = figures.staleness(asynchronous).axes
+    assert bars(histogram)[:, 2].sum() == pytest.approx(1)
+    of = asynchronous.updates.query("worker == 2 and status == 'applied'")
+    line = drawn(right)["worker 2"]
+    np.testing.assert_array_equal(line[:, 0], of["time"])
+    assert line[-1, 1] == pytest.approx(of["staleness"].tail(figures.ROLLING).mean())
+    assert set(drawn(right)["mean"][:, 1]) == {applied(asynchronous).mean()}
+
+
+def test_of_many_workers_the_stalest_has_a_colour():
+    figure = figures.staleness(result(workers=12))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["worker 0", "mean"]
+    assert "the other 11 workers" in words(figure)
+
+
+def test_curves_are_drawn_against_all_four_axes(asynchronous):
+    figure = figures.curves(asynchronous)
+    panels = np.reshape(figure.axes, (3, 4))
+    assert [axes.get_xlabel() for axes in panels[-1]] == ["virtual time (s)", "updates", "samples", "epochs"]
+    for row, measure in zip(panels, figures.MEASURES, strict=True):
+        assert row[0].get_ylabel() == figures.MEASURES[measure]
+        for axes, x in zip(row, figures.AXES, strict=True):
+            np.testing.assert_array_equal(drawn(axes)["stragglers"], asynchronous.metrics[[x, measure]])
+
+
+def test_a_run_of_which_nothing_was_applied_is_drawn_all_the_same(asynchronous):
+    of = SimpleNamespace(**vars(asynchronous) | {"updates": asynchronous.updates.assign(status="cancelled")})
+    for figure in (figures.comparison([of]), figures.staleness(of), figures.timeline(of)):
+        figure.draw_without_rendering()
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+@pytest.mark.parametrize("draw", [figures.timeline, figures.staleness, figures.curves, figures.comparison])
+def test_a_figure_is_written_as_its_suffix_says_and_alone(tmp_path, backup, draw, suffix):
+    path = tmp_path / "made" / f"figure{suffix}"
+    of = [backup] if draw is figures.comparison else backup
+    assert isinstance(draw(of, path), Figure)
+    assert path.read_bytes().startswith({".png": b"\x89PNG", ".svg": b"<?xml"}[suffix])
+    assert list(path.parent.iterdir()) == [path]
+    first = path.read_bytes()
+    draw(of, path)
+    assert path.read_bytes() == first, "the same data should give the same bytes"
+
+
+def test_a_failed_save_leaves_what_was_there(tmp_path):
+    path = tmp_path / "figure.nonsense"
+    path.write_text("before")
+    with pytest.raises(ValueError, match="nonsense"):
+        figures.save(Figure(), path)
+    assert [(file, file.read_text()) for file in tmp_path.iterdir()] == [(path, "before")]
+
+
+@pytest.mark.parametrize("draw", [figures.timeline, figures.staleness, figures.curves, figures.comparison])
+def test_nothing_overlaps_or_is_cut(asynchronous, cancelling, draw):
+    """Every text lies within the figure, and no title, label or legend on another."""
+    figure = draw([asynchronous, cancelling] if draw is figures.comparison else cancelling)
+    figure.draw_without_rendering()
+    texts = [text for axes in figure.axes for text in (axes._left_title, axes.xaxis.label, axes.yaxis.label)]
+    boxes = [
+        of.get_window_extent()
+        for of in (*texts, *figure.legends, figure._supxlabel)
+        if of not in texts or of.get_text()
+    ]
+    for index, box in enumerate(boxes):
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= figure.bbox.x1
+        assert box.y1 <= figure.bbox.y1
+        assert not any(box.overlaps(other) for other in boxes[:index])
+
+
+def test_no_global_state_is_touched(asynchronous):
+    before = dict(matplotlib.rcParams)
+    figures.comparison([asynchronous])
+    assert dict(matplotlib.rcParams) == before
+    assert "pyplot" not in inspect.getsource(figures)
+    assert figures.STYLE.is_file()
+    assert sys.modules["experiments.figures"] is figures
+
+
+def test_a_loss_within_a_decade_is_labelled_in_plain_numbers_and_fits(asynchronous, tmp_path):
+    """Minor ticks of a short log axis once pushed its neighbour out of the figure; a warning of that fails the test."""
+    short = SimpleNamespace(**vars(asynchronous))
+    short.metrics = asynchronous.metrics.drop(columns="test_accuracy")
+    short.metrics["test_loss"] = np.linspace(2.0, 1.04, len(short.metrics))
+    figure = figures.comparison([short], tmp_path / "short.png")
+    left, right = figure.axes[:2]
+    shown = [text.get_text() for text in (*left.get_yticklabels(), *left.get_yticklabels(minor=True))]
+    assert "1.4" in shown
+    assert not any(text.get_visible() for text in right.get_yticklabels(minor=True))
