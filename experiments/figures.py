@@ -5,7 +5,7 @@ import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,10 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from experiments.lines import MEASURES, Label, Line, best_of, lines_of, measures_of
-
-if TYPE_CHECKING:
-    from experiments.store import Result
+from experiments.lines import MEASURES, Drawn, Label, Line, best_of, lines_of, measures_of
 
 STYLE = Path(__file__).with_name("laggard.mplstyle")
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")  # Okabe and Ito
@@ -37,7 +34,7 @@ BINS, ROLLING, ROWS, WINDOW = 60, 20, 24, 30
 
 
 def comparison(
-    results: Sequence["Result"],
+    results: Sequence[Drawn],
     path: str | Path | None = None,
     target: float | None = None,
     label: Label | None = None,
@@ -73,7 +70,7 @@ def comparison(
 
 
 def timeline(
-    result: "Result", path: str | Path | None = None, until: float | None = None, workers: Sequence[int] | None = None
+    result: Drawn, path: str | Path | None = None, until: float | None = None, workers: Sequence[int] | None = None
 ) -> Figure:
     """Who computed when: a row a worker, a bar a gradient from its start to its fate.
 
@@ -102,7 +99,7 @@ def timeline(
     return save(figure, path) if path else figure
 
 
-def staleness(result: "Result", path: str | Path | None = None) -> Figure:
+def staleness(result: Drawn, path: str | Path | None = None) -> Figure:
     """How stale the applied gradients of a run were: their distribution, and each worker's over time."""
     applied = _applied(result.updates)
     means = applied.groupby("worker")["staleness"].mean()
@@ -125,7 +122,7 @@ def staleness(result: "Result", path: str | Path | None = None) -> Figure:
     return save(figure, path) if path else figure
 
 
-def curves(result: "Result", path: str | Path | None = None) -> Figure:
+def curves(result: Drawn, path: str | Path | None = None) -> Figure:
     """What one run learnt: accuracy, where the task has one, and losses, against each of the four axes."""
     measures, lines = measures_of([result]), lines_of([result])
     shown = best_of(lines, measures[0], len(PALETTE))

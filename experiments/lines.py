@@ -1,15 +1,32 @@
 """Which lines a comparison of results has: what each is called, and which curves it stands for."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
 
-if TYPE_CHECKING:
-    from experiments.store import Result
 
-Label = Callable[["Result"], str]
+class Named(Protocol):
+    """What a figure reads of a config."""
+
+    name: str
+
+
+class Drawn(Protocol):
+    """A run, as figures see it: the tables of a `Result`, and what it is called."""
+
+    @property
+    def metrics(self) -> pd.DataFrame: ...
+    @property
+    def updates(self) -> pd.DataFrame: ...
+    @property
+    def workers(self) -> pd.DataFrame: ...
+    @property
+    def config(self) -> Named: ...
+
+
+Label = Callable[[Drawn], str]
 
 
 MEASURES = {"test_accuracy": "test accuracy (%)", "test_loss": "test loss", "train_loss": "training loss"}
@@ -35,7 +52,7 @@ class Line(NamedTuple):
         return at, np.where(np.isfinite(values), values, np.nan)
 
 
-def lines_of(results: Sequence["Result"], label: "Label | None" = None) -> list[Line]:
+def lines_of(results: Sequence[Drawn], label: "Label | None" = None) -> list[Line]:
     """A line for each run and each of its members, named by what was swept; those that differ only in seeds are one."""
     names = [label(result) if label else result.config.name for result in results]
     table = pd.concat([of.metrics.assign(run=run, name=names[run]) for run, of in enumerate(results)])
@@ -62,7 +79,7 @@ def _said(key: str, value: Any) -> str:
     return f"{key.rpartition('.')[2]} = {f'{value:g}' if isinstance(value, float) else value}"
 
 
-def measures_of(results: Sequence["Result"]) -> list[str]:
+def measures_of(results: Sequence[Drawn]) -> list[str]:
     """What was measured; of runs that learn nothing, the samples they went through."""
     metrics = [result.metrics for result in results]
     return [name for name in MEASURES if all(name in of and of[name].notna().any() for of in metrics)] or ["samples"]

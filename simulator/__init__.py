@@ -8,8 +8,9 @@ from simulator.gradients import Gradient
 from simulator.milestones import Evaluate, Mileage, Stop
 from simulator.network import Network
 from simulator.node import Node
+from simulator.outcome import Outcome
 from simulator.rules import Rule
-from simulator.simulation import Deadlock, Outcome, simulate
+from simulator.simulation import Deadlock, simulate
 from simulator.task import Task, Timing
 from simulator.topology import SERVER, Star
 

@@ -5,15 +5,34 @@ queue, a message is delivered inside its own event, and no process or store is m
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from simpy.core import Environment
 from simpy.events import PENDING, Condition, Event
 
 from simulator.gradients import IN_FLIGHT, Gradient
 
-if TYPE_CHECKING:
-    from simulator.node import Node
+
+class Host(Protocol):
+    """A node, as its own events see it."""
+
+    rank: int
+
+    def done(self, work: "Work") -> None:
+        """`work` has come to its end."""
+        ...
+
+    def free(self, work: "Work") -> bool:
+        """End `work`, if it is what the node does; whether it was."""
+        ...
+
+    def sent(self, message: "Message") -> None:
+        """One of the node's messages has arrived."""
+        ...
+
+    def deliver(self, message: "Message") -> None:
+        """A message has arrived at the node."""
+        ...
 
 
 class Verb(Event):
@@ -65,7 +84,7 @@ def leaves(events: Iterable[Event]) -> Iterable[Event]:
 class Work(Verb):
     """A node is busy until this fires; its value is the gradient that it computes, if any."""
 
-    def __init__(self, env: Environment, node: "Node", gradient: Gradient | None, seconds: float) -> None:
+    def __init__(self, env: Environment, node: Host, gradient: Gradient | None, seconds: float) -> None:
         self.env, self.callbacks = env, [self._end]
         self._ok, self._value = True, gradient
         self.node, self.gradient = node, gradient
@@ -88,7 +107,7 @@ class Work(Verb):
 class Message(Verb):
     """A message under way; fires, with its content as value, when it has arrived and been delivered."""
 
-    def __init__(self, env: Environment, sender: "Node", receiver: "Node", content: Any, tag: Any) -> None:
+    def __init__(self, env: Environment, sender: Host, receiver: Host, content: Any, tag: Any) -> None:
         self.env, self.callbacks = env, [self._arrive]
         self._ok, self._value = True, content
         self.sender, self.receiver, self.tag = sender, receiver, tag

@@ -10,11 +10,13 @@ The first three start at once and return an event; `yield` is the only way to wa
 
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from simpy.core import Environment
 from torch import Tensor
 
 from simulator.bounds import Invalid
+from simulator.cluster import Cluster
 from simulator.events import Message, Receive, Work
 from simulator.gradients import Gradient, GradientPool
 from simulator.laws import Durations
@@ -22,8 +24,34 @@ from simulator.slowdowns import Slowdown, stretched
 from simulator.trace import BUSY, SENDING, WAITING
 from simulator.weights import stamped
 
-if TYPE_CHECKING:
-    from simulator.simulation import Simulation
+
+class World(Protocol):
+    """The simulation, as its nodes see it: the clock, the other nodes, and where things are booked."""
+
+    cluster: Cluster
+    env: Environment
+    pool: GradientPool
+    nodes: dict[int, "Node"]
+
+    def begun(self) -> None:
+        """Book a gradient whose computation begins."""
+        ...
+
+    def ended(self) -> None:
+        """Book a gradient that was computed to the end."""
+        ...
+
+    def carry(self, message: Message, size: float) -> None:
+        """Put a message of `size` models on the wires."""
+        ...
+
+    def delivered(self) -> None:
+        """Book a message that has arrived."""
+        ...
+
+    def applies(self, gradients: Sequence[Gradient]) -> bool:
+        """Book one node's update by `gradients`; False once the end is reached, after which nothing counts."""
+        ...
 
 
 class Node:
@@ -39,19 +67,19 @@ class Node:
     def __init__(
         self,
         rank: int,
-        simulation: "Simulation",
+        world: World,
         start: Tensor,
         durations: Durations,
         slowdowns: Sequence[Slowdown],
         batches: Iterator[Any],
     ) -> None:
         self.rank, self.version = rank, 0
-        self.workers = simulation.cluster.workers
+        self.workers = world.cluster.workers
         self.weights = start
-        self.apply_seconds = simulation.cluster.apply_seconds
+        self.apply_seconds = world.cluster.apply_seconds
         self.spent = [0.0, 0.0, 0.0]  # seconds busy, sending, waiting
-        self._simulation, self._env = simulation, simulation.env
-        self._pool: GradientPool = simulation.pool
+        self._world, self._env = world, world.env
+        self._pool = world.pool
         self._durations, self._slowdowns, self._batches = durations, slowdowns, batches
         self._work: Work | None = None
         self._outgoing, self._since = 0, 0.0
@@ -80,7 +108,7 @@ class Node:
         gradient = self._pool.promise(self.rank, self, weights, next(self._batches))
         gradient.started = self._env.now
         gradient.due = self._env.now + seconds
-        self._simulation.started += 1
+        self._world.begun()
         return self._begin(gradient, seconds)
 
     def work(self, seconds: float) -> Work | Receive:
@@ -102,13 +130,13 @@ class Node:
         Raises:
             Invalid: there is no such node, or the topology does not join the two.
         """
-        target = self._simulation.nodes.get(receiver)
+        target = self._world.nodes.get(receiver)
         if target is None:
-            raise Invalid("send", "receiver", f"a rank of {sorted(self._simulation.nodes)}", receiver)
+            raise Invalid("send", "receiver", f"a rank of {sorted(self._world.nodes)}", receiver)
         self._account()
         self._outgoing += 1
         message = Message(self._env, self, target, content, tag)
-        self._simulation.carry(message, size)
+        self._world.carry(message, size)
         return message
 
     def receive(self, tag: Hashable = None) -> Receive:
@@ -126,7 +154,7 @@ class Node:
 
     def apply(self, weights: Tensor, gradients: Sequence[Gradient]) -> None:
         """One update: the node's model becomes `weights`, its version grows by 1, `gradients` were applied."""
-        if self._simulation.applies(gradients):
+        if self._world.applies(gradients):
             self.version += 1
             self.weights = weights
 
@@ -135,7 +163,7 @@ class Node:
         self.free(work)
         if work.gradient is not None:
             work.gradient.computed = self._env.now
-            self._simulation.ended()
+            self._world.ended()
 
     def free(self, work: Work) -> bool:
         """End `work`, if it is what the node does; whether it was."""
@@ -149,7 +177,7 @@ class Node:
         """One of the node's messages has arrived."""
         self._account()
         self._outgoing -= 1
-        self._simulation.delivered += 1
+        self._world.delivered()
 
     def deliver(self, message: Message) -> None:
         """Hand `message` to the first receive that waits for its tag, or lay it in the mailbox."""

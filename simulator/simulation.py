@@ -1,7 +1,6 @@
 """The engine: one virtual clock, its nodes, and what it leaves behind."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -14,13 +13,14 @@ from simulator.cluster import Cluster
 from simulator.events import Message
 from simulator.gradients import APPLIED, Gradient, GradientPool
 from simulator.laws import Durations
-from simulator.learning import Divergence, Learning
+from simulator.learning import Learning
 from simulator.milestones import Evaluate, Mileage, Stop
 from simulator.network import Wires
 from simulator.node import Node
+from simulator.outcome import Outcome
 from simulator.streams import BATCHES, COMPUTE, start_seed, stream
 from simulator.task import Task, Timing
-from simulator.trace import BUSY, SENDING, WAITING, Columns, Trace
+from simulator.trace import BUSY, SENDING, WAITING, Trace
 from simulator.weights import mean
 
 LAST = EventPriority(2)  # SimPy's priority after everything else of an instant
@@ -39,36 +39,6 @@ class Seeds(NamedTuple):
     def data(self) -> Sequence[int]:
         """The seeds of the mini-batches: one where all members share theirs, else one a member."""
         return self.learning[:1] if len(set(self.learning)) == 1 else self.learning
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a simulation leaves behind.
-
-    Attributes:
-        metrics: columns, a row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`,
-            `train_loss`, and the task's measures.
-        updates: columns, a row per gradient whose fate is known; see `Trace.columns`.
-        workers: columns `worker`, `computing`, `sending`, `waiting` (s).
-        weights: the final models `(ensemble, params)`.
-        gradients: counts `started`, `applied`, `dropped`, `cancelled`, `in flight`.
-        messages: counts `sent`, `delivered`, `lost`, `in flight`.
-        evaluated: gradients whose arithmetic was done.
-        reached: the limit that ended it, `returned` where every worker's roles did, or `diverged`.
-        mileage: how far it came on each axis.
-        diverged: per member, where its loss ceased to be finite, or None.
-    """
-
-    metrics: Columns
-    updates: Columns
-    workers: Columns
-    weights: Tensor
-    gradients: dict[str, int]
-    messages: dict[str, int]
-    evaluated: int
-    reached: str
-    mileage: Mileage
-    diverged: list[Divergence | None]
 
 
 def reraise(role: Event) -> None:
@@ -94,7 +64,7 @@ class Simulation:
     ) -> None:
         algorithm.check(cluster.workers)
         self.cluster, self.env, self.trace = cluster, Environment(), Trace()
-        self.started = self.computed = self.sent = self.delivered = 0
+        self._started = self._computed = self._sent = self._delivered = 0
         self.reached: str | None = None
         self._task, self._stop, self._evaluate, self._watch = task, stop, evaluate, watch
         start = task.start([start_seed(seed) for seed in seeds.learning])
@@ -143,11 +113,11 @@ class Simulation:
         """How far the simulation has come."""
         samples = self._applied * self._task.batch
         updates = self._applies / len(self._models)
-        return Mileage(self.env.now, updates, samples, samples / self._task.epoch, self.computed)
+        return Mileage(self.env.now, updates, samples, samples / self._task.epoch, self._computed)
 
     def carry(self, message: Message, size: float) -> None:
         """Put a message of `size` models on the wires."""
-        self.sent += 1
+        self._sent += 1
         self._wires.carry(message.sender.rank, message.receiver.rank, size * self._model_bytes, message)
 
     def applies(self, gradients: Sequence[Gradient]) -> bool:
@@ -169,9 +139,17 @@ class Simulation:
             self._watch(mileage)
         return True
 
+    def delivered(self) -> None:
+        """Book a message that has arrived."""
+        self._delivered += 1
+
+    def begun(self) -> None:
+        """Book a gradient whose computation begins."""
+        self._started += 1
+
     def ended(self) -> None:
         """Book a gradient that was computed to the end."""
-        self.computed += 1
+        self._computed += 1
         if self._stop.gradients is not None:
             self._check(self.mileage())
 
@@ -242,12 +220,12 @@ class Simulation:
                 "waiting": spent[:, WAITING],
             },
             weights=mean([node.weights for node in self._models]),
-            gradients={"started": self.started, **counts, "in flight": self.started - sum(counts.values())},
+            gradients={"started": self._started, **counts, "in flight": self._started - sum(counts.values())},
             messages={
-                "sent": self.sent,
-                "delivered": self.delivered,
+                "sent": self._sent,
+                "delivered": self._delivered,
                 "lost": 0,
-                "in flight": self.sent - self.delivered,
+                "in flight": self._sent - self._delivered,
             },
             evaluated=self.pool.evaluated,
             reached=self.reached or "returned",

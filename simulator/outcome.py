@@ -1,0 +1,39 @@
+"""What a simulation leaves behind."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from simulator.learning import Divergence
+from simulator.milestones import Mileage
+from simulator.trace import Columns
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a simulation leaves behind.
+
+    Attributes:
+        metrics: columns, a row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`,
+            `train_loss`, and the task's measures.
+        updates: columns, a row per gradient whose fate is known; see `Trace.columns`.
+        workers: columns `worker`, `computing`, `sending`, `waiting` (s).
+        weights: the final models `(ensemble, params)`.
+        gradients: counts `started`, `applied`, `dropped`, `cancelled`, `in flight`.
+        messages: counts `sent`, `delivered`, `lost`, `in flight`.
+        evaluated: gradients whose arithmetic was done.
+        reached: the limit that ended it, `returned` where every worker's roles did, or `diverged`.
+        mileage: how far it came on each axis.
+        diverged: per member, where its loss ceased to be finite, or None.
+    """
+
+    metrics: Columns
+    updates: Columns
+    workers: Columns
+    weights: Tensor
+    gradients: dict[str, int]
+    messages: dict[str, int]
+    evaluated: int
+    reached: str
+    mileage: Mileage
+    diverged: list[Divergence | None]
