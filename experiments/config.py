@@ -1,0 +1,63 @@
+"""The config of an experiment: every key, typed strictly, and what it is by default."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from experiments.errors import ConfigError, shown, translated
+from experiments.parts import ALGORITHM, LEARNING, TASK, ClusterPart, EvaluatePart, StopPart
+from experiments.schema import Count, Part, Seed
+from simulator import Invalid
+
+
+class Config(Part):
+    """An experiment: one run, or under `sweep` a grid of them.
+
+    Seeds that are null follow `seed`; `threads` null means one per core.
+    """
+
+    name: Annotated[str, Field(pattern=r"^\w[\w .-]*$")] = "experiment"
+    cluster: ClusterPart = ClusterPart()
+    algorithm: ALGORITHM.type = Field("async_ps", validate_default=True)
+    task: TASK.type = Field({}, validate_default=True)
+    learning: LEARNING.type = Field({}, validate_default=True)
+    stop: StopPart = StopPart(epochs=1.0)
+    evaluate: EvaluatePart = EvaluatePart()
+    seed: Seed = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Count | None = None
+    sweep: dict[str, Any] = Field({})
+
+    def resolved(self) -> dict[str, Any]:
+        """The config of one run as plain data, with every default written out; `parse` reads it back."""
+        return self.model_dump()
+
+    def given(self) -> dict[str, Any]:
+        """What was said, as plain data without the defaults and without the sweep."""
+        return self.model_dump(exclude_unset=True, exclude={"sweep"})
+
+
+def parse(document: Mapping[str, Any]) -> Config:
+    """The config that a document describes; each of its parts has been built once, to see that it can be.
+
+    Raises:
+        ConfigError: an unknown key or name, a wrong type, a value out of its range; names the dotted key.
+    """
+    try:
+        return Config.model_validate(document)
+    except ValidationError as error:
+        raise translated(error, document) from None
+
+
+def agree(config: Config) -> None:
+    """Check that the algorithm can run on the cluster.
+
+    Raises:
+        ConfigError: it cannot; says what would have to change.
+    """
+    try:
+        config.algorithm.build(config.cluster.workers).check(config.cluster.workers)
+    except Invalid as error:
+        owner = "algorithm" if error.field in type(config.algorithm).model_fields else "cluster"
+        raise ConfigError(f"{owner}.{error.field}", f"expected {error.expected}, got {shown(error.got)}") from None

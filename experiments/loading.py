@@ -1,0 +1,64 @@
+"""From a file and the command line to a config of which every run can start."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.config import Config
+from experiments.documents import parsed, put, read
+from experiments.errors import ConfigError, Refused
+from experiments.grid import filled, runs
+
+
+def load(path: str | Path, *overrides: str) -> Config:
+    """The config in a YAML file, with `key=value` overrides; all runs that it expands to have been validated.
+
+    Args:
+        overrides: a dotted key and a YAML value, as in `learning.lr=0.1` or `sweep.learning.lr=[0.1, 0.2]`. A key
+            that `sweep` lists is fixed by its override and swept no more.
+
+    Raises:
+        ConfigError: one line with the file, the dotted key, what was expected and what came.
+    """
+    document: Mapping[str, Any] = {"name": Path(path).stem, **read(path)}
+    try:
+        config = filled(overridden(document, overrides))
+        runs(config)
+    except ConfigError as error:
+        raise error if error.where else error.moved(where=str(path)) from None
+    return config
+
+
+def overridden(document: Mapping[str, Any], overrides: Sequence[str]) -> Mapping[str, Any]:
+    """`document` with the overrides, the later ones last.
+
+    Raises:
+        ConfigError: an override that is no `key=value`, or that a variant of the sweep would undo.
+    """
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not (key and equals):
+            raise ConfigError("", "expected an override key=value, as in learning.lr=0.1", override)
+        value = parsed(text, override)
+        sweep = document.get("sweep") or {}
+        try:
+            if key.startswith("sweep."):  # its own keys have dots in them
+                document = {**document, "sweep": {**sweep, key.removeprefix("sweep."): value}}
+            else:
+                document = _fixed(put(document, key, value), key, sweep)
+        except Refused as error:
+            raise ConfigError(key, error.problem) from None
+    return document
+
+
+def _fixed(document: Mapping[str, Any], key: str, sweep: Any) -> Mapping[str, Any]:
+    """`document` without the axis that swept `key`."""
+    if key == "sweep" or not isinstance(sweep, Mapping):
+        return document
+    for axis, variants in sweep.items():
+        for name, settings in variants.items() if isinstance(variants, Mapping) else ():
+            if isinstance(settings, Mapping) and key in settings:
+                raise ConfigError(
+                    key, f"is set by sweep.{axis}.{name}; override that, or leave the sweep out: sweep={{}}"
+                )
+    return {**document, "sweep": {axis: values for axis, values in sweep.items() if axis != key}} if sweep else document

@@ -1,0 +1,172 @@
+"""The parts of a config: what each key means, and the simulator's or the model's object that it becomes."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+
+import simulator
+from experiments.schema import Choice, Count, Described, Finite, Part, Seed, keys, part
+from models import DATASETS, NETWORKS, PARTITIONS, Dataset, Quadratic, Supervised
+from simulator.laws import LAWS, Scaled
+from simulator.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
+from simulator.slowdowns import SLOWDOWNS
+from simulator.topology import TOPOLOGIES
+
+WIRES = {key: said for key, said in keys(simulator.Network).items() if key != "topology"}
+DTYPE = (Literal["float32", "float64"], "float32")
+
+
+class NetworkPart(Described):
+    """`cluster.network`: a topology with its keys, and the links."""
+
+    topology: str
+
+    def build(self, workers: int = 1, **given: Any) -> simulator.Network:
+        links = {key: getattr(self, key) for key in WIRES}
+        return simulator.Network(topology=super().build(workers, **given), **links)
+
+
+class AlgorithmPart(Described):
+    """`algorithm`: a method with its keys; its rule is what `learning` says."""
+
+    name: str
+
+    def build(self, workers: int = 1, rule: simulator.Rule | None = None, **given: Any) -> simulator.Algorithm:
+        algorithm: simulator.Algorithm = super().build(workers, rule=rule or simulator.Rule(), **given)
+        return algorithm
+
+
+def _slowdown(value: Mapping[str, Any]) -> str:
+    return "window" if {"start", "end"} & set(value) else "factor"
+
+
+COMPUTE = Choice.of("law", LAWS, "constant", per=(Literal["batch", "sample"], "batch"))
+SLOWDOWN = Choice.of("kind", SLOWDOWNS, _slowdown)
+NETWORK = Choice.of("topology", TOPOLOGIES, "star", base=NetworkPart, **WIRES)
+ALGORITHM = Choice.of("name", simulator.ALGORITHMS, "async_ps", base=AlgorithmPart, without=["rule"])
+SCHEDULE = Choice.of("name", SCHEDULES, "constant")
+COMPENSATION = Choice.of("name", COMPENSATIONS, "none")
+DATA = Choice.of("name", DATASETS, "mnist")
+PARTITION = Choice.of("name", PARTITIONS, "iid")
+
+
+class ClusterPart(Part):
+    """`cluster`: the machines."""
+
+    workers: Count = 8
+    compute: COMPUTE.type = Field({"law": "constant", "mean": 1.0}, validate_default=True)
+    slowdowns: list[SLOWDOWN.type] = Field([])
+    network: NETWORK.type = Field({}, validate_default=True)
+    apply_seconds: Finite = 0.0
+    seed: Seed | None = None
+
+    def build(self, batch: int = 1) -> simulator.Cluster:
+        """The cluster, on which a mini-batch has `batch` samples."""
+        law = self.compute.build()
+        return simulator.Cluster(
+            workers=self.workers,
+            compute=Scaled(law, batch) if self.compute.per == "sample" else law,
+            slowdowns=[slowdown.build() for slowdown in self.slowdowns],
+            network=self.network.build(),
+            apply_seconds=self.apply_seconds,
+            seed=self.seed,
+        )
+
+    @model_validator(mode="after")
+    def _in_range(self) -> Self:
+        self.build()
+        return self
+
+
+class LearningPart(Described):
+    """`learning`: an optimiser with its keys, and the rest of the rule."""
+
+    optimizer: str
+    lr: Finite = 0.05
+    schedule: SCHEDULE.type = Field("constant", validate_default=True)
+    compensation: COMPENSATION.type = Field("none", validate_default=True)
+    seed: Seed | None = None
+
+    def build(self, workers: int = 1, **given: Any) -> simulator.Rule:
+        """The rule, with `given` at dotted keys below `learning` instead of the part's own values."""
+        below = {name: _below(name, given) for name in ("schedule", "compensation")}
+        return simulator.Rule(
+            optimizer=super().build(workers, **{key: given[key] for key in given if key in self.settings}),
+            lr=given.get("lr", self.lr),
+            schedule=self.schedule.build(workers, **below["schedule"]),
+            compensation=self.compensation.build(workers, **below["compensation"]),
+        )
+
+    def per_member(self, key: str) -> bool:
+        """Whether the dotted `key` below `learning` may differ among the members of one ensemble."""
+        owner, _, name = key.rpartition(".")
+        of = {"": self, "schedule": self.schedule, "compensation": self.compensation}.get(owner)
+        return key in ("lr", "seed") or (of is not None and name in of.scalars)
+
+
+def _below(prefix: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.removeprefix(f"{prefix}."): given[key] for key in given if key.startswith(f"{prefix}.")}
+
+
+class TaskPart(Described):
+    """`task`: what is learnt; a network on a data set, or something of its own."""
+
+    model: str
+
+    def task(self, *, workers: int, seed: int, device: str, threads: int | None) -> simulator.Task:
+        """The task, for a cluster of `workers`; `seed` deals the training set.
+
+        Raises:
+            ValueError: network, data set, partition and workers do not fit together.
+            DataMissingError: the data set is not there.
+        """
+        given = {"dtype": getattr(torch, self.dtype)} if hasattr(self, "dtype") else {}
+        return self.build(**given)  # type: ignore[no-any-return]
+
+
+class SupervisedPart(TaskPart):
+    """`task` where a network classifies."""
+
+    dataset: DATA.type = Field("mnist", validate_default=True)
+    batch: Count = 32
+    partition: PARTITION.type = Field("iid", validate_default=True)
+    dtype: DTYPE[0] = DTYPE[1]
+
+    def task(self, *, workers: int, seed: int, device: str, threads: int | None) -> simulator.Task:
+        return Supervised(
+            self.build().build,
+            _dataset(self.dataset),
+            self.batch,
+            partition=self.partition.build(workers),
+            workers=workers,
+            partition_seed=seed,
+            device=device,
+            threads=threads,
+            dtype=getattr(torch, self.dtype),
+        )
+
+
+@lru_cache(maxsize=2)
+def _dataset(described: Described) -> Dataset:
+    """The data set; the runs of a sweep share it."""
+    data: Dataset = described.build()
+    return data
+
+
+LEARNING = Choice.of("optimizer", OPTIMIZERS, "sgd", base=LearningPart)
+TASK = Choice(
+    "model",
+    {
+        **Choice.of("model", NETWORKS, "lenet5", base=SupervisedPart).parts,
+        "quadratic": part(Quadratic, "model", "quadratic", base=TaskPart, without=["dtype"], dtype=DTYPE),
+        "timing": part(simulator.Timing, "model", "timing", base=TaskPart),
+    },
+    "lenet5",
+)
+StopPart = part(simulator.Stop)
+EvaluatePart = part(
+    simulator.Evaluate, target_accuracy=(Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None, None)
+)

@@ -1,0 +1,132 @@
+"""Writing a run's folder: every file whole or not at all, and the manifest last."""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from experiments.build import learning_seeds
+from experiments.config import Config
+from experiments.documents import text_of
+from experiments.grid import Run, members
+from experiments.store import FILES, INDEX, MANIFEST, SCHEMA, digest, folder, hash_of, run_id
+from simulator import Outcome
+
+LIBRARIES = ("laggard", "numpy", "pyarrow", "safetensors", "simpy", "torch")
+
+
+def begin(config: Config, out: str | Path) -> Path:
+    """The run's folder, empty of an earlier attempt, with its `config.yaml`.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = folder(config, out)
+    path.mkdir(parents=True, exist_ok=True)
+    for name in (MANIFEST, *FILES):  # the manifest first: from here on nothing vouches for the rest
+        (path / name).unlink(missing_ok=True)
+    _whole(path / "config.yaml", lambda part: part.write_text(text_of(config.resolved()), encoding="utf-8"))
+    return path
+
+
+def finish(config: Config, path: Path, outcome: Outcome, device: str, seconds: float) -> None:
+    """Write a run's tables and weights, and then the manifest that makes it a finished run.
+
+    Args:
+        device: where its arithmetic was done.
+        seconds: of wall time that it took.
+    """
+    each = members(config)
+    swept = {key: np.array([each[member][key] for member in outcome.metrics["member"]]) for key in config.sweep}
+    _write_table(path / "metrics.parquet", outcome.metrics | swept)
+    _write_table(path / "updates.parquet", outcome.updates)
+    _write_table(path / "workers.parquet", outcome.workers)
+    save_weights(path / "weights.safetensors", outcome.weights)
+    manifest = _manifest(config, outcome, device, seconds)
+    manifest["files"] = {name: hash_of(path / name) for name in FILES}
+    _write_json(path / MANIFEST, manifest)
+
+
+def save_weights(path: Path, weights: Tensor) -> None:
+    """Write models `(ensemble, params)`."""
+    from safetensors.torch import save_file
+
+    _whole(path, lambda part: save_file({"weights": weights.detach().cpu().contiguous()}, part))
+
+
+def write_index(runs: Sequence[Run], out: str | Path) -> None:
+    """Note in `<out>/<name>` which runs make up a sweep, and their coordinates.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = Path(out) / runs[0].config.name
+    path.mkdir(parents=True, exist_ok=True)
+    _write_json(path / INDEX, [{"run": run_id(run.config), "labels": run.labels} for run in runs])
+
+
+def _manifest(config: Config, outcome: Outcome, device: str, seconds: float) -> dict[str, Any]:
+    seeds = {"seed": config.seed, "cluster": config.seed if config.cluster.seed is None else config.cluster.seed}
+    return {
+        "schema": SCHEMA,
+        "run": run_id(config),
+        "config": digest(config),
+        "status": "diverged" if outcome.reached == "diverged" else "finished",
+        "reached": outcome.reached,
+        "mileage": outcome.mileage._asdict(),
+        "gradients": outcome.gradients,
+        "evaluated": outcome.evaluated,
+        "messages": outcome.messages,
+        "diverged": [
+            {"member": member, **divergence._asdict()}
+            for member, divergence in enumerate(outcome.diverged)
+            if divergence is not None
+        ],
+        "seeds": {**seeds, "learning": learning_seeds(config)},
+        "wall_seconds": round(seconds, 3),
+        "device": device,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": config.threads or os.cpu_count(),
+        "versions": {"python": platform.python_version(), **_versions()},
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for library in LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:  # run from a checkout, without having been installed
+            found[library] = "not installed"
+    return found
+
+
+def _write_table(path: Path, columns: Mapping[str, np.ndarray]) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    arrays = {name: pa.array(column) for name, column in columns.items()}
+    texts = {name: array.dictionary_encode() for name, array in arrays.items() if pa.types.is_string(array.type)}
+    table = pa.table(arrays | texts)
+    _whole(path, lambda part: parquet.write_table(table, part, compression="zstd"))
+
+
+def _write_json(path: Path, content: Any) -> None:
+    _whole(path, lambda part: part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8"))
+
+
+def _whole(path: Path, write: Callable[[Path], Any]) -> None:
+    """Let `write` fill another file in the same folder, and give it its name once it is complete."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        write(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

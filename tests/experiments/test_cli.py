@@ -1,0 +1,271 @@
+"""The command line: exit codes, one line for every mistake, and what it lists."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import parts
+from experiments.cli import main
+from experiments.schema import Choice
+from models import DATASETS, NETWORKS, PARTITIONS
+from simulator import ALGORITHMS, Deadlock
+from simulator.laws import LAWS
+from simulator.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
+from simulator.slowdowns import SLOWDOWNS
+from simulator.topology import TOPOLOGIES
+
+ROOT = Path(__file__).parents[2]
+GRID = "sweep: {method: {synchronous: {algorithm.name: sync_ps}, late: {seed: 3}}, learning.lr: [0.1, 0.2]}"
+
+Laggard = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that would have been drawn: what `comparison` was given."""
+    calls: list[Any] = []
+
+    def comparison(results: list[Any], path: Path, **given: Any) -> None:
+        calls.append((results, path, given))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("a figure")
+
+    monkeypatch.setattr("experiments.figures.comparison", comparison)
+    return calls
+
+
+@pytest.fixture
+def laggard(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[Any]
+) -> Laggard:
+    """Calls the command line; answers exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: object) -> tuple[int, str, str]:
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as leaving:
+            code = leaving.code
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
+    script = (
+        "import sys, experiments\nfrom experiments.cli import parser\nparser().format_help()\n"
+        "print(sorted({'torch', 'numpy', 'pandas', 'pydantic', 'simpy', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_python_m_experiments_is_the_console_script() -> None:
+    done = subprocess.run([sys.executable, "-m", "experiments", "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(command in done.stdout for command in ("run", "sweep", "plot", "validate", "list"))
+
+
+def test_run_prints_a_table_and_draws_a_figure(laggard: Laggard, toy: Callable[..., Path], drawn: list[Any]) -> None:
+    code, out, err = laggard("run", toy(), "stop.updates=20", "--out", "here", "evaluate.target_accuracy=0.9")
+    assert (code, err) == (0, "")
+    header, row, _, figure = out.splitlines()
+    assert header.split()[0] == "method"
+    assert row.split()[0] == "async_ps"
+    assert row.endswith("finished")
+    assert figure == "here/toy/figure.png"
+    assert Path(figure).is_file()
+    ((results, path, given),) = drawn
+    assert (len(results), str(path), given) == (1, figure, {"target": 0.9})
+    assert len(list(Path("here/toy").glob("*/manifest.json"))) == 1
+
+
+def test_sweep_prints_a_row_per_run_and_member(laggard: Laggard, toy: Callable[..., Path]) -> None:
+    code, out, err = laggard("sweep", toy(GRID))
+    assert (code, err) == (0, "")
+    rows = out.splitlines()
+    assert rows[0].split()[:2] == ["method", "learning.lr"]
+    expected = [["synchronous", "0.1"], ["synchronous", "0.2"], ["late", "0.1"], ["late", "0.2"]]
+    assert [row.split()[:2] for row in rows[1:5]] == expected
+    assert laggard("sweep", toy(GRID))[1] == out
+
+
+def test_quiet_says_nothing(laggard: Laggard, toy: Callable[..., Path]) -> None:
+    assert laggard("run", toy(), "--quiet", "stop.updates=20") == (0, "", "")
+
+
+def test_overrides_may_follow_options(laggard: Laggard, toy: Callable[..., Path]) -> None:
+    assert laggard("run", "--quiet", toy(), "stop.updates=20", "--out", "here", "learning.lr=0.3") == (0, "", "")
+    (config,) = Path("here/toy").glob("*/config.yaml")
+    assert "lr: 0.3" in config.read_text()
+
+
+def test_run_on_a_grid_points_to_sweep(laggard: Laggard, toy: Callable[..., Path]) -> None:
+    path = toy(GRID)
+    said = f"{path}: sweep: expands to 2 runs: use `laggard sweep`, or fix the swept keys\n"
+    assert laggard("run", path) == (2, "", said)
+
+
+def test_validate_counts_runs_and_members(laggard: Laggard, toy: Callable[..., Path], tmp_path: Path) -> None:
+    path = toy(GRID)
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("seed: a\n")
+    assert laggard("validate", path) == (0, f"{path}: fine: 2 runs, 4 members\n", "")
+    code, out, err = laggard("validate", bad, path)
+    assert (code, out) == (2, f"{path}: fine: 2 runs, 4 members\n")
+    assert err == f"{bad}: seed: expected a whole number, got 'a'\n"
+
+
+def test_plot_draws_runs_and_sweeps(laggard: Laggard, toy: Callable[..., Path], drawn: list[Any]) -> None:
+    laggard("sweep", toy(GRID), "--quiet")
+    drawn.clear()
+    assert laggard("plot", "results/toy", "--to", "all.png") == (0, "all.png\n", "")
+    runs = sorted(path.parent for path in Path("results/toy").glob("*/manifest.json"))
+    assert laggard("plot", *runs) == (0, f"{runs[0]}/figure.png\n", "")
+    (sweep, path, given), (singles, _, named) = drawn
+    assert ([result.labels["method"] for result in sweep], path) == (["synchronous", "late"], Path("all.png"))
+    assert given["label"] is None
+    assert sorted(map(named["label"], singles)) == ["async_ps", "sync_ps"]
+
+
+def test_the_figure_is_a_real_one(toy: Callable[..., Path], tmp_path: Path) -> None:
+    script = "import sys; from experiments.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, "sweep", str(toy(GRID)), "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert (tmp_path / "toy" / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+TABLES = {
+    "methods": ALGORITHMS, "laws": LAWS, "slowdowns": SLOWDOWNS, "topologies": TOPOLOGIES, "optimizers": OPTIMIZERS,
+    "compensations": COMPENSATIONS, "schedules": SCHEDULES, "models": [*NETWORKS, "quadratic", "timing"],
+    "data": DATASETS, "partitions": PARTITIONS,
+}  # fmt: skip
+
+
+def test_list_has_one_line_for_every_entry_of_every_table(laggard: Laggard) -> None:
+    code, out, err = laggard("list")
+    assert (code, err) == (0, "")
+    rooms: dict[str, list[str]] = {}
+    for line in out.splitlines():
+        if line.startswith("  "):
+            next(reversed(rooms.values())).append(line.split(":")[0].strip())
+        else:
+            rooms[line.split()[0]] = []
+    assert rooms == {title: list(table) for title, table in TABLES.items()}
+    assert "  step: `factor` times the learning rate after every `every` updates or epochs" in out
+    assert "[every, factor = 0.1, unit = 'epochs']" in out
+    assert "Source: Zheng et al. (2017), arXiv 1609.08326" in out
+
+
+def test_every_choice_of_a_config_is_listed() -> None:
+    from experiments.catalogue import ROOMS
+
+    choices = {id(value) for value in vars(parts).values() if isinstance(value, Choice)}
+    assert choices == {id(choice) for choice in ROOMS.values()}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["run", "none.yaml"], 2, "none.yaml: cannot be read: No such file or directory"),
+        (["sweep", "."], 2, ".: cannot be read: Is a directory"),
+        (["run", "TOY", "learning.lr=a"], 2, "TOY: learning.lr: expected a number, got 'a'"),
+        (["run", "TOY", "learning.lr"], 2, "learning.lr: expected an override key=value, as in learning.lr=0.1"),
+        (["run", "TOY", "--out", "/proc/none"], 2, "/proc/none: No such file or directory"),
+        (["sweep", "TOY", "--out", "/dev/null"], 2, "/dev/null/toy: Not a directory"),
+        (["plot", "nowhere"], 2, "nowhere: no finished run: it has no manifest.json"),
+        (["run", "TOY", "--fast"], 2, "laggard: unrecognized arguments: --fast (see laggard --help)"),
+        (["validate", "TOY", "--fast"], 2, "laggard: unrecognized arguments: --fast (see laggard --help)"),
+        (["run"], 2, "laggard run: the following arguments are required: CONFIG, key=value (see laggard run --help)"),
+        ([], 2, "laggard: the following arguments are required: COMMAND (see laggard --help)"),
+    ],
+)
+def test_a_mistake_is_one_line_and_no_traceback(
+    laggard: Laggard, toy: Callable[..., Path], words: list[str], code: int, said: str
+) -> None:
+    path = str(toy())
+    got, out, err = laggard(*(path if word == "TOY" else word for word in words))
+    assert (got, out, err) == (code, "", said.replace("TOY", path) + "\n")
+
+
+def test_data_that_is_missing_is_one_line(
+    laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from models import DataMissingError
+
+    def offline(name: str) -> None:
+        raise DataMissingError(f"{name} is missing: put it there")
+
+    monkeypatch.setattr("models.data.read", offline)
+    code, out, err = laggard("run", toy(), "task={model: logistic, dataset: fashion_mnist}", "device=cpu")
+    assert (code, out, err) == (2, "", "FashionMNIST is missing: put it there\n")
+
+
+def test_pieces_that_do_not_fit_together_are_one_line(laggard: Laggard, toy: Callable[..., Path]) -> None:
+    path = toy()
+    code, _, err = laggard("run", path, "task={model: lenet5, dataset: {name: synthetic, samples: 8}}")
+    assert code == 2
+    assert err.startswith(f"{path}: task: lenet5: expected inputs of shape (1, 28, 28), got (20,)")
+    assert err.count("\n") == 1
+
+
+def test_a_run_that_fails_is_one_line_and_code_1(
+    laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deadlock(*args: object, **kwargs: object) -> None:
+        raise Deadlock("deadlock at 3 s after 2 updates: node 0 waits since 1 s for a message")
+
+    path = toy(GRID)
+    monkeypatch.setattr("experiments.runs.simulate", deadlock)
+    code, _, err = laggard("run", path, "sweep={}")
+    assert (code, err) == (1, f"{path}: deadlock at 3 s after 2 updates: node 0 waits since 1 s for a message\n")
+    code, _, err = laggard("sweep", path)
+    first, second, total = err.splitlines()
+    assert code == 1
+    assert "(method = synchronous): Deadlock: deadlock at 3 s" in first
+    assert "(method = late): Deadlock: deadlock at 3 s" in second
+    assert total == "2 of 2 runs failed"
+
+
+def test_ctrl_c_says_what_is_saved(laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from experiments import runs
+
+    simulate, calls = runs.simulate, []
+
+    def second_time(*args: object, **kwargs: object) -> object:
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return simulate(*args, **kwargs)
+
+    monkeypatch.setattr("experiments.runs.simulate", second_time)
+    code, out, err = laggard("sweep", toy(GRID))
+    assert (code, out, err) == (130, "", "interrupted: 1 of 2 runs saved in results/toy\n")
+
+
+def test_the_progress_bar_counts_in_the_unit_of_the_stop(
+    laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("experiments.progress.PERIOD", 0)
+    code, _, err = laggard("run", toy(), "stop={updates: 40}")
+    assert code == 0
+    assert "40/40 updates" in err
+    assert "s simulated" in err
+
+
+def test_a_fault_of_ours_keeps_its_traceback(
+    laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(*args: object, **kwargs: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("experiments.runs.simulate", fault)
+    with pytest.raises(ZeroDivisionError):
+        laggard("run", toy())

@@ -1,0 +1,203 @@
+"""Configs: what is refused, in which words; overrides; the way to YAML and back."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiments import ConfigError, load
+from experiments.config import Config, parse
+from experiments.documents import parsed, put, text_of
+from experiments.grid import runs
+from simulator.laws import Gamma, Scaled
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
+
+STRAGGLERS = """\
+cluster:
+  workers: 16
+  compute: {law: gamma, mean: 0.010, cv: 0.1}
+  slowdowns: [{worker: 0, factor: 5}]
+  network: {topology: star, bandwidth: 1.25e8, latency: 1e-4, sharing: fair}
+algorithm: {name: async_ps}
+task: {model: lenet5, dataset: mnist, batch: 32, partition: iid}
+learning: {optimizer: sgd, momentum: 0.0, lr: 0.05, compensation: {name: dc_asgd_a, strength: 2.0, decay: 0.95}}
+stop: {epochs: 5}
+evaluate: {every_epochs: 1}
+"""
+
+WRONG = {
+    # unknown keys and names
+    "learing.lr=1": "learing: unknown key; did you mean learning?",
+    "learning.optimiser=sgd": "learning.optimiser: unknown key; did you mean optimizer?",
+    "learning.compensation.strengh=1": "learning.compensation.strengh: unknown key; did you mean strength?",
+    "task.hidden=[3]": "task.hidden: unknown key; expected one of model, dataset, batch, partition, dtype",
+    "cluster.slowdowns.0.facter=2": "cluster.slowdowns.0.facter: unknown key; did you mean factor?",
+    "cluster.slowdowns.1.factor=2": "cluster.slowdowns.1.factor: expected a place from 0 to 0 in a list, got '1'",
+    "cluster.workers.x=1": "cluster.workers.x: unknown key: 16 has no keys",
+    "algorithm.name=sync_p": "algorithm.name: expected one of *, got 'sync_p'; did you mean sync_ps?",
+    "cluster.compute.law=gama": "cluster.compute.law: expected one of *, got 'gama'; did you mean gamma?",
+    "task.dataset=minst": "task.dataset.name: expected one of *, got 'minst'; did you mean mnist?",
+    "cluster.network.sharing=fare": "cluster.network.sharing: expected 'fair' or 'fifo', got 'fare'",
+    "sweep.learning.lrr=[1]": "sweep.learning.lrr: unknown key; did you mean lr?",
+    # types
+    "learning.lr='0.1'": "learning.lr: expected a number, got '0.1'",
+    "learning.lr=true": "learning.lr: expected a number, got true",
+    "learning.lr=null": "learning.lr: expected a number, got null",
+    "learning.lr=.nan": "learning.lr: expected a finite number, got nan",
+    "cluster.compute.mean=.inf": "cluster.compute.mean: expected a finite number, got inf",
+    "cluster.workers=4.0": "cluster.workers: expected a whole number, got 4.0",
+    "cluster.workers=true": "cluster.workers: expected a whole number, got true",
+    "cluster.compute={law: gamma, mean: 1}": "cluster.compute.cv: missing: it has no default",
+    "cluster=null": "cluster: expected a mapping, got null",
+    "stop=5": "stop: expected a mapping, got 5",
+    "algorithm=[a]": "algorithm: expected a mapping or a name, got ['a']",
+    "task={model: mlp, hidden: 3}": "task.hidden: expected a list, got 3",
+    "task={model: quadratic, curvature: flat}": "task.curvature: expected a number or a list, got 'flat'",
+    "name=../up": "name: expected letters, digits, spaces and . _ - after a first letter or digit, got '../up'",
+    # ranges
+    "learning.lr=-1": "learning.lr: expected a number >= 0, got -1.0",
+    "learning.momentum=1": "learning.momentum: expected a number >= 0 and < 1, got 1.0",
+    "cluster.workers=0": "cluster.workers: expected a number >= 1, got 0",
+    "cluster.compute.cv=0": "cluster.compute.cv: expected a number > 0, got 0.0",
+    "cluster.network.latency=-1": "cluster.network.latency: expected a number >= 0, got -1.0",
+    "cluster.network.bandwidth=.nan": "cluster.network.bandwidth: expected bytes per second > 0, got nan",
+    "learning.compensation.decay=1": "learning.compensation.decay: expected a number >= 0 and < 1, got 1.0",
+    "task.batch=0": "task.batch: expected a number >= 1, got 0",
+    "task.partition={name: dirichlet, alpha: 0}": "task.partition: alpha = 0.0: expected a positive number",
+    "seed=-1": "seed: expected a number >= 0, got -1",
+    "evaluate.target_accuracy=98": "evaluate.target_accuracy: expected a number <= 1.0, got 98",
+    # combinations
+    "algorithm={name: sync_ps, wait_for: 17}": (
+        "algorithm.wait_for: expected at most workers = 16, or the server would wait for ever, got 17"
+    ),
+    "algorithm.name=delayed": (
+        "cluster.workers: expected 1, since one process makes its own delay; delay = 15 stands for 16 workers, got 16"
+    ),
+    "cluster.slowdowns.0.worker=16": "cluster.slowdowns.0: expected a worker below 16, got *",
+    "cluster.slowdowns.0.start=2": "cluster.slowdowns.0.end: missing: it has no default",
+    "stop={}": "stop.epochs: expected at least one of epochs, updates, gradients, time, got null",
+    "evaluate.every_updates=5": "evaluate.every_updates: expected none beside every_epochs, got 5.0",
+}
+
+
+def refusal(path: Path, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(path, *overrides)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("override", WRONG)
+def test_what_is_wrong_is_said_in_one_line(toy: Callable[..., Path], override: str) -> None:
+    path = toy(text=STRAGGLERS)
+    said = refusal(path, override)
+    before, _, after = WRONG[override].partition("*")
+    assert said.startswith(f"{path}: {before}")
+    assert said.endswith(after)
+    assert "*" in WRONG[override] or said == f"{path}: {before}"
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "override", [key for key in WRONG if not key.startswith(("cluster.workers.x", "cluster.slowdowns.1", "sweep"))]
+)
+def test_the_file_is_held_to_the_same_as_the_command_line(toy: Callable[..., Path], override: str) -> None:
+    key, _, value = override.partition("=")
+    document = put(parsed(STRAGGLERS, "here"), key, parsed(value, "there"))
+    from_file = toy(text=text_of(document))
+    assert refusal(from_file) == refusal(toy(text=STRAGGLERS), override)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("seed: 1\nseed: 2\n", 'line 2, column 1: found duplicate key "seed" with value "2"'),
+        ("seed: [1\n", "line 2, column 1: expected ',' or ']', but got '<stream end>'"),
+        ("cluster:\n\tworkers: 2\n", "line 2, column 1: found character '\\t' that cannot start any token"),
+        ("seed: !!python/object:os.system 1\n", "line 1, column 7: could not determine a constructor for the tag *"),
+        ("- 1\n", "expected a mapping of keys, got [1]"),
+        ("", "expected a mapping of keys, got null"),
+    ],
+)
+def test_what_is_no_config_is_said_with_its_place(toy: Callable[..., Path], text: str, said: str) -> None:
+    path = toy(text=text)
+    assert refusal(path).startswith(f"{path}: {said.rstrip('*')}")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none.yaml") == f"{tmp_path / 'none.yaml'}: cannot be read: No such file or directory"
+    assert refusal(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    assert refusal(tmp_path / "binary.yaml").endswith("cannot be read: is no text in UTF-8")
+
+
+def test_an_override_is_checked_as_one(toy: Callable[..., Path]) -> None:
+    assert refusal(toy(), "lr") == "lr: expected an override key=value, as in learning.lr=0.1"
+    assert refusal(toy(), "learning.lr=[1").startswith("learning.lr=[1: line 1, column 3: expected")
+
+
+def test_overrides_change_what_the_file_says(toy: Callable[..., Path]) -> None:
+    path = toy(text=STRAGGLERS)
+    config = load(
+        path, "learning.lr=1e-3", "cluster.slowdowns.0.factor=2", "task.partition=disjoint", "stop={updates: 7}"
+    )
+    assert config.learning.lr == 1e-3
+    assert config.cluster.slowdowns[0].factor == 2
+    assert config.task.partition.name == "disjoint"
+    assert (config.stop.updates, config.stop.epochs) == (7, None)
+    assert config.learning.compensation == load(path).learning.compensation
+
+
+def test_an_override_fixes_a_swept_key(toy: Callable[..., Path]) -> None:
+    path = toy("sweep: {learning.lr: [0.1, 0.2], seed: [0, 1]}")
+    assert load(path, "learning.lr=0.5").sweep == {"seed": [0, 1]}
+    assert load(path, "sweep.learning.lr=[0.3]").sweep == {"learning.lr": [0.3], "seed": [0, 1]}
+    assert load(path, "sweep={}").sweep == {}
+
+
+def test_an_override_that_a_variant_would_undo_is_refused(toy: Callable[..., Path]) -> None:
+    path = toy("sweep: {method: {sync: {algorithm.name: sync_ps}}}")
+    assert "algorithm.name: is set by sweep.method.sync" in refusal(path, "algorithm.name=async_ps")
+
+
+def test_a_resolved_config_is_complete_and_comes_back_from_yaml(toy: Callable[..., Path]) -> None:
+    (run, *_) = runs(load(toy("sweep: {learning.lr: [0.1, 0.2], learning.seed: [3, 4]}")))
+    document = run.config.resolved()
+    assert document["cluster"]["network"]["bandwidth"] == float("inf")
+    assert document["learning"]["momentum"] == 0
+    assert set(document) == set(Config.model_fields)
+    again = parse(parsed(text_of(document), "here"))
+    assert again == run.config
+    assert runs(again)[0].config == run.config
+
+
+def test_what_is_not_said_has_a_default(toy: Callable[..., Path]) -> None:
+    config = load(toy(text="seed: 3\n"))
+    assert (config.name, config.task.dataset.name, config.algorithm.name) == ("toy", "mnist", "async_ps")
+
+
+def test_a_name_stands_for_a_mapping_with_that_name(toy: Callable[..., Path]) -> None:
+    short, long = toy(), "learning.compensation={name: staleness}"
+    assert load(short, "learning.compensation=staleness") == load(short, long)
+
+
+def test_one_over_n_counts_the_workers_of_the_cluster_unless_told_otherwise(toy: Callable[..., Path]) -> None:
+    path = toy()
+    config = load(path, "learning.compensation=one_over_n")
+    assert config.learning.build(config.cluster.workers).compensation.workers == 3
+    config = load(path, "learning.compensation={name: one_over_n, workers: 7}")
+    assert config.learning.build(config.cluster.workers).compensation.workers == 7
+
+
+def test_a_law_per_sample_is_scaled_by_the_batch(toy: Callable[..., Path]) -> None:
+    config = load(toy(), "cluster.compute.per=sample")
+    assert config.cluster.build(batch=32).compute == Scaled(Gamma(0.01, 0.3), 32)
+    assert load(toy()).cluster.build(batch=32).compute == Gamma(0.01, 0.3)
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_config_that_we_ship_is_fine_and_asks_a_question(path: Path) -> None:
+    assert runs(load(path))
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("# ")
+    assert first.endswith("?")

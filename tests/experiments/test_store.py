@@ -1,0 +1,180 @@
+"""Folders: whole or refused, never redone without need, the same from every process."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from pyarrow import parquet
+
+from experiments import Result, load, load_result, load_results, run, sweep
+from experiments.store import FILES, ResultError, folder
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def result(toy: Callable[..., Path], tmp_path: Path) -> Result:
+    return run(load(toy("sweep: {learning.lr: [0.1, 0.2]}")), tmp_path / "out")
+
+
+def stamps(path: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mtime_ns for file in path.iterdir()}
+
+
+def test_a_run_leaves_exactly_its_files(result: Result, tmp_path: Path) -> None:
+    assert result.path == folder(result.config, tmp_path / "out")
+    assert {file.name for file in result.path.iterdir()} == {*FILES, "manifest.json"}
+    manifest = json.loads((result.path / "manifest.json").read_text())
+    for name in FILES:
+        assert manifest["files"][name] == hashlib.sha256((result.path / name).read_bytes()).hexdigest()
+
+
+def test_the_tables_have_the_columns_that_are_promised(result: Result) -> None:
+    read = {name: parquet.read_table(result.path / f"{name}.parquet") for name in ("metrics", "updates", "workers")}
+    fates = ["time", "worker", "started", "computed", "version_read", "version", "staleness", "status"]
+    axes = ["time", "updates", "samples", "epoch", "member", "train_loss", "test_loss", "distance", "learning.lr"]
+    assert read["metrics"].column_names == axes
+    assert read["updates"].column_names == fates
+    assert read["workers"].column_names == ["worker", "computing", "sending", "waiting"]
+    assert result.updates["status"].dtype == "category"
+    assert set(result.updates["status"]) == {"applied"}
+    assert len(result.metrics) == 2 * len(result.metrics["time"].unique())
+    assert result.weights.shape == (2, 3)
+
+
+def test_the_manifest_says_how_it_went(result: Result) -> None:
+    manifest = result.manifest
+    assert (manifest["status"], manifest["reached"]) == ("finished", "updates")
+    assert manifest["mileage"]["updates"] == 40
+    assert manifest["seeds"] == {"seed": 0, "cluster": 5, "learning": [0, 0]}
+    fates = manifest["gradients"]
+    assert fates["started"] == sum(count for fate, count in fates.items() if fate != "started")
+    assert fates["applied"] == 40 == (result.updates["status"] == "applied").sum()
+    assert manifest["cpu_capability"] == torch.backends.cpu.get_cpu_capability()
+    assert manifest["diverged"] == []
+
+
+def test_a_member_that_diverged_is_named(toy: Callable[..., Path], tmp_path: Path) -> None:
+    path = toy("sweep: {learning.lr: [0.1, 1e10]}")
+    manifest = run(load(path), tmp_path).manifest
+    (divergence,) = manifest["diverged"]
+    assert divergence["member"] == 1
+    assert 0 < divergence["updates"] < 40
+    assert manifest["status"] == "finished"
+    assert run(load(path, "sweep={}", "learning.lr=1e10"), tmp_path).manifest["status"] == "diverged"
+
+
+def test_a_finished_run_is_not_redone_unless_forced(result: Result, tmp_path: Path) -> None:
+    before = stamps(result.path)
+    run(result.config, tmp_path / "out")
+    assert stamps(result.path) == before
+    run(result.config, tmp_path / "out", force=True)
+    after = stamps(result.path)
+    assert all(after[name] > before[name] for name in before)
+
+
+def test_another_name_device_or_target_is_the_same_run(toy: Callable[..., Path], tmp_path: Path) -> None:
+    first = run(load(toy()), tmp_path)
+    before = stamps(first.path)
+    again = run(load(toy(), "threads=1", "device=cpu", "evaluate.target_accuracy=0.5"), tmp_path)
+    assert stamps(first.path) == before
+    assert again.config.evaluate.target_accuracy == 0.5
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "weights.safetensors"])
+def test_an_unfinished_or_spoilt_folder_is_written_anew(result: Result, tmp_path: Path, name: str) -> None:
+    wanted = result.weights
+    (result.path / name).unlink()
+    (result.path / "metrics.parquet").write_bytes(b"half a table")
+    assert torch.equal(run(result.config, tmp_path / "out").weights, wanted)
+    load_result(result.path)
+
+
+def test_a_run_that_is_interrupted_leaves_no_manifest(
+    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load(toy())
+    run(config, tmp_path)
+
+    def interrupted(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.record.save_weights", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(config, tmp_path, force=True)
+    left = {file.name for file in folder(config, tmp_path).iterdir()}
+    assert "manifest.json" not in left
+    assert not [name for name in left if name.endswith(".part")]
+    with pytest.raises(ResultError, match="no finished run"):
+        load_result(folder(config, tmp_path))
+    run(config, tmp_path)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_was_changed_is_refused_by_name(result: Result, name: str) -> None:
+    file = result.path / name
+    file.write_bytes(file.read_bytes()[:-1] + b"\x07")
+    with pytest.raises(ResultError, match="not as the run left it") as caught:
+        load_result(result.path)
+    assert str(caught.value).startswith(f"{file}: ")
+    file.unlink()
+    with pytest.raises(ResultError, match=f"{name}: missing"):
+        load_result(result.path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not the manifest of a run"),
+        ("[]", "not the manifest of a run"),
+        ('{"schema": 2, "files": {}, "config": ""}', "expected schema 1, got 2: run it again"),
+    ],
+)
+def test_a_manifest_of_something_else_is_refused(result: Result, text: str, said: str) -> None:
+    (result.path / "manifest.json").write_text(text)
+    with pytest.raises(ResultError, match=said) as caught:
+        load_result(result.path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_config_of_another_run_is_refused(result: Result) -> None:
+    """Also where somebody has made the manifest fit the file."""
+    config, manifest = result.path / "config.yaml", result.path / "manifest.json"
+    config.write_text(config.read_text().replace("seed: 0", "seed: 1"))
+    content = json.loads(manifest.read_text())
+    content["files"]["config.yaml"] = hashlib.sha256(config.read_bytes()).hexdigest()
+    manifest.write_text(json.dumps(content))
+    with pytest.raises(ResultError, match=r"config\.yaml: its digest is not the one"):
+        load_result(result.path)
+
+
+def test_a_sweep_is_read_back_with_its_coordinates(toy: Callable[..., Path], tmp_path: Path) -> None:
+    more = "sweep: {method: {sync: {algorithm.name: sync_ps}, late: {seed: 3}}, task.noise: [0, 0.1]}"
+    written = sweep(load(toy(more)), tmp_path)
+    read = load_results(tmp_path / "toy")
+    assert [result.labels for result in read] == [result.labels for result in written]
+    assert [result.path for result in read] == [result.path for result in written]
+    assert load_results(read[0].path)[0].path == read[0].path
+
+
+def test_two_processes_with_different_hash_seeds_write_the_same_bytes(toy: Callable[..., Path], tmp_path: Path) -> None:
+    task = "{model: mlp, hidden: [4], dataset: {name: synthetic, samples: 64}, batch: 8, partition: dirichlet}"
+    overrides = [f"task={task}", "sweep.learning.seed=[0, 1]", "sweep.learning.lr=[0.1, 0.2]", "threads=2"]
+    path, files = toy(), []
+    for seed in "12":
+        out = tmp_path / seed
+        command = [sys.executable, "-c", SCRIPT, str(path), str(out), *overrides]
+        subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": seed})
+        (manifest,) = out.rglob("manifest.json")
+        files.append(json.loads(manifest.read_text())["files"])
+    assert files[0] == files[1]
+
+
+SCRIPT = "import sys; from experiments import load, run; run(load(sys.argv[1], *sys.argv[3:]), sys.argv[2])"

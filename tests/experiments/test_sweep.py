@@ -1,0 +1,178 @@
+"""Grids: what becomes a run, what a member, and that a member is the run that it stands for."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from experiments import ConfigError, load, run, sweep
+from experiments.grid import members, runs
+from experiments.parts import COMPENSATION, LEARNING, SCHEDULE
+from experiments.schema import Described
+from experiments.store import Result, run_id
+from experiments.sweeps import SweepError
+
+
+def grid(path: Path, *overrides: str) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    return [(dict(run.labels), members(run.config)) for run in runs(load(path, *overrides))]
+
+
+def test_numbers_of_the_rule_are_members_and_everything_else_is_runs(toy: Callable[..., Path]) -> None:
+    path = toy("sweep: {cluster.workers: [2, 4], learning.lr: [1, 0.5], learning.seed: [7, 8], seed: [0, 1]}")
+    expected = [{"learning.lr": lr, "learning.seed": seed} for lr in (1.0, 0.5) for seed in (7, 8)]
+    labels = [{"cluster.workers": workers, "seed": seed} for workers in (2, 4) for seed in (0, 1)]
+    assert grid(path) == [(label, expected) for label in labels]
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("learning.optimizer", "[sgd, adam]"),
+        ("learning.schedule", "[constant, {name: cosine, length: 2}]"),
+        ("learning.compensation", "[none, staleness]"),
+        ("task.noise", "[0.1, 0.2]"),
+        ("algorithm.name", "[sync_ps, async_ps]"),
+    ],
+)
+def test_what_is_no_number_of_the_rule_becomes_runs(toy: Callable[..., Path], key: str, values: str) -> None:
+    assert len(runs(load(toy(), f"sweep.{key}={values}"))) == 2
+
+
+def test_a_number_that_cannot_differ_in_an_ensemble_becomes_runs(toy: Callable[..., Path]) -> None:
+    planned = runs(load(toy(), "learning.compensation=one_over_n", "sweep.learning.compensation.workers=[2, 3]"))
+    assert [run.config.learning.compensation.workers for run in planned] == [2, 3]
+
+
+def test_variants_set_several_keys_and_leave_nothing_behind(toy: Callable[..., Path]) -> None:
+    a = "{algorithm: {name: sync_ps, wait_for: 2}, learning.compensation: dc_asgd_a}"
+    first, second = runs(load(toy(f"sweep: {{method: {{a: {a}, b: {{seed: 1}}}}}}")))
+    assert (first.labels, second.labels) == ({"method": "a"}, {"method": "b"})
+    assert (first.config.algorithm.wait_for, first.config.seed) == (2, 0)
+    assert (second.config.algorithm.name, second.config.learning.compensation.name) == ("async_ps", "none")
+
+
+def test_a_key_inside_a_part_is_set_after_the_part_whatever_the_order_of_the_axes(toy: Callable[..., Path]) -> None:
+    laws = "{a: {cluster.compute: {law: gamma, mean: 9, cv: 1}}, b: {cluster.compute: {law: exponential, mean: 9}}}"
+    planned = runs(load(toy(), "sweep.cluster.compute.mean=[0.5]", f"sweep.law={laws}"))
+    compute = [run.config.cluster.compute for run in planned]
+    assert [(each.law, each.mean) for each in compute] == [("gamma", 0.5), ("exponential", 0.5)]
+
+
+def test_a_sweep_may_supply_what_the_config_lacks(toy: Callable[..., Path]) -> None:
+    path = toy(text="cluster: {compute: {law: gamma, cv: 0.1}}\nsweep: {cluster.compute.mean: [0.1, 0.2]}\n")
+    assert [run.config.cluster.compute.mean for run in runs(load(path))] == [0.1, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("sweep.learning.lr=[0.1, -1]", "sweep.learning.lr: expected a number >= 0, got -1.0"),
+        ("sweep.learning.momentun=[0.1]", "sweep.learning.momentun: unknown key; did you mean momentum?"),
+        ("sweep.m={a: {algorithm.nmae: x}}", "sweep.m.a.algorithm.nmae: unknown key; did you mean name?"),
+        (
+            "sweep.algorithm={name: [a, b]}",
+            "sweep.algorithm.name: expected a variant {dotted key: value}, got ['a', 'b']",
+        ),
+        ("sweep.seed=[]", "sweep.seed: expected a list of values, or a mapping of named variants, got []"),
+        ("sweep=[1]", "sweep: expected a mapping of axes, got [1]"),
+        ("sweep={seed: [1], m: {a: {seed: 2}}}", "sweep.m: sets seed, as sweep.seed does: sweep it once"),
+        ("sweep.time={a: {seed: 2}}", "sweep.time: is a column of the metrics already: call the axis something else"),
+    ],
+)
+def test_a_wrong_axis_is_named(toy: Callable[..., Path], override: str, said: str) -> None:
+    path = toy()
+    with pytest.raises(ConfigError) as caught:
+        load(path, override)
+    assert str(caught.value) == f"{path}: {said}"
+
+
+def test_a_run_is_the_same_whatever_sweep_it_came_from(toy: Callable[..., Path]) -> None:
+    path = toy()
+    plain = runs(load(path, "algorithm.name=sync_ps"))[0].config
+    variant = runs(load(path, "sweep.method={x: {seed: 4}, sync: {algorithm.name: sync_ps}}"))[1].config
+    listed = runs(load(path, "sweep.algorithm.name=[async_ps, sync_ps]", "name=other", "threads=1"))[1].config
+    assert run_id(plain) == run_id(variant) == run_id(listed)
+    assert run_id(plain) != run_id(runs(load(path))[0].config)
+
+
+def test_the_order_of_the_members_is_part_of_the_run(toy: Callable[..., Path]) -> None:
+    path = toy()
+    one = load(path, "sweep={learning.lr: [0.1, 0.2], learning.momentum: [0, 0.5]}")
+    other = load(path, "sweep={learning.momentum: [0, 0.5], learning.lr: [0.1, 0.2]}")
+    assert run_id(runs(one)[0].config) != run_id(runs(other)[0].config)
+
+
+def axes() -> Iterator[tuple[str, str, str]]:
+    """Every number that an ensemble may span, of every entry of every table: what selects it, its key, values."""
+    yield "learning.lr=0.1", "learning.lr", "[0.1, 0.03, 0.3]"
+    yield "learning.lr=0.1", "learning.seed", "[0, 3, 9]"
+    rooms = [
+        ("optimizer", "", LEARNING),
+        ("schedule", "schedule.", SCHEDULE),
+        ("compensation", "compensation.", COMPENSATION),
+    ]
+    for room, prefix, choice in rooms:
+        for name, part in choice.parts.items():
+            for key in sorted(part.scalars):
+                yield f"learning={chosen(room, name, part)}", f"learning.{prefix}{key}", "[0.5, 0.35]"
+
+
+def chosen(room: str, name: str, part: type[Described]) -> str:
+    needed = "".join(f", {key}: 1.7" for key in part.settings if part.model_fields[key].is_required())
+    return f"{{optimizer: {name}}}" if room == "optimizer" else f"{{{room}: {{name: {name}{needed}}}}}"
+
+
+@pytest.mark.parametrize(("setting", "key", "values"), list(axes()))
+def test_an_ensemble_is_its_single_runs_bit_for_bit(
+    toy: Callable[..., Path], tmp_path: Path, setting: str, key: str, values: str
+) -> None:
+    hold_to_singles(toy(), tmp_path, (setting, f"sweep.{key}={values}"))
+
+
+@pytest.mark.parametrize("algorithm", ["{name: sync_ps, wait_for: 2}", "async_ps"])
+def test_an_ensemble_of_networks_is_its_single_runs_bit_for_bit(
+    toy: Callable[..., Path], tmp_path: Path, algorithm: str
+) -> None:
+    task = "task={model: mlp, hidden: [6], dataset: {name: synthetic, samples: 64, features: 5}, batch: 8}"
+    grid = ("sweep.learning.lr=[0.1, 0.3]", "sweep.learning.seed=[0, 1]", "sweep.learning.momentum=[0, 0.9]")
+    hold_to_singles(toy(), tmp_path, (task, f"algorithm={algorithm}", "threads=1", *grid))
+
+
+def hold_to_singles(path: Path, out: Path, overrides: tuple[str, ...]) -> None:
+    together = run(load(path, *overrides), out)
+    swept = members(together.config)
+    assert len({tuple(row) for row in together.weights.tolist()}) == len(swept), "the axis does nothing here"
+    for member, values in enumerate(swept):
+        alone = run(load(path, *overrides, *(f"{key}={value}" for key, value in values.items())), out)
+        assert torch.equal(together.weights[member], alone.weights[0])
+        assert_rows(together, member, alone)
+
+
+def assert_rows(together: Result, member: int, alone: Result) -> None:
+    rows = together.metrics[together.metrics["member"] == member].reset_index(drop=True)
+    columns = [name for name in alone.metrics if name != "member"]
+    assert rows[columns].equals(alone.metrics[columns])
+
+
+def test_metrics_have_a_column_per_swept_key(toy: Callable[..., Path], tmp_path: Path) -> None:
+    more = "sweep: {learning.lr: [0.1, 0.2], task.noise: [0, 0.1], method: {sync: {algorithm.name: sync_ps}}}"
+    results = sweep(load(toy(more)), tmp_path)
+    for result, noise in zip(results, [0, 0.1], strict=True):
+        assert set(result.metrics["method"]) == {"sync"}
+        assert set(result.metrics["task.noise"]) == {noise}
+        assert list(result.members["learning.lr"]) == [0.1, 0.2]
+        last = result.metrics.groupby("learning.lr")["member"].last()
+        assert dict(last) == {0.1: 0, 0.2: 1}
+
+
+def test_a_run_that_fails_does_not_stop_the_others(toy: Callable[..., Path], tmp_path: Path) -> None:
+    task = "{task: {dataset: {name: synthetic, samples: 9}, batch: 4}, stop: {updates: 3}}"
+    config = load(toy(text=task), "sweep.task.model=[lenet5, logistic]")
+    with pytest.raises(SweepError) as caught:
+        sweep(config, tmp_path)
+    assert [result.labels for result in caught.value.results] == [{"task.model": "logistic"}]
+    (line,) = caught.value.failures
+    assert line.startswith("run ")
+    assert "(task.model = lenet5): ConfigError: task: lenet5: expected inputs of shape (1, 28, 28)" in line

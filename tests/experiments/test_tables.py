@@ -1,0 +1,72 @@
+"""The summary says what the tables of a run say."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import load, run, summary, sweep
+from experiments.tables import as_text
+
+TASK = "task={model: logistic, dataset: {name: synthetic, samples: 200, separation: 4.0}, batch: 8}"
+
+
+def test_a_row_per_run_and_member(toy: Callable[..., Path], tmp_path: Path) -> None:
+    path = toy("sweep: {algorithm.name: [sync_ps, async_ps], learning.lr: [0.001, 0.2], learning.seed: [0, 1]}")
+    results = sweep(load(path, TASK, "evaluate={every_updates: 5}"), tmp_path)
+    table = summary(results, target=0.8)
+    assert list(table["algorithm.name"]) == ["sync_ps"] * 4 + ["async_ps"] * 4
+    assert list(table["learning.seed"]) == [0, 1] * 4
+    for result, rows in zip(results, (table[:4], table[4:]), strict=True):
+        staleness = result.updates["staleness"]
+        assert np.allclose(rows["staleness"], staleness.mean())
+        assert (rows["max_staleness"] == staleness.max()).all()
+        spent = result.workers[["computing", "sending", "waiting"]].sum()
+        assert np.allclose(rows["waiting"], spent["waiting"] / spent.sum())
+    for index, row in enumerate(table.to_dict("records")):
+        curve = results[index // 4].metrics.query(f"member == {index % 4}")
+        reached = curve[curve["test_accuracy"] >= 0.8]["time"]
+        assert row["accuracy"] == curve["test_accuracy"].iloc[-1]
+        assert row["time_to_target"] == reached.min() or (reached.empty and np.isnan(row["time_to_target"]))
+    assert table["time_to_target"].notna().any()
+    assert summary(results, target=1.0)["time_to_target"].isna().any()
+    assert "not reached" in as_text(summary(results, target=1.0))
+
+
+def test_only_the_staleness_of_applied_gradients_counts(toy: Callable[..., Path], tmp_path: Path) -> None:
+    result = run(load(toy(), "algorithm={name: sync_ps, wait_for: 2}"), tmp_path)
+    assert result.updates["staleness"].max() > 0
+    (row,) = summary([result]).to_dict("records")
+    assert (row["staleness"], row["max_staleness"]) == (0, 0)
+
+
+def test_the_target_is_the_configs_own_by_default(toy: Callable[..., Path], tmp_path: Path) -> None:
+    assert "time_to_target" not in summary([run(load(toy(), TASK), tmp_path)])
+    assert "time_to_target" in summary([run(load(toy(), TASK, "evaluate.target_accuracy=0.5"), tmp_path)])
+
+
+def test_without_an_accuracy_the_loss_is_shown(toy: Callable[..., Path], tmp_path: Path) -> None:
+    result = run(load(toy(), "learning.compensation=dc_asgd_a"), tmp_path)
+    (row,) = summary([result]).to_dict("records")
+    assert row["method"] == "async_ps + dc_asgd_a"
+    assert row["loss"] == pytest.approx(result.metrics["test_loss"].iloc[-1])
+    assert row["updates"] == 40
+
+
+def test_a_run_without_learning_has_a_row_too(toy: Callable[..., Path], tmp_path: Path) -> None:
+    (row,) = summary([run(load(toy(), "task={model: timing}"), tmp_path)]).to_dict("records")
+    assert row["status"] == "finished"
+    assert not {"loss", "accuracy"} & set(row)
+
+
+def test_a_member_that_diverged_says_when(toy: Callable[..., Path], tmp_path: Path) -> None:
+    table = summary([run(load(toy(), "sweep.learning.lr=[0.1, 1e10]"), tmp_path)])
+    assert table["status"][0] == "finished"
+    assert table["status"][1].startswith("diverged at update ")
+
+
+def test_the_text_is_aligned(toy: Callable[..., Path], tmp_path: Path) -> None:
+    text = as_text(summary([run(load(toy(), "sweep.learning.lr=[0.1, 1e10]"), tmp_path)]))
+    header, *rows = text.splitlines()
+    assert all(row[header.index("status") - 1] == " " != row[header.index("status")] for row in rows)
