@@ -1,6 +1,7 @@
 """How fast the engine trains, beside the plain loop that anyone would write: ratios, measured in alternation."""
 
 import json
+import os
 import platform
 import statistics
 import time
@@ -11,6 +12,7 @@ import torch
 
 from experiments.build import arguments
 from experiments.config import Config
+from experiments.errors import ConfigError
 from models import Dataset
 from simulator import Evaluate, Mileage, Stop, simulate
 
@@ -49,11 +51,15 @@ def real_gradients(config: Config, updates: int = 600, rounds: int = ROUNDS) -> 
 
     Both are run in turn, `rounds` times, since machines are shared: only the ratio within a round counts. The
     plain loop is `torch.optim.SGD` on one model with index mini-batches, the better of one and all intra-op threads.
+
+    Raises:
+        ConfigError: the task is no network on a data set.
     """
+    if not hasattr(config.task, "dataset"):
+        raise ConfigError("task.model", f"expected a network on a data set, got {config.task.model!r}")
     given = arguments(config)
-    cores = torch.multiprocessing.cpu_count()
     data = config.task.dataset.build()
-    loops = {str(threads): plain_loop(config, data, threads) for threads in sorted({1, cores})}
+    loops = {str(threads): plain_loop(config, data, threads) for threads in sorted({1, cores()})}
     plain: dict[str, list[float]] = {threads: [] for threads in loops}
     engine: list[float] = []
     for _ in range(rounds):
@@ -68,12 +74,17 @@ def real_gradients(config: Config, updates: int = 600, rounds: int = ROUNDS) -> 
         laggard=round(statistics.median(engine), 1),
         ratio=Ratio(*(round(f(ratios), 3) for f in (statistics.median, min, max))),
         machine={
-            "cores": cores,
+            "cores": cores(),
             "processor": platform.machine(),
             "torch": torch.__version__,
             "system": platform.system(),
         },
     )
+
+
+def cores() -> int:
+    """How many cores there are."""
+    return os.cpu_count() or 1
 
 
 def plain_loop(config: Config, data: Dataset, threads: int) -> Callable[[int], float]:

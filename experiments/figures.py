@@ -28,6 +28,7 @@ UNUSED = {
     "cancelled": {"facecolor": "white", "edgecolor": PALETTE[-1], "hatch": "/////"},
 }
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
+SPARSE = FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
 PERCENT = FuncFormatter(lambda share, _: f"{100 * share:.6g}")
 COUNT = FuncFormatter(lambda n, _: f"{n / 1e6:g}M" if n >= 1e6 else f"{n / 1e3:g}k" if n >= 1e4 else f"{n:,g}")
 BINS, ROLLING, ROWS, WINDOW = 60, 20, 24, 30
@@ -183,9 +184,9 @@ def _draw(axes: Axes, lines: Sequence[Line], x: str, measure: str, target: float
     elif measure in MEASURES:
         axes.set_yscale("log")
         low, high = axes.get_ylim()
-        if high < 10 * low:  # no decade to name: plain numbers
+        if high < 100 * low:  # hardly a decade to name: plain numbers, as many as fit
             axes.yaxis.set_major_formatter(PLAIN)
-            axes.yaxis.set_minor_formatter(PLAIN)
+            axes.yaxis.set_minor_formatter(PLAIN if high < 3 * low else SPARSE)
 
 
 def _applied(updates: pd.DataFrame) -> pd.DataFrame:

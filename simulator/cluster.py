@@ -34,7 +34,8 @@ class Cluster:
         bounded(self, "apply_seconds", least=0)
         for index, slowdown in enumerate(self.slowdowns):
             if not any(slowdown.hits(rank) for rank in range(self.workers)):
-                raise Invalid("Cluster", f"slowdowns.{index}", f"a worker below {self.workers}", slowdown)
+                got = getattr(slowdown, "worker", slowdown)
+                raise Invalid("Cluster", f"slowdowns.{index}.worker", f"a rank below workers = {self.workers}", got)
 
     def slowdowns_of(self, rank: int) -> list[Slowdown]:
         """What slows worker `rank`."""

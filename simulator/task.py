@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simulator.bounds import bounded
+
 
 @runtime_checkable
 class Task(Protocol):
@@ -63,6 +65,8 @@ class Timing:
     def __init__(self, batch: int = 32, epoch: int = 60_000) -> None:
         self.batch = batch
         self.epoch = epoch
+        bounded(self, "batch", least=1)
+        bounded(self, "epoch", least=1)
 
     def start(self, seeds: Sequence[int]) -> Tensor:
         return torch.empty(len(seeds), 0)

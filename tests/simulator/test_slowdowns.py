@@ -48,7 +48,7 @@ def test_parameters_out_of_range_are_refused(wrong):
 
 
 def test_a_slowdown_of_nobody_is_refused():
-    with pytest.raises(Invalid, match=r"Cluster.slowdowns.0: expected a worker below 2"):
+    with pytest.raises(Invalid, match=r"Cluster.slowdowns.0.worker: expected a rank below workers = 2, got 2"):
         Cluster(workers=2, slowdowns=[Factor(2, 5.0)])
 
 

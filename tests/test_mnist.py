@@ -1,0 +1,40 @@
+"""The configs on the real MNIST: they reach what the README says."""
+
+import pytest
+
+from experiments import load, run, sweep
+from models import DataMissingError, mnist
+
+
+@pytest.fixture(scope="module", autouse=True)
+def files():
+    """The tests need the files of MNIST."""
+    try:
+        mnist()
+    except DataMissingError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("name", ["mnist_async", "mnist_sync"])
+def test_lenet_reaches_98_percent_within_four_epochs(name, tmp_path):
+    result = run(load(f"configs/{name}.yaml"), tmp_path)
+    within = result.metrics[result.metrics["epoch"] <= 4.0]
+    assert within["test_accuracy"].max() >= 0.98
+    applied = result.updates[result.updates["status"] == "applied"]
+    if name == "mnist_async":
+        assert applied["staleness"][100:].mean() == pytest.approx(result.config.cluster.workers - 1, rel=0.01)
+    else:
+        assert applied["staleness"].max() == 0
+
+
+def test_a_delay_lowers_the_learning_rate_that_still_works(tmp_path):
+    """The delay grid at a tenth of an epoch: without delay the largest rate is among the best, with 32 it fails."""
+    config = load("configs/delay_grid.yaml", "stop.epochs=0.3", "task.batch=32", "sweep.algorithm.delay=[0,32]")
+    accuracy = {}
+    for result in sweep(config, tmp_path):
+        last = result.metrics.groupby("learning.lr")["test_accuracy"].last()
+        accuracy[result.labels["algorithm.delay"]] = last
+    top = accuracy[0].index.max()
+    assert accuracy[0][top] > 0.9
+    assert accuracy[32][top] < 0.5
+    assert accuracy[32].idxmax() < top
