@@ -1,7 +1,7 @@
 """laggard's engine: virtual time, and arithmetic on tensors `(ensemble, params)`."""
 
 from simulator.algorithm import Algorithm, Role
-from simulator.algorithms import ALGORITHMS, AsyncPS, Delayed, SyncPS
+from simulator.algorithms import ALGORITHMS, AsyncPS, Delayed, KAsync, KBatchSync, SoftSync, SyncPS
 from simulator.bounds import Invalid
 from simulator.cluster import Cluster
 from simulator.gradients import Gradient
@@ -16,6 +16,6 @@ from simulator.topology import SERVER, Star
 
 __all__ = [
     "ALGORITHMS", "SERVER", "Algorithm", "AsyncPS", "Cluster", "Deadlock", "Delayed", "Evaluate", "Gradient",
-    "Invalid", "Mileage", "Network", "Node", "Outcome", "Role", "Rule", "Star", "Stop", "SyncPS", "Task", "Timing",
-    "simulate",
+    "Invalid", "KAsync", "KBatchSync", "Mileage", "Network", "Node", "Outcome", "Role", "Rule", "SoftSync", "Star",
+    "Stop", "SyncPS", "Task", "Timing", "simulate",
 ]  # fmt: skip

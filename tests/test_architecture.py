@@ -123,10 +123,10 @@ def test_a_notebook_imports_experiments_and_no_other_room():
         ("simulator.rules.rule", "from simpy import Environment"),
         ("simulator.rules.optimizers", "from simulator.node import Node"),
         ("simulator.task", "import simpy"),
-        ("simulator.algorithms.async_ps", "import simpy"),
-        ("simulator.algorithms.async_ps", "from simulator.algorithms.sync_ps import SyncPS"),
-        ("simulator.algorithms.delayed", "from . import sync_ps"),
-        ("simulator.algorithms.sync_ps", "from simulator.network import Network"),
+        ("simulator.algorithms.asynchronous", "import simpy"),
+        ("simulator.algorithms.asynchronous", "from simulator.algorithms.synchronous import SyncPS"),
+        ("simulator.algorithms.delayed", "from . import synchronous"),
+        ("simulator.algorithms.synchronous", "from simulator.network import Network"),
     ],
 )
 def test_a_planted_violation_is_found(room, line):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from models import Quadratic
-from simulator import AsyncPS, Cluster, Delayed, Evaluate, Rule, Stop, SyncPS, simulate
+from simulator import AsyncPS, Cluster, Delayed, Evaluate, KAsync, KBatchSync, Rule, SoftSync, Stop, SyncPS, simulate
 from simulator.laws import Constant, Exponential, Gamma
 from simulator.rules import (
     COMPENSATIONS,
@@ -103,6 +103,29 @@ def test_waiting_for_all_is_synchronous(quadratic):
             [(None, False), (4, False), (4, True)]]  # fmt: skip
     assert torch.equal(runs[0], runs[1])
     assert torch.equal(runs[0], runs[2])
+
+
+@every_optimiser
+def test_one_gradient_an_update_is_asynchronous_and_all_workers_are_synchronous(name, quadratic):
+    cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5))
+    rule = Rule(OPTIMISERS[name], lr=LR)
+    asynchronous = weights_of(cluster, AsyncPS(rule), quadratic)
+    assert torch.equal(asynchronous, weights_of(cluster, KAsync(rule, wait_for=1), quadratic))
+    assert torch.equal(asynchronous, weights_of(cluster, SoftSync(rule, gradients=1), quadratic))
+    synchronous = weights_of(cluster, SyncPS(rule), quadratic)
+    assert torch.equal(synchronous, weights_of(cluster, KAsync(rule, wait_for=4), quadratic))
+
+
+def test_k_batch_sync_of_one_worker_is_the_mean_of_k_mini_batches(quadratic):
+    """What it begins at old weights and cancels takes a mini-batch of its own: every (K + 1)-th is skipped."""
+    K = 3
+    together = weights_of(ONE, KBatchSync(Rule(lr=LR), gradients=K), quadratic)
+    weights, batches = quadratic.start([0]), quadratic.batches(0, [stream(0, BATCHES, 0)])
+    for _ in range(UPDATES):
+        gradients = [quadratic.gradients(weights[None], [next(batches)])[0][0] for _ in range(K)]
+        weights = weights - LR * torch.stack(gradients).mean(0)
+        next(batches)
+    torch.testing.assert_close(together, weights, rtol=1e-12, atol=1e-13)
 
 
 @every_optimiser

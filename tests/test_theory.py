@@ -7,7 +7,20 @@ import pytest
 import torch
 
 from models import Quadratic
-from simulator import AsyncPS, Cluster, Delayed, Evaluate, Network, Rule, Stop, SyncPS, simulate
+from simulator import (
+    AsyncPS,
+    Cluster,
+    Delayed,
+    Evaluate,
+    KAsync,
+    KBatchSync,
+    Network,
+    Rule,
+    SoftSync,
+    Stop,
+    SyncPS,
+    simulate,
+)
 from simulator.laws import Constant, Exponential, Gamma, ShiftedExponential, TwoPoint, Uniform
 from simulator.rules import SGD, Nesterov
 from simulator.slowdowns import Factor
@@ -79,6 +92,38 @@ def test_the_first_k_of_p_with_late_ones_that_finish_first_takes_longer(P, K, ex
     error = batches.std(ddof=1) / math.sqrt(len(batches))
     assert times.mean() == pytest.approx(expected, abs=4 * error + 0.0005)
     assert times.mean() > harmonic(P) - harmonic(P - K) + 10 * error
+
+
+LAWS = [Constant(1.0), Exponential(1.0), Gamma(1.0, 0.3), Uniform(0.5, 1.5)]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+@pytest.mark.parametrize("K", [2, 3])
+def test_mean_staleness_of_soft_sync_and_of_k_async(law, K):
+    """(P - 1) / K and P / K - 1: not the same, though the two are often mixed up."""
+    P, updates = 12, 3000
+    for algorithm, expected in [(SoftSync(Rule(), K), (P - 1) / K), (KAsync(Rule(), K), P / K - 1)]:
+        outcome = simulate(Cluster(workers=P, compute=law), algorithm, stop=Stop(updates=updates))
+        settled = outcome.updates["staleness"][P * (P - 1) // 2 :]
+        assert settled.mean() == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=repr)
+def test_time_per_update_of_soft_sync_under_any_law(law):
+    """K E[X] / P, whatever the law: nobody waits. The gradients in flight at both ends differ by at most P."""
+    P, K, updates = 8, 3, 4000
+    outcome = simulate(Cluster(workers=P, compute=law), SoftSync(Rule(), K), stop=Stop(updates=updates))
+    error = law.std * math.sqrt(K / P / updates) * K / P + P / (K * updates)
+    assert outcome.mileage.time / updates == pytest.approx(K / P, abs=4 * error)
+
+
+def test_time_per_update_of_k_batch_sync_and_k_async_under_exponential_times():
+    """K / (P mu) for mini-batches from anyone; for distinct workers the K-th order statistic of P."""
+    P, K = 8, 3
+    cluster = Cluster(workers=P, compute=Exponential(1.0))
+    assert_mean(update_times(cluster, KBatchSync(Rule(), K), 4000), K / P)
+    assert_mean(update_times(cluster, KBatchSync(Rule(), 2 * P), 2000), 2.0)
+    assert_mean(update_times(cluster, KAsync(Rule(), K), 4000), harmonic(P) - harmonic(P - K))
 
 
 def test_speed_up_with_one_slow_worker():

@@ -1,9 +1,16 @@
 """One file per family of methods: the only code that a new method needs."""
 
-from simulator.algorithms.async_ps import AsyncPS
+from simulator.algorithms.asynchronous import AsyncPS, KAsync, SoftSync
 from simulator.algorithms.delayed import Delayed
-from simulator.algorithms.sync_ps import SyncPS
+from simulator.algorithms.synchronous import KBatchSync, SyncPS
 
-ALGORITHMS: dict[str, type] = {"sync_ps": SyncPS, "async_ps": AsyncPS, "delayed": Delayed}
+ALGORITHMS: dict[str, type] = {
+    "sync_ps": SyncPS,
+    "k_batch_sync": KBatchSync,
+    "k_async": KAsync,
+    "soft_sync": SoftSync,
+    "async_ps": AsyncPS,
+    "delayed": Delayed,
+}
 
-__all__ = ["ALGORITHMS", "AsyncPS", "Delayed", "SyncPS"]
+__all__ = ["ALGORITHMS", "AsyncPS", "Delayed", "KAsync", "KBatchSync", "SoftSync", "SyncPS"]

@@ -78,7 +78,7 @@ class Damped(Uncompensated):
 class Staleness(Damped):
     """A gradient of staleness tau counts 1 / max(1, tau): fresh and once-stale gradients count in full.
 
-    Source: Zhang et al. (2016), arXiv 1511.05950, equation 6.
+    Source: Zhang et al. (2016), arXiv 1511.05950.
     """
 
     def weight(self, gradient: Gradient) -> float:
@@ -106,7 +106,7 @@ class DCASGDc(Uncompensated):
     g + strength g*g*(w - w_read), where w_read are the weights the gradient was taken at (the backup kept for
     that worker). With strength 0 it is plain ASGD.
 
-    Source: Zheng et al. (2017), arXiv 1609.08326, algorithm 2, equation 10; their CIFAR-10 strength is 0.04.
+    Source: Zheng et al. (2017), arXiv 1609.08326, algorithm 2; their CIFAR-10 strength is 0.04.
     """
 
     strength: Scalar = 0.04
@@ -125,7 +125,7 @@ class DCASGDa(Uncompensated):
     s <- decay s + (1 - decay) g*g;  g + strength / sqrt(s + 1e-7) g*g*(w - w_read), with s kept per worker.
     With strength 0 it is plain ASGD.
 
-    Source: Zheng et al. (2017), arXiv 1609.08326, algorithm 2 with equation 14; CIFAR-10: strength 2, decay 0.95.
+    Source: Zheng et al. (2017), arXiv 1609.08326, DC-ASGD-a; CIFAR-10: strength 2, decay 0.95.
     """
 
     strength: Scalar = 2.0

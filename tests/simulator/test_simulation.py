@@ -5,7 +5,22 @@ import pytest
 import torch
 
 from models import Quadratic
-from simulator import AsyncPS, Cluster, Delayed, Evaluate, Invalid, Network, Rule, Stop, SyncPS, Timing, simulate
+from simulator import (
+    AsyncPS,
+    Cluster,
+    Delayed,
+    Evaluate,
+    Invalid,
+    KAsync,
+    KBatchSync,
+    Network,
+    Rule,
+    SoftSync,
+    Stop,
+    SyncPS,
+    Timing,
+    simulate,
+)
 from simulator.laws import Constant, Exponential, Gamma
 from simulator.rules import WarmUp
 from simulator.trace import Trace
@@ -16,6 +31,9 @@ ALGORITHMS = {
     "sync": SyncPS(Rule(lr=0.1)),
     "backup": SyncPS(Rule(lr=0.1), wait_for=3),
     "cancel": SyncPS(Rule(lr=0.1), wait_for=3, cancel=True),
+    "k-batch": KBatchSync(Rule(lr=0.1), gradients=7),
+    "k-async": KAsync(Rule(lr=0.05), wait_for=3),
+    "soft": SoftSync(Rule(lr=0.05), gradients=3),
 }
 each = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 
@@ -248,6 +266,10 @@ def test_a_schedule_in_epochs_is_the_samples_applied():
         (lambda: Cluster(workers=0), "workers"),
         (lambda: SyncPS(Rule(), wait_for=0), "wait_for"),
         (lambda: Delayed(Rule(), delay=-1), "delay"),
+        (lambda: SoftSync(Rule(), gradients=0), "gradients"),
+        (lambda: KBatchSync(Rule(), gradients=0), "gradients"),
+        (lambda: KAsync(Rule(), wait_for=0), "wait_for"),
+        (lambda: KAsync(Rule(), wait_for=9).check(8), "at most workers = 8, or the server would wait for ever"),
         (lambda: SyncPS(Rule(), wait_for=9).check(8), "at most workers = 8, or the server would wait for ever"),
         (lambda: Delayed(Rule()).check(8), "delay = 7 stands for 8 workers"),
     ],
