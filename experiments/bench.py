@@ -13,6 +13,7 @@ import torch
 from experiments.build import arguments
 from experiments.config import Config
 from experiments.errors import ConfigError
+from experiments.grid import members, runs
 from models import Dataset
 from simulator import Evaluate, Mileage, Stop, simulate
 
@@ -53,12 +54,16 @@ def real_gradients(config: Config, updates: int = 600, rounds: int = ROUNDS) -> 
     plain loop is `torch.optim.SGD` on one model with index mini-batches, the better of one and all intra-op threads.
 
     Raises:
-        ConfigError: the task is no network on a data set.
+        ConfigError: several runs or members, or the task is no network on a data set.
     """
+    planned = runs(config)
+    if len(planned) > 1 or len(members(planned[0].config)) > 1:
+        raise ConfigError("sweep", "bench measures one model: fix the swept keys, or sweep={}")
+    config = planned[0].config
     if not hasattr(config.task, "dataset"):
         raise ConfigError("task.model", f"expected a network on a data set, got {config.task.model!r}")
     given = arguments(config)
-    data = config.task.dataset.build()
+    data = config.task.dataset.build().to(given["task"].device, given["task"].dtype)
     loops = {str(threads): plain_loop(config, data, threads) for threads in sorted({1, cores()})}
     plain: dict[str, list[float]] = {threads: [] for threads in loops}
     engine: list[float] = []
@@ -88,15 +93,20 @@ def cores() -> int:
 
 
 def plain_loop(config: Config, data: Dataset, threads: int) -> Callable[[int], float]:
-    """A plain training loop on `threads` intra-op threads, as a function of steps that answers steps per second."""
+    """A plain training loop on `threads` intra-op threads, as a function of steps that answers steps per second.
+
+    It runs where `data` lies.
+    """
+    device = data.train_x.device
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        module = config.task.build().build(data.shape, data.classes)
+        module = config.task.build().build(data.shape, data.classes).to(device, data.train_x.dtype)
     optimiser = torch.optim.SGD(module.parameters(), lr=config.learning.lr)
 
     def run(steps: int) -> float:
         torch.set_num_threads(threads)
-        order = torch.randperm(len(data.train_y), generator=torch.Generator().manual_seed(config.seed))
+        order = torch.randperm(len(data.train_y), generator=torch.Generator().manual_seed(config.seed)).to(device)
+        settle(device)
         start = time.perf_counter()
         for step in range(steps):
             at = step * config.task.batch % (len(order) - config.task.batch)
@@ -104,9 +114,16 @@ def plain_loop(config: Config, data: Dataset, threads: int) -> Callable[[int], f
             optimiser.zero_grad()
             torch.nn.functional.cross_entropy(module(data.train_x[batch]), data.train_y[batch]).backward()
             optimiser.step()
+        settle(device)
         return steps / (time.perf_counter() - start)
 
     return run
+
+
+def settle(device: torch.device) -> None:
+    """Wait until a GPU has done what it was told: kernels run on while Python goes ahead."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def engine_speed(given: dict[str, Any], updates: int) -> float:
@@ -114,6 +131,8 @@ def engine_speed(given: dict[str, Any], updates: int) -> float:
     moments = []
 
     def watch(mileage: Mileage) -> None:
+        if not moments or mileage.gradients >= updates:  # the two moments that count
+            settle(given["task"].device)
         moments.append((time.perf_counter(), mileage.gradients))
 
     quiet = {"stop": Stop(gradients=updates), "evaluate": Evaluate(every_updates=10 * updates)}

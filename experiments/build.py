@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from experiments.config import Config
-from experiments.errors import ConfigError
+from experiments.errors import blamed
 from experiments.grid import members
 from simulator import Invalid, Task
 
@@ -44,7 +44,7 @@ def task(config: Config) -> Task:
     except Invalid:
         raise
     except ValueError as error:
-        raise ConfigError("task", str(error)) from None
+        raise blamed("task", error) from None
 
 
 def scalars(config: Config) -> dict[str, Tensor]:

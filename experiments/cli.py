@@ -1,8 +1,12 @@
 """The command line: run, sweep, plot, validate, list, bench."""
 
 import argparse
+import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -28,6 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest:  # overrides after an option
         args.overrides += rest
     try:
+        with _leaving_at_once():
+            import experiments.errors
+            import experiments.sweeps  # noqa: F401
         code: int = args.command(args)
         return code
     except KeyboardInterrupt:
@@ -71,22 +78,28 @@ def parser() -> Parser:
 
 def _run(args: argparse.Namespace) -> int:
     from experiments import load, run
+    from experiments.grid import runs
 
     config = load(args.config, *args.overrides)
-    _report([run(config, args.out, args.force, _progress(args))], args)
+    args.planned = runs(config)
+    result = run(config, args.out, args.force, _progress(args))
+    _report([result], result.path, args)
     return DONE
 
 
 def _sweep(args: argparse.Namespace) -> int:
     from experiments import load, sweep
+    from experiments.grid import runs
     from experiments.sweeps import SweepError
 
     config = load(args.config, *args.overrides)
+    args.planned = runs(config)
+    folder = Path(args.out) / config.name
     try:
-        _report(sweep(config, args.out, args.force, _progress(args)), args)
+        _report(sweep(config, args.out, args.force, _progress(args)), folder, args)
     except SweepError as error:
         print(error, file=sys.stderr)
-        _report(error.results, args)
+        _report(error.results, folder, args)
         print(f"{len(error.failures)} of {error.runs} runs failed", file=sys.stderr)
         return FAILED
     return DONE
@@ -101,8 +114,9 @@ def _plot(args: argparse.Namespace) -> int:
     results = [result for path in args.results for result in load_results(path)]
     path = Path(args.to) if args.to else Path(args.results[0]) / "figure.png"
     label = None if any(result.labels for result in results) else names(results).get
+    target = results[0].config.evaluate.target_accuracy
     try:
-        comparison(results, path, label=label and (lambda result: label(result.path)))
+        comparison(results, path, target=target, label=label and (lambda result: label(result.path)))
     except ValueError as error:  # two results look the same, or the suffix is none that can be drawn
         raise ConfigError("", str(error), str(path)) from None
     print(path)
@@ -147,28 +161,44 @@ def _progress(args: argparse.Namespace) -> Callable | None:
     return bar if sys.stderr.isatty() and not args.quiet else None
 
 
-def _report(results: Sequence["Result"], args: argparse.Namespace) -> None:
-    """The table of `results`, and their figure in `<out>/<name>`."""
+def _report(results: Sequence["Result"], folder: Path, args: argparse.Namespace) -> None:
+    """The table of `results`, and their figure in `folder`."""
     from experiments.figures import comparison
     from experiments.tables import as_text, summary
 
     if not results:
         return
-    config = results[0].config
-    path = Path(args.out) / config.name / "figure.png"
-    comparison(results, path, target=config.evaluate.target_accuracy)
+    path = folder / "figure.png"
+    if not args.quiet:  # the table first: drawing takes seconds, and may fail
+        print(as_text(summary(results)), flush=True)
+    comparison(results, path, target=results[0].config.evaluate.target_accuracy)
     if not args.quiet:
-        print(as_text(summary(results)), path, sep="\n\n")
+        print(f"\n{path}")
+
+
+@contextmanager
+def _leaving_at_once() -> Iterator[None]:
+    """Ctrl-C ends the process on the spot: an import that an exception cut short leaves torch crashing at exit."""
+    if "torch" in sys.modules or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(*_: object) -> NoReturn:
+        os.write(2, b"interrupted\n")
+        os._exit(INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _interrupted(args: argparse.Namespace) -> int:
+    """Say what is saved, by what is imported already: nothing may be imported after an interrupted import."""
     said = "interrupted"
-    if "out" in args:
-        from experiments import load
-        from experiments.grid import runs
-        from experiments.store import kept
-
-        planned = runs(load(args.config, *args.overrides))
+    if planned := getattr(args, "planned", None):
+        kept = sys.modules["experiments.store"].kept
         saved = sum(kept(run.config, args.out) is not None for run in planned)
         said += f": {saved} of {_count(len(planned), 'run')} saved in {Path(args.out) / planned[0].config.name}"
     print(said, file=sys.stderr)

@@ -1,6 +1,7 @@
 """What is wrong with a config, in one line: where, what was expected, what came, and what was meant."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ EXPECTED = {
     "literal_error": "{expected}",
     "greater_than": "a number > {gt}",
     "greater_than_equal": "a number >= {ge}",
+    "less_than": "a number < {lt}",
     "less_than_equal": "a number <= {le}",
     "string_pattern_mismatch": "letters, digits, spaces and . _ - after a first letter or digit",
 }
@@ -93,9 +95,18 @@ def translated(error: ValidationError, document: Mapping[str, Any]) -> ConfigErr
     if first["type"] == "missing":
         return ConfigError(".".join(path), "missing: it has no default")
     if cause is not None:
-        return ConfigError(".".join(path), str(cause))
+        return blamed(".".join(path), cause)
     expected = dict.fromkeys(_expected(item) for at, item in problems if at == path)  # one per branch of a union
     return ConfigError(".".join(path), f"expected {' or '.join(expected)}, got {shown(first['input'])}")
+
+
+def blamed(key: str, error: ValueError) -> ConfigError:
+    """An error of a part at `key` in our words; one like `alpha = 0.0: expected ...` is blamed on `key.alpha`."""
+    named = re.fullmatch(r"(\w+) = ([^=]*): (expected [^:]*)", str(error))
+    if named is None:
+        return ConfigError(key, str(error))
+    name, got, expected = named.groups()
+    return ConfigError(f"{key}.{name}", f"{expected}, got {got}")
 
 
 def _expected(item: Mapping[str, Any]) -> str:

@@ -139,14 +139,26 @@ def curves(result: Drawn, path: str | Path | None = None) -> Figure:
 
 
 def save(figure: Figure, path: str | Path) -> Figure:
-    """Write `figure` at 150 dots per inch, as its suffix says (png, svg, pdf), whole or not at all; and return it."""
+    """Write `figure` at 150 dots per inch, as its suffix says (png, svg, pdf), whole or not at all; and return it.
+
+    Raises:
+        ValueError: a suffix that cannot be drawn.
+        OSError: it cannot be written.
+    """
     path = Path(path)
+    known = figure.canvas.get_supported_filetypes()
+    if path.suffix[1:].lower() not in known:
+        raise ValueError(f"expected a name that ends in one of .{', .'.join(sorted(known))}, got {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
         with style.context(STYLE):  # an SVG without its date, and with the style's salt: same data, same bytes
             figure.savefig(part, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
         part.replace(path)
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from None  # nobody knows the part's name
     finally:
         part.unlink(missing_ok=True)
     return figure

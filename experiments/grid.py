@@ -17,6 +17,9 @@ from experiments.errors import ConfigError, Refused, shown
 COLUMNS = ("time", "updates", "samples", "epoch", "member", "train_loss", "test_loss", "test_accuracy", "run", "name")
 """Names that no axis of variants may take: metrics and figures have columns called so."""
 
+IGNORED = ("name", "device", "threads", "evaluate.target_accuracy")
+"""Keys that change no run: they name it, carry it out and judge it."""
+
 
 class Option(NamedTuple):
     """One value of an axis: its label in tables, where `sweep` names it, and the dotted keys that it sets."""
@@ -45,12 +48,15 @@ def axes(sweep: Mapping[str, Any]) -> list[Axis]:
     """The axes that a `sweep` spells out, first the slowest.
 
     Raises:
-        ConfigError: neither a list of values nor a mapping of variants, an empty one, or a key that is swept twice.
+        ConfigError: neither a list of values nor a mapping of variants, an empty one, a value that is listed twice, or
+            a key that is swept twice or changes no run.
     """
     found = [_axis(key, values) for key, values in sweep.items()]
     owners: dict[str, str] = {}
     for axis in found:
         for key in {key for option in axis.options for key in option.settings}:
+            if key in IGNORED:
+                raise ConfigError(f"sweep.{axis.key}", f"{key} changes no run: set it outside the sweep")
             if key in owners:
                 raise ConfigError(f"sweep.{axis.key}", f"sets {key}, as sweep.{owners[key]} does: sweep it once")
             owners[key] = axis.key
@@ -98,6 +104,9 @@ def _axis(key: str, values: Any) -> Axis:
     if not isinstance(key, str):
         raise ConfigError(place, "expected a dotted key, or the name of an axis")
     if isinstance(values, list) and values:
+        for index, value in enumerate(values):
+            if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values[:index]):
+                raise ConfigError(place, f"expected different values, got {shown(value)} twice")
         return Axis(key, [Option(_label(value), place, {key: value}) for value in values], named=False)
     if not (isinstance(values, Mapping) and values):
         raise ConfigError(place, f"expected a list of values, or a mapping of named variants, got {shown(values)}")
@@ -130,6 +139,7 @@ def _run(config: Config, outer: Sequence[Axis], options: Sequence[Option], inner
     number = {axis.key: int if axis.key == "learning.seed" else float for axis in inner}
     sweep = {axis.key: [number[axis.key](option.label) for option in axis.options] for axis in inner}
     run = parse({**configs[0].given(), "sweep": sweep})
+    run.task.fits(run.cluster.workers, run.device)
     return Run(run, {axis.key: option.label for axis, option in zip(outer, options, strict=True)})
 
 

@@ -1,5 +1,6 @@
 """From a file and the command line to a config of which every run can start."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ def load(path: str | Path, *overrides: str) -> Config:
     Raises:
         ConfigError: one line with the file, the dotted key, what was expected and what came.
     """
-    document: Mapping[str, Any] = {"name": Path(path).stem, **read(path)}
+    name = re.sub(r"[^\w .-]", "-", Path(path).stem).lstrip(" .-")
+    document: Mapping[str, Any] = {**({"name": name} if name else {}), **read(path)}
     try:
         config = filled(overridden(document, overrides))
         runs(config)

@@ -8,13 +8,18 @@ import torch
 from pydantic import Field, model_validator
 
 import simulator
+from experiments.errors import ConfigError, blamed
 from experiments.schema import Choice, Count, Described, Finite, Part, Seed, keys, part
 from models import DATASETS, NETWORKS, PARTITIONS, Dataset, Quadratic, Supervised
+from models.backends import find_device
 from simulator.laws import LAWS, Scaled
 from simulator.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
 from simulator.slowdowns import SLOWDOWNS
 from simulator.topology import TOPOLOGIES
 
+IMAGES = (1, 28, 28)
+SIZES = {"digits": (IMAGES, 10, 1500), "mnist": (IMAGES, 10, 60000), "fashion_mnist": (IMAGES, 10, 60000)}
+"""Shape of an input, classes, training samples: what can be known of a data set without reading it."""
 WIRES = {key: said for key, said in keys(simulator.Network).items() if key != "topology"}
 DTYPE = (Literal["float32", "float64"], "float32")
 
@@ -116,6 +121,15 @@ class TaskPart(Described):
 
     model: str
 
+    def fits(self, workers: int, device: str) -> None:
+        """Check that the pieces fit together, before anything is read or run.
+
+        Raises:
+            ConfigError: they do not; says what would have to change.
+        """
+        if device == "cuda":
+            raise ConfigError("device", f"expected auto or cpu, since {self.model} uses no GPU, got 'cuda'")
+
     def task(self, *, workers: int, seed: int, device: str, threads: int | None) -> simulator.Task:
         """The task, for a cluster of `workers`; `seed` deals the training set.
 
@@ -135,6 +149,24 @@ class SupervisedPart(TaskPart):
     partition: PARTITION.type = Field("iid", validate_default=True)
     dtype: DTYPE[0] = DTYPE[1]
 
+    def fits(self, workers: int, device: str) -> None:
+        try:
+            find_device(device)
+        except ValueError:
+            raise ConfigError("device", "expected a GPU, but torch sees none here: use auto or cpu") from None
+        if (sizes := _sizes(self.dataset)) is None:
+            return
+        shape, classes, samples = sizes
+        try:
+            with torch.device("meta"):  # shapes alone: no memory, no random numbers
+                self.build().build(shape, classes)
+        except ValueError as error:
+            raise blamed("task", error) from None
+        most = samples // getattr(self.partition, "pieces", 1)
+        if self.partition.name != "iid" and workers > most:
+            problem = f"expected at most {most}, among whom {self.partition.name} can deal {samples} samples"
+            raise ConfigError("cluster.workers", f"{problem}, got {workers}: use fewer workers or iid")
+
     def task(self, *, workers: int, seed: int, device: str, threads: int | None) -> simulator.Task:
         return Supervised(
             self.build().build,
@@ -147,6 +179,13 @@ class SupervisedPart(TaskPart):
             threads=threads,
             dtype=getattr(torch, self.dtype),
         )
+
+
+def _sizes(dataset: Described) -> tuple[tuple[int, ...], int, int] | None:
+    """Shape of an input, classes and training samples, where they are known."""
+    if dataset.name == "synthetic":  # type: ignore[attr-defined]
+        return (dataset.features,), dataset.classes, dataset.samples  # type: ignore[attr-defined]
+    return SIZES.get(dataset.name)  # type: ignore[attr-defined]
 
 
 @lru_cache(maxsize=2)

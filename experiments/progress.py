@@ -16,9 +16,9 @@ def bar(config: Config) -> Iterator[Callable[[Mileage], None]]:
     from tqdm import tqdm
 
     unit = next(limit for limit in ("epochs", "updates", "gradients", "time") if getattr(config.stop, limit))
-    shape = "{desc} {percentage:3.0f}%|{bar:20}| {n:.4g}/{total:g} {unit}, {elapsed}<{remaining}{postfix}"
+    shape = "{desc} {percentage:3.0f}%|{bar:6}| {elapsed}<{remaining}{postfix}"
     total = getattr(config.stop, unit)
-    look = {"total": total, "unit": "s" if unit == "time" else unit, "desc": config.name, "bar_format": shape}
+    look = {"total": total, "desc": config.name[:12], "bar_format": shape}  # so that it fits in 100 columns
     with tqdm(**look, mininterval=0, leave=False) as drawn:
         start = last = perf_counter()
 
@@ -28,9 +28,13 @@ def bar(config: Config) -> Iterator[Callable[[Mileage], None]]:
             if now - last < PERIOD:
                 return
             last = now
-            rate = mileage.updates / (now - start)
-            said = f"{mileage.time:.4g} s simulated, {mileage.updates:,.0f} updates, {rate:,.0f} updates/s"
-            drawn.set_postfix_str(said, refresh=False)
+            drawn.set_postfix_str(said(mileage, now - start), refresh=False)
             drawn.update(min(getattr(mileage, unit), total) - drawn.n)
 
         yield watch
+
+
+def said(mileage: Mileage, seconds: float) -> str:
+    """The mileage after so many `seconds` of wall time, in few words."""
+    rate = mileage.updates / seconds
+    return f"{mileage.time:.4g} s simulated, {mileage.updates:,.0f} updates, {rate:,.0f} updates/s"

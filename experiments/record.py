@@ -1,11 +1,15 @@
-"""Writing a run's folder: every file whole or not at all, and the manifest last."""
+"""Writing a run's folder: filled in private, and given its name once it is complete."""
 
 import json
 import os
 import platform
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from errno import EEXIST, ENOTEMPTY
 from importlib import metadata
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -23,17 +27,46 @@ LIBRARIES = ("laggard", "numpy", "pyarrow", "safetensors", "simpy", "torch")
 
 
 def begin(config: Config, out: str | Path) -> Path:
-    """The run's folder, empty of an earlier attempt, with its `config.yaml`.
+    """A folder beside the run's own, for this process alone, with the run's `config.yaml`.
 
     Raises:
         OSError: it cannot be written.
     """
     path = folder(config, out)
-    path.mkdir(parents=True, exist_ok=True)
-    for name in (MANIFEST, *FILES):  # the manifest first: from here on nothing vouches for the rest
-        (path / name).unlink(missing_ok=True)
-    _whole(path / "config.yaml", lambda part: part.write_text(text_of(config.resolved()), encoding="utf-8"))
-    return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _clear(path.parent)
+    own = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
+    rmtree(own, ignore_errors=True)
+    try:
+        own.mkdir()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    _whole(own / "config.yaml", lambda part: part.write_text(text_of(config.resolved()), encoding="utf-8"))
+    return own
+
+
+def publish(own: Path, path: Path) -> None:
+    """Give the folder `own` the name `path`; of what stood there before, files that are no run's are kept.
+
+    Raises:
+        OSError: it cannot be done.
+    """
+    aside = own.with_name(f"{own.name}.old")
+    while True:
+        rmtree(aside, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            path.rename(aside)  # no folder can replace one that holds files
+        try:
+            own.rename(path)
+        except OSError as error:
+            if error.errno not in (EEXIST, ENOTEMPTY):
+                raise
+            continue  # another process came between the two
+        break
+    for file in aside.iterdir() if aside.is_dir() else ():
+        if file.name not in (MANIFEST, *FILES):
+            file.rename(path / file.name)
+    rmtree(aside, ignore_errors=True)
 
 
 def finish(config: Config, path: Path, outcome: Outcome, device: str, seconds: float) -> None:
@@ -70,6 +103,26 @@ def write_index(runs: Sequence[Run], out: str | Path) -> None:
     path = Path(out) / runs[0].config.name
     path.mkdir(parents=True, exist_ok=True)
     _write_json(path / INDEX, [{"run": run_id(run.config), "labels": run.labels} for run in runs])
+
+
+def _clear(path: Path) -> None:
+    """Remove what processes of this machine left in `path` when they were killed."""
+    for left in path.iterdir():
+        ours = re.fullmatch(rf"\.[0-9a-f]{{12}}\.{re.escape(platform.node())}\.(\d+)(\.old)?", left.name)
+        if ours and not _alive(int(ours[1])):
+            rmtree(left, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    """Whether there is such a process; where that cannot be asked, there is."""
+    try:
+        if os.name == "posix":
+            os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
 
 
 def _manifest(config: Config, outcome: Outcome, device: str, seconds: float) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from time import perf_counter
 from typing import Any
 
@@ -43,11 +44,18 @@ def simulated(
     finished = None if force else store.kept(config, out)
     if finished is not None:
         return replace(finished, labels=labels)
-    path = record.begin(config, out)
-    start = perf_counter()
-    given = arguments(config)
-    with progress(config) if progress else nullcontext() as watch:
-        outcome = simulate(**given, watch=watch)
-    device = str(getattr(given["task"], "device", "cpu"))
-    record.finish(config, path, outcome, device, perf_counter() - start)
-    return replace(store.load_result(path), config=config, labels=labels)
+    path, own = store.folder(config, out), record.begin(config, out)
+    try:
+        start = perf_counter()
+        given = arguments(config)
+        with progress(config) if progress else nullcontext() as watch:
+            outcome = simulate(**given, watch=watch)
+        device = str(getattr(given["task"], "device", "cpu"))
+        record.finish(config, own, outcome, device, perf_counter() - start)
+        finished = None if force else store.kept(config, out)  # another process may have been faster
+        if finished is None:
+            finished = replace(store.load_result(own), path=path, config=config)
+            record.publish(own, path)
+    finally:
+        rmtree(own, ignore_errors=True)
+    return replace(finished, labels=labels)

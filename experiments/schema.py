@@ -15,7 +15,7 @@ from experiments.errors import Refused, shown, unknown_key, unknown_name
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]  # tables and manifests hold 64 bits
 Key = tuple[Any, Any]
 """A key's type and its default; `...` where it has none."""
 
@@ -75,7 +75,8 @@ def keys(recipe: Callable[..., Any]) -> dict[str, Key]:
         factory = made.get(name, MISSING)
         default = factory() if factory is not MISSING else parameter.default
         default = list(default) if isinstance(default, tuple) else default
-        found[name] = (accepted(hints[name], default), ... if default is parameter.empty else default)
+        hint = Seed if name == "seed" and hints[name] is int else hints[name]
+        found[name] = (accepted(hint, default), ... if default is parameter.empty else default)
     return found
 
 

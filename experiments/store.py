@@ -13,7 +13,7 @@ from torch import Tensor
 from experiments.config import Config, parse
 from experiments.documents import read
 from experiments.errors import ConfigError
-from experiments.grid import members
+from experiments.grid import IGNORED, members
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,9 +34,9 @@ def digest(config: Config) -> str:
     Left out are `name`, `device`, `threads` and `evaluate.target_accuracy`, which name it, carry it out and judge it.
     """
     document = config.resolved()
-    for key in ("name", "device", "threads"):
-        del document[key]
-    del document["evaluate"]["target_accuracy"]
+    for key in IGNORED:
+        owner, _, name = key.rpartition(".")
+        del (document[owner] if owner else document)[name]
     document["sweep"] = list(document["sweep"].items())  # their order is the order of the members
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -105,7 +105,7 @@ class Result:
         """The figure of this run by itself, saved to `path` if there is one."""
         from experiments.figures import comparison
 
-        return comparison([self], path=path)
+        return comparison([self], path=path, target=self.config.evaluate.target_accuracy)
 
     def _table(self, name: str) -> "pd.DataFrame":
         from pyarrow import parquet
@@ -138,14 +138,17 @@ def load_result(path: str | Path) -> Result:
 
 
 def load_results(path: str | Path) -> list[Result]:
-    """The runs of the sweep last started in a folder `<out>/<name>`, with their coordinates; or the one run there.
+    """The runs of the sweep last started in a folder `<out>/<name>`, with their coordinates.
+
+    In a folder without a sweep they are all finished runs below it; a run's own folder holds just that run.
 
     Raises:
         ResultError: as in `load_result`, or where no run of the sweep is finished.
     """
     path = Path(path)
     if not (path / INDEX).is_file():
-        return [load_result(path)]
+        below = sorted(run.parent for run in path.glob(f"[!.]*/{MANIFEST}"))  # dots lead the folders of runs under way
+        return [load_result(run) for run in below] if below else [load_result(path)]
     try:
         entries = [(path / entry["run"], dict(entry["labels"])) for entry in json.loads((path / INDEX).read_bytes())]
     except (ValueError, KeyError, TypeError):

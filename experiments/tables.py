@@ -96,6 +96,8 @@ def _cell(name: str, value: Any) -> str:
         return value
     if isinstance(value, bool | np.bool_):
         return str(value).lower()
+    if isinstance(value, int | np.integer) and name not in WRITTEN:
+        return str(value)  # seeds and sizes in full
     if value is None or math.isnan(value):
         return "not reached" if name == "time_to_target" else "-"
     return WRITTEN.get(name, "{:g}").format(value)

@@ -31,7 +31,10 @@ def read(name: str) -> tuple[Tensor, ...]:
     try:
         if not all((folder / file).is_file() for file in FILES):
             _download(name)
-        return tuple(_read_idx(folder / file) for file in FILES)
+        train_x, train_y, test_x, test_y = (_read_idx(folder / file) for file in FILES)
+        if (len(train_x), len(test_x)) != (len(train_y), len(test_y)):
+            raise ValueError("as many labels as images are needed")
+        return train_x, train_y, test_x, test_y
     except (OSError, RuntimeError, ValueError):  # no network, no permission, a broken archive or file
         raise DataMissingError(
             f"{name} is missing or incomplete in {folder}, and could not be downloaded: put {', '.join(FILES)} "

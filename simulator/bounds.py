@@ -22,6 +22,17 @@ class Invalid(ValueError):
         return f"{self.owner}.{self.field}: expected {self.expected}, got {self.got!r}"
 
 
+def duration(seconds: float, owner: str, what: str) -> float:
+    """`seconds`, if time can pass by them.
+
+    Raises:
+        Invalid: negative, infinite or not a number; time would run backwards or stop.
+    """
+    if not 0 <= seconds < math.inf:
+        raise Invalid(owner, what, "a finite duration >= 0 s", seconds)
+    return seconds
+
+
 def bounded(
     owner: object,
     field: str,
@@ -30,8 +41,11 @@ def bounded(
     least: float | None = None,
     below: float | None = None,
     most: float | None = None,
+    whole: bool = False,
 ) -> None:
     """Raise `Invalid` unless `owner.field` lies in the range; a tensor must lie in it with every element.
+
+    With `whole` it must be a whole number.
 
     Example:
         >>> from simulator.laws import Constant
@@ -49,6 +63,8 @@ def bounded(
         ("<= ", most, most is None or largest <= most),
     ]
     wanted = " and ".join(f"{sign}{limit:g}" for sign, limit, _ in limits if limit is not None)
+    if whole and not isinstance(value, int):
+        raise Invalid(type(owner).__name__, field, f"a whole number {wanted}", value)
     finite = math.isfinite(smallest) and math.isfinite(largest)  # a tensor with a NaN has NaN for its minimum
     if not (finite and all(kept for _, _, kept in limits)):
         raise Invalid(type(owner).__name__, field, f"a number {wanted}".rstrip(), value)

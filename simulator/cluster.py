@@ -30,7 +30,7 @@ class Cluster:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        bounded(self, "workers", least=1)
+        bounded(self, "workers", least=1, whole=True)
         bounded(self, "apply_seconds", least=0)
         for index, slowdown in enumerate(self.slowdowns):
             if not any(slowdown.hits(rank) for rank in range(self.workers)):

@@ -22,8 +22,12 @@ class Host(Protocol):
         """`work` has come to its end."""
         ...
 
-    def free(self, work: "Work") -> bool:
-        """End `work`, if it is what the node does; whether it was."""
+    def cancelled(self, work: "Work") -> None:
+        """`work` is interrupted."""
+        ...
+
+    def forget(self, receive: "Receive") -> None:
+        """`receive` waits no longer; what it has taken already is the next message again."""
         ...
 
     def sent(self, message: "Message") -> None:
@@ -56,14 +60,20 @@ class Verb(Event):
 
 
 class Choice(Condition):
-    """The first, or all, of several events. Receives left unfired are withdrawn: they take no message later."""
+    """The first, or all, of several events.
+
+    Once it is decided, the receives that were not it are withdrawn: they take no message later, and a message that one
+    of them found in the mailbox when it was made lies there again.
+    """
 
     def _check(self, event: Event) -> None:
+        decided = self._value is not PENDING
         super()._check(event)
-        if self._value is not PENDING:
-            for other in leaves(self._events):
-                if isinstance(other, Receive) and not other.fired:
-                    other.withdraw()
+        if not decided and self._value is not PENDING and self._evaluate is Condition.any_events:
+            won = next(leaf for leaf in leaves(self._events) if leaf.callbacks is None)
+            for leaf in leaves(self._events):
+                if isinstance(leaf, Receive) and leaf is not won:
+                    leaf.withdraw()
 
     def __or__(self, other: Event) -> "Choice":
         return Choice(self.env, Condition.any_events, [self, other])
@@ -84,19 +94,17 @@ def leaves(events: Iterable[Event]) -> Iterable[Event]:
 class Work(Verb):
     """A node is busy until this fires; its value is the gradient that it computes, if any."""
 
-    def __init__(self, env: Environment, node: Host, gradient: Gradient | None, seconds: float) -> None:
+    def __init__(self, env: Environment, node: Host, gradient: Gradient | None) -> None:
         self.env, self.callbacks = env, [self._end]
         self._ok, self._value = True, gradient
         self.node, self.gradient = node, gradient
-        env.schedule(self, delay=seconds)
 
     def cancel(self) -> None:
         """Free the node now and withdraw the gradient's promise; the event never fires.
 
         Work that ended in this very instant is withdrawn too; a gradient with a fate keeps it.
         """
-        if self.callbacks is not None and self.node.free(self):
-            self.callbacks.clear()
+        self.node.cancelled(self)
         if self.gradient is not None and self.gradient.status == IN_FLIGHT:
             self.gradient.cancel()
 
@@ -122,20 +130,25 @@ class Receive(Verb):
 
     Attributes:
         since: the moment (s) from which the node waits.
+        message: what it has taken, if anything.
     """
 
-    def __init__(self, env: Environment, tag: Any) -> None:
+    def __init__(self, env: Environment, node: Host, tag: Any) -> None:
         self.env, self.callbacks = env, []
         self._value = PENDING
-        self.tag, self.since = tag, env.now
+        self.node, self.tag, self.since = node, tag, env.now
+        self.message: Message | None = None
         self.withdrawn = False
 
     def withdraw(self) -> None:
-        """Wait no longer: the message, when it comes, is for the next receive."""
-        self.withdrawn = True
+        """Wait no longer: the message, when it comes or if it lay there, is for the next receive."""
+        if not self.withdrawn and (not self.fired or self.since == self.env.now):
+            self.node.forget(self)
+            self.withdrawn, self.callbacks, self._value = True, [], PENDING
 
     def fire(self, message: Message) -> None:
         """Happen now, inside the event that delivers the message."""
+        self.message = message
         self._ok, self._value = True, (message.sender.rank, message.value)
         callbacks, self.callbacks = self.callbacks, None  # type: ignore[assignment]
         for callback in callbacks or ():

@@ -94,7 +94,7 @@ class GradientPool:
         task: gives the arithmetic.
         start: weights `(ensemble, params)` of the shape to come; with zero parameters nothing is ever evaluated.
         settled: told of every gradient whose fate has become known.
-        memory: bytes of promised weights and gradients above which promises are evaluated early.
+        memory: bytes of promises not yet evaluated, weights and gradients to come, above which some are early.
         defer: False evaluates each promise when it is made, for comparison.
     """
 
@@ -129,7 +129,7 @@ class GradientPool:
         return gradient
 
     def evaluate(self, asked: Sequence[Gradient]) -> None:
-        """Evaluate `asked`, and of the other promises what fills the hardware's lanes, soonest due first."""
+        """Evaluate `asked`, and of the others, soonest due first, what fits into lanes that would stay empty."""
         wanted = list(dict.fromkeys(gradient for gradient in asked if gradient._value is None))
         if wanted:
             self._evaluate(wanted + self._fill(wanted))
@@ -149,8 +149,8 @@ class GradientPool:
         self._settled(gradient)
 
     def _fill(self, wanted: list[Gradient]) -> list[Gradient]:
-        lanes, taken = self._task.lanes, len(wanted) * self._ensemble
-        return self._soonest((-taken % lanes) // self._ensemble, frozenset(wanted))
+        free = max(0, self._task.lanes - len(wanted) * self._ensemble)
+        return self._soonest(free // self._ensemble, frozenset(wanted))
 
     def _soonest(self, count: int, apart: frozenset[Gradient] = frozenset()) -> list[Gradient]:
         others = (gradient for gradient in self._pending if gradient not in apart)

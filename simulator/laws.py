@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.bounds import Invalid, bounded
+from simulator.bounds import bounded, duration
 
 Seconds = NDArray[np.float64]
 
@@ -153,7 +153,7 @@ class Gamma:
 
     def __post_init__(self) -> None:
         bounded(self, "mean", above=0)
-        bounded(self, "cv", above=0)
+        bounded(self, "cv", least=1e-6, most=1e6)
 
     @property
     def std(self) -> float:
@@ -172,7 +172,7 @@ class LogNormal:
 
     def __post_init__(self) -> None:
         bounded(self, "mean", above=0)
-        bounded(self, "cv", above=0)
+        bounded(self, "cv", least=1e-6, most=1e6)
 
     @property
     def std(self) -> float:
@@ -288,7 +288,4 @@ class Durations:
         if not self._block:
             self._block = self._law.draw(self._rng, BLOCK).tolist()
             self._block.reverse()
-        seconds = self._block.pop()
-        if not 0 <= seconds < math.inf:
-            raise Invalid(repr(self._law), f"draw for {self._owner}", "a finite duration >= 0 s", seconds)
-        return seconds
+        return duration(self._block.pop(), repr(self._law), f"draw for {self._owner}")

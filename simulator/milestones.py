@@ -30,7 +30,8 @@ class Stop:
     """The limits of a simulation; the first reached wins. All are counted from its start.
 
     Attributes:
-        epochs, updates, gradients: as in `Mileage`.
+        epochs, updates: as in `Mileage`.
+        gradients: computed to the end; the last of them is counted, and not applied any more.
         time: virtual seconds; what happens at that very instant still happens.
     """
 

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import simpy
 
-from simulator.bounds import Invalid, bounded
+from simulator.bounds import Invalid, bounded, duration
 from simulator.sharing import FairSharing, FifoSharing, Link
 from simulator.topology import SERVER, Star, Topology
 
@@ -54,6 +54,15 @@ class Network:
         return self.server_bandwidth if rank == SERVER and self.server_bandwidth is not None else self.bandwidth
 
 
+def passing(seconds: float) -> float:
+    """The time that a message's bytes take, if it is one.
+
+    Raises:
+        Invalid: so many bytes over so little bandwidth take for ever.
+    """
+    return duration(seconds, "Network", "bytes over bandwidth")
+
+
 class Sharing(Protocol):
     """How messages under way share links."""
 
@@ -89,7 +98,7 @@ class Wires:
             schedule(arrival, delay=latency)
         else:
             route = (self._card(self._up, sender), self._card(self._down, receiver))
-            self._sharing.carry(size, route, lambda delay: schedule(arrival, delay=delay + latency))
+            self._sharing.carry(size, route, lambda delay: schedule(arrival, delay=passing(delay) + latency))
 
     def _card(self, cards: dict[int, Link], rank: int) -> Link:
         if rank not in cards:

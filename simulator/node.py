@@ -8,14 +8,16 @@
 The first three start at once and return an event; `yield` is the only way to wait.
 """
 
+import math
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
 from simpy.core import Environment
+from simpy.events import Event
 from torch import Tensor
 
-from simulator.bounds import Invalid
+from simulator.bounds import Invalid, duration
 from simulator.cluster import Cluster
 from simulator.events import Message, Receive, Work
 from simulator.gradients import Gradient, GradientPool
@@ -43,6 +45,10 @@ class World(Protocol):
 
     def carry(self, message: Message, size: float) -> None:
         """Put a message of `size` models on the wires."""
+        ...
+
+    def void(self, event: Event) -> None:
+        """Nothing is to come of `event`, though its time is set."""
         ...
 
     def delivered(self) -> None:
@@ -111,14 +117,17 @@ class Node:
         self._world.begun()
         return self._begin(gradient, seconds)
 
-    def work(self, seconds: float) -> Work | Receive:
+    def work(self, seconds: float) -> Work:
         """Keep the node busy for `seconds` without a gradient; 0 is no wait at all.
 
         Raises:
             RuntimeError: the node computes already.
+            Invalid: a negative or infinite duration.
         """
         if seconds == 0:
-            return self._past(None)
+            done = Work(self._env, self, None)
+            done.callbacks = None  # type: ignore[assignment]
+            return done
         return self._begin(None, seconds)
 
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
@@ -133,6 +142,8 @@ class Node:
         target = self._world.nodes.get(receiver)
         if target is None:
             raise Invalid("send", "receiver", f"a rank of {sorted(self._world.nodes)}", receiver)
+        if not 0 <= size < math.inf:
+            raise Invalid("send", "size", "a finite number of models >= 0", size)
         self._account()
         self._outgoing += 1
         message = Message(self._env, self, target, content, tag)
@@ -141,11 +152,11 @@ class Node:
 
     def receive(self, tag: Hashable = None) -> Receive:
         """The next message with that tag; fires with `(sender, content)`, at once if one has come already."""
-        mail = self._mail.get(tag)
+        receive, mail = Receive(self._env, self, tag), self._mail.get(tag)
         if mail:
-            return self._past(mail.popleft())
-        receive = Receive(self._env, tag)
-        self._receives.setdefault(tag, deque()).append(receive)
+            receive.fire(mail.popleft())
+        else:
+            self._receives.setdefault(tag, deque()).append(receive)
         return receive
 
     def arrived(self, tag: Hashable = None) -> bool:
@@ -165,6 +176,11 @@ class Node:
             work.gradient.computed = self._env.now
             self._world.ended()
 
+    def cancelled(self, work: Work) -> None:
+        """`work` is interrupted: the node is free, and nothing comes of the event that was to be its end."""
+        if self.free(work):
+            self._world.void(work)
+
     def free(self, work: Work) -> bool:
         """End `work`, if it is what the node does; whether it was."""
         if self._work is not work:
@@ -182,16 +198,21 @@ class Node:
     def deliver(self, message: Message) -> None:
         """Hand `message` to the first receive that waits for its tag, or lay it in the mailbox."""
         receives = self._receives.get(message.tag)
-        while receives:
-            receive = receives.popleft()
-            if not receive.withdrawn:
-                receive.fire(message)
-                return
-        self._mail.setdefault(message.tag, deque()).append(message)
+        if receives:
+            receives.popleft().fire(message)
+        else:
+            self._mail.setdefault(message.tag, deque()).append(message)
+
+    def forget(self, receive: Receive) -> None:
+        """`receive` waits no longer; what it has taken already is the next message again."""
+        if receive.message is None:
+            self._receives[receive.tag].remove(receive)
+        else:
+            self._mail.setdefault(receive.tag, deque()).appendleft(receive.message)
 
     def waiting(self) -> list[Receive]:
         """The receives that wait for a message, oldest first."""
-        return [receive for receives in self._receives.values() for receive in receives if not receive.withdrawn]
+        return [receive for receives in self._receives.values() for receive in receives]
 
     def close(self) -> None:
         """Count the time up to now."""
@@ -203,16 +224,11 @@ class Node:
                 f"node {self.rank} is to compute at {self._env.now:g} s while it computes already; "
                 "yield the first computation, or cancel it, before the second"
             )
+        duration(seconds, f"node {self.rank}", "work")
         self._account()
-        self._work = Work(self._env, self, gradient, seconds)
+        self._work = Work(self._env, self, gradient)
+        self._env.schedule(self._work, delay=seconds)
         return self._work
-
-    def _past(self, message: Message | None) -> Receive:
-        """A receive that has fired already; a generator that yields it goes straight on."""
-        receive = Receive(self._env, None)
-        receive._ok, receive._value = True, None if message is None else (message.sender.rank, message.value)
-        receive.callbacks = None  # type: ignore[assignment]
-        return receive
 
     def _account(self) -> None:
         """Book the time since the last change of state as busy, sending or waiting."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 
 import simpy
 
+from simulator.bounds import duration
+
 Passed = Callable[[float], None]
 """Told, once it is known, in how many seconds from now the last byte will have left the last link."""
 
@@ -29,7 +31,7 @@ class Link:
 
 def call_at(env: simpy.Environment, delay: float, call: Callable[[], None]) -> None:
     """Call `call()` after `delay` seconds."""
-    event = env.timeout(delay)
+    event = env.timeout(duration(delay, "Network", "bytes over bandwidth"))
     assert event.callbacks is not None
     event.callbacks.append(lambda _: call())
 

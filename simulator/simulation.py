@@ -9,6 +9,7 @@ from simpy.events import Event, EventPriority
 from torch import Tensor
 
 from simulator.algorithm import Algorithm
+from simulator.bounds import Invalid
 from simulator.cluster import Cluster
 from simulator.events import Message
 from simulator.gradients import APPLIED, Gradient, GradientPool
@@ -76,7 +77,7 @@ class Simulation:
         roles = algorithm.roles(cluster.workers)
         self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
         self._models = [self.nodes[rank] for rank in algorithm.models(cluster.workers)]
-        self._applies = self._applied = self._periods = self._alarms = 0
+        self._applies = self._applied = self._periods = self._looks = self._lifeless = 0
         self._workers = []  # the roles that have an end: a server serves as long as there is anybody to serve
         for rank, on in roles.items():
             for role in on:
@@ -95,11 +96,11 @@ class Simulation:
         if self._stop.time is not None:
             self._last_at(self._stop.time, lambda: self._end("time"))
         if self._evaluate.every_seconds is not None:
-            self._last_at(self._evaluate.every_seconds, self._look_again)
+            self._look_again()
         step, queue = self.env.step, self.env._queue
         try:
             while self.reached is None:
-                if len(queue) == self._alarms:  # limits and evaluations alone are no life
+                if len(queue) == self._lifeless:
                     raise EmptySchedule
                 step()
         except EmptySchedule:
@@ -124,7 +125,7 @@ class Simulation:
         """Book one node's update by `gradients`; False once the end is reached, after which nothing counts."""
         if self.reached is not None:
             return False
-        fresh = [gradient for gradient in gradients if gradient.status != APPLIED]
+        fresh = [gradient for gradient in dict.fromkeys(gradients) if gradient.status != APPLIED]
         for gradient in gradients:
             self.pool.settle(gradient, APPLIED)
         self._applies += 1
@@ -138,6 +139,19 @@ class Simulation:
         if self._watch is not None:
             self._watch(mileage)
         return True
+
+    def void(self, event: Event, call: Callable[[], None] | None = None) -> None:
+        """Nothing is to come of `event`, or only `call()`: a queue of such events has no life in it."""
+        callbacks = cast(list[Callable[[Event], None]], event.callbacks)
+
+        def pass_by(_: Event) -> None:
+            self._lifeless -= 1
+            callbacks.clear()  # whoever waits for it regardless waits for ever
+            if call is not None:
+                call()
+
+        self._lifeless += 1
+        callbacks[:] = [pass_by]
 
     def delivered(self) -> None:
         """Book a message that has arrived."""
@@ -177,32 +191,30 @@ class Simulation:
             self._end("diverged")
 
     def _look_again(self) -> None:
+        """Look, and again at the next multiple of the period."""
         self._look()
-        assert self._evaluate.every_seconds is not None
-        self._last_at(self._evaluate.every_seconds, self._look_again)
+        self._looks += 1
+        self._last_at(self._looks * cast(float, self._evaluate.every_seconds) - self.env.now, self._look_again)
 
     def _last_at(self, delay: float, call: Callable[[], None]) -> None:
         """Call `call()` in `delay` seconds, after everything else of that instant."""
 
-        def ring(_: Event) -> None:
-            self._alarms -= 1
-            call()
-
-        self._alarms += 1
         event = Event(self.env)
         event._ok, event._value = True, None
-        event.callbacks.append(ring)
+        self.void(event, call)
         self.env.schedule(event, priority=LAST, delay=delay)
 
     def _who_waits(self) -> str:
         waits = [
             f"node {rank} waits since {receive.since:g} s for a message"
             + ("" if receive.tag is None else f" with tag {receive.tag!r}")
-            for rank, node in self.nodes.items()
+            for rank, node in sorted(
+                self.nodes.items(), key=lambda item: item[0] < 0
+            )  # workers first: servers may wait
             for receive in node.waiting()
         ]
-        shown = "; ".join(waits[:8]) + (f"; and {len(waits) - 8} more" if len(waits) > 8 else "")
-        return f"deadlock at {self.env.now:g} s after {self._applies} updates: {shown or 'no event is left'}"
+        shown = waits[:8] + [f"and {len(waits) - 8} more"] * (len(waits) > 8) or ["workers wait for cancelled work"]
+        return f"deadlock at {self.env.now:g} s after {self._applies} updates: {'; '.join(shown)}"
 
     def _outcome(self) -> Outcome:
         for node in self.nodes.values():
@@ -243,7 +255,7 @@ def simulate(
     evaluate: Evaluate | None = None,
     seed: int = 0,
     learning_seeds: Sequence[int] | None = None,
-    ensemble: int = 1,
+    ensemble: int | None = None,
     watch: Callable[[Mileage], None] | None = None,
     memory: float = 4 * 2**30,
     defer: bool = True,
@@ -256,7 +268,7 @@ def simulate(
         evaluate: how often the model is evaluated; once an epoch by default.
         seed: of everything random; `cluster.seed` and `learning_seeds` override it.
         learning_seeds: a seed a member, for its initial weights and its mini-batches.
-        ensemble: how many members, where they share one learning seed.
+        ensemble: how many members, where they share one learning seed; 1 by default.
         watch: called after every update with the mileage.
         memory: bytes of promised weights and gradients above which promises are evaluated early.
         defer: False evaluates every gradient when it is started; the result is the same, only slower.
@@ -272,7 +284,9 @@ def simulate(
         >>> outcome.updates["staleness"][-10:].mean()
         np.float64(3.0)
     """
-    members = list(learning_seeds) if learning_seeds is not None else [seed] * ensemble
+    members = [seed] * (1 if ensemble is None else ensemble) if learning_seeds is None else list(learning_seeds)
+    if not members or ensemble not in (None, len(members)):
+        raise Invalid("simulate", "ensemble", "one member or more, as many as learning_seeds", ensemble)
     seeds = Seeds(seed if cluster.seed is None else cluster.seed, members)
     task, evaluate = task or Timing(), evaluate or Evaluate()
     return Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer).run()

@@ -28,7 +28,7 @@ class Factor:
     factor: float
 
     def __post_init__(self) -> None:
-        bounded(self, "worker", least=0)
+        bounded(self, "worker", least=0, whole=True)
         bounded(self, "factor", above=0)
 
     def hits(self, rank: int) -> bool:
@@ -48,7 +48,7 @@ class Window:
     end: float
 
     def __post_init__(self) -> None:
-        bounded(self, "worker", least=0)
+        bounded(self, "worker", least=0, whole=True)
         bounded(self, "factor", above=0)
         bounded(self, "start", least=0)
         bounded(self, "end", above=self.start)

@@ -62,7 +62,7 @@ class KAsync(ReadComputePush):
     wait_for: int = 1
 
     def __post_init__(self) -> None:
-        bounded(self, "wait_for", least=1)
+        bounded(self, "wait_for", least=1, whole=True)
 
     def check(self, workers: int) -> None:
         if self.wait_for > workers:
@@ -104,7 +104,7 @@ class SoftSync(ReadComputePush):
     gradients: int = 1
 
     def __post_init__(self) -> None:
-        bounded(self, "gradients", least=1)
+        bounded(self, "gradients", least=1, whole=True)
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)

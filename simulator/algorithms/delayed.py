@@ -28,7 +28,7 @@ class Delayed(Algorithm):
     delay: int = 0
 
     def __post_init__(self) -> None:
-        bounded(self, "delay", least=0)
+        bounded(self, "delay", least=0, whole=True)
 
     def check(self, workers: int) -> None:
         if workers != 1:

@@ -31,7 +31,7 @@ class SyncPS(Algorithm):
 
     def __post_init__(self) -> None:
         if self.wait_for is not None:
-            bounded(self, "wait_for", least=1)
+            bounded(self, "wait_for", least=1, whole=True)
 
     def check(self, workers: int) -> None:
         if self.wait_for is not None and self.wait_for > workers:
@@ -73,7 +73,7 @@ class KBatchSync(Algorithm):
     gradients: int = 1
 
     def __post_init__(self) -> None:
-        bounded(self, "gradients", least=1)
+        bounded(self, "gradients", least=1, whole=True)
 
     def worker(self, node: Node) -> Role:
         node.send(SERVER, None, size=0)  # here I am

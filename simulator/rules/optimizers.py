@@ -173,7 +173,7 @@ class AdamW(Adam):
         bounded(self, "weight_decay", least=0)
 
     def step(self, gradient: Tensor, state: Moments, weights: Tensor, lr: Scalar) -> tuple[Tensor, Moments]:
-        change, state = super().step(gradient, state, weights * cast(1 - lr * self.weight_decay, weights), lr)
+        change, state = super().step(gradient, state, weights, lr)
         return change - cast(lr * self.weight_decay, weights) * weights, state
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from simulator.bounds import bounded
+from simulator.bounds import Invalid, bounded
 from simulator.gradients import Gradient, together
 from simulator.rules.compensations import Compensation, Uncompensated
 from simulator.rules.optimizers import SGD, Optimizer
@@ -42,7 +42,16 @@ class Rule:
         bounded(self, "lr", least=0)
 
     def init(self, weights: Tensor) -> RuleState:
-        """The state before the first update of `weights` `(ensemble, params)`."""
+        """The state before the first update of `weights` `(ensemble, params)`.
+
+        Raises:
+            Invalid: a hyper-parameter that is a tensor, but not one number a member.
+        """
+        for part in (self, self.optimizer, self.schedule, self.compensation):
+            for name, value in vars(part).items():
+                if isinstance(value, Tensor) and value.shape != (weights.shape[0], 1):
+                    expected = f"a number, or a tensor (ensemble, 1) = ({weights.shape[0]}, 1)"
+                    raise Invalid(type(part).__name__, name, expected, tuple(value.shape))
         return RuleState(self.optimizer.init(weights), {}, Progress())
 
     def update(self, weights: Tensor, gradients: Sequence[Gradient], state: RuleState) -> tuple[Tensor, RuleState]:

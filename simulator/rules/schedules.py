@@ -53,7 +53,7 @@ class Step:
         check_unit(self, self.unit)
 
     def __call__(self, progress: Progress) -> Scalar:
-        return double(self.factor) ** torch.floor(getattr(progress, self.unit) / double(self.every))
+        return double(self.factor) ** torch.floor(getattr(progress, self.unit) / double(self.every) + 1e-9)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 from experiments import ConfigError, bench, load
 from experiments.cli import main
@@ -37,3 +38,18 @@ def test_a_task_without_a_plain_loop_is_refused_in_one_line(toy, capsys):
         bench.real_gradients(load(toy()))
     assert main(["bench", str(toy())]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("sweep", ["{seed: [0, 1]}", "{learning.lr: [0.1, 0.2]}", "{task.batch: [2, 4]}"])
+def test_several_models_are_refused(toy, sweep):
+    task = "task={model: logistic, dataset: {name: synthetic, samples: 64}, batch: 4}"
+    with pytest.raises(ConfigError, match=r"^sweep: bench measures one model: fix the swept keys, or sweep=\{\}$"):
+        bench.real_gradients(load(toy(), task, f"sweep={sweep}"))
+
+
+def test_the_plain_loop_runs_where_the_data_lies(config, monkeypatch):
+    settled = []
+    monkeypatch.setattr(bench, "settle", settled.append)
+    data = config.task.dataset.build().to("cpu", torch.float64)
+    assert bench.plain_loop(config, data, threads=1)(3) > 0
+    assert settled == [torch.device("cpu")] * 2

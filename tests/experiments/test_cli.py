@@ -1,18 +1,21 @@
 """The command line: exit codes, one line for every mistake, and what it lists."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
-from experiments import parts
+from experiments import load_result, parts
 from experiments.cli import main
+from experiments.progress import said
 from experiments.schema import Choice
 from models import DATASETS, NETWORKS, PARTITIONS
-from simulator import ALGORITHMS, Deadlock
+from simulator import ALGORITHMS, Deadlock, Mileage
 from simulator.laws import LAWS
 from simulator.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
 from simulator.slowdowns import SLOWDOWNS
@@ -78,11 +81,12 @@ def test_run_prints_a_table_and_draws_a_figure(laggard: Laggard, toy: Callable[.
     assert header.split()[0] == "method"
     assert row.split()[0] == "async_ps"
     assert row.endswith("finished")
-    assert figure == "here/toy/figure.png"
+    (manifest,) = Path("here/toy").glob("*/manifest.json")
+    assert figure == f"{manifest.parent}/figure.png"
     assert Path(figure).is_file()
     ((results, path, given),) = drawn
     assert (len(results), str(path), given) == (1, figure, {"target": 0.9})
-    assert len(list(Path("here/toy").glob("*/manifest.json"))) == 1
+    load_result(manifest.parent)
 
 
 def test_sweep_prints_a_row_per_run_and_member(laggard: Laggard, toy: Callable[..., Path]) -> None:
@@ -130,6 +134,7 @@ def test_plot_draws_runs_and_sweeps(laggard: Laggard, toy: Callable[..., Path], 
     (sweep, path, given), (singles, _, named) = drawn
     assert ([result.labels["method"] for result in sweep], path) == (["synchronous", "late"], Path("all.png"))
     assert given["label"] is None
+    assert given["target"] is named["target"] is None
     assert sorted(map(named["label"], singles)) == ["async_ps", "sync_ps"]
 
 
@@ -249,6 +254,65 @@ def test_ctrl_c_says_what_is_saved(laggard: Laggard, toy: Callable[..., Path], m
     assert (code, out, err) == (130, "", "interrupted: 1 of 2 runs saved in results/toy\n")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("patience", [0.05, 0.3, 0.7, None])
+def test_ctrl_c_leaves_at_once_and_without_a_traceback(
+    toy: Callable[..., Path], tmp_path: Path, patience: float | None
+) -> None:
+    command = [sys.executable, "-X", "faulthandler", "-c", SIGNALLED, "run", str(toy()), "--out", str(tmp_path / "out")]
+    command += ["stop={updates: 100000000}"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.readline()  # the command has begun
+    deadline = monotonic() + 60
+    while patience is None and not list(tmp_path.glob("out/toy/.*/config.yaml")) and monotonic() < deadline:
+        sleep(0.05)
+    sleep(patience or 0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    saved = f": 0 of 1 run saved in {tmp_path}/out/toy" if patience is None else ""
+    assert (process.returncode, err) == (130, f"interrupted{saved}\n")
+    assert not list(tmp_path.glob("out/toy/.*"))
+
+
+SIGNALLED = """
+import sys
+from experiments import cli
+leaving = cli._leaving_at_once
+def announced():
+    print("begun", flush=True)
+    return leaving()
+cli._leaving_at_once = announced
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_the_figure_of_a_run_is_not_that_of_its_sweep(laggard: Laggard, toy: Callable[..., Path]) -> None:
+    laggard("sweep", toy(GRID))
+    figure = Path("results/toy/figure.png")
+    figure.write_text("the sweep's")
+    _, out, _ = laggard("run", toy(GRID), "sweep={}")
+    assert Path(out.splitlines()[-1]).parent.parent == Path("results/toy")
+    assert figure.read_text() == "the sweep's"
+
+
+def test_the_table_is_there_before_the_figure_is_drawn(
+    laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def undrawable(*args: object, **given: object) -> None:
+        raise OSError(28, "No space left on device", "figure.png")
+
+    monkeypatch.setattr("experiments.figures.comparison", undrawable)
+    code, out, err = laggard("run", toy())
+    assert (code, err) == (2, "figure.png: No space left on device\n")
+    assert out.startswith("method")
+
+
+def test_plot_after_run_draws_the_same_target(laggard: Laggard, toy: Callable[..., Path], drawn: list[Any]) -> None:
+    laggard("run", toy(), "evaluate.target_accuracy=0.9")
+    assert laggard("plot", "results/toy")[0] == 0
+    assert [given["target"] for _, _, given in drawn] == [0.9, 0.9]
+
+
 def test_the_progress_bar_counts_in_the_unit_of_the_stop(
     laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,8 +320,13 @@ def test_the_progress_bar_counts_in_the_unit_of_the_stop(
     monkeypatch.setattr("experiments.progress.PERIOD", 0)
     code, _, err = laggard("run", toy(), "stop={updates: 40}")
     assert code == 0
-    assert "40/40 updates" in err
-    assert "s simulated" in err
+    assert "s simulated, 40 updates, " in err
+
+
+def test_the_progress_bar_fits_in_100_columns() -> None:
+    far = said(Mileage(1.234567e5, 1234567, 1234567, 1234567, 12.0), 100)
+    assert far == "1.235e+05 s simulated, 1,234,567 updates, 12,346 updates/s"
+    assert len(f"{'x' * 12} 100%|{' ' * 6}| 01:02<01:02:03, {far}") <= 100
 
 
 def test_a_fault_of_ours_keeps_its_traceback(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import ConfigError, load
+from experiments import ConfigError, load, parts
 from experiments.config import Config, parse
 from experiments.documents import parsed, put, text_of
 from experiments.grid import runs
@@ -59,15 +59,28 @@ WRONG = {
     "learning.lr=-1": "learning.lr: expected a number >= 0, got -1.0",
     "learning.momentum=1": "learning.momentum: expected a number >= 0 and < 1, got 1.0",
     "cluster.workers=0": "cluster.workers: expected a number >= 1, got 0",
-    "cluster.compute.cv=0": "cluster.compute.cv: expected a number > 0, got 0.0",
+    "cluster.compute.cv=0": "cluster.compute.cv: expected a number *, got 0.0",
     "cluster.network.latency=-1": "cluster.network.latency: expected a number >= 0, got -1.0",
     "cluster.network.bandwidth=.nan": "cluster.network.bandwidth: expected bytes per second > 0, got nan",
     "learning.compensation.decay=1": "learning.compensation.decay: expected a number >= 0 and < 1, got 1.0",
     "task.batch=0": "task.batch: expected a number >= 1, got 0",
-    "task.partition={name: dirichlet, alpha: 0}": "task.partition: alpha = 0.0: expected a positive number",
+    "task.partition={name: dirichlet, alpha: 0}": "task.partition.alpha: expected a positive number, got 0.0",
     "seed=-1": "seed: expected a number >= 0, got -1",
     "evaluate.target_accuracy=98": "evaluate.target_accuracy: expected a number <= 1.0, got 98",
+    "task={model: mlp, hidden: [0]}": "task.hidden: expected sizes of at least 1, got [0]",
+    "seed=9223372036854775808": "seed: expected a number < 9223372036854775808, got 9223372036854775808",
+    "learning.seed=9223372036854775808": "learning.seed: expected a number *, got 9223372036854775808",
+    "task.dataset={name: synthetic, seed: -1}": "task.dataset.seed: expected a number >= 0, got -1",
     # combinations
+    "task.dataset=synthetic": "task: lenet5: expected inputs of shape (1, 28, 28), got (20,): use mlp or logistic",
+    "task={dataset: digits, partition: {name: by_label, pieces: 100}}": (
+        "cluster.workers: expected at most 15, among whom by_label can deal 1500 samples, got 16: "
+        "use fewer workers or iid"
+    ),
+    "task={model: mlp, dataset: {name: synthetic, samples: 15}, partition: disjoint}": (
+        "cluster.workers: expected at most 15, among whom disjoint can deal 15 samples, got 16: "
+        "use fewer workers or iid"
+    ),
     "algorithm={name: sync_ps, wait_for: 17}": (
         "algorithm.wait_for: expected at most workers = 16, or the server would wait for ever, got 17"
     ),
@@ -134,6 +147,38 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_an_override_is_checked_as_one(toy: Callable[..., Path]) -> None:
     assert refusal(toy(), "lr") == "lr: expected an override key=value, as in learning.lr=0.1"
     assert refusal(toy(), "learning.lr=[1").startswith("learning.lr=[1: line 1, column 3: expected")
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("task.model=logistic", "device: expected a GPU, but torch sees none here: use auto or cpu"),
+        ("task={model: quadratic}", "device: expected auto or cpu, since quadratic uses no GPU, got 'cuda'"),
+        ("task={model: timing}", "device: expected auto or cpu, since timing uses no GPU, got 'cuda'"),
+    ],
+)
+def test_a_gpu_that_is_not_there_or_of_no_use_is_refused_before_anything_runs(
+    toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, override: str, said: str
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    path = toy(text=STRAGGLERS)
+    assert refusal(path, override, "device=cuda") == f"{path}: {said}"
+
+
+def test_what_is_known_of_a_data_set_without_reading_it_is_true() -> None:
+    data = parts.DATA("digits").build()
+    assert (data.shape, data.classes, len(data.train_y)) == parts.SIZES["digits"]
+    part = parts.DATA({"name": "synthetic", "samples": 12, "features": 3, "classes": 2})
+    data = part.build()
+    assert (data.shape, data.classes, len(data.train_y)) == parts._sizes(part)
+
+
+@pytest.mark.parametrize(("file", "name"), [("my run (2)", "my run -2-"), ("(a)", "a-"), ("((", "experiment")])
+def test_a_file_may_be_called_what_a_run_may_not(
+    toy: Callable[..., Path], tmp_path: Path, file: str, name: str
+) -> None:
+    path = toy().rename(tmp_path / f"{file}.yaml")
+    assert load(path).name == name
 
 
 def test_overrides_change_what_the_file_says(toy: Callable[..., Path]) -> None:

@@ -296,9 +296,20 @@ def test_a_figure_is_written_as_its_suffix_says_and_alone(tmp_path, backup, draw
 def test_a_failed_save_leaves_what_was_there(tmp_path):
     path = tmp_path / "figure.nonsense"
     path.write_text("before")
-    with pytest.raises(ValueError, match="nonsense"):
+    with pytest.raises(ValueError, match=r"expected a name that ends in one of .*\.png.*, got 'figure\.nonsense'"):
         figures.save(Figure(), path)
+    with pytest.raises(ValueError, match=r"\.png, .* got 'noext'"):
+        figures.save(Figure(), tmp_path / "noext")
     assert [(file, file.read_text()) for file in tmp_path.iterdir()] == [(path, "before")]
+
+
+def test_a_target_that_cannot_be_written_is_named(tmp_path):
+    path = tmp_path / "figure.png"
+    path.mkdir()
+    with pytest.raises(OSError, match="Is a directory") as caught:
+        figures.save(Figure(), path)
+    assert caught.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("draw", [figures.timeline, figures.staleness, figures.curves, figures.comparison])

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 import torch
@@ -96,11 +98,11 @@ def test_an_unfinished_or_spoilt_folder_is_written_anew(result: Result, tmp_path
     load_result(result.path)
 
 
-def test_a_run_that_is_interrupted_leaves_no_manifest(
+def test_a_run_that_is_interrupted_leaves_what_was_there(
     toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = load(toy())
-    run(config, tmp_path)
+    before = stamps(run(config, tmp_path).path)
 
     def interrupted(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
@@ -109,12 +111,52 @@ def test_a_run_that_is_interrupted_leaves_no_manifest(
         patch.setattr("experiments.record.save_weights", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path, force=True)
-    left = {file.name for file in folder(config, tmp_path).iterdir()}
-    assert "manifest.json" not in left
-    assert not [name for name in left if name.endswith(".part")]
-    with pytest.raises(ResultError, match="no finished run"):
-        load_result(folder(config, tmp_path))
-    run(config, tmp_path)
+    assert stamps(folder(config, tmp_path)) == before
+    assert list((tmp_path / "toy").iterdir()) == [folder(config, tmp_path)]
+
+
+def test_what_a_dead_process_left_is_cleared_away_and_a_living_ones_is_not(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = [tmp_path / "toy" / f".0123456789ab.{platform.node()}.{pid}" for pid in (dead.pid, os.getppid())]
+    for path in left:
+        path.mkdir(parents=True)
+        (path / "manifest.json").write_text("{}")
+    result = run(load(toy()), tmp_path)
+    assert [path.exists() for path in left] == [False, True]
+    assert [read.path for read in load_results(tmp_path / "toy")] == [result.path]
+
+
+def test_what_is_no_runs_own_survives_a_run_that_is_forced(result: Result, tmp_path: Path) -> None:
+    (result.path / "notes.txt").write_text("mine")
+    again = run(result.config, tmp_path / "out", force=True)
+    assert (again.path / "notes.txt").read_text() == "mine"
+    assert {file.name for file in again.path.parent.iterdir()} == {again.path.name}
+
+
+def test_processes_may_run_one_sweep_into_one_folder(toy: Callable[..., Path], tmp_path: Path) -> None:
+    path = toy("sweep: {seed: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]}")
+    command = [sys.executable, "-m", "experiments", "sweep", str(path), "--out", str(tmp_path / "out")]
+    started = [subprocess.Popen(command, cwd=ROOT, stdout=PIPE, stderr=PIPE, text=True) for _ in range(2)]
+    (one, errors), (other, more) = (process.communicate() for process in started)
+    assert [process.returncode for process in started] == [0, 0], errors + more
+    assert one == other
+    assert len(load_results(tmp_path / "out" / "toy")) == 10
+    assert not list((tmp_path / "out" / "toy").glob(".*"))
+
+
+def test_runs_without_a_sweep_are_read_from_the_folder_above_them(toy: Callable[..., Path], tmp_path: Path) -> None:
+    written = [run(load(toy(), f"seed={seed}"), tmp_path) for seed in (0, 1)]
+    assert {read.path for read in load_results(tmp_path / "toy")} == {result.path for result in written}
+
+
+def test_a_result_draws_its_target(toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {}
+    monkeypatch.setattr("experiments.figures.comparison", lambda _, **more: given.update(more))
+    run(load(toy(), "evaluate.target_accuracy=0.5"), tmp_path).plot()
+    assert given["target"] == 0.5
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -65,6 +65,9 @@ def test_a_sweep_may_supply_what_the_config_lacks(toy: Callable[..., Path]) -> N
     assert [run.config.cluster.compute.mean for run in runs(load(path))] == [0.1, 0.2]
 
 
+TARGET = "sweep.m: evaluate.target_accuracy changes no run: set it outside the sweep"
+
+
 @pytest.mark.parametrize(
     ("override", "said"),
     [
@@ -78,6 +81,10 @@ def test_a_sweep_may_supply_what_the_config_lacks(toy: Callable[..., Path]) -> N
         ("sweep.seed=[]", "sweep.seed: expected a list of values, or a mapping of named variants, got []"),
         ("sweep=[1]", "sweep: expected a mapping of axes, got [1]"),
         ("sweep={seed: [1], m: {a: {seed: 2}}}", "sweep.m: sets seed, as sweep.seed does: sweep it once"),
+        ("sweep.seed=[0, 1, 0]", "sweep.seed: expected different values, got 0 twice"),
+        ("sweep.learning.lr=[1, 1.0]", "sweep.learning.lr: expected different values, got 1.0 twice"),
+        ("sweep.device=[cpu, auto]", "sweep.device: device changes no run: set it outside the sweep"),
+        ("sweep.m={a: {evaluate.target_accuracy: 1}}", TARGET),
         ("sweep.time={a: {seed: 2}}", "sweep.time: is a column of the metrics already: call the axis something else"),
     ],
 )
@@ -167,12 +174,27 @@ def test_metrics_have_a_column_per_swept_key(toy: Callable[..., Path], tmp_path:
         assert dict(last) == {0.1: 0, 0.2: 1}
 
 
-def test_a_run_that_fails_does_not_stop_the_others(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_run_that_fails_does_not_stop_the_others(
+    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     task = "{task: {dataset: {name: synthetic, samples: 9}, batch: 4}, stop: {updates: 3}}"
-    config = load(toy(text=task), "sweep.task.model=[lenet5, logistic]")
+    config = load(toy(text=task), "sweep.task.model=[mlp, logistic]")
+    monkeypatch.setattr("models.MLP.build", _unfit)
     with pytest.raises(SweepError) as caught:
         sweep(config, tmp_path)
     assert [result.labels for result in caught.value.results] == [{"task.model": "logistic"}]
     (line,) = caught.value.failures
     assert line.startswith("run ")
-    assert "(task.model = lenet5): ConfigError: task: lenet5: expected inputs of shape (1, 28, 28)" in line
+    assert "(task.model = mlp): ConfigError: task.hidden: expected better, got 3" in line
+    assert not list((tmp_path / "toy").glob(".*"))
+
+
+def _unfit(*_: object) -> None:
+    if torch.empty(0).device.type != "meta":  # as the config is checked
+        raise ValueError("hidden = 3: expected better")
+
+
+def test_a_combination_that_cannot_be_is_found_before_any_run_starts(toy: Callable[..., Path], tmp_path: Path) -> None:
+    task = "{task: {dataset: {name: synthetic, samples: 9}, batch: 4}, stop: {updates: 3}}"
+    with pytest.raises(ConfigError, match=r"task: lenet5: expected inputs of shape \(1, 28, 28\)"):
+        load(toy(text=task), "sweep.task.model=[logistic, lenet5]")

@@ -70,3 +70,9 @@ def test_the_text_is_aligned(toy: Callable[..., Path], tmp_path: Path) -> None:
     text = as_text(summary([run(load(toy(), "sweep.learning.lr=[0.1, 1e10]"), tmp_path)]))
     header, *rows = text.splitlines()
     assert all(row[header.index("status") - 1] == " " != row[header.index("status")] for row in rows)
+
+
+def test_seeds_are_written_in_full(toy: Callable[..., Path], tmp_path: Path) -> None:
+    path = toy("sweep: {seed: [123456789, 9007199254740993], learning.seed: [7654321]}")
+    _, *rows = as_text(summary(sweep(load(path), tmp_path))).splitlines()
+    assert [row.split()[:2] for row in rows] == [["123456789", "7654321"], ["9007199254740993", "7654321"]]

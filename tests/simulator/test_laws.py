@@ -67,6 +67,8 @@ def test_a_heavy_tail_has_no_deviation():
         (lambda: Uniform(-1.0, 1.0), "low"),
         (lambda: Normal(0.0, 1.0), "location"),
         (lambda: Gamma(1.0, 0.0), "cv"),
+        (lambda: Gamma(1.0, 1e-200), "cv"),
+        (lambda: LogNormal(1.0, 1e200), "cv"),
         (lambda: Pareto(1.0, 1.0), "tail"),
         (lambda: TwoPoint(1.0, 2.0, 1.5), "probability"),
         (lambda: ShiftedExponential(-1.0, 1.0), "shift"),

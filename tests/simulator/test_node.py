@@ -334,3 +334,103 @@ def test_choices_nest_and_combine():
 
     run(worker, server, workers=1)
     assert moments == [3.0]
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_work_that_is_no_duration_raises(seconds):
+    def worker(node):
+        yield node.work(seconds)
+
+    with pytest.raises(Invalid, match=r"node 0.work: expected a finite duration >= 0 s"):
+        run(worker)
+
+
+@pytest.mark.parametrize("size", [-1.0, float("nan"), float("inf")])
+def test_a_message_of_no_size_raises(size):
+    def worker(node):
+        yield node.send(SERVER, None, size=size)
+
+    with pytest.raises(Invalid, match=r"send.size: expected a finite number of models"):
+        run(worker, idle)
+
+
+@pytest.mark.parametrize("sharing", ["fair", "fifo"])
+def test_a_message_that_takes_for_ever_raises(sharing):
+    def worker(node):
+        yield node.send(SERVER, None)
+
+    network = Network(bandwidth=1e-310, message_bytes=1e9, sharing=sharing)
+    with pytest.raises(Invalid, match=r"Network.bytes over bandwidth"):
+        run(worker, idle, cluster=Cluster(workers=1, network=network))
+
+
+def test_of_two_messages_in_the_mailbox_a_choice_takes_one():
+    seen = []
+
+    def worker(node):
+        for content in "ab":
+            node.send(SERVER, content, tag=content)
+        yield node.work(9.0)
+
+    def server(node):
+        yield node.work(1.0)
+        first, second = node.receive(tag="a"), node.receive(tag="b")
+        yield first | second
+        seen.append((first.fired, second.fired, first.value))
+        seen.append((yield node.receive(tag="b")))
+
+    run(worker, server, workers=1)
+    assert seen == [(True, False, (0, "a")), (0, "b")]
+
+
+def test_receives_that_were_withdrawn_leave_nothing_behind():
+    nodes = []
+
+    def worker(node):
+        nodes.append(node)
+        for _ in range(100):
+            yield node.work(0.5) | node.receive(tag="stop")
+        yield node.work(100.0)
+
+    run(worker, workers=1)
+    assert nodes[0].waiting() == []
+
+
+def test_cancelled_work_holds_up_neither_the_end_nor_a_deadlock():
+    def worker(node):
+        work = node.compute(node.weights)
+        work.cancel()
+        if node.rank == 1:
+            yield node.receive(tag="never")
+
+    cluster = Cluster(workers=1, compute=Constant(1000.0))
+    assert run(worker, cluster=cluster, stop=Stop(updates=1)).mileage.time == 0.0
+    with pytest.raises(Deadlock, match="deadlock at 0 s"):
+        run(worker, cluster=Cluster(workers=2, compute=Constant(1000.0)), stop=Stop(updates=1))
+
+
+def test_whoever_waits_for_cancelled_work_waits_for_ever():
+    def worker(node):
+        work = node.compute(node.weights)
+        work.cancel()
+        yield work
+
+    with pytest.raises(Deadlock, match="workers wait for cancelled work"):
+        run(worker)
+
+
+def test_work_of_no_time_can_be_cancelled_too():
+    def worker(node):
+        work = node.work(node.apply_seconds)
+        yield work | node.receive(tag="stop")
+        work.cancel()
+
+    assert run(worker).reached == "returned"
+
+
+def test_a_gradient_given_twice_to_one_update_counts_once():
+    def worker(node):
+        gradient = yield node.compute(node.weights)
+        node.apply(node.weights, [gradient, gradient])
+
+    assert run(worker, task=Quadratic(batch=4), workers=1).mileage.samples == 4

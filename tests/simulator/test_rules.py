@@ -123,6 +123,7 @@ def test_weights_are_values():
         (Constant(), Progress(9, 9.0), 1.0),
         (Step(every=10, factor=0.5, unit="updates"), Progress(9, 0.0), 1.0),
         (Step(every=10, factor=0.5, unit="updates"), Progress(25, 0.0), 0.25),
+        (Step(every=1), Progress(10, sum([0.1] * 10)), 0.1),
         (WarmUp(length=2.0), Progress(0, 0.5), 0.25),
         (WarmUp(length=2.0, start=0.2), Progress(0, 0.0), 0.2),
         (WarmUp(length=2.0), Progress(0, 7.0), 1.0),
@@ -161,3 +162,11 @@ def test_a_schedule_counts_the_updates_and_epochs_that_were_applied():
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(Invalid, match="expected"):
         wrong()
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 1), (3, 3)])
+def test_a_hyper_parameter_that_is_not_one_number_a_member_is_refused(shape):
+    weights = torch.zeros(3, 3)
+    for rule in (Rule(lr=torch.full(shape, 0.1)), Rule(SGD(momentum=torch.full(shape, 0.1)))):
+        with pytest.raises(Invalid, match=r"a tensor \(ensemble, 1\) = \(3, 1\)"):
+            rule.init(weights)

@@ -178,6 +178,7 @@ def test_what_happens_at_the_last_instant_still_happens():
         (Evaluate(every_epochs=0.5), "epoch", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]),
         (Evaluate(every_updates=20), "updates", [0, 20, 40, 50]),
         (Evaluate(every_seconds=4.0), "time", [0.0, 4.0, 8.0, 12.0, 12.5]),
+        (Evaluate(every_seconds=0.1), "time", [k * 0.1 for k in range(126)]),
     ],
 )
 def test_evaluations_come_at_the_start_every_period_and_at_the_end(evaluate, axis, expected):
@@ -264,6 +265,13 @@ def test_a_schedule_in_epochs_is_the_samples_applied():
         (lambda: Stop(updates=0), "updates: expected a number > 0"),
         (lambda: Evaluate(every_epochs=1, every_updates=2), "every_updates: expected none beside every_epochs"),
         (lambda: Cluster(workers=0), "workers"),
+        (lambda: Cluster(workers=2.5), "workers: expected a whole number >= 1, got 2.5"),
+        (lambda: Delayed(Rule(), delay=1.5), "delay: expected a whole number"),
+        (lambda: simulate(Cluster(1), Delayed(Rule()), stop=Stop(updates=1), ensemble=0), "one member or more"),
+        (
+            lambda: simulate(Cluster(1), Delayed(Rule()), stop=Stop(updates=1), ensemble=3, learning_seeds=[1, 2]),
+            "as many as learning_seeds",
+        ),
         (lambda: SyncPS(Rule(), wait_for=0), "wait_for"),
         (lambda: Delayed(Rule(), delay=-1), "delay"),
         (lambda: SoftSync(Rule(), gradients=0), "gradients"),
