@@ -13,11 +13,10 @@ from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
-from simpy.core import Environment
-from simpy.events import Event
 from torch import Tensor
 
 from simulator.bounds import Invalid, duration
+from simulator.clock import Clock
 from simulator.cluster import Cluster
 from simulator.events import Message, Receive, Work
 from simulator.gradients import Gradient, GradientPool
@@ -31,7 +30,7 @@ class World(Protocol):
     """The simulation, as its nodes see it: the clock, the other nodes, and where things are booked."""
 
     cluster: Cluster
-    env: Environment
+    env: Clock
     pool: GradientPool
     nodes: dict[int, "Node"]
 
@@ -45,10 +44,6 @@ class World(Protocol):
 
     def carry(self, message: Message, size: float) -> None:
         """Put a message of `size` models on the wires."""
-        ...
-
-    def void(self, event: Event) -> None:
-        """Nothing is to come of `event`, though its time is set."""
         ...
 
     def delivered(self) -> None:
@@ -179,7 +174,7 @@ class Node:
     def cancelled(self, work: Work) -> None:
         """`work` is interrupted: the node is free, and nothing comes of the event that was to be its end."""
         if self.free(work):
-            self._world.void(work)
+            self._env.void(work)
 
     def free(self, work: Work) -> bool:
         """End `work`, if it is what the node does; whether it was."""

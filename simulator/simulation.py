@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
-from simpy.core import EmptySchedule, Environment
-from simpy.events import Event, EventPriority
+from simpy.events import Event
 from torch import Tensor
 
 from simulator.algorithm import Algorithm
 from simulator.bounds import Invalid
+from simulator.clock import Clock
 from simulator.cluster import Cluster
 from simulator.events import Message
 from simulator.gradients import APPLIED, Gradient, GradientPool
@@ -23,8 +23,6 @@ from simulator.streams import BATCHES, COMPUTE, start_seed, stream
 from simulator.task import Task, Timing
 from simulator.trace import BUSY, SENDING, WAITING, Trace
 from simulator.weights import mean
-
-LAST = EventPriority(2)  # SimPy's priority after everything else of an instant
 
 
 class Deadlock(RuntimeError):
@@ -64,7 +62,7 @@ class Simulation:
         defer: bool = True,
     ) -> None:
         algorithm.check(cluster.workers)
-        self.cluster, self.env, self.trace = cluster, Environment(), Trace()
+        self.cluster, self.env, self.trace = cluster, Clock(), Trace()
         self._started = self._computed = self._sent = self._delivered = 0
         self.reached: str | None = None
         self._task, self._stop, self._evaluate, self._watch = task, stop, evaluate, watch
@@ -77,7 +75,7 @@ class Simulation:
         roles = algorithm.roles(cluster.workers)
         self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
         self._models = [self.nodes[rank] for rank in algorithm.models(cluster.workers)]
-        self._applies = self._applied = self._periods = self._looks = self._lifeless = 0
+        self._applies = self._applied = self._periods = self._looks = 0
         self._workers = []  # the roles that have an end: a server serves as long as there is anybody to serve
         for rank, on in roles.items():
             for role in on:
@@ -94,18 +92,15 @@ class Simulation:
         """
         self._look()
         if self._stop.time is not None:
-            self._last_at(self._stop.time, lambda: self._end("time"))
+            self.env.last_in(self._stop.time, lambda: self._end("time"))
         if self._evaluate.every_seconds is not None:
             self._look_again()
-        step, queue = self.env.step, self.env._queue
-        try:
-            while self.reached is None:
-                if len(queue) == self._lifeless:
-                    raise EmptySchedule
-                step()
-        except EmptySchedule:
+        clock, step = self.env, self.env.step
+        while self.reached is None and not clock.lifeless:
+            step()
+        if self.reached is None:
             if any(role.is_alive for role in self._workers):
-                raise Deadlock(self._who_waits()) from None
+                raise Deadlock(self._who_waits())
             self._end("returned")
         self._look()
         return self._outcome()
@@ -135,23 +130,10 @@ class Simulation:
         self._check(mileage)
         if self._evaluate.period(mileage) > self._periods:
             self._periods = self._evaluate.period(mileage)
-            self._last_at(0.0, self._look)
+            self.env.last_in(0.0, self._look)
         if self._watch is not None:
             self._watch(mileage)
         return True
-
-    def void(self, event: Event, call: Callable[[], None] | None = None) -> None:
-        """Nothing is to come of `event`, or only `call()`: a queue of such events has no life in it."""
-        callbacks = cast(list[Callable[[Event], None]], event.callbacks)
-
-        def pass_by(_: Event) -> None:
-            self._lifeless -= 1
-            callbacks.clear()  # whoever waits for it regardless waits for ever
-            if call is not None:
-                call()
-
-        self._lifeless += 1
-        callbacks[:] = [pass_by]
 
     def delivered(self) -> None:
         """Book a message that has arrived."""
@@ -194,15 +176,7 @@ class Simulation:
         """Look, and again at the next multiple of the period."""
         self._look()
         self._looks += 1
-        self._last_at(self._looks * cast(float, self._evaluate.every_seconds) - self.env.now, self._look_again)
-
-    def _last_at(self, delay: float, call: Callable[[], None]) -> None:
-        """Call `call()` in `delay` seconds, after everything else of that instant."""
-
-        event = Event(self.env)
-        event._ok, event._value = True, None
-        self.void(event, call)
-        self.env.schedule(event, priority=LAST, delay=delay)
+        self.env.last_in(self._looks * cast(float, self._evaluate.every_seconds) - self.env.now, self._look_again)
 
     def _who_waits(self) -> str:
         waits = [
