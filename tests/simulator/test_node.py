@@ -410,13 +410,19 @@ def test_cancelled_work_holds_up_neither_the_end_nor_a_deadlock():
 
 
 def test_whoever_waits_for_cancelled_work_waits_for_ever():
+    went_on = []
+
     def worker(node):
         work = node.compute(node.weights)
-        work.cancel()
+        if node.rank == 0:
+            work.cancel()
         yield work
+        went_on.append(node.rank)
+        yield node.work(5.0)  # the clock passes the moment at which the other's work would have ended
 
     with pytest.raises(Deadlock, match="workers wait for cancelled work"):
         run(worker)
+    assert went_on == [1]
 
 
 def test_work_of_no_time_can_be_cancelled_too():
