@@ -57,7 +57,7 @@ def agree(config: Config) -> None:
         ConfigError: it cannot; says what would have to change.
     """
     try:
-        config.algorithm.build(config.cluster.workers).check(config.cluster.workers)
+        config.algorithm.build(config.cluster.workers).check(config.cluster.build())
     except Invalid as error:
         owner = "algorithm" if error.field in type(config.algorithm).model_fields else "cluster"
         raise ConfigError(f"{owner}.{error.field}", f"expected {error.expected}, got {shown(error.got)}") from None

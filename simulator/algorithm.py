@@ -1,12 +1,13 @@
 """What a distributed algorithm is to the engine: generators, and the ranks on which they run."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from simpy.events import Event
 
+from simulator.cluster import Cluster
 from simulator.node import Node
-from simulator.topology import SERVER
+from simulator.topology import SERVER, Star, Topology
 
 Role = Generator[Event, Any, None]
 """A generator that yields the events of a node's verbs."""
@@ -17,7 +18,12 @@ class Algorithm:
 
     A subclass is a frozen dataclass whose fields are its config keys. It writes `worker(self, node)`, and
     `server(self, node)` where there is one; more than that needs a `roles` of its own.
+
+    Attributes:
+        topology: what it runs on where a config leaves that to the method.
     """
+
+    topology: ClassVar[Topology] = Star()
 
     def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
         """The generators of each rank: `server` on the server, where there is one, and `worker` on every worker."""
@@ -27,8 +33,15 @@ class Algorithm:
         return ranks | {rank: [worker] for rank in range(workers)}
 
     def models(self, workers: int) -> Sequence[int]:
-        """The ranks whose models it stands for: the server's or, without one, every worker's."""
+        """The ranks whose models it stands for, by their mean: the server's or, without one, every worker's."""
         return [SERVER] if SERVER in self.roles(workers) else range(workers)
 
-    def check(self, workers: int) -> None:
+    def slices(self, workers: int, params: int) -> Mapping[int, slice]:
+        """The slice of the parameters that each node holds, where no node holds all: shards, stages of a pipeline.
+
+        Then the model it stands for is what those nodes' slices make together.
+        """
+        return {}
+
+    def check(self, cluster: Cluster) -> None:
         """Raise `Invalid` where the algorithm and the cluster are at odds."""

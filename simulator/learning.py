@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simulator.gradients import Gradient, together
+from simulator.gradients import Gradient
 from simulator.milestones import Mileage
+from simulator.promises import together
 from simulator.task import Task
 from simulator.trace import Columns
 

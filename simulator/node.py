@@ -13,13 +13,14 @@ from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
+from numpy.random import Generator
 from torch import Tensor
 
 from simulator.bounds import Invalid, duration
 from simulator.clock import Clock
 from simulator.cluster import Cluster
 from simulator.events import Message, Receive, Work
-from simulator.gradients import Gradient, GradientPool
+from simulator.gradients import Gradient, GradientPool, Settled
 from simulator.laws import Durations
 from simulator.slowdowns import Slowdown, stretched
 from simulator.trace import BUSY, SENDING, WAITING
@@ -50,7 +51,7 @@ class World(Protocol):
         """Book a message that has arrived."""
         ...
 
-    def applies(self, gradients: Sequence[Gradient]) -> bool:
+    def applies(self, gradients: Sequence[Settled]) -> bool:
         """Book one node's update by `gradients`; False once the end is reached, after which nothing counts."""
         ...
 
@@ -62,6 +63,9 @@ class Node:
         rank: 0, 1, ... for workers, `SERVER` for the server.
         workers: how many workers the cluster has.
         version: updates that the node's model has seen.
+        mixings: how often its model was set without an update: averaged with others', or replaced by one that was read.
+        weight: push-sum's, by which the node's sum is divided; 1 unless the algorithm says otherwise.
+        rng: the node's own random stream, for choices that the algorithm makes.
         apply_seconds: what one update costs the server, for `yield node.work(node.apply_seconds)`.
     """
 
@@ -73,8 +77,10 @@ class Node:
         durations: Durations,
         slowdowns: Sequence[Slowdown],
         batches: Iterator[Any],
+        rng: Generator,
     ) -> None:
-        self.rank, self.version = rank, 0
+        self.rank, self.version, self.mixings = rank, 0, -1  # the start is no mixing
+        self.weight, self.rng = 1.0, rng
         self.workers = world.cluster.workers
         self.weights = start
         self.apply_seconds = world.cluster.apply_seconds
@@ -94,10 +100,14 @@ class Node:
 
     @weights.setter
     def weights(self, weights: Tensor) -> None:
+        self.mixings += 1
         self._weights = stamped(weights, self)
 
-    def compute(self, weights: Tensor) -> Work:
+    def compute(self, weights: Tensor, read: Tensor | None = None) -> Work:
         """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with the `Gradient` when it is done.
+
+        Its staleness counts the updates that the owner of `weights` makes from their read on. Where local steps have
+        moved them away from what was read, `read` says what that was.
 
         Raises:
             RuntimeError: the node computes already, or is a server.
@@ -106,7 +116,7 @@ class Node:
         if self.rank < 0:
             raise RuntimeError(f"node {self.rank} is a server: it has no mini-batches; compute on a worker's node")
         seconds = stretched(self._durations.next(), self._env.now, self._slowdowns)
-        gradient = self._pool.promise(self.rank, self, weights, next(self._batches))
+        gradient = self._pool.promise(self.rank, self, weights, next(self._batches), read)
         gradient.started = self._env.now
         gradient.due = self._env.now + seconds
         self._world.begun()
@@ -158,11 +168,11 @@ class Node:
         """Whether a message with that tag lies in the mailbox, without waiting."""
         return bool(self._mail.get(tag))
 
-    def apply(self, weights: Tensor, gradients: Sequence[Gradient]) -> None:
+    def apply(self, weights: Tensor, gradients: Sequence[Settled]) -> None:
         """One update: the node's model becomes `weights`, its version grows by 1, `gradients` were applied."""
         if self._world.applies(gradients):
             self.version += 1
-            self.weights = weights
+            self._weights = stamped(weights, self)
 
     def done(self, work: Work) -> None:
         """`work` has come to its end."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
+import torch
 from simpy.events import Event
 from torch import Tensor
 
@@ -12,14 +13,14 @@ from simulator.bounds import Invalid
 from simulator.clock import Clock
 from simulator.cluster import Cluster
 from simulator.events import Message
-from simulator.gradients import APPLIED, Gradient, GradientPool
+from simulator.gradients import APPLIED, GradientPool, Settled
 from simulator.laws import Durations
 from simulator.learning import Learning
 from simulator.milestones import Evaluate, Mileage, Stop
 from simulator.network import Wires
 from simulator.node import Node
 from simulator.outcome import Outcome
-from simulator.streams import BATCHES, COMPUTE, start_seed, stream
+from simulator.streams import BATCHES, CHOICES, COMPUTE, start_seed, stream
 from simulator.task import Task, Timing
 from simulator.trace import BUSY, SENDING, WAITING, Trace
 from simulator.weights import mean
@@ -61,7 +62,7 @@ class Simulation:
         memory: float = 4 * 2**30,
         defer: bool = True,
     ) -> None:
-        algorithm.check(cluster.workers)
+        algorithm.check(cluster)
         self.cluster, self.env, self.trace = cluster, Clock(), Trace()
         self._started = self._computed = self._sent = self._delivered = 0
         self.reached: str | None = None
@@ -71,10 +72,11 @@ class Simulation:
         self._model_bytes = 4.0 * start.shape[1] if message_bytes is None else message_bytes
         self._learning = Learning(task, start)
         self.pool = GradientPool(task, start, self._settled, memory, defer)
+        self._slices = algorithm.slices(cluster.workers, start.shape[1])
         self._wires = Wires(self.env, cluster.network)
         roles = algorithm.roles(cluster.workers)
         self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
-        self._models = [self.nodes[rank] for rank in algorithm.models(cluster.workers)]
+        self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
         self._applies = self._applied = self._periods = self._looks = 0
         self._workers = []  # the roles that have an end: a server serves as long as there is anybody to serve
         for rank, on in roles.items():
@@ -116,11 +118,11 @@ class Simulation:
         self._sent += 1
         self._wires.carry(message.sender.rank, message.receiver.rank, size * self._model_bytes, message)
 
-    def applies(self, gradients: Sequence[Gradient]) -> bool:
+    def applies(self, gradients: Sequence[Settled]) -> bool:
         """Book one node's update by `gradients`; False once the end is reached, after which nothing counts."""
         if self.reached is not None:
             return False
-        fresh = [gradient for gradient in dict.fromkeys(gradients) if gradient.status != APPLIED]
+        fresh = [whole for whole in dict.fromkeys(gradient.whole for gradient in gradients) if whole.status != APPLIED]
         for gradient in gradients:
             self.pool.settle(gradient, APPLIED)
         self._applies += 1
@@ -153,10 +155,12 @@ class Simulation:
         durations = Durations(self.cluster.compute, stream(seeds.cluster, COMPUTE, rank), f"worker {rank}")
         rngs = [stream(seed, BATCHES, rank) for seed in seeds.data()]
         batches = self._task.batches(rank, rngs) if rank >= 0 else iter(())
-        return Node(rank, self, start, durations, self.cluster.slowdowns_of(rank), batches)
+        own = start[:, self._slices[rank]] if rank in self._slices else start
+        rng = stream(seeds.cluster, CHOICES, rank)
+        return Node(rank, self, own, durations, self.cluster.slowdowns_of(rank), batches, rng)
 
-    def _settled(self, gradient: Gradient) -> None:
-        self.trace.settled(self.env.now, gradient)
+    def _settled(self, gradient: Settled, counts: bool) -> None:
+        self.trace.settled(self.env.now, gradient, counts)
 
     def _check(self, mileage: Mileage) -> None:
         limit = self._stop.reached(mileage)
@@ -166,9 +170,14 @@ class Simulation:
     def _end(self, reached: str) -> None:
         self.reached = self.reached or reached
 
+    def _model(self) -> Tensor:
+        """The model that the algorithm stands for: its nodes' mean, or what their slices make together."""
+        weights = [node.weights for node in self._models]
+        return torch.cat(weights, dim=1) if self._slices else mean(weights)
+
     def _look(self) -> None:
         """Evaluate the model that the algorithm stands for, as it is now."""
-        self._learning.evaluate(mean([node.weights for node in self._models]), self.mileage())
+        self._learning.evaluate(self._model(), self.mileage())
         if self._learning.hopeless:
             self._end("diverged")
 
@@ -205,7 +214,7 @@ class Simulation:
                 "sending": spent[:, SENDING],
                 "waiting": spent[:, WAITING],
             },
-            weights=mean([node.weights for node in self._models]),
+            weights=self._model(),
             gradients={"started": self._started, **counts, "in flight": self._started - sum(counts.values())},
             messages={
                 "sent": self._sent,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-COMPUTE, BATCHES, WEIGHTS = range(3)
+COMPUTE, BATCHES, WEIGHTS, SLOWDOWNS, CHOICES = range(5)
 """Purposes. Adding a worker or changing the algorithm leaves every other (purpose, rank) stream as it was."""
 
 

@@ -1,5 +1,6 @@
 """Weights are values: a tensor `(ensemble, params)` that knows whose model it was, and after how many updates."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -7,16 +8,33 @@ from torch import Tensor
 
 
 class Model(Protocol):
-    """Whoever owns a model: its version is the number of updates that it has seen."""
+    """Whoever owns a model.
 
+    Attributes:
+        rank: the node's.
+        version: the number of updates that the model has seen.
+        mixings: how often it was averaged with others'.
+    """
+
+    rank: int
     version: int
+    mixings: int
 
 
 class Stamp(NamedTuple):
-    """Whose model a tensor is, and its version when it was."""
+    """Whose model a tensor is, and how many updates and mixings it had seen."""
 
     owner: Model
     version: int
+    mixings: int
+
+
+class Piece(NamedTuple):
+    """A slice of the parameters, from `start` to `stop`, that has an owner of its own."""
+
+    start: int
+    stop: int
+    stamp: Stamp
 
 
 def stamped(weights: Tensor, owner: Model) -> Tensor:
@@ -26,14 +44,34 @@ def stamped(weights: Tensor, owner: Model) -> Tensor:
     place; arithmetic on it gives tensors without a stamp.
     """
     alias: Any = weights.detach()
-    alias.stamp = Stamp(owner, owner.version)
+    alias.stamp = Stamp(owner, owner.version, owner.mixings)
     return alias  # type: ignore[no-any-return]
+
+
+def joined(pieces: Sequence[Tensor]) -> Tensor:
+    """A model `(ensemble, params)` from slices of its parameters, each of which keeps its own stamp."""
+    if len(pieces) == 1:
+        return pieces[0]
+    whole: Any = torch.cat(list(pieces), dim=1)
+    stops = torch.tensor([piece.shape[1] for piece in pieces]).cumsum(0).tolist()
+    stamps: list[Any] = [getattr(piece, "stamp", None) for piece in pieces]
+    if all(stamps):
+        bounds = zip([0, *stops], stops, stamps, strict=False)
+        whole.pieces = tuple(Piece(start, stop, stamp) for start, stop, stamp in bounds)
+        whole.stamp = stamps[0]
+    return whole  # type: ignore[no-any-return]
 
 
 def stamp_of(weights: Tensor, reader: Model) -> Stamp:
     """The stamp of `weights`; weights without one are `reader`'s own, as they are now."""
     stamp: Stamp | None = getattr(weights, "stamp", None)
-    return stamp or Stamp(reader, reader.version)
+    return stamp or Stamp(reader, reader.version, reader.mixings)
+
+
+def pieces_of(weights: Tensor) -> tuple[Piece, ...]:
+    """The slices with owners of their own of which `weights` was joined, if it was."""
+    pieces: tuple[Piece, ...] = getattr(weights, "pieces", ())
+    return pieces
 
 
 def mean(models: list[Tensor]) -> Tensor:

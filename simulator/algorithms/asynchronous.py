@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from simulator.algorithm import Algorithm, Role
 from simulator.bounds import Invalid, bounded
+from simulator.cluster import Cluster
 from simulator.node import Node
 from simulator.rules import Rule
 from simulator.topology import SERVER
@@ -64,7 +65,8 @@ class KAsync(ReadComputePush):
     def __post_init__(self) -> None:
         bounded(self, "wait_for", least=1, whole=True)
 
-    def check(self, workers: int) -> None:
+    def check(self, cluster: Cluster) -> None:
+        workers = cluster.workers
         if self.wait_for > workers:
             expected = f"at most workers = {workers}, or the server would wait for ever"
             raise Invalid(type(self).__name__, "wait_for", expected, self.wait_for)

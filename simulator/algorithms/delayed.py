@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from simulator.algorithm import Algorithm, Role
 from simulator.bounds import Invalid, bounded
+from simulator.cluster import Cluster
 from simulator.gradients import Gradient
 from simulator.node import Node
 from simulator.rules import Rule
@@ -30,7 +31,8 @@ class Delayed(Algorithm):
     def __post_init__(self) -> None:
         bounded(self, "delay", least=0, whole=True)
 
-    def check(self, workers: int) -> None:
+    def check(self, cluster: Cluster) -> None:
+        workers = cluster.workers
         if workers != 1:
             expected = f"1, since one process makes its own delay; delay = {workers - 1} stands for {workers} workers"
             raise Invalid("Cluster", "workers", expected, workers)

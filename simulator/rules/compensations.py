@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from simulator.bounds import Invalid, bounded
-from simulator.gradients import Gradient
+from simulator.gradients import Settled
 from simulator.rules.optimizers import running
 from simulator.rules.scalars import Scalar, cast
 
@@ -25,11 +25,11 @@ class Compensation(Protocol):
         """The state for a worker that has sent no gradient yet."""
         ...
 
-    def correct(self, value: Tensor, gradient: Gradient, weights: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any) -> tuple[Tensor, Any]:
         """The corrected gradient `(ensemble, params)`, and the worker's state after it."""
         ...
 
-    def scale(self, gradient: Gradient) -> float:
+    def scale(self, gradient: Settled) -> float:
         """The gradient's factor on the step after the optimiser."""
         ...
 
@@ -41,10 +41,10 @@ class Uncompensated:
     def init(self, weights: Tensor) -> None:
         return None
 
-    def correct(self, value: Tensor, gradient: Gradient, weights: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any) -> tuple[Tensor, Any]:
         return value, state
 
-    def scale(self, gradient: Gradient) -> float:
+    def scale(self, gradient: Settled) -> float:
         return 1.0
 
 
@@ -63,14 +63,14 @@ class Damped(Uncompensated):
         if self.on not in ("gradient", "step"):
             raise Invalid(type(self).__name__, "on", "gradient or step", self.on)
 
-    def weight(self, gradient: Gradient) -> float:
+    def weight(self, gradient: Settled) -> float:
         """What a gradient counts, in (0, 1]."""
         return 1.0
 
-    def correct(self, value: Tensor, gradient: Gradient, weights: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any) -> tuple[Tensor, Any]:
         return (value * self.weight(gradient) if self.on == "gradient" else value), state
 
-    def scale(self, gradient: Gradient) -> float:
+    def scale(self, gradient: Settled) -> float:
         return self.weight(gradient) if self.on == "step" else 1.0
 
 
@@ -81,7 +81,7 @@ class Staleness(Damped):
     Source: Zhang et al. (2016), arXiv 1511.05950.
     """
 
-    def weight(self, gradient: Gradient) -> float:
+    def weight(self, gradient: Settled) -> float:
         return 1 / max(1, gradient.staleness)
 
 
@@ -95,7 +95,7 @@ class OneOverN(Damped):
         super().__post_init__()
         bounded(self, "workers", least=1)
 
-    def weight(self, gradient: Gradient) -> float:
+    def weight(self, gradient: Settled) -> float:
         return 1 / self.workers
 
 
@@ -114,7 +114,7 @@ class DCASGDc(Uncompensated):
     def __post_init__(self) -> None:
         bounded(self, "strength", least=0)
 
-    def correct(self, value: Tensor, gradient: Gradient, weights: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any) -> tuple[Tensor, Any]:
         return value + cast(self.strength, value) * value * value * (weights - gradient.weights), state
 
 
@@ -138,7 +138,7 @@ class DCASGDa(Uncompensated):
     def init(self, weights: Tensor) -> Tensor:  # type: ignore[override]
         return torch.zeros_like(weights)
 
-    def correct(self, value: Tensor, gradient: Gradient, weights: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         squares = running(self.decay, state, value * value)
         strength = cast(self.strength, value) / (squares + 1e-7).sqrt()
         return value + strength * value * value * (weights - gradient.weights), squares

@@ -1,13 +1,16 @@
 """A rule: compensation per gradient, mean, schedule, optimiser; pure functions that know no clock."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from simulator.bounds import Invalid, bounded
-from simulator.gradients import Gradient, together
+from simulator.gradients import Settled
+from simulator.promises import together
 from simulator.rules.compensations import Compensation, Uncompensated
 from simulator.rules.optimizers import SGD, Optimizer
 from simulator.rules.scalars import Scalar
@@ -15,11 +18,16 @@ from simulator.rules.schedules import Constant, Progress, Schedule
 
 
 class RuleState(NamedTuple):
-    """What a rule remembers: the optimiser's state, the compensation's per worker, and how far it has come."""
+    """What a rule remembers: the optimiser's state, the compensation's per worker, and how far it has come.
+
+    Attributes:
+        replicas: how many nodes learn alike, each with a state of its own.
+    """
 
     optimizer: Any
     workers: Mapping[int, Any]
     progress: Progress
+    replicas: int = 1
 
 
 @dataclass(frozen=True)
@@ -41,8 +49,11 @@ class Rule:
     def __post_init__(self) -> None:
         bounded(self, "lr", least=0)
 
-    def init(self, weights: Tensor) -> RuleState:
+    def init(self, weights: Tensor, replicas: int = 1) -> RuleState:
         """The state before the first update of `weights` `(ensemble, params)`.
+
+        Where `replicas` nodes learn alike, each with a state of its own, each sees so small a part of an epoch's
+        gradients: its epochs count `replicas` times, so that a schedule in epochs is the cluster's.
 
         Raises:
             Invalid: a hyper-parameter that is a tensor, but not one number a member.
@@ -52,12 +63,15 @@ class Rule:
                 if isinstance(value, Tensor) and value.shape != (weights.shape[0], 1):
                     expected = f"a number, or a tensor (ensemble, 1) = ({weights.shape[0]}, 1)"
                     raise Invalid(type(part).__name__, name, expected, tuple(value.shape))
-        return RuleState(self.optimizer.init(weights), {}, Progress())
+        return RuleState(self.optimizer.init(weights), {}, Progress(), replicas)
 
-    def update(self, weights: Tensor, gradients: Sequence[Gradient], state: RuleState) -> tuple[Tensor, RuleState]:
+    def update(
+        self, weights: Tensor, gradients: Sequence[Settled], state: RuleState, combine: "Combine | None" = None
+    ) -> tuple[Tensor, RuleState]:
         """The weights `(ensemble, params)` after one update by `gradients`, and the state after it.
 
-        The values of all gradients are asked for at once, so that they are evaluated together.
+        The values of all gradients are asked for at once, so that they are evaluated together. `combine` makes one
+        gradient of several: their `mean`, or their `total`.
         """
         if weights.numel() == 0:  # timing only: an update of nothing
             return weights, state
@@ -67,17 +81,38 @@ class Rule:
             before = workers[gradient.worker] if gradient.worker in workers else self.compensation.init(weights)
             value, workers[gradient.worker] = self.compensation.correct(value, gradient, weights, before)
             corrected.append(value)
-        lr = self.lr * self.schedule(state.progress)
-        change, optimizer = self.optimizer.step(mean(corrected), state.optimizer, weights, lr)
         scale = sum(self.compensation.scale(gradient) for gradient in gradients) / len(gradients)
-        updates, epochs = state.progress
-        progress = Progress(updates + 1, epochs + sum(gradient.share for gradient in gradients))
-        return weights + (change if scale == 1 else change * scale), RuleState(optimizer, workers, progress)
+        epochs = sum(gradient.share for gradient in gradients)
+        combined = (combine or mean)(corrected)
+        return self.step(weights, combined, state._replace(workers=workers), epochs, scale)
+
+    def step(
+        self, weights: Tensor, gradient: Tensor, state: RuleState, epochs: float, scale: float = 1.0
+    ) -> tuple[Tensor, RuleState]:
+        """The optimiser's and the schedule's part of an update: one gradient `(ensemble, params)` of many mini-batches.
+
+        Args:
+            epochs: the part of an epoch that those mini-batches are.
+            scale: a factor on the step.
+        """
+        if weights.numel() == 0:
+            return weights, state
+        lr = self.lr * self.schedule(state.progress)
+        change, optimizer = self.optimizer.step(gradient, state.optimizer, weights, lr)
+        progress = Progress(state.progress.updates + 1, state.progress.epochs + state.replicas * epochs)
+        weights = weights + (change if scale == 1 else change * scale)
+        return weights, state._replace(optimizer=optimizer, progress=progress)
+
+
+Combine = Callable[[Sequence[Tensor]], Tensor]
+"""Makes one gradient `(ensemble, params)` of several."""
+
+
+def total(values: Sequence[Tensor]) -> Tensor:
+    """The sum of gradients `(ensemble, params)`, added up in the order in which they are given."""
+    return reduce(add, values)
 
 
 def mean(values: Sequence[Tensor]) -> Tensor:
     """The mean of gradients `(ensemble, params)`, added up in the order in which they are given."""
-    total = values[0]
-    for value in values[1:]:
-        total = total + value
-    return total if len(values) == 1 else total / len(values)
+    return total(values) if len(values) == 1 else total(values) / len(values)

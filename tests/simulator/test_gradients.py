@@ -8,8 +8,9 @@ import torch
 
 from models import Quadratic
 from simulator import AsyncPS, Cluster, Delayed, Rule, Stop, SyncPS, Timing, simulate
-from simulator.gradients import GradientPool, together
+from simulator.gradients import GradientPool
 from simulator.laws import Exponential
+from simulator.promises import together
 from simulator.weights import stamp_of, stamped
 
 
@@ -28,8 +29,8 @@ class Counted:
 
 def pool_of(task, ensemble=1, **more):
     settled = []
-    pool = GradientPool(task, task.start([0] * ensemble), settled.append, **more)
-    model = SimpleNamespace(version=0)
+    pool = GradientPool(task, task.start([0] * ensemble), lambda gradient, _: settled.append(gradient), **more)
+    model = SimpleNamespace(rank=0, version=0, mixings=0)
 
     def promise(due=0.0):
         gradient = pool.promise(0, model, task.start([0] * ensemble), torch.zeros(1))
@@ -128,12 +129,12 @@ def test_nothing_is_evaluated_where_nothing_is_learnt():
 
 
 def test_a_stamp_stays_with_a_value_and_not_with_what_is_made_of_it():
-    owner, reader = SimpleNamespace(version=3), SimpleNamespace(version=8)
+    owner, reader = (SimpleNamespace(rank=rank, version=version, mixings=0) for rank, version in [(0, 3), (1, 8)])
     weights = torch.ones(1, 2)
     mine = stamped(weights, owner)
     owner.version = 5
-    assert stamp_of(mine, reader) == (owner, 3)
-    assert stamp_of(mine * 1.0, reader) == stamp_of(weights, reader) == (reader, 8)
+    assert stamp_of(mine, reader) == (owner, 3, 0)
+    assert stamp_of(mine * 1.0, reader) == stamp_of(weights, reader) == (reader, 8, 0)
 
 
 def test_staleness_runs_until_the_gradient_has_a_fate():

@@ -35,8 +35,8 @@ def late(value, read, now, worker=0, staleness=3):
 def gradients_at(points, versions=None, curvature=2.0):
     """Promises of the gradients of h w^2 / 2 at `points`, each of a worker of its own."""
     task = Quadratic(curvature=curvature, dtype=DOUBLE)
-    model = SimpleNamespace(version=0)
-    pool = GradientPool(task, torch.zeros(1, 1, dtype=DOUBLE), lambda _: None)
+    model = SimpleNamespace(rank=0, version=0, mixings=0)
+    pool = GradientPool(task, torch.zeros(1, 1, dtype=DOUBLE), lambda *_: None)
     promises = [pool.promise(rank, model, torch.full((1, 1), w, dtype=DOUBLE), torch.zeros(1, dtype=DOUBLE))
                 for rank, w in enumerate(points)]  # fmt: skip
     model.version = 4

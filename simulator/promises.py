@@ -1,0 +1,95 @@
+"""Tensors to come: they are sliced, added and scaled now, and computed when somebody needs a value."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+
+class Promise:
+    """A tensor `(ensemble, n)` whose value is computed when it is first asked for, or never.
+
+    Example:
+        >>> (p + q)[0:3] * 0.5     # doctest: +SKIP
+    """
+
+    __slots__ = ("_value",)
+
+    _value: Tensor | None
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor; whatever it is made of is evaluated together, when it is first asked for."""
+        return together([self])[0]
+
+    @property
+    def sources(self) -> tuple["Promise", ...]:
+        """What it is made of."""
+        return ()
+
+    def __getitem__(self, part: slice) -> "Promise":
+        """The columns `part` of it."""
+        return Derived((self,), lambda value: value[:, part])
+
+    def __add__(self, other: "Promise") -> "Promise":
+        return Derived((self, other), lambda one, two: one + two)
+
+    def __mul__(self, factor: float) -> "Promise":
+        return Derived((self,), lambda value: value * factor)
+
+    def work_out(self) -> None:
+        """Compute the value from those of its sources, all of which are known."""
+        raise NotImplementedError
+
+
+class Leaf(Promise):
+    """A promise that is made of no others."""
+
+    __slots__ = ()
+
+    def evaluate(self, leaves: Sequence[Any]) -> None:
+        """Compute the values of `leaves`, itself among them, together."""
+        raise NotImplementedError
+
+
+class Derived(Promise):
+    """What an operation makes of other promises; it forgets them once it has its value."""
+
+    __slots__ = ("_operation", "_sources")
+
+    def __init__(self, sources: tuple[Promise, ...], operation: Callable[..., Tensor]) -> None:
+        self._value = None
+        self._sources, self._operation = sources, operation
+
+    @property
+    def sources(self) -> tuple[Promise, ...]:
+        return self._sources
+
+    def work_out(self) -> None:
+        self._value = self._operation(*(source._value for source in self._sources))
+        self._sources = ()
+
+
+def together(promises: Sequence[Promise]) -> list[Tensor]:
+    """The values of all `promises`, asked for at once so that what they are made of is evaluated together."""
+    order = in_order([promise for promise in promises if promise._value is None])
+    leaves = [promise for promise in order if isinstance(promise, Leaf)]
+    if leaves:
+        leaves[0].evaluate(leaves)
+    for promise in order:
+        if promise._value is None:
+            promise.work_out()
+    return [promise._value for promise in promises]  # type: ignore[misc]
+
+
+def in_order(promises: Sequence[Promise]) -> list[Promise]:
+    """`promises` and all that they are made of and that has no value yet, sources first."""
+    order: dict[Promise, None] = {}
+    pending = list(reversed(promises))  # no recursion: a ring's sums are as deep as it is long
+    while pending:
+        promise = pending[-1]
+        waits_for = [source for source in promise.sources if source._value is None and source not in order]
+        pending.extend(waits_for)
+        if not waits_for:
+            order[pending.pop()] = None
+    return list(order)
