@@ -38,14 +38,17 @@ class Config(Part):
         return self.model_dump(exclude_unset=True, exclude={"sweep"})
 
 
-def parse(document: Mapping[str, Any]) -> Config:
+def parse(document: Mapping[str, Any], kept: bool = False) -> Config:
     """The config that a document describes; each of its parts has been built once, to see that it can be.
+
+    Args:
+        kept: the document is a result's: nothing is built, and entries of one's own are not imported.
 
     Raises:
         ConfigError: an unknown key or name, a wrong type, a value out of its range; names the dotted key.
     """
     try:
-        return Config.model_validate(document)
+        return Config.model_validate(document, context={"kept": kept})
     except ValidationError as error:
         raise translated(error, document) from None
 

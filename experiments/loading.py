@@ -9,10 +9,13 @@ from experiments.config import Config
 from experiments.documents import parsed, put, read
 from experiments.errors import ConfigError, Refused
 from experiments.grid import filled, runs
+from experiments.plugins import look_beside
 
 
 def load(path: str | Path, *overrides: str) -> Config:
     """The config in a YAML file, with `key=value` overrides; all runs that it expands to have been validated.
+
+    Modules of one's own that it names are found on Python's path, in the current directory and beside the file.
 
     Args:
         overrides: a dotted key and a YAML value, as in `learning.lr=0.1` or `sweep.learning.lr=[0.1, 0.2]`. A key
@@ -23,6 +26,7 @@ def load(path: str | Path, *overrides: str) -> Config:
     """
     name = re.sub(r"[^\w .-]", "-", Path(path).stem).lstrip(" .-")
     document: Mapping[str, Any] = {**({"name": name} if name else {}), **read(path)}
+    look_beside(path)
     try:
         config = filled(overridden(document, overrides))
         runs(config)

@@ -2,20 +2,24 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from inspect import signature
 from typing import Annotated, Any, Literal, Self
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 import simulator
 from experiments.errors import ConfigError, blamed
-from experiments.schema import Choice, Count, Described, Finite, Part, Seed, keys, part
-from models import DATASETS, NETWORKS, PARTITIONS, Dataset, Quadratic, Supervised
+from experiments.schema import Choice, Count, Described, Finite, Part, Seed, kept, keys, part
+from models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic, Supervised
 from models.backends import find_device
-from simulator.laws import LAWS, Scaled
+from simulator.laws import LAWS, Law, Scaled
 from simulator.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
-from simulator.slowdowns import SLOWDOWNS
-from simulator.topology import TOPOLOGIES
+from simulator.rules.compensations import Compensation
+from simulator.rules.optimizers import Optimizer
+from simulator.rules.schedules import Schedule
+from simulator.slowdowns import SLOWDOWNS, Slowdown
+from simulator.topology import TOPOLOGIES, Topology
 
 IMAGES = (1, 28, 28)
 SIZES = {"digits": (IMAGES, 10, 1500), "mnist": (IMAGES, 10, 60000), "fashion_mnist": (IMAGES, 10, 60000)}
@@ -40,7 +44,9 @@ class AlgorithmPart(Described):
     name: str
 
     def build(self, workers: int = 1, rule: simulator.Rule | None = None, **given: Any) -> simulator.Algorithm:
-        algorithm: simulator.Algorithm = super().build(workers, rule=rule or simulator.Rule(), **given)
+        learns = "rule" in signature(type(self).recipe).parameters
+        learning = {"rule": rule or simulator.Rule()} if learns else {}
+        algorithm: simulator.Algorithm = super().build(workers, **learning, **given)
         return algorithm
 
 
@@ -48,14 +54,16 @@ def _slowdown(value: Mapping[str, Any]) -> str:
     return "window" if {"start", "end"} & set(value) else "factor"
 
 
-COMPUTE = Choice.of("law", LAWS, "constant", per=(Literal["batch", "sample"], "batch"))
-SLOWDOWN = Choice.of("kind", SLOWDOWNS, _slowdown)
-NETWORK = Choice.of("topology", TOPOLOGIES, "star", base=NetworkPart, **WIRES)
-ALGORITHM = Choice.of("name", simulator.ALGORITHMS, "async_ps", base=AlgorithmPart, without=["rule"])
-SCHEDULE = Choice.of("name", SCHEDULES, "constant")
-COMPENSATION = Choice.of("name", COMPENSATIONS, "none")
-DATA = Choice.of("name", DATASETS, "mnist")
-PARTITION = Choice.of("name", PARTITIONS, "iid")
+COMPUTE = Choice.of("law", LAWS, "constant", Law, per=(Literal["batch", "sample"], "batch"))
+SLOWDOWN = Choice.of("kind", SLOWDOWNS, _slowdown, Slowdown)
+NETWORK = Choice.of("topology", TOPOLOGIES, "auto", Topology, base=NetworkPart, **WIRES)
+ALGORITHM = Choice.of(
+    "name", simulator.ALGORITHMS, "async_ps", simulator.Algorithm, base=AlgorithmPart, without=["rule"]
+)
+SCHEDULE = Choice.of("name", SCHEDULES, "constant", Schedule)
+COMPENSATION = Choice.of("name", COMPENSATIONS, "none", Compensation)
+DATA = Choice.of("name", DATASETS, "mnist", Dataset)
+PARTITION = Choice.of("name", PARTITIONS, "iid", Partition)
 
 
 class ClusterPart(Part):
@@ -81,8 +89,9 @@ class ClusterPart(Part):
         )
 
     @model_validator(mode="after")
-    def _in_range(self) -> Self:
-        self.build()
+    def _in_range(self, info: ValidationInfo) -> Self:
+        if not kept(info):
+            self.build()
         return self
 
 
@@ -195,15 +204,16 @@ def _dataset(described: Described) -> Dataset:
     return data
 
 
-LEARNING = Choice.of("optimizer", OPTIMIZERS, "sgd", base=LearningPart)
+LEARNING = Choice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=LearningPart)
 TASK = Choice(
     "model",
     {
-        **Choice.of("model", NETWORKS, "lenet5", base=SupervisedPart).parts,
+        **{name: part(network, "model", name, base=SupervisedPart) for name, network in NETWORKS.items()},
         "quadratic": part(Quadratic, "model", "quadratic", base=TaskPart, without=["dtype"], dtype=DTYPE),
         "timing": part(simulator.Timing, "model", "timing", base=TaskPart),
     },
     "lenet5",
+    {simulator.Task: {"base": TaskPart}, Network: {"base": SupervisedPart}},
 )
 StopPart = part(simulator.Stop)
 EvaluatePart = part(

@@ -176,7 +176,7 @@ def hash_of(path: Path) -> str:
 
 def _config(path: Path, expected: str) -> Config:
     try:
-        config = parse(read(path))
+        config = parse(read(path), kept=True)
     except ConfigError as error:
         raise ResultError(f"{path}: this version cannot read it: {error.key}: {error.problem}") from None
     if digest(config) != expected:
