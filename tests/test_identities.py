@@ -19,6 +19,8 @@ from simulator.rules import (
     Cosine,
     DCASGDa,
     DCASGDc,
+    DelayAdaptive,
+    GapAware,
     Nesterov,
     RMSProp,
     Staleness,
@@ -40,6 +42,10 @@ TORCH = {
 OPTIMISERS = {name: optimizer for name, (optimizer, _) in TORCH.items()}
 UPDATES = 40
 ONE = Cluster(workers=1, compute=Exponential(1.0))
+LATE = [
+    DCASGDc(strength=1.0), DCASGDa(), Staleness(), Staleness(on="step"), DelayAdaptive(ceiling=0.05),
+    DelayAdaptive(ceiling=0.05, on="step"), GapAware(),
+]  # fmt: skip
 every_optimiser = pytest.mark.parametrize("name", TORCH)
 
 
@@ -140,7 +146,7 @@ def test_delay_compensation_of_strength_zero_is_asgd(name, compensation, quadrat
 
 
 @every_optimiser
-@pytest.mark.parametrize("compensation", [DCASGDc(), DCASGDa(), Staleness(), Staleness(on="step")])
+@pytest.mark.parametrize("compensation", [*LATE, DelayAdaptive(ceiling=1e-9)])
 def test_compensation_changes_nothing_for_one_worker(name, compensation, quadratic):
     plain = Rule(OPTIMISERS[name], lr=LR)
     assert torch.equal(
@@ -149,7 +155,7 @@ def test_compensation_changes_nothing_for_one_worker(name, compensation, quadrat
     )
 
 
-@pytest.mark.parametrize("compensation", [DCASGDc(strength=1.0), DCASGDa(), Staleness(), Staleness(on="step")])
+@pytest.mark.parametrize("compensation", LATE)
 def test_compensation_does_something_for_four_workers(compensation, quadratic):
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5))
     plain = weights_of(cluster, AsyncPS(Rule(lr=LR)), quadratic)
@@ -223,6 +229,27 @@ def test_a_diverged_member_leaves_the_others_untouched(name, quadratic):
     assert torch.equal(outcome.weights[::2], alone.expand(2, -1))
 
 
+@pytest.mark.parametrize("on", ["gradient", "step"])
+@every_optimiser
+def test_ceilings_and_decays_of_an_ensemble_are_those_of_its_members(name, on):
+    """In single precision, with a learning rate and a schedule per member too."""
+    task = Quadratic(curvature=1.0, dim=7, condition=30.0, noise=0.3, epoch=50)
+    cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5))
+    members = [(0.01, 0.02, 0.9), (0.03, 0.05, 0.99), (0.02, 9.0, 0.5)]
+    columns = [
+        torch.tensor([[value] for value in column], dtype=torch.float64) for column in zip(*members, strict=True)
+    ]
+
+    def rules(lr, ceiling, decay):
+        for compensation in (DelayAdaptive(on=on, ceiling=ceiling), GapAware(decay=decay)):
+            yield Rule(OPTIMISERS[name], lr=lr, schedule=WarmUp(length=0.7), compensation=compensation)
+
+    together = [weights_of(cluster, AsyncPS(rule), task, ensemble=3) for rule in rules(*columns)]
+    for index, member in enumerate(members):
+        for all_members, alone in zip(together, rules(*member), strict=True):
+            assert torch.equal(all_members[index : index + 1], weights_of(cluster, AsyncPS(alone), task))
+
+
 def test_every_compensation_of_the_table_has_an_identity():
-    tested = {"none", "staleness", "one_over_n", "dc_asgd_c", "dc_asgd_a"}
+    tested = {"none", "staleness", "one_over_n", "delay_adaptive", "dc_asgd_c", "dc_asgd_a", "gap_aware"}
     assert set(COMPENSATIONS) == tested

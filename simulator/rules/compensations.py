@@ -1,102 +1,17 @@
-"""Compensations: what a late gradient is worth.
+"""Compensations: those that correct a late gradient coordinate by coordinate, and the table of all."""
 
-A compensation sees one gradient (value, the weights it was taken at, staleness, worker), the weights now, and
-the state that it keeps for that worker. `correct` changes the gradient before the optimiser sees it; `scale`
-changes the step after the optimiser, since an optimiser that normalises its gradient (Adam, Adagrad, RMSProp)
-undoes any constant factor before it.
-"""
-
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from simulator.bounds import Invalid, bounded
+from simulator.bounds import bounded
 from simulator.gradients import Settled
+from simulator.rules.damping import DelayAdaptive, OneOverN, Staleness
 from simulator.rules.optimizers import running
 from simulator.rules.scalars import Scalar, cast
-
-
-class Compensation(Protocol):
-    """A correction for staleness."""
-
-    def init(self, weights: Tensor) -> Any:
-        """The state for a worker that has sent no gradient yet."""
-        ...
-
-    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """The corrected gradient `(ensemble, params)`, and the worker's state after it."""
-        ...
-
-    def scale(self, gradient: Settled) -> float:
-        """The gradient's factor on the step after the optimiser."""
-        ...
-
-
-@dataclass(frozen=True)
-class Uncompensated:
-    """A late gradient is worth as much as a fresh one."""
-
-    def init(self, weights: Tensor) -> None:
-        return None
-
-    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any) -> tuple[Tensor, Any]:
-        return value, state
-
-    def scale(self, gradient: Settled) -> float:
-        return 1.0
-
-
-@dataclass(frozen=True)
-class Damped(Uncompensated):
-    """A late gradient counts `weight(gradient)` of a fresh one, before the optimiser or after it.
-
-    Attributes:
-        on: `gradient` scales the gradient before the optimiser, as the papers do; under Adam, Adagrad and
-            RMSProp a constant factor there does next to nothing, and `step` scales the step after it.
-    """
-
-    on: Literal["gradient", "step"] = "gradient"
-
-    def __post_init__(self) -> None:
-        if self.on not in ("gradient", "step"):
-            raise Invalid(type(self).__name__, "on", "gradient or step", self.on)
-
-    def weight(self, gradient: Settled) -> float:
-        """What a gradient counts, in (0, 1]."""
-        return 1.0
-
-    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any) -> tuple[Tensor, Any]:
-        return (value * self.weight(gradient) if self.on == "gradient" else value), state
-
-    def scale(self, gradient: Settled) -> float:
-        return self.weight(gradient) if self.on == "step" else 1.0
-
-
-@dataclass(frozen=True)
-class Staleness(Damped):
-    """A gradient of staleness tau counts 1 / max(1, tau): fresh and once-stale gradients count in full.
-
-    Source: Zhang et al. (2016), arXiv 1511.05950.
-    """
-
-    def weight(self, gradient: Settled) -> float:
-        return 1 / max(1, gradient.staleness)
-
-
-@dataclass(frozen=True)
-class OneOverN(Damped):
-    """Every gradient counts 1 / workers, however stale it is."""
-
-    workers: int = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded(self, "workers", least=1)
-
-    def weight(self, gradient: Settled) -> float:
-        return 1 / self.workers
+from simulator.rules.uncompensated import Uncompensated
 
 
 @dataclass(frozen=True)
@@ -114,7 +29,7 @@ class DCASGDc(Uncompensated):
     def __post_init__(self) -> None:
         bounded(self, "strength", least=0)
 
-    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any, lr: Scalar) -> tuple[Tensor, Any]:
         return value + cast(self.strength, value) * value * value * (weights - gradient.weights), state
 
 
@@ -135,19 +50,69 @@ class DCASGDa(Uncompensated):
         bounded(self, "strength", least=0)
         bounded(self, "decay", least=0, below=1)
 
-    def init(self, weights: Tensor) -> Tensor:  # type: ignore[override]
+    def init(self, weights: Tensor) -> Any:
         return torch.zeros_like(weights)
 
-    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any, lr: Scalar) -> tuple[Tensor, Any]:
         squares = running(self.decay, state, value * value)
         strength = cast(self.strength, value) / (squares + 1e-7).sqrt()
         return value + strength * value * value * (weights - gradient.weights), squares
+
+
+class Steps(NamedTuple):
+    """The steps that a model has made: its weights at the last update, and a running mean of its squared steps.
+
+    Attributes:
+        missing: decay to the power of the steps seen, the share of the mean that its start at zero still holds.
+    """
+
+    weights: Tensor
+    squares: Tensor
+    missing: Scalar
+
+
+@dataclass(frozen=True)
+class GapAware(Uncompensated):
+    """A gradient is divided by the typical steps that its model has moved since the read, coordinate by coordinate.
+
+    g / (1 + |w - w_read| / C),  C = sqrt(s / (1 - decay^t)),  s <- decay s + (1 - decay) (w_t - w_{t-1})^2.
+
+    C is the root mean square of the model's own steps, whatever the optimiser; under SGD with momentum v it is
+    lr sqrt(mean of v^2), the average step of the paper, which takes the largest learning rate where a schedule
+    changes it. A fresh gradient counts in full; so does the first, before there was any step.
+
+    Attributes:
+        decay: of the running mean.
+
+    Source: Barkai, Hakimi, Schuster (2020), arXiv 1909.10802, GA with the gap of each parameter.
+    """
+
+    shared: ClassVar[bool] = True
+
+    decay: Scalar = 0.999
+
+    def __post_init__(self) -> None:
+        bounded(self, "decay", least=0, below=1)
+
+    def init(self, weights: Tensor) -> Any:
+        return Steps(weights, torch.zeros_like(weights), 1.0)
+
+    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any, lr: Scalar) -> tuple[Tensor, Any]:
+        if weights is not state.weights:  # the first gradient of an update: the last one has made a step
+            squares = running(self.decay, state.squares, (weights - state.weights).square())
+            state = Steps(weights, squares, state.missing * self.decay)
+        gap = (weights - gradient.weights).abs()
+        typical = (state.squares / cast(1 - state.missing, value)).sqrt()
+        known = (gap > 0) & (typical > 0)  # 0 / 0 before the first step is not
+        return torch.where(known, value * typical / (typical + gap), value), state
 
 
 COMPENSATIONS: dict[str, type] = {
     "none": Uncompensated,
     "staleness": Staleness,
     "one_over_n": OneOverN,
+    "delay_adaptive": DelayAdaptive,
     "dc_asgd_c": DCASGDc,
     "dc_asgd_a": DCASGDa,
+    "gap_aware": GapAware,
 }

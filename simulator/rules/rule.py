@@ -11,16 +11,20 @@ from torch import Tensor
 from simulator.bounds import Invalid, bounded
 from simulator.gradients import Settled
 from simulator.promises import together
-from simulator.rules.compensations import Compensation, Uncompensated
 from simulator.rules.optimizers import SGD, Optimizer
-from simulator.rules.scalars import Scalar
+from simulator.rules.scalars import Scalar, cast
 from simulator.rules.schedules import Constant, Progress, Schedule
+from simulator.rules.uncompensated import Compensation, Uncompensated
+
+EVERYBODY = -1
+"""Whose state it is that all workers' gradients share."""
 
 
 class RuleState(NamedTuple):
     """What a rule remembers: the optimiser's state, the compensation's per worker, and how far it has come.
 
     Attributes:
+        workers: the compensation's state by the worker's rank, or `EVERYBODY`'s.
         replicas: how many nodes learn alike, each with a state of its own.
     """
 
@@ -75,19 +79,21 @@ class Rule:
         """
         if weights.numel() == 0:  # timing only: an update of nothing
             return weights, state
+        lr = self.lr * self.schedule(state.progress)
         workers = dict(state.workers)
         corrected = []
         for gradient, value in zip(gradients, together(gradients), strict=True):
-            before = workers[gradient.worker] if gradient.worker in workers else self.compensation.init(weights)
-            value, workers[gradient.worker] = self.compensation.correct(value, gradient, weights, before)
+            whose = EVERYBODY if self.compensation.shared else gradient.worker
+            before = workers[whose] if whose in workers else self.compensation.init(weights)
+            value, workers[whose] = self.compensation.correct(value, gradient, weights, before, lr)
             corrected.append(value)
-        scale = sum(self.compensation.scale(gradient) for gradient in gradients) / len(gradients)
+        scale = sum(self.compensation.scale(gradient, lr) for gradient in gradients) / len(gradients)
         epochs = sum(gradient.share for gradient in gradients)
         combined = (combine or mean)(corrected)
         return self.step(weights, combined, state._replace(workers=workers), epochs, scale)
 
     def step(
-        self, weights: Tensor, gradient: Tensor, state: RuleState, epochs: float, scale: float = 1.0
+        self, weights: Tensor, gradient: Tensor, state: RuleState, epochs: float, scale: Scalar = 1.0
     ) -> tuple[Tensor, RuleState]:
         """The optimiser's and the schedule's part of an update: one gradient `(ensemble, params)` of many mini-batches.
 
@@ -100,7 +106,7 @@ class Rule:
         lr = self.lr * self.schedule(state.progress)
         change, optimizer = self.optimizer.step(gradient, state.optimizer, weights, lr)
         progress = Progress(state.progress.updates + 1, state.progress.epochs + state.replicas * epochs)
-        weights = weights + (change if scale == 1 else change * scale)
+        weights = weights + (change * cast(scale, change) if isinstance(scale, Tensor) or scale != 1 else change)
         return weights, state._replace(optimizer=optimizer, progress=progress)
 
 

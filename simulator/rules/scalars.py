@@ -23,6 +23,11 @@ def sqrt(scalar: Scalar) -> Scalar:
     return scalar.sqrt() if isinstance(scalar, Tensor) else math.sqrt(scalar)
 
 
+def at_least_one(scalar: Scalar) -> Scalar:
+    """The scalar, or 1 where it is less."""
+    return scalar.clamp(min=1.0) if isinstance(scalar, Tensor) else max(1.0, scalar)
+
+
 def is_zero(scalar: Scalar) -> bool:
     """Whether the scalar is 0 for every member."""
     return not scalar.any() if isinstance(scalar, Tensor) else scalar == 0
