@@ -14,7 +14,7 @@ import simpy
 
 from simulator.bounds import Invalid, bounded, duration
 from simulator.sharing import FairSharing, FifoSharing, Link
-from simulator.topology import SERVER, Star, Topology
+from simulator.topology import SERVER, Auto, Topology
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Network:
         message_bytes: the size of one model or gradient; by default 4 bytes a parameter.
     """
 
-    topology: Topology = field(default_factory=Star)
+    topology: Topology | Auto = field(default_factory=Auto)
     bandwidth: float = math.inf
     latency: float = 0.0
     sharing: Literal["fair", "fifo"] = "fair"
@@ -77,8 +77,9 @@ SHARINGS: dict[str, Callable[[simpy.Environment], Sharing]] = {"fair": FairShari
 class Wires:
     """A network under a running clock: cards, and the messages that cross them."""
 
-    def __init__(self, env: simpy.Environment, network: Network) -> None:
-        self._env, self._network = env, network
+    def __init__(self, env: simpy.Environment, network: Network, topology: Topology, workers: int) -> None:
+        topology.check(workers)
+        self._env, self._network, self._topology, self._workers = env, network, topology, workers
         self._sharing = SHARINGS[network.sharing](env)
         self._unlimited = all(network.card_bandwidth(rank) == math.inf for rank in (0, SERVER))
         self._up: dict[int, Link] = {}
@@ -90,8 +91,8 @@ class Wires:
         Raises:
             Invalid: the topology does not join the two.
         """
-        if not self._network.topology.joins(sender, receiver):
-            topology = type(self._network.topology).__name__
+        if not self._topology.joins(sender, receiver, self._workers):
+            topology = type(self._topology).__name__
             raise Invalid(topology, "send", f"a pair that a {topology} joins", f"{sender} -> {receiver}")
         latency, schedule = self._network.latency, self._env.schedule
         if size == 0 or self._unlimited:

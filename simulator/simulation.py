@@ -22,6 +22,7 @@ from simulator.node import Node
 from simulator.outcome import Outcome
 from simulator.streams import BATCHES, CHOICES, COMPUTE, start_seed, stream
 from simulator.task import Task, Timing
+from simulator.topology import resolved
 from simulator.trace import BUSY, SENDING, WAITING, Trace
 from simulator.weights import mean
 
@@ -73,7 +74,8 @@ class Simulation:
         self._learning = Learning(task, start)
         self.pool = GradientPool(task, start, self._settled, memory, defer)
         self._slices = algorithm.slices(cluster.workers, start.shape[1])
-        self._wires = Wires(self.env, cluster.network)
+        topology = resolved(cluster.network.topology, algorithm.topology)
+        self._wires = Wires(self.env, cluster.network, topology, cluster.workers)
         roles = algorithm.roles(cluster.workers)
         self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
         self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]

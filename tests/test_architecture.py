@@ -72,9 +72,11 @@ def violations(found: Sources) -> list[str]:
     forbid(inside("simulator"), direct.get, "models", "experiments", "pandas", "matplotlib")
     forbid(inside("models"), direct.get, "simulator", "simpy", "experiments", "pandas", "matplotlib")
     clock = [
-        f"simulator.{room}" for room in ("bounds", "laws", "slowdowns", "topology", "network", "sharing", "streams")
+        name
+        for room in ("bounds", "laws", "slowdowns", "topology", "mixing", "network", "sharing", "streams", "cluster")
+        for name in inside(f"simulator.{room}")
     ]
-    forbid(clock, lambda name: reached(name, rooms), "torch", "simulator.weights", "simulator.gradients")
+    forbid(clock, lambda name: reached(name, rooms) | direct[name], "torch", "simulator.weights", "simulator.gradients")
     arithmetic = [
         "simulator.task",
         "simulator.gradients",
@@ -130,6 +132,8 @@ def test_a_notebook_imports_experiments_and_no_other_room():
         ("simulator.laws", "import torch"),
         ("simulator.slowdowns", "from torch import Tensor"),
         ("simulator.topology", "import torch"),
+        ("simulator.topology.peers", "from torch import Tensor"),
+        ("simulator.mixing", "import simulator.weights"),
         ("simulator.network", "from simulator.weights import stamped"),
         ("simulator.bounds", "import torch"),
         ("simulator.gradients", "import simpy"),

@@ -18,7 +18,7 @@ BANDWIDTH = 10.0
 def arrivals(sends, network):
     """When messages `(moment, sender, receiver, bytes)` arrive."""
     env = simpy.Environment()
-    wires, times = Wires(env, network), {}
+    wires, times = Wires(env, network, Star(), 8), {}
 
     def sender(index, moment, source, target, size):
         yield env.timeout(moment)
@@ -105,8 +105,8 @@ def test_free_network_and_tokens_take_the_latency():
 
 
 def test_the_star_joins_workers_to_the_server_alone():
-    assert Star().joins(0, SERVER)
-    assert Star().joins(SERVER, 5)
+    assert Star().joins(0, SERVER, 8)
+    assert Star().joins(SERVER, 5, 8)
     with pytest.raises(Invalid, match=r"Star.send: expected a pair that a Star joins, got '0 -> 1'"):
         arrivals([(0.0, 0, 1, 1.0)], Network())
 

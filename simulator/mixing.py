@@ -1,0 +1,116 @@
+"""What gossiping nodes weight each other's models with: mixing matrices W, W[i, j] the weight of j's model in i's.
+
+Column stochastic: what a node gives away and keeps adds up to what it had, so that the sum over the nodes is conserved.
+Doubly stochastic: also what a node takes adds up to 1, so that it holds an average.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.bounds import Invalid
+from simulator.topology import Topology
+
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """One node's row and column of the mixing matrix at one step.
+
+    Attributes:
+        own: the weight that it gives to its own model, W[i, i].
+        out: for each peer, the share of its own model that goes there, W[peer, i].
+        into: for each peer, the weight with which it takes that peer's model, W[i, peer].
+    """
+
+    own: float
+    out: Mapping[int, float]
+    into: Mapping[int, float]
+
+
+Weight = Callable[[Topology, int, int, int, int], float]
+"""(topology, sender, receiver, step, workers) -> W[receiver, sender]."""
+
+
+def uniform(topology: Topology, sender: int, receiver: int, step: int, workers: int) -> float:
+    """Everybody keeps as much of its model as it sends to each peer: 1 / (1 + out-degree).
+
+    Column stochastic on every digraph; doubly stochastic where every in- and out-degree is the same.
+
+    Source: Assran et al. (2019), arXiv 1811.10792, section 3.
+    """
+    return 1 / (1 + len(topology.out_peers(sender, step, workers)))
+
+
+def metropolis(topology: Topology, sender: int, receiver: int, step: int, workers: int) -> float:
+    """Two neighbours weight each other with 1 / (1 + the greater of their degrees), and keep the rest.
+
+    Symmetric and doubly stochastic on every undirected graph; `uniform` where all degrees are the same.
+
+    Source: Xiao, Boyd & Kim (2007), average consensus with least-mean-square deviation.
+    """
+    if sender not in topology.out_peers(receiver, step, workers):
+        got = f"{sender} -> {receiver} without {receiver} -> {sender}"
+        raise Invalid(type(topology).__name__, "mixing", "uniform: metropolis needs an undirected graph", got)
+    degrees = (len(topology.out_peers(rank, step, workers)) for rank in (sender, receiver))
+    return 1 / (1 + max(degrees))
+
+
+def weights(topology: Topology, sender: int, receiver: int, step: int, workers: int) -> float:
+    """The graph's own edge weights, each the share of its sender's model; what is left of 1 stays at home.
+
+    Column stochastic.
+    """
+    return topology.share(sender, receiver, workers)
+
+
+MIXINGS: dict[str, Weight] = {"uniform": uniform, "metropolis": metropolis, "weights": weights}
+
+
+def mixing(name: str, topology: Topology, rank: int, step: int, workers: int) -> Mixing:
+    """The mixing of `rank` at `step`, by an entry of `MIXINGS`.
+
+    Raises:
+        Invalid: the graph has no such mixing, or a node would give away more than it has.
+    """
+    return _mixing(name, topology, rank, step % topology.period(workers), workers)
+
+
+@lru_cache(maxsize=4096)
+def _mixing(name: str, topology: Topology, rank: int, step: int, workers: int) -> Mixing:
+    weight = MIXINGS[name]
+    out = {peer: weight(topology, rank, peer, step, workers) for peer in topology.out_peers(rank, step, workers)}
+    into = {peer: weight(topology, peer, rank, step, workers) for peer in topology.in_peers(rank, step, workers)}
+    given = sum(out.values())
+    if given > 1 + ROUNDING:
+        expected = f"weights of which nobody's add up to more than 1 along its out-edges at mixing {name}"
+        raise Invalid(type(topology).__name__, "weight", expected, f"{given:g} at {rank}")
+    return Mixing(max(1 - given, 0.0), out, into)
+
+
+def matrix(name: str, topology: Topology, step: int, workers: int) -> NDArray[np.float64]:
+    """The mixing matrix `(workers, workers)` at `step`: W[i, j] is the weight of j's model in i's.
+
+    Raises:
+        Invalid: as `mixing`.
+    """
+    found = np.zeros((workers, workers))
+    for rank in range(workers):
+        mine = mixing(name, topology, rank, step, workers)
+        found[rank, rank] = mine.own
+        for peer, share in mine.out.items():
+            found[peer, rank] = share
+    return found
+
+
+def doubly_stochastic(name: str, topology: Topology, workers: int) -> bool:
+    """Whether at every step what each node takes adds up to 1, as what it gives always does: it holds an average."""
+    return all(
+        abs(mine.own + sum(mine.into.values()) - 1) < ROUNDING
+        for step in range(topology.period(workers))
+        for mine in (mixing(name, topology, rank, step, workers) for rank in range(workers))
+    )
