@@ -1,123 +1,115 @@
-"""The parameter server that takes gradients of any age: asynchronous, K-async, softly synchronous."""
+"""The asynchronous parameter server, with what Downpour does about the cost of its messages."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Literal
 
 from simulator.algorithm import Algorithm, Role
 from simulator.bounds import Invalid, bounded
-from simulator.cluster import Cluster
+from simulator.gradients import Gradient
 from simulator.node import Node
-from simulator.rules import Rule
+from simulator.rules import SGD, Rule, Uncompensated, total
 from simulator.topology import SERVER
 
 
 @dataclass(frozen=True)
-class ReadComputePush(Algorithm):
-    """The family's worker: it reads, computes, pushes, and reads again when the server answers."""
+class AsyncPS(Algorithm):
+    """Asynchronous SGD (Downpour): the server applies each gradient as it arrives and answers with the new weights.
+
+    w <- w - lr g(w_read). `rule` decides what a late gradient is worth: sgd gives ASGD, a DC-ASGD compensation before
+    it DC-ASGD. With one worker it is plain SGD; with P equal workers on a free network, `delayed` with delay P - 1.
+
+    Downpour's replica goes on from its own steps, w' <- w' - lr g(w'), pushes the sum of its gradients and fetches now
+    and then: a push is one update, and a fetch that is due with it rides on it. What is fetched replaces w'. Mean
+    staleness, in pushes: P - 1 where n_push = n_fetch, P (n_fetch / n_push + 1) / 2 - 1 where n_push divides n_fetch;
+    (P - 1) / accumulate in updates. A worker that crashes loses what it has not pushed, and holds a barrier up.
+
+    Attributes:
+        n_push, n_fetch: mini-batches from one push to the next, and from one fetch to the next.
+        local_rule: the replica's own steps: plain `sgd` at the rule's learning rate, the `same` optimiser as the
+            server's with a state of its own, or `none`. Where every mini-batch fetches, they would be overwritten.
+        warm_start: updates that worker 0 makes alone before the others begin.
+        sync_every: mini-batches after which a worker waits until all have come as far, counted from the warm start.
+        accumulate: G, pushes that the server sums before one step of its optimiser; nobody waits for it.
+
+    Source: Recht et al. (2011), arXiv 1106.5730; Dean et al. (2012), NIPS, algorithms 7.1 and 7.2 (Downpour); Zheng et
+    al. (2017), arXiv 1609.08326, algorithms 1 and 2; Aji & Heafield (2019) (accumulate).
+    """
 
     rule: Rule
+    n_push: int = 1
+    n_fetch: int = 1
+    local_rule: Literal["sgd", "same", "none"] = "sgd"
+    warm_start: int = 0
+    sync_every: int | None = None
+    accumulate: int = 1
+
+    def __post_init__(self) -> None:
+        for field in ("n_push", "n_fetch", "accumulate"):
+            bounded(self, field, least=1, whole=True)
+        bounded(self, "warm_start", least=0, whole=True)
+        if self.local_rule not in ("sgd", "same", "none"):
+            raise Invalid(type(self).__name__, "local_rule", "sgd, same or none", self.local_rule)
+        if self.sync_every is not None:
+            bounded(self, "sync_every", least=1, whole=True)
+            if self.sync_every % self.n_push or self.sync_every % self.n_fetch:
+                expected = f"a multiple of n_push = {self.n_push} and n_fetch = {self.n_fetch}"
+                raise Invalid(type(self).__name__, "sync_every", expected, self.sync_every)
 
     def worker(self, node: Node) -> Role:
-        node.send(SERVER, None, size=0)  # here I am
-        while True:
-            _, weights = yield node.receive()
-            gradient = yield node.compute(weights)
-            node.send(SERVER, gradient)
+        node.send(SERVER, ([], True), size=0)  # here I am
+        local, state = self.local(), self.rule.init(node.weights, replicas=node.workers)
+        accrued: list[Gradient] = []
+        for step in count(1):
+            if (step - 1) % self.n_fetch == 0:
+                _, weights = yield node.receive()
+                read = weights
+            gradient = yield node.compute(weights, read)
+            accrued.append(gradient)
+            if local is not None:
+                weights, state = local.update(weights, [gradient], state)
+            push, fetch = step % self.n_push == 0, step % self.n_fetch == 0
+            if push:
+                node.send(SERVER, (accrued, fetch))
+                accrued = []
+            elif fetch:
+                node.send(SERVER, ([], True), size=0)
 
-
-@dataclass(frozen=True)
-class AsyncPS(ReadComputePush):
-    """Asynchronous SGD: the server applies each gradient as it arrives and answers with the new weights.
-
-    w <- w - lr g(w_read). `rule` decides what a late gradient is worth: sgd gives ASGD, a DC-ASGD
-    compensation before it DC-ASGD. With one worker it is plain SGD; with P equal workers on a free network,
-    `delayed` with delay P - 1.
-
-    Source: Recht et al. (2011), arXiv 1106.5730; Dean et al. (2012); as in Zheng et al. (2017),
-    arXiv 1609.08326, algorithms 1 and 2.
-    """
-
-    def server(self, node: Node) -> Role:
-        state = self.rule.init(node.weights)
-        while True:
-            worker, gradient = yield node.receive()
-            if gradient is not None:
-                yield node.work(node.apply_seconds)
-                weights, state = self.rule.update(node.weights, [gradient], state)
-                node.apply(weights, [gradient])
-            node.send(worker, node.weights)
-
-
-@dataclass(frozen=True)
-class KAsync(ReadComputePush):
-    """K-async SGD: the first K distinct workers' gradients make an update; contributors wait for it, others go on.
-
-    w <- w - lr (1/K) sum_k g(w_read_k) over K different workers. With K = 1 it is `async_ps`, with K = P `sync_ps`.
-    Mean staleness P / K - 1.
-
-    Attributes:
-        wait_for: K, workers per update.
-
-    Source: Dutta et al. (2018), arXiv 1803.01113.
-    """
-
-    wait_for: int = 1
-
-    def __post_init__(self) -> None:
-        bounded(self, "wait_for", least=1, whole=True)
-
-    def check(self, cluster: Cluster) -> None:
-        workers = cluster.workers
-        if self.wait_for > workers:
-            expected = f"at most workers = {workers}, or the server would wait for ever"
-            raise Invalid(type(self).__name__, "wait_for", expected, self.wait_for)
+    def local(self) -> Rule | None:
+        """The rule of a replica's own steps, if anything comes of them."""
+        if self.n_fetch == 1 or self.local_rule == "none":
+            return None
+        optimizer = SGD() if self.local_rule == "sgd" else self.rule.optimizer
+        return replace(self.rule, optimizer=optimizer, compensation=Uncompensated())
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
-        gathered = []
+        taken = dict.fromkeys(range(node.workers), 0)  # mini-batches, by worker
+        gathered: list[list[Gradient]] = []
+        held: list[int] = []
         while True:
-            worker, gradient = yield node.receive()
-            if gradient is None:
-                node.send(worker, node.weights)
-            else:
-                gathered.append(gradient)  # its worker waits, so that no two are one worker's
-            if len(gathered) == self.wait_for:
+            worker, (gradients, fetch) = yield node.receive()
+            if gradients:
+                gathered.append(gradients)
+                taken[worker] += len(gradients) if node.version >= self.warm_start else 0
+            if len(gathered) == self.accumulate:
+                gradients = [gradient for push in gathered for gradient in push]
                 yield node.work(node.apply_seconds)
-                weights, state = self.rule.update(node.weights, gathered, state)
-                node.apply(weights, gathered)
-                for contribution in gathered:
-                    node.send(contribution.worker, node.weights)
+                weights, state = self.rule.update(node.weights, gradients, state, combine=total)
+                node.apply(weights, gradients)
                 gathered = []
+            if fetch and worker not in held:
+                held.append(worker)
+            for reader in self.admitted(held, taken, node.version):
+                held.remove(reader)
+                node.send(reader, node.weights)
 
-
-@dataclass(frozen=True)
-class SoftSync(ReadComputePush):
-    """K-batch-async SGD: any K gradients make an update, however old; a contributor re-reads at once.
-
-    w <- w - lr (1/K) sum_k g(w_read_k) over the next K gradients to arrive, two of one worker if it is quick; the
-    K-th contributor re-reads after the update. With K = 1 it is `async_ps`; with K = P / n it is n-softsync, and
-    without local steps FedBuff. Mean staleness (P - 1) / K; K E[X] / P seconds an update, for any law.
-
-    Attributes:
-        gradients: K, gradients per update.
-
-    Source: Zhang et al. (2016), arXiv 1511.05950 (n-softsync); Dutta et al. (2018), arXiv 1803.01113 (K-batch-async).
-    """
-
-    gradients: int = 1
-
-    def __post_init__(self) -> None:
-        bounded(self, "gradients", least=1, whole=True)
-
-    def server(self, node: Node) -> Role:
-        state = self.rule.init(node.weights)
-        gathered = []
-        while True:
-            worker, gradient = yield node.receive()
-            if gradient is not None:
-                gathered.append(gradient)
-            if len(gathered) == self.gradients:
-                yield node.work(node.apply_seconds)
-                weights, state = self.rule.update(node.weights, gathered, state)
-                node.apply(weights, gathered)
-                gathered = []
-            node.send(worker, node.weights)
+    def admitted(self, held: Sequence[int], taken: Mapping[int, int], version: int) -> list[int]:
+        """Those of the workers that ask for weights that need not wait for the others any more."""
+        if version < self.warm_start:
+            return [worker for worker in held if worker == 0]
+        if self.sync_every is None:
+            return list(held)
+        rounds = min(taken.values()) // self.sync_every
+        return [worker for worker in held if taken[worker] // self.sync_every <= rounds]

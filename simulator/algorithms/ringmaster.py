@@ -1,0 +1,65 @@
+"""Ringmaster: asynchronous SGD that has no use for gradients beyond a staleness."""
+
+from dataclasses import dataclass
+
+from simulator.algorithm import Algorithm, Role
+from simulator.bounds import bounded
+from simulator.node import Node
+from simulator.rules import Rule
+from simulator.topology import SERVER
+
+
+@dataclass(frozen=True)
+class Ringmaster(Algorithm):
+    """Ringmaster ASGD: asynchronous SGD that discards every gradient of staleness R or more.
+
+    w <- w - lr g(w_read) if tau < R, else w stays; either way the worker re-reads. With R above every staleness it is
+    `async_ps`; with R = 1 only fresh gradients count.
+
+    Attributes:
+        threshold: R, in updates.
+        cancel: True stops a computation as soon as its gradient is bound to be discarded: the server sends the worker
+            the newest weights R updates after its read, and it begins anew.
+
+    Source: Maranjyan, Tyurin, Richtarik (2025), arXiv 2501.16168, Ringmaster ASGD without and with calculation stops.
+    """
+
+    rule: Rule
+    threshold: int = 8
+    cancel: bool = False
+
+    def __post_init__(self) -> None:
+        bounded(self, "threshold", least=1, whole=True)
+
+    def worker(self, node: Node) -> Role:
+        node.send(SERVER, None, size=0)  # here I am
+        _, weights = yield node.receive()
+        while True:
+            work, newer = node.compute(weights), node.receive()
+            yield work | newer
+            if newer.fired:  # what it computes is too stale by now
+                work.cancel()
+            else:
+                node.send(SERVER, work.gradient)
+                yield (newer := node.receive())
+            _, weights = newer.value
+
+    def server(self, node: Node) -> Role:
+        state = self.rule.init(node.weights)
+        read: dict[int, int] = {}  # the version that a worker was sent last
+        while True:
+            worker, gradient = yield node.receive()
+            readers = [worker]
+            if gradient is not None and gradient.staleness >= self.threshold:
+                gradient.drop()
+                readers = [] if self.cancel else [worker]  # it was sent newer weights already
+            elif gradient is not None:
+                yield node.work(node.apply_seconds)
+                weights, state = self.rule.update(node.weights, [gradient], state)
+                node.apply(weights, [gradient])
+                if self.cancel:
+                    late = (other for other, version in read.items() if node.version - version >= self.threshold)
+                    readers += [other for other in late if other != worker]
+            for reader in readers:
+                read[reader] = node.version
+                node.send(reader, node.weights)
