@@ -81,6 +81,7 @@ def finish(config: Config, path: Path, outcome: Outcome, device: str, seconds: f
     _write_table(path / "metrics.parquet", outcome.metrics | swept)
     _write_table(path / "updates.parquet", outcome.updates)
     _write_table(path / "workers.parquet", outcome.workers)
+    _write_table(path / "nodes.parquet", outcome.nodes)
     save_weights(path / "weights.safetensors", outcome.weights)
     manifest = _manifest(config, outcome, device, seconds)
     manifest["files"] = {name: hash_of(path / name) for name in FILES}
@@ -131,8 +132,9 @@ def _manifest(config: Config, outcome: Outcome, device: str, seconds: float) -> 
         "schema": SCHEMA,
         "run": run_id(config),
         "config": digest(config),
-        "status": "diverged" if outcome.reached == "diverged" else "finished",
+        "status": outcome.reached if outcome.reached in ("diverged", "stalled") else "finished",
         "reached": outcome.reached,
+        "stalled": outcome.stalled,
         "mileage": outcome.mileage._asdict(),
         "gradients": outcome.gradients,
         "evaluated": outcome.evaluated,

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST, INDEX = "manifest.json", "sweep.json"
-FILES = ("config.yaml", "metrics.parquet", "updates.parquet", "workers.parquet", "weights.safetensors")
+TABLES = ("metrics", "updates", "workers", "nodes")
+FILES = ("config.yaml", *(f"{table}.parquet" for table in TABLES), "weights.safetensors")
 
 
 class ResultError(ValueError):
@@ -76,15 +77,23 @@ class Result:
 
     @cached_property
     def updates(self) -> "pd.DataFrame":
-        """A row per gradient whose fate is known: `time` (s, of that fate), `worker`, `started` and `computed` (s),
-        `version_read`, `version`, `staleness`, `status`.
+        """A row per gradient whose fate is known: `time` (s, of that fate), `worker`, `target` (the node whose model it was
+        taken at), `started` and `computed` (s), `version_read`, `version`, `staleness`, `mixings` (of that model since
+        the read), `status`. Shards and stages of a pipeline have a row each.
         """
         return self._table("updates")
 
     @cached_property
     def workers(self) -> "pd.DataFrame":
-        """A row per `worker`: seconds `computing`, `sending`, `waiting`."""
+        """A row per `worker`: seconds `computing`, `sending`, `waiting`, `down`."""
         return self._table("workers")
+
+    @cached_property
+    def nodes(self) -> "pd.DataFrame":
+        """A row per evaluation, node and member, where nodes have models of their own: `time` (s), `updates`, `node`,
+        `member`, `distance` to the mean model, push-sum `weight`, and under `evaluate.nodes` the task's measures.
+        """
+        return self._table("nodes")
 
     @cached_property
     def members(self) -> "pd.DataFrame":

@@ -61,7 +61,7 @@ def names(results: Sequence[Result]) -> dict[Path, str]:
 def _rows(result: Result, target: float | None, labelled: bool) -> list[dict[str, Any]]:
     target = result.config.evaluate.target_accuracy if target is None else target
     applied = result.updates.loc[result.updates["status"] == "applied", "staleness"]
-    spent = result.workers[["computing", "sending", "waiting"]].sum()
+    spent = result.workers[["computing", "sending", "waiting", "down"]].sum()
     after = {
         "updates": result.manifest["mileage"]["updates"],
         "staleness": applied.mean(),

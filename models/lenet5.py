@@ -1,5 +1,6 @@
 """LeNet-5."""
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 from torch import nn
@@ -26,16 +27,18 @@ class LeNet5:
         if tuple(shape) != (1, 28, 28):
             raise ValueError(f"lenet5: expected inputs of shape (1, 28, 28), got {tuple(shape)}: use mlp or logistic")
         return nn.Sequential(
-            nn.Conv2d(1, 6, kernel_size=5, padding=2),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Conv2d(6, 16, kernel_size=5),
-            nn.MaxPool2d(2),
-            nn.ReLU(),
-            nn.Flatten(),
-            nn.Linear(16 * 5 * 5, 120),
-            nn.ReLU(),
-            nn.Linear(120, 84),
-            nn.ReLU(),
-            nn.Linear(84, classes),
+            OrderedDict(
+                conv1=nn.Conv2d(1, 6, kernel_size=5, padding=2),
+                pool1=nn.MaxPool2d(2),
+                relu1=nn.ReLU(),
+                conv2=nn.Conv2d(6, 16, kernel_size=5),
+                pool2=nn.MaxPool2d(2),
+                relu2=nn.ReLU(),
+                flatten=nn.Flatten(),
+                full1=nn.Linear(16 * 5 * 5, 120),
+                relu3=nn.ReLU(),
+                full2=nn.Linear(120, 84),
+                relu4=nn.ReLU(),
+                full3=nn.Linear(84, classes),
+            )
         )

@@ -1,6 +1,7 @@
 """A multilayer perceptron."""
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,7 +27,8 @@ class MLP:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A fresh network from inputs `(batch, *shape)` to logits `(batch, classes)`."""
-        layers: list[nn.Module] = [nn.Flatten()]
-        for inputs, outputs in pairwise((math.prod(shape), *self.hidden, classes)):
-            layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-        return nn.Sequential(*layers[:-1])
+        layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
+        for number, (inputs, outputs) in enumerate(pairwise((math.prod(shape), *self.hidden, classes)), 1):
+            layers |= {f"full{number}": nn.Linear(inputs, outputs), f"relu{number}": nn.ReLU()}
+        layers.popitem()  # logits are not cut off at zero
+        return nn.Sequential(layers)

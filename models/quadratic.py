@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from models.layers import Layer
+
 
 @dataclass(eq=False, kw_only=True)
 class Quadratic:
@@ -63,6 +65,10 @@ class Quadratic:
             return self._initial.repeat(len(seeds), 1)
         draws = [np.random.default_rng(seed).standard_normal(self.params) for seed in seeds]
         return self._initial + self.jitter * torch.from_numpy(np.stack(draws)).to(self.dtype)
+
+    def layers(self) -> list[Layer]:
+        """Its coordinates, for pipelines to cut, as layers of equal work."""
+        return [Layer(f"w{number}", 1, float(self.batch), 1.0) for number in range(1, self.params + 1)]
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
         """The endless noise of a worker: `(params,)`, or `(ensemble, params)` from several generators."""

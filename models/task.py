@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 from models.backends import Backend, Batched, Loss, Threads, find_device
 from models.data import Dataset
 from models.flat import check_pure, flatten
+from models.layers import Layer, layers
 from models.partition import Iid, Partition
 
 Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, number of classes -> a fresh module
@@ -78,6 +79,10 @@ class Supervised:
         """The network's own initial weights `(ensemble, params)`, a seed per member; equal seeds give equal rows."""
         rows = [flatten(self._module(seed).parameters()).detach() for seed in seeds]
         return torch.stack(rows).to(self.device, self.dtype)
+
+    def layers(self) -> list[Layer]:
+        """The network's layers, for pipelines to cut."""
+        return layers(self._module(seed=0), self._data.shape, self.batch)
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
         """The endless mini-batches of worker `rank`: `(batch,)`, or `(ensemble, batch)` from several generators.

@@ -7,6 +7,7 @@ from simpy.events import Event
 
 from simulator.cluster import Cluster
 from simulator.node import Node
+from simulator.task import Layer
 from simulator.topology import SERVER, Star, Topology
 
 Role = Generator[Event, Any, None]
@@ -36,10 +37,11 @@ class Algorithm:
         """The ranks whose models it stands for, by their mean: the server's or, without one, every worker's."""
         return [SERVER] if SERVER in self.roles(workers) else range(workers)
 
-    def slices(self, workers: int, params: int) -> Mapping[int, slice]:
+    def slices(self, workers: int, params: int, layers: Sequence[Layer] = ()) -> Mapping[int, slice]:
         """The slice of the parameters that each node holds, where no node holds all: shards, stages of a pipeline.
 
-        Then the model it stands for is what those nodes' slices make together.
+        Then the model it stands for is what those nodes' slices make together. `layers` are the model's, where the task
+        has some.
         """
         return {}
 

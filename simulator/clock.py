@@ -34,6 +34,17 @@ class Clock(Environment):
         self._void += 1
         callbacks[:] = [pass_by]
 
+    def void_in(self, delay: float, call: Callable[[], None]) -> None:
+        """Call `call()` in `delay` seconds, if the clock still runs then; no life is in waiting for it."""
+        event = Event(self)
+        event._ok, event._value = True, None
+        self.void(event, call)
+        self.schedule(event, delay=delay)
+
+    def call_in(self, delay: float, call: Callable[[], None]) -> None:
+        """Call `call()` in `delay` seconds; there is life as long as it has not happened."""
+        cast(list[Callable[[Event], None]], self.timeout(delay).callbacks).append(lambda _: call())
+
     def last_in(self, delay: float, call: Callable[[], None]) -> None:
         """Call `call()` in `delay` seconds, after everything else of that instant; no life is in waiting for it."""
         event = Event(self)

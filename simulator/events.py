@@ -14,9 +14,14 @@ from simulator.gradients import IN_FLIGHT, Gradient
 
 
 class Host(Protocol):
-    """A node, as its own events see it."""
+    """A node, as its own events see it.
+
+    Attributes:
+        life: how often it has crashed and returned; odd while it is down.
+    """
 
     rank: int
+    life: int
 
     def done(self, work: "Work") -> None:
         """`work` has come to its end."""
@@ -36,6 +41,10 @@ class Host(Protocol):
 
     def deliver(self, message: "Message") -> None:
         """A message has arrived at the node."""
+        ...
+
+    def lost(self, message: "Message") -> None:
+        """One of the node's messages will never arrive."""
         ...
 
 
@@ -113,16 +122,34 @@ class Work(Verb):
 
 
 class Message(Verb):
-    """A message under way; fires, with its content as value, when it has arrived and been delivered."""
+    """A message under way; fires, with its content as value, when it has arrived and been delivered.
+
+    It is lost, and never fires, where its sender crashes before it arrives, or its receiver does or is down already.
+
+    Attributes:
+        content: what it says.
+        lives: its sender's and its receiver's when it was sent.
+    """
 
     def __init__(self, env: Environment, sender: Host, receiver: Host, content: Any, tag: Any) -> None:
         self.env, self.callbacks = env, [self._arrive]
         self._ok, self._value = True, content
         self.sender, self.receiver, self.tag = sender, receiver, tag
+        self.content, self.lives = content, (sender.life, receiver.life)
+        self._waiting = self.callbacks
+
+    def lose(self) -> None:
+        """It will never arrive: whoever waits for that waits for ever."""
+        self._waiting.clear()
+        self.callbacks, self._value = [], PENDING
+        self.sender.lost(self)
 
     def _arrive(self, _: Event) -> None:
-        self.sender.sent(self)
-        self.receiver.deliver(self)
+        if self.lives != (self.sender.life, self.receiver.life) or self.receiver.life % 2:
+            self.lose()
+        else:
+            self.sender.sent(self)
+            self.receiver.deliver(self)
 
 
 class Receive(Verb):

@@ -111,13 +111,17 @@ class Gradient(Leaf, Read):
     def evaluate(self, leaves: Sequence["Gradient"]) -> None:
         self._pool.evaluate(leaves)
 
+    def settle(self, status: str) -> None:
+        """Fix its fate: applied, dropped or cancelled."""
+        self._pool.settle(self, status)
+
     def cancel(self) -> None:
         """Withdraw the promise of a computation that was interrupted."""
-        self._pool.settle(self, CANCELLED)
+        self.settle(CANCELLED)
 
     def drop(self) -> None:
         """Discard the gradient: it counts as dropped, and is never evaluated unless it already was."""
-        self._pool.settle(self, DROPPED)
+        self.settle(DROPPED)
 
 
 class GradientPiece(Derived, Read):
@@ -155,9 +159,13 @@ class GradientPiece(Derived, Read):
         """The part of an epoch that the mini-batch is."""
         return self.whole.share
 
+    def settle(self, status: str) -> None:
+        """Fix its fate: applied or dropped."""
+        self.whole._pool.settle(self, status)
+
     def drop(self) -> None:
         """Discard the piece; the gradient is dropped once all of its pieces are."""
-        self.whole._pool.settle(self, DROPPED)
+        self.settle(DROPPED)
 
 
 Settled = Gradient | GradientPiece

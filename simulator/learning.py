@@ -11,6 +11,7 @@ from torch import Tensor
 from simulator.gradients import Gradient
 from simulator.milestones import Mileage
 from simulator.promises import together
+from simulator.spread import Holder, Spread
 from simulator.task import Task
 from simulator.trace import Columns
 
@@ -25,9 +26,14 @@ class Divergence(NamedTuple):
 
 
 class Learning:
-    """The record of an ensemble: `train_loss` since the last evaluation, the task's measures, and divergence."""
+    """The record of an ensemble: `train_loss` since the last evaluation, the task's measures, and divergence.
 
-    def __init__(self, task: Task, start: Tensor) -> None:
+    Attributes:
+        spread: the record of what lies between several nodes' models.
+    """
+
+    def __init__(self, task: Task, start: Tensor, every_node: bool = False) -> None:
+        self.spread, self._every_node = Spread(), every_node
         self._task, self._ensemble, self._timing_only = task, start.shape[0], start.shape[1] == 0
         self._losses: list[Tensor] = []
         self._moments: list[tuple[float, float]] = []
@@ -52,8 +58,11 @@ class Learning:
         if len(self._losses) >= FOLD:
             self._fold()
 
-    def evaluate(self, weights: Tensor, mileage: Mileage) -> None:
-        """Add a row for the models `weights` `(ensemble, params)`, unless the last row is of this very moment."""
+    def evaluate(self, weights: Tensor, mileage: Mileage, nodes: Sequence[Holder] = ()) -> None:
+        """Add a row for the models `weights` `(ensemble, params)`, unless the last row is of this very moment.
+
+        Where they are the mean of several `nodes`' models, also what lies between those.
+        """
         if self._rows and self._rows[-1] == mileage:
             return
         self._fold()
@@ -62,9 +71,16 @@ class Learning:
         self._mark(weights.isfinite().all(1).cpu(), mileage.updates, mileage.time)
         self._rows.append(mileage)
         self._measures.append({"train_loss": losses, **self._task.evaluate(weights)})
+        if nodes and not self._timing_only:
+            each = [self._task.evaluate(node.weights) for node in nodes] if self._every_node else []
+            self._measures[-1]["consensus"] = self.spread.note(mileage, nodes, weights, each)
 
     def columns(self) -> Columns:
-        """`time` (s), `updates`, `samples`, `epoch`, `member`, `train_loss` and the task's measures."""
+        """`time` (s), `updates`, `samples`, `epoch`, `member`, `train_loss` and the task's measures.
+
+        Where several nodes have models of their own also `consensus`, the root mean square of their distances to the
+        mean.
+        """
         rows, members = len(self._rows), np.arange(self._ensemble)
         shared = {"time": "time", "updates": "updates", "samples": "samples", "epoch": "epochs"}
         columns = {

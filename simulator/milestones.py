@@ -65,14 +65,16 @@ class Evaluate:
     Attributes:
         every_epochs, every_updates: the axis; once an epoch by default.
         every_seconds: virtual seconds.
+        nodes: whether every node's model is measured beside their mean, where nodes have models of their own.
     """
 
     every_epochs: float | None = None
     every_updates: float | None = None
     every_seconds: float | None = None
+    nodes: bool = False
 
     def __post_init__(self) -> None:
-        axes = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        axes = [axis for axis in ("every_epochs", "every_updates", "every_seconds") if getattr(self, axis) is not None]
         if len(axes) > 1:
             raise Invalid("Evaluate", axes[1], f"none beside {axes[0]}", getattr(self, axes[1]))
         if not axes:

@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
 from numpy.random import Generator
+from simpy.events import Event
 from torch import Tensor
 
 from simulator.bounds import Invalid, duration
@@ -22,8 +23,11 @@ from simulator.cluster import Cluster
 from simulator.events import Message, Receive, Work
 from simulator.gradients import Gradient, GradientPool, Settled
 from simulator.laws import Durations
+from simulator.mixing import Mixing, mixing
 from simulator.slowdowns import Slowdown, stretched
-from simulator.trace import BUSY, SENDING, WAITING
+from simulator.task import Layer
+from simulator.topology import Ranks, Topology
+from simulator.trace import BUSY, DOWN, SENDING, WAITING
 from simulator.weights import stamped
 
 
@@ -33,6 +37,8 @@ class World(Protocol):
     cluster: Cluster
     env: Clock
     pool: GradientPool
+    topology: Topology
+    layers: Sequence[Layer]
     nodes: dict[int, "Node"]
 
     def begun(self) -> None:
@@ -51,6 +57,10 @@ class World(Protocol):
         """Book a message that has arrived."""
         ...
 
+    def lost(self, message: Message) -> None:
+        """Book a message that will never arrive."""
+        ...
+
     def applies(self, gradients: Sequence[Settled]) -> bool:
         """Book one node's update by `gradients`; False once the end is reached, after which nothing counts."""
         ...
@@ -65,7 +75,9 @@ class Node:
         version: updates that the node's model has seen.
         mixings: how often its model was set without an update: averaged with others', or replaced by one that was read.
         weight: push-sum's, by which the node's sum is divided; 1 unless the algorithm says otherwise.
+        life: how often it has crashed and returned; odd while it is down.
         rng: the node's own random stream, for choices that the algorithm makes.
+        layers: of the model that is learnt, where a pipeline can cut it.
         apply_seconds: what one update costs the server, for `yield node.work(node.apply_seconds)`.
     """
 
@@ -81,15 +93,18 @@ class Node:
     ) -> None:
         self.rank, self.version, self.mixings = rank, 0, -1  # the start is no mixing
         self.weight, self.rng = 1.0, rng
+        self.life = 0
         self.workers = world.cluster.workers
         self.weights = start
         self.apply_seconds = world.cluster.apply_seconds
-        self.spent = [0.0, 0.0, 0.0]  # seconds busy, sending, waiting
+        self.layers = world.layers
+        self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down
         self._world, self._env = world, world.env
         self._pool = world.pool
         self._durations, self._slowdowns, self._batches = durations, slowdowns, batches
         self._work: Work | None = None
         self._outgoing, self._since = 0, 0.0
+        self._ends: dict[int, Event] = {}  # of peers' lives, for whom somebody asked
         self._mail: dict[Hashable, deque[Message]] = {}
         self._receives: dict[Hashable, deque[Receive]] = {}
 
@@ -122,13 +137,34 @@ class Node:
         self._world.begun()
         return self._begin(gradient, seconds)
 
-    def work(self, seconds: float) -> Work:
+    @property
+    def now(self) -> float:
+        """The time in virtual seconds."""
+        return self._env.now
+
+    def batch(self) -> Any:
+        """The node's next mini-batch, for `promise`."""
+        return next(self._batches)
+
+    def promise(self, weights: Tensor, batch: Any, started: float) -> Gradient:
+        """The gradient of `batch` at `weights`, whose time has been spent by `work` since `started` (s)."""
+        gradient = self._pool.promise(self.rank, self, weights, batch)
+        gradient.started, gradient.due, gradient.computed = started, self._env.now, self._env.now
+        self._world.begun()
+        self._world.ended()
+        return gradient
+
+    def work(self, seconds: float = 0.0, *, share: float = 0.0) -> Work:
         """Keep the node busy for `seconds` without a gradient; 0 is no wait at all.
+
+        With a `share`, for that part of a mini-batch's compute time, by the node's law and slowdowns, instead.
 
         Raises:
             RuntimeError: the node computes already.
             Invalid: a negative or infinite duration.
         """
+        if share:
+            seconds = stretched(share * self._durations.next(), self._env.now, self._slowdowns)
         if seconds == 0:
             done = Work(self._env, self, None)
             done.callbacks = None  # type: ignore[assignment]
@@ -168,6 +204,32 @@ class Node:
         """Whether a message with that tag lies in the mailbox, without waiting."""
         return bool(self._mail.get(tag))
 
+    def out_peers(self, step: int = 0) -> Ranks:
+        """Whom the topology lets it send to at its own `step`, the next in rank first."""
+        return self._world.topology.out_peers(self.rank, step, self.workers)
+
+    def in_peers(self, step: int = 0) -> Ranks:
+        """Who sends to it at that step."""
+        return self._world.topology.in_peers(self.rank, step, self.workers)
+
+    def mixing(self, name: str, step: int = 0) -> Mixing:
+        """Its row and column of the mixing matrix called `name` at that step.
+
+        Raises:
+            Invalid: the topology has no such mixing.
+        """
+        return mixing(name, self._world.topology, self.rank, step, self.workers)
+
+    def down(self, peer: int) -> Event:
+        """Fires when node `peer` crashes, at once if it is down: `yield node.receive() | node.down(peer)`."""
+        other = self._world.nodes[peer]
+        event = other._ends.get(self.rank)
+        if event is None or event.callbacks is None:
+            event = other._ends[self.rank] = Event(self._env)
+            if other.life % 2:
+                event.succeed()
+        return event
+
     def apply(self, weights: Tensor, gradients: Sequence[Settled]) -> None:
         """One update: the node's model becomes `weights`, its version grows by 1, `gradients` were applied."""
         if self._world.applies(gradients):
@@ -200,6 +262,13 @@ class Node:
         self._outgoing -= 1
         self._world.delivered()
 
+    def lost(self, message: Message) -> None:
+        """One of the node's messages will never arrive; a gradient of a crashed worker's goes with it."""
+        if message.lives[0] == self.life:
+            self._account()
+            self._outgoing -= 1
+        self._world.lost(message)
+
     def deliver(self, message: Message) -> None:
         """Hand `message` to the first receive that waits for its tag, or lay it in the mailbox."""
         receives = self._receives.get(message.tag)
@@ -219,6 +288,25 @@ class Node:
         """The receives that wait for a message, oldest first."""
         return [receive for receives in self._receives.values() for receive in receives]
 
+    def crash(self) -> None:
+        """Go down: what it computes is cancelled, its mailbox is empty, and its receives wait no longer."""
+        if self._work is not None:
+            self._work.cancel()
+        self._account()
+        self._outgoing = 0
+        self._mail.clear()
+        self._receives.clear()
+        self.life += 1
+        for event in self._ends.values():
+            if not event.triggered:
+                event.succeed()
+
+    def revive(self) -> None:
+        """Come back, with the model that it had."""
+        self._account()
+        self.life += 1
+        self._ends.clear()
+
     def close(self) -> None:
         """Count the time up to now."""
         self._account()
@@ -236,8 +324,8 @@ class Node:
         return self._work
 
     def _account(self) -> None:
-        """Book the time since the last change of state as busy, sending or waiting."""
+        """Book the time since the last change of state as busy, sending, waiting or down."""
         now = self._env.now
-        state = BUSY if self._work is not None else SENDING if self._outgoing else WAITING
+        state = DOWN if self.life % 2 else BUSY if self._work is not None else SENDING if self._outgoing else WAITING
         self.spent[state] += now - self._since
         self._since = now

@@ -17,19 +17,23 @@ class Outcome:
         metrics: columns, a row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`,
             `train_loss`, and the task's measures.
         updates: columns, a row per gradient whose fate is known; see `Trace.columns`.
-        workers: columns `worker`, `computing`, `sending`, `waiting` (s).
+        workers: columns `worker`, `computing`, `sending`, `waiting`, `down` (s).
+        nodes: columns, a row per evaluation, node and member, where nodes have models of their own: `time` (s),
+            `updates`, `node`, `member`, `distance` to the mean, push-sum `weight`, measures if asked for.
         weights: the final models `(ensemble, params)`.
         gradients: counts `started`, `applied`, `dropped`, `cancelled`, `in flight`.
         messages: counts `sent`, `delivered`, `lost`, `in flight`.
         evaluated: gradients whose arithmetic was done.
-        reached: the limit that ended it, `returned` where every worker's roles did, or `diverged`.
+        reached: the limit that ended it, `returned` where every worker's roles did, `diverged`, or `stalled`.
         mileage: how far it came on each axis.
         diverged: per member, where its loss ceased to be finite, or None.
+        stalled: who waits for what since when, where a crash left nothing to happen any more, or None.
     """
 
     metrics: Columns
     updates: Columns
     workers: Columns
+    nodes: Columns
     weights: Tensor
     gradients: dict[str, int]
     messages: dict[str, int]
@@ -37,3 +41,4 @@ class Outcome:
     reached: str
     mileage: Mileage
     diverged: list[Divergence | None]
+    stalled: str | None = None

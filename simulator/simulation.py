@@ -1,19 +1,21 @@
 """The engine: one virtual clock, its nodes, and what it leaves behind."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 import numpy as np
 import torch
-from simpy.events import Event
 from torch import Tensor
 
+from simulator.accounts import Accounts
 from simulator.algorithm import Algorithm
 from simulator.bounds import Invalid
 from simulator.clock import Clock
 from simulator.cluster import Cluster
+from simulator.crashes import Roles
 from simulator.events import Message
-from simulator.gradients import APPLIED, GradientPool, Settled
+from simulator.gradients import GradientPool, Settled
 from simulator.laws import Durations
 from simulator.learning import Learning
 from simulator.milestones import Evaluate, Mileage, Stop
@@ -21,9 +23,9 @@ from simulator.network import Wires
 from simulator.node import Node
 from simulator.outcome import Outcome
 from simulator.streams import BATCHES, CHOICES, COMPUTE, start_seed, stream
-from simulator.task import Task, Timing
+from simulator.task import Task, Timing, layers_of
 from simulator.topology import resolved
-from simulator.trace import BUSY, SENDING, WAITING, Trace
+from simulator.trace import BUSY, DOWN, SENDING, WAITING, Trace
 from simulator.weights import mean
 
 
@@ -42,12 +44,6 @@ class Seeds(NamedTuple):
         return self.learning[:1] if len(set(self.learning)) == 1 else self.learning
 
 
-def reraise(role: Event) -> None:
-    """Raise what a role raised, as it was: SimPy would make a copy of it, from its arguments alone."""
-    if not role._ok:
-        raise cast(BaseException, role.value)
-
-
 class Simulation:
     """A cluster that runs an algorithm on a task: clock, nodes, wires and accounts."""
 
@@ -64,29 +60,29 @@ class Simulation:
         defer: bool = True,
     ) -> None:
         algorithm.check(cluster)
-        self.cluster, self.env, self.trace = cluster, Clock(), Trace()
-        self._started = self._computed = self._sent = self._delivered = 0
+        self.cluster, self.env, self.trace, self.books = cluster, Clock(), Trace(), Accounts(task)
         self.reached: str | None = None
         self._task, self._stop, self._evaluate, self._watch = task, stop, evaluate, watch
         start = task.start([start_seed(seed) for seed in seeds.learning])
         message_bytes = cluster.network.message_bytes
         self._model_bytes = 4.0 * start.shape[1] if message_bytes is None else message_bytes
-        self._learning = Learning(task, start)
+        self._learning = Learning(task, start, evaluate.nodes)
         self.pool = GradientPool(task, start, self._settled, memory, defer)
-        self._slices = algorithm.slices(cluster.workers, start.shape[1])
-        topology = resolved(cluster.network.topology, algorithm.topology)
-        self._wires = Wires(self.env, cluster.network, topology, cluster.workers)
+        self.layers = layers_of(task)
+        self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
+        self.topology = resolved(cluster.network.topology, algorithm.topology)
+        self._wires = Wires(self.env, cluster.network, self.topology, cluster.workers)
         roles = algorithm.roles(cluster.workers)
         self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
         self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
-        self._applies = self._applied = self._periods = self._looks = 0
-        self._workers = []  # the roles that have an end: a server serves as long as there is anybody to serve
-        for rank, on in roles.items():
-            for role in on:
-                process = self.env.process(role(self.nodes[rank]))
-                process.callbacks.append(reraise)
-                if rank >= 0:
-                    self._workers.append(process)
+        self._periods = self._looks = 0
+        self.stalled: str | None = None
+        self._roles = {rank: Roles(self.env, self.nodes[rank], on) for rank, on in roles.items()}
+        for crash in getattr(cluster, "crashes", ()):
+            for rank in crash.ranks:
+                self.env.void_in(crash.at, partial(self._crash, rank))
+                if crash.back is not None:
+                    self.env.call_in(crash.back, partial(self._return, rank))
 
     def run(self) -> Outcome:
         """Run to the end.
@@ -103,32 +99,27 @@ class Simulation:
         while self.reached is None and not clock.lifeless:
             step()
         if self.reached is None:
-            if any(role.is_alive for role in self._workers):
-                raise Deadlock(self._who_waits())
+            # a server has no end: it serves as long as there is anybody to serve
+            if any(roles.alive or self.nodes[rank].life % 2 for rank, roles in self._roles.items() if rank >= 0):
+                self._stall()
             self._end("returned")
         self._look()
         return self._outcome()
 
     def mileage(self) -> Mileage:
         """How far the simulation has come."""
-        samples = self._applied * self._task.batch
-        updates = self._applies / len(self._models)
-        return Mileage(self.env.now, updates, samples, samples / self._task.epoch, self._computed)
+        return self.books.mileage(self.env.now, len(self._models))
 
     def carry(self, message: Message, size: float) -> None:
         """Put a message of `size` models on the wires."""
-        self._sent += 1
+        self.books.sent += 1
         self._wires.carry(message.sender.rank, message.receiver.rank, size * self._model_bytes, message)
 
     def applies(self, gradients: Sequence[Settled]) -> bool:
         """Book one node's update by `gradients`; False once the end is reached, after which nothing counts."""
         if self.reached is not None:
             return False
-        fresh = [whole for whole in dict.fromkeys(gradient.whole for gradient in gradients) if whole.status != APPLIED]
-        for gradient in gradients:
-            self.pool.settle(gradient, APPLIED)
-        self._applies += 1
-        self._applied += len(fresh)
+        fresh = self.books.apply(gradients)
         mileage = self.mileage()
         self._learning.applied(fresh, mileage.updates, mileage.time)
         self._check(mileage)
@@ -141,15 +132,20 @@ class Simulation:
 
     def delivered(self) -> None:
         """Book a message that has arrived."""
-        self._delivered += 1
+        self.books.delivered += 1
+
+    def lost(self, message: Message) -> None:
+        """Book a message that will never arrive."""
+        sender = self.nodes[message.sender.rank]
+        self.books.lose(message.content, sender.rank if sender.life != message.lives[0] else None)
 
     def begun(self) -> None:
         """Book a gradient whose computation begins."""
-        self._started += 1
+        self.books.started += 1
 
     def ended(self) -> None:
         """Book a gradient that was computed to the end."""
-        self._computed += 1
+        self.books.computed += 1
         if self._stop.gradients is not None:
             self._check(self.mileage())
 
@@ -160,6 +156,30 @@ class Simulation:
         own = start[:, self._slices[rank]] if rank in self._slices else start
         rng = stream(seeds.cluster, CHOICES, rank)
         return Node(rank, self, own, durations, self.cluster.slowdowns_of(rank), batches, rng)
+
+    def _crash(self, rank: int) -> None:
+        """Node `rank` goes down, and with it what it does and what is under way to or from it."""
+        self._roles[rank].stop()
+        self.nodes[rank].crash()
+        for message in self._wires.cut(rank):
+            cast(Message, message).lose()
+
+    def _return(self, rank: int) -> None:
+        """Node `rank` is back, with the model that it had, and its roles begin again."""
+        self.nodes[rank].revive()
+        self._roles[rank].start()
+
+    def _stall(self) -> None:
+        """Nothing can happen any more though somebody waits.
+
+        Raises:
+            Deadlock: nobody crashed, so that the algorithm is to blame.
+        """
+        waits = self._who_waits()
+        if not getattr(self.cluster, "crashes", ()):
+            raise Deadlock(f"deadlock at {waits}")
+        self.stalled = waits
+        self._end("stalled")
 
     def _settled(self, gradient: Settled, counts: bool) -> None:
         self.trace.settled(self.env.now, gradient, counts)
@@ -173,13 +193,19 @@ class Simulation:
         self.reached = self.reached or reached
 
     def _model(self) -> Tensor:
-        """The model that the algorithm stands for: its nodes' mean, or what their slices make together."""
-        weights = [node.weights for node in self._models]
-        return torch.cat(weights, dim=1) if self._slices else mean(weights)
+        """The model that the algorithm stands for: the mean of its live nodes', or what their slices make together."""
+        if self._slices:
+            return torch.cat([node.weights for node in self._models], dim=1)
+        return mean([node.weights for node in self._live()])
+
+    def _live(self) -> list[Node]:
+        """The nodes whose models it stands for and that are up; if none is, all."""
+        return [node for node in self._models if node.life % 2 == 0] or self._models
 
     def _look(self) -> None:
         """Evaluate the model that the algorithm stands for, as it is now."""
-        self._learning.evaluate(self._model(), self.mileage())
+        nodes = self._live() if len(self._models) > 1 and not self._slices else ()
+        self._learning.evaluate(self._model(), self.mileage(), nodes)
         if self._learning.hopeless:
             self._end("diverged")
 
@@ -199,12 +225,11 @@ class Simulation:
             for receive in node.waiting()
         ]
         shown = waits[:8] + [f"and {len(waits) - 8} more"] * (len(waits) > 8) or ["workers wait for cancelled work"]
-        return f"deadlock at {self.env.now:g} s after {self._applies} updates: {'; '.join(shown)}"
+        return f"{self.env.now:g} s after {self.books.applies} updates: {'; '.join(shown)}"
 
     def _outcome(self) -> Outcome:
         for node in self.nodes.values():
             node.close()
-        counts = self.trace.counts
         workers = [node for rank, node in self.nodes.items() if rank >= 0]
         spent = np.array([node.spent for node in workers])
         return Outcome(
@@ -215,19 +240,17 @@ class Simulation:
                 "computing": spent[:, BUSY],
                 "sending": spent[:, SENDING],
                 "waiting": spent[:, WAITING],
+                "down": spent[:, DOWN],
             },
+            nodes=self._learning.spread.columns(),
             weights=self._model(),
-            gradients={"started": self._started, **counts, "in flight": self._started - sum(counts.values())},
-            messages={
-                "sent": self._sent,
-                "delivered": self._delivered,
-                "lost": 0,
-                "in flight": self._sent - self._delivered,
-            },
+            gradients=self.books.gradients(self.trace.counts),
+            messages=self.books.messages(),
             evaluated=self.pool.evaluated,
             reached=self.reached or "returned",
             mileage=self.mileage(),
             diverged=self._learning.diverged,
+            stalled=self.stalled,
         )
 
 

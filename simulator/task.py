@@ -1,13 +1,39 @@
 """What the engine asks of whatever is learnt: four functions over whole ensembles."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from simulator.bounds import bounded
+
+
+class Layer(Protocol):
+    """A part of a model that a pipeline does not cut.
+
+    Attributes:
+        name: what a cut calls it.
+        params: entries of the parameter vector; the layers' follow each other.
+        activations: numbers that one mini-batch sends on to the next layer.
+        work: how much computing it is, in any unit.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def params(self) -> int: ...
+    @property
+    def activations(self) -> float: ...
+    @property
+    def work(self) -> float: ...
+
+
+def layers_of(task: "Task") -> Sequence[Layer]:
+    """The layers of what is learnt, where the task has `layers()`; none otherwise."""
+    layers: Callable[[], Sequence[Layer]] | None = getattr(task, "layers", None)
+    return layers() if layers else ()
 
 
 @runtime_checkable
@@ -52,8 +78,19 @@ class Task(Protocol):
         ...
 
 
+class EqualLayer(NamedTuple):
+    """One of a timing's layers."""
+
+    name: str
+    params: int
+    activations: float
+    work: float
+
+
 class Timing:
     """A task with nothing to learn: the clock runs, the weights are `(ensemble, 0)`, epochs are as on MNIST.
+
+    A pipeline cuts its `depth` equal layers `layer1`, `layer2`, ...; a cut is crossed by `activations` models.
 
     Example:
         >>> Timing().start([0, 1]).shape
@@ -62,11 +99,18 @@ class Timing:
 
     lanes = 1
 
-    def __init__(self, batch: int = 32, epoch: int = 60_000) -> None:
+    def __init__(self, batch: int = 32, epoch: int = 60_000, depth: int = 12, activations: float = 0.0) -> None:
         self.batch = batch
         self.epoch = epoch
+        self.depth = depth
+        self.activations = activations
+        bounded(self, "depth", least=1)
+        bounded(self, "activations", least=0)
         bounded(self, "batch", least=1)
         bounded(self, "epoch", least=1)
+
+    def layers(self) -> list[EqualLayer]:
+        return [EqualLayer(f"layer{number}", 0, self.activations, 1.0) for number in range(1, self.depth + 1)]
 
     def start(self, seeds: Sequence[int]) -> Tensor:
         return torch.empty(len(seeds), 0)

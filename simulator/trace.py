@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from simulator.gradients import FATES, Settled
 
-BUSY, SENDING, WAITING = range(3)
-"""A node's states: it computes; else one of its messages is under way; else it waits."""
+BUSY, SENDING, WAITING, DOWN = range(4)
+"""A node's states: it computes; else one of its messages is under way; else it waits, or has crashed."""
 
 Columns = dict[str, NDArray[Any]]
 

@@ -15,7 +15,7 @@ import torch
 from pyarrow import parquet
 
 from experiments import Result, load, load_result, load_results, run, sweep
-from experiments.store import FILES, ResultError, folder
+from experiments.store import FILES, TABLES, ResultError, folder
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,12 +38,13 @@ def test_a_run_leaves_exactly_its_files(result: Result, tmp_path: Path) -> None:
 
 
 def test_the_tables_have_the_columns_that_are_promised(result: Result) -> None:
-    read = {name: parquet.read_table(result.path / f"{name}.parquet") for name in ("metrics", "updates", "workers")}
-    fates = ["time", "worker", "started", "computed", "version_read", "version", "staleness", "status"]
+    read = {name: parquet.read_table(result.path / f"{name}.parquet") for name in TABLES}
+    versions = ["version_read", "version", "staleness", "mixings"]
+    fates = ["time", "worker", "target", "started", "computed", *versions, "status"]
     axes = ["time", "updates", "samples", "epoch", "member", "train_loss", "test_loss", "distance", "learning.lr"]
     assert read["metrics"].column_names == axes
     assert read["updates"].column_names == fates
-    assert read["workers"].column_names == ["worker", "computing", "sending", "waiting"]
+    assert read["workers"].column_names == ["worker", "computing", "sending", "waiting", "down"]
     assert result.updates["status"].dtype == "category"
     assert set(result.updates["status"]) == {"applied"}
     assert len(result.metrics) == 2 * len(result.metrics["time"].unique())
@@ -176,7 +177,7 @@ def test_a_file_that_was_changed_is_refused_by_name(result: Result, name: str) -
     [
         ("{", "not the manifest of a run"),
         ("[]", "not the manifest of a run"),
-        ('{"schema": 2, "files": {}, "config": ""}', "expected schema 1, got 2: run it again"),
+        ('{"schema": 1, "files": {}, "config": ""}', "expected schema 2, got 1: run it again"),
     ],
 )
 def test_a_manifest_of_something_else_is_refused(result: Result, text: str, said: str) -> None:

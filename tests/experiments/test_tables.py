@@ -22,7 +22,7 @@ def test_a_row_per_run_and_member(toy: Callable[..., Path], tmp_path: Path) -> N
         staleness = result.updates["staleness"]
         assert np.allclose(rows["staleness"], staleness.mean())
         assert (rows["max_staleness"] == staleness.max()).all()
-        spent = result.workers[["computing", "sending", "waiting"]].sum()
+        spent = result.workers[["computing", "sending", "waiting", "down"]].sum()
         assert np.allclose(rows["waiting"], spent["waiting"] / spent.sum())
     for index, row in enumerate(table.to_dict("records")):
         curve = results[index // 4].metrics.query(f"member == {index % 4}")

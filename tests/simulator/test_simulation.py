@@ -62,7 +62,7 @@ def test_every_gradient_and_message_is_accounted_for(algorithm):
 def test_a_workers_time_adds_up(algorithm):
     outcome = simulate(CLUSTER, algorithm, stop=Stop(updates=200))
     spent = outcome.workers
-    total = spent["computing"] + spent["sending"] + spent["waiting"]
+    total = spent["computing"] + spent["sending"] + spent["waiting"] + spent["down"]
     np.testing.assert_allclose(total, outcome.mileage.time)
 
 

@@ -1,0 +1,54 @@
+"""What a pipeline must know of a network before it cuts it: layers, their parameters, their work, what leaves them."""
+
+import copy
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Layer(NamedTuple):
+    """A part of a model that a pipeline does not cut.
+
+    Attributes:
+        name: what a cut calls it.
+        params: entries of the parameter vector; the layers' follow each other.
+        activations: numbers that one mini-batch sends on to the next layer.
+        work: multiplications of one forward pass of a sample, or its outputs where it multiplies nothing.
+    """
+
+    name: str
+    params: int
+    activations: float
+    work: float
+
+
+def layers(module: nn.Module, shape: tuple[int, ...], batch: int) -> list[Layer]:
+    """The layers of an `nn.Sequential`, whose inputs have `shape`; another module is one layer.
+
+    Nothing is computed: shapes alone pass through a copy of the module without memory.
+    """
+    parts = list(module.named_children()) if isinstance(module, nn.Sequential) else [("model", module)]
+    found, x = [], torch.empty(1, *shape, device="meta")
+    for name, part in parts:
+        x, work = _passed(copy.deepcopy(part).to("meta"), x)
+        params = sum(parameter.numel() for parameter in part.parameters())
+        found.append(Layer(name, params, float(batch * math.prod(x.shape)), float(work)))
+    return found
+
+
+def _passed(part: nn.Module, x: Tensor) -> tuple[Tensor, int]:
+    """What `part` makes of `x`, and the work of it."""
+    counts: list[int] = []
+    for leaf in part.modules():
+        if not list(leaf.children()):
+            leaf.register_forward_hook(lambda leaf, _, y: counts.append(_work(leaf, y)))
+    return part(x), sum(counts)
+
+
+def _work(leaf: nn.Module, output: Tensor) -> int:
+    """An output of a convolution or a full layer costs as many multiplications as a row of its weights has entries."""
+    weight = getattr(leaf, "weight", None)
+    each = weight[0].numel() if isinstance(weight, Tensor) and weight.dim() > 1 else 1
+    return output.numel() * each

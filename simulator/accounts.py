@@ -1,0 +1,56 @@
+"""How much of everything there was: gradients, messages, updates."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from simulator.gradients import APPLIED, DROPPED, IN_FLIGHT, Gradient, GradientPiece, Settled
+from simulator.milestones import Mileage
+from simulator.task import Task
+
+
+class Accounts:
+    """The books of a simulation.
+
+    Attributes:
+        started, computed: gradients whose computation began, and ended.
+        sent, delivered, lost: messages.
+        applies: updates of single models.
+        applied: gradients that made part of an update.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self.started = self.computed = 0
+        self.sent = self.delivered = self.lost = 0
+        self.applies = self.applied = 0
+
+    def apply(self, gradients: Sequence[Settled]) -> list[Gradient]:
+        """Note an update of one model and fix the fate of its `gradients`; those that were part of no update before."""
+        fresh = [whole for whole in dict.fromkeys(gradient.whole for gradient in gradients) if whole.status != APPLIED]
+        for gradient in gradients:
+            gradient.settle(APPLIED)
+        self.applies += 1
+        self.applied += len(fresh)
+        return fresh
+
+    def lose(self, content: Any, crashed: int | None) -> None:
+        """Note a message that will never arrive; the gradients in it that node `crashed` had computed are dropped."""
+        self.lost += 1
+        for gradient in content if isinstance(content, list | tuple) else [content]:
+            ours = isinstance(gradient, Gradient | GradientPiece) and gradient.worker == crashed
+            if ours and gradient.status == IN_FLIGHT:
+                gradient.settle(DROPPED)
+
+    def mileage(self, time: float, models: int) -> Mileage:
+        """How far the simulation has come at `time` (s), where an update of one of `models` counts 1 / models."""
+        samples = self.applied * self._task.batch
+        return Mileage(time, self.applies / models, samples, samples / self._task.epoch, self.computed)
+
+    def messages(self) -> dict[str, int]:
+        """Counts `sent`, `delivered`, `lost`, `in flight`."""
+        under_way = self.sent - self.delivered - self.lost
+        return {"sent": self.sent, "delivered": self.delivered, "lost": self.lost, "in flight": under_way}
+
+    def gradients(self, fates: Mapping[str, int]) -> dict[str, int]:
+        """Counts `started`, those of the `fates`, `in flight`."""
+        return {"started": self.started, **fates, "in flight": self.started - sum(fates.values())}
