@@ -1,0 +1,60 @@
+"""The table of families, and how their checks are carried out."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from math import nan
+from multiprocessing import get_context
+
+import torch
+
+from experiments.errors import ConfigError
+from experiments.verify.delayed import delayed
+from experiments.verify.engine import engine
+from experiments.verify.finding import Family, Finding
+from experiments.verify.networks import networks
+from experiments.verify.parameter_server import parameter_server
+from experiments.verify.replays import replays
+from experiments.verify.rules import rules
+from experiments.verify.staleness import staleness
+from experiments.verify.times import times
+
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (rules, replays, parameter_server, staleness, times, delayed, networks, engine)
+}
+
+
+def findings(family: str, check: str) -> list[Finding]:
+    """What one check finds; one that raises has found that its statement does not hold."""
+    found: list[Finding] = []
+    try:
+        found.extend(FAMILIES[family].checks[check]())
+    except Exception as error:
+        found.append(Finding(f"{check}: {type(error).__name__}: {error}", "", nan, nan))
+    return [replace(finding, family=family) for finding in found]
+
+
+def verify(names: Sequence[str] = (), processes: int | None = None) -> list[Finding]:
+    """What the checks of the named families find, or of all, carried out by a process per core.
+
+    A bar shows how far they are, where the standard error is a terminal.
+
+    Raises:
+        ConfigError: there is no such family.
+    """
+    from tqdm import tqdm
+
+    for name in names:
+        if name not in FAMILIES:
+            raise ConfigError("", f"{name!r}: expected families of {', '.join(FAMILIES)}", "verify")
+    checks = [(name, check) for name in names or FAMILIES for check in FAMILIES[name].checks]
+    with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        tasks = {pool.submit(findings, *check): check for check in checks}
+        with tqdm(
+            total=len(checks), disable=None, leave=False, bar_format="{desc} {bar:20} {n_fmt}/{total_fmt}"
+        ) as bar:
+            for task in as_completed(tasks):
+                bar.set_description_str(f"{tasks[task][0]:16}", refresh=False)
+                bar.update()
+        return [finding for task in tasks for finding in task.result()]

@@ -1,0 +1,121 @@
+"""Rules alone: optimisers are torch's, and a compensation is its paper's formula."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from experiments.verify.finding import Family, Finding, close, differ, identical
+from experiments.verify.trials import (
+    LR,
+    ONE,
+    RULES,
+    TORCH,
+    UPDATES,
+    TorchOptimizer,
+    every,
+    learnt,
+    method,
+    perceptron,
+    quadratic,
+)
+from models import Quadratic
+from simulator import Algorithm, Cluster, Node, Role, Rule, Task
+from simulator.laws import Gamma
+from simulator.rules import DCASGDa, DCASGDc, OneOverN, Staleness
+from simulator.streams import BATCHES, start_seed, stream
+
+ZHENG = "Zheng et al. (2017)"
+UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
+rules = Family("rules", "Optimisers and compensations")
+
+
+def plain_loop(task: Task, optimizer: TorchOptimizer) -> Tensor:
+    """The training loop that anyone would write, with torch's own optimiser."""
+    weights = torch.nn.Parameter(task.start([start_seed(0)]))
+    descent, batches = optimizer([weights]), task.batches(0, [stream(0, BATCHES, 0)])
+    for _ in range(UPDATES):
+        weights.grad = task.gradients(weights.detach()[None], [next(batches)])[0][0]
+        descent.step()
+    return weights.detach()
+
+
+@rules.check
+def optimizers() -> Iterator[Finding]:
+    """Every optimiser is torch's, on a quadratic and through a network."""
+    tasks: list[Task] = [quadratic(), perceptron()]
+    for name, (optimizer, torchs) in TORCH.items():
+        mine = [learnt(ONE, method("delayed", Rule(optimizer, lr=LR)), task) for task in tasks]
+        its = [plain_loop(task, torchs) for task in tasks]
+        yield close(f"{name} = {type(torchs([torch.nn.Parameter(torch.zeros(1))])).__name__} of torch.optim",
+                    "torch.optim", mine, its)  # fmt: skip
+
+
+@rules.check
+def strength_zero() -> Iterator[Finding]:
+    """Delay compensation of strength 0 is none."""
+    asgd = every(UNEVEN, "async_ps")
+    for name, compensation in [("c", DCASGDc(strength=0.0)), ("a", DCASGDa(strength=0.0))]:
+        compensated = every(UNEVEN, "async_ps", rules=[replace(rule, compensation=compensation) for rule in RULES])
+        yield identical(f"DC-ASGD-{name}, strength 0 = ASGD, P = 4, every optimiser", ZHENG, compensated, asgd)
+
+
+@rules.check
+def one_worker() -> Iterator[Finding]:
+    """One worker's gradients are fresh, and fresh gradients are not compensated; those of four are."""
+    sgd = every(ONE, "async_ps")
+    for compensation in [DCASGDc(strength=1.0), DCASGDa(), Staleness(), Staleness(on="step")]:
+        late = [replace(rule, compensation=compensation) for rule in RULES]
+        name = type(compensation).__name__ + (" on the step" if getattr(compensation, "on", "") == "step" else "")
+        yield identical(f"{name}, P = 1 = SGD, every optimiser", ZHENG, every(ONE, "async_ps", rules=late), sgd)
+        one, other = learnt(UNEVEN, method("async_ps", late[0])), learnt(UNEVEN, method("async_ps", RULES[0]))
+        yield differ(f"{name}, P = 4, is not ASGD", ZHENG, one, other)
+
+
+@dataclass(frozen=True)
+class Compensated(Algorithm):
+    """Descent by gradients `delay` updates old on f = h w^2 / 2, with the strength that makes them fresh chosen anew.
+
+    g + strength g^2 (w - w_read) is h w, the fresh gradient, if strength = h / g^2; the adaptive form with decay 0
+    divides its strength by sqrt(g^2 + 1e-7), by which it must be larger.
+    """
+
+    curvature: float
+    delay: int
+    adaptive: bool
+
+    def worker(self, node: Node) -> Role:
+        read = [node.weights] * (self.delay + 1)
+        while True:
+            gradient = yield node.compute(read.pop(0))
+            squared = gradient.value.square()
+            exact = self.curvature / squared
+            form = DCASGDa(strength=exact * (squared + 1e-7).sqrt(), decay=0.0) if self.adaptive else DCASGDc(exact)
+            rule = Rule(lr=0.3, compensation=form)
+            weights, _ = rule.update(node.weights, [gradient], rule.init(node.weights))
+            node.apply(weights, [gradient])
+            read.append(node.weights)
+
+
+@rules.check
+def exact_hessian() -> Iterator[Finding]:
+    """On a quadratic the right strength gives the fresh gradient, however late it is."""
+    task = Quadratic(curvature=2.0, dtype=torch.float64)
+    fresh = learnt(ONE, method("delayed", Rule(lr=0.3)), task, updates=8)
+    for name, adaptive in [("c, strength h / g^2", False), ("a, strength h sqrt(g^2 + 1e-7) / g^2", True)]:
+        late = learnt(ONE, Compensated(2.0, 3, adaptive), task, updates=8)
+        yield close(f"DC-ASGD-{name}, on h w^2 / 2: the fresh gradient", ZHENG, late, fresh, rtol=1e-9)
+
+
+@rules.check
+def damping() -> Iterator[Finding]:
+    """A constant factor on every gradient is one on the learning rate; on the step, for every optimiser."""
+    slower = every(UNEVEN, "async_ps", rules=[replace(rule, lr=LR / 4) for rule in RULES])
+    damped = [replace(rule, compensation=OneOverN(workers=4, on="step")) for rule in RULES]
+    after = every(UNEVEN, "async_ps", rules=damped)
+    yield close("1/N on the step = lr / N, P = 4, every optimiser", "1/N rule", after, slower)
+    before = replace(RULES[0], compensation=OneOverN(workers=4))
+    yield close(
+        "1/N on the gradient = lr / N for SGD, P = 4", "1/N rule", learnt(UNEVEN, method("async_ps", before)), slower[0]
+    )

@@ -1,0 +1,124 @@
+"""What checks try: small tasks in double precision, and short runs on them."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models import MLP, Quadratic, Supervised, synthetic
+from simulator import ALGORITHMS, Algorithm, Cluster, Evaluate, Outcome, Rule, Stop, Task, simulate
+from simulator.laws import Constant, Exponential, Gamma, Law, Uniform
+from simulator.rules import SGD, Adagrad, Adam, AdamW, Nesterov, RMSProp
+
+LR = 0.03
+UPDATES = 40
+ONE = Cluster(workers=1)
+LAWS: dict[str, Law] = {
+    "constant": Constant(1.0),
+    "uniform": Uniform(0.5, 1.5),
+    "gamma cv 0.3": Gamma(1.0, 0.3),
+    "exponential": Exponential(1.0),
+}
+"""Laws of mean 1."""
+
+TorchOptimizer = Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]
+TORCH: dict[str, tuple[Any, TorchOptimizer]] = {
+    "sgd": (SGD(), lambda p: torch.optim.SGD(p, LR)),
+    "momentum": (SGD(momentum=0.9), lambda p: torch.optim.SGD(p, LR, momentum=0.9)),
+    "nesterov": (Nesterov(momentum=0.8), lambda p: torch.optim.SGD(p, LR, momentum=0.8, nesterov=True)),
+    "adagrad": (Adagrad(), lambda p: torch.optim.Adagrad(p, LR)),
+    "rmsprop": (RMSProp(decay=0.95), lambda p: torch.optim.RMSprop(p, LR, alpha=0.95)),
+    "adam": (Adam(), lambda p: torch.optim.Adam(p, LR)),
+    "adamw": (AdamW(weight_decay=0.1), lambda p: torch.optim.AdamW(p, LR, weight_decay=0.1)),
+}
+"""Every optimiser, and torch's own that it stands for."""
+
+RULES = [Rule(optimizer, lr=LR) for optimizer, _ in TORCH.values()]
+"""A rule with each optimiser."""
+LINEAR = [Rule(TORCH[name][0], lr=LR) for name in ("sgd", "momentum", "nesterov")]
+"""Rules whose change is linear in the gradients."""
+
+
+class Dealt:
+    """A task whose one stream of mini-batches is dealt to `workers` in turn: batch t is worker t mod P's t div P-th."""
+
+    def __init__(self, task: Task, workers: int) -> None:
+        self._task, self._workers = task, workers
+        self.batch, self.epoch, self.lanes = task.batch, task.epoch, task.lanes
+
+    def start(self, seeds: Sequence[int]) -> Tensor:
+        """As the task's."""
+        return self._task.start(seeds)
+
+    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Any]:
+        """Every P-th mini-batch of the one stream, from the rank-th on."""
+        return islice(self._task.batches(0, [np.random.default_rng(11) for _ in rngs]), rank, None, self._workers)
+
+    def gradients(self, weights: Tensor, batches: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """As the task's."""
+        return self._task.gradients(weights, batches)
+
+    def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
+        """As the task's."""
+        return self._task.evaluate(weights)
+
+
+@cache
+def quadratic() -> Quadratic:
+    """Five curvatures over two orders of magnitude, noisy."""
+    return Quadratic(curvature=1.0, dim=5, condition=100.0, noise=0.3, epoch=50, dtype=torch.float64)
+
+
+@cache
+def perceptron() -> Supervised:
+    """A small network with real back-propagation, on one thread."""
+    data = synthetic(samples=120, features=6, classes=3)
+    return Supervised(MLP(hidden=(5,)).build, data, batch=8, dtype=torch.float64, device="cpu", threads=1)
+
+
+def method(name: str, rule: Rule | None = None, **settings: Any) -> Algorithm:
+    """The method that a config calls `name`."""
+    algorithm: Algorithm = ALGORITHMS[name](rule or Rule(), **settings)
+    return algorithm
+
+
+def every(
+    cluster: Cluster, name: str, task: Task | None = None, rules: Sequence[Rule] = RULES, **settings: Any
+) -> list[Tensor]:
+    """The weights that the method called `name` ends with, by each of `rules`: every optimiser."""
+    return [learnt(cluster, method(name, rule, **settings), task) for rule in rules]
+
+
+def learnt(cluster: Cluster, algorithm: Algorithm, task: Task | None = None, updates: int = UPDATES) -> Tensor:
+    """The weights `(ensemble, params)` after so many updates of a task, by default the quadratic."""
+    stop, evaluate = Stop(updates=updates), Evaluate(every_updates=updates)
+    return simulate(cluster, algorithm, task or quadratic(), stop=stop, evaluate=evaluate).weights
+
+
+def timed(cluster: Cluster, algorithm: Algorithm, updates: int) -> Outcome:
+    """A run of so many updates that learns nothing."""
+    return simulate(cluster, algorithm, stop=Stop(updates=updates))
+
+
+def update_times(cluster: Cluster, algorithm: Algorithm, updates: int) -> np.ndarray:
+    """Virtual seconds of each update of a run that learns nothing."""
+    rows = timed(cluster, algorithm, updates).updates
+    applied = rows["status"] == "applied"
+    _, first = np.unique(rows["version"][applied], return_index=True)  # a row per gradient, several to an update
+    return np.diff(rows["time"][applied][first], prepend=0.0)
+
+
+def settled(cluster: Cluster, algorithm: Algorithm, updates: int) -> np.ndarray:
+    """The staleness of applied gradients, without those of the start, when not all were stale that would be."""
+    rows = timed(cluster, algorithm, updates).updates
+    applied = rows["staleness"][rows["status"] == "applied"]
+    return applied[cluster.workers * (cluster.workers - 1) // 2 :]
+
+
+def harmonic(n: int) -> float:
+    """H_n = 1 + 1/2 + ... + 1/n."""
+    return sum(1 / k for k in range(1, n + 1))
