@@ -6,6 +6,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from inspect import getsource, isclass, isfunction
 from pathlib import Path
@@ -97,12 +98,15 @@ def _check_unique(top: str) -> None:
 
 
 def _hash(module: ModuleType, recipe: Any = None) -> str:
-    """SHA-256 of the source: of the module's file or, where there is none, as in a notebook, of the entry alone."""
-    file = Path(getattr(module, "__file__", None) or "")
-    try:
-        source = file.read_bytes() if file.suffix == ".py" or recipe is None else getsource(recipe).encode()
-    except (OSError, TypeError):
-        source = b""
+    """SHA-256 of the source: the module's file or, where there is none, as in a notebook, the entry's functions."""
+    source = b""
+    with suppress(OSError):
+        if file := getattr(module, "__file__", None):
+            source = Path(file).read_bytes()
+    if not source:
+        for function in [recipe, *vars(recipe).values()] if recipe is not None else ():
+            with suppress(OSError, TypeError):  # what a dataclass writes itself has no source
+                source += getsource(function).encode() if isfunction(function) else b""
     return hashlib.sha256(source).hexdigest()
 
 

@@ -1,0 +1,450 @@
+"""Entries of one's own: written outside the repository, named in a config, and as good as those of the tables."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from experiments import ConfigError, Result, load, load_result, load_results, plugins, run, sweep
+from experiments.cli import main
+from experiments.store import digest
+
+LAGGARD = "import sys; from experiments.cli import main; sys.exit(main())"
+
+VARIANT = """
+from dataclasses import dataclass
+from simulator.rules import DCASGDc
+from simulator.rules.scalars import cast
+
+@dataclass(frozen=True)
+class Absolute(DCASGDc):
+    '''DC-ASGD with |g| for g: g + strength |g| (w - w_read).'''
+
+    def correct(self, value, gradient, weights, state, *more):
+        return value + cast(self.strength, value) * VALUE * (weights - gradient.weights), state
+"""
+ABSOLUTE = VARIANT.replace("VALUE", "value.abs()")
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Iterator[Callable[[str, str], Path]]:
+    """Writes a module beside the toy config; afterwards no module of the test is known any more."""
+    path, folders, hashes = list(sys.path), dict(plugins.FOLDERS), dict(plugins._hashes)
+
+    def write(name: str, source: str) -> Path:
+        file = tmp_path / f"{name}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source, encoding="utf-8")
+        return file
+
+    yield write
+    sys.path[:] = path
+    for now, before in ((plugins.FOLDERS, folders), (plugins._hashes, hashes)):
+        now.clear()
+        now.update(before)
+    for name, loaded in list(sys.modules.items()):
+        if str(getattr(loaded, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def same(one: Result, other: Result) -> bool:
+    return torch.equal(one.weights, other.weights) and one.updates.equals(other.updates)
+
+
+def test_a_one_line_variant_of_dc_asgd_takes_no_change_inside_the_repository(
+    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variant as a user would write it; with g*g in its place it is DC-ASGD, bit for bit."""
+    module("mine", ABSOLUTE + VARIANT.replace("VALUE", "value * value").replace("Absolute", "Squared"))
+    path = toy("sweep: {learning.compensation.strength: [0.0, 0.5, 1.0]}")
+    monkeypatch.setattr("experiments.figures.comparison", lambda *_, **__: None)
+    monkeypatch.chdir("/")
+    out = str(tmp_path / "out")
+    runs = {}
+    for name in ("mine:Absolute", "mine:Squared", "dc_asgd_c"):
+        said = f"learning.compensation={{name: '{name}', strength: 0.0}}"
+        assert main(["run", str(path), said, "--out", out, "--quiet"]) == 0
+        runs[name] = run(load(path, said), out)
+    assert same(runs["mine:Squared"], runs["dc_asgd_c"])
+    plain = run(load(path, "sweep={}"), out).weights
+    late = runs["mine:Absolute"].weights
+    assert torch.equal(late[0], plain[0])
+    assert not torch.equal(late[1], runs["dc_asgd_c"].weights[1])
+    assert not torch.equal(late[1], late[2])
+
+
+def test_the_console_finds_modules_beside_the_config_and_in_the_current_directory(
+    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    module("mine", ABSOLUTE)
+    module("here/nearby", ABSOLUTE)
+    config = toy("sweep: {learning.compensation: ['mine:Absolute', 'nearby:Absolute', none]}")
+    command = [sys.executable, "-P", "-c", LAGGARD, "sweep", str(config), "--out", str(tmp_path / "out"), "--quiet"]
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root}
+    done = subprocess.run(command, cwd=tmp_path / "here", env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    one, other, none = load_results(tmp_path / "out" / "toy")
+    assert same(one, other)
+    assert not same(one, none)
+
+
+PIECES = """
+from dataclasses import dataclass, field
+from collections.abc import Sequence
+import simulator, models
+from simulator import laws, slowdowns, topology, rules
+from models import Dataset
+
+@dataclass(frozen=True)
+class Server(simulator.AsyncPS):
+    pass
+
+@dataclass(frozen=True)
+class Law:
+    '''Fulfils the protocol and derives from nothing.'''
+    mean: float
+    cv: float = 0.3
+
+    @property
+    def std(self):
+        return self.mean * self.cv
+
+    def draw(self, rng, n):
+        return laws.Gamma(self.mean, self.cv).draw(rng, n)
+
+@dataclass(frozen=True)
+class Slow(slowdowns.Factor):
+    pass
+
+@dataclass(frozen=True)
+class Star(topology.Star):
+    pass
+
+@dataclass(frozen=True)
+class Plain(rules.SGD):
+    pass
+
+@dataclass(frozen=True)
+class Steady:
+    share: float = 1.0
+
+    def __call__(self, progress):
+        return self.share
+
+@dataclass(frozen=True)
+class Net:
+    hidden: Sequence[int] = (4,)
+
+    def build(self, shape, classes):
+        return models.MLP(self.hidden).build(shape, classes)
+
+@dataclass
+class Bowl:
+    dim: int = 3
+    noise: float = 0.0
+    batch: int = 1
+    epoch: int = 1000
+    lanes = 8
+
+    def __post_init__(self):
+        inner = models.Quadratic(dim=self.dim, noise=self.noise)
+        self.start, self.batches, self.gradients = inner.start, inner.batches, inner.gradients
+
+    def evaluate(self, weights):
+        return {}
+
+    start = batches = gradients = None
+
+@dataclass(frozen=True)
+class Dealt(models.ByLabel):
+    pass
+
+def blobs(samples: int = 40) -> Dataset:
+    return models.synthetic(samples=samples)
+"""
+SMALL = "task={model: mlp, hidden: [4], dataset: {name: synthetic, samples: 40}, batch: 4, partition: by_label}"
+PAIRS = {
+    "algorithm": ([], "algorithm={name: 'pieces:Server'}"),
+    "law": ([], "cluster.compute={law: 'pieces:Law', mean: 0.01}"),
+    "law per sample": (
+        ["cluster.compute={law: gamma, mean: 0.01, cv: 0.3, per: sample}"],
+        "cluster.compute={law: 'pieces:Law', mean: 0.01, per: sample}",
+    ),
+    "slowdown": (
+        ["cluster.slowdowns=[{worker: 0, factor: 3}]"],
+        "cluster.slowdowns=[{kind: 'pieces:Slow', worker: 0, factor: 3}]",
+    ),
+    "topology": (
+        ["cluster.network={topology: star, latency: 0.1}"],
+        "cluster.network={topology: 'pieces:Star', latency: 0.1}",
+    ),
+    "optimizer": (["learning.momentum=0.5"], "learning={optimizer: 'pieces:Plain', momentum: 0.5, lr: 0.1}"),
+    "schedule": ([], "learning.schedule='pieces:Steady'"),
+    "task": (
+        ["task={model: quadratic, dim: 3, noise: 0.1, dtype: float32}"],
+        "task={model: 'pieces:Bowl', noise: 0.1}",
+    ),
+    "network": ([SMALL], SMALL.replace("mlp, hidden: [4]", "'pieces:Net'")),
+    "dataset": ([SMALL], SMALL.replace("name: synthetic", "name: 'pieces:blobs'")),
+    "partition": ([SMALL], SMALL.replace("by_label", "'pieces:Dealt'")),
+}
+
+
+@pytest.mark.parametrize("what", PAIRS)
+def test_an_entry_of_ones_own_is_as_good_as_one_of_the_table(
+    what: str, module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    module("pieces", PIECES)
+    before, own = PAIRS[what]
+    path = toy()
+    table = run(load(path, *before), tmp_path / "out")
+    mine = run(load(path, *before, own), tmp_path / "out")
+    assert same(table, mine)
+    assert table.path != mine.path
+    assert load_result(mine.path).config.resolved() == mine.config.resolved()
+
+
+def test_an_algorithm_that_learns_nothing_needs_no_rule(
+    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    source = """
+from dataclasses import dataclass
+from simulator import Algorithm
+
+@dataclass(frozen=True)
+class Still(Algorithm):
+    def worker(self, node):
+        while True:
+            gradient = yield node.compute(node.weights)
+            node.apply(node.weights, [gradient])
+"""
+    module("still", source)
+    result = run(load(toy(), "algorithm='still:Still'", "task.jitter=0.0"), tmp_path / "out")
+    assert result.weights.tolist() == [[1.0, 1.0, 1.0]]
+
+
+WRONG = {
+    "nothing:Mine": "no module nothing on Python's path, in the current directory or beside the config",
+    "mine.deeper:Mine": "no module mine.deeper on Python's path, *",
+    "mine:Absolut": "mine (*mine.py) has no Absolut; did you mean Absolute?",
+    "mine:Absolute.": "expected a name of the table or package.module:Name, got 'mine:Absolute.'",
+    ":Mine": "expected a name of the table or package.module:Name, got ':Mine'",
+    "../mine:Mine": "expected a name of the table or package.module:Name, got '../mine:Mine'",
+    "asyncps": "expected one of *, got 'asyncps'; did you mean async_ps?",
+    "raising:Mine": "raising cannot be imported: ZeroDivisionError: division by zero (*raising.py, line 3)",
+    "deeper:Mine": "deeper cannot be imported: ZeroDivisionError: division by zero (*deeper.py, line 2)",
+    "lacking:Mine": "lacking cannot be imported: ModuleNotFoundError: No module named 'nowhere' (*lacking.py, line 1)",
+    "leaving:Mine": "leaving cannot be imported: SystemExit: 3 (*leaving.py, line 2)",
+    "unfinished:Mine": "unfinished cannot be imported: SyntaxError: * (*unfinished.py, line 1)",
+    "mine:number": "expected a simulator.algorithm.Algorithm, but mine:number is 3, no class",
+    "mine:function": "expected a simulator.algorithm.Algorithm, but mine:function is <function *>, no class",
+    "mine:Absolute": "expected a simulator.algorithm.Algorithm, but mine:Absolute does not derive from Algorithm",
+    "mine:Bare": "mine:Bare is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys",
+    "mine:Named": "mine:Named: name is a key of the config's own: call the field something else",
+    "mine:Typed": "mine:Typed: its fields can be no keys of a config: *",
+    "mine:Unknown": "mine:Unknown: its fields can be no keys of a config: name 'Nothing' is not defined",
+    "random:Random": "random is *, and *random.py is another: rename one of them",
+}
+MINE = f"""{ABSOLUTE}
+import threading
+from simulator import Algorithm, AsyncPS, Invalid, Rule
+
+number = 3
+
+def function(rule):
+    return None
+
+class Bare(Algorithm):
+    x: float = 1.0
+
+@dataclass(frozen=True)
+class Named(AsyncPS):
+    name: str = ""
+
+@dataclass(frozen=True)
+class Typed(AsyncPS):
+    lock: threading.Thread = None
+
+@dataclass(frozen=True)
+class Unknown(AsyncPS):
+    x: "Nothing" = None
+
+@dataclass(frozen=True)
+class Fine(Algorithm):
+    rule: Rule
+    patience: int = 3
+    share: float = 0.5
+
+    def __post_init__(self):
+        if self.patience < 0:
+            raise Invalid("Fine", "patience", "a number >= 0", self.patience)
+"""
+SOURCES = {
+    "mine": MINE,
+    "random": "",
+    "raising": "import json\n\n1 / 0\n",
+    "deeper": "from helping import divided\nvalue = divided()\n",
+    "helping": "def divided():\n    return 1 / 0\n",
+    "lacking": "import nowhere\n",
+    "leaving": "import sys\nsys.exit(3)\n",
+    "unfinished": "def worker(:\n",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_had_is_one_line_and_exit_code_2(
+    name: str,
+    module: Callable[..., Path],
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from fnmatch import fnmatchcase
+
+    for file in {"mine", name.partition(":")[0].partition(".")[0], "helping"} & set(SOURCES):
+        module(file, SOURCES[file])
+    path = toy()
+    assert main(["run", str(path), f"algorithm={{name: '{name}'}}", "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert fnmatchcase(said.err, f"{path}: algorithm.name: {WRONG[name].replace('[', '[[]')}\n"), said.err
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("patienc: 1", "algorithm.patienc: unknown key; did you mean patience?"),
+        ("patience: 1.5", "algorithm.patience: expected a whole number, got 1.5"),
+        ("share: true", "algorithm.share: expected a number, got true"),
+        ("patience: -1", "algorithm.patience: expected a number >= 0, got -1"),
+        ("rule: 1", "algorithm.rule: unknown key; expected one of name, patience, share, sha256"),
+    ],
+)
+def test_its_fields_are_keys_like_any_others(
+    keys: str, said: str, module: Callable[..., Path], toy: Callable[..., Path]
+) -> None:
+    module("mine", MINE)
+    path = toy()
+    assert load(path, "algorithm={name: 'mine:Fine', patience: 1}").algorithm.patience == 1
+    with pytest.raises(ConfigError) as refused:
+        load(path, f"algorithm={{name: 'mine:Fine', {keys}}}")
+    assert str(refused.value) == f"{path}: {said}"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("cluster.compute", "{law: 'mine:Fine'}", "law: expected a simulator.laws.Law, but mine:Fine has no mean"),
+        ("learning.schedule", "'mine:Fine'", "name: expected a simulator.rules.schedules.Schedule, * has no __call__"),
+        ("learning", "{optimizer: 'mine:Fine'}", "optimizer: expected a simulator.rules.optimizers.Optimizer, *"),
+        ("task", "{model: 'mine:Fine'}", "model: expected a simulator.task.Task or a models.Network, * has no build"),
+        ("task", "{model: mlp, dataset: 'mine:Fine'}", "dataset.name: expected a models.data.Dataset, *"),
+    ],
+)
+def test_an_entry_of_another_kind_is_refused(
+    key: str, value: str, said: str, module: Callable[..., Path], toy: Callable[..., Path]
+) -> None:
+    from fnmatch import fnmatchcase
+
+    module("mine", MINE)
+    path = toy()
+    with pytest.raises(ConfigError) as refused:
+        load(path, f"{key}={value}")
+    assert fnmatchcase(str(refused.value), f"{path}: {key}.{said}"), str(refused.value)
+
+
+def test_another_source_is_another_run(module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path) -> None:
+    """Also within one process, as in a notebook, and where the new source is as long as the old and as young."""
+    path, out = (
+        toy("", toy().read_text().replace("lr: 0.1", "lr: 0.1, compensation: 'mine:Absolute'")),
+        tmp_path / "out",
+    )
+    module("mine", ABSOLUTE)
+    first = run(load(path), out)
+    again = run(load(path), out)
+    assert first.path == again.path
+    assert first.manifest["wall_seconds"] == again.manifest["wall_seconds"]
+    module("mine", ABSOLUTE.replace("value.abs()", "value.exp()"))
+    second = run(load(path), out)
+    assert second.path != first.path
+    assert not torch.equal(second.weights, first.weights)
+    module("mine", ABSOLUTE)
+    assert digest(load(path)) == digest(first.config)
+
+
+def test_a_result_is_read_without_its_source(
+    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    """And its resolved config holds the hash of the source that it was run with."""
+    for file in ("pieces", "mine"):
+        module(file, {"pieces": PIECES, "mine": ABSOLUTE}[file])
+    own = [own for what, (_, own) in PAIRS.items() if what in ("algorithm", "law", "slowdown", "topology", "network")]
+    config = load(toy(), *own, "learning.compensation='mine:Absolute'", "sweep.learning.lr=[0.1, 0.2]")
+    results = sweep(config, tmp_path / "out")
+    for file in ("pieces", "mine"):
+        (tmp_path / f"{file}.py").unlink()
+    (read,) = load_results(tmp_path / "out" / "toy")
+    assert read.config.resolved() == results[0].config.resolved()
+    assert digest(read.config) == read.manifest["config"]
+    assert len(read.members) == 2
+    assert len(read.config.resolved()["algorithm"]["sha256"]) == 64
+    with pytest.raises(ConfigError, match="no module pieces"):
+        load(read.path / "config.yaml", "sweep={}")
+
+
+def test_a_resolved_config_runs_with_its_own_source_alone(
+    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    module("mine", ABSOLUTE)
+    result = run(load(toy(), "learning.compensation='mine:Absolute'"), tmp_path / "out")
+    path = result.path / "config.yaml"
+    module("elsewhere", "")
+    sys.path.append(str(tmp_path))
+    assert digest(load(path)) == digest(result.config)
+    module("mine", ABSOLUTE + "\n")
+    with pytest.raises(ConfigError, match=r"learning\.compensation\.sha256: expected '\w{64}', got '\w{64}'"):
+        load(path)
+
+
+def test_two_modules_of_one_name_are_refused(
+    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    module("mine", ABSOLUTE)
+    module("other/mine", ABSOLUTE)
+    (tmp_path / "other" / "toy.yaml").write_text(toy().read_text())
+    own = "learning.compensation='mine:Absolute'"
+    config = load(toy(), own)
+    with pytest.raises(ConfigError, match="rename one of them"):
+        load(tmp_path / "other" / "toy.yaml", own)
+    with pytest.raises(ConfigError, match="rename one of them"):
+        run(config, tmp_path / "out")
+
+
+def test_a_module_in_a_package(module: Callable[..., Path], toy: Callable[..., Path]) -> None:
+    module("package/__init__", "")
+    module("package/inner", MINE)
+    assert load(toy(), "algorithm={name: 'package.inner:Fine', patience: 7}").algorithm.build(3).patience == 7
+
+
+def test_a_class_of_a_notebook_is_known_by_its_own_source(
+    toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    """A notebook's `__main__` has no file; its cells are sources that `inspect` knows."""
+    import linecache
+    from types import ModuleType
+
+    notebook = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", notebook)
+    hashes = []
+    for number, source in enumerate([ABSOLUTE, ABSOLUTE.replace("abs", "exp")]):
+        name = f"<cell {number}>"
+        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        exec(compile(source, name, "exec"), vars(notebook))
+        hashes.append(load(toy(), "learning.compensation='__main__:Absolute'").learning.compensation.sha256)
+    assert hashes[0] != hashes[1]
