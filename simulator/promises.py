@@ -1,8 +1,11 @@
 """Tensors to come: they are sliced, added and scaled now, and computed when somebody needs a value."""
 
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -68,6 +71,16 @@ class Derived(Promise):
     def work_out(self) -> None:
         self._value = self._operation(*(source._value for source in self._sources))
         self._sources = ()
+
+
+def concatenated(promises: Sequence[Promise]) -> Promise:
+    """The columns of all `promises`, side by side."""
+    return promises[0] if len(promises) == 1 else Derived(tuple(promises), lambda *values: torch.cat(values, dim=1))
+
+
+def total(promises: Sequence[Promise]) -> Promise:
+    """The sum of `promises`, added up in the order in which they are given."""
+    return promises[0] if len(promises) == 1 else Derived(tuple(promises), lambda *values: reduce(add, values))
 
 
 def together(promises: Sequence[Promise]) -> list[Tensor]:

@@ -1,0 +1,153 @@
+"""All-reduce SGD: synchronous SGD without a server, by whichever collective."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from models import Quadratic
+from simulator import Cluster, Delayed, Evaluate, Invalid, Network, Rule, Stop, SyncPS, simulate
+from simulator.algorithms.all_reduce import AllReduce
+from simulator.collectives import COLLECTIVES
+from simulator.laws import Constant, Exponential, Gamma
+from simulator.rules import COMPENSATIONS, OPTIMIZERS, SGD, WarmUp
+from simulator.slowdowns import Factor
+from simulator.topology import Exponential as ExponentialGraph
+from simulator.topology import Ring, Star
+
+every = pytest.mark.parametrize("collective", COLLECTIVES)
+OPTIMISERS = {name: optimizer() for name, optimizer in OPTIMIZERS.items()} | {"momentum": SGD(momentum=0.9)}
+CLUSTER = Cluster(5, Gamma(1.0, 0.6), network=Network(bandwidth=50.0, latency=0.01, message_bytes=2.0))
+UPDATES = 30
+
+
+def weights_of(cluster, algorithm, task, **more):
+    more = {"stop": Stop(updates=UPDATES), "evaluate": Evaluate(every_updates=UPDATES), **more}
+    return simulate(cluster, algorithm, task, **more).weights
+
+
+@every
+@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize("P", [2, 6, 8])
+def test_every_collective_with_every_optimiser_is_the_synchronous_server(collective, name, P, quadratic):
+    rule = Rule(OPTIMISERS[name], lr=0.03, schedule=WarmUp(length=2.0, unit="epochs"))
+    server = weights_of(Cluster(workers=P, compute=Exponential(1.0)), SyncPS(rule), quadratic)
+    network = Network(bandwidth=30.0, latency=0.1)
+    reduced = weights_of(Cluster(P, Gamma(1.0, 0.5), network=network), AllReduce(rule, collective), quadratic)
+    torch.testing.assert_close(reduced, server, rtol=1e-12, atol=1e-13)
+
+
+@every
+def test_back_propagation_too(collective, perceptron):
+    rule, cluster = Rule(SGD(momentum=0.9), lr=0.1), Cluster(workers=3, compute=Exponential(1.0))
+    server = weights_of(cluster, SyncPS(rule), perceptron)
+    torch.testing.assert_close(
+        weights_of(cluster, AllReduce(rule, collective), perceptron), server, rtol=1e-12, atol=1e-13
+    )
+
+
+@pytest.mark.parametrize("name", COMPENSATIONS)
+def test_every_compensation_is_the_synchronous_servers(name, quadratic):
+    """One over N divides the mean gradient; the others find it fresh."""
+    compensation = COMPENSATIONS[name](**({"workers": 4} if name == "one_over_n" else {}))
+    rule, cluster = Rule(lr=0.1, compensation=compensation), Cluster(workers=4, compute=Exponential(1.0))
+    reduced = weights_of(cluster, AllReduce(rule), quadratic)
+    torch.testing.assert_close(reduced, weights_of(cluster, SyncPS(rule), quadratic), rtol=1e-12, atol=1e-13)
+    plain = weights_of(cluster, AllReduce(replace(rule, compensation=COMPENSATIONS["none"]())), quadratic)
+    assert torch.equal(reduced, plain) == (name != "one_over_n")
+
+
+@every
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_one_worker_is_plain_sgd(collective, name, quadratic):
+    rule, one = Rule(OPTIMISERS[name], lr=0.03), Cluster(workers=1, compute=Exponential(1.0))
+    assert torch.equal(
+        weights_of(one, AllReduce(rule, collective), quadratic), weights_of(one, Delayed(rule), quadratic)
+    )
+
+
+@every
+def test_the_nodes_models_never_drift_apart(collective):
+    nodes = []
+
+    class Seen(AllReduce):
+        def worker(self, node):
+            nodes.append(node)
+            return super().worker(node)
+
+    task = Quadratic(dim=7, noise=1.0, condition=30.0)
+    outcome = simulate(CLUSTER, Seen(Rule(OPTIMISERS["adam"]), collective), task, stop=Stop(updates=100))
+    assert outcome.mileage.updates == 100
+    assert len(nodes) == CLUSTER.workers
+    assert all(torch.equal(node.weights, nodes[0].weights) for node in nodes)
+
+
+@every
+def test_every_gradient_is_fresh_and_applied_and_every_message_accounted_for(collective):
+    outcome = simulate(CLUSTER, AllReduce(Rule(lr=0.1), collective), Quadratic(noise=0.1), stop=Stop(updates=100))
+    assert outcome.gradients["applied"] == 100 * CLUSTER.workers
+    assert outcome.gradients["dropped"] == outcome.gradients["cancelled"] == 0
+    assert 0 <= outcome.gradients["in flight"] == outcome.gradients["started"] - outcome.gradients["applied"]
+    assert outcome.gradients["in flight"] <= CLUSTER.workers
+    assert (outcome.updates["staleness"] == 0).all()
+    sent, *ends = outcome.messages.values()
+    assert sum(ends) == sent
+    assert outcome.messages["lost"] == 0
+    assert outcome.mileage.samples == 100 * CLUSTER.workers
+    spent = outcome.workers
+    np.testing.assert_allclose(spent["computing"] + spent["sending"] + spent["waiting"], outcome.mileage.time)
+
+
+@every
+def test_an_ensemble_is_its_members_and_late_evaluation_is_evaluation(collective, quadratic):
+    lr = torch.tensor([[0.01], [0.05]], dtype=torch.float64)
+    together = weights_of(CLUSTER, AllReduce(Rule(lr=lr), collective), quadratic, ensemble=2)
+    for member, value in enumerate([0.01, 0.05]):
+        for defer in (True, False):
+            alone = weights_of(CLUSTER, AllReduce(Rule(lr=value), collective), quadratic, defer=defer)
+            assert torch.equal(together[member : member + 1], alone)
+
+
+@pytest.mark.parametrize("slower", [1, 3, 8])
+def test_one_straggler_holds_everyone(slower):
+    """P workers, one of them s times slower, on a free network: P / s times as many mini-batches as one worker."""
+    P, updates = 16, 20
+    cluster = Cluster(workers=P, compute=Constant(0.5), slowdowns=[Factor(worker=3, factor=slower)])
+    outcome = simulate(cluster, AllReduce(Rule()), stop=Stop(updates=updates))
+    assert outcome.mileage.time == pytest.approx(0.5 * slower * updates)
+    assert 0.5 * outcome.mileage.gradients / outcome.mileage.time == pytest.approx(P / slower)
+
+
+def test_the_collective_comes_after_the_slowest():
+    alpha, beta, n, P, updates = 0.1, 0.02, 10.0, 8, 5
+    network = Network(bandwidth=1 / beta, latency=alpha, message_bytes=n)
+    cluster = Cluster(P, Constant(1.0), [Factor(worker=2, factor=4.0)], network=network)
+    outcome = simulate(cluster, AllReduce(Rule(), "recursive_doubling"), stop=Stop(updates=updates))
+    assert outcome.mileage.time == pytest.approx(updates * (4.0 + 3 * (alpha + n * beta)), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("collective", "topology", "refused"),
+    [
+        ("ring", Ring(), False),
+        ("naive_ring", Ring(), False),
+        ("ring", ExponentialGraph(), False),
+        ("recursive_doubling", Ring(), True),
+        ("mesh", Ring(), True),
+        ("tree", ExponentialGraph(), True),
+        ("ring", Star(), True),
+    ],
+)
+def test_a_collective_runs_where_its_messages_can_go(collective, topology, refused):
+    cluster, algorithm = Cluster(workers=8, network=Network(topology=topology)), AllReduce(Rule(), collective)
+    if refused:
+        with pytest.raises(Invalid, match=rf"messages a {type(topology).__name__} carries; this one's go \d+ -> \d"):
+            simulate(cluster, algorithm, stop=Stop(updates=1))
+    else:
+        assert simulate(cluster, algorithm, stop=Stop(updates=3)).mileage.updates == 3
+
+
+def test_an_unknown_collective_is_refused():
+    with pytest.raises(Invalid, match="collective: expected one of ring, naive_ring"):
+        AllReduce(Rule(), "star")
