@@ -1,6 +1,7 @@
 """The config of an experiment: every key, typed strictly, and what it is by default."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -59,8 +60,27 @@ def agree(config: Config) -> None:
     Raises:
         ConfigError: it cannot; says what would have to change.
     """
-    try:
+    with _blamed_on(config):
         config.algorithm.build(config.cluster.workers).check(config.cluster.build())
+
+
+def cuts(config: Config) -> None:
+    """Check that the algorithm can cut the model into the slices that its nodes hold, if it does.
+
+    Raises:
+        ConfigError: it cannot; says what would have to change.
+    """
+    layers = config.task.layers()
+    params = sum(layer.params for layer in layers)
+    with _blamed_on(config):
+        config.algorithm.build(config.cluster.workers).slices(config.cluster.workers, params, layers)
+
+
+@contextmanager
+def _blamed_on(config: Config) -> Iterator[None]:
+    """What is invalid is told under its dotted key."""
+    try:
+        yield
     except Invalid as error:
         owner = "algorithm" if error.field in type(config.algorithm).model_fields else "cluster"
         raise ConfigError(f"{owner}.{error.field}", f"expected {error.expected}, got {shown(error.got)}") from None

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from experiments.config import Config, agree, parse
+from experiments.config import Config, agree, cuts, parse
 from experiments.documents import put
 from experiments.errors import ConfigError, Refused, shown
 
@@ -140,6 +140,7 @@ def _run(config: Config, outer: Sequence[Axis], options: Sequence[Option], inner
     sweep = {axis.key: [number[axis.key](option.label) for option in axis.options] for axis in inner}
     run = parse({**configs[0].given(), "sweep": sweep})
     run.task.fits(run.cluster.workers, run.device)
+    cuts(run)
     return Run(run, {axis.key: option.label for axis, option in zip(outer, options, strict=True)})
 
 

@@ -1,24 +1,27 @@
 """The parts of a config: what each key means, and the simulator's or the model's object that it becomes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from inspect import signature
 from typing import Annotated, Any, Literal, Self
 
 import torch
 from pydantic import Field, ValidationInfo, model_validator
+from torch import nn
 
 import simulator
 from experiments.errors import ConfigError, blamed
 from experiments.schema import Choice, Count, Described, Finite, Part, Seed, kept, keys, part
 from models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic, Supervised
 from models.backends import find_device
+from models.layers import layers
 from simulator.laws import LAWS, Law, Scaled
 from simulator.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
-from simulator.rules.compensations import Compensation
 from simulator.rules.optimizers import Optimizer
 from simulator.rules.schedules import Schedule
+from simulator.rules.uncompensated import Compensation
 from simulator.slowdowns import SLOWDOWNS, Slowdown
+from simulator.task import Layer, layers_of
 from simulator.topology import TOPOLOGIES, Topology
 
 IMAGES = (1, 28, 28)
@@ -51,7 +54,8 @@ class AlgorithmPart(Described):
 
 
 def _slowdown(value: Mapping[str, Any]) -> str:
-    return "window" if {"start", "end"} & set(value) else "factor"
+    own = {"window": {"start", "end"}, "markov": {"slow_for", "fast_for"}, "crash": {"at", "back"}}
+    return next((kind for kind, keys in own.items() if keys & set(value)), "factor")
 
 
 COMPUTE = Choice.of("law", LAWS, "constant", Law, per=(Literal["batch", "sample"], "batch"))
@@ -139,6 +143,10 @@ class TaskPart(Described):
         if device == "cuda":
             raise ConfigError("device", f"expected auto or cpu, since {self.model} uses no GPU, got 'cuda'")
 
+    def layers(self) -> Sequence[Layer]:
+        """The layers that a pipeline could cut, as far as they can be known without reading data."""
+        return layers_of(self.build())
+
     def task(self, *, workers: int, seed: int, device: str, threads: int | None) -> simulator.Task:
         """The task, for a cluster of `workers`; `seed` deals the training set.
 
@@ -167,14 +175,24 @@ class SupervisedPart(TaskPart):
             return
         shape, classes, samples = sizes
         try:
-            with torch.device("meta"):  # shapes alone: no memory, no random numbers
-                self.build().build(shape, classes)
+            self._module(shape, classes)
         except ValueError as error:
             raise blamed("task", error) from None
         most = samples // getattr(self.partition, "pieces", 1)
         if self.partition.name != "iid" and workers > most:
             problem = f"expected at most {most}, among whom {self.partition.name} can deal {samples} samples"
             raise ConfigError("cluster.workers", f"{problem}, got {workers}: use fewer workers or iid")
+
+    def layers(self) -> Sequence[Layer]:
+        if (sizes := _sizes(self.dataset)) is None:
+            return ()
+        shape, classes, _ = sizes
+        return layers(self._module(shape, classes), shape, self.batch)
+
+    def _module(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """The network without its numbers."""
+        with torch.device("meta"):
+            return self.build().build(shape, classes)  # type: ignore[no-any-return]
 
     def task(self, *, workers: int, seed: int, device: str, threads: int | None) -> simulator.Task:
         return Supervised(

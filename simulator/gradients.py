@@ -92,9 +92,9 @@ class Gradient(Leaf, Read):
         """Itself; of a piece, the gradient that it is a piece of."""
         return self
 
-    def piece(self, rank: int) -> "GradientPiece":
-        """The promise of the slice that belongs to node `rank`, where the weights were joined of several nodes'."""
-        return self._pieces[rank]
+    def piece(self, rank: int) -> "Settled":
+        """The promise of the slice that belongs to node `rank`; all of it, where the weights are one node's alone."""
+        return self._pieces[rank] if self._pieces else self
 
     @property
     def losses(self) -> Tensor:

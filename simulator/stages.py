@@ -11,7 +11,7 @@ from torch import Tensor
 
 from simulator.algorithm import Algorithm
 from simulator.bounds import Invalid, bounded
-from simulator.gradients import GradientPiece
+from simulator.gradients import Gradient, Settled
 from simulator.node import Node
 from simulator.rules import Rule
 from simulator.task import Layer
@@ -119,12 +119,12 @@ class Carriage:
         else:
             node.send(node.rank + 1, come, tag=FORWARD, size=self._stage.activations)
 
-    def backward(self) -> Generator[Event, Any, GradientPiece]:
+    def backward(self) -> Generator[Event, Any, Settled]:
         """Take over the oldest gradient, do the backward pass, and hand it on; the stage's own piece of it."""
         node = self._node
         if self._last:
             batch, started, reads = self._turning.popleft()
-            gradient = node.promise(joined(reads), batch, started)
+            gradient: Gradient = node.promise(joined(reads), batch, started)
         else:
             _, gradient = yield node.receive(BACKWARD)
         yield node.work(share=self._shares[1])
