@@ -196,6 +196,8 @@ class Node:
         receive, mail = Receive(self._env, self, tag), self._mail.get(tag)
         if mail:
             receive.fire(mail.popleft())
+            if not mail:
+                del self._mail[tag]  # where every step has a tag of its own, tags never come to an end
         else:
             self._receives.setdefault(tag, deque()).append(receive)
         return receive
@@ -203,6 +205,11 @@ class Node:
     def arrived(self, tag: Hashable = None) -> bool:
         """Whether a message with that tag lies in the mailbox, without waiting."""
         return bool(self._mail.get(tag))
+
+    @property
+    def topology(self) -> Topology:
+        """Who may talk to whom; what the method asks for, where the config leaves that to it."""
+        return self._world.topology
 
     def out_peers(self, step: int = 0) -> Ranks:
         """Whom the topology lets it send to at its own `step`, the next in rank first."""
@@ -273,14 +280,20 @@ class Node:
         """Hand `message` to the first receive that waits for its tag, or lay it in the mailbox."""
         receives = self._receives.get(message.tag)
         if receives:
-            receives.popleft().fire(message)
+            receive = receives.popleft()
+            if not receives:
+                del self._receives[message.tag]
+            receive.fire(message)
         else:
             self._mail.setdefault(message.tag, deque()).append(message)
 
     def forget(self, receive: Receive) -> None:
         """`receive` waits no longer; what it has taken already is the next message again."""
         if receive.message is None:
-            self._receives[receive.tag].remove(receive)
+            receives = self._receives[receive.tag]
+            receives.remove(receive)
+            if not receives:
+                del self._receives[receive.tag]
         else:
             self._mail.setdefault(receive.tag, deque()).appendleft(receive.message)
 

@@ -3,6 +3,7 @@
 Steps are those of a node's own loop: a graph may change from one to the next, as the exponential one does.
 """
 
+from simulator.topology.gossip import asked_by, graph_of_workers
 from simulator.topology.graph import Graph
 from simulator.topology.peers import Peers
 from simulator.topology.protocol import SERVER, Ranks, Topology
@@ -21,5 +22,5 @@ TOPOLOGIES: dict[str, type] = {
 
 __all__ = [
     "SERVER", "TOPOLOGIES", "Auto", "Complete", "Exponential", "Graph", "Peers", "Ranks", "Ring", "Star", "Topology",
-    "Torus", "resolved",
+    "Torus", "asked_by", "graph_of_workers", "resolved",
 ]  # fmt: skip
