@@ -1,0 +1,110 @@
+"""Stochastic gradient push: gossip along directed edges, whose bias push-sum weights take out."""
+
+from dataclasses import dataclass
+from itertools import count
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from simulator.algorithm import Algorithm, Role
+from simulator.bounds import Invalid, bounded
+from simulator.cluster import Cluster
+from simulator.mixing import mixing
+from simulator.node import Node
+from simulator.rules import Rule
+from simulator.topology import Exponential, Topology, graph_of_workers
+
+
+@dataclass(frozen=True)
+class SGP(Algorithm):
+    """Stochastic gradient push: nodes push shares of their model along directed edges, and weights that undo the bias.
+
+    x_i <- x_i - lr g_i(x_i / w_i);    x_i <- sum_j p_ij x_j,  w_i <- sum_j p_ij w_j,    p column stochastic
+
+    The model of a node is x / w. Nobody gives away more than it has: the sum of w over nodes and messages under way
+    stays P, that of x changes by gradients alone, and x / w tends to the average on any strongly connected digraph,
+    though p need not average. Where p is doubly stochastic, w is 1 after every exchange and this is `dpsgd` with
+    adapt_then_combine; on the complete graph with weights 1/P, and with an optimiser that is linear in the gradient
+    (SGD, momentum, Nesterov), it is `sync_ps`. Each node keeps its own state of the optimiser. Staleness 0.
+
+    With `overlap` tau, one exchange at a time goes on behind the gradients: what has come is taken without waiting
+    after each of the next tau - 1 gradients, and waited for after the tau-th. For N bytes, latency alpha and beta
+    seconds a byte to one peer: t_c + alpha + N beta seconds a step; with tau = 1, max(t_c, alpha + N beta).
+
+    Source: Assran et al. (2019), arXiv 1811.10792, algorithms 1 and 2; one exchange at a time as in their public code.
+
+    Attributes:
+        mixing: p by name: `uniform` divides a model equally among oneself and one's peers.
+        overlap: tau, in gradients; 0 waits for every exchange.
+        biased: take x for the model, as if w were 1. While a share of it is under way, w is less: the model shrinks
+            by as much when that leaves, and its steps are smaller. Without overlap it matters where w does not stay 1.
+    """
+
+    topology: ClassVar[Topology] = Exponential(peers=1)
+
+    rule: Rule
+    mixing: Literal["uniform", "metropolis", "weights"] = "uniform"
+    overlap: int = 0
+    biased: bool = False
+
+    def __post_init__(self) -> None:
+        bounded(self, "overlap", least=0, whole=True)
+
+    def check(self, cluster: Cluster) -> None:
+        graph, workers = graph_of_workers(cluster.network.topology, self.topology, cluster.workers), cluster.workers
+        kept = min(mixing(self.mixing, graph, *at, workers).own for at in _everywhere(graph, workers))
+        if self.overlap and kept == 0:
+            expected = "weights that leave everybody a share of its own, since it goes on computing with that"
+            raise Invalid("SGP", "mixing", expected, self.mixing)
+
+    def worker(self, node: Node) -> Role:
+        return self.overlapped(node) if self.overlap else self.in_step(node)
+
+    def in_step(self, node: Node) -> Role:
+        """Algorithm 1."""
+        state = self.rule.init(node.weights, replicas=node.workers)
+        x, node.weight = node.weights, 1.0
+        for step in count(node.version):
+            gradient = yield node.compute(node.weights)
+            x, state = self.rule.update(x, [gradient], state)
+            node.apply(self.model(x, node), [gradient])
+            x = self.push(node, x, step)
+            for _ in node.in_peers(step):
+                _, (dx, dw) = yield node.receive(tag=step)
+                x, node.weight = x + dx, node.weight + dw
+            node.weights = self.model(x, node)
+
+    def overlapped(self, node: Node) -> Role:
+        """Algorithm 2, with one exchange outstanding at a time."""
+        state = self.rule.init(node.weights, replicas=node.workers)
+        x, node.weight = node.weights, 1.0
+        exchange, pushed, missing = -1, 0, 0
+        for step in count():
+            gradient = yield node.compute(node.weights)
+            x, state = self.rule.update(x, [gradient], state)
+            node.apply(self.model(x, node), [gradient])
+            while missing and (step - pushed >= self.overlap or node.arrived(exchange)):
+                _, (dx, dw) = yield node.receive(tag=exchange)
+                x, node.weight, missing = x + dx, node.weight + dw, missing - 1
+            if not missing:
+                exchange, pushed = exchange + 1, step
+                missing = len(node.in_peers(exchange))
+                x = self.push(node, x, exchange)
+            node.weights = self.model(x, node)
+
+    def model(self, x: Tensor, node: Node) -> Tensor:
+        """z = x / w."""
+        return x if self.biased else x / node.weight
+
+    def push(self, node: Node, x: Tensor, exchange: int) -> Tensor:
+        """Send each peer its share of x and w; what is left of x."""
+        shares, w = node.mixing(self.mixing, exchange), node.weight
+        for peer, share in shares.out.items():
+            node.send(peer, (share * x, share * w), tag=exchange)
+        node.weight = shares.own * w
+        return shares.own * x
+
+
+def _everywhere(graph: Topology, workers: int) -> list[tuple[int, int]]:
+    """Every rank at every step of the graph's period."""
+    return [(rank, step) for step in range(graph.period(workers)) for rank in range(workers)]
