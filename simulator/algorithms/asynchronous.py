@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
 
-from simulator.algorithm import Algorithm, Role
+from simulator.algorithm import Role
 from simulator.bounds import Invalid, bounded
-from simulator.gradients import Gradient
+from simulator.gradients import Settled
 from simulator.node import Node
 from simulator.rules import SGD, Rule, Uncompensated, total
-from simulator.topology import SERVER
+from simulator.shards import Sharded, Shards
 
 
 @dataclass(frozen=True)
-class AsyncPS(Algorithm):
+class AsyncPS(Sharded):
     """Asynchronous SGD (Downpour): the server applies each gradient as it arrives and answers with the new weights.
 
     w <- w - lr g(w_read). `rule` decides what a late gradient is worth: sgd gives ASGD, a DC-ASGD compensation before
@@ -23,7 +23,8 @@ class AsyncPS(Algorithm):
     Downpour's replica goes on from its own steps, w' <- w' - lr g(w'), pushes the sum of its gradients and fetches now
     and then: a push is one update, and a fetch that is due with it rides on it. What is fetched replaces w'. Mean
     staleness, in pushes: P - 1 where n_push = n_fetch, P (n_fetch / n_push + 1) / 2 - 1 where n_push divides n_fetch;
-    (P - 1) / accumulate in updates. A worker that crashes loses what it has not pushed, and holds a barrier up.
+    (P - 1) / accumulate in updates. A worker that crashes loses what it has not pushed, and holds a barrier up. Each
+    shard takes the gradients as they come to it; with all of them equally quick, they learn what one server would.
 
     Attributes:
         n_push, n_fetch: mini-batches from one push to the next, and from one fetch to the next.
@@ -46,6 +47,7 @@ class AsyncPS(Algorithm):
     accumulate: int = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for field in ("n_push", "n_fetch", "accumulate"):
             bounded(self, field, least=1, whole=True)
         bounded(self, "warm_start", least=0, whole=True)
@@ -58,36 +60,33 @@ class AsyncPS(Algorithm):
                 raise Invalid(type(self).__name__, "sync_every", expected, self.sync_every)
 
     def worker(self, node: Node) -> Role:
-        node.send(SERVER, ([], True), size=0)  # here I am
-        local, state = self.local(), self.rule.init(node.weights, replicas=node.workers)
-        accrued: list[Gradient] = []
+        servers, accrued = Shards(node, self.shards), list[Settled]()
+        local = self.local()
+        state = local.init(node.weights, replicas=node.workers)
+        servers.push(([], True), size=0)  # here I am
         for step in count(1):
             if (step - 1) % self.n_fetch == 0:
-                _, weights = yield node.receive()
-                read = weights
+                weights = read = yield from servers.read()
             gradient = yield node.compute(weights, read)
             accrued.append(gradient)
-            if local is not None:
+            if self.n_fetch > 1 and self.local_rule != "none":  # else nothing comes of it
                 weights, state = local.update(weights, [gradient], state)
             push, fetch = step % self.n_push == 0, step % self.n_fetch == 0
             if push:
-                node.send(SERVER, (accrued, fetch))
+                servers.push((accrued, fetch))
                 accrued = []
             elif fetch:
-                node.send(SERVER, ([], True), size=0)
+                servers.push(([], True), size=0)
 
-    def local(self) -> Rule | None:
-        """The rule of a replica's own steps, if anything comes of them."""
-        if self.n_fetch == 1 or self.local_rule == "none":
-            return None
-        optimizer = SGD() if self.local_rule == "sgd" else self.rule.optimizer
+    def local(self) -> Rule:
+        """The rule of a replica's own steps."""
+        optimizer = self.rule.optimizer if self.local_rule == "same" else SGD()
         return replace(self.rule, optimizer=optimizer, compensation=Uncompensated())
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
         taken = dict.fromkeys(range(node.workers), 0)  # mini-batches, by worker
-        gathered: list[list[Gradient]] = []
-        held: list[int] = []
+        gathered, held = list[Sequence[Settled]](), list[int]()
         while True:
             worker, (gradients, fetch) = yield node.receive()
             if gradients:
@@ -103,7 +102,7 @@ class AsyncPS(Algorithm):
                 held.append(worker)
             for reader in self.admitted(held, taken, node.version):
                 held.remove(reader)
-                node.send(reader, node.weights)
+                node.send(reader, node.weights, size=1 / self.shards)
 
     def admitted(self, held: Sequence[int], taken: Mapping[int, int], version: int) -> list[int]:
         """Those of the workers that ask for weights that need not wait for the others any more."""
