@@ -1,6 +1,6 @@
 """How much of everything there was: gradients, messages, updates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from simulator.gradients import APPLIED, DROPPED, IN_FLIGHT, Gradient, GradientPiece, Settled
@@ -36,9 +36,8 @@ class Accounts:
     def lose(self, content: Any, crashed: int | None) -> None:
         """Note a message that will never arrive; the gradients in it that node `crashed` had computed are dropped."""
         self.lost += 1
-        for gradient in content if isinstance(content, list | tuple) else [content]:
-            ours = isinstance(gradient, Gradient | GradientPiece) and gradient.worker == crashed
-            if ours and gradient.status == IN_FLIGHT:
+        for gradient in gradients_in(content):
+            if gradient.worker == crashed and gradient.status == IN_FLIGHT:
                 gradient.settle(DROPPED)
 
     def mileage(self, time: float, models: int) -> Mileage:
@@ -54,3 +53,12 @@ class Accounts:
     def gradients(self, fates: Mapping[str, int]) -> dict[str, int]:
         """Counts `started`, those of the `fates`, `in flight`."""
         return {"started": self.started, **fates, "in flight": self.started - sum(fates.values())}
+
+
+def gradients_in(content: Any) -> Iterator[Settled]:
+    """The gradients in what a message says, itself or in lists and tuples."""
+    if isinstance(content, Gradient | GradientPiece):
+        yield content
+    elif isinstance(content, list | tuple):
+        for part in content:
+            yield from gradients_in(part)

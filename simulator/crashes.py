@@ -1,7 +1,7 @@
 """Workers that go down and come back: what they did is lost, and their roles begin again."""
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 from simpy.events import Event, Process
 
@@ -28,9 +28,9 @@ class Roles:
         """Close every role where it stands: it is told nothing, and resumes no more."""
         for process in self._processes:
             if process.is_alive:
-                target = process.target
-                if target.callbacks is not None:
-                    target.callbacks.remove(process._resume)
+                waiting = process.target.callbacks or ()
+                if process._resume in waiting:  # it is not where it waits for a message that is lost
+                    cast(list[Any], waiting).remove(process._resume)
                 process._generator.close()
         self._processes = []
 

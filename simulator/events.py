@@ -140,12 +140,13 @@ class Message(Verb):
 
     def lose(self) -> None:
         """It will never arrive: whoever waits for that waits for ever."""
-        self._waiting.clear()
-        self.callbacks, self._value = [], PENDING
+        self._value = PENDING
         self.sender.lost(self)
 
     def _arrive(self, _: Event) -> None:
         if self.lives != (self.sender.life, self.receiver.life) or self.receiver.life % 2:
+            self._waiting.clear()
+            self.callbacks = []
             self.lose()
         else:
             self.sender.sent(self)
