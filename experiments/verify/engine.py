@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from experiments.verify.finding import Family, Finding, equals, identical
-from experiments.verify.trials import RULES, TORCH, UPDATES, learnt, method, timed
+from experiments.verify.trials import RULES, UPDATES, learnt, method, optimizer_of, timed
 from models import Quadratic
 from simulator import ALGORITHMS, Algorithm, Cluster, Rule, Stop, simulate
 from simulator.laws import Gamma
@@ -94,7 +94,9 @@ def single_precision() -> Iterator[Finding]:
         lr = torch.tensor(rates, dtype=torch.float64)[:, None]
         run = simulate(cluster, method("async_ps", replace(rule, lr=lr)), task, stop=Stop(updates=UPDATES), ensemble=3)
         alone = [learnt(cluster, method("async_ps", replace(rule, lr=rate)), task)[0] for rate in rates]
-        name = next(name for name, (optimizer, _) in TORCH.items() if optimizer is rule.optimizer)
         yield identical(
-            f"float32, {name}: an ensemble of learning rates = runs alone", "rounding", list(run.weights), alone
+            f"float32, {optimizer_of(rule)}: an ensemble of learning rates = runs alone",
+            "rounding",
+            list(run.weights),
+            alone,
         )

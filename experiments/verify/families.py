@@ -10,18 +10,34 @@ from multiprocessing import get_context
 import torch
 
 from experiments.errors import ConfigError
+from experiments.verify.collectives import collectives
 from experiments.verify.delayed import delayed
 from experiments.verify.engine import engine
 from experiments.verify.finding import Family, Finding
+from experiments.verify.local_steps import local_steps
 from experiments.verify.networks import networks
 from experiments.verify.parameter_server import parameter_server
+from experiments.verify.pipelines import pipelines
 from experiments.verify.replays import replays
 from experiments.verify.rules import rules
 from experiments.verify.staleness import staleness
 from experiments.verify.times import times
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (rules, replays, parameter_server, staleness, times, delayed, networks, engine)
+    family.name: family
+    for family in (
+        rules,
+        replays,
+        parameter_server,
+        local_steps,
+        staleness,
+        times,
+        delayed,
+        collectives,
+        pipelines,
+        networks,
+        engine,
+    )
 }
 
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from models import MLP, Quadratic, Supervised, synthetic
-from simulator import ALGORITHMS, Algorithm, Cluster, Evaluate, Outcome, Rule, Stop, Task, simulate
+from simulator import ALGORITHMS, Algorithm, Cluster, Evaluate, Node, Outcome, Rule, Stop, Task, simulate
 from simulator.laws import Constant, Exponential, Gamma, Law, Uniform
 from simulator.rules import SGD, Adagrad, Adam, AdamW, Nesterov, RMSProp
+from simulator.testing.watching import watched
 
 LR = 0.03
 UPDATES = 40
@@ -74,6 +75,12 @@ def quadratic() -> Quadratic:
 
 
 @cache
+def slope() -> Quadratic:
+    """Gradients that are mini-batches of noise, whatever the weights: what they add up to is known."""
+    return Quadratic(curvature=1e-300, dim=5, noise=1.0, epoch=50, dtype=torch.float64)
+
+
+@cache
 def perceptron() -> Supervised:
     """A small network with real back-propagation, on one thread."""
     data = synthetic(samples=120, features=6, classes=3)
@@ -87,10 +94,35 @@ def method(name: str, rule: Rule | None = None, **settings: Any) -> Algorithm:
 
 
 def every(
-    cluster: Cluster, name: str, task: Task | None = None, rules: Sequence[Rule] = RULES, **settings: Any
+    cluster: Cluster,
+    name: str,
+    task: Task | None = None,
+    *,
+    rules: Sequence[Rule] = RULES,
+    updates: int = UPDATES,
+    **settings: Any,
 ) -> list[Tensor]:
-    """The weights that the method called `name` ends with, by each of `rules`: every optimiser."""
-    return [learnt(cluster, method(name, rule, **settings), task) for rule in rules]
+    """The weights that the method called `name` has after so many updates, by each of `rules`: every optimiser."""
+    return [learnt(cluster, method(name, rule, **settings), task, updates) for rule in rules]
+
+
+def nodes_after(
+    cluster: Cluster, algorithm: Algorithm, task: Task, stop: Stop, begin: Callable[[Node], None] = lambda node: None
+) -> dict[int, Node]:
+    """The nodes by rank as a run left them; `begin` is shown each before its roles start."""
+    nodes: dict[int, Node] = {}
+
+    def see(node: Node) -> None:
+        nodes[node.rank] = node
+        begin(node)
+
+    simulate(cluster, watched(algorithm, see), task, stop=stop)
+    return nodes
+
+
+def optimizer_of(rule: Rule) -> str:
+    """What the table of optimisers calls a rule's."""
+    return next(name for name, (optimizer, _) in TORCH.items() if optimizer is rule.optimizer)
 
 
 def learnt(cluster: Cluster, algorithm: Algorithm, task: Task | None = None, updates: int = UPDATES) -> Tensor:
@@ -99,14 +131,14 @@ def learnt(cluster: Cluster, algorithm: Algorithm, task: Task | None = None, upd
     return simulate(cluster, algorithm, task or quadratic(), stop=stop, evaluate=evaluate).weights
 
 
-def timed(cluster: Cluster, algorithm: Algorithm, updates: int) -> Outcome:
-    """A run of so many updates that learns nothing."""
-    return simulate(cluster, algorithm, stop=Stop(updates=updates))
+def timed(cluster: Cluster, algorithm: Algorithm, updates: int, task: Task | None = None) -> Outcome:
+    """A run of so many updates, of which time is asked: without a task it learns nothing."""
+    return simulate(cluster, algorithm, task, stop=Stop(updates=updates))
 
 
-def update_times(cluster: Cluster, algorithm: Algorithm, updates: int) -> np.ndarray:
-    """Virtual seconds of each update of a run that learns nothing."""
-    rows = timed(cluster, algorithm, updates).updates
+def update_times(cluster: Cluster, algorithm: Algorithm, updates: int, task: Task | None = None) -> np.ndarray:
+    """Virtual seconds of each update."""
+    rows = timed(cluster, algorithm, updates, task).updates
     applied = rows["status"] == "applied"
     _, first = np.unique(rows["version"][applied], return_index=True)  # a row per gradient, several to an update
     return np.diff(rows["time"][applied][first], prepend=0.0)
