@@ -109,6 +109,26 @@ def test_a_message_sent_while_the_worker_was_down_does_not_reach_it_after_its_re
     assert [number for _, number in heard] == [*range(5), *range(20, 40)]
 
 
+def test_mail_that_lay_unread_is_gone_after_a_crash():
+    read = []
+
+    class Sleeper(Algorithm):
+        topology = Complete()
+
+        def worker(self, node):
+            if node.rank == 0:
+                node.send(1, "before", size=0.0)
+                yield node.work(4.0)
+                node.send(1, "after", size=0.0)
+            else:
+                yield node.work(2.0)
+                _, content = yield node.receive()
+                read.append(content)
+
+    crashed(Sleeper(), Crash(1, at=1.0, back=1.5), workers=2, time=10.0)
+    assert read == ["after"]
+
+
 def test_links_are_free_again_after_a_crash():
     """Two workers share the server's card; when one crashes in the midst of its push, the other has it to itself."""
     network = Network(bandwidth=100.0, message_bytes=100.0, sharing="fair")
