@@ -1,21 +1,47 @@
 """One file per family of methods: the only code that a new method needs."""
 
+from simulator.algorithms.all_reduce import AllReduce
 from simulator.algorithms.asynchronous import AsyncPS
 from simulator.algorithms.delayed import Delayed
+from simulator.algorithms.easgd import EASGD
+from simulator.algorithms.gossip import DPSGD
 from simulator.algorithms.k_async import KAsync, SoftSync
+from simulator.algorithms.k_batch_sync import KBatchSync
+from simulator.algorithms.local_sgd import DiLoCo, LocalSGD
+from simulator.algorithms.pairwise import ADPSGD
+from simulator.algorithms.pipedream import PipeDream, PipeDream2BW
+from simulator.algorithms.pipeline import GPipe, Naive, OneForwardOneBackward
+from simulator.algorithms.push_sum import SGP
 from simulator.algorithms.ringmaster import Ringmaster
 from simulator.algorithms.stale_synchronous import SSP
-from simulator.algorithms.synchronous import KBatchSync, SyncPS
+from simulator.algorithms.sync_replicas import SyncReplicas
+from simulator.algorithms.synchronous import SyncPS
 
 ALGORITHMS: dict[str, type] = {
     "sync_ps": SyncPS,
     "k_batch_sync": KBatchSync,
+    "sync_replicas": SyncReplicas,
+    "local_sgd": LocalSGD,
+    "diloco": DiLoCo,
+    "easgd": EASGD,
     "k_async": KAsync,
     "soft_sync": SoftSync,
     "async_ps": AsyncPS,
     "delayed": Delayed,
+    "all_reduce": AllReduce,
+    "dpsgd": DPSGD,
+    "adpsgd": ADPSGD,
+    "sgp": SGP,
+    "naive": Naive,
+    "gpipe": GPipe,
+    "1f1b": OneForwardOneBackward,
+    "pipedream": PipeDream,
+    "pipedream_2bw": PipeDream2BW,
     "ssp": SSP,
     "ringmaster": Ringmaster,
 }
 
-__all__ = ["ALGORITHMS", "SSP", "AsyncPS", "Delayed", "KAsync", "KBatchSync", "Ringmaster", "SoftSync", "SyncPS"]
+__all__ = [
+    "ALGORITHMS", "SSP", "AllReduce", "AsyncPS", "Delayed", "KAsync", "KBatchSync", "Ringmaster", "SoftSync",
+    "SyncPS",
+]  # fmt: skip

@@ -59,8 +59,9 @@ class KAsync(ReadComputePush):
                 node.send(worker, node.weights)
             if len(gathered) == self.wait_for:
                 yield node.work(node.apply_seconds)
-                weights, state = self.rule.update(node.weights, gathered, state)
-                node.apply(weights, gathered)
+                in_order = sorted(gathered, key=lambda gradient: gradient.worker)  # sums do not depend on who was first
+                weights, state = self.rule.update(node.weights, in_order, state)
+                node.apply(weights, in_order)
                 for contribution in gathered:
                     node.send(contribution.worker, node.weights)
                 gathered = []

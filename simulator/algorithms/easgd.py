@@ -1,0 +1,78 @@
+"""Workers tied to a centre by springs: elastic averaging."""
+
+from dataclasses import dataclass
+from itertools import count
+
+from torch import Tensor
+
+from simulator.algorithm import Algorithm, Role
+from simulator.bounds import bounded
+from simulator.gradients import Gradient
+from simulator.node import Node
+from simulator.rules import Rule, total
+from simulator.topology import SERVER
+
+
+@dataclass(frozen=True)
+class EASGD(Algorithm):
+    """Elastic averaging SGD: every H steps of its own a worker and the centre move towards each other.
+
+    d = a (x_i - c);  x_i <- x_i - d;  c <- c + d, so that an exchange conserves x_i + c; then, as at every step,
+    x_i <- x_i - lr g(x), where x is x_i before the exchange. With momentum in the worker's rule it is EAMSGD.
+
+    The model is the centre's, c: it sees gradients through exchanges alone. An exchange is an update; it applies the
+    worker's gradients since its last one, and their staleness is the exchanges that others made since then, P - 1 in
+    the mean, 0 together. A crash loses the gradients since the last exchange, and may lose x_i's half of one.
+
+    Attributes:
+        elastic: a, the moving rate; 0.9 / P by default, the paper's beta = 0.9.
+        local_steps: H, the paper's communication period tau.
+        together: False, each worker comes when it is ready; True, all exchange with the same centre, which moves by the
+            sum of their d.
+
+    Source: Zhang, Choromanska, LeCun (2015), arXiv 1412.6651, algorithm 1; equations 2.3 and 2.4 (together).
+    """
+
+    rule: Rule
+    elastic: float | None = None
+    local_steps: int = 10
+    together: bool = False
+
+    def __post_init__(self) -> None:
+        if self.elastic is not None:
+            bounded(self, "elastic", above=0, most=1)
+        bounded(self, "local_steps", least=1, whole=True)
+
+    def worker(self, node: Node) -> Role:
+        state, mine = self.rule.init(node.weights, replicas=node.workers), node.weights
+        gradients: list[Gradient] = []
+        for step in count():
+            before = mine
+            if step % self.local_steps == 0:
+                node.send(SERVER, (mine, gradients, node.life))
+                _, (move, centre) = yield node.receive(tag=node.life)  # no answer to what it asked before a crash
+                mine, gradients = mine - move, []
+            gradient = yield node.compute(before, centre)
+            mine, state = self.rule.update(mine, [gradient], state)
+            gradients.append(gradient)
+            node.weights = mine
+
+    def server(self, node: Node) -> Role:
+        elastic, partners = self.elastic or 0.9 / node.workers, node.workers if self.together else 1
+        asked: dict[int, tuple[Tensor, list[Gradient], int]] = {}
+        while True:
+            worker, (theirs, gradients, life) = yield node.receive()
+            earlier = asked[worker][1] if worker in asked else []  # it was down since, and asks again
+            asked[worker] = theirs, earlier + gradients, life
+            if len(asked) == partners:
+                yield node.work(node.apply_seconds)
+                moves = {rank: elastic * (asked[rank][0] - node.weights) for rank in sorted(asked)}
+                centre = total([node.weights, *moves.values()])
+                gradients = [gradient for rank in moves for gradient in asked[rank][1]]
+                if gradients:
+                    node.apply(centre, gradients)
+                else:
+                    node.weights = centre  # the first exchange, where all are alike
+                for reader in asked:
+                    node.send(reader, (moves[reader], node.weights), tag=asked[reader][2])
+                asked = {}

@@ -1,0 +1,85 @@
+"""TensorFlow's synchronous replicas: a queue of tokens says who may go on, and at which step a gradient counts."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from simulator.algorithm import Algorithm, Role
+from simulator.bounds import Invalid, bounded
+from simulator.cluster import Cluster
+from simulator.gradients import Gradient
+from simulator.node import Node
+from simulator.rules import Rule
+from simulator.topology import SERVER
+
+
+@dataclass(frozen=True)
+class SyncReplicas(Algorithm):
+    """SyncReplicasOptimizer: the first R gradients of workers that hold a token of the present step make an update.
+
+    w <- w - lr (1/R) sum_k g(w); then max(R, P) tokens with the new step join a queue, from which a worker takes one
+    after each push. A gradient whose worker's token is older than the present step is dropped, whatever weights it was
+    taken at. So an update costs max(R, P) pushes, of which P - R are dropped where R < P; a worker may contribute
+    twice. R > P is several mini-batches a worker. With R = P and num_tokens 0 it is `sync_ps`.
+
+    Attributes:
+        replicas_to_aggregate: R, gradients per update; one for each worker by default.
+        num_tokens: tokens in the queue at the start; -1, the default, puts R there, with which an early worker may
+            contribute twice, and equal workers waste a gradient each; 0 is clean lock-step.
+
+    A worker that comes, or comes back, holds the present step without a token of the queue's.
+
+    Source: tensorflow/python/training/sync_replicas_optimizer.py; Chen et al. (2016), arXiv 1604.00981.
+    """
+
+    rule: Rule
+    replicas_to_aggregate: int | None = None
+    num_tokens: int = -1
+
+    def __post_init__(self) -> None:
+        if self.replicas_to_aggregate is not None:
+            bounded(self, "replicas_to_aggregate", least=1, whole=True)
+        bounded(self, "num_tokens", least=-1, whole=True)
+
+    def check(self, cluster: Cluster) -> None:
+        needed = (self.replicas_to_aggregate or cluster.workers) - cluster.workers
+        if -1 < self.num_tokens < needed:
+            expected = (
+                f"-1, or at least replicas_to_aggregate - workers = {needed}, or the first step would wait for ever"
+            )
+            raise Invalid(type(self).__name__, "num_tokens", expected, self.num_tokens)
+
+    def worker(self, node: Node) -> Role:
+        node.send(SERVER, None, size=0)  # here I am
+        while True:
+            _, (token, weights) = yield node.receive()
+            gradient = yield node.compute(weights)
+            node.send(SERVER, (token, gradient))
+
+    def server(self, node: Node) -> Role:
+        replicas, state = self.replicas_to_aggregate or node.workers, self.rule.init(node.weights)
+        tokens = deque([node.version] * (replicas if self.num_tokens == -1 else self.num_tokens))
+        waiting: dict[int, None] = {}
+        gathered: list[Gradient] = []
+        while True:
+            worker, pushed = yield node.receive()
+            if pushed is None:
+                waiting.pop(worker, None)  # it was down: nobody takes the token that it waited for
+                node.send(worker, (node.version, node.weights))
+            else:
+                waiting[worker] = None
+                token, gradient = pushed
+                if token < node.version:
+                    gradient.drop()
+                else:
+                    gathered.append(gradient)
+            if len(gathered) == replicas:
+                yield node.work(node.apply_seconds)
+                gathered.sort(key=lambda gradient: gradient.worker)
+                weights, state = self.rule.update(node.weights, gathered, state)
+                node.apply(weights, gathered)
+                tokens.extend([node.version] * max(replicas, node.workers))
+                gathered = []
+            while tokens and waiting:
+                worker = next(iter(waiting))
+                del waiting[worker]
+                node.send(worker, (tokens.popleft(), node.weights))
