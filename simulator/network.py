@@ -1,4 +1,4 @@
-"""Links with bandwidth and latency, and two ways in which the messages under way share them.
+"""A network, as a config describes it: cards, wires, latency, and how messages share them.
 
 Every node has a card: an up link and a down link, each with its own bandwidth (full duplex). A message
 crosses its sender's up link and its receiver's down link, and arrives when its bytes have passed and the
@@ -6,15 +6,65 @@ latency has gone by: `latency + bytes / bandwidth` on a free network.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
-import simpy
+from simulator.bounds import Invalid, bounded
+from simulator.topology import Auto, Topology
 
-from simulator.bounds import Invalid, bounded, duration
-from simulator.sharing import FairSharing, FifoSharing, Link
-from simulator.topology import SERVER, Auto, Topology
+
+def _fast(owner: str, what: str, bandwidth: float) -> None:
+    if not bandwidth > 0:
+        raise Invalid(owner, what, "bytes per second > 0", bandwidth)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A worker whose card has a bandwidth of its own, in bytes per second and direction."""
+
+    worker: int
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        bounded(self, "worker", least=0, whole=True)
+        _fast("Card", "bandwidth", self.bandwidth)
+
+
+@dataclass(frozen=True)
+class SlowLink:
+    """Two nodes whose messages to each other have a link or a latency of their own.
+
+    Attributes:
+        sender: a rank; -1 is the server.
+        receiver: another rank.
+        bandwidth: of a link that these messages cross besides the cards, in bytes per second; none by default.
+        latency: of these messages, in seconds; the network's by default.
+        both: whether messages from `receiver` to `sender` have the like; a link in each direction.
+    """
+
+    sender: int
+    receiver: int
+    bandwidth: float | None = None
+    latency: float | None = None
+    both: bool = True
+
+    def __post_init__(self) -> None:
+        bounded(self, "sender", whole=True)
+        bounded(self, "receiver", whole=True)
+        if self.sender == self.receiver:
+            raise Invalid("SlowLink", "receiver", "a rank other than the sender's", self.receiver)
+        if self.bandwidth is None and self.latency is None:
+            raise Invalid("SlowLink", "bandwidth", "a bandwidth or a latency, or both", None)
+        if self.bandwidth is not None:
+            _fast("SlowLink", "bandwidth", self.bandwidth)
+        if self.latency is not None:
+            bounded(self, "latency", least=0)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The (sender, receiver) whose messages it slows."""
+        return [(self.sender, self.receiver), (self.receiver, self.sender)][: 1 + self.both]
 
 
 @dataclass(frozen=True)
@@ -22,86 +72,90 @@ class Network:
     """A network, as a config describes it.
 
     Attributes:
-        topology: who may talk to whom.
+        topology: who may talk to whom; by default what the method asks for.
         bandwidth: of every card, each direction, in bytes per second; infinite by default.
         latency: seconds from the last byte's leaving to its arrival.
         sharing: `fair`, concurrent messages share the links max-min fairly, or `fifo`, each link is a queue
             in order of arrival at that link.
-        server_bandwidth: of the server's card, where it differs from the workers'.
+        wiring: `cards`, or `pairs`: instead of cards, every ordered pair of nodes has a private link, as fast as the
+            slower of its two cards would be.
+        server_bandwidth: of the servers' cards, where it differs from the workers'.
         message_bytes: the size of one model or gradient; by default 4 bytes a parameter.
+        cards: workers whose cards differ from the rest.
+        links: pairs of nodes whose messages differ from the rest; where wires are private, theirs is replaced.
+        colocated: whether server -1 - k stands on worker k's machine: they share its card, and messages between the
+            two cost nothing.
     """
 
     topology: Topology | Auto = field(default_factory=Auto)
     bandwidth: float = math.inf
     latency: float = 0.0
     sharing: Literal["fair", "fifo"] = "fair"
+    wiring: Literal["cards", "pairs"] = "cards"
     server_bandwidth: float | None = None
     message_bytes: float | None = None
+    cards: Sequence[Card] = ()
+    links: Sequence[SlowLink] = ()
+    colocated: bool = False
 
     def __post_init__(self) -> None:
-        if not self.bandwidth > 0:
-            raise Invalid("Network", "bandwidth", "bytes per second > 0", self.bandwidth)
-        if self.server_bandwidth is not None and not self.server_bandwidth > 0:
-            raise Invalid("Network", "server_bandwidth", "bytes per second > 0", self.server_bandwidth)
+        _fast("Network", "bandwidth", self.bandwidth)
+        if self.server_bandwidth is not None:
+            _fast("Network", "server_bandwidth", self.server_bandwidth)
+            if self.colocated:
+                raise Invalid("Network", "server_bandwidth", "null: a colocated server has a worker's card", "both")
         if self.message_bytes is not None:
             bounded(self, "message_bytes", least=0)
-        if self.sharing not in SHARINGS:
-            raise Invalid("Network", "sharing", " or ".join(SHARINGS), self.sharing)
+        for what, choices in {"sharing": ("fair", "fifo"), "wiring": ("cards", "pairs")}.items():
+            if getattr(self, what) not in choices:
+                raise Invalid("Network", what, " or ".join(choices), getattr(self, what))
         bounded(self, "latency", least=0)
+
+    def check(self, workers: int) -> None:
+        """Raise `Invalid` where the topology, a card or a link does not fit so many workers, or is given twice."""
+        if not isinstance(self.topology, Auto):
+            self.topology.check(workers)
+        carded: set[int] = set()
+        for index, card in enumerate(self.cards):
+            if card.worker >= workers or card.worker in carded:
+                expected = f"a rank below workers = {workers}, and one card each"
+                raise Invalid("Network", f"cards.{index}.worker", expected, card.worker)
+            carded.add(card.worker)
+        linked: set[tuple[int, int]] = set()
+        for index, link in enumerate(self.links):
+            for end in ("sender", "receiver"):
+                if not -workers <= getattr(link, end) < workers:
+                    expected = f"a worker below workers = {workers}, or a server from -1 down to -{workers}"
+                    raise Invalid("Network", f"links.{index}.{end}", expected, getattr(link, end))
+            self._check_pairs(index, link, linked, workers)
+
+    def _check_pairs(self, index: int, link: SlowLink, linked: set[tuple[int, int]], workers: int) -> None:
+        for pair in link.pairs:
+            if self.on_machines(pair, workers) in linked:
+                raise Invalid("Network", f"links.{index}.receiver", "one link a pair and direction", list(pair))
+            linked.add(self.on_machines(pair, workers))
+        graph = self.topology
+        if isinstance(graph, Auto) or self.colocated or any(graph.joins(*pair, workers) for pair in link.pairs):
+            return
+        expected = f"a pair that a {type(graph).__name__} joins"
+        raise Invalid("Network", f"links.{index}.receiver", expected, [link.sender, link.receiver])
 
     def card_bandwidth(self, rank: int) -> float:
         """Bytes per second of each direction of the card of node `rank`."""
-        return self.server_bandwidth if rank == SERVER and self.server_bandwidth is not None else self.bandwidth
+        if rank < 0:
+            return self.bandwidth if self.server_bandwidth is None else self.server_bandwidth
+        return next((card.bandwidth for card in self.cards if card.worker == rank), self.bandwidth)
 
+    def machine(self, rank: int, workers: int) -> int:
+        """The rank to which the card of node `rank` belongs."""
+        return -1 - rank if self.colocated and -workers <= rank < 0 else rank
 
-def passing(seconds: float) -> float:
-    """The time that a message's bytes take, if it is one.
+    def on_machines(self, pair: tuple[int, int], workers: int) -> tuple[int, int]:
+        """The machines between which messages of a pair of nodes pass."""
+        return self.machine(pair[0], workers), self.machine(pair[1], workers)
 
-    Raises:
-        Invalid: so many bytes over so little bandwidth take for ever.
-    """
-    return duration(seconds, "Network", "bytes over bandwidth")
-
-
-class Sharing(Protocol):
-    """How messages under way share links."""
-
-    def carry(self, size: float, route: tuple[Link, ...], passed: Callable[[float], None]) -> None:
-        """Carry `size` bytes over `route` from now on; tell `passed` when the last byte leaves the last link."""
-        ...
-
-
-SHARINGS: dict[str, Callable[[simpy.Environment], Sharing]] = {"fair": FairSharing, "fifo": FifoSharing}
-
-
-class Wires:
-    """A network under a running clock: cards, and the messages that cross them."""
-
-    def __init__(self, env: simpy.Environment, network: Network, topology: Topology, workers: int) -> None:
-        topology.check(workers)
-        self._env, self._network, self._topology, self._workers = env, network, topology, workers
-        self._sharing = SHARINGS[network.sharing](env)
-        self._unlimited = all(network.card_bandwidth(rank) == math.inf for rank in (0, SERVER))
-        self._up: dict[int, Link] = {}
-        self._down: dict[int, Link] = {}
-
-    def carry(self, sender: int, receiver: int, size: float, arrival: simpy.Event) -> None:
-        """Schedule `arrival` for the moment at which `size` bytes from `sender` have reached `receiver`.
-
-        Raises:
-            Invalid: the topology does not join the two.
-        """
-        if not self._topology.joins(sender, receiver, self._workers):
-            topology = type(self._topology).__name__
-            raise Invalid(topology, "send", f"a pair that a {topology} joins", f"{sender} -> {receiver}")
-        latency, schedule = self._network.latency, self._env.schedule
-        if size == 0 or self._unlimited:
-            schedule(arrival, delay=latency)
-        else:
-            route = (self._card(self._up, sender), self._card(self._down, receiver))
-            self._sharing.carry(size, route, lambda delay: schedule(arrival, delay=passing(delay) + latency))
-
-    def _card(self, cards: dict[int, Link], rank: int) -> Link:
-        if rank not in cards:
-            cards[rank] = Link(self._network.card_bandwidth(rank))
-        return cards[rank]
+    @property
+    def unlimited(self) -> bool:
+        """Whether nothing but the latency takes time, the same for all."""
+        finite = [self.server_bandwidth or math.inf, self.bandwidth, *(card.bandwidth for card in self.cards)]
+        return min(finite) == math.inf and not self.links and not self.colocated

@@ -1,12 +1,13 @@
 """Two ways in which the messages under way share the links they cross: queues, and max-min fairness."""
 
 import itertools
-import math
 from collections.abc import Callable, Iterable
+from typing import cast
 
-import simpy
+from simpy.events import Event
 
 from simulator.bounds import duration
+from simulator.clock import Clock
 
 Passed = Callable[[float], None]
 """Told, once it is known, in how many seconds from now the last byte will have left the last link."""
@@ -16,7 +17,7 @@ class Link:
     """One direction of a card or a wire.
 
     Attributes:
-        bandwidth: bytes per second.
+        bandwidth: bytes per second, finite.
         free: the moment (s) at which a queue of messages will have passed; only `fifo` uses it.
         flows: the messages that cross it now; only `fair` uses it.
     """
@@ -26,53 +27,76 @@ class Link:
     def __init__(self, bandwidth: float) -> None:
         self.bandwidth = bandwidth
         self.free = 0.0
-        self.flows: dict[Flow, None] = {}
+        self.flows: dict[Rated, None] = {}
 
 
-def call_at(env: simpy.Environment, delay: float, call: Callable[[], None]) -> None:
-    """Call `call()` after `delay` seconds."""
+def call_in(env: Clock, delay: float, call: Callable[[], None]) -> Event:
+    """Call `call()` after `delay` seconds; void the event, and it is not called."""
     event = env.timeout(duration(delay, "Network", "bytes over bandwidth"))
-    assert event.callbacks is not None
-    event.callbacks.append(lambda _: call())
+    cast(list[Callable[[Event], None]], event.callbacks).append(lambda _: call())
+    return event
+
+
+class Flow:
+    """A message under way: its bytes, the links it crosses, whom to tell, and the event that takes it on, if any."""
+
+    __slots__ = ("passed", "route", "size", "timer")
+
+    def __init__(self, size: float, route: tuple[Link, ...], passed: Passed) -> None:
+        self.size, self.route, self.passed = size, route, passed
+        self.timer: Event | None = None
 
 
 class FifoSharing:
     """Each link serves whole messages in order of arrival at that link, cut-through.
 
-    The head of a message reaches the next link as soon as this one begins to serve it; the tail leaves a
-    link no earlier than it has left the one before. A busy down link does not hold the up link.
+    The head of a message reaches the next link as soon as this one begins to serve it, or, where the next is the
+    faster one, as late as its tail allows: a slow sender does not hold a fast receiver's link. The tail leaves a link
+    no earlier than it has left the one before. A busy down link does not hold the up link.
     """
 
-    def __init__(self, env: simpy.Environment) -> None:
+    def __init__(self, env: Clock) -> None:
         self._env = env
 
-    def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> None:
-        self._enter(size, route, 0, self._env.now, passed)
+    def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> Flow:
+        flow = Flow(size, route, passed)
+        self._enter(flow, 0, self._env.now)
+        return flow
 
-    def _enter(self, size: float, route: tuple[Link, ...], hop: int, tail: float, passed: Passed) -> None:
+    def withdraw(self, flow: Flow) -> None:
+        """It enters no further link; the time that it was given on those before stays reserved."""
+        if flow.timer is not None:
+            self._env.void(flow.timer)
+
+    def _enter(self, flow: Flow, hop: int, tail: float) -> None:
         """The head is at link `hop`; the tail left the link before at `tail`."""
-        now, link = self._env.now, route[hop]
+        now, link, flow.timer = self._env.now, flow.route[hop], None
         begin = max(now, link.free)
-        link.free = tail = max(begin + size / link.bandwidth, tail)
-        if hop + 1 == len(route):
-            passed(tail - now)
-        elif begin == now:
-            self._enter(size, route, hop + 1, tail, passed)
+        link.free = tail = max(begin + flow.size / link.bandwidth, tail)
+        if hop + 1 == len(flow.route):
+            flow.passed(tail - now)
+            return
+        after = flow.route[hop + 1].bandwidth
+        if after > link.bandwidth:
+            begin = max(begin, tail - flow.size / after)
+        if begin == now:
+            self._enter(flow, hop + 1, tail)
         else:
-            call_at(self._env, begin - now, lambda: self._enter(size, route, hop + 1, tail, passed))
+            flow.timer = call_in(self._env, begin - now, lambda: self._enter(flow, hop + 1, tail))
 
 
-class Flow:
-    """A message under way: bytes left as of moment `since`, and its rate from then on."""
+class Rated(Flow):
+    """A message at a rate: bytes left as of moment `since`, and bytes per second from then on.
 
-    __slots__ = ("left", "number", "passed", "rate", "rated", "route", "since", "size")
+    The first to pass of those connected has the timer.
+    """
+
+    __slots__ = ("left", "number", "rate", "since")
 
     def __init__(self, number: int, size: float, route: tuple[Link, ...], now: float, passed: Passed) -> None:
+        super().__init__(size, route, passed)
         self.number = number  # of those that end together, the one sent first ends first
-        self.size = self.left = size
-        self.route, self.passed = route, passed
-        self.since, self.rate = now, 0.0
-        self.rated = 0  # how often the rate was set; a timer of an older rate is void
+        self.left, self.since, self.rate = size, now, 0.0
 
 
 class FairSharing:
@@ -85,60 +109,73 @@ class FairSharing:
     Source: Bertsekas & Gallager, Data Networks, section 6.5.2; SimGrid's CM02 with all factors 1.
     """
 
-    def __init__(self, env: simpy.Environment) -> None:
+    def __init__(self, env: Clock) -> None:
         self._env = env
         self._numbers = itertools.count()
 
-    def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> None:
-        flow = Flow(next(self._numbers), size, route, self._env.now, passed)
+    def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> Flow:
+        flow = Rated(next(self._numbers), size, route, self._env.now, passed)
         for link in route:
             link.flows[flow] = None
         self._rate(connected(flow.route))
+        return flow
 
-    def _rate(self, flows: list[Flow]) -> None:
+    def withdraw(self, flow: Flow) -> None:
+        """It leaves its links, and the rest shares them."""
+        assert isinstance(flow, Rated)
+        self._leave(connected(flow.route), [flow])
+
+    def _rate(self, flows: list[Rated]) -> None:
         """Bring `flows`, a connected component, to now, rate them anew and arm a timer for the first to pass."""
         now = self._env.now
         for flow in flows:
             flow.left = max(flow.left - flow.rate * (now - flow.since), 0.0)
             flow.since = now
+            self._disarm(flow)
         fill(flows)
         first = min(flows, key=lambda flow: flow.left / flow.rate)
-        rated = first.rated
-        call_at(self._env, first.left / first.rate, lambda: self._due(first, rated))
+        first.timer = call_in(self._env, first.left / first.rate, lambda: self._due(first))
 
-    def _due(self, first: Flow, rated: int) -> None:
-        if first.rated != rated:
-            return
+    def _disarm(self, flow: Rated) -> None:
+        if flow.timer is not None:
+            self._env.void(flow.timer)
+            flow.timer = None
+
+    def _due(self, first: Rated) -> None:
+        first.timer = None
         component = connected(first.route)
         done = [flow for flow in component if flow is first or self._is_through(flow)]
-        for flow in done:
-            flow.rated += 1
+        self._leave(component, done)
+        for flow in sorted(done, key=lambda flow: flow.number):
+            flow.passed(0.0)
+
+    def _leave(self, component: list[Rated], gone: list[Rated]) -> None:
+        """`gone` leave their links, and the rest of their component is rated anew."""
+        rest: dict[Rated, None] = dict.fromkeys(component)
+        for flow in gone:
+            self._disarm(flow)
+            del rest[flow]
             for link in flow.route:
                 del link.flows[flow]
-        rest: dict[Flow, None] = dict.fromkeys(component)
-        for flow in done:
-            del rest[flow]
         while rest:  # what a message held together may fall apart: each piece needs a timer of its own
             piece = connected(next(iter(rest)).route)
             self._rate(piece)
             for flow in piece:
                 del rest[flow]
-        for flow in sorted(done, key=lambda flow: flow.number):
-            flow.passed(0.0)
 
-    def _is_through(self, flow: Flow) -> bool:
+    def _is_through(self, flow: Rated) -> bool:
         """Messages that end together but for rounding end together."""
         return flow.left - flow.rate * (self._env.now - flow.since) <= 1e-12 * flow.size
 
 
-def connected(route: Iterable[Link]) -> list[Flow]:
+def connected(route: Iterable[Link]) -> list[Rated]:
     """The messages that share a link with `route`, or with one that does, and so on; oldest first per link."""
-    flows: dict[Flow, None] = {}
+    flows: dict[Rated, None] = {}
     seen: set[Link] = set()
     stack = list(route)
     while stack:
         link = stack.pop()
-        if link in seen or link.bandwidth == math.inf:
+        if link in seen:
             continue
         seen.add(link)
         for flow in link.flows:
@@ -148,9 +185,9 @@ def connected(route: Iterable[Link]) -> list[Flow]:
     return list(flows)
 
 
-def fill(flows: list[Flow]) -> None:
+def fill(flows: list[Rated]) -> None:
     """Set the max-min fair `rate` of each of `flows` (bytes per second) by progressive filling."""
-    room = {link: link.bandwidth for flow in flows for link in flow.route if link.bandwidth < math.inf}
+    room = {link: link.bandwidth for flow in flows for link in flow.route}
     waiting = {link: len(link.flows) for link in room}
     unrated = dict.fromkeys(flows)
     while unrated:
@@ -159,10 +196,8 @@ def fill(flows: list[Flow]) -> None:
         for flow in [flow for flow in full.flows if flow in unrated]:
             del unrated[flow]
             flow.rate = share
-            flow.rated += 1
             for link in flow.route:
-                if link in room:
-                    room[link] -= share
-                    waiting[link] -= 1
-                    if not waiting[link]:
-                        del waiting[link], room[link]
+                room[link] -= share
+                waiting[link] -= 1
+                if not waiting[link]:
+                    del waiting[link], room[link]

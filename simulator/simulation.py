@@ -19,7 +19,6 @@ from simulator.gradients import GradientPool, Settled
 from simulator.laws import Durations
 from simulator.learning import Learning
 from simulator.milestones import Evaluate, Mileage, Stop
-from simulator.network import Wires
 from simulator.node import Node
 from simulator.outcome import Outcome
 from simulator.streams import BATCHES, CHOICES, COMPUTE, start_seed, stream
@@ -27,6 +26,7 @@ from simulator.task import Task, Timing, layers_of
 from simulator.topology import resolved
 from simulator.trace import BUSY, DOWN, SENDING, WAITING, Trace
 from simulator.weights import mean
+from simulator.wires import Wires
 
 
 class Deadlock(RuntimeError):
@@ -60,6 +60,7 @@ class Simulation:
         defer: bool = True,
     ) -> None:
         algorithm.check(cluster)
+        cluster = cluster.bound(seeds.cluster)
         self.cluster, self.env, self.trace, self.books = cluster, Clock(), Trace(), Accounts(task)
         self.reached: str | None = None
         self._task, self._stop, self._evaluate, self._watch = task, stop, evaluate, watch
@@ -71,14 +72,14 @@ class Simulation:
         self.layers = layers_of(task)
         self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
         self.topology = resolved(cluster.network.topology, algorithm.topology)
-        self._wires = Wires(self.env, cluster.network, self.topology, cluster.workers)
+        self._wires = Wires(self.env, cluster.network, self.topology, cluster.workers, bool(cluster.crashes))
         roles = algorithm.roles(cluster.workers)
         self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
         self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
         self._periods = self._looks = 0
         self.stalled: str | None = None
         self._roles = {rank: Roles(self.env, self.nodes[rank], on) for rank, on in roles.items()}
-        for crash in getattr(cluster, "crashes", ()):
+        for crash in cluster.crashes:
             for rank in crash.ranks:
                 self.env.void_in(crash.at, partial(self._crash, rank))
                 if crash.back is not None:
@@ -176,7 +177,7 @@ class Simulation:
             Deadlock: nobody crashed, so that the algorithm is to blame.
         """
         waits = self._who_waits()
-        if not getattr(self.cluster, "crashes", ()):
+        if not self.cluster.crashes:
             raise Deadlock(f"deadlock at {waits}")
         self.stalled = waits
         self._end("stalled")

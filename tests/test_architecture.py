@@ -73,7 +73,18 @@ def violations(found: Sources) -> list[str]:
     forbid(inside("models"), direct.get, "simulator", "simpy", "experiments", "pandas", "matplotlib")
     clock = [
         name
-        for room in ("bounds", "laws", "slowdowns", "topology", "mixing", "network", "sharing", "streams", "cluster")
+        for room in (
+            "bounds",
+            "laws",
+            "slowdowns",
+            "topology",
+            "mixing",
+            "network",
+            "sharing",
+            "wires",
+            "streams",
+            "cluster",
+        )
         for name in inside(f"simulator.{room}")
     ]
     forbid(clock, lambda name: reached(name, rooms) | direct[name], "torch", "simulator.weights", "simulator.gradients")

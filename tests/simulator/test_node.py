@@ -312,7 +312,7 @@ def test_time_is_spent_computing_sending_or_waiting():
         yield node.work(100.0)
 
     network = Network(bandwidth=1.0, message_bytes=2.0, latency=0.5)
-    cluster = Cluster(workers=2, compute=Constant(3.0), network=network, slowdowns=[Factor(1, 2.0)])
+    cluster = Cluster(workers=2, compute=Constant(3.0), network=network, slowdowns=[Factor(1, factor=2.0)])
     spent = run(worker, server, cluster=cluster, stop=Stop(time=20.0)).workers
     # both messages share the server's card for 4 s and arrive at 4.5; the answers come at 5
     assert spent["sending"].tolist() == [4.5, 4.5]

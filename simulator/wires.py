@@ -1,0 +1,126 @@
+"""A network under a running clock: links, and the messages that cross them."""
+
+import math
+from collections.abc import Callable, Hashable
+from typing import Protocol, cast
+
+from simpy.events import Event
+
+from simulator.bounds import Invalid, duration
+from simulator.clock import Clock
+from simulator.network import Network
+from simulator.sharing import FairSharing, FifoSharing, Flow, Link
+from simulator.topology import Topology
+
+
+class Sharing(Protocol):
+    """How messages under way share links."""
+
+    def carry(self, size: float, route: tuple[Link, ...], passed: Callable[[float], None]) -> Flow:
+        """Carry `size` bytes over `route` from now on; tell `passed` when the last byte leaves the last link."""
+        ...
+
+    def withdraw(self, flow: Flow) -> None:
+        """Carry it no further, and never tell `passed`."""
+        ...
+
+
+SHARINGS: dict[str, Callable[[Clock], Sharing]] = {"fair": FairSharing, "fifo": FifoSharing}
+
+
+class Voyage:
+    """A message under way, and how it crosses its links; once its arrival is `scheduled` it has crossed them."""
+
+    __slots__ = ("flow", "receiver", "scheduled", "sender")
+
+    def __init__(self, sender: int, receiver: int) -> None:
+        self.sender, self.receiver = sender, receiver
+        self.flow: Flow | None = None
+        self.scheduled = False
+
+
+class Wires:
+    """The links of a network, and what crosses them.
+
+    With `crashes` it keeps the messages under way, so that they can be cut.
+    """
+
+    def __init__(self, env: Clock, network: Network, topology: Topology, workers: int, crashes: bool = False) -> None:
+        topology.check(workers)
+        self._env, self._network, self._topology, self._workers = env, network, topology, workers
+        self._latency, self._plain = network.latency, network.unlimited and not crashes
+        self._sharing = SHARINGS[network.sharing](env)
+        self._special = {network.on_machines(pair, workers): link for link in network.links for pair in link.pairs}
+        self._links: dict[Hashable, Link] = {}
+        self._voyages: dict[Event, Voyage] | None = {} if crashes else None
+
+    def carry(self, sender: int, receiver: int, size: float, arrival: Event) -> None:
+        """Schedule `arrival` for the moment at which `size` bytes from `sender` have reached `receiver`.
+
+        Raises:
+            Invalid: the topology does not join the two.
+        """
+        if not self._topology.joins(sender, receiver, self._workers):
+            topology = type(self._topology).__name__
+            raise Invalid(topology, "send", f"a pair that a {topology} joins", f"{sender} -> {receiver}")
+        if self._plain:
+            self._env.schedule(arrival, delay=self._latency)
+            return
+        latency, route = self._path(*self._network.on_machines((sender, receiver), self._workers))
+        voyage = self._embarked(sender, receiver, arrival)
+
+        def passed(delay: float) -> None:
+            voyage.scheduled = True
+            self._env.schedule(arrival, delay=duration(delay, "Network", "bytes over bandwidth") + latency)
+
+        if size == 0 or not route:
+            passed(0.0)
+        else:
+            voyage.flow = self._sharing.carry(size, route, passed)
+
+    def cut(self, rank: int) -> list[Event]:
+        """Lose the messages under way from and to `rank`; their arrivals, which are returned, never happen.
+
+        They free what they hold on links. In a queue (`fifo`) their time stays reserved, but on the node's own card.
+        """
+        assert self._voyages is not None, "wires without crashes keep no account of what crosses them"
+        lost = {arrival: one for arrival, one in self._voyages.items() if rank in (one.sender, one.receiver)}
+        for arrival, voyage in lost.items():
+            del self._voyages[arrival]
+            if voyage.scheduled:
+                self._env.void(arrival)
+            elif voyage.flow is not None:
+                self._sharing.withdraw(voyage.flow)
+        if not self._network.colocated:
+            for link in (self._links[end] for end in (("up", rank), ("down", rank)) if end in self._links):
+                link.free = min(link.free, self._env.now)
+        return list(lost)
+
+    def _embarked(self, sender: int, receiver: int, arrival: Event) -> Voyage:
+        """A new message under way, which is remembered until it arrives if anybody crashes."""
+        voyage = Voyage(sender, receiver)
+        if self._voyages is not None:
+            self._voyages[arrival] = voyage
+            cast(list[Callable[[Event], object]], arrival.callbacks).insert(0, self._voyages.pop)
+        return voyage
+
+    def _path(self, start: int, end: int) -> tuple[float, tuple[Link, ...]]:
+        """The latency between two machines, and the links with a bandwidth that a message crosses."""
+        if start == end:
+            return 0.0, ()
+        own, network = self._special.get((start, end)), self._network
+        latency = network.latency if own is None or own.latency is None else own.latency
+        between = None if own is None else own.bandwidth
+        cards = [network.card_bandwidth(rank) for rank in (start, end)]
+        if network.wiring == "pairs":
+            crossed: list[tuple[Hashable, float | None]] = [((start, end), between or min(cards))]
+        else:
+            crossed = [(("up", start), cards[0]), ((start, end), between), (("down", end), cards[1])]
+        return latency, tuple(
+            self._link(key, speed) for key, speed in crossed if speed is not None and speed < math.inf
+        )
+
+    def _link(self, key: Hashable, bandwidth: float) -> Link:
+        if key not in self._links:
+            self._links[key] = Link(bandwidth)
+        return self._links[key]
