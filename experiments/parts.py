@@ -11,7 +11,7 @@ from torch import nn
 
 import simulator
 from experiments.errors import ConfigError, blamed
-from experiments.schema import Choice, Count, Described, Finite, Part, Seed, kept, keys, part
+from experiments.schema import Choice, Count, Described, Finite, Part, Seed, built, kept, keys, part
 from models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic, Supervised
 from models.backends import find_device
 from models.layers import layers
@@ -37,7 +37,7 @@ class NetworkPart(Described):
     topology: str
 
     def build(self, workers: int = 1, **given: Any) -> simulator.Network:
-        links = {key: getattr(self, key) for key in WIRES}
+        links = {key: built(getattr(self, key)) for key in WIRES}
         return simulator.Network(topology=super().build(workers, **given), **links)
 
 

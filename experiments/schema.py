@@ -67,7 +67,7 @@ class Described(Part):
         Raises:
             Invalid: a value out of its range.
         """
-        own = {name: getattr(self, name) for name in self.settings}
+        own = {name: built(getattr(self, name)) for name in self.settings}
         if own.get("workers", workers) is None:
             own["workers"] = workers
         return type(self).recipe(**own | given)
@@ -77,6 +77,13 @@ class Described(Part):
         if isclass(type(self).recipe) and not kept(info):  # a function may be costly: it is called when the run starts
             self.build()
         return self
+
+
+def built(value: Any) -> Any:
+    """A key's value as the dataclass wants it: lists of parts become lists of what they describe."""
+    if isinstance(value, list):
+        return [one.build() if isinstance(one, Described) else one for one in value]
+    return value
 
 
 def kept(info: ValidationInfo) -> bool:
@@ -106,7 +113,8 @@ def accepted(hint: Any, default: Any = None) -> Any:
         branches = [accepted(branch, default) for branch in get_args(hint) if branch is not Tensor]
         return reduce(or_, branches)
     if get_origin(hint) is Sequence:
-        return list[accepted(get_args(hint)[0])]  # type: ignore[misc]
+        (item,) = get_args(hint)
+        return list[part(item) if is_dataclass(item) else accepted(item)]  # type: ignore[misc]
     return hint
 
 

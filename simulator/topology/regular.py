@@ -61,11 +61,11 @@ class Complete(Peers):
 
 @dataclass(frozen=True)
 class Exponential(Peers):
-    """Directed, and another at every step: rank i sends to i + 2^k mod P, k going round 0 .. ceil(log2 P) - 1.
+    """Directed, and another at every step: rank i sends to i + 2^k mod P, k going round below log2 P.
 
-    At step t, k is t mod ceil(log2 P), and a second peer's is the cycle's next. The authors' public code pairs hops
-    otherwise: 2^k and -2^k in one of its graphs, 3^k and 2 3^k in another. With one peer and uniform weights
-    P = 2^n workers average exactly in n steps.
+    k runs from 0 to ceil(log2 P) - 1: at step t it is t modulo their number, and a second peer's k is the next. The
+    authors' public code pairs hops otherwise: 2^k and -2^k in one of its graphs, 3^k and 2 3^k in another. With one
+    peer and uniform weights P = 2^n workers average exactly in n steps.
 
     Source: Assran et al. (2019), arXiv 1811.10792, appendix A.
 
