@@ -11,6 +11,7 @@ from simulator import Cluster, Delayed, Evaluate, Invalid, Network, Rule, Stop, 
 from simulator.algorithms.all_reduce import AllReduce
 from simulator.collectives import COLLECTIVES
 from simulator.laws import Constant, Exponential, Gamma
+from simulator.network import SlowLink
 from simulator.rules import COMPENSATIONS, OPTIMIZERS, SGD, WarmUp
 from simulator.slowdowns import Factor
 from simulator.topology import Exponential as ExponentialGraph
@@ -45,6 +46,15 @@ def test_back_propagation_too(collective, perceptron):
     torch.testing.assert_close(
         weights_of(cluster, AllReduce(rule, collective), perceptron), server, rtol=1e-12, atol=1e-13
     )
+
+
+@every
+def test_rounds_do_not_mix_where_a_node_is_a_round_ahead(collective, quadratic):
+    """What node 0 sends reaches node 1 late: on the mesh, node 2 is in the next round by then, and sends its next."""
+    slow = Network(links=[SlowLink(0, 1, latency=5.0, both=False), SlowLink(2, 0, latency=2.0)], latency=0.01)
+    rule, cluster = Rule(lr=0.1), Cluster(workers=4, compute=Gamma(1.0, 0.5))
+    reduced = weights_of(replace(cluster, network=slow), AllReduce(rule, collective), quadratic)
+    torch.testing.assert_close(reduced, weights_of(cluster, SyncPS(rule), quadratic), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", COMPENSATIONS)
