@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from experiments.verify.finding import Family, Finding, at_most, batches, mean_is
 from experiments.verify.trials import LAWS, method, settled, timed
-from simulator import Cluster
+from simulator import Cluster, Network
 from simulator.laws import Exponential, Gamma
 
 LITTLE, DUTTA, ZHANG = "Little's law", "Dutta et al. (2018)", "Zhang et al. (2016)"
@@ -68,8 +68,8 @@ def drawn() -> Iterator[Finding]:
 
 @staleness.check
 def synchronous() -> Iterator[Finding]:
-    """Methods that take gradients of the present weights alone apply no stale one."""
-    cluster = Cluster(workers=8, compute=Exponential(1.0))
+    """Methods that take gradients of the present weights alone apply no stale one, though news takes its time."""
+    cluster = Cluster(workers=8, compute=Exponential(1.0), network=Network(latency=0.1))
     for name, algorithm in [
         ("sync_ps", method("sync_ps")),
         ("sync_ps, wait_for = 5", method("sync_ps", wait_for=5)),
