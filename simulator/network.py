@@ -103,7 +103,9 @@ class Network:
         if self.server_bandwidth is not None:
             _fast("Network", "server_bandwidth", self.server_bandwidth)
             if self.colocated:
-                raise Invalid("Network", "server_bandwidth", "null: a colocated server has a worker's card", self.server_bandwidth)
+                raise Invalid(
+                    "Network", "server_bandwidth", "null: a colocated server has a worker's card", self.server_bandwidth
+                )
         if self.message_bytes is not None:
             bounded(self, "message_bytes", least=0)
         for what, choices in {"sharing": ("fair", "fifo"), "wiring": ("cards", "pairs")}.items():

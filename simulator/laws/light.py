@@ -1,25 +1,12 @@
-"""Laws of random durations, in seconds; each knows its mean and standard deviation."""
+"""Laws whose tails end, or fall exponentially."""
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from simulator.bounds import bounded, duration
-
-Seconds = NDArray[np.float64]
-
-
-class Law(Protocol):
-    """A distribution of durations. `mean` and `std` are exact, in seconds; `draw` gives `(n,)` samples."""
-
-    @property
-    def mean(self) -> float: ...
-    @property
-    def std(self) -> float: ...
-    def draw(self, rng: np.random.Generator, n: int) -> Seconds: ...
+from simulator.bounds import bounded
+from simulator.laws.law import Seconds
 
 
 @dataclass(frozen=True)
@@ -164,53 +151,6 @@ class Gamma:
 
 
 @dataclass(frozen=True)
-class LogNormal:
-    """Log-normal durations of a given mean and `cv`: sigma^2 = ln(1 + cv^2), mu = ln(mean) - sigma^2 / 2."""
-
-    mean: float
-    cv: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "mean", above=0)
-        bounded(self, "cv", least=1e-6, most=1e6)
-
-    @property
-    def std(self) -> float:
-        return self.mean * self.cv
-
-    def draw(self, rng: np.random.Generator, n: int) -> Seconds:
-        variance = math.log1p(self.cv**2)
-        return rng.lognormal(math.log(self.mean) - variance / 2, math.sqrt(variance), n)
-
-
-@dataclass(frozen=True)
-class Pareto:
-    """Heavy-tailed durations, P(X > x) = (least / x)^tail for x >= least: mean least tail / (tail - 1).
-
-    The standard deviation is infinite for tail <= 2; the mean is required to exist (tail > 1).
-    """
-
-    least: float
-    tail: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "least", above=0)
-        bounded(self, "tail", above=1)
-
-    @property
-    def mean(self) -> float:
-        return self.least * self.tail / (self.tail - 1)
-
-    @property
-    def std(self) -> float:
-        a = self.tail
-        return self.least / (a - 1) * math.sqrt(a / (a - 2)) if a > 2 else math.inf
-
-    def draw(self, rng: np.random.Generator, n: int) -> Seconds:
-        return self.least * (1 + rng.pareto(self.tail, n))
-
-
-@dataclass(frozen=True)
 class TwoPoint:
     """`usual` seconds, but `factor` times as long with probability `probability`: a straggler per mini-batch."""
 
@@ -233,59 +173,3 @@ class TwoPoint:
 
     def draw(self, rng: np.random.Generator, n: int) -> Seconds:
         return np.where(rng.random(n) < self.probability, self.usual * self.factor, self.usual)
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """Another law's durations, each `factor` times as long: seconds per sample become seconds per mini-batch."""
-
-    law: Law
-    factor: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "factor", above=0)
-
-    @property
-    def mean(self) -> float:
-        return self.factor * self.law.mean
-
-    @property
-    def std(self) -> float:
-        return self.factor * self.law.std
-
-    def draw(self, rng: np.random.Generator, n: int) -> Seconds:
-        return self.factor * self.law.draw(rng, n)
-
-
-LAWS: dict[str, type] = {
-    "constant": Constant,
-    "uniform": Uniform,
-    "normal": Normal,
-    "exponential": Exponential,
-    "shifted_exponential": ShiftedExponential,
-    "gamma": Gamma,
-    "lognormal": LogNormal,
-    "pareto": Pareto,
-    "two_point": TwoPoint,
-}
-
-BLOCK = 64  # draws buffered per worker: more costs memory at 65,536 workers, fewer costs a numpy call each
-
-
-class Durations:
-    """The stream of one worker's durations: draws in blocks, refuses what is no duration."""
-
-    def __init__(self, law: Law, rng: np.random.Generator, owner: str) -> None:
-        self._law, self._rng, self._owner = law, rng, owner
-        self._block: list[float] = []
-
-    def next(self) -> float:
-        """The next duration in seconds.
-
-        Raises:
-            Invalid: the law drew a negative or non-finite duration; time would run backwards or stop.
-        """
-        if not self._block:
-            self._block = self._law.draw(self._rng, BLOCK).tolist()
-            self._block.reverse()
-        return duration(self._block.pop(), repr(self._law), f"draw for {self._owner}")

@@ -1,0 +1,82 @@
+"""What a law is, and how a worker draws from it."""
+
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulator.bounds import bounded, duration
+
+Seconds = NDArray[np.float64]
+
+
+class Law(Protocol):
+    """A distribution of durations. `mean` and `std` are exact, in seconds; `draw` gives `(n,)` samples."""
+
+    @property
+    def mean(self) -> float: ...
+    @property
+    def std(self) -> float: ...
+    def draw(self, rng: np.random.Generator, n: int) -> Seconds: ...
+
+
+class Machines(Law, Protocol):
+    """A law under which machines differ, each for good."""
+
+    def machine(self, rng: np.random.Generator) -> Law:
+        """One machine's own law, drawn from its stream."""
+        ...
+
+
+def on_a_machine(law: Law, rng: np.random.Generator) -> Law:
+    """The law of one machine: drawn from its stream where machines differ, else the same for all."""
+    return cast(Machines, law).machine(rng) if hasattr(law, "machine") else law
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Another law's durations, each `factor` times as long: seconds per sample become seconds per mini-batch."""
+
+    law: Law
+    factor: float
+
+    def __post_init__(self) -> None:
+        bounded(self, "factor", above=0)
+
+    @property
+    def mean(self) -> float:
+        return self.factor * self.law.mean
+
+    @property
+    def std(self) -> float:
+        return self.factor * self.law.std
+
+    def draw(self, rng: np.random.Generator, n: int) -> Seconds:
+        return self.factor * self.law.draw(rng, n)
+
+    def machine(self, rng: np.random.Generator) -> Law:
+        """One machine's own law, as many times as long."""
+        return Scaled(on_a_machine(self.law, rng), self.factor)
+
+
+BLOCK = 64  # draws buffered per worker: more costs memory at 65,536 workers, fewer costs a numpy call each
+
+
+class Durations:
+    """The stream of one worker's durations: its machine first, then blocks of draws; refuses what is no duration."""
+
+    def __init__(self, law: Law, rng: np.random.Generator, owner: str) -> None:
+        self._law, self._rng, self._owner = on_a_machine(law, rng), rng, owner
+        self._block: list[float] = []
+
+    def next(self) -> float:
+        """The next duration in seconds.
+
+        Raises:
+            Invalid: the law drew a negative or non-finite duration; time would run backwards or stop.
+        """
+        if not self._block:
+            self._block = self._law.draw(self._rng, BLOCK).tolist()
+            self._block.reverse()
+        return duration(self._block.pop(), repr(self._law), f"draw for {self._owner}")
