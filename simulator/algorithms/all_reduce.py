@@ -19,6 +19,7 @@ class AllReduce(Algorithm):
     w <- w - lr (1/P) sum_j g_j(w), at every node. The models are equal after every update, to the bit, and so are the
     states of the optimiser that the nodes keep: it is `sync_ps` without a server, and with one worker plain SGD.
     Staleness 0; a compensation sees the mean gradient, which is fresh, so that only `one_over_n` does anything.
+    A collective has its members: one that crashes is not let in again, and the others wait for it for ever.
 
     P nodes that begin together, N bytes, latency alpha, beta seconds a byte, full duplex; a straggler holds everyone:
     ring                2 (P - 1) alpha + 2 ((P - 1) / P) N beta
@@ -54,11 +55,13 @@ class AllReduce(Algorithm):
                     raise Invalid("AllReduce", "collective", joined, self.collective)
 
     def worker(self, node: Node) -> Role:
+        if node.life and node.workers > 1:  # the others may have chunks of a gradient that it has forgotten
+            yield node.receive(tag="readmission")
         reduce = COLLECTIVES[self.collective].reduce
         state = self.rule.init(node.weights)
         while True:
             gradient = yield node.compute(node.weights)
-            total = yield from reduce(node, gradient, node.weights.shape[1], node.version % 2)
+            total = yield from reduce(node, gradient, node.weights.shape[1], node.version)
             mean = Averaged(total, gradient, node.workers)
             weights, state = self.rule.update(node.weights, [mean], state)  # type: ignore[list-item]  # all that a rule reads
             node.apply(weights, [gradient])

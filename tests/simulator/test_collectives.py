@@ -44,7 +44,7 @@ class Rounds(Algorithm):
             gradient = yield node.compute(node.weights)
             began = node._env.now
             params = node.weights.shape[1]
-            total = yield from COLLECTIVES[self.name].reduce(node, gradient, params, node.version % 2)
+            total = yield from COLLECTIVES[self.name].reduce(node, gradient, params, node.version)
             self.sums.setdefault(node.version, {})[node.rank] = (gradient, total)
             self.ends.setdefault(node.rank, []).append(node._env.now - began)
             node.apply(node.weights, [])

@@ -13,7 +13,7 @@ from simulator.collectives import COLLECTIVES
 from simulator.laws import Constant, Exponential, Gamma
 from simulator.network import SlowLink
 from simulator.rules import COMPENSATIONS, OPTIMIZERS, SGD, WarmUp
-from simulator.slowdowns import Factor
+from simulator.slowdowns import Crash, Factor
 from simulator.topology import Exponential as ExponentialGraph
 from simulator.topology import Ring, Star
 
@@ -135,6 +135,39 @@ def test_the_collective_comes_after_the_slowest():
     cluster = Cluster(P, Constant(1.0), [Factor(worker=2, factor=4.0)], network=network)
     outcome = simulate(cluster, AllReduce(Rule(), "recursive_doubling"), stop=Stop(updates=updates))
     assert outcome.mileage.time == pytest.approx(updates * (4.0 + 3 * (alpha + n * beta)), rel=1e-9)
+
+
+@every
+@pytest.mark.parametrize("at", [0.5, 1.0, 1.1, 2.4, 2.6, 2.9])
+def test_a_node_that_crashed_is_missed_for_ever_and_nobody_goes_on_with_half_a_sum(collective, at):
+    """Computing, sending or waiting, and back at once: what it had sent of its gradient is not mixed with another's."""
+    applied = {}
+
+    class Noted(AllReduce):
+        def worker(self, node):
+            apply = node.apply
+
+            def noted(weights, gradients):
+                applied.setdefault(node.version, []).append(weights)
+                apply(weights, gradients)
+
+            node.apply = noted
+            return super().worker(node)
+
+    network = Network(bandwidth=4.0, latency=0.05, message_bytes=2.0)
+    slowdowns = [Factor(worker=3, factor=1.5), Crash(worker=1, at=at, back=at + 0.01)]
+    cluster = Cluster(workers=4, compute=Constant(1.0), slowdowns=slowdowns, network=network)
+    outcome = simulate(cluster, Noted(Rule(), collective), Quadratic(dim=6, noise=1.0), stop=Stop(updates=12))
+    assert outcome.reached == "stalled"
+    assert "node 1 waits" in outcome.stalled
+    assert "'readmission'" in outcome.stalled
+    assert all(torch.equal(weights, models[0]) for models in applied.values() for weights in models)
+
+
+def test_one_node_alone_goes_on_after_a_crash(quadratic):
+    cluster = Cluster(workers=1, slowdowns=[Crash(worker=0, at=2.5, back=4.0)])
+    outcome = simulate(cluster, AllReduce(Rule()), quadratic, stop=Stop(updates=6))
+    assert outcome.reached == "updates"
 
 
 @pytest.mark.parametrize(
