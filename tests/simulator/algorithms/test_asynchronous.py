@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from simulator.algorithms import SSP
 from simulator.laws import Constant, Exponential, Gamma, Uniform
 from simulator.rules import SGD, Adam, DCASGDa, DCASGDc, Nesterov, WarmUp
 from simulator.rules.optimizers import running
+from simulator.slowdowns import Crash
 from simulator.streams import BATCHES, stream
 
 LR = 0.02
@@ -151,6 +153,15 @@ def test_mean_staleness_of_downpour_in_pushes(law, n_push, n_fetch):
     assert mean == pytest.approx(P * (n_fetch / n_push + 1) / 2 - 1, abs=4 * error + ends)
 
 
+@pytest.mark.parametrize("local_rule", ["sgd", "none"])
+def test_local_steps_leave_the_staleness_as_it_is(local_rule):
+    """It counts from the fetch, however far the replica has moved from it since."""
+    algorithm = AsyncPS(Rule(lr=LR), n_push=2, n_fetch=6, local_rule=local_rule)
+    np.testing.assert_array_equal(
+        run(UNEVEN, algorithm).updates["staleness"], timing(UNEVEN, algorithm, 60)["staleness"]
+    )
+
+
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 @pytest.mark.parametrize("G", [2, 3, 5])
 def test_mean_staleness_of_an_accumulating_server(law, G):
@@ -218,6 +229,35 @@ def test_a_barrier_every_n_mini_batches_makes_all_read_the_same(n, n_push):
 def test_a_barrier_every_mini_batch_is_a_bound_of_zero(optimizer):
     rule = Rule(optimizer, lr=LR)
     assert torch.equal(run(UNEVEN, AsyncPS(rule, sync_every=1)).weights, run(UNEVEN, SSP(rule, bound=0)).weights)
+
+
+def test_barriers_count_from_the_end_of_the_warm_start():
+    """What worker 0 did alone puts it ahead of nobody."""
+    W, n, P = 40, 5, 4
+    rows = run(UNEVEN, AsyncPS(Rule(lr=LR), warm_start=W, sync_every=n), updates=W + 100).updates
+    taken = np.bincount(rows["worker"][W + 1 :], minlength=P)
+    assert taken.max() - taken.min() <= n
+
+
+def test_a_worker_that_crashes_is_missed_by_nobody_and_reads_anew_when_it_is_back():
+    at, back, P = 20.3, 40.2, 4
+    cluster = replace(UNEVEN, slowdowns=[Crash(worker=1, at=at, back=back)])
+    rows = simulate(cluster, AsyncPS(Rule(), n_push=2, n_fetch=2), stop=Stop(time=80.0)).updates
+    applied = rows["status"] == "applied"
+    away = applied & (rows["time"] > at + 1) & (rows["time"] < back)
+    assert set(rows["worker"][away]) == {0, 2, 3}
+    assert rows["staleness"][away & (rows["time"] > at + 10)].mean() == pytest.approx(P - 2, abs=0.6)
+    again = applied & (rows["worker"] == 1) & (rows["time"] > back)
+    assert again.sum() > 20
+    assert rows["started"][again][0] == back
+    assert rows["version_read"][again][0] == rows["version"][applied & (rows["time"] <= back)].max() + 1
+
+
+def test_a_barrier_waits_for_a_worker_that_crashed():
+    cluster = replace(UNEVEN, slowdowns=[Crash(worker=1, at=20.3, back=40.2)])
+    times = simulate(cluster, AsyncPS(Rule(), sync_every=2), stop=Stop(time=80.0)).updates["time"]
+    assert ((times > 30) & (times < 40.2)).sum() == 0
+    assert (times > 40.2).sum() > 50
 
 
 def test_a_warm_start_is_one_worker_alone_and_then_everybody():
@@ -299,26 +339,21 @@ class AliasedBackup(DCASGDa):
 class AnothersBackup(DCASGDa):
     """The third: the model that was sent last to anybody."""
 
-    def correct(self, value, gradient, weights, state, lr):
-        return super().correct(value, self.latest(gradient, weights), weights, state, lr)
+    shared = True
 
-    def latest(self, gradient, weights):
-        backup = LATEST.get("sent", weights)
-        LATEST["sent"] = weights
-        return replace_weights(gradient, backup)
+    def init(self, weights):
+        return weights, super().init(weights)
+
+    def correct(self, value, gradient, weights, state, lr):
+        backup, squares = state
+        value, squares = super().correct(value, SimpleNamespace(weights=backup), weights, squares, lr)
+        return value, (weights, squares)
 
 
 class OneMeanSquare(DCASGDa):
-    """And one of our own: all workers share a mean square."""
+    """And a fourth: all workers share a mean square."""
 
     shared = True
-
-
-LATEST: dict = {}
-
-
-def replace_weights(gradient, weights):
-    return type("Elsewhere", (), {"weights": weights, "worker": gradient.worker})
 
 
 def dc_asgd_by_hand(order, P, lr, strength, decay, adaptive):
@@ -348,7 +383,6 @@ def test_dc_asgd_is_the_papers_algorithm(compensation, cluster):
 
 @pytest.mark.parametrize("wrong", [NoRoot, AliasedBackup, AnothersBackup, OneMeanSquare])
 def test_each_known_error_of_dc_asgd_is_found(wrong):
-    LATEST.clear()
     outcome = run(UNEVEN, AsyncPS(Rule(lr=LR, compensation=wrong(strength=2.0, decay=0.9))), updates=80)
     by_hand = dc_asgd_by_hand(outcome.updates["worker"], 4, LR, 2.0, 0.9, adaptive=True)
     assert not torch.allclose(outcome.weights, by_hand, rtol=1e-6, atol=0)

@@ -6,7 +6,7 @@ import torch
 
 from simulator import Cluster, KAsync, Rule, SoftSync, Stop, simulate
 from simulator.laws import Exponential, Gamma
-from simulator.slowdowns import Factor
+from simulator.slowdowns import Crash, Factor
 from simulator.streams import BATCHES, stream
 
 QUICK = [Factor(worker=0, factor=0.1)]
@@ -23,6 +23,16 @@ def test_an_update_of_k_async_has_distinct_workers_and_one_of_soft_sync_may_have
     K = 4
     assert all(len(set(workers)) == K for workers in contributors(KAsync(Rule(), wait_for=K), K))
     assert any(len(set(workers)) < K for workers in contributors(SoftSync(Rule(), gradients=K), K))
+
+
+def test_a_worker_that_returns_from_a_crash_does_not_contribute_to_an_update_twice():
+    """Its gradient may be gathered already: then it waits for the update like any contributor."""
+    K, updates = 3, 300
+    crashes = [Crash(worker=rank, at=5.0 * k + rank, back=5.0 * k + rank + 0.1) for k in range(60) for rank in (0, 1)]
+    cluster = Cluster(workers=4, compute=Gamma(1.0, 0.9), slowdowns=crashes)
+    outcome = simulate(cluster, KAsync(Rule(), wait_for=K), stop=Stop(updates=updates))
+    applied = outcome.updates["worker"][outcome.updates["status"] == "applied"].reshape(updates, K)
+    assert all(len(set(workers)) == K for workers in applied)
 
 
 @pytest.mark.parametrize("algorithm", [KAsync, SoftSync])

@@ -10,7 +10,7 @@ from simulator import AsyncPS, Cluster, Invalid, Network, Rule, Stop, simulate
 from simulator.algorithms import Ringmaster
 from simulator.laws import Exponential, Gamma
 from simulator.rules import SGD, Adam
-from simulator.slowdowns import Factor
+from simulator.slowdowns import Crash, Factor
 
 LR = 0.02
 WIRED = Network(bandwidth=50.0, latency=0.05, message_bytes=2.0)
@@ -76,6 +76,21 @@ def test_a_hopelessly_slow_worker_does_no_harm_and_no_good(cancel):
     assert theirs.sum() > 5
     assert (outcome.updates["status"][theirs] == ("cancelled" if cancel else "dropped")).all()
     assert outcome.updates["staleness"][outcome.updates["status"] == "applied"].mean() == pytest.approx(P - 2, abs=0.1)
+
+
+@pytest.mark.parametrize("cancel", [False, True])
+def test_a_worker_that_crashed_begins_at_the_newest_weights(cancel):
+    at, back, R = 20.3, 40.2, 5
+    cluster = Cluster(4, Gamma(1.0, 0.5), slowdowns=[Crash(worker=1, at=at, back=back)], network=WIRED)
+    outcome = simulate(cluster, Ringmaster(Rule(), R, cancel), stop=Stop(time=80.0))
+    rows = outcome.updates
+    applied = rows["status"] == "applied"
+    assert (applied & (rows["worker"] == 1) & (rows["time"] > back)).sum() > 15
+    assert rows["staleness"][applied].max() < R
+    started, *fates = outcome.gradients.values()
+    assert started == sum(fates)
+    sent, *ends = outcome.messages.values()
+    assert sent == sum(ends)
 
 
 def test_a_threshold_of_nothing_is_refused():

@@ -10,7 +10,7 @@ from simulator import AsyncPS, Cluster, Invalid, Network, Rule, Stop, SyncPS, si
 from simulator.algorithms import SSP
 from simulator.laws import Constant, Exponential, Gamma
 from simulator.rules import SGD, Adam
-from simulator.slowdowns import Factor
+from simulator.slowdowns import Crash, Factor
 
 LR = 0.02
 
@@ -74,6 +74,19 @@ def test_everybody_runs_at_the_pace_of_the_slowest():
     cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=0, factor=s)])
     outcome = simulate(cluster, SSP(Rule(), bound=bound), stop=Stop(time=100 * s))
     assert outcome.mileage.updates == pytest.approx(P * 100, abs=P * (bound + 1))
+
+
+def test_a_worker_that_crashed_holds_the_others_at_the_bound_until_it_is_back():
+    at, back, bound, P = 20.5, 60.0, 3, 4
+    cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Crash(worker=1, at=at, back=back)])
+    rows = simulate(cluster, SSP(Rule(), bound=bound), stop=Stop(time=100.0)).updates
+    applied = rows["status"] == "applied"
+    while_down = applied & (rows["time"] > at) & (rows["time"] <= back)
+    assert while_down.sum() == (P - 1) * (bound + 1), "the iteration they are in, and `bound` more"
+    assert rows["time"][while_down].max() == pytest.approx(21 + bound)
+    since = np.bincount(rows["worker"][applied & (rows["time"] > back)])
+    assert since[1] == 40, "one a second"
+    assert (since <= 40).all()
 
 
 def test_a_bound_below_zero_is_refused():
