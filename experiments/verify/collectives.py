@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from experiments.verify.finding import Family, Finding, close, equals, identical
-from experiments.verify.trials import every, method, nodes_after, quadratic, update_times
+from experiments.verify.trials import every, left_by, method, quadratic, update_times
 from models import LeNet5
 from simulator import Cluster, Network, Stop
 from simulator.collectives import COLLECTIVES
@@ -48,7 +48,7 @@ def same_everywhere() -> Iterator[Finding]:
         cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
         firsts, others = [], []
         for name in COLLECTIVES:
-            nodes = nodes_after(cluster, method("all_reduce", collective=name), quadratic(), Stop(updates=10))
+            nodes = left_by(cluster, method("all_reduce", collective=name), quadratic(), Stop(updates=10)).nodes
             firsts += [nodes[0].weights] * (P - 1)
             others += [nodes[rank].weights for rank in range(1, P)]
         yield identical(f"all_reduce, P = {P}, every collective: all nodes' models", "derived", firsts, others)

@@ -14,6 +14,8 @@ from experiments.verify.collectives import collectives
 from experiments.verify.delayed import delayed
 from experiments.verify.engine import engine
 from experiments.verify.finding import Family, Finding
+from experiments.verify.gossip import gossip
+from experiments.verify.gossip_times import gossip_times
 from experiments.verify.local_steps import local_steps
 from experiments.verify.networks import networks
 from experiments.verify.parameter_server import parameter_server
@@ -34,6 +36,8 @@ FAMILIES: dict[str, Family] = {
         times,
         delayed,
         collectives,
+        gossip,
+        gossip_times,
         pipelines,
         networks,
         engine,

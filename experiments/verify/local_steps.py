@@ -14,8 +14,8 @@ from experiments.verify.trials import (
     TORCH,
     every,
     learnt,
+    left_by,
     method,
-    nodes_after,
     quadratic,
     slope,
     timed,
@@ -86,7 +86,7 @@ def elastic() -> Iterator[Finding]:
     P, H, seconds, task = 4, 3, 31, slope()  # the last exchange shows in the model after the next step
     for together in (False, True):
         algorithm = method("easgd", Rule(lr=LR), elastic=0.2, local_steps=H, together=together)
-        nodes = nodes_after(Cluster(workers=P, compute=Constant(1.0)), algorithm, task, Stop(time=seconds + 0.5))
+        nodes = left_by(Cluster(workers=P, compute=Constant(1.0)), algorithm, task, Stop(time=seconds + 0.5)).nodes
         total = torch.stack([node.weights for node in nodes.values()]).sum(0)
         drawn = [islice(task.batches(rank, [stream(0, BATCHES, rank)]), seconds) for rank in range(P)]
         gradients = sum((batch for of in drawn for batch in of), torch.zeros(5, dtype=torch.float64))
@@ -94,7 +94,7 @@ def elastic() -> Iterator[Finding]:
         yield close(statement, ZHANG, total, (P + 1) * task.start([start_seed(0)]) - LR * gradients)
     quiet = Quadratic(curvature=1.0, dtype=torch.float64)
     algorithm = method("easgd", Rule(lr=LR), elastic=0.1, local_steps=1, together=True)
-    nodes = nodes_after(Cluster(workers=P, compute=Constant(1.0)), algorithm, quiet, Stop(time=20.5))
+    nodes = left_by(Cluster(workers=P, compute=Constant(1.0)), algorithm, quiet, Stop(time=20.5)).nodes
     yield close("easgd together, no noise: equations 2.3 and 2.4", ZHANG, nodes[SERVER].weights, springs(P, 0.1, 21))
 
 

@@ -14,8 +14,8 @@ from experiments.verify.trials import (
     RULES,
     every,
     learnt,
+    left_by,
     method,
-    nodes_after,
     optimizer_of,
     timed,
     update_times,
@@ -40,7 +40,7 @@ def network() -> Supervised:
 
 def by_stage(algorithm: Algorithm, stages: int, updates: int) -> tuple[list[Tensor], list[tuple[int, slice]]]:
     """What each stage holds at the end, and after how many updates it does which slice; the last stage is ahead."""
-    nodes = nodes_after(Cluster(workers=stages), algorithm, network(), Stop(updates=updates))
+    nodes = left_by(Cluster(workers=stages), algorithm, network(), Stop(updates=updates)).nodes
     slices = algorithm.slices(stages, nodes[0].weights.shape[1], network().layers())
     return [nodes[rank].weights for rank in slices], [(nodes[rank].version, piece) for rank, piece in slices.items()]
 

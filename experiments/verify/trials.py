@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from models import MLP, Quadratic, Supervised, synthetic
 from simulator import ALGORITHMS, Algorithm, Cluster, Evaluate, Node, Outcome, Rule, Stop, Task, simulate
+from simulator.events import Message, Receive
 from simulator.laws import Constant, Exponential, Gamma, Law, Uniform
 from simulator.rules import SGD, Adagrad, Adam, AdamW, Nesterov, RMSProp
 from simulator.testing.watching import watched
@@ -106,18 +107,41 @@ def every(
     return [learnt(cluster, method(name, rule, **settings), task, updates) for rule in rules]
 
 
-def nodes_after(
+class Left(NamedTuple):
+    """What a run left.
+
+    Attributes:
+        nodes: by rank, as they were.
+        untaken: messages that no role had taken: under way, or in a mailbox.
+    """
+
+    nodes: dict[int, Node]
+    untaken: list[Message]
+
+
+def left_by(
     cluster: Cluster, algorithm: Algorithm, task: Task, stop: Stop, begin: Callable[[Node], None] = lambda node: None
-) -> dict[int, Node]:
-    """The nodes by rank as a run left them; `begin` is shown each before its roles start."""
+) -> Left:
+    """What a run leaves; `begin` is shown each node before its roles start."""
     nodes: dict[int, Node] = {}
+    sent: list[Message] = []
+    received: list[Receive] = []
+
+    def noted(verb: Callable[..., Any], notes: list[Any]) -> Callable[..., Any]:
+        def note(*given: Any, **named: Any) -> Any:
+            notes.append(verb(*given, **named))
+            return notes[-1]
+
+        return note
 
     def see(node: Node) -> None:
         nodes[node.rank] = node
+        node.send, node.receive = noted(node.send, sent), noted(node.receive, received)  # type: ignore[method-assign]
         begin(node)
 
     simulate(cluster, watched(algorithm, see), task, stop=stop)
-    return nodes
+    taken = {id(receive.message) for receive in received if receive.fired}
+    return Left(nodes, [message for message in sent if id(message) not in taken])
 
 
 def optimizer_of(rule: Rule) -> str:
