@@ -44,18 +44,16 @@ class EASGD(Algorithm):
         bounded(self, "local_steps", least=1, whole=True)
 
     def worker(self, node: Node) -> Role:
-        state, mine = self.rule.init(node.weights, replicas=node.workers), node.weights
-        gradients: list[Gradient] = []
+        state, gradients = self.rule.init(node.weights, replicas=node.workers), list[Gradient]()
         for step in count():
-            before = mine
+            before = node.weights
             if step % self.local_steps == 0:
-                node.send(SERVER, (mine, gradients, node.life))
+                node.send(SERVER, (before, gradients, node.life))
                 _, (move, centre) = yield node.receive(tag=node.life)  # no answer to what it asked before a crash
-                mine, gradients = mine - move, []
+                node.weights, gradients = before - move, []
             gradient = yield node.compute(before, centre)
-            mine, state = self.rule.update(mine, [gradient], state)
+            node.weights, state = self.rule.update(node.weights, [gradient], state)
             gradients.append(gradient)
-            node.weights = mine
 
     def server(self, node: Node) -> Role:
         elastic, partners = self.elastic or 0.9 / node.workers, node.workers if self.together else 1

@@ -90,19 +90,19 @@ class SyncPS(Sharded):
             worker, pushed = yield node.receive()
             workers[worker] = None
             if pushed is None:
-                node.send(worker, node.weights)
+                node.send(worker, node.weights, size=1 / self.shards)
             elif (late := pushed[0][0].staleness > 0) or worker in gathered:
                 for gradient in pushed[0]:
                     gradient.drop()
                 if late and not self.cancel:  # else the answer is an update: it is under way, or to come
-                    node.send(worker, node.weights)
+                    node.send(worker, node.weights, size=1 / self.shards)
             else:
                 gathered[worker] = pushed
             if len(gathered) == (self.wait_for or node.workers):
                 yield node.work(node.apply_seconds)
                 state = self.merge(node, [gathered[worker] for worker in sorted(gathered)], state)
                 for reader in workers if self.cancel else gathered:
-                    node.send(reader, node.weights)
+                    node.send(reader, node.weights, size=1 / self.shards)
                 gathered = {}
 
     def merge(self, node: Node, contributions: Sequence[Contribution], state: RuleState) -> RuleState:

@@ -1,0 +1,129 @@
+"""Local SGD and DiLoCo: rounds of local steps, and what the server makes of their average."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from models import Quadratic
+from simulator import Cluster, Invalid, Network, Rule, Stop, SyncPS, simulate
+from simulator.algorithms.local_sgd import DiLoCo, LocalSGD
+from simulator.laws import Constant, Gamma
+from simulator.rules import SGD, Adagrad, Adam, Nesterov, RMSProp, WarmUp
+from simulator.slowdowns import Crash, Factor
+
+LINEAR = [SGD(), SGD(momentum=0.9), Nesterov(momentum=0.8)]
+OTHERS = [Adagrad(), RMSProp(decay=0.95), Adam()]
+UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
+LR, ROUNDS = 0.03, 30
+PLAIN = {"outer_optimizer": "sgd", "outer_lr": 1.0, "outer_momentum": 0.0}
+
+
+def weights_of(algorithm, task, cluster=UNEVEN, rounds=ROUNDS):
+    return simulate(cluster, algorithm, task, stop=Stop(updates=rounds)).weights
+
+
+def assert_close(a, b):
+    torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("optimizer", LINEAR + OTHERS, ids=repr)
+@pytest.mark.parametrize("H", [1, 4])
+def test_local_sgd_is_the_synchronous_server_that_averages_weights(optimizer, H, quadratic, perceptron):
+    for task in (quadratic, perceptron):
+        rule = Rule(optimizer, LR, WarmUp(length=1.0))
+        synchronous = weights_of(SyncPS(rule, average="weights", local_steps=H), task)
+        assert torch.equal(weights_of(LocalSGD(rule, H), task), synchronous)
+
+
+@pytest.mark.parametrize("optimizer", LINEAR + OTHERS, ids=repr)
+def test_one_local_step_is_synchronous_sgd_for_linear_rules_alone(optimizer, quadratic):
+    rule = Rule(optimizer, LR)
+    local, synchronous = weights_of(LocalSGD(rule, 1), quadratic), weights_of(SyncPS(rule), quadratic)
+    if optimizer in LINEAR:
+        assert_close(local, synchronous)
+    else:
+        assert (local - synchronous).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("optimizer", LINEAR + OTHERS, ids=repr)
+def test_diloco_with_a_plain_outer_step_is_local_sgd(optimizer, quadratic):
+    rule = Rule(optimizer, LR)
+    local = weights_of(LocalSGD(rule, 5), quadratic)
+    assert_close(local, weights_of(DiLoCo(rule, 5, **PLAIN), quadratic))
+    assert (local - weights_of(DiLoCo(rule, 5), quadratic)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("H", [1, 7])
+def test_without_noise_a_round_shrinks_every_coordinate_by_its_own_power(H):
+    """(1 - lr h)^H a round, however many workers there are."""
+    h = [1.0, 4.0, 0.3]
+    end = weights_of(LocalSGD(Rule(lr=0.1), H), Quadratic(curvature=h, dtype=torch.float64), rounds=9)
+    expected = (1 - 0.1 * torch.tensor([h], dtype=torch.float64)) ** (9 * H)
+    assert_close(end, expected)
+
+
+@pytest.mark.parametrize(("outer", "nesterov"), [("nesterov", True), ("sgd", False)])
+def test_diloco_is_momentum_on_the_curvature_of_a_whole_round(outer, nesterov):
+    """To the outer optimiser a round is a gradient k w, k = 1 - (1 - lr h)^H: (w, b) moves by a matrix of its own."""
+    h, lr, H, outer_lr, momentum, rounds = 2.0, 0.1, 6, 0.7, 0.9, 25
+    k = 1 - (1 - lr * h) ** H
+    if nesterov:  # w - outer_lr (k w + momentum b'), b' = momentum b + k w
+        step = np.array([[1 - outer_lr * k * (1 + momentum), -outer_lr * momentum**2], [k, momentum]])
+    else:
+        step = np.array([[1 - outer_lr * k, -outer_lr * momentum], [k, momentum]])
+    expected = (np.linalg.matrix_power(step, rounds) @ [1.0, 0.0])[0]
+    options = {"outer_optimizer": outer, "outer_lr": outer_lr, "outer_momentum": momentum}
+    task = Quadratic(curvature=h, dtype=torch.float64)
+    end = weights_of(DiLoCo(Rule(lr=lr), H, **options), task, rounds=rounds)
+    assert float(end) == pytest.approx(expected, rel=1e-11)
+
+
+def test_a_round_costs_two_messages_a_worker_and_counts_all_its_mini_batches():
+    P, H, rounds = 4, 5, 20
+    task = Quadratic(batch=2, epoch=100, noise=0.1)
+    outcome = simulate(UNEVEN, LocalSGD(Rule(lr=0.02), H), task, stop=Stop(updates=rounds))
+    assert outcome.gradients["applied"] == outcome.gradients["started"] == rounds * P * H
+    assert outcome.mileage.samples == 2 * rounds * P * H
+    assert outcome.messages["sent"] == P + P + 2 * P * rounds
+    assert (outcome.updates["staleness"] == 0).all()
+
+
+def test_a_round_takes_its_steps_and_the_servers_card_twice():
+    """H t_c + 2 alpha + 2 P N beta under fair sharing, and what an update costs the server."""
+    P, H, compute, alpha, size, bandwidth, apply_seconds = 8, 5, 1.0, 0.125, 3.0, 12.0, 0.5
+    network = Network(bandwidth=bandwidth, latency=alpha, message_bytes=size)
+    cluster = Cluster(P, Constant(compute), network=network, apply_seconds=apply_seconds)
+    updates = simulate(cluster, DiLoCo(Rule(), H), stop=Stop(updates=10)).updates
+    rounds = np.diff(np.unique(updates["time"]))
+    np.testing.assert_allclose(rounds, H * compute + 2 * alpha + 2 * P * size / bandwidth + apply_seconds)
+
+
+def test_a_worker_that_was_down_counts_once_a_round():
+    """Down after it brought its model, worker 0 waits for the round's end; down before, all wait for it."""
+    slow, after, before = Factor(worker=2, factor=10.0), Crash(0, at=2.5, back=3.0), Crash(1, at=21.5, back=30.0)
+    outcome = simulate(Cluster(3, slowdowns=[slow, after, before]), LocalSGD(Rule(), 2), stop=Stop(updates=3))
+    assert outcome.reached == "updates"
+    assert outcome.mileage.time == 60.0
+    applied = outcome.updates["status"] == "applied"
+    read, worker = outcome.updates["version_read"][applied], outcome.updates["worker"][applied]
+    assert all(Counter(worker[read == version].tolist()) == {0: 2, 1: 2, 2: 2} for version in range(3))
+    assert outcome.gradients["cancelled"] == 1
+    started, *fates = outcome.gradients.values()
+    assert started == sum(fates)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: LocalSGD(Rule(), 0), "local_steps"),
+        (lambda: DiLoCo(Rule(), 0), "local_steps"),
+        (lambda: DiLoCo(Rule(), outer_lr=0.0), "outer_lr"),
+        (lambda: DiLoCo(Rule(), outer_momentum=1.0), "outer_momentum"),
+        (lambda: DiLoCo(Rule(), outer_optimizer="adam"), "outer_optimizer: expected nesterov or sgd, got 'adam'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(wrong, message):
+    with pytest.raises(Invalid, match=message):
+        wrong()

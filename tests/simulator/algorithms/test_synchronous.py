@@ -1,0 +1,316 @@
+"""The synchronous server: what it averages, whom it waits for, and the shards that it may be cut into."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from simulator import Cluster, Evaluate, Invalid, Network, Rule, Stop, SyncPS, simulate
+from simulator.laws import Constant, Exponential, Gamma
+from simulator.rules import SGD, Adagrad, Adam, Nesterov, RMSProp, WarmUp
+from simulator.shards import dealt
+from simulator.slowdowns import Crash, Factor
+from simulator.streams import BATCHES, stream
+
+LINEAR = [SGD(), SGD(momentum=0.9), Nesterov(momentum=0.8)]
+OTHERS = [Adagrad(), RMSProp(decay=0.95), Adam()]
+UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
+LR, UPDATES = 0.03, 30
+each_optimizer = pytest.mark.parametrize("optimizer", LINEAR + OTHERS, ids=repr)
+
+
+def run(task, optimizer=LINEAR[0], cluster=UNEVEN, lr=LR, updates=UPDATES, schedule=None, **options):
+    rule = Rule(optimizer, lr) if schedule is None else Rule(optimizer, lr, schedule)
+    return simulate(cluster, SyncPS(rule, **options), task, stop=Stop(updates=updates))
+
+
+def assert_close(a, b):
+    torch.testing.assert_close(a.weights, b.weights, rtol=1e-12, atol=1e-13)
+
+
+def assert_apart(a, b):
+    assert (a.weights - b.weights).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("optimizer", LINEAR, ids=repr)
+@pytest.mark.parametrize("schedule", [None, WarmUp(length=1.0), WarmUp(length=20.0, unit="updates")], ids=repr)
+def test_one_step_of_a_linear_rule_averages_alike_whatever_is_averaged(optimizer, schedule, quadratic, perceptron):
+    """Also under a schedule: a worker's epochs are the cluster's."""
+    for task in (quadratic, perceptron):
+        gradients, weights, updates = (
+            run(task, optimizer, schedule=schedule, average=what) for what in ("gradients", "weights", "updates")
+        )
+        assert_close(gradients, weights)
+        assert_close(gradients, updates)
+        for column in gradients.updates:
+            np.testing.assert_array_equal(gradients.updates[column], weights.updates[column])
+
+
+@pytest.mark.parametrize("optimizer", OTHERS, ids=repr)
+def test_a_rule_that_is_not_linear_averages_differently(optimizer, quadratic):
+    assert_apart(run(quadratic, optimizer), run(quadratic, optimizer, average="weights"))
+
+
+@pytest.mark.parametrize(
+    "options", [{"reset": True}, {"local_steps": 2}, {"wait_for": 3}, {"wait_for": 3, "cancel": True}], ids=repr
+)
+def test_nor_does_momentum_where_buffers_are_reset_or_steps_are_many_or_some_are_late(options, quadratic):
+    means = [run(quadratic, SGD(momentum=0.9), average=what, **options) for what in ("gradients", "weights")]
+    assert_apart(*means)
+
+
+@each_optimizer
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"local_steps": 3}, {"wait_for": 3}, {"wait_for": 2, "cancel": True, "local_steps": 2}, {"reset": True}],
+    ids=repr,
+)
+def test_averaged_weights_are_averaged_updates(optimizer, options, quadratic):
+    assert_close(
+        run(quadratic, optimizer, average="weights", **options), run(quadratic, optimizer, average="updates", **options)
+    )
+
+
+def by_hand(task, P, H, step):
+    """The models of a synchronous cluster; `step(weights, gradient)` is a worker's own."""
+    streams = [task.batches(rank, [stream(0, BATCHES, rank)]) for rank in range(P)]
+    weights = task.start([0])
+    while True:
+        models, gradients = [weights] * P, []
+        for rank, batches in enumerate(streams):
+            for _ in range(H):
+                gradients.append(task.gradients(models[rank][None], [next(batches)])[0][0])
+                models[rank] = step(models[rank], gradients[-1])
+        weights = yield models, gradients
+
+
+def test_many_mini_batches_are_one_large_one_where_gradients_are_averaged(quadratic):
+    """All of a worker's are taken at the weights that it read."""
+    P, H = UNEVEN.workers, 3
+    hand = by_hand(quadratic, P, H, lambda weights, _: weights)
+    (weights, *_), gradients = next(hand)
+    for _ in range(UPDATES - 1):
+        weights = weights - LR * torch.stack(gradients).mean(0)
+        (weights, *_), gradients = hand.send(weights)
+    weights = weights - LR * torch.stack(gradients).mean(0)
+    outcome = run(quadratic, local_steps=H)
+    torch.testing.assert_close(outcome.weights, weights, rtol=1e-12, atol=1e-13)
+    assert outcome.gradients["applied"] == outcome.gradients["started"] == UPDATES * P * H
+    assert (outcome.updates["staleness"] == 0).all()
+
+
+def test_many_steps_are_each_taken_where_the_one_before_led(quadratic):
+    P, H = UNEVEN.workers, 3
+    hand = by_hand(quadratic, P, H, lambda weights, gradient: weights - LR * gradient)
+    models, _ = next(hand)
+    for _ in range(UPDATES - 1):
+        models, _ = hand.send(torch.stack(models).mean(0))
+    expected = torch.stack(models).mean(0)
+    torch.testing.assert_close(
+        run(quadratic, local_steps=H, average="weights").weights, expected, rtol=1e-12, atol=1e-13
+    )
+
+
+def test_reset_forgets_the_buffers_and_not_the_schedule(quadratic):
+    """For one step momentum's fresh buffer is the gradient: plain SGD, under a schedule too."""
+    schedule = WarmUp(length=1.0)
+    forgetful = run(quadratic, SGD(momentum=0.9), schedule=schedule, average="weights", reset=True)
+    assert_close(forgetful, run(quadratic, SGD(), schedule=schedule, average="weights"))
+
+
+@pytest.mark.parametrize("average", ["gradients", "weights", "updates"])
+@pytest.mark.parametrize("H", [1, 3])
+@pytest.mark.parametrize("cancel", [False, True])
+def test_backup_workers_lose_all_that_they_bring_late(average, H, cancel, quadratic):
+    N = 3
+    network = Network(bandwidth=50.0, latency=0.01, message_bytes=2.0)
+    cluster = Cluster(workers=5, compute=Gamma(1.0, 0.6), network=network)
+    outcome = run(quadratic, cluster=cluster, wait_for=N, cancel=cancel, average=average, local_steps=H, updates=100)
+    fates, staleness, status = outcome.gradients, outcome.updates["staleness"], outcome.updates["status"]
+    assert fates["applied"] == 100 * N * H
+    assert sum(fates.values()) == 2 * fates["started"]
+    assert (staleness[status == "applied"] == 0).all()
+    applied = outcome.updates["worker"][status == "applied"].reshape(100, N * H)
+    assert all(set(Counter(workers).values()) == {H} for workers in applied.tolist()), (
+        "N workers, each with all its own"
+    )
+    if cancel:
+        assert fates["cancelled"] > 50
+        assert (fates["dropped"] > 100) == (H > 1), "whoever is stopped in its second step loses its first"
+    else:
+        assert fates["cancelled"] == 0
+        assert fates["dropped"] > 50
+        assert fates["dropped"] % H == 0
+
+
+def test_an_update_takes_the_server_its_time():
+    outcome = simulate(Cluster(workers=3, apply_seconds=0.25), SyncPS(Rule()), stop=Stop(updates=4))
+    assert outcome.mileage.time == 4 * 1.25
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("cancel", [False, True])
+def test_a_worker_that_was_down_counts_once_an_update(cancel, shards, quadratic):
+    """Worker 0 brings its gradient at 1 s, is down from 1.5 s to 2 s, and brings another for it at 3 s."""
+    slow, down = Factor(worker=2, factor=10.0), Crash(worker=0, at=1.5, back=2.0)
+    cluster = Cluster(workers=3, slowdowns=[slow, down])
+    outcome = run(quadratic, cluster=cluster, cancel=cancel, shards=shards, updates=2)
+    rows = {name: column for name, column in outcome.updates.items()}
+    applied = rows["status"] == "applied"
+    for version in (0, 1):
+        mine = applied & (rows["version_read"] == version)
+        assert Counter(rows["worker"][mine].tolist()) == {0: shards, 1: shards, 2: shards}
+    assert (rows["started"][rows["status"] == "dropped"] == 2.0).all()
+    assert outcome.gradients["dropped"] == 1
+    assert outcome.mileage.time == 20.0
+
+
+def test_a_synchronous_server_waits_for_a_worker_that_is_down_and_backup_workers_make_it_unnecessary():
+    down = Crash(worker=1, at=2.5, back=9.0)
+    waits, goes_on = (
+        simulate(Cluster(workers=3, slowdowns=[down]), SyncPS(Rule(), wait_for=n), stop=Stop(updates=8))
+        for n in (None, 2)
+    )
+    assert waits.mileage.time == 2 + (9 - 2) + 6
+    assert goes_on.mileage.time == 8.0
+    for_ever = Crash(worker=1, at=2.5)
+    stalled = simulate(Cluster(workers=3, slowdowns=[for_ever]), SyncPS(Rule()), stop=Stop(updates=8))
+    assert stalled.reached == "stalled"
+    assert stalled.mileage.updates == 2
+
+
+NETWORKS = {
+    "free": Network(),
+    "fair": Network(bandwidth=40.0, latency=0.01, message_bytes=8.0),
+    "fifo": Network(bandwidth=40.0, latency=0.01, message_bytes=8.0, sharing="fifo"),
+}
+
+
+@each_optimizer
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize("options", [{}, {"average": "weights", "local_steps": 2}, {"average": "updates"}], ids=repr)
+def test_shards_that_wait_for_all_are_one_server(optimizer, network, options, quadratic):
+    cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), network=network)
+    one = run(quadratic, optimizer, cluster, **options)
+    for shards in (2, 3, 4):
+        cut = run(quadratic, optimizer, cluster, shards=shards, **options)
+        assert torch.equal(one.weights, cut.weights)
+        assert cut.gradients == one.gradients
+        assert (cut.mileage.updates, cut.mileage.samples) == (one.mileage.updates, one.mileage.samples)
+        np.testing.assert_array_equal(cut.metrics["train_loss"], one.metrics["train_loss"])
+
+
+@pytest.mark.parametrize("S", [1, 2, 4, 8])
+@pytest.mark.parametrize("colocated", [False, True])
+def test_shards_divide_the_time_on_the_wires_until_the_workers_cards_bind(S, colocated):
+    """t_c + 2 alpha + 2 (P / S) N beta: at S = P a round is what one worker's own card needs.
+
+    On a worker's machine a shard has one slice less to send, and one to receive.
+    """
+    P, compute, alpha, size, bandwidth = 8, 1.0, 0.125, 3.0, 12.0
+    network = Network(bandwidth=bandwidth, latency=alpha, message_bytes=size, colocated=colocated)
+    cluster = Cluster(workers=P, compute=Constant(compute), network=network)
+    updates = simulate(cluster, SyncPS(Rule(), shards=S), stop=Stop(updates=20)).updates
+    rounds = np.diff([updates["time"][updates["version_read"] == version].max() for version in range(20)])
+    np.testing.assert_allclose(rounds, compute + 2 * alpha + 2 * (P - colocated) / S * size / bandwidth)
+
+
+@pytest.mark.parametrize("S", [1, 2, 4, 8])
+def test_pieces_queue_at_no_shard_before_the_others_are_busy(S):
+    """Fifo: the gather alone is alpha + (P / S) N beta, since workers begin with different shards."""
+    P, alpha, size, bandwidth = 8, 0.125, 3.0, 12.0
+    network = Network(bandwidth=bandwidth, latency=alpha, message_bytes=size, sharing="fifo")
+    cluster = Cluster(workers=P, compute=Constant(100.0), network=network)
+    updates = simulate(cluster, SyncPS(Rule(), shards=S), stop=Stop(updates=2)).updates
+    first = updates["version_read"] == 0
+    scatter = updates["started"][first].max()
+    slowest = updates["time"][first].max() - updates["computed"][first].max()
+    gather = updates["time"][first].max() - updates["computed"][first].min()
+    assert slowest <= alpha + P / S * size / bandwidth + 1e-9
+    assert gather <= alpha + P / S * size / bandwidth + scatter + 1e-9
+
+
+@pytest.mark.parametrize("cancel", [False, True])
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+def test_shards_with_backup_workers_each_take_the_first_that_come(network, cancel, quadratic):
+    """They may differ about who was late; each counts N distinct workers an update, and none waits for ever."""
+    N, S, updates = 3, 3, 60
+    law = Exponential(0.3)
+    outcome = run(
+        quadratic, cluster=Cluster(5, law, network=network), wait_for=N, cancel=cancel, shards=S, updates=updates
+    )
+    rows = outcome.updates
+    applied = rows["status"] == "applied"
+    assert (rows["staleness"][applied] == 0).all()
+    for shard in (-1, -2, -3):
+        mine = applied & (rows["target"] == shard)
+        taken = Counter(zip(rows["version_read"][mine].tolist(), rows["worker"][mine].tolist(), strict=True))
+        assert set(taken.values()) == {1}
+        assert len(taken) == N * updates
+    started, *fates = outcome.gradients.values()
+    assert started == sum(fates)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_network_no_crash_and_no_choice_of_shards_makes_it_wait_for_ever(seed):
+    rng = np.random.default_rng(seed)
+    P = int(rng.integers(2, 7))
+    crashes = [Crash(worker=0, at=float(at), back=float(at + rng.exponential(2.0) + 0.01)) for at in (3.0, 30.0, 70.0)]
+    network = Network(
+        bandwidth=float(rng.choice([np.inf, 2.0, 20.0])),
+        latency=float(rng.choice([0.0, 0.3])),
+        sharing=str(rng.choice(["fair", "fifo"])),
+        message_bytes=1.0,
+    )
+    apply_seconds = float(rng.choice([0.0, 0.2]))
+    cluster = Cluster(P, Exponential(0.5), slowdowns=crashes[: seed % 4], network=network, apply_seconds=apply_seconds)
+    algorithm = SyncPS(
+        Rule(),
+        wait_for=int(rng.integers(1, P + 1)),
+        cancel=bool(rng.integers(2)),
+        average=str(rng.choice(["gradients", "weights"])),
+        local_steps=int(rng.integers(1, 3)),
+        shards=int(rng.integers(1, P + 1)),
+    )
+    outcome = simulate(cluster, algorithm, stop=Stop(updates=60), seed=seed)
+    assert outcome.reached == "updates"
+    started, *fates = outcome.gradients.values()
+    assert started == sum(fates)
+
+
+@pytest.mark.parametrize(("params", "shards"), [(0, 3), (5, 1), (5, 2), (7, 7), (61706, 16), (3, 5)])
+def test_parameters_are_dealt_evenly_and_completely(params, shards):
+    slices = list(dealt(params, shards).values())
+    covered = [index for part in slices for index in range(params)[part]]
+    assert covered == list(range(params))
+    sizes = [len(range(params)[part]) for part in slices]
+    assert max(sizes) - min(sizes) <= 1
+    assert list(dealt(params, shards)) == [-1 - shard for shard in range(shards)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: SyncPS(Rule(), average="models"), "average: expected gradients, weights or updates, got 'models'"),
+        (lambda: SyncPS(Rule(), local_steps=0), "local_steps"),
+        (lambda: SyncPS(Rule(), shards=0), "shards"),
+        (lambda: SyncPS(Rule(), shards=5).check(UNEVEN), "shards: expected at most workers = 4"),
+        (lambda: SyncPS(Rule(), wait_for=5).check(UNEVEN), "wait_for: expected at most workers = 4"),
+    ],
+)
+def test_settings_at_odds_are_refused(wrong, message):
+    with pytest.raises(Invalid, match=message):
+        wrong()
+
+
+def test_an_ensemble_on_shards_is_its_members_run_alone(quadratic):
+    lr = torch.tensor([[0.01], [0.05]], dtype=torch.float64)
+    options = {"shards": 2, "average": "weights", "local_steps": 2}
+    together = simulate(
+        UNEVEN, SyncPS(Rule(Adam(), lr), **options), quadratic, stop=Stop(updates=20), ensemble=2,
+        evaluate=Evaluate(every_updates=5),
+    )  # fmt: skip
+    for member in range(2):
+        alone = run(quadratic, Adam(), lr=float(lr[member]), updates=20, **options)
+        assert torch.equal(together.weights[member : member + 1], alone.weights)
