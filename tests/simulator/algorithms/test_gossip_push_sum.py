@@ -8,7 +8,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from simulator import Cluster, Evaluate, Invalid, Network, Rule, Stop, simulate
+from simulator import Cluster, Evaluate, Invalid, Network, Rule, Stop, Timing, simulate
 from simulator.algorithms.push_sum import SGP
 from simulator.laws import Constant, Exponential
 from simulator.mixing import matrix
@@ -143,6 +143,15 @@ def test_time_per_step(peers, overlap, compute):
         np.testing.assert_allclose(times, compute * (steps + 1) + waited, rtol=1e-9)
     if overlap == 1:
         np.testing.assert_allclose(np.diff(times)[1:], max(compute, exchange), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("compute", "steps"), [(1.0, 1), (0.4, 1), (0.3, 2), (0.11, 4), (0.05, 5)])
+def test_the_next_exchange_begins_as_soon_as_the_last_has_come(compute, steps, gossip):
+    """Of 0.375 s: after the first gradient that ends later, which is looked for without waiting, or after the fifth."""
+    network = Network(topology=ExponentialGraph(), bandwidth=8.0, latency=0.125, message_bytes=2.0)
+    cluster = Cluster(workers=4, compute=Constant(compute), network=network)
+    seen = gossip.observe(cluster, SGP(Rule(), overlap=5), Timing(), Stop(updates=24))
+    assert len(seen.sent) == 4 * (1 + 23 // steps)
 
 
 def test_ignoring_the_weight_matters_where_it_is_not_one(gossip):
