@@ -1,4 +1,4 @@
-"""The command line: run, sweep, plot, validate, list, bench."""
+"""The command line: run, sweep, plot, validate, list, verify, bench."""
 
 import argparse
 import os
@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import get_terminal_size
+from time import monotonic
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -68,7 +70,17 @@ def parser() -> Parser:
     validate = commands.add_parser("validate", help="check configs without simulating them")
     validate.add_argument("configs", nargs="+", metavar="CONFIG", help="a YAML file")
     validate.set_defaults(command=_validate)
-    commands.add_parser("list", help="list what a config may name").set_defaults(command=_list)
+    listing = commands.add_parser("list", help="list what a config may name")
+    listing.add_argument("words", nargs="*", metavar="NAME", help="a room (methods, laws, ...), or an entry of one")
+    listing.set_defaults(command=_list)
+    new = commands.add_parser("new", help="write an entry of one's own, with a config and a test")
+    new.add_argument("kind", metavar="KIND", help="algorithm, compensation, law, model or topology")
+    new.add_argument("name", metavar="NAME", help="of its module, in snake case")
+    new.set_defaults(command=_new)
+    verify = commands.add_parser("verify", help="hold the simulator against theory: identities and closed forms")
+    verify.add_argument("families", nargs="*", metavar="FAMILY", help="which checks (default: all)")
+    verify.add_argument("--json", action="store_true", help="print findings as JSON")
+    verify.set_defaults(command=_verify)
     bench = commands.add_parser("bench", help="measure gradients per second, beside a plain training loop")
     bench.add_argument("config", metavar="CONFIG", help="a YAML file")
     bench.add_argument("overrides", nargs="*", metavar="key=value", help="a dotted key of the config and its value")
@@ -140,11 +152,31 @@ def _validate(args: argparse.Namespace) -> int:
     return code
 
 
-def _list(_: argparse.Namespace) -> int:
-    from experiments.catalogue import lines
+def _list(args: argparse.Namespace) -> int:
+    from experiments.catalogue import listing, wrapped
 
-    print("\n".join(lines()))
+    lines = list(listing(args.words))
+    print("\n".join(wrapped(lines, get_terminal_size().columns) if sys.stdout.isatty() else lines))
     return DONE
+
+
+def _new(args: argparse.Namespace) -> int:
+    from experiments.new import new
+
+    module, *others = new(args.kind, args.name)
+    config, test = sorted(others, key=lambda path: path.suffix, reverse=True)
+    print(f"{module}\n{config}: laggard run {config}\n{test}: pytest {test}")
+    return DONE
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from experiments.verify import as_json, as_text, summary, verify
+
+    began = monotonic()
+    found = verify(args.families)
+    seconds = monotonic() - began
+    print(as_json(found, seconds) if args.json else f"{as_text(found)}\n{summary(found, seconds)}")
+    return DONE if all(finding.holds for finding in found) else FAILED
 
 
 def _bench(args: argparse.Namespace) -> int:

@@ -116,14 +116,14 @@ def _kind(name: str, recipe: Any, kinds: list[type]) -> type:
         returned = get_type_hints(recipe).get("return")
         if returned in kinds:
             return returned  # type: ignore[no-any-return]
-    wanted = " or ".join(f"a {kind.__module__}.{kind.__name__}" for kind in kinds)
+    wanted = " or ".join(f"{kind.__module__}.{kind.__name__}" for kind in kinds)
     if not isclass(recipe):
-        raise Refused("", f"expected {wanted}, but {name} is {shown(recipe)}, no class")
+        raise Refused("", f"expected a class that serves as {wanted}, but {name} is {shown(recipe)}")
     lacks = {kind: _lacking(recipe, kind) for kind in kinds}
     fitting = [kind for kind, lacking in lacks.items() if not lacking]
     if not fitting:
         nearest = min(kinds, key=lambda kind: len(lacks[kind]))
-        raise Refused("", f"expected {wanted}, but {name} {lacks[nearest][0]}")
+        raise Refused("", f"expected a class that serves as {wanted}, but {name} {lacks[nearest][0]}")
     if not is_dataclass(recipe):
         raise Refused("", f"{name} is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys")
     return fitting[0]

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simulator.task import EqualLayer
+
 
 @dataclass
 class Bowl:
@@ -25,6 +27,10 @@ class Bowl:
     def curvature(self) -> Tensor:
         """The eigenvalues h `(params,)`, over two orders of magnitude."""
         return torch.logspace(0, -2, self.dim, dtype=torch.float64)
+
+    def layers(self) -> list[EqualLayer]:
+        """Its coordinates, for pipelines to cut."""
+        return [EqualLayer(f"w{number}", 1, 1.0, 1.0) for number in range(1, self.dim + 1)]
 
     def start(self, seeds: Sequence[int]) -> Tensor:
         return torch.stack([torch.from_numpy(np.random.default_rng(seed).standard_normal(self.dim)) for seed in seeds])

@@ -121,7 +121,10 @@ def check_accounts(trial: Trial) -> None:
     rows, counts, messages = outcome.updates, outcome.gradients, outcome.messages
     fates = [fate for fate in counts if fate not in ("started", "in flight")]
     for fate in fates:
-        _expect((rows["status"] == fate).sum() == counts[fate], f"{fate} gradients have another number of rows")
+        found = (rows["status"] == fate).sum()
+        _expect(
+            counts[fate] <= found <= trial.slices * counts[fate], f"{found} rows of {counts[fate]} {fate} gradients"
+        )
     _expect(sum(counts[fate] for fate in fates) + counts["in flight"] == counts["started"], f"gradients: {counts}")
     _expect(sum(messages.values()) == 2 * messages["sent"], f"messages: {messages}")
     _expect(min(*counts.values(), *messages.values()) >= 0, f"gradients: {counts}, messages: {messages}")

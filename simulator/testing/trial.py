@@ -17,7 +17,7 @@ from simulator.node import Node
 from simulator.outcome import Outcome
 from simulator.rules import SGD, Rule
 from simulator.simulation import simulate
-from simulator.task import Task
+from simulator.task import Task, layers_of
 from simulator.testing.bowl import Bowl
 from simulator.testing.watching import watched
 
@@ -50,6 +50,12 @@ class Trial:
             algorithm = watched(algorithm, see)
         stop = Stop(updates=self.updates, gradients=PATIENCE * self.cluster.workers * self.updates)
         return simulate(self.cluster, algorithm, self.task, stop=stop, **{"seed": self.seed, **given})
+
+    @property
+    def slices(self) -> int:
+        """Into how many slices, each on a node of its own, the algorithm cuts the model; a gradient has a row of each."""
+        params = self.task.start([self.seed]).shape[1]
+        return max(1, len(self.make(self.rule).slices(self.cluster.workers, params, layers_of(self.task))))
 
     def with_rates(self, *rates: float) -> Rule:
         """The rule with its learning rate times each of `rates`, a member each."""

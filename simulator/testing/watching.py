@@ -66,6 +66,12 @@ def watch(handed: list[Handed], gradients: list[Gradient], node: Node) -> None:
                 gradients.append(work.gradient)
             return work
 
+        def promise(self, weights: Tensor, *args: Any, **given: Any) -> Gradient:
+            self.hand(f"what node {self.rank} took a gradient at", weights)
+            gradient: Gradient = super().promise(weights, *args, **given)
+            gradients.append(gradient)
+            return gradient
+
         def send(self, receiver: int, content: Any, *args: Any, **given: Any) -> Message:
             self.hand(f"what node {self.rank} sent to node {receiver}", content)
             message: Message = super().send(receiver, content, *args, **given)

@@ -1,5 +1,6 @@
 """The command line: exit codes, one line for every mistake, and what it lists."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -164,8 +165,43 @@ def test_list_has_one_line_for_every_entry_of_every_table(laggard: Laggard) -> N
             rooms[line.split()[0]] = []
     assert rooms == {title: list(table) for title, table in TABLES.items()}
     assert "  step: `factor` times the learning rate after every `every` updates or epochs" in out
-    assert "[every, factor = 0.1, unit = 'epochs']" in out
+    assert "[every, factor = 0.1, unit = 'epochs' | 'updates']" in out
     assert "Source: Zheng et al. (2017), arXiv 1609.08326" in out
+
+
+def test_list_of_a_room_or_an_entry(laggard: Laggard) -> None:
+    code, out, _ = laggard("list", "schedules", "laws")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines() if line[0] != " "] == ["schedules", "laws"]
+    code, out, _ = laggard("list", "constant", "sync_ps")
+    assert code == 0
+    first = [line for line in out.splitlines() if line and line[0] != " "]
+    assert first == ["constant (cluster.compute.law)", "constant (learning.schedule)", "sync_ps (algorithm.name)"]
+    assert "      wait_for: N, " in out
+    said = "laggard list: 'sync_sp': nothing is called so; did you mean sync_ps?\n"
+    assert laggard("list", "sync_sp") == (2, "", said)
+    code, _, err = laggard("list", "qqq")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_in_a_terminal_the_list_is_wrapped_and_loses_no_word(
+    laggard: Laggard, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    words = ["list", "optimizers", "quadratic", "dc_asgd_a"]
+    flat = laggard(*words)[1]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("experiments.cli.get_terminal_size", lambda: os.terminal_size((width, 24)))
+    wrapped = laggard(*words)[1]
+    longest = max(len(word) for word in flat.split()) + 12
+    assert max(map(len, wrapped.splitlines())) <= max(width, longest)
+    assert "".join(wrapped.split()) == "".join(flat.split())
+    assert (wrapped == flat) == (width > max(map(len, flat.splitlines())))
+
+
+def test_no_name_is_a_room_and_an_entry() -> None:
+    """So that `laggard list NAME` means one or the other."""
+    assert not set(TABLES) & {name for table in TABLES.values() for name in table}
 
 
 def test_every_choice_of_a_config_is_listed() -> None:

@@ -3,14 +3,14 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from experiments import ConfigError, Result, load, load_result, load_results, plugins, run, sweep
+from experiments import ConfigError, Result, load, load_result, load_results, run, sweep
 from experiments.cli import main
 from experiments.store import digest
 
@@ -29,27 +29,6 @@ class Absolute(DCASGDc):
         return value + cast(self.strength, value) * VALUE * (weights - gradient.weights), state
 """
 ABSOLUTE = VARIANT.replace("VALUE", "value.abs()")
-
-
-@pytest.fixture
-def module(tmp_path: Path) -> Iterator[Callable[[str, str], Path]]:
-    """Writes a module beside the toy config; afterwards no module of the test is known any more."""
-    path, folders, hashes = list(sys.path), dict(plugins.FOLDERS), dict(plugins._hashes)
-
-    def write(name: str, source: str) -> Path:
-        file = tmp_path / f"{name}.py"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(source, encoding="utf-8")
-        return file
-
-    yield write
-    sys.path[:] = path
-    for now, before in ((plugins.FOLDERS, folders), (plugins._hashes, hashes)):
-        now.clear()
-        now.update(before)
-    for name, loaded in list(sys.modules.items()):
-        if str(getattr(loaded, "__file__", None) or "").startswith(str(tmp_path)):
-            del sys.modules[name]
 
 
 def same(one: Result, other: Result) -> bool:
@@ -242,9 +221,9 @@ WRONG = {
     "lacking:Mine": "lacking cannot be imported: ModuleNotFoundError: No module named 'nowhere' (*lacking.py, line 1)",
     "leaving:Mine": "leaving cannot be imported: SystemExit: 3 (*leaving.py, line 2)",
     "unfinished:Mine": "unfinished cannot be imported: SyntaxError: * (*unfinished.py, line 1)",
-    "mine:number": "expected a simulator.algorithm.Algorithm, but mine:number is 3, no class",
-    "mine:function": "expected a simulator.algorithm.Algorithm, but mine:function is <function *>, no class",
-    "mine:Absolute": "expected a simulator.algorithm.Algorithm, but mine:Absolute does not derive from Algorithm",
+    "mine:number": "expected a class that serves as simulator.algorithm.Algorithm, but mine:number is 3",
+    "mine:function": "expected a class that serves as simulator.algorithm.Algorithm, but mine:function is <function *>",
+    "mine:Absolute": "expected a class *.Algorithm, but mine:Absolute does not derive from Algorithm",
     "mine:Bare": "mine:Bare is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys",
     "mine:Named": "mine:Named: name is a key of the config's own: call the field something else",
     "mine:Typed": "mine:Typed: its fields can be no keys of a config: *",
@@ -340,11 +319,27 @@ def test_its_fields_are_keys_like_any_others(
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("cluster.compute", "{law: 'mine:Fine'}", "law: expected a simulator.laws.Law, but mine:Fine has no mean"),
-        ("learning.schedule", "'mine:Fine'", "name: expected a simulator.rules.schedules.Schedule, * has no __call__"),
-        ("learning", "{optimizer: 'mine:Fine'}", "optimizer: expected a simulator.rules.optimizers.Optimizer, *"),
-        ("task", "{model: 'mine:Fine'}", "model: expected a simulator.task.Task or a models.Network, * has no build"),
-        ("task", "{model: mlp, dataset: 'mine:Fine'}", "dataset.name: expected a models.data.Dataset, *"),
+        (
+            "cluster.compute",
+            "{law: 'mine:Fine'}",
+            "law: expected a class that serves as simulator.*.Law, but mine:Fine has no mean",
+        ),
+        (
+            "learning.schedule",
+            "'mine:Fine'",
+            "name: expected a class that serves as simulator.rules.*.Schedule, * has no __call__",
+        ),
+        ("learning", "{optimizer: 'mine:Fine'}", "optimizer: expected a class * simulator.rules.*.Optimizer, *"),
+        (
+            "task",
+            "{model: 'mine:Fine'}",
+            "model: expected a class * simulator.task.Task or models.Network, * has no build",
+        ),
+        (
+            "task",
+            "{model: mlp, dataset: 'mine:Fine'}",
+            "dataset.name: expected a class that serves as models.data.Dataset, *",
+        ),
     ],
 )
 def test_an_entry_of_another_kind_is_refused(

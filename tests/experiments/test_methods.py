@@ -1,0 +1,36 @@
+"""Every config in `configs/methods/`: it asks a question and answers it within seconds; every method has one."""
+
+from pathlib import Path
+from time import process_time
+
+import pytest
+
+from experiments import load
+from experiments.grid import runs
+from experiments.runs import simulated
+from simulator import ALGORITHMS
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "methods").glob("*.yaml"))
+SECONDS = 3.0
+"""What one run may take; of the processor, so that it does not matter what else the machine does."""
+
+
+def test_every_method_has_a_config() -> None:
+    without = [name for name in ALGORITHMS if not any(path.stem.startswith(name) for path in CONFIGS)]
+    assert not without, f"no configs/methods/<method>*.yaml for {', '.join(without)}"
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_methods_config_answers_its_question_in_seconds(path: Path, tmp_path: Path) -> None:
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("# ")
+    assert first.endswith("?")
+    planned = runs(load(path))
+    methods = {run.config.algorithm.name for run in planned}
+    assert any(path.stem.startswith(method) for method in methods), f"it runs {', '.join(methods)}"
+    for run in planned:
+        start = process_time()
+        result = simulated(run.config, run.labels, tmp_path, force=False, progress=None)
+        spent = process_time() - start
+        assert result.manifest["gradients"]["applied"] > 0
+        assert spent < SECONDS, f"{dict(run.labels)} takes {spent:.1f} s"

@@ -1,0 +1,125 @@
+"""`laggard new`: what it writes runs as it is, passes its own test, and overwrites nothing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import load_results
+from experiments.cli import main
+from experiments.new import TEMPLATES
+
+ROOT = Path(__file__).parents[2]
+KINDS = sorted(path.name for path in TEMPLATES.iterdir())
+LAGGARD = "import sys; from experiments.cli import main; sys.exit(main())"
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with an entry of every kind."""
+    monkeypatch.chdir(tmp_path)
+    for kind in KINDS:
+        assert main(["new", kind, f"my_own_{kind}"]) == 0
+    return tmp_path
+
+
+def console(*words: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, without the current directory on Python's path, as an installed one is."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
+    return subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True)
+
+
+def test_three_files_are_written_and_it_is_said_what_to_do_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind in KINDS:
+        assert main(["new", kind, f"my_{kind}"]) == 0
+        module, config, test = capsys.readouterr().out.splitlines()
+        assert module == f"my_{kind}.py"
+        assert config == f"my_{kind}.yaml: laggard run my_{kind}.yaml"
+        assert test == f"test_my_{kind}.py: pytest test_my_{kind}.py"
+        assert len(Path(module).read_text().splitlines()) <= 55
+        assert Path(f"my_{kind}.yaml").read_text().splitlines()[0].endswith("?")
+    assert len(list(tmp_path.iterdir())) == 3 * len(KINDS)
+
+
+def test_the_tests_pass_as_they_are(written: Path) -> None:
+    done = console("-m", "pytest", "-q", *(f"test_my_own_{kind}.py" for kind in KINDS))
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_config_runs_as_it_is(
+    kind: str, written: Path, monkeypatch: pytest.MonkeyPatch, module: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("experiments.figures.comparison", lambda *_, **__: None)
+    capsys.readouterr()
+    assert main(["run", f"my_own_{kind}.yaml"]) == 0
+    assert "finished" in capsys.readouterr().out
+    (run,) = load_results(f"results/my_own_{kind}")
+    assert run.manifest["gradients"]["applied"] >= 100
+    assert f"my_own_{kind}:MyOwn{kind.capitalize()}" in (run.path / "config.yaml").read_text()
+
+
+def test_a_config_runs_from_the_console(written: Path) -> None:
+    done = console("-c", LAGGARD, "run", "my_own_algorithm.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "results/my_own_algorithm/" in done.stdout
+
+
+def test_the_generated_files_keep_the_style_of_the_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for kind in KINDS:
+        main(["new", kind, f"my_{kind}"])
+    ruff = [sys.executable, "-m", "ruff"]
+    lint = ["check", "--isolated", "--line-length", "120", "--select", "E,F,W,I,UP,B,SIM,PT,RUF"]
+    for command in (lint, ["format", "--isolated", "--check", "--line-length", "120"]):
+        done = subprocess.run([*ruff, *command, "."], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("there", ["mine.py", "mine.yaml", "test_mine.py"])
+def test_nothing_is_overwritten(
+    there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / there).write_text("mine")
+    assert main(["new", "algorithm", "mine"]) == 2
+    assert capsys.readouterr().err == f"{there}: is there already: nothing is written\n"
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(there, "mine")]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["algoritm", "mine"],
+            "KIND: expected one of algorithm, compensation, law, model, topology, got 'algoritm'; "
+            "did you mean algorithm?",
+        ),
+        (["law", "MyLaw"], "NAME: expected a name in snake case, as my_law, got 'MyLaw'"),
+        (["law", "my-law"], "NAME: expected a name in snake case, as my_law, got 'my-law'"),
+        (["law", "my_law.py"], "NAME: expected a name in snake case, as my_law, got 'my_law.py'"),
+        (["law", "../law"], "NAME: expected a name in snake case, as my_law, got '../law'"),
+        (["law", "2nd"], "NAME: expected a name in snake case, as my_law, got '2nd'"),
+        (["law", "while"], "NAME: expected a name in snake case, as my_law, got 'while'"),
+        (["law", "random"], "NAME: there is a module random already: choose another name, as my_random"),
+        (["model", "models"], "NAME: there is a module models already: choose another name, as my_models"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", *words]) == 2
+    assert capsys.readouterr().err == f"laggard new: {said}\n"
+    assert not list(tmp_path.iterdir())
