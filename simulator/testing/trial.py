@@ -53,7 +53,7 @@ class Trial:
 
     @property
     def slices(self) -> int:
-        """Into how many slices, each on a node of its own, the algorithm cuts the model; a gradient has a row of each."""
+        """Into how many slices the algorithm cuts the model, on a node each: a gradient may have a row each."""
         params = self.task.start([self.seed]).shape[1]
         return max(1, len(self.make(self.rule).slices(self.cluster.workers, params, layers_of(self.task))))
 
