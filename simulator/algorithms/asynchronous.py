@@ -34,7 +34,7 @@ class AsyncPS(Sharded):
         sync_every: mini-batches after which a worker waits until all have come as far, counted from the warm start.
         accumulate: G, pushes that the server sums before one step of its optimiser; nobody waits for it.
 
-    Source: Recht et al. (2011), arXiv 1106.5730; Dean et al. (2012), NIPS, algorithms 7.1 and 7.2 (Downpour); Zheng et
+    Source: Recht et al. (2011), arXiv 1106.5730; Dean et al. (2012), NIPS, algorithm 7.1 (Downpour); Zheng et
     al. (2017), arXiv 1609.08326, algorithms 1 and 2; Aji & Heafield (2019) (accumulate).
     """
 

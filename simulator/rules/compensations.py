@@ -73,18 +73,17 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class GapAware(Uncompensated):
-    """A gradient is divided by the typical steps that its model has moved since the read, coordinate by coordinate.
+    """A gradient is divided by 1 + the typical steps its model has moved since the read, each coordinate on its own.
 
     g / (1 + |w - w_read| / C),  C = sqrt(s / (1 - decay^t)),  s <- decay s + (1 - decay) (w_t - w_{t-1})^2.
 
-    C is the root mean square of the model's own steps, whatever the optimiser; under SGD with momentum v it is
-    lr sqrt(mean of v^2), the average step of the paper, which takes the largest learning rate where a schedule
-    changes it. A fresh gradient counts in full; so does the first, before there was any step.
+    C is the root mean square of the model's own steps, whatever the optimiser; under SGD with velocity v it is
+    lr sqrt(mean of v^2). (FTPipe takes the largest learning rate there where a schedule changes it.) A fresh gradient counts in full; so does the first, before there was any step.
 
     Attributes:
         decay: of the running mean.
 
-    Source: Barkai, Hakimi, Schuster (2020), arXiv 1909.10802, GA with the gap of each parameter.
+    Source: Barkai, Hakimi, Schuster (2020), arXiv 1909.10802; C as in the public code of FTPipe.
     """
 
     shared: ClassVar[bool] = True
