@@ -42,7 +42,7 @@ EXAMPLES = [
     TwoPoint(1.0, 10.0, 0.05),
     Scaled(Gamma(2.0, 0.3), 32.0),
     TwoLevelGamma(2.0, 0.3, 0.1),
-    TwoLevelGamma(2.0, 0.1, 1.2),
+    TwoLevelGamma(2.0, 0.9, 1.2),
     Trace(MEASURED),
     Trace(MEASURED, "wall", "bootstrap"),
     Scaled(Trace(MEASURED), 32.0),
