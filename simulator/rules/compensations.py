@@ -78,7 +78,8 @@ class GapAware(Uncompensated):
     g / (1 + |w - w_read| / C),  C = sqrt(s / (1 - decay^t)),  s <- decay s + (1 - decay) (w_t - w_{t-1})^2.
 
     C is the root mean square of the model's own steps, whatever the optimiser; under SGD with velocity v it is
-    lr sqrt(mean of v^2). (FTPipe takes the largest learning rate there where a schedule changes it.) A fresh gradient counts in full; so does the first, before there was any step.
+    lr sqrt(mean of v^2). (FTPipe takes the largest learning rate there where a schedule changes it.) A fresh gradient
+    counts in full; so does the first, before there was any step.
 
     Attributes:
         decay: of the running mean.
