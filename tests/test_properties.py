@@ -1,0 +1,220 @@
+"""Random clusters, laws, graphs and methods: no deadlock, nothing lost track of, no time that runs backwards.
+
+`LAGGARD_CASES` sets how many cases there are in all; 2,100 by default.
+"""
+
+import math
+import os
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from models import Quadratic
+from simulator import Cluster, Evaluate, Invalid, Network, Rule, Stop, Timing, simulate
+from simulator.algorithms import ALGORITHMS
+from simulator.laws import LAWS, Constant
+from simulator.network import Card, SlowLink
+from simulator.rules import SGD, Adam, DCASGDa, Staleness
+from simulator.slowdowns import Crash, Factor, Markov, Window
+from simulator.topology import SERVER, Complete, Exponential, Graph, Ring, Star, Torus
+
+CASES = int(os.environ.get("LAGGARD_CASES", "2100"))
+ONE = {"delayed"}  # a single process
+LOCKED = {"sync_ps", "k_async", "ssp", "all_reduce", "dpsgd", "sgp", "naive", "gpipe", "1f1b", "pipedream",
+          "pipedream_2bw", "async_ps", "local_sgd", "diloco", "easgd", "sync_replicas"}  # fmt: skip
+"""Methods in which somebody may wait for a worker that never returns."""
+
+COIN, SECONDS, FACTOR, SPEED = st.booleans(), st.floats(0.01, 10.0), st.floats(0.2, 8.0), st.floats(1.0, 1e4)
+CV, UNIT, BYTES = st.floats(0.05, 2.0), st.floats(0.0, 1.0), st.floats(0.0, 1e3)
+"""Made once: hypothesis takes longer to build a strategy than to draw from it."""
+
+
+@lru_cache
+def whole(least, most):
+    return st.integers(least, max(least, most))
+
+
+@lru_cache
+def one_of(*options):
+    return st.sampled_from(options)
+
+
+def law(draw):
+    given = {
+        "constant": lambda: {"mean": draw(SECONDS)},
+        "uniform": lambda: {"low": (low := draw(SECONDS)), "high": low + draw(SECONDS)},
+        "normal": lambda: {"location": draw(SECONDS), "scale": draw(SECONDS)},
+        "exponential": lambda: {"mean": draw(SECONDS)},
+        "shifted_exponential": lambda: {"shift": draw(SECONDS), "tail": draw(SECONDS)},
+        "gamma": lambda: {"mean": draw(SECONDS), "cv": draw(CV)},
+        "two_level_gamma": lambda: {"mean": draw(SECONDS), "machine_cv": draw(CV), "batch_cv": draw(CV)},
+        "lognormal": lambda: {"mean": draw(SECONDS), "cv": draw(CV)},
+        "pareto": lambda: {"least": draw(SECONDS), "tail": 1.1 + draw(CV)},
+        "two_point": lambda: {"usual": draw(SECONDS), "factor": draw(SECONDS), "probability": draw(UNIT)},
+    }
+    assert set(given) == set(LAWS) - {"trace"}, "a law that no property test draws"
+    name = draw(one_of(*sorted(given)))
+    return LAWS[name](**given[name]())
+
+
+def slowdown(draw, workers):
+    rank, factor = draw(whole(0, workers - 1)), draw(FACTOR)
+    kind = draw(one_of("factor", "window", "markov"))
+    if kind == "factor":
+        return Factor(rank, factor=factor)
+    if kind == "window":
+        return Window(rank, factor=factor, start=(start := draw(SECONDS)), end=start + draw(SECONDS))
+    return Markov(rank, factor=factor, slow_for=draw(SECONDS), fast_for=draw(SECONDS))
+
+
+def crashes(draw, workers):
+    """At most one a worker, so that none can overlap; in a quarter of the cases."""
+    if draw(whole(0, 3)):
+        return []
+    at = {draw(whole(0, workers - 1)): draw(SECONDS) for _ in range(draw(whole(1, 2)))}
+    return [Crash(rank, at=at[rank], back=at[rank] + draw(SECONDS) if draw(COIN) else None) for rank in at]
+
+
+def network(draw, workers, topology):
+    limited = draw(COIN)
+    ranks = [*range(workers), *([SERVER] if isinstance(topology, Star) else [])]
+    pairs = [(a, b) for a in ranks for b in ranks if a < b and (SERVER in (a, b) or not isinstance(topology, Star))
+             and topology.joins(a, b, workers) and topology.joins(b, a, workers)]  # fmt: skip
+    links = []
+    if pairs and draw(COIN):
+        links = [SlowLink(*draw(one_of(*pairs)), bandwidth=draw(SPEED), latency=draw(UNIT))]
+    return Network(
+        topology=topology,
+        bandwidth=draw(SPEED) if limited else math.inf,
+        latency=draw(UNIT) if draw(COIN) else 0.0,
+        sharing=draw(one_of("fair", "fifo")),
+        message_bytes=draw(BYTES),
+        wiring=draw(one_of("cards", "pairs")),
+        cards=[Card(draw(whole(0, workers - 1)), draw(SPEED))] if draw(COIN) else [],
+        links=links,
+        colocated=isinstance(topology, Star) and not links and draw(COIN),
+    )
+
+
+def graph(draw, name, workers):
+    """A connected graph of so many workers, directed or not, for the methods that run on any."""
+    if name not in GRAPHS:
+        return Star()
+    if workers == 1 or name not in GOSSIP:
+        return Complete()
+    tree = Graph(graph="random_labeled_tree", arguments={"n": workers, "seed": draw(whole(0, 99))})
+    directed = [Exponential(peers=1), Exponential(peers=2), Exponential(static=True)]
+    return draw(st.sampled_from([Ring(), Torus(), Complete(), tree, *(directed if name == "sgp" else [])]))
+
+
+def method(draw, name, workers):
+    """The settings of the method at random, some of those that it refuses among them."""
+    small = whole(1, 4)
+    several = whole(1, 2 * workers)
+    settings = {
+        "sync_ps": {"wait_for": whole(1, workers), "cancel": COIN, "local_steps": small, "reset": COIN,
+                    "average": one_of("gradients", "weights", "updates"), "shards": whole(1, min(workers, 3))},
+        "k_batch_sync": {"gradients": several},
+        "sync_replicas": {"replicas_to_aggregate": several, "num_tokens": one_of(-1, 0, 3 * workers)},
+        "local_sgd": {"local_steps": small},
+        "diloco": {"local_steps": small, "outer_optimizer": one_of("nesterov", "sgd")},
+        "easgd": {"local_steps": small, "together": COIN},
+        "k_async": {"wait_for": whole(1, workers)},
+        "soft_sync": {"gradients": several},
+        "async_ps": {"n_push": small, "n_fetch": small, "local_rule": one_of("sgd", "same", "none"),
+                     "warm_start": whole(0, 5), "sync_every": one_of(None, None, 4, 12), "accumulate": small,
+                     "shards": whole(1, min(workers, 3))},
+        "delayed": {"delay": whole(0, 6), "law": one_of("constant", "uniform", "geometric", "poisson")},
+        "all_reduce": {"collective": one_of("ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling",
+                                            "tree")},
+        "dpsgd": {"order": one_of("combine_then_adapt", "adapt_then_combine")},
+        "adpsgd": {},
+        "sgp": {"overlap": whole(0, 3), "biased": COIN},
+        "naive": {"backward": FACTOR},
+        "gpipe": {"micro_batches": small},
+        "1f1b": {"micro_batches": small},
+        "pipedream": {},
+        "pipedream_2bw": {"micro_batches": whole(max(1, workers - 1), 8)},
+        "ssp": {"bound": one_of(None, 0, 1, 4)},
+        "ringmaster": {"threshold": several, "cancel": COIN},
+    }  # fmt: skip
+    assert set(settings) == set(ALGORITHMS), "a method that no property test draws"
+    return ALGORITHMS[name](draw(st.sampled_from(RULES)), **{key: draw(drawn) for key, drawn in settings[name].items()})
+
+
+GOSSIP = {"dpsgd", "adpsgd", "sgp"}
+GRAPHS = {"all_reduce", "dpsgd", "adpsgd", "sgp", "naive", "gpipe", "1f1b", "pipedream", "pipedream_2bw"}
+RULES = [Rule(SGD(), lr=0.05), Rule(SGD(momentum=0.9), lr=0.01), Rule(Adam(), lr=0.01),
+         Rule(lr=0.05, compensation=DCASGDa()), Rule(lr=0.05, compensation=Staleness(on="step"))]  # fmt: skip
+
+
+STOPS = [Stop(time=100.0, updates=1), Stop(time=100.0, updates=25), Stop(time=100.0, gradients=30), Stop(time=30.0)]
+"""Each with a limit on time, for a worker whose work never counts."""
+
+
+def case(draw, name):
+    """A cluster, and a method that can run on it."""
+    workers = 1 if name in ONE else draw(whole(1, 8))
+    topology = graph(draw, name, workers)
+    cluster = Cluster(
+        workers=workers,
+        compute=law(draw),
+        slowdowns=[*(slowdown(draw, workers) for _ in range(draw(whole(0, 2)))), *crashes(draw, workers)],
+        network=network(draw, workers, topology),
+        apply_seconds=draw(UNIT) if draw(COIN) else 0.0,
+    )
+    try:
+        algorithm = method(draw, name, workers)
+        algorithm.check(cluster)
+    except Invalid:  # settings at odds are told before anything runs, and only there
+        assume(False)
+    return cluster, algorithm
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@settings(max_examples=max(1, CASES // len(ALGORITHMS)), deadline=None, database=None, derandomize=True,
+          phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck))  # fmt: skip
+@given(data=st.data())
+def test_whatever_is_simulated_ends_with_its_books_in_order(name, data):
+    draw = data.draw
+    cluster, algorithm = case(draw, name)
+    stop, seed = draw(st.sampled_from(STOPS)), draw(whole(0, 2**31))
+    learns = not draw(whole(0, 3))
+    task = Quadratic(dim=8, noise=0.1, epoch=20, dtype=torch.float64) if learns else Timing(depth=8, activations=0.1)
+    outcome = simulate(cluster, algorithm, task, stop=stop, evaluate=Evaluate(every_updates=5.0), seed=seed)
+    assert outcome.reached in ("updates", "gradients", "time", "stalled", "diverged")
+    if outcome.reached == "stalled":
+        assert cluster.crashes
+        assert name in LOCKED or all(crash.back is None for crash in cluster.crashes)
+    check_books(outcome, cluster, task)
+
+
+def check_books(outcome, cluster, task):
+    gradients, messages, rows = outcome.gradients, outcome.messages, outcome.updates
+    assert gradients["started"] == sum(gradients[fate] for fate in ("applied", "dropped", "cancelled", "in flight"))
+    assert messages["sent"] == sum(messages[fate] for fate in ("delivered", "lost", "in flight"))
+    assert min([*gradients.values(), *messages.values()]) >= 0
+    assert messages["lost"] == 0 or cluster.crashes
+    assert gradients["applied"] * task.batch == outcome.mileage.samples
+    assert (np.diff(rows["time"]) >= 0).all()
+    assert (np.diff(outcome.metrics["time"]) >= 0).all()
+    assert (rows["staleness"] >= 0).all()
+    assert (rows["mixings"] >= 0).all()
+    assert (rows["started"] <= rows["time"] + 1e-9).all()
+    applied = rows["status"] == "applied"
+    assert (rows["computed"][applied] <= rows["time"][applied] + 1e-9).all()
+    spent = np.stack([outcome.workers[state] for state in ("computing", "sending", "waiting", "down")])
+    assert (spent >= -1e-9).all()
+    np.testing.assert_allclose(spent.sum(0), outcome.mileage.time, rtol=1e-9, atol=1e-9)
+    assert outcome.weights.shape == (1, getattr(task, "params", 0))
+
+
+def test_the_clock_of_a_case_is_not_trivial():
+    """The guard of the guard: with constant times the bookkeeping above adds up to what is known."""
+    outcome = simulate(Cluster(workers=2, compute=Constant(1.0)), ALGORITHMS["async_ps"](Rule()), stop=Stop(updates=10))
+    check_books(outcome, Cluster(workers=2), Timing())
+    assert outcome.mileage.time == 5.0
