@@ -354,8 +354,11 @@ def test_an_entry_of_another_kind_is_refused(
     assert fnmatchcase(str(refused.value), f"{path}: {key}.{said}"), str(refused.value)
 
 
-def test_another_source_is_another_run(module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_another_source_is_another_run(
+    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also within one process, as in a notebook, and where the new source is as long as the old and as young."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path, out = (
         toy("", toy().read_text().replace("lr: 0.1", "lr: 0.1, compensation: 'mine:Absolute'")),
         tmp_path / "out",
