@@ -43,6 +43,12 @@ class Learning:
         self.diverged: list[Divergence | None] = [None] * self._ensemble
 
     @property
+    def accuracy(self) -> float:
+        """The best member's at the last evaluation; 0 where the task measures none."""
+        measured = self._measures[-1].get("test_accuracy")
+        return 0.0 if measured is None else float(measured.nan_to_num().max())
+
+    @property
     def hopeless(self) -> bool:
         """Whether every member has diverged."""
         return all(self.diverged)

@@ -33,19 +33,21 @@ class Stop:
         epochs, updates: as in `Mileage`.
         gradients: computed to the end; the last of them is counted, and not applied any more.
         time: virtual seconds; what happens at that very instant still happens.
+        accuracy: of the first member of an ensemble that gets there, on the test set (0 to 1), at an evaluation.
     """
 
     epochs: float | None = None
     updates: int | None = None
     gradients: int | None = None
     time: float | None = None
+    accuracy: float | None = None
 
     def __post_init__(self) -> None:
         limits = [field.name for field in fields(self) if getattr(self, field.name) is not None]
         if not limits:
-            raise Invalid("Stop", "epochs", "at least one of epochs, updates, gradients, time", None)
+            raise Invalid("Stop", "epochs", "at least one of epochs, updates, gradients, time, accuracy", None)
         for limit in limits:
-            bounded(self, limit, above=0)
+            bounded(self, limit, above=0, most=1 if limit == "accuracy" else None)
 
     def reached(self, mileage: Mileage) -> str | None:
         """The limit that has been reached, if any. Epochs are sums of fractions: a billionth short is there."""

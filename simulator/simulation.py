@@ -209,6 +209,8 @@ class Simulation:
         self._learning.evaluate(self._model(), self.mileage(), nodes)
         if self._learning.hopeless:
             self._end("diverged")
+        elif self._stop.accuracy is not None and self._learning.accuracy >= self._stop.accuracy:
+            self._end("accuracy")
 
     def _look_again(self) -> None:
         """Look, and again at the next multiple of the period."""
