@@ -1,7 +1,30 @@
 """laggard's engine: virtual time, and arithmetic on tensors `(ensemble, params)`."""
 
 from simulator.algorithm import Algorithm, Role
-from simulator.algorithms import ALGORITHMS, AsyncPS, Delayed, KAsync, KBatchSync, SoftSync, SyncPS
+from simulator.algorithms import (
+    ADPSGD,
+    ALGORITHMS,
+    DPSGD,
+    EASGD,
+    SGP,
+    SSP,
+    AllReduce,
+    AsyncPS,
+    Delayed,
+    DiLoCo,
+    GPipe,
+    KAsync,
+    KBatchSync,
+    LocalSGD,
+    Naive,
+    OneForwardOneBackward,
+    PipeDream,
+    PipeDream2BW,
+    Ringmaster,
+    SoftSync,
+    SyncPS,
+    SyncReplicas,
+)
 from simulator.bounds import Invalid
 from simulator.cluster import Cluster
 from simulator.gradients import Gradient
@@ -15,7 +38,8 @@ from simulator.task import Task, Timing
 from simulator.topology import SERVER, Star
 
 __all__ = [
-    "ALGORITHMS", "SERVER", "Algorithm", "AsyncPS", "Cluster", "Deadlock", "Delayed", "Evaluate", "Gradient",
-    "Invalid", "KAsync", "KBatchSync", "Mileage", "Network", "Node", "Outcome", "Role", "Rule", "SoftSync", "Star",
-    "Stop", "SyncPS", "Task", "Timing", "simulate",
+    "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "SERVER", "SGP", "SSP", "Algorithm", "AllReduce", "AsyncPS", "Cluster",
+    "Deadlock", "Delayed", "DiLoCo", "Evaluate", "GPipe", "Gradient", "Invalid", "KAsync", "KBatchSync", "LocalSGD",
+    "Mileage", "Naive", "Network", "Node", "OneForwardOneBackward", "Outcome", "PipeDream", "PipeDream2BW",
+    "Ringmaster", "Role", "Rule", "SoftSync", "Star", "Stop", "SyncPS", "SyncReplicas", "Task", "Timing", "simulate",
 ]  # fmt: skip

@@ -18,30 +18,36 @@ from simulator.algorithms.sync_replicas import SyncReplicas
 from simulator.algorithms.synchronous import SyncPS
 
 ALGORITHMS: dict[str, type] = {
+    # a parameter server that takes gradients of its present weights
     "sync_ps": SyncPS,
     "k_batch_sync": KBatchSync,
     "sync_replicas": SyncReplicas,
+    # one that takes gradients of any age
+    "async_ps": AsyncPS,
+    "k_async": KAsync,
+    "soft_sync": SoftSync,
+    "ssp": SSP,
+    "ringmaster": Ringmaster,
+    "delayed": Delayed,
+    # local steps between averages
     "local_sgd": LocalSGD,
     "diloco": DiLoCo,
     "easgd": EASGD,
-    "k_async": KAsync,
-    "soft_sync": SoftSync,
-    "async_ps": AsyncPS,
-    "delayed": Delayed,
+    # no server
     "all_reduce": AllReduce,
     "dpsgd": DPSGD,
     "adpsgd": ADPSGD,
     "sgp": SGP,
+    # a model cut into stages
     "naive": Naive,
     "gpipe": GPipe,
     "1f1b": OneForwardOneBackward,
     "pipedream": PipeDream,
     "pipedream_2bw": PipeDream2BW,
-    "ssp": SSP,
-    "ringmaster": Ringmaster,
 }
 
 __all__ = [
-    "ALGORITHMS", "SSP", "AllReduce", "AsyncPS", "Delayed", "KAsync", "KBatchSync", "Ringmaster", "SoftSync",
-    "SyncPS",
+    "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "SGP", "SSP", "AllReduce", "AsyncPS", "Delayed", "DiLoCo", "GPipe",
+    "KAsync", "KBatchSync", "LocalSGD", "Naive", "OneForwardOneBackward", "PipeDream", "PipeDream2BW", "Ringmaster",
+    "SoftSync", "SyncPS", "SyncReplicas",
 ]  # fmt: skip
