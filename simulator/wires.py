@@ -1,7 +1,8 @@
 """A network under a running clock: links, and the messages that cross them."""
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol, cast
 
 from simpy.events import Event
@@ -28,6 +29,10 @@ class Sharing(Protocol):
 SHARINGS: dict[str, Callable[[Clock], Sharing]] = {"fair": FairSharing, "fifo": FifoSharing}
 
 
+Ends = tuple[str | int, int]
+"""What names a link: the two machines that it joins, or the direction and the machine of a card."""
+
+
 class Voyage:
     """A message under way, and how it crosses its links; once its arrival is `scheduled` it has crossed them."""
 
@@ -51,7 +56,8 @@ class Wires:
         self._latency, self._plain = network.latency, network.unlimited and not crashes
         self._sharing = SHARINGS[network.sharing](env)
         self._special = {network.on_machines(pair, workers): link for link in network.links for pair in link.pairs}
-        self._links: dict[Hashable, Link] = {}
+        self._links: dict[Ends, Link] = {}
+        self._path = lru_cache(maxsize=2**16)(self._between)  # not a mesh of 1,024 at once: that is a million pairs
         self._voyages: dict[Event, Voyage] | None = {} if crashes else None
 
     def carry(self, sender: int, receiver: int, size: float, arrival: Event) -> None:
@@ -66,22 +72,25 @@ class Wires:
         if self._plain:
             self._env.schedule(arrival, delay=self._latency)
             return
-        latency, route = self._path(*self._network.on_machines((sender, receiver), self._workers))
-        voyage = self._embarked(sender, receiver, arrival)
+        latency, route = self._path(sender, receiver)
+        voyage = None if self._voyages is None else self._embarked(sender, receiver, arrival)
 
         def passed(delay: float) -> None:
-            voyage.scheduled = True
+            if voyage is not None:
+                voyage.scheduled = True
             self._env.schedule(arrival, delay=duration(delay, "Network", "bytes over bandwidth") + latency)
 
         if size == 0 or not route:
             passed(0.0)
-        else:
-            voyage.flow = self._sharing.carry(size, route, passed)
+            return
+        flow = self._sharing.carry(size, route, passed)
+        if voyage is not None:
+            voyage.flow = flow
 
     def cut(self, rank: int) -> list[Event]:
         """Lose the messages under way from and to `rank`; their arrivals, which are returned, never happen.
 
-        They free what they hold on links. In a queue (`fifo`) their time stays reserved, but on the node's own card.
+        They free what they hold on links. In a queue (`fifo`) their time stays reserved, but on links of the node's own.
         """
         assert self._voyages is not None, "wires without crashes keep no account of what crosses them"
         lost = {arrival: one for arrival, one in self._voyages.items() if rank in (one.sender, one.receiver)}
@@ -92,20 +101,21 @@ class Wires:
             elif voyage.flow is not None:
                 self._sharing.withdraw(voyage.flow)
         if not self._network.colocated:
-            for link in (self._links[end] for end in (("up", rank), ("down", rank)) if end in self._links):
-                link.free = min(link.free, self._env.now)
+            for ends, link in self._links.items():
+                if rank in ends:
+                    link.free = min(link.free, self._env.now)
         return list(lost)
 
     def _embarked(self, sender: int, receiver: int, arrival: Event) -> Voyage:
-        """A new message under way, which is remembered until it arrives if anybody crashes."""
-        voyage = Voyage(sender, receiver)
-        if self._voyages is not None:
-            self._voyages[arrival] = voyage
-            cast(list[Callable[[Event], object]], arrival.callbacks).insert(0, self._voyages.pop)
+        """A new message under way, which is remembered until it arrives."""
+        assert self._voyages is not None
+        voyage = self._voyages[arrival] = Voyage(sender, receiver)
+        cast(list[Callable[[Event], object]], arrival.callbacks).insert(0, self._voyages.pop)
         return voyage
 
-    def _path(self, start: int, end: int) -> tuple[float, tuple[Link, ...]]:
-        """The latency between two machines, and the links with a bandwidth that a message crosses."""
+    def _between(self, sender: int, receiver: int) -> tuple[float, tuple[Link, ...]]:
+        """The latency between two nodes, and the links with a bandwidth that a message crosses."""
+        start, end = self._network.on_machines((sender, receiver), self._workers)
         if start == end:
             return 0.0, ()
         own, network = self._special.get((start, end)), self._network
@@ -113,14 +123,14 @@ class Wires:
         between = None if own is None else own.bandwidth
         cards = [network.card_bandwidth(rank) for rank in (start, end)]
         if network.wiring == "pairs":
-            crossed: list[tuple[Hashable, float | None]] = [((start, end), between or min(cards))]
+            crossed: list[tuple[Ends, float | None]] = [((start, end), between or min(cards))]
         else:
             crossed = [(("up", start), cards[0]), ((start, end), between), (("down", end), cards[1])]
         return latency, tuple(
             self._link(key, speed) for key, speed in crossed if speed is not None and speed < math.inf
         )
 
-    def _link(self, key: Hashable, bandwidth: float) -> Link:
+    def _link(self, key: Ends, bandwidth: float) -> Link:
         if key not in self._links:
             self._links[key] = Link(bandwidth)
         return self._links[key]

@@ -426,8 +426,10 @@ def test_a_cut_frees_what_was_held_on_fair_links():
     assert traffic.env.now == pytest.approx(3.0), "no timer of the lost message keeps the clock running"
 
 
-def test_after_a_cut_a_queue_begins_anew_on_the_nodes_own_card():
-    traffic, lost = Traffic(Network(bandwidth=BANDWIDTH, server_bandwidth=1e6, sharing="fifo"), crashes=True), []
+@pytest.mark.parametrize("wiring", ["cards", "pairs"])
+def test_after_a_cut_a_queue_begins_anew_on_the_nodes_own_links(wiring):
+    network = Network(bandwidth=BANDWIDTH, server_bandwidth=1e6, sharing="fifo", wiring=wiring)
+    traffic, lost = Traffic(network, crashes=True), []
     for name in range(5):
         traffic.send(name, 0.0, 0, SERVER, 20.0)
     traffic.cut(3.0, 0, lost)
