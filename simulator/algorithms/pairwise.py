@@ -27,7 +27,7 @@ class ADPSGD(Algorithm):
     P - 1 + 1/s times as many gradients as one. Staleness 0; `mixings` counts the averages between a gradient's read
     and its step. Where a neighbour is down, another is asked.
 
-    Source: Lian et al. (2018), arXiv 1710.06952, algorithm 1 and section 3 (bipartite graphs).
+    Source: Lian et al. (2018), arXiv 1710.06952, algorithm 1, in its deadlock-free form on bipartite graphs.
     """
 
     topology: ClassVar[Topology] = Ring()
