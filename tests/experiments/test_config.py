@@ -89,7 +89,7 @@ WRONG = {
     ),
     "cluster.slowdowns.0.worker=16": "cluster.slowdowns.0.worker: expected a rank below workers = 16, got 16",
     "cluster.slowdowns.0.start=2": "cluster.slowdowns.0.end: missing: it has no default",
-    "stop={}": "stop.epochs: expected at least one of epochs, updates, gradients, time, got null",
+    "stop={}": "stop.epochs: expected at least one of epochs, updates, gradients, time, accuracy, got null",
     "evaluate.every_updates=5": "evaluate.every_updates: expected none beside every_epochs, got 5.0",
 }
 
@@ -166,9 +166,9 @@ def test_a_gpu_that_is_not_there_or_of_no_use_is_refused_before_anything_runs(
 
 
 def test_what_is_known_of_a_data_set_without_reading_it_is_true() -> None:
-    data = parts.DATA("digits").build()
+    data = parts.DATA.parts["digits"]().build()
     assert (data.shape, data.classes, len(data.train_y)) == parts.SIZES["digits"]
-    part = parts.DATA({"name": "synthetic", "samples": 12, "features": 3, "classes": 2})
+    part = parts.DATA.parts["synthetic"](samples=12, features=3, classes=2)
     data = part.build()
     assert (data.shape, data.classes, len(data.train_y)) == parts._sizes(part)
 
