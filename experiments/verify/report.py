@@ -11,7 +11,7 @@ from operator import attrgetter
 from experiments.verify.families import FAMILIES
 from experiments.verify.finding import Finding
 
-WIDTHS = {"statement": 52, "source": 23, "expected": 10, "measured": 10, "tolerance": 9}
+WIDTHS = {"statement": 51, "source": 23, "expected": 10, "measured": 10, "tolerance": 9}
 
 
 def as_text(found: Sequence[Finding]) -> str:
