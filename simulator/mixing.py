@@ -43,7 +43,7 @@ def uniform(topology: Topology, sender: int, receiver: int, step: int, workers: 
 
     Source: Assran et al. (2019), arXiv 1811.10792, section 3.
     """
-    return 1 / (1 + len(topology.out_peers(sender, step, workers)))
+    return 1 / (1 + _degree(topology, sender, step, workers))
 
 
 def metropolis(topology: Topology, sender: int, receiver: int, step: int, workers: int) -> float:
@@ -53,10 +53,10 @@ def metropolis(topology: Topology, sender: int, receiver: int, step: int, worker
 
     Source: Xiao, Boyd & Kim (2007), average consensus with least-mean-square deviation.
     """
-    if sender not in topology.out_peers(receiver, step, workers):
-        got = f"{sender} -> {receiver} without {receiver} -> {sender}"
-        raise Invalid(type(topology).__name__, "mixing", "uniform: metropolis needs an undirected graph", got)
-    degrees = (len(topology.out_peers(rank, step, workers)) for rank in (sender, receiver))
+    if not _undirected(topology, step, workers):
+        expected = "uniform: metropolis needs an undirected graph"
+        raise Invalid(type(topology).__name__, "mixing", expected, "metropolis")
+    degrees = (_degree(topology, rank, step, workers) for rank in (sender, receiver))
     return 1 / (1 + max(degrees))
 
 
@@ -80,7 +80,19 @@ def mixing(name: str, topology: Topology, rank: int, step: int, workers: int) ->
     return _mixing(name, topology, rank, step % topology.period(workers), workers)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2**16)
+def _degree(topology: Topology, rank: int, step: int, workers: int) -> int:
+    return len(topology.out_peers(rank, step, workers))
+
+
+@lru_cache(maxsize=64)
+def _undirected(topology: Topology, step: int, workers: int) -> bool:
+    return all(
+        topology.out_peers(rank, step, workers) == topology.in_peers(rank, step, workers) for rank in range(workers)
+    )
+
+
+@lru_cache(maxsize=2**14)
 def _mixing(name: str, topology: Topology, rank: int, step: int, workers: int) -> Mixing:
     weight = MIXINGS[name]
     out = {peer: weight(topology, rank, peer, step, workers) for peer in topology.out_peers(rank, step, workers)}
@@ -89,7 +101,7 @@ def _mixing(name: str, topology: Topology, rank: int, step: int, workers: int) -
     if given > 1 + ROUNDING:
         expected = f"weights of which nobody's add up to more than 1 along its out-edges at mixing {name}"
         raise Invalid(type(topology).__name__, "weight", expected, f"{given:g} at {rank}")
-    return Mixing(max(1 - given, 0.0), out, into)
+    return Mixing(max(1 - given, 0.0), out, out if out == into else into)  # one dict is enough where all are alike
 
 
 def matrix(name: str, topology: Topology, step: int, workers: int) -> NDArray[np.float64]:

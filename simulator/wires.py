@@ -90,7 +90,7 @@ class Wires:
     def cut(self, rank: int) -> list[Event]:
         """Lose the messages under way from and to `rank`; their arrivals, which are returned, never happen.
 
-        They free what they hold on links. In a queue (`fifo`) their time stays reserved, but on links of the node's own.
+        They free what they hold on links. In a queue (`fifo`) their time stays reserved, but on the node's own links.
         """
         assert self._voyages is not None, "wires without crashes keep no account of what crosses them"
         lost = {arrival: one for arrival, one in self._voyages.items() if rank in (one.sender, one.receiver)}

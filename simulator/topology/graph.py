@@ -10,7 +10,7 @@ from simulator.topology.edges import Edges, drawn
 from simulator.topology.peers import Peers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a file may change: what was worked out for one graph is not another's
 class Graph(Peers):
     """Any graph, directed or not: a networkx generator by name, or a file.
 
@@ -29,7 +29,7 @@ class Graph(Peers):
     """
 
     graph: str | None = None
-    arguments: dict[str, Any] | list[Any] = field(default_factory=dict, hash=False)
+    arguments: dict[str, Any] | list[Any] = field(default_factory=dict)
     file: str | None = None
     directed: bool = False
     weight: str = "weight"

@@ -218,6 +218,14 @@ def test_a_broken_file_is_refused(tmp_path, name, text):
         Graph(file=str(path)).check(2)
 
 
+def test_a_file_that_has_changed_is_another_graph(tmp_path):
+    path = tmp_path / "a.edgelist"
+    path.write_text("0 1\n1 2\n")
+    assert Graph(file=str(path)).out_peers(0, 0, 3) == (1,)
+    path.write_text("0 2\n1 2\n")
+    assert Graph(file=str(path)).out_peers(0, 0, 3) == (2,)
+
+
 @given(st.integers(1, 40), st.integers(0, 200))
 def test_every_step_of_an_exponential_graph_is_regular(workers, step):
     for graph in (Exponential(), Exponential(peers=2), Exponential(static=True)):
