@@ -22,9 +22,12 @@ class Algorithm:
 
     Attributes:
         topology: what it runs on where a config leaves that to the method.
+        readmits: whether a worker that returns from a crash begins its part again. Where all keep in step without a
+            server, the others hold parts of what it has forgotten: it is not let in, and they wait for ever.
     """
 
     topology: ClassVar[Topology] = Star()
+    readmits: ClassVar[bool] = True
 
     def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
         """The generators of each rank: `server` on the server, where there is one, and `worker` on every worker."""

@@ -35,6 +35,7 @@ class World(Protocol):
     """The simulation, as its nodes see it: the clock, the other nodes, and where things are booked."""
 
     cluster: Cluster
+    reached: str | None
     env: Clock
     pool: GradientPool
     topology: Topology
@@ -91,6 +92,7 @@ class Node:
         batches: Iterator[Any],
         rng: Generator,
     ) -> None:
+        self._world, self._env = world, world.env
         self.rank, self.version, self.mixings = rank, 0, -1  # the start is no mixing
         self.weight, self.rng = 1.0, rng
         self.life = 0
@@ -99,7 +101,6 @@ class Node:
         self.apply_seconds = world.cluster.apply_seconds
         self.layers = world.layers
         self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down
-        self._world, self._env = world, world.env
         self._pool = world.pool
         self._durations, self._slowdowns, self._batches = durations, slowdowns, batches
         self._work: Work | None = None
@@ -115,8 +116,9 @@ class Node:
 
     @weights.setter
     def weights(self, weights: Tensor) -> None:
-        self.mixings += 1
-        self._weights = stamped(weights, self)
+        if self._world.reached is None:  # once the end is reached nothing counts
+            self.mixings += 1
+            self._weights = stamped(weights, self)
 
     def compute(self, weights: Tensor, read: Tensor | None = None) -> Work:
         """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with the `Gradient` when it is done.

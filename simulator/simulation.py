@@ -78,6 +78,8 @@ class Simulation:
         self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
         self._periods = self._looks = 0
         self.stalled: str | None = None
+        self._readmits = algorithm.readmits or cluster.workers == 1
+        self._outside: list[int] = []  # workers that came back and were not let in
         self._roles = {rank: Roles(self.env, self.nodes[rank], on) for rank, on in roles.items()}
         for crash in cluster.crashes:
             for rank in crash.ranks:
@@ -101,7 +103,8 @@ class Simulation:
             step()
         if self.reached is None:
             # a server has no end: it serves as long as there is anybody to serve
-            if any(roles.alive or self.nodes[rank].life % 2 for rank, roles in self._roles.items() if rank >= 0):
+            waited_for = [rank for rank, node in self.nodes.items() if node.life % 2] + self._outside
+            if waited_for or any(roles.alive for rank, roles in self._roles.items() if rank >= 0):
                 self._stall()
             self._end("returned")
         self._look()
@@ -166,9 +169,12 @@ class Simulation:
             cast(Message, message).lose()
 
     def _return(self, rank: int) -> None:
-        """Node `rank` is back, with the model that it had, and its roles begin again."""
+        """Node `rank` is back, with the model that it had, and its roles begin again if the algorithm lets them."""
         self.nodes[rank].revive()
-        self._roles[rank].start()
+        if self._readmits:
+            self._roles[rank].start()
+        else:
+            self._outside.append(rank)
 
     def _stall(self) -> None:
         """Nothing can happen any more though somebody waits.
@@ -227,6 +233,7 @@ class Simulation:
             )  # workers first: servers may wait
             for receive in node.waiting()
         ]
+        waits += [f"node {rank} is back and not let in again" for rank in self._outside]
         shown = waits[:8] + [f"and {len(waits) - 8} more"] * (len(waits) > 8) or ["workers wait for cancelled work"]
         return f"{self.env.now:g} s after {self.books.applies} updates: {'; '.join(shown)}"
 

@@ -143,6 +143,7 @@ class Pipeline(Algorithm):
     """
 
     topology: ClassVar[Topology] = Complete()
+    readmits: ClassVar[bool] = False
     rule: Rule
     cut: Sequence[str] = ()
     backward: float = 2.0

@@ -37,6 +37,7 @@ class AllReduce(Algorithm):
     """
 
     topology: ClassVar[Topology] = Complete()
+    readmits: ClassVar[bool] = False
 
     rule: Rule
     collective: Literal["ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree"] = "ring"
@@ -55,8 +56,6 @@ class AllReduce(Algorithm):
                     raise Invalid("AllReduce", "collective", joined, self.collective)
 
     def worker(self, node: Node) -> Role:
-        if node.life and node.workers > 1:  # the others may have chunks of a gradient that it has forgotten
-            yield node.receive(tag="readmission")
         reduce = COLLECTIVES[self.collective].reduce
         state = self.rule.init(node.weights)
         while True:

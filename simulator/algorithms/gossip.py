@@ -36,6 +36,7 @@ class DPSGD(Algorithm):
     """
 
     topology: ClassVar[Topology] = Ring()
+    readmits: ClassVar[bool] = False
 
     rule: Rule
     order: Literal["combine_then_adapt", "adapt_then_combine"] = "combine_then_adapt"
@@ -54,7 +55,7 @@ class DPSGD(Algorithm):
     def worker(self, node: Node) -> Role:
         combine_first = self.order == "combine_then_adapt"
         state = self.rule.init(node.weights, replicas=node.workers)
-        for step in count(node.version):
+        for step in count():
             if combine_first:
                 self.tell(node, step)
             gradient = yield node.compute(node.weights)

@@ -41,6 +41,7 @@ class SGP(Algorithm):
     """
 
     topology: ClassVar[Topology] = Exponential(peers=1)
+    readmits: ClassVar[bool] = False
 
     rule: Rule
     mixing: Literal["uniform", "metropolis", "weights"] = "uniform"
@@ -64,7 +65,7 @@ class SGP(Algorithm):
         """Algorithm 1."""
         state = self.rule.init(node.weights, replicas=node.workers)
         x, node.weight = node.weights, 1.0
-        for step in count(node.version):
+        for step in count():
             gradient = yield node.compute(node.weights)
             x, state = self.rule.update(x, [gradient], state)
             node.apply(self.model(x, node), [gradient])
