@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 import torch
 
-from experiments.verify.finding import Family, Finding, equals, identical
-from experiments.verify.trials import RULES, UPDATES, learnt, method, optimizer_of, timed
-from models import Quadratic
+from experiments.verify.finding import Family, Finding, close, equals, identical
+from experiments.verify.trials import RULES, UPDATES, every, learnt, method, optimizer_of, timed
+from models import MLP, Quadratic, Supervised, synthetic
 from simulator import ALGORITHMS, Algorithm, Cluster, Rule, Stop, simulate
 from simulator.laws import Gamma
 from simulator.testing import IDENTITIES, trial_of
@@ -29,6 +29,12 @@ METHODS: Mapping[str, Callable[[Rule], Algorithm]] = {
     "async_ps, sync_every 4": partial(method, "async_ps", sync_every=4),
     "async_ps, accumulate 3": partial(method, "async_ps", accumulate=3),
     "ssp, bound 0": partial(method, "ssp", bound=0),
+    "async_ps, 2 shards": partial(method, "async_ps", shards=2),
+    "sync_ps, weights, 2 shards": partial(method, "sync_ps", average="weights", local_steps=2, shards=2),
+    "easgd, together": partial(method, "easgd", local_steps=2, together=True),
+    "all_reduce, tree": partial(method, "all_reduce", collective="tree"),
+    "dpsgd, adapt_then_combine": partial(method, "dpsgd", order="adapt_then_combine"),
+    "sgp, overlap 2": partial(method, "sgp", overlap=2),
     "ringmaster, R 2, cancel": partial(method, "ringmaster", threshold=2, cancel=True),
 }
 """Every method with its defaults, and some with other settings."""
@@ -50,7 +56,8 @@ def holds_for_all(name: str) -> Iterator[Finding]:
 
 def all_but(statement: str, broken: list[str]) -> Finding:
     """Of all methods, those for which a statement holds; it names the others."""
-    said = f"{statement}: methods" + (f", not of {'; '.join(broken)}" if broken else "")
+    named = "; ".join(broken[:5]) + f" and {len(broken) - 5} more" * (len(broken) > 5)
+    said = f"{statement}: methods" + (f", but not of {named}" if broken else "")
     return Finding(said, "simulator.testing", len(METHODS), len(METHODS) - len(broken))
 
 
@@ -83,6 +90,20 @@ def common_random_numbers() -> Iterator[Finding]:
         ("under sync_ps", durations(8, method("sync_ps"))),
     ]:
         yield equals(f"the first 30 durations of worker 0 of 8, {name}: the same", "streams", 0.0, other - alone)
+
+
+@engine.check
+def backends() -> Iterator[Finding]:
+    """Gradients in one batched call, as on a GPU, are those of a loop."""
+    for dtype, rtol in [(torch.float64, 1e-12), (torch.float32, 1e-6)]:
+        data, network = synthetic(samples=120, features=6, classes=3), MLP(hidden=(5,)).build
+        one, other = (
+            Supervised(network, data, batch=8, dtype=dtype, device="cpu", threads=1, batched=batched)
+            for batched in (False, True)
+        )
+        cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5))
+        mine, its = every(cluster, "async_ps", one), every(cluster, "async_ps", other)
+        yield close(f"{str(dtype)[6:]}: a batched call = a loop, every optimiser", "rounding", mine, its, rtol)
 
 
 @engine.check

@@ -1,7 +1,7 @@
 """The table of families, and how their checks are carried out."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from math import nan
@@ -10,11 +10,13 @@ from multiprocessing import get_context
 import torch
 
 from experiments.errors import ConfigError
+from experiments.verify.asynchronous import asynchronous
 from experiments.verify.collectives import collectives
 from experiments.verify.delayed import delayed
 from experiments.verify.engine import engine
 from experiments.verify.finding import Family, Finding
 from experiments.verify.gossip import gossip
+from experiments.verify.gossip_methods import gossip_methods
 from experiments.verify.gossip_times import gossip_times
 from experiments.verify.local_steps import local_steps
 from experiments.verify.networks import networks
@@ -31,12 +33,14 @@ FAMILIES: dict[str, Family] = {
         rules,
         replays,
         parameter_server,
+        asynchronous,
         local_steps,
         staleness,
         times,
         delayed,
         collectives,
         gossip,
+        gossip_methods,
         gossip_times,
         pipelines,
         networks,
@@ -45,14 +49,18 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def findings(family: str, check: str) -> list[Finding]:
-    """What one check finds; one that raises has found that its statement does not hold."""
-    found: list[Finding] = []
+def finding_by_finding(family: str, check: str) -> Iterator[Finding]:
+    """What one check finds, as it finds it; one that raises has found that its statement does not hold."""
     try:
-        found.extend(FAMILIES[family].checks[check]())
+        for finding in FAMILIES[family].checks[check]():
+            yield replace(finding, family=family)
     except Exception as error:
-        found.append(Finding(f"{check}: {type(error).__name__}: {error}", "", nan, nan))
-    return [replace(finding, family=family) for finding in found]
+        yield Finding(f"{check}: {type(error).__name__}: {error}", "", nan, nan, family=family)
+
+
+def findings(family: str, check: str) -> list[Finding]:
+    """All that one check finds."""
+    return list(finding_by_finding(family, check))
 
 
 def verify(names: Sequence[str] = (), processes: int | None = None) -> list[Finding]:

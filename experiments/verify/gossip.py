@@ -1,7 +1,7 @@
 """Gossip: what averaging conserves, where it leads, which methods are one and the same, and seconds per step."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from experiments.verify.finding import Family, Finding, close, differ, equals
-from experiments.verify.trials import LINEAR, LR, TORCH, every, left_by, method, quadratic, slope
+from experiments.verify.trials import LR, left_by, method, quadratic, slope
 from simulator import Cluster, Network, Node, Rule, Stop
 from simulator.laws import Constant, Exponential
-from simulator.mixing import matrix
-from simulator.streams import BATCHES, start_seed, stream
-from simulator.topology import Complete, Graph, Ring, Topology, Torus
+from simulator.streams import BATCHES, stream
 from simulator.topology import Exponential as ExponentialGraph
+from simulator.topology import Graph, Ring, Topology, Torus
 
 ASSRAN, LIAN, AD = "Assran et al. (2019)", "Lian et al. (2017)", "Lian et al. (2018)"
 ONE_PEER = ExponentialGraph(peers=1)
@@ -36,12 +35,6 @@ def on(graph: Topology, workers: int, compute: Any = None, **network: Any) -> Cl
 def apart(node: Node) -> None:
     """Let each node start elsewhere."""
     node.weights = STARTS[node.rank][None]
-
-
-def models(cluster: Cluster, name: str, updates: float, rule: Rule, **settings: Any) -> list[Tensor]:
-    """All nodes' models after so many steps each."""
-    nodes = left_by(cluster, method(name, rule, **settings), quadratic(), Stop(time=updates + 0.5)).nodes
-    return [nodes[rank].weights for rank in sorted(nodes)]
 
 
 def averaged(graph: Topology, workers: int, seconds: int, **settings: Any) -> tuple[list[Tensor], list[Tensor]]:
@@ -72,97 +65,46 @@ def push_sum() -> Iterator[Finding]:
 @gossip.check
 def conserved() -> Iterator[Finding]:
     """Nodes and messages together hold all the weight, and models that only gradients have changed."""
-    task = slope()
     for P, overlap in [(8, 0), (6, 0), (8, 1), (6, 3)]:
         cluster = on(ONE_PEER, P, Exponential(1.0), bandwidth=20.0, latency=0.1, message_bytes=4.0)
-        nodes, under_way = left_by(cluster, method("sgp", Rule(lr=LR), overlap=overlap), task, Stop(time=17.0))
+        nodes, under_way = left_by(
+            cluster, method("sgp", Rule(lr=LR), overlap=overlap), slope(), Stop(time=17.0), apart
+        )
         weight = sum(node.weight for node in nodes.values()) + sum(message.value[1] for message in under_way)
         setting = f"sgp, P = {P}, overlap {overlap}, {len(under_way)} messages under way"
         yield equals(f"{setting}: sum of w = P", ASSRAN, P, weight, excludes=1.0)
         x = torch.stack([node.weight * node.weights for node in nodes.values()]).sum(0)
         x = sum((message.value[0] for message in under_way), x)
-        yield close(f"{setting}: sum of x sees gradients alone", ASSRAN, x, without_averaging(list(nodes.values())))
+        yield close(f"{setting}: sum of x sees gradients alone", ASSRAN, x, summed(nodes, LR))
     for order in ORDERS:
-        nodes, _ = left_by(on(Torus(), 6), method("dpsgd", Rule(lr=LR), order=order), task, Stop(time=9.5))
+        nodes, _ = left_by(on(Torus(), 6), method("dpsgd", Rule(lr=LR), order=order), slope(), Stop(time=9.5), apart)
         x = torch.stack([node.weights for node in nodes.values()]).sum(0)
-        yield close(f"dpsgd, {order}: sum of x sees gradients alone", LIAN, x, without_averaging(list(nodes.values())))
+        yield close(f"dpsgd, {order}: sum of x sees gradients alone", LIAN, x, summed(nodes, LR))
 
 
-def without_averaging(nodes: list[Node]) -> Tensor:
-    """The sum of models that have only descended the slope, each as often as its node has."""
-    task = slope()
-    drawn = [islice(task.batches(node.rank, [stream(0, BATCHES, node.rank)]), node.version) for node in nodes]
+def summed(nodes: dict[int, Node], lr: float) -> Tensor:
+    """What the models of all nodes add up to if only their own steps down the slope have changed them."""
+    drawn = [islice(slope().batches(rank, [stream(0, BATCHES, rank)]), node.version) for rank, node in nodes.items()]
     steps = sum((batch for of in drawn for batch in of), torch.zeros(5, dtype=torch.float64))
-    return len(nodes) * task.start([start_seed(0)]) - LR * steps
+    return STARTS[: len(nodes)].sum(0, keepdim=True) - lr * steps
 
 
 @gossip.check
 def pairwise() -> Iterator[Finding]:
     """Pairs average atomically: the sum is conserved whenever no exchange is under way, and shared out alike."""
     cluster = on(Ring(), 8, Exponential(1.0), latency=0.02)
-    quiet, first = 0, STARTS[:8].sum(0, keepdim=True)
-    sums = []
-    for time in np.arange(5.0, 9.0, 0.2):
-        nodes, under_way = left_by(cluster, method("adpsgd", Rule(lr=0.0)), quadratic(), Stop(time=float(time)), apart)
-        if not under_way:
-            quiet += 1
-            sums.append(torch.stack([node.weights for node in nodes.values()]).sum(0))
-    yield close(f"adpsgd, lr 0, at {quiet} moments without exchange: sum of x", AD, sums, [first] * quiet)
+    for name, lr in [("lr 0", 0.0), ("sees gradients alone", LR)]:
+        sums, expected = [], []
+        for time in np.arange(5.0, 9.0, 0.2):
+            nodes, under_way = left_by(cluster, method("adpsgd", Rule(lr=lr)), slope(), Stop(time=float(time)), apart)
+            if not under_way:
+                sums.append(torch.stack([node.weights for node in nodes.values()]).sum(0))
+                expected.append(summed(nodes, lr))
+        statement = f"adpsgd, {len(sums)} moments without exchange: sum of x, {name}"
+        yield close(statement, AD, sums, expected)
     nodes = left_by(cluster, method("adpsgd", Rule(lr=0.0)), quadratic(), Stop(time=300.0), apart).nodes
-    mean = [first / 8] * 8
+    mean = [STARTS[:8].mean(0, keepdim=True)] * 8
     yield close("adpsgd, lr 0: x -> mean of the starts", AD, [node.weights for node in nodes.values()], mean)
-
-
-@gossip.check
-def same_methods() -> Iterator[Finding]:
-    """On the complete graph with equal weights it is a server; push-sum with symmetric weights is D-PSGD."""
-    P, adam = 4, [Rule(TORCH["adam"][0], lr=LR)]
-    server = Cluster(workers=P)
-    for name, settings in [("sgp", {}), ("dpsgd", {"order": "adapt_then_combine", "mixing": "uniform"})]:
-        mine = every(on(Complete(), P), name, rules=LINEAR, **settings)
-        yield close(
-            f"{name}, complete graph, weights 1/P = sync_ps, linear rules",
-            ASSRAN,
-            mine,
-            every(server, "sync_ps", rules=LINEAR),
-        )
-        mine = every(on(Complete(), P), name, rules=adam, **settings)
-        yield differ(
-            f"{name}, complete graph, adam, is not sync_ps", ASSRAN, mine, every(server, "sync_ps", rules=adam)
-        )
-    for graph, workers in [(Ring(), 5), (Torus(), 6)]:
-        for name, rule in zip(("sgd", "momentum", "adam"), [*LINEAR[:2], *adam], strict=True):
-            push, adapt, combine = (
-                models(on(graph, workers), algorithm, 12, rule, **settings)
-                for algorithm, settings in [
-                    ("sgp", {"mixing": "metropolis"}),
-                    *(("dpsgd", {"order": order}) for order in reversed(ORDERS)),
-                ]
-            )
-            where = f"sgp, {type(graph).__name__.lower()}, symmetric W, {name}"
-            yield close(f"{where} = dpsgd, adapt_then_combine", ASSRAN, push, adapt)
-            yield differ(f"{where}: not combine_then_adapt", ASSRAN, push, combine)
-
-
-@gossip.check
-def matrices() -> Iterator[Finding]:
-    """Every node's model, against a loop over mixing matrices."""
-    for graph, P in [(Ring(), 5), (Torus(), 6), (Graph("star_graph", {"n": 4}), 5)]:
-        W = torch.from_numpy(matrix("metropolis", graph, 0, P))
-        for order, form in zip(ORDERS, ("W X - lr G", "W (X - lr G)"), strict=True):
-            mine = models(on(graph, P), "dpsgd", 12, Rule(lr=LR), order=order)
-            X = looped(P, 12, lambda X, G, W=W, order=order: W @ X - LR * G if order == ORDERS[0] else W @ (X - LR * G))
-            yield close(f"dpsgd, {type(graph).__name__.lower()}, P = {P}: X <- {form}", LIAN, mine, list(X[:, None]))
-
-
-def looped(P: int, steps: int, step: Callable[..., Tensor]) -> Tensor:
-    """All models `(workers, params)` after so many steps of X <- step(X, gradients)."""
-    task = quadratic()
-    X, streams = task.start([start_seed(0)] * P), [task.batches(rank, [stream(0, BATCHES, rank)]) for rank in range(P)]
-    for _ in range(steps):
-        gradients = [task.gradients(x[None, None], [next(own)])[0][0] for x, own in zip(X, streams, strict=True)]
-        X = step(X, torch.cat(gradients))
-    return X
 
 
 @gossip.check

@@ -83,7 +83,7 @@ def local_sgd() -> Iterator[Finding]:
 @local_steps.check
 def elastic() -> Iterator[Finding]:
     """An exchange moves a worker and the centre by as much, so that their sum sees gradients alone."""
-    P, H, seconds, task = 4, 3, 31, slope()  # the last exchange shows in the model after the next step
+    P, H, seconds, task = 4, 3, 31, slope()
     for together in (False, True):
         algorithm = method("easgd", Rule(lr=LR), elastic=0.2, local_steps=H, together=together)
         nodes = left_by(Cluster(workers=P, compute=Constant(1.0)), algorithm, task, Stop(time=seconds + 0.5)).nodes

@@ -1,15 +1,12 @@
 """The parameter-server family: which methods are one and the same."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.verify.finding import Family, Finding, at_most, close, differ, equals, identical
+from experiments.verify.finding import Family, Finding, close, differ, identical
 from experiments.verify.trials import (
-    LINEAR,
     LR,
     ONE,
     RULES,
@@ -22,11 +19,9 @@ from experiments.verify.trials import (
     method,
     perceptron,
     quadratic,
-    timed,
 )
 from simulator import Cluster, Rule
-from simulator.laws import Constant, Exponential, Gamma
-from simulator.slowdowns import Factor
+from simulator.laws import Constant, Gamma
 from simulator.streams import BATCHES, start_seed, stream
 
 UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
@@ -108,49 +103,3 @@ def rennala_alone() -> Iterator[Finding]:
         next(batches)
     mine = learnt(ONE, method("k_batch_sync", Rule(lr=LR), gradients=K))
     yield close(f"k_batch_sync, P = 1, K = {K} = SGD on {K} mini-batches", DUTTA, mine, weights)
-
-
-@parameter_server.check
-def lock_step() -> Iterator[Finding]:
-    """SSP without slack is lock-step in iterations: P updates a round, of staleness 0 to P - 1."""
-    barrier = every(UNEVEN, "async_ps", sync_every=1)
-    yield identical(
-        "ssp, bound 0 = async_ps, sync_every 1, every optimiser", HO, every(UNEVEN, "ssp", bound=0), barrier
-    )
-    P, rounds = 8, 50
-    rows = timed(Cluster(workers=P, compute=Exponential(1.0)), method("ssp", bound=0), P * rounds).updates
-    by_round = rows["staleness"].reshape(rounds, P)
-    yield equals("ssp, bound 0, P = 8: the i-th update of each round is i - 1 stale", HO, 0, by_round - np.arange(P))
-    workers = np.sort(rows["worker"].reshape(rounds, P))
-    yield equals("ssp, bound 0, P = 8: each worker once a round", HO, 0, workers - np.arange(P))
-    for s in (1, 3):
-        slow = Cluster(workers=P, compute=Exponential(1.0), slowdowns=[Factor(worker=0, factor=10.0)])
-        rows = timed(slow, method("ssp", bound=s), 400).updates
-        clocks = (rows["worker"][:, None] == np.arange(P)).cumsum(0)
-        statement = f"ssp, bound {s}, one slow worker: iterations made, fastest over slowest"
-        yield equals(f"{statement}: at most and at times s + 1", HO, s + 1, (clocks.max(1) - clocks.min(1)).max())
-
-
-@parameter_server.check
-def downpour() -> Iterator[Finding]:
-    """A replica alone goes where SGD goes; a sum is worth as much as a mean at a larger learning rate."""
-    for n in (1, 3):
-        alone = learnt(ONE, method("async_ps", RULES[0], n_push=n, n_fetch=n), updates=12)
-        statement = f"async_ps, P = 1, n_push = n_fetch = {n} = SGD"
-        yield close(statement, DEAN, alone, learnt(ONE, method("delayed", RULES[0]), updates=12 * n))
-    G = 3
-    summed = every(UNEVEN, "async_ps", accumulate=G, rules=LINEAR)
-    larger = every(UNEVEN, "soft_sync", gradients=G, rules=[replace(rule, lr=G * LR) for rule in LINEAR])
-    yield close(f"async_ps, accumulate {G} = soft_sync, K = {G}, lr times {G}, linear rules", "derived", summed, larger)
-
-
-@parameter_server.check
-def ringmaster() -> Iterator[Finding]:
-    """No gradient of staleness R or more is applied; where R = 1 only fresh ones are."""
-    cluster = Cluster(workers=8, compute=Exponential(1.0))
-    for cancel in (False, True):
-        for R in (1, 3):
-            rows = timed(cluster, method("ringmaster", threshold=R, cancel=cancel), 300).updates
-            applied = rows["staleness"][rows["status"] == "applied"]
-            statement = f"ringmaster, R = {R}{', cancel' * cancel}: staleness of what is applied"
-            yield at_most(statement, "Maranjyan et al. (2025)", R - 1, applied)

@@ -1,6 +1,6 @@
 """Rules alone: optimisers are torch's, and a compensation is its paper's formula."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,21 +23,25 @@ from experiments.verify.trials import (
 from models import Quadratic
 from simulator import Algorithm, Cluster, Node, Role, Rule, Task
 from simulator.laws import Gamma
-from simulator.rules import DCASGDa, DCASGDc, OneOverN, Staleness
+from simulator.rules import Cosine, DCASGDa, DCASGDc, OneOverN, Staleness, Step, WarmUp
 from simulator.streams import BATCHES, start_seed, stream
 
 ZHENG = "Zheng et al. (2017)"
 UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
+TorchScheduler = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
 rules = Family("rules", "Optimisers and compensations")
 
 
-def plain_loop(task: Task, optimizer: TorchOptimizer) -> Tensor:
-    """The training loop that anyone would write, with torch's own optimiser."""
+def plain_loop(task: Task, optimizer: TorchOptimizer, scheduler: TorchScheduler | None = None) -> Tensor:
+    """The training loop that anyone would write, with torch's own optimiser and schedule."""
     weights = torch.nn.Parameter(task.start([start_seed(0)]))
     descent, batches = optimizer([weights]), task.batches(0, [stream(0, BATCHES, 0)])
+    schedule = scheduler(descent) if scheduler else None
     for _ in range(UPDATES):
         weights.grad = task.gradients(weights.detach()[None], [next(batches)])[0][0]
         descent.step()
+        if schedule is not None:
+            schedule.step()
     return weights.detach()
 
 
@@ -50,6 +54,24 @@ def optimizers() -> Iterator[Finding]:
         its = [plain_loop(task, torchs) for task in tasks]
         yield close(f"{name} = {type(torchs([torch.nn.Parameter(torch.zeros(1))])).__name__} of torch.optim",
                     "torch.optim", mine, its)  # fmt: skip
+
+
+@rules.check
+def schedules() -> Iterator[Finding]:
+    """Every schedule is torch's, counted in updates; an epoch of the quadratic is 50 of them."""
+    optimizer, torchs = TORCH["momentum"]
+    shapes = torch.optim.lr_scheduler
+    for name, schedule, scheduler in [
+        ("step", Step(every=10, factor=0.3, unit="updates"), lambda of: shapes.StepLR(of, 10, 0.3)),
+        ("step", Step(every=0.2, factor=0.3, unit="epochs"), lambda of: shapes.StepLR(of, 10, 0.3)),
+        ("warm-up", WarmUp(length=20, start=0.25, unit="updates"), lambda of: shapes.LinearLR(of, 0.25, 1.0, 20)),
+        ("cosine", Cosine(length=50, floor=0.1, unit="updates"), lambda of: shapes.CosineAnnealingLR(of, 50, 0.1 * LR)),
+    ]:
+        mine = learnt(ONE, method("delayed", Rule(optimizer, LR, schedule)))
+        statement = (
+            f"{name} in {schedule.unit} = {type(scheduler(torchs([torch.nn.Parameter(torch.zeros(1))]))).__name__}"
+        )
+        yield close(statement, "torch.optim", mine, plain_loop(quadratic(), torchs, scheduler))
 
 
 @rules.check

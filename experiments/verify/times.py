@@ -43,6 +43,10 @@ def first_k_cancelled() -> Iterator[Finding]:
         statement = f"sync_ps, P = {P}, wait_for = {K}, cancel, exponential: (H_P - H_(P-K)) / mu"
         yield mean_is(statement, DUTTA, harmonic(P) - harmonic(P - K), seconds, excludes=harmonic(P))
     P, K = 8, 3
+    shifted = Cluster(workers=P, compute=ShiftedExponential(2.0, 1.0))
+    seconds = update_times(shifted, method("sync_ps", wait_for=K, cancel=True), 2000)
+    statement = f"sync_ps, P = {P}, wait_for = {K}, cancel, shifted by Delta: Delta + (H_P - H_(P-K)) / mu"
+    yield mean_is(statement, DUTTA, 2 + harmonic(P) - harmonic(P - K), seconds, excludes=2 + harmonic(P))
     seconds = update_times(
         Cluster(workers=P, compute=Uniform(1.0, 3.0)), method("sync_ps", wait_for=K, cancel=True), 2000
     )

@@ -2,11 +2,13 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from experiments import verify
 from experiments.cli import main
 from experiments.verify import FAMILIES, Family, Finding, as_json, as_text, findings, summary
 from experiments.verify.engine import METHODS
@@ -26,6 +28,13 @@ def test_every_statement_holds(family, check):
 
 def test_every_method_is_among_those_of_which_the_engines_identities_are_asked():
     assert set(ALGORITHMS) <= set(METHODS)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_method_has_checks_of_its_own(name):
+    """Beside the engine's: its name stands in the source of a family's checks."""
+    files = [path for path in Path(verify.__file__).parent.glob("*.py") if path.stem != "engine"]
+    assert any(f'"{name}' in path.read_text() for path in files)
 
 
 def test_an_identity_is_of_every_bit_and_arithmetic_is_to_rounding():
