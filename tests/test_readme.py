@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from simulator import ALGORITHMS
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
@@ -53,3 +55,9 @@ def test_linked_files_exist():
     links = re.findall(r"\]\((?!http)([^)#]+)\)", README)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_every_method_and_every_config_of_one_stands_in_the_table():
+    assert [name for name in ALGORITHMS if f"`{name}`" not in README] == []
+    configs = [path.relative_to(ROOT) for path in (ROOT / "configs/methods").glob("*.yaml")]
+    assert [str(path) for path in configs if f"({path})" not in README] == []
