@@ -11,7 +11,7 @@ from simulator import Cluster, Invalid, Network, Rule, Stop, SyncPS, simulate
 from simulator.algorithms.local_sgd import DiLoCo, LocalSGD
 from simulator.laws import Constant, Gamma
 from simulator.rules import SGD, Adagrad, Adam, Nesterov, RMSProp, WarmUp
-from simulator.slowdowns import Crash, Factor
+from simulator.slowdowns import Crash, Factor, Window
 
 LINEAR = [SGD(), SGD(momentum=0.9), Nesterov(momentum=0.8)]
 OTHERS = [Adagrad(), RMSProp(decay=0.95), Adam()]
@@ -109,9 +109,24 @@ def test_a_worker_that_was_down_counts_once_a_round():
     applied = outcome.updates["status"] == "applied"
     read, worker = outcome.updates["version_read"][applied], outcome.updates["worker"][applied]
     assert all(Counter(worker[read == version].tolist()) == {0: 2, 1: 2, 2: 2} for version in range(3))
-    assert outcome.gradients["cancelled"] == 1
+    assert (outcome.gradients["cancelled"], outcome.gradients["dropped"]) == (1, 0)
     started, *fates = outcome.gradients.values()
     assert started == sum(fates)
+
+
+@pytest.mark.parametrize("end", [7.0, 30.0])
+def test_a_worker_that_is_answered_twice_counts_once_a_round(end):
+    """Back at 7.5 s it is sent the update of 8 s, and the same weights again when at 8.5 s its announcement arrives.
+
+    What it computes from the second answer is a duplicate or, where worker 1 is quick again, late.
+    """
+    slow, down = Window(worker=1, factor=5.0, start=0.0, end=end), Crash(worker=0, at=5.0, back=7.5)
+    cluster = Cluster(workers=2, slowdowns=[slow, down], network=Network(latency=1.0))
+    outcome = simulate(cluster, LocalSGD(Rule(), 1), stop=Stop(updates=5))
+    status, staleness = outcome.updates["status"], outcome.updates["staleness"]
+    assert outcome.updates["worker"][status == "applied"].tolist() == [0, 1] * 5
+    assert (staleness[status == "applied"] == 0).all()
+    assert staleness[status == "dropped"].tolist() == [1 if end == 7.0 else 0]
 
 
 @pytest.mark.parametrize(

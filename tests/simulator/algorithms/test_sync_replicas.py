@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from simulator import Cluster, Invalid, Rule, Stop, SyncPS, simulate
+from simulator import Cluster, Invalid, Network, Rule, Stop, SyncPS, simulate
 from simulator.algorithms.sync_replicas import SyncReplicas
 from simulator.laws import Constant, Exponential, Gamma
 from simulator.rules import SGD, Adam
@@ -97,8 +97,7 @@ def test_settings_out_of_range_are_refused(wrong):
         SyncReplicas(Rule(), **wrong)
 
 
-def test_nobody_takes_the_token_that_a_worker_waited_for_when_it_went_down():
-    """It comes back with the present step, as at the start, and its second gradient counts as anybody's would."""
+def test_a_worker_that_comes_back_holds_the_present_step_and_its_second_gradient_counts():
     slow, down = Factor(worker=2, factor=10.0), Crash(worker=0, at=1.5, back=2.0)
     outcome = run(Cluster(workers=3, slowdowns=[slow, down]), updates=6, num_tokens=0)
     assert outcome.updates["worker"][:3].tolist() == [0, 0, 1]
@@ -106,3 +105,14 @@ def test_nobody_takes_the_token_that_a_worker_waited_for_when_it_went_down():
     assert outcome.reached == "updates"
     started, *fates = outcome.gradients.values()
     assert started == sum(fates)
+
+
+def test_nobody_takes_the_token_that_a_worker_waited_for_when_it_went_down():
+    """The update comes while it computes anew: it has no answer to its former life, and asks again after its push."""
+    latency, slow, down = 0.1, Factor(worker=2, factor=2.5), Crash(worker=0, at=1.5, back=2.0)
+    cluster = Cluster(workers=3, slowdowns=[slow, down], network=Network(latency=latency))
+    updates = run(cluster, updates=6, num_tokens=0).updates
+    mine = np.argsort(updates["started"][updates["worker"] == 0])
+    started, computed = (updates[column][updates["worker"] == 0][mine] for column in ("started", "computed"))
+    assert started[1] == pytest.approx(2.0 + 2 * latency)
+    assert (started[1:] - computed[:-1] >= 2 * latency - 1e-9).all()
