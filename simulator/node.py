@@ -198,7 +198,7 @@ class Node:
         receive, mail = Receive(self._env, self, tag), self._mail.get(tag)
         if mail:
             receive.fire(mail.popleft())
-            if not mail:
+            if not mail and tag is not None:
                 del self._mail[tag]  # where every step has a tag of its own, tags never come to an end
         else:
             self._receives.setdefault(tag, deque()).append(receive)
@@ -283,7 +283,7 @@ class Node:
         receives = self._receives.get(message.tag)
         if receives:
             receive = receives.popleft()
-            if not receives:
+            if not receives and message.tag is not None:
                 del self._receives[message.tag]
             receive.fire(message)
         else:
