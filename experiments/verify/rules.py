@@ -23,7 +23,7 @@ from experiments.verify.trials import (
 from models import Quadratic
 from simulator import Algorithm, Cluster, Node, Role, Rule, Task
 from simulator.laws import Gamma
-from simulator.rules import Cosine, DCASGDa, DCASGDc, OneOverN, Staleness, Step, WarmUp
+from simulator.rules import Cosine, DCASGDa, DCASGDc, DelayAdaptive, GapAware, OneOverN, Staleness, Step, WarmUp
 from simulator.streams import BATCHES, start_seed, stream
 
 ZHENG = "Zheng et al. (2017)"
@@ -87,12 +87,19 @@ def strength_zero() -> Iterator[Finding]:
 def one_worker() -> Iterator[Finding]:
     """One worker's gradients are fresh, and fresh gradients are not compensated; those of four are."""
     sgd = every(ONE, "async_ps")
-    for compensation in [DCASGDc(strength=1.0), DCASGDa(), Staleness(), Staleness(on="step")]:
+    for name, source, compensation in [
+        ("DC-ASGD-c", ZHENG, DCASGDc(strength=1.0)),
+        ("DC-ASGD-a", ZHENG, DCASGDa()),
+        ("lr / staleness", "Zhang et al. (2016)", Staleness()),
+        ("step / staleness", "Zhang et al. (2016)", Staleness(on="step")),
+        ("delay-adaptive lr", "Mishchenko et al. (2022)", DelayAdaptive(ceiling=0.05)),
+        ("delay-adaptive step", "Mishchenko et al. (2022)", DelayAdaptive(ceiling=0.05, on="step")),
+        ("gap-aware", "Barkai et al. (2020)", GapAware()),
+    ]:
         late = [replace(rule, compensation=compensation) for rule in RULES]
-        name = type(compensation).__name__ + (" on the step" if getattr(compensation, "on", "") == "step" else "")
-        yield identical(f"{name}, P = 1 = SGD, every optimiser", ZHENG, every(ONE, "async_ps", rules=late), sgd)
+        yield identical(f"{name}, P = 1 = SGD, every optimiser", source, every(ONE, "async_ps", rules=late), sgd)
         one, other = learnt(UNEVEN, method("async_ps", late[0])), learnt(UNEVEN, method("async_ps", RULES[0]))
-        yield differ(f"{name}, P = 4, is not ASGD", ZHENG, one, other)
+        yield differ(f"{name}, P = 4, is not ASGD", source, one, other)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """`laggard verify`: every statement holds, a finding says what it should, and the command line shows it."""
 
+import inspect
 import json
 import math
 from pathlib import Path
@@ -13,7 +14,9 @@ from experiments.cli import main
 from experiments.verify import FAMILIES, Family, Finding, as_json, as_text, findings, summary
 from experiments.verify.engine import METHODS
 from experiments.verify.finding import at_most, batches, close, differ, difference, equals, identical, mean_is
+from experiments.verify.trials import TORCH
 from simulator import ALGORITHMS
+from simulator.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
 
 CHECKS = [(family.name, check) for family in FAMILIES.values() for check in family.checks]
 ONES = torch.ones(2, 3, dtype=torch.float64)
@@ -35,6 +38,18 @@ def test_every_method_has_checks_of_its_own(name):
     """Beside the engine's: its name stands in the source of a family's checks."""
     files = [path for path in Path(verify.__file__).parent.glob("*.py") if path.stem != "engine"]
     assert any(f'"{name}' in path.read_text() for path in files)
+
+
+def test_every_optimiser_and_schedule_is_held_against_torchs():
+    assert {type(optimizer) for optimizer, _ in TORCH.values()} == set(OPTIMIZERS.values())
+    source = inspect.getsource(FAMILIES["rules"].checks["schedules"])
+    assert all(f"{schedule.__name__}(" in source for name, schedule in SCHEDULES.items() if name != "constant")
+
+
+def test_every_compensation_has_checks():
+    checks = ["one_worker", "damping", "strength_zero"]
+    source = "".join(inspect.getsource(FAMILIES["rules"].checks[check]) for check in checks)
+    assert all(f"{part.__name__}(" in source for name, part in COMPENSATIONS.items() if name != "none")
 
 
 def test_an_identity_is_of_every_bit_and_arithmetic_is_to_rounding():
