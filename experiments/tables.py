@@ -31,6 +31,17 @@ def summary(results: Sequence[Result], target: float | None = None) -> "pd.DataF
     return pd.DataFrame(rows)
 
 
+def best(table: "pd.DataFrame", by: str) -> "pd.DataFrame":
+    """Of the rows of a summary that have the same value of `by`, the one that reached the target first.
+
+    Where none did, the most accurate, or the one with the least loss. The order of the values stays.
+    """
+    goals = {"time_to_target": True, "accuracy": False, "loss": True}
+    columns = [column for column in goals if column in table]
+    ranked = table.sort_values(columns, ascending=[goals[column] for column in columns], kind="stable")
+    return ranked.groupby(by, sort=False).head(1).sort_index().reset_index(drop=True)
+
+
 def as_text(table: "pd.DataFrame") -> str:
     """The table, aligned for a terminal: texts to the left, numbers to the right."""
     columns = []

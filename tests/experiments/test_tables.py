@@ -4,10 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from experiments import load, run, summary, sweep
-from experiments.tables import as_text
+from experiments.tables import as_text, best
 
 TASK = "task={model: logistic, dataset: {name: synthetic, samples: 200, separation: 4.0}, batch: 8}"
 
@@ -76,3 +77,17 @@ def test_seeds_are_written_in_full(toy: Callable[..., Path], tmp_path: Path) -> 
     path = toy("sweep: {seed: [123456789, 9007199254740993], learning.seed: [7654321]}")
     _, *rows = as_text(summary(sweep(load(path), tmp_path))).splitlines()
     assert [row.split()[:2] for row in rows] == [["123456789", "7654321"], ["9007199254740993", "7654321"]]
+
+
+def test_the_best_of_each_method_got_there_first_or_furthest() -> None:
+    table = pd.DataFrame(
+        {
+            "method": ["b", "b", "b", "a", "a"],
+            "learning.lr": [1, 2, 3, 1, 2],
+            "time_to_target": [9.0, 4.0, np.nan, np.nan, np.nan],
+            "accuracy": [0.99, 0.98, 0.97, 0.3, 0.6],
+        }
+    )
+    assert best(table, "method")[["method", "learning.lr"]].to_numpy().tolist() == [["b", 2], ["a", 2]]
+    losses = pd.DataFrame({"method": ["a", "a", "b"], "loss": [2.0, 1.0, np.nan]})
+    assert best(losses, "method")["loss"].tolist()[:1] == [1.0]
