@@ -95,7 +95,7 @@ def elastic() -> Iterator[Finding]:
     quiet = Quadratic(curvature=1.0, dtype=torch.float64)
     algorithm = method("easgd", Rule(lr=LR), elastic=0.1, local_steps=1, together=True)
     nodes = left_by(Cluster(workers=P, compute=Constant(1.0)), algorithm, quiet, Stop(time=20.5)).nodes
-    yield close("easgd together, no noise: the synchronous recursion", ZHANG, nodes[SERVER].weights, springs(P, 0.1, 21))
+    yield close("easgd together, no noise: section 3 by hand", ZHANG, nodes[SERVER].weights, springs(P, 0.1, 21))
 
 
 def springs(P: int, elastic: float, exchanges: int) -> Tensor:

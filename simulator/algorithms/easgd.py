@@ -30,7 +30,7 @@ class EASGD(Algorithm):
         together: False, each worker comes when it is ready; True, all exchange with the same centre, which moves by the
             sum of their d.
 
-    Source: Zhang, Choromanska, LeCun (2015), arXiv 1412.6651, algorithm 1; section 3, the synchronous variant (together).
+    Source: Zhang, Choromanska, LeCun (2015), arXiv 1412.6651, algorithm 1; section 3 (together).
     """
 
     rule: Rule
