@@ -1,6 +1,7 @@
 """The table of families, and how their checks are carried out."""
 
 import os
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
@@ -76,13 +77,21 @@ def verify(names: Sequence[str] = (), processes: int | None = None) -> list[Find
     for name in names:
         if name not in FAMILIES:
             raise ConfigError("", f"{name!r}: expected families of {', '.join(FAMILIES)}", "verify")
-    checks = [(name, check) for name in names or FAMILIES for check in FAMILIES[name].checks]
-    with ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+    checks = [(name, check) for name in dict.fromkeys(names or FAMILIES) for check in FAMILIES[name].checks]
+    pool = ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn"), _begin)
+    try:
         tasks = {pool.submit(findings, *check): check for check in checks}
-        with tqdm(
-            total=len(checks), disable=None, leave=False, bar_format="{desc} {bar:20} {n_fmt}/{total_fmt}"
-        ) as bar:
+        shape = "{desc} {bar:20} {n_fmt}/{total_fmt}"
+        with tqdm(total=len(checks), disable=None, leave=False, ncols=60, bar_format=shape) as bar:
             for task in as_completed(tasks):
                 bar.set_description_str(f"{tasks[task][0]:16}", refresh=False)
                 bar.update()
         return [finding for task in tasks for finding in task.result()]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """A process of its own begins: one thread, and Ctrl-C ends it without a word."""
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
