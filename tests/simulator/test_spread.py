@@ -1,5 +1,7 @@
 """What lies between the models of several nodes, and runs that stop at an accuracy."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -17,7 +19,7 @@ TASK = Quadratic(curvature=1.0, dim=3, noise=1.0, epoch=60, dtype=torch.float64)
 class Kept(DPSGD):
     """Keeps every node, to look at the models that it holds at the end."""
 
-    nodes: dict = {}
+    nodes: ClassVar = {}
 
     def worker(self, node):
         self.nodes[node.rank] = node
@@ -53,10 +55,8 @@ def test_every_node_is_measured_where_that_is_asked_for():
 
 
 def test_push_sum_weights_are_recorded():
-    network = Network(topology=Exponential(peers=1))
-    outcome = simulate(
-        UNEVEN.__class__(6, UNEVEN.compute, network=network), SGP(Rule(lr=0.1)), TASK, stop=Stop(updates=9)
-    )
+    cluster = Cluster(6, UNEVEN.compute, network=Network(topology=Exponential(peers=1)))
+    outcome = simulate(cluster, SGP(Rule(lr=0.1)), TASK, stop=Stop(updates=9))
     weights = outcome.nodes["weight"]
     assert (weights[:6] == 1).all()
     assert (weights > 0).all()
