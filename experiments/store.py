@@ -77,9 +77,9 @@ class Result:
 
     @cached_property
     def updates(self) -> "pd.DataFrame":
-        """A row per gradient whose fate is known: `time` (s, of that fate), `worker`, `target` (the node whose model it was
-        taken at), `started` and `computed` (s), `version_read`, `version`, `staleness`, `mixings` (of that model since
-        the read), `status`. Shards and stages of a pipeline have a row each.
+        """A row per gradient whose fate is known: `time` (s, of that fate), `worker`, `target` (the node at whose model
+        it was taken), `started` and `computed` (s), `version_read`, `version`, `staleness`, `mixings` (of that model
+        since the read), `status`. Shards and stages of a pipeline have a row each.
         """
         return self._table("updates")
 

@@ -277,8 +277,14 @@ def test_a_schedule_in_epochs_is_the_samples_applied():
         (lambda: SoftSync(Rule(), gradients=0), "gradients"),
         (lambda: KBatchSync(Rule(), gradients=0), "gradients"),
         (lambda: KAsync(Rule(), wait_for=0), "wait_for"),
-        (lambda: KAsync(Rule(), wait_for=9).check(Cluster(workers=8)), "at most workers = 8, or the server would wait for ever"),
-        (lambda: SyncPS(Rule(), wait_for=9).check(Cluster(workers=8)), "at most workers = 8, or the server would wait for ever"),
+        (
+            lambda: KAsync(Rule(), wait_for=9).check(Cluster(workers=8)),
+            "at most workers = 8, or the server would wait for ever",
+        ),
+        (
+            lambda: SyncPS(Rule(), wait_for=9).check(Cluster(workers=8)),
+            "at most workers = 8, or the server would wait for ever",
+        ),
         (lambda: Delayed(Rule()).check(Cluster(workers=8)), "delay = 7 stands for 8 workers"),
     ],
 )
