@@ -167,3 +167,8 @@ def test_a_planted_violation_is_found(room, line):
 @pytest.mark.parametrize("line", ["import torch", "from simulator.laws import Gamma", "import models"])
 def test_a_planted_violation_in_a_notebook_is_found(line):
     assert strangers(imports("notebook", line, is_package=False))
+
+
+def test_an_algorithm_is_so_short_that_a_reader_can_hold_it_against_its_paper():
+    lengths = {path.name: len(path.read_text().splitlines()) for path in (ROOT / "simulator/algorithms").glob("*.py")}
+    assert {name: length for name, length in lengths.items() if length > 120} == {}
