@@ -85,8 +85,8 @@ class DiLoCo(LocalSGD):
     b <- momentum b + d, w <- w - outer_lr (d + momentum b). With SGD, outer_lr 1 and no momentum it is `local_sgd`.
 
     Attributes:
-        outer: the outer optimiser; SGD takes heavy-ball momentum.
         outer_lr, outer_momentum: of the outer optimiser.
+        outer_optimizer: Nesterov, or SGD with heavy-ball momentum.
 
     Source: Douillard et al. (2023), arXiv 2311.08105, algorithm 1; FedOpt of Reddi et al. (2021), arXiv 2003.00295.
     """
