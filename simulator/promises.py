@@ -12,8 +12,7 @@ from torch import Tensor
 class Promise:
     """A tensor `(ensemble, n)` whose value is computed when it is first asked for, or never.
 
-    Example:
-        >>> (p + q)[0:3] * 0.5     # doctest: +SKIP
+    `(p + q)[0:3] * 0.5` is one as well.
     """
 
     __slots__ = ("_value",)
