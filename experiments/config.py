@@ -82,5 +82,7 @@ def _blamed_on(config: Config) -> Iterator[None]:
     try:
         yield
     except Invalid as error:
-        owner = "algorithm" if error.field in type(config.algorithm).model_fields else "cluster"
+        places = {"Network": "cluster.network"}
+        own = error.field in type(config.algorithm).model_fields
+        owner = "algorithm" if own else places.get(error.owner, "cluster")
         raise ConfigError(f"{owner}.{error.field}", f"expected {error.expected}, got {shown(error.got)}") from None
