@@ -128,14 +128,14 @@ class Message(Verb):
 
     Attributes:
         content: what it says.
-        lives: its sender's and its receiver's when it was sent.
+        lives: its sender's when it was sent, and that of its receiver for which it is meant.
     """
 
-    def __init__(self, env: Environment, sender: Host, receiver: Host, content: Any, tag: Any) -> None:
+    def __init__(self, env: Environment, sender: Host, receiver: Host, life: int, content: Any, tag: Any) -> None:
         self.env, self.callbacks = env, [self._arrive]
         self._ok, self._value = True, content
         self.sender, self.receiver, self.tag = sender, receiver, tag
-        self.content, self.lives = content, (sender.life, receiver.life)
+        self.content, self.lives = content, (sender.life, life)
         self._waiting = self.callbacks
 
     def lose(self) -> None:

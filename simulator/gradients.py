@@ -1,19 +1,11 @@
-"""Gradients as promises, and the pool that evaluates those in flight together.
+"""Gradients as promises: at which weights, by whom, how stale, with what fate; and what evaluates them."""
 
-A gradient depends only on the weights it was asked at and on its mini-batch, so its arithmetic can wait until
-somebody needs the value, and then every other gradient in flight can be evaluated beside it. A gradient that
-nobody asks for costs nothing.
-"""
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-import heapq
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import torch
 from torch import Tensor
 
 from simulator.promises import Derived, Leaf, together
-from simulator.task import Task
 from simulator.weights import Model, Piece, pieces_of, stamp_of
 
 IN_FLIGHT, APPLIED, DROPPED, CANCELLED = "in flight", "applied", "dropped", "cancelled"
@@ -52,6 +44,16 @@ class Read:
         return self._owner.rank
 
 
+class Pool(Protocol):
+    """What a gradient needs of the one who made it."""
+
+    share: float
+
+    def evaluate(self, asked: "Sequence[Gradient]") -> None: ...
+
+    def settle(self, gradient: "Settled", status: str) -> None: ...
+
+
 class Gradient(Leaf, Read):
     """The promise of one mini-batch's gradient `(ensemble, params)`.
 
@@ -72,9 +74,7 @@ class Gradient(Leaf, Read):
         "batch", "computed", "due", "mixed_read", "share", "started", "status", "version_read", "weights", "worker",
     )  # fmt: skip
 
-    def __init__(
-        self, pool: "GradientPool", worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor
-    ) -> None:
+    def __init__(self, pool: Pool, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor) -> None:
         self._pool, self.worker, self.weights, self.batch = pool, worker, weights, batch
         self._owner, self.version_read, self.mixed_read = stamp_of(read, reader)
         self._pieces = {piece.stamp.owner.rank: GradientPiece(self, piece) for piece in pieces_of(read)}
@@ -170,96 +170,3 @@ class GradientPiece(Derived, Read):
 
 Settled = Gradient | GradientPiece
 """What has a fate: a gradient, or the piece of one that belongs to one of several owners."""
-
-
-class GradientPool:
-    """Every gradient in flight, evaluated together when the first value is needed.
-
-    Args:
-        task: gives the arithmetic.
-        start: weights `(ensemble, params)` of the shape to come; with zero parameters nothing is ever evaluated.
-        settled: told of every gradient, or piece of one, whose fate has become known, and whether the gradient's is
-            known by it.
-        memory: bytes of promises not yet evaluated, weights and gradients to come, above which some are early.
-        defer: False evaluates each promise when it is made, for comparison.
-    """
-
-    def __init__(
-        self,
-        task: Task,
-        start: Tensor,
-        settled: Callable[[Settled, bool], None],
-        memory: float = 4 * 2**30,
-        defer: bool = True,
-    ) -> None:
-        self._task, self._settled, self._defer = task, settled, defer
-        self._ensemble, params = start.shape
-        self._nothing = torch.zeros(self._ensemble, dtype=start.dtype) if params == 0 else None
-        self._most = max(1, int(memory // max(1, 2 * start.numel() * start.element_size())))
-        self._pending: dict[Gradient, None] = {}
-        self.share = task.batch / task.epoch
-        self.evaluated = 0
-        self.calls = 0
-
-    def promise(self, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor | None = None) -> Gradient:
-        """A gradient of `batch` at `weights`, read by worker `worker`, whose value is evaluated later or never.
-
-        Where `weights` have moved away from what was read, `read` is that.
-        """
-        gradient = Gradient(self, worker, reader, weights, batch, weights if read is None else read)
-        if self._nothing is not None:
-            gradient._value, gradient._losses = weights, self._nothing
-            return gradient
-        if len(self._pending) >= self._most:
-            self.evaluate(self._soonest(1))
-        self._pending[gradient] = None
-        if not self._defer:
-            self._evaluate([gradient])
-        return gradient
-
-    def evaluate(self, asked: Sequence[Gradient]) -> None:
-        """Evaluate `asked`, and of the others, soonest due first, what fits into lanes that would stay empty."""
-        wanted = list(dict.fromkeys(gradient for gradient in asked if gradient._value is None))
-        if wanted:
-            self._evaluate(wanted + self._fill(wanted))
-
-    def settle(self, gradient: Settled, status: str) -> None:
-        """Fix the fate of `gradient`; a promise still pending is withdrawn.
-
-        Raises:
-            RuntimeError: it already has another fate. Being applied again, by another node, is none.
-        """
-        if gradient.status == status == APPLIED:
-            return
-        if gradient.status != IN_FLIGHT:
-            raise RuntimeError(f"a gradient of worker {gradient.worker} is to be {status}, but was {gradient.status}")
-        gradient._staleness, gradient._mixings, gradient.status = gradient.staleness, gradient.mixings, status
-        whole = gradient.whole
-        first = gradient is whole or (whole.status == IN_FLIGHT and (status == APPLIED or whole.forsaken))
-        if first:
-            whole._staleness, whole._mixings, whole.status = gradient._staleness, gradient._mixings, status
-            self._pending.pop(whole, None)
-        self._settled(gradient, first)
-
-    def _fill(self, wanted: list[Gradient]) -> list[Gradient]:
-        free = max(0, self._task.lanes - len(wanted) * self._ensemble)
-        return self._soonest(free // self._ensemble, frozenset(wanted))
-
-    def _soonest(self, count: int, apart: frozenset[Gradient] = frozenset()) -> list[Gradient]:
-        others = (gradient for gradient in self._pending if gradient not in apart)
-        return heapq.nsmallest(count, others, key=lambda gradient: gradient.due) if count else []
-
-    def _evaluate(self, gradients: list[Gradient]) -> None:
-        for gradient in gradients:
-            if gradient.weights._version != gradient._changes:
-                raise RuntimeError(
-                    f"the weights at which worker {gradient.worker} computes since {gradient.started:g} s were changed "
-                    "in place while their gradient is promised; weights are values: write `weights = weights + step`"
-                )
-            self._pending.pop(gradient, None)
-        weights = torch.stack([gradient.weights for gradient in gradients])
-        values, losses = self._task.gradients(weights, [gradient.batch for gradient in gradients])
-        for gradient, value, loss in zip(gradients, values, losses, strict=True):
-            gradient._value, gradient._losses = value, loss
-        self.evaluated += len(gradients)
-        self.calls += 1

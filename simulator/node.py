@@ -9,7 +9,6 @@ The first three start at once and return an event; `yield` is the only way to wa
 """
 
 import math
-from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -21,9 +20,11 @@ from simulator.bounds import Invalid, duration
 from simulator.clock import Clock
 from simulator.cluster import Cluster
 from simulator.events import Message, Receive, Work
-from simulator.gradients import Gradient, GradientPool, Settled
+from simulator.gradients import Gradient, Settled
 from simulator.laws import Durations
+from simulator.mailbox import Mailbox
 from simulator.mixing import Mixing, mixing
+from simulator.pool import GradientPool
 from simulator.slowdowns import Slowdown, stretched
 from simulator.task import Layer
 from simulator.topology import Ranks, Topology
@@ -106,8 +107,7 @@ class Node:
         self._work: Work | None = None
         self._outgoing, self._since = 0, 0.0
         self._ends: dict[int, Event] = {}  # of peers' lives, for whom somebody asked
-        self._mail: dict[Hashable, deque[Message]] = {}
-        self._receives: dict[Hashable, deque[Receive]] = {}
+        self._mailbox = Mailbox()
 
     @property
     def weights(self) -> Tensor:
@@ -177,7 +177,8 @@ class Node:
         """Send `content` to node `receiver`; fires when it has arrived.
 
         `size` is in models: 1 for weights or a gradient, 0 for a token. Weights are read when they are sent:
-        from here on their owner's updates make them stale.
+        from here on their owner's updates make them stale. What a server sends is for the worker as it last heard
+        of it: one that has crashed and returned since gets no answer to what it asked before.
 
         Raises:
             Invalid: there is no such node, or the topology does not join the two.
@@ -189,24 +190,20 @@ class Node:
             raise Invalid("send", "size", "a finite number of models >= 0", size)
         self._account()
         self._outgoing += 1
-        message = Message(self._env, self, target, content, tag)
+        life = self._mailbox.heard.get(receiver, target.life) if self.rank < 0 else target.life
+        message = Message(self._env, self, target, life, content, tag)
         self._world.carry(message, size)
         return message
 
     def receive(self, tag: Hashable = None) -> Receive:
         """The next message with that tag; fires with `(sender, content)`, at once if one has come already."""
-        receive, mail = Receive(self._env, self, tag), self._mail.get(tag)
-        if mail:
-            receive.fire(mail.popleft())
-            if not mail and tag is not None:
-                del self._mail[tag]  # where every step has a tag of its own, tags never come to an end
-        else:
-            self._receives.setdefault(tag, deque()).append(receive)
+        receive = Receive(self._env, self, tag)
+        self._mailbox.ask(receive)
         return receive
 
     def arrived(self, tag: Hashable = None) -> bool:
         """Whether a message with that tag lies in the mailbox, without waiting."""
-        return bool(self._mail.get(tag))
+        return self._mailbox.holds(tag)
 
     @property
     def topology(self) -> Topology:
@@ -279,29 +276,16 @@ class Node:
         self._world.lost(message)
 
     def deliver(self, message: Message) -> None:
-        """Hand `message` to the first receive that waits for its tag, or lay it in the mailbox."""
-        receives = self._receives.get(message.tag)
-        if receives:
-            receive = receives.popleft()
-            if not receives and message.tag is not None:
-                del self._receives[message.tag]
-            receive.fire(message)
-        else:
-            self._mail.setdefault(message.tag, deque()).append(message)
+        """A message has come: hand it to who waits for it, or lay it in the mailbox."""
+        self._mailbox.deliver(message)
 
     def forget(self, receive: Receive) -> None:
         """`receive` waits no longer; what it has taken already is the next message again."""
-        if receive.message is None:
-            receives = self._receives[receive.tag]
-            receives.remove(receive)
-            if not receives:
-                del self._receives[receive.tag]
-        else:
-            self._mail.setdefault(receive.tag, deque()).appendleft(receive.message)
+        self._mailbox.forget(receive)
 
     def waiting(self) -> list[Receive]:
         """The receives that wait for a message, oldest first."""
-        return [receive for receives in self._receives.values() for receive in receives]
+        return self._mailbox.waiting()
 
     def crash(self) -> None:
         """Go down: what it computes is cancelled, its mailbox is empty, and its receives wait no longer."""
@@ -309,8 +293,7 @@ class Node:
             self._work.cancel()
         self._account()
         self._outgoing = 0
-        self._mail.clear()
-        self._receives.clear()
+        self._mailbox.clear()
         self.life += 1
         for event in self._ends.values():
             if not event.triggered:

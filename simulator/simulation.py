@@ -15,12 +15,13 @@ from simulator.clock import Clock
 from simulator.cluster import Cluster
 from simulator.crashes import Roles
 from simulator.events import Message
-from simulator.gradients import GradientPool, Settled
+from simulator.gradients import Settled
 from simulator.laws import Durations
 from simulator.learning import Learning
 from simulator.milestones import Evaluate, Mileage, Stop
 from simulator.node import Node
 from simulator.outcome import Outcome
+from simulator.pool import GradientPool
 from simulator.streams import BATCHES, CHOICES, COMPUTE, start_seed, stream
 from simulator.task import Task, Timing, layers_of
 from simulator.topology import resolved

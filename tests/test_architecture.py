@@ -91,6 +91,7 @@ def violations(found: Sources) -> list[str]:
     arithmetic = [
         "simulator.task",
         "simulator.gradients",
+        "simulator.pool",
         "simulator.weights",
         "simulator.learning",
         *inside("simulator.rules"),

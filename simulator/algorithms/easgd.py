@@ -48,8 +48,8 @@ class EASGD(Algorithm):
         for step in count():
             before = node.weights
             if step % self.local_steps == 0:
-                node.send(SERVER, (before, gradients, node.life))
-                _, (move, centre) = yield node.receive(tag=node.life)  # no answer to what it asked before a crash
+                node.send(SERVER, (before, gradients))
+                _, (move, centre) = yield node.receive()
                 node.weights, gradients = before - move, []
             gradient = yield node.compute(before, centre)
             node.weights, state = self.rule.update(node.weights, [gradient], state)
@@ -57,11 +57,11 @@ class EASGD(Algorithm):
 
     def server(self, node: Node) -> Role:
         elastic, partners = self.elastic or 0.9 / node.workers, node.workers if self.together else 1
-        asked: dict[int, tuple[Tensor, list[Gradient], int]] = {}
+        asked: dict[int, tuple[Tensor, list[Gradient]]] = {}
         while True:
-            worker, (theirs, gradients, life) = yield node.receive()
+            worker, (theirs, gradients) = yield node.receive()
             earlier = asked[worker][1] if worker in asked else []  # it was down since, and asks again
-            asked[worker] = theirs, earlier + gradients, life
+            asked[worker] = theirs, earlier + gradients
             if len(asked) == partners:
                 yield node.work(node.apply_seconds)
                 moves = {rank: elastic * (asked[rank][0] - node.weights) for rank in sorted(asked)}
@@ -72,5 +72,5 @@ class EASGD(Algorithm):
                 else:
                     node.weights = centre  # the first exchange, where all are alike
                 for reader in asked:
-                    node.send(reader, (moves[reader], node.weights), tag=asked[reader][2])
+                    node.send(reader, (moves[reader], node.weights))
                 asked = {}

@@ -51,10 +51,7 @@ class LocalSGD(Algorithm):
         gathered: list[Gradient] = []
         while True:
             worker, pushed = yield node.receive()
-            if pushed is not None and (worker in models or pushed[1][0].staleness > 0):
-                for gradient in pushed[1]:  # it was down since, and the update is its answer
-                    gradient.drop()
-            elif pushed is not None:
+            if pushed is not None:
                 models[worker] = pushed[0]
                 gathered += pushed[1]
             elif worker not in models:  # else it was down, and waits on

@@ -362,7 +362,7 @@ FAULTS = {
     # arithmetic
     "gradients are those of other weights": Fault(
         "engine.deferred = immediate evaluation",
-        "gradients:GradientPool._evaluate",
+        "pool:GradientPool._evaluate",
         {"gradient.weights for gradient": "gradient.weights + 1e-9 * len(gradients) for gradient"},
     ),
     "members of an ensemble are mixed": Fault(

@@ -6,6 +6,7 @@ import torch
 
 from models import Quadratic
 from simulator import (
+    EASGD,
     Algorithm,
     AsyncPS,
     Cluster,
@@ -107,6 +108,19 @@ def test_a_message_sent_while_the_worker_was_down_does_not_reach_it_after_its_re
 
     crashed(Shout(), Crash(1, at=0.1, back=0.2), workers=2, time=1.0)
     assert [number for _, number in heard] == [*range(5), *range(20, 40)]
+
+
+@pytest.mark.parametrize(("algorithm", "at"), [(AsyncPS(Rule()), 1.5), (EASGD(Rule(), local_steps=1), 2.5)])
+def test_a_worker_that_returns_while_its_gradient_is_in_the_servers_hands_is_answered_once(algorithm, at):
+    """At `at` the server applies what the worker sent before its crash; what it answers is for that life.
+
+    A second answer would lie in the mailbox for ever, and every later gradient be of the weights before.
+    """
+    cluster = Cluster(workers=1, compute=Constant(1.0), apply_seconds=1.0, slowdowns=[Crash(0, at=at, back=at + 0.1)])
+    outcome = settled(simulate(cluster, algorithm, stop=Stop(updates=6)))
+    applied = outcome.updates["status"] == "applied"
+    assert outcome.updates["staleness"][applied].tolist() == [0] * applied.sum()
+    assert outcome.messages["lost"] == 1
 
 
 def test_mail_that_lay_unread_is_gone_after_a_crash():

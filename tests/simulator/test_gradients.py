@@ -8,8 +8,8 @@ import torch
 
 from models import Quadratic
 from simulator import AsyncPS, Cluster, Delayed, Rule, Stop, SyncPS, Timing, simulate
-from simulator.gradients import GradientPool
 from simulator.laws import Exponential
+from simulator.pool import GradientPool
 from simulator.promises import together
 from simulator.weights import stamp_of, stamped
 

@@ -8,7 +8,7 @@ import torch
 
 from models import Quadratic
 from simulator import Invalid
-from simulator.gradients import GradientPool
+from simulator.pool import GradientPool
 from simulator.rules import (
     SGD,
     Adagrad,

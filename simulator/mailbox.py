@@ -1,0 +1,67 @@
+"""A node's mail: the messages that nobody has asked for yet, and the receives that wait for one."""
+
+from collections import deque
+from collections.abc import Hashable
+
+from simulator.events import Message, Receive
+
+
+class Mailbox:
+    """Messages by tag in order of arrival, receives by tag in order of asking; of each tag there is one kind at most.
+
+    Attributes:
+        heard: the life of each sender in the last message of its that was taken.
+    """
+
+    def __init__(self) -> None:
+        self._mail: dict[Hashable, deque[Message]] = {}
+        self._receives: dict[Hashable, deque[Receive]] = {}
+        self.heard: dict[int, int] = {}
+
+    def ask(self, receive: Receive) -> None:
+        """Give `receive` the oldest message with its tag, or let it wait for the next."""
+        mail = self._mail.get(receive.tag)
+        if mail:
+            self._hand(mail.popleft(), receive)
+            if not mail and receive.tag is not None:
+                del self._mail[receive.tag]  # where every step has a tag of its own, tags never come to an end
+        else:
+            self._receives.setdefault(receive.tag, deque()).append(receive)
+
+    def deliver(self, message: Message) -> None:
+        """Hand `message` to the first receive that waits for its tag, or keep it."""
+        receives = self._receives.get(message.tag)
+        if receives:
+            receive = receives.popleft()
+            if not receives and message.tag is not None:
+                del self._receives[message.tag]
+            self._hand(message, receive)
+        else:
+            self._mail.setdefault(message.tag, deque()).append(message)
+
+    def forget(self, receive: Receive) -> None:
+        """`receive` waits no longer; what it has taken already is the next message again."""
+        if receive.message is None:
+            receives = self._receives[receive.tag]
+            receives.remove(receive)
+            if not receives:
+                del self._receives[receive.tag]
+        else:
+            self._mail.setdefault(receive.tag, deque()).appendleft(receive.message)
+
+    def holds(self, tag: Hashable) -> bool:
+        """Whether a message with that tag is there."""
+        return bool(self._mail.get(tag))
+
+    def waiting(self) -> list[Receive]:
+        """The receives that wait for a message, oldest first."""
+        return [receive for receives in self._receives.values() for receive in receives]
+
+    def clear(self) -> None:
+        """Throw away the messages, and let nobody wait."""
+        self._mail.clear()
+        self._receives.clear()
+
+    def _hand(self, message: Message, receive: Receive) -> None:
+        self.heard[message.sender.rank] = message.lives[0]
+        receive.fire(message)
