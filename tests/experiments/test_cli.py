@@ -191,7 +191,7 @@ def test_in_a_terminal_the_list_is_wrapped_and_loses_no_word(
     words = ["list", "optimizers", "quadratic", "dc_asgd_a"]
     flat = laggard(*words)[1]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr("experiments.cli.get_terminal_size", lambda: os.terminal_size((width, 24)))
+    monkeypatch.setattr("experiments.commands.list.get_terminal_size", lambda: os.terminal_size((width, 24)))
     wrapped = laggard(*words)[1]
     longest = max(len(word) for word in flat.split()) + 12
     assert max(map(len, wrapped.splitlines())) <= max(width, longest)
