@@ -20,7 +20,7 @@ from experiments.build import learning_seeds
 from experiments.config import Config
 from experiments.documents import text_of
 from experiments.grid import Run, members
-from experiments.store import FILES, INDEX, MANIFEST, SCHEMA, digest, folder, hash_of, run_id
+from experiments.store import FILES, INDEX, MANIFEST, OPTIONAL, SCHEMA, digest, folder, hash_of, run_id
 from simulator import Outcome
 
 LIBRARIES = ("laggard", "numpy", "pyarrow", "safetensors", "simpy", "torch")
@@ -64,7 +64,7 @@ def publish(own: Path, path: Path) -> None:
             continue  # another process came between the two
         break
     for file in aside.iterdir() if aside.is_dir() else ():
-        if file.name not in (MANIFEST, *FILES):
+        if file.name not in (MANIFEST, *FILES, *OPTIONAL):
             file.rename(path / file.name)
     rmtree(aside, ignore_errors=True)
 
@@ -83,13 +83,15 @@ def finish(config: Config, path: Path, outcome: Outcome, device: str, seconds: f
     _write_table(path / "workers.parquet", outcome.workers)
     _write_table(path / "nodes.parquet", outcome.nodes)
     save_weights(path / "weights.safetensors", outcome.weights)
+    if outcome.models is not None:
+        save_weights(path / "models.safetensors", outcome.models)
     manifest = _manifest(config, outcome, device, seconds)
-    manifest["files"] = {name: hash_of(path / name) for name in FILES}
+    manifest["files"] = {name: hash_of(path / name) for name in (*FILES, *OPTIONAL) if (path / name).is_file()}
     _write_json(path / MANIFEST, manifest)
 
 
 def save_weights(path: Path, weights: Tensor) -> None:
-    """Write models `(ensemble, params)`."""
+    """Write models `(ensemble, params)`, or `(evaluations, ensemble, params)`."""
     from safetensors.torch import save_file
 
     _whole(path, lambda part: save_file({"weights": weights.detach().cpu().contiguous()}, part))

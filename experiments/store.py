@@ -23,6 +23,8 @@ SCHEMA = 2
 MANIFEST, INDEX = "manifest.json", "sweep.json"
 TABLES = ("metrics", "updates", "workers", "nodes")
 FILES = ("config.yaml", *(f"{table}.parquet" for table in TABLES), "weights.safetensors")
+OPTIONAL = ("models.safetensors",)
+"""Files that a run has where its config asks for them; the manifest lists those that it has."""
 
 
 class ResultError(ValueError):
@@ -110,6 +112,14 @@ class Result:
 
         return load_file(self.path / "weights.safetensors")["weights"]
 
+    @cached_property
+    def models(self) -> Tensor | None:
+        """The models evaluated `(evaluations, ensemble, params)`, under `evaluate.keep_models`, or None."""
+        from safetensors.torch import load_file
+
+        name = "models.safetensors"
+        return load_file(self.path / name)["weights"] if name in self.manifest["files"] else None
+
     def plot(self, path: str | Path | None = None) -> "Figure":
         """The figure of this run by itself, saved to `path` if there is one."""
         from experiments.figures import comparison
@@ -138,7 +148,7 @@ def load_result(path: str | Path) -> Result:
         raise ResultError(f"{path / MANIFEST}: not the manifest of a run") from None
     if schema != SCHEMA:
         raise ResultError(f"{path / MANIFEST}: expected schema {SCHEMA}, got {schema!r}: run it again")
-    for name in FILES:
+    for name in (*FILES, *(optional for optional in OPTIONAL if optional in files)):
         if not (path / name).is_file():
             raise ResultError(f"{path / name}: missing, though {MANIFEST} lists it: run it again")
         if hash_of(path / name) != files.get(name):

@@ -32,8 +32,9 @@ class Learning:
         spread: the record of what lies between several nodes' models.
     """
 
-    def __init__(self, task: Task, start: Tensor, every_node: bool = False) -> None:
+    def __init__(self, task: Task, start: Tensor, every_node: bool = False, keep_models: bool = False) -> None:
         self.spread, self._every_node = Spread(), every_node
+        self._models: list[Tensor] | None = [] if keep_models else None
         self._task, self._ensemble, self._timing_only = task, start.shape[0], start.shape[1] == 0
         self._losses: list[Tensor] = []
         self._moments: list[tuple[float, float]] = []
@@ -77,9 +78,16 @@ class Learning:
         self._mark(weights.isfinite().all(1).cpu(), mileage.updates, mileage.time)
         self._rows.append(mileage)
         self._measures.append({"train_loss": losses, **self._task.evaluate(weights)})
+        if self._models is not None:
+            self._models.append(weights.detach().cpu())
         if nodes and not self._timing_only:
             each = [self._task.evaluate(node.weights) for node in nodes] if self._every_node else []
             self._measures[-1]["consensus"] = self.spread.note(mileage, nodes, weights, each)
+
+    @property
+    def models(self) -> Tensor | None:
+        """The models evaluated `(evaluations, ensemble, params)`, a row a row of `columns`; None unless kept."""
+        return None if self._models is None else torch.stack(self._models)
 
     def columns(self) -> Columns:
         """`time` (s), `updates`, `samples`, `epoch`, `member`, `train_loss` and the task's measures.

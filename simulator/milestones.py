@@ -68,12 +68,14 @@ class Evaluate:
         every_epochs, every_updates: the axis; once an epoch by default.
         every_seconds: virtual seconds.
         nodes: whether every node's model is measured beside their mean, where nodes have models of their own.
+        keep_models: whether the models evaluated are kept, as a loss landscape needs them.
     """
 
     every_epochs: float | None = None
     every_updates: float | None = None
     every_seconds: float | None = None
     nodes: bool = False
+    keep_models: bool = False
 
     def __post_init__(self) -> None:
         axes = [axis for axis in ("every_epochs", "every_updates", "every_seconds") if getattr(self, axis) is not None]

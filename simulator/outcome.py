@@ -28,6 +28,7 @@ class Outcome:
         mileage: how far it came on each axis.
         diverged: per member, where its loss ceased to be finite, or None.
         stalled: who waits for what since when, where a crash left nothing to happen any more, or None.
+        models: those evaluated `(evaluations, ensemble, params)`, under `Evaluate.keep_models`, or None.
     """
 
     metrics: Columns
@@ -42,3 +43,4 @@ class Outcome:
     mileage: Mileage
     diverged: list[Divergence | None]
     stalled: str | None = None
+    models: Tensor | None = None

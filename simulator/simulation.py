@@ -68,7 +68,7 @@ class Simulation:
         start = task.start([start_seed(seed) for seed in seeds.learning])
         message_bytes = cluster.network.message_bytes
         self._model_bytes = 4.0 * start.shape[1] if message_bytes is None else message_bytes
-        self._learning = Learning(task, start, evaluate.nodes)
+        self._learning = Learning(task, start, evaluate.nodes, evaluate.keep_models)
         self.pool = GradientPool(task, start, self._settled, memory, defer)
         self.layers = layers_of(task)
         self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
@@ -262,6 +262,7 @@ class Simulation:
             mileage=self.mileage(),
             diverged=self._learning.diverged,
             stalled=self.stalled,
+            models=self._learning.models,
         )
 
 

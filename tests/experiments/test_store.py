@@ -15,6 +15,7 @@ import torch
 from pyarrow import parquet
 
 from experiments import Result, load, load_result, load_results, run, sweep
+from experiments.build import task
 from experiments.store import FILES, TABLES, ResultError, folder
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +81,21 @@ def test_a_finished_run_is_not_redone_unless_forced(result: Result, tmp_path: Pa
     run(result.config, tmp_path / "out", force=True)
     after = stamps(result.path)
     assert all(after[name] > before[name] for name in before)
+
+
+def test_models_evaluated_are_kept_where_they_are_asked_for(toy: Callable[..., Path], tmp_path: Path) -> None:
+    """Each is the model that its row of the metrics measured."""
+    overrides = ["evaluate={every_updates: 10, keep_models: true}", "sweep.learning.lr=[0.1, 0.01]"]
+    kept = run(load(toy(), *overrides), tmp_path)
+    assert kept.models is not None
+    assert kept.models.shape == (5, 2, 3)
+    assert torch.equal(kept.models[-1], kept.weights)
+    measured = [float(loss) for models in kept.models for loss in task(kept.config).evaluate(models)["test_loss"]]
+    assert measured == kept.metrics["test_loss"].to_list()
+    (kept.path / "models.safetensors").write_bytes(b"something else")
+    with pytest.raises(ResultError, match=r"models\.safetensors: not as the run left it"):
+        load_result(kept.path)
+    assert run(load(toy()), tmp_path).models is None
 
 
 def test_another_name_device_or_target_is_the_same_run(toy: Callable[..., Path], tmp_path: Path) -> None:
