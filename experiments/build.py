@@ -26,6 +26,7 @@ def arguments(config: Config) -> dict[str, Any]:
         "task": learnt,
         "stop": config.stop.build(),
         "evaluate": config.evaluate.build(),
+        "record": config.record.build(),
         "seed": config.seed,
         "learning_seeds": learning_seeds(config),
     }

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from experiments.errors import ConfigError, shown, translated
-from experiments.parts import ALGORITHM, LEARNING, TASK, ClusterPart, EvaluatePart, StopPart
+from experiments.parts import ALGORITHM, LEARNING, TASK, ClusterPart, EvaluatePart, RecordPart, StopPart
 from experiments.schema import Count, Part, Seed
 from simulator import Invalid
 
@@ -25,6 +25,7 @@ class Config(Part):
     learning: LEARNING.type = Field({}, validate_default=True)
     stop: StopPart = StopPart(epochs=1.0)
     evaluate: EvaluatePart = EvaluatePart()
+    record: RecordPart = RecordPart()
     seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Count | None = None

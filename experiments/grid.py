@@ -17,8 +17,8 @@ from experiments.errors import ConfigError, Refused, shown
 COLUMNS = ("time", "updates", "samples", "epoch", "member", "train_loss", "test_loss", "test_accuracy", "run", "name")
 """Names that no axis of variants may take: metrics and figures have columns called so."""
 
-IGNORED = ("name", "device", "threads", "evaluate.target_accuracy")
-"""Keys that change no run: they name it, carry it out and judge it."""
+IGNORED = ("name", "device", "threads", "evaluate.target_accuracy", "record")
+"""Keys that change no run: they name it, carry it out, judge it and say what else is written down."""
 
 
 class Option(NamedTuple):
@@ -55,7 +55,7 @@ def axes(sweep: Mapping[str, Any]) -> list[Axis]:
     owners: dict[str, str] = {}
     for axis in found:
         for key in {key for option in axis.options for key in option.settings}:
-            if key in IGNORED:
+            if any(key == ignored or key.startswith(f"{ignored}.") for ignored in IGNORED):
                 raise ConfigError(f"sweep.{axis.key}", f"{key} changes no run: set it outside the sweep")
             if key in owners:
                 raise ConfigError(f"sweep.{axis.key}", f"sets {key}, as sweep.{owners[key]} does: sweep it once")

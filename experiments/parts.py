@@ -237,3 +237,4 @@ StopPart = part(simulator.Stop)
 EvaluatePart = part(
     simulator.Evaluate, target_accuracy=(Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None, None)
 )
+RecordPart = part(simulator.Record)

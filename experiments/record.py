@@ -20,7 +20,7 @@ from experiments.build import learning_seeds
 from experiments.config import Config
 from experiments.documents import text_of
 from experiments.grid import Run, members
-from experiments.store import FILES, INDEX, MANIFEST, OPTIONAL, SCHEMA, digest, folder, hash_of, run_id
+from experiments.store import FILES, INDEX, MANIFEST, MESSAGES, OPTIONAL, SCHEMA, digest, folder, hash_of, run_id
 from simulator import Outcome
 
 LIBRARIES = ("laggard", "numpy", "pyarrow", "safetensors", "simpy", "torch")
@@ -85,6 +85,8 @@ def finish(config: Config, path: Path, outcome: Outcome, device: str, seconds: f
     save_weights(path / "weights.safetensors", outcome.weights)
     if outcome.models is not None:
         save_weights(path / "models.safetensors", outcome.models)
+    if outcome.message_log is not None:
+        _write_table(path / MESSAGES, outcome.message_log)
     manifest = _manifest(config, outcome, device, seconds)
     manifest["files"] = {name: hash_of(path / name) for name in (*FILES, *OPTIONAL) if (path / name).is_file()}
     _write_json(path / MANIFEST, manifest)

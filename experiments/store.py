@@ -14,6 +14,7 @@ from experiments.config import Config, parse
 from experiments.documents import read
 from experiments.errors import ConfigError
 from experiments.grid import IGNORED, members
+from simulator.messages import COLUMNS as MESSAGE_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +24,8 @@ SCHEMA = 2
 MANIFEST, INDEX = "manifest.json", "sweep.json"
 TABLES = ("metrics", "updates", "workers", "nodes")
 FILES = ("config.yaml", *(f"{table}.parquet" for table in TABLES), "weights.safetensors")
-OPTIONAL = ("models.safetensors",)
+MESSAGES = "messages.parquet"
+OPTIONAL = (MESSAGES, "models.safetensors")
 """Files that a run has where its config asks for them; the manifest lists those that it has."""
 
 
@@ -34,7 +36,8 @@ class ResultError(ValueError):
 def digest(config: Config) -> str:
     """SHA-256 of what decides a run's outcome: its resolved config as canonical JSON.
 
-    Left out are `name`, `device`, `threads` and `evaluate.target_accuracy`, which name it, carry it out and judge it.
+    Left out are `name`, `device`, `threads`, `evaluate.target_accuracy` and `record`, which name it, carry it out,
+    judge it and say what else is written down.
     """
     document = config.resolved()
     for key in IGNORED:
@@ -81,9 +84,11 @@ class Result:
     def updates(self) -> "pd.DataFrame":
         """A row per gradient whose fate is known: `time` (s, of that fate), `worker`, `target` (the node at whose model
         it was taken), `started` and `computed` (s), `version_read`, `version`, `staleness`, `mixings` (of that model
-        since the read), `status`. Shards and stages of a pipeline have a row each.
+        since the read), `status`, `arrived` (s, first at another node; NaN where messages were not recorded). Shards
+        and stages of a pipeline have a row each.
         """
-        return self._table("updates")
+        table = self._table("updates")
+        return table if "arrived" in table else table.assign(arrived=float("nan"))
 
     @cached_property
     def workers(self) -> "pd.DataFrame":
@@ -96,6 +101,25 @@ class Result:
         `member`, `distance` to the mean model, push-sum `weight`, and under `evaluate.nodes` the task's measures.
         """
         return self._table("nodes")
+
+    @cached_property
+    def messages(self) -> "pd.DataFrame":
+        """A row per message, in the order of their sending; none where `record.messages` did not ask for them.
+
+        `sent`, `arrived` (s; NaN where it was lost or is in flight), `sender`, `receiver`, `bytes`, `status`, `content`
+        (token, weights, gradient, sum, other), `gradients` (how many it carries), `gradient` (the row in `updates` of
+        the first, or -1).
+        """
+        if self.recorded:
+            return self._table("messages")
+        import pandas as pd
+
+        return pd.DataFrame(columns=list(MESSAGE_COLUMNS))
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the run recorded its messages."""
+        return MESSAGES in self.manifest["files"]
 
     @cached_property
     def members(self) -> "pd.DataFrame":
@@ -179,12 +203,13 @@ def load_results(path: str | Path) -> list[Result]:
 
 
 def kept(config: Config, out: str | Path) -> Result | None:
-    """The finished run of a config, if it is there and intact."""
+    """The finished run of a config, if it is there and intact, with its messages if the config asks for them."""
     try:
         result = load_result(folder(config, out))
     except ResultError:
         return None
-    return replace(result, config=config) if result.manifest["config"] == digest(config) else None
+    wanted = result.manifest["config"] == digest(config) and (result.recorded or not config.record.messages)
+    return replace(result, config=config) if wanted else None
 
 
 def hash_of(path: Path) -> str:

@@ -28,6 +28,7 @@ from simulator.algorithms import (
 from simulator.bounds import Invalid
 from simulator.cluster import Cluster
 from simulator.gradients import Gradient
+from simulator.messages import Record
 from simulator.milestones import Evaluate, Mileage, Stop
 from simulator.network import Network
 from simulator.node import Node
@@ -41,5 +42,6 @@ __all__ = [
     "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "SERVER", "SGP", "SSP", "Algorithm", "AllReduce", "AsyncPS", "Cluster",
     "Deadlock", "Delayed", "DiLoCo", "Evaluate", "GPipe", "Gradient", "Invalid", "KAsync", "KBatchSync", "LocalSGD",
     "Mileage", "Naive", "Network", "Node", "OneForwardOneBackward", "Outcome", "PipeDream", "PipeDream2BW",
-    "Ringmaster", "Role", "Rule", "SoftSync", "Star", "Stop", "SyncPS", "SyncReplicas", "Task", "Timing", "simulate",
+    "Record", "Ringmaster", "Role", "Rule", "SoftSync", "Star", "Stop", "SyncPS", "SyncReplicas", "Task", "Timing",
+    "simulate",
 ]  # fmt: skip

@@ -16,7 +16,8 @@ class Outcome:
     Attributes:
         metrics: columns, a row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`,
             `train_loss`, and the task's measures.
-        updates: columns, a row per gradient whose fate is known; see `Trace.columns`.
+        updates: columns, a row per gradient whose fate is known; see `Trace.columns`. `arrived` (s) is when it first
+            got to another node, NaN where it did not or the messages were not recorded.
         workers: columns `worker`, `computing`, `sending`, `waiting`, `down` (s).
         nodes: columns, a row per evaluation, node and member, where nodes have models of their own: `time` (s),
             `updates`, `node`, `member`, `distance` to the mean, push-sum `weight`, measures if asked for.
@@ -29,6 +30,7 @@ class Outcome:
         diverged: per member, where its loss ceased to be finite, or None.
         stalled: who waits for what since when, where a crash left nothing to happen any more, or None.
         models: those evaluated `(evaluations, ensemble, params)`, under `Evaluate.keep_models`, or None.
+        message_log: columns, a row per message, see `MessageLog.columns`; None where they were not recorded.
     """
 
     metrics: Columns
@@ -44,3 +46,4 @@ class Outcome:
     diverged: list[Divergence | None]
     stalled: str | None = None
     models: Tensor | None = None
+    message_log: Columns | None = None

@@ -18,6 +18,7 @@ from simulator.events import Message
 from simulator.gradients import Settled
 from simulator.laws import Durations
 from simulator.learning import Learning
+from simulator.messages import MessageLog, Record
 from simulator.milestones import Evaluate, Mileage, Stop
 from simulator.node import Node
 from simulator.outcome import Outcome
@@ -59,10 +60,12 @@ class Simulation:
         watch: Callable[[Mileage], None] | None = None,
         memory: float = 4 * 2**30,
         defer: bool = True,
+        record: Record | None = None,
     ) -> None:
         algorithm.check(cluster)
         cluster = cluster.bound(seeds.cluster)
         self.cluster, self.env, self.trace, self.books = cluster, Clock(), Trace(), Accounts(task)
+        self._log = MessageLog(self.env) if record is not None and record.messages else None
         self.reached: str | None = None
         self._task, self._stop, self._evaluate, self._watch = task, stop, evaluate, watch
         start = task.start([start_seed(seed) for seed in seeds.learning])
@@ -118,6 +121,8 @@ class Simulation:
     def carry(self, message: Message, size: float) -> None:
         """Put a message of `size` models on the wires."""
         self.books.sent += 1
+        if self._log is not None:
+            self._log.sent(message, size * self._model_bytes)
         self._wires.carry(message.sender.rank, message.receiver.rank, size * self._model_bytes, message)
 
     def applies(self, gradients: Sequence[Settled]) -> bool:
@@ -141,6 +146,8 @@ class Simulation:
 
     def lost(self, message: Message) -> None:
         """Book a message that will never arrive."""
+        if self._log is not None:
+            self._log.lost(message)
         sender = self.nodes[message.sender.rank]
         self.books.lose(message.content, sender.rank if sender.life != message.lives[0] else None)
 
@@ -243,9 +250,11 @@ class Simulation:
             node.close()
         workers = [node for rank, node in self.nodes.items() if rank >= 0]
         spent = np.array([node.spent for node in workers])
+        updates = self.trace.columns()
+        arrived = np.full(len(updates["time"]), np.nan) if self._log is None else self._log.arrivals(updates)
         return Outcome(
             metrics=self._learning.columns(),
-            updates=self.trace.columns(),
+            updates=updates | {"arrived": arrived},
             workers={
                 "worker": np.array([node.rank for node in workers]),
                 "computing": spent[:, BUSY],
@@ -263,6 +272,7 @@ class Simulation:
             diverged=self._learning.diverged,
             stalled=self.stalled,
             models=self._learning.models,
+            message_log=None if self._log is None else self._log.columns(updates),
         )
 
 
@@ -279,6 +289,7 @@ def simulate(
     watch: Callable[[Mileage], None] | None = None,
     memory: float = 4 * 2**30,
     defer: bool = True,
+    record: Record | None = None,
 ) -> Outcome:
     """Run `algorithm` on `cluster`, learning `task`, in virtual time.
 
@@ -292,6 +303,7 @@ def simulate(
         watch: called after every update with the mileage.
         memory: bytes of promised weights and gradients above which promises are evaluated early.
         defer: False evaluates every gradient when it is started; the result is the same, only slower.
+        record: what is written down besides; every message, if it says so.
 
     Raises:
         Deadlock: nothing can happen any more.
@@ -309,4 +321,4 @@ def simulate(
         raise Invalid("simulate", "ensemble", "one member or more, as many as learning_seeds", ensemble)
     seeds = Seeds(seed if cluster.seed is None else cluster.seed, members)
     task, evaluate = task or Timing(), evaluate or Evaluate()
-    return Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer).run()
+    return Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record).run()

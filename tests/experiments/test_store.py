@@ -41,7 +41,7 @@ def test_a_run_leaves_exactly_its_files(result: Result, tmp_path: Path) -> None:
 def test_the_tables_have_the_columns_that_are_promised(result: Result) -> None:
     read = {name: parquet.read_table(result.path / f"{name}.parquet") for name in TABLES}
     versions = ["version_read", "version", "staleness", "mixings"]
-    fates = ["time", "worker", "target", "started", "computed", *versions, "status"]
+    fates = ["time", "worker", "target", "started", "computed", *versions, "status", "arrived"]
     axes = ["time", "updates", "samples", "epoch", "member", "train_loss", "test_loss", "distance", "learning.lr"]
     assert read["metrics"].column_names == axes
     assert read["updates"].column_names == fates
@@ -151,6 +151,49 @@ def test_what_is_no_runs_own_survives_a_run_that_is_forced(result: Result, tmp_p
     again = run(result.config, tmp_path / "out", force=True)
     assert (again.path / "notes.txt").read_text() == "mine"
     assert {file.name for file in again.path.parent.iterdir()} == {again.path.name}
+
+
+def test_messages_are_recorded_where_they_are_asked_for_and_a_run_with_them_serves_one_without(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    plain = run(load(toy()), tmp_path)
+    assert (plain.recorded, len(plain.messages)) == (False, 0)
+    before = stamps(plain.path)
+    logged = run(load(toy(), "record.messages=true"), tmp_path)
+    assert logged.path == plain.path
+    assert stamps(plain.path)["metrics.parquet"] > before["metrics.parquet"]
+    assert list(logged.messages) == list(plain.messages)
+    assert len(logged.messages) == logged.manifest["messages"]["sent"] > 0
+    assert logged.updates["arrived"].notna().all()
+    before = stamps(logged.path)
+    assert run(load(toy()), tmp_path).recorded
+    assert stamps(logged.path) == before
+    run(load(toy()), tmp_path, force=True)
+    assert not (logged.path / "messages.parquet").exists()
+
+
+def test_a_message_log_that_was_changed_is_refused_by_name(toy: Callable[..., Path], tmp_path: Path) -> None:
+    path = run(load(toy(), "record.messages=true"), tmp_path).path
+    (path / "messages.parquet").write_bytes(b"others")
+    with pytest.raises(ResultError, match=r"messages\.parquet: not as the run left it"):
+        load_result(path)
+    (path / "messages.parquet").unlink()
+    with pytest.raises(ResultError, match=r"messages\.parquet: missing"):
+        load_result(path)
+
+
+def test_a_result_from_before_there_were_messages_is_read(result: Result) -> None:
+    """Its config has no `record`, its `updates.parquet` no `arrived`."""
+    config, updates, manifest = (result.path / name for name in ("config.yaml", "updates.parquet", "manifest.json"))
+    config.write_text(config.read_text().replace("record: {messages: false}\n", ""))
+    assert "record" not in config.read_text()
+    parquet.write_table(parquet.read_table(updates).drop_columns(["arrived"]), updates)
+    content = json.loads(manifest.read_text())
+    content["files"] |= {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (config, updates)}
+    manifest.write_text(json.dumps(content))
+    old = load_result(result.path)
+    assert old.updates["arrived"].isna().all()
+    assert list(old.updates) == list(result.updates)
 
 
 def test_processes_may_run_one_sweep_into_one_folder(toy: Callable[..., Path], tmp_path: Path) -> None:

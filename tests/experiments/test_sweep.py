@@ -84,6 +84,10 @@ TARGET = "sweep.m: evaluate.target_accuracy changes no run: set it outside the s
         ("sweep.seed=[0, 1, 0]", "sweep.seed: expected different values, got 0 twice"),
         ("sweep.learning.lr=[1, 1.0]", "sweep.learning.lr: expected different values, got 1.0 twice"),
         ("sweep.device=[cpu, auto]", "sweep.device: device changes no run: set it outside the sweep"),
+        (
+            "sweep.record.messages=[true, false]",
+            "sweep.record.messages: record.messages changes no run: set it outside the sweep",
+        ),
         ("sweep.m={a: {evaluate.target_accuracy: 1}}", TARGET),
         ("sweep.time={a: {seed: 2}}", "sweep.time: is a column of the metrics already: call the axis something else"),
     ],
