@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from models.backends import Backend, Batched, Loss, Threads, find_device
+from models.backends import Loss, choose, find_device, moved
 from models.data import Dataset
 from models.flat import check_pure, flatten
 from models.layers import Layer, layers
@@ -37,12 +37,13 @@ class Supervised:
         device: "cpu", "cuda", or "auto": the GPU where there is one.
         threads: of the CPU; None for one per core.
         dtype: of weights and data; float64 where identities are checked.
-        batched: take gradients in one batched call instead of a pool of threads; None: on a GPU.
-        chunk: models in one batched call at most.
+        backend: how gradients are taken: "threads", "vmap", "unfold", ... as in `models.backends`, or "auto": threads
+            on a CPU, and on a GPU whichever batched one is the fastest.
+        chunk: models in one batched call at most; None for as many as fit into memory.
 
     Raises:
         ValueError: batch or workers below 1; no workers where the partition needs their number; a module with
-            buffers or dropout; a device that is not there.
+            buffers or dropout; a device that is not there; a backend that is not there or cannot take the module.
     """
 
     def __init__(
@@ -58,8 +59,8 @@ class Supervised:
         device: str = "auto",
         threads: int | None = None,
         dtype: torch.dtype = torch.float32,
-        batched: bool | None = None,
-        chunk: int | None = 256,
+        backend: str = "auto",
+        chunk: int | None = None,
     ) -> None:
         if batch < 1:
             raise ValueError(f"batch = {batch}: expected at least 1")
@@ -71,9 +72,13 @@ class Supervised:
         self._shards = _deal(self._partition, dataset, workers, partition_seed)
         module = self._module(seed=0).to(self.device, dtype)
         self.params = sum(parameter.numel() for parameter in module.parameters())
-        batched = self.device.type == "cuda" if batched is None else batched
-        self._backend: Backend = Batched(module, loss, chunk) if batched else Threads(module, loss, threads)
+        self._backend = choose(backend, module, loss, self.device, threads, chunk)
         self.lanes = self._backend.lanes
+
+    @property
+    def backend(self) -> str:
+        """What takes the gradients; where that is found out by trying, what has won so far."""
+        return self._backend.name
 
     def start(self, seeds: Sequence[int]) -> Tensor:
         """The network's own initial weights `(ensemble, params)`, a seed per member; equal seeds give equal rows."""
@@ -99,7 +104,8 @@ class Supervised:
     def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Gradients, shaped as `weights` `(k, ensemble, params)`, and mini-batch losses `(k, ensemble)`."""
         models = weights.shape[:2]
-        index = torch.stack([batch.expand(models[1], -1) for batch in batches]).to(self.device)
+        index = moved(torch.stack(list(batches)), self.device)
+        index = (index if index.dim() == 3 else index[:, None]).expand(*models, -1)
         x, y = self._data.train_x, self._data.train_y
         gradients, losses = self._backend.gradients(weights.flatten(0, 1), x, y, index.flatten(0, 1))
         return gradients.unflatten(0, models), losses.unflatten(0, models)

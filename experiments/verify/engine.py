@@ -98,8 +98,8 @@ def backends() -> Iterator[Finding]:
     for dtype, rtol in [(torch.float64, 1e-12), (torch.float32, 1e-6)]:
         data, network = synthetic(samples=120, features=6, classes=3), MLP(hidden=(5,)).build
         one, other = (
-            Supervised(network, data, batch=8, dtype=dtype, device="cpu", threads=1, batched=batched)
-            for batched in (False, True)
+            Supervised(network, data, batch=8, dtype=dtype, device="cpu", threads=1, backend=backend)
+            for backend in ("threads", "vmap")
         )
         cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5))
         mine, its = every(cluster, "async_ps", one), every(cluster, "async_ps", other)

@@ -15,9 +15,13 @@ class Backend(Protocol):
 
     Attributes:
         lanes: how many gradients keep the hardware busy at once.
+        name: what it is called in a config; of one that chooses among others, what it has chosen.
     """
 
-    lanes: int
+    @property
+    def lanes(self) -> int: ...
+    @property
+    def name(self) -> str: ...
 
     def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients `(models, params)` and losses `(models,)` at `weights` `(models, params)`.

@@ -1,6 +1,7 @@
-"""Which hardware there is."""
+"""Which hardware there is, and the way to it."""
 
 import torch
+from torch import Tensor
 
 
 def find_device(name: str) -> torch.device:
@@ -16,3 +17,15 @@ def find_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """`tensor` on `device`; to a GPU by way of memory from which it is copied while the program goes on."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+def describe(device: torch.device) -> str:
+    """The device, and of a GPU its name: `cpu`, or `cuda (NVIDIA ...)`."""
+    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)

@@ -29,6 +29,8 @@ class Threads:
         ValueError: fewer than one thread.
     """
 
+    name = "threads"
+
     def __init__(self, module: nn.Module, loss: Loss, threads: int | None = None) -> None:
         threads = (os.cpu_count() or 1) if threads is None else threads
         if threads < 1:

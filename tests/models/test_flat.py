@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from models import MLP, LeNet5
-from models.backends import Batched, Threads, find_device
+from models.backends import Batched, Chunked, Threads, find_device
 from models.flat import Bound, check_pure, flatten, shapes, unflatten
 
 SAMPLES, BATCH, MODELS = 40, 5, 6
@@ -64,7 +64,7 @@ def test_the_gradient_is_plain_autograd_of_the_module(backend):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
 def test_threads_and_one_batched_call_agree(dtype, tolerance):
     module, weights, x, y, index = problem(LeNet5(), (1, 28, 28), dtype)
-    one, other = Threads(module, cross_entropy, threads=2), Batched(module, cross_entropy, chunk=2)
+    one, other = Threads(module, cross_entropy, threads=2), Chunked(Batched(module, cross_entropy), most=2)
     pairs = zip(*(backend.gradients(weights, x, y, index) for backend in (one, other)), strict=True)
     for threads, batched in pairs:
         torch.testing.assert_close(threads, batched, rtol=tolerance, atol=tolerance)

@@ -18,7 +18,7 @@ def task(**options):
 
 
 every_task = pytest.mark.parametrize(
-    "made", [task(), task(batched=True), Quadratic(dim=30, noise=1.0)], ids=["threads", "batched", "quadratic"]
+    "made", [task(), task(backend="vmap"), Quadratic(dim=30, noise=1.0)], ids=["threads", "vmap", "quadratic"]
 )
 
 

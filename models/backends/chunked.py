@@ -1,0 +1,145 @@
+"""Calls in pieces that fit into memory."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from models.backends.backend import EVALUATED, Backend
+
+T = TypeVar("T")
+
+SHARE = 0.5  # of the memory that is free, which one piece may take; weights to come need some, and recordings
+TRIED = 32  # models in the first piece, by which the others are measured
+ON_CPU = 256  # models in a piece where nothing bounds it
+
+
+class Memory(Protocol):
+    """What a device has room for, in bytes."""
+
+    def free(self) -> int:
+        """What could still be taken."""
+        ...
+
+    def peak(self, call: Callable[[], T]) -> tuple[T, int]:
+        """What `call` answers, and the most that it took while it ran."""
+        ...
+
+    def release(self) -> None:
+        """Give back what is held, but not used."""
+        ...
+
+
+class CudaMemory:
+    """The memory of a GPU, of which torch holds some that it does not use."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def free(self) -> int:
+        unused = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
+        return int(torch.cuda.mem_get_info(self._device)[0]) + unused
+
+    def peak(self, call: Callable[[], T]) -> tuple[T, int]:
+        torch.cuda.reset_peak_memory_stats(self._device)
+        before = torch.cuda.memory_allocated(self._device)
+        answer = call()
+        return answer, torch.cuda.max_memory_allocated(self._device) - before
+
+    def release(self) -> None:
+        torch.cuda.empty_cache()
+
+
+class Chunked:
+    """Another backend in pieces of so many models as the free memory has room for.
+
+    The first call begins with a small piece, which says what a model takes. A piece for which there is no room after
+    all is halved, and what was too much is not tried again. Pieces are about equal, so that their sizes are few. An
+    evaluation takes 250 samples at a time.
+
+    Args:
+        most: models in a piece at most; None for as many as fit.
+        memory: what there is room for; None where nothing is measured.
+
+    Raises:
+        torch.OutOfMemoryError: not even one model fits.
+        ValueError: `most` is below 1.
+    """
+
+    def __init__(self, backend: Backend, most: int | None = None, memory: Memory | None = None) -> None:
+        if most is not None and most < 1:
+            raise ValueError(f"chunk = {most}: expected at least 1, or None for as many models as fit into memory")
+        self.lanes = backend.lanes
+        self._backend, self._memory = backend, memory
+        self._most = most or (ON_CPU if memory is None else 1 << 30)
+        self._room: dict[tuple[int, ...], Room] = {}
+
+    @property
+    def name(self) -> str:
+        return self._backend.name
+
+    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        def piece(rows: slice) -> tuple[Tensor, Tensor]:
+            return self._backend.gradients(weights[rows], x, y, index[rows])
+
+        pieces = self._pieces(("gradients", index.shape[1]), len(weights), piece)
+        if len(pieces) == 1:
+            return pieces[0]
+        gradients, losses = zip(*pieces, strict=True)
+        return torch.cat(gradients), torch.cat(losses)
+
+    def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
+        def piece(rows: slice) -> Tensor:
+            return torch.cat([self._backend.outputs(weights[rows], chunk) for chunk in x.split(EVALUATED)], dim=1)
+
+        return torch.cat(self._pieces(("outputs", min(EVALUATED, len(x))), len(weights), piece))
+
+    def _pieces(self, kind: tuple[str, int], count: int, piece: Callable[[slice], T]) -> list[T]:
+        """What `piece` answers for all of `count` rows, in order."""
+        room = self._room.setdefault(kind, Room(self._most, self._memory))
+        done: list[T] = []
+        start = 0
+        while start < count:
+            size = room.piece(count - start)
+            try:
+                done.append(room.measured(size, lambda: piece(slice(start, start + size))))  # noqa: B023
+            except torch.OutOfMemoryError:
+                if size == 1:
+                    raise
+                room.too_small_for(size)
+                continue
+            start += size
+        return done
+
+
+class Room:
+    """How many models of one kind of call fit into memory at once, as far as has been seen."""
+
+    def __init__(self, most: int, memory: Memory | None) -> None:
+        self._most, self._memory = most, memory
+        self._bytes = 0.0  # that a model takes
+        self._seen = 0  # the largest piece for which there was room: as many need not be asked for again
+
+    def piece(self, left: int) -> int:
+        """The size of the next piece, where so many rows are left."""
+        most = min(left, self._most)
+        if self._memory is not None and most > self._seen:
+            fits = int(SHARE * self._memory.free() / self._bytes) if self._bytes else TRIED
+            most = min(most, max(1, self._seen, fits))
+        return -(-left // -(-left // most))
+
+    def measured(self, size: int, call: Callable[[], T]) -> T:
+        """What `call` answers; of the first that takes `size` or more, the memory is measured."""
+        if self._memory is None or size <= self._seen:
+            return call()
+        answer, peak = self._memory.peak(call)
+        self._bytes, self._seen = max(1.0, peak / size), size
+        return answer
+
+    def too_small_for(self, size: int) -> None:
+        """There was no room for so many."""
+        self._most = size // 2
+        self._seen = min(self._seen, self._most)
+        if self._memory is not None:
+            self._memory.release()

@@ -1,0 +1,148 @@
+"""One batched matrix product a layer, for networks that are plain sequences of layers."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from models.backends.backend import Loss
+from models.backends.batched import EVERYTHING
+from models.backends.exact import exact
+from models.flat import shapes
+
+POOLS = (nn.MaxPool2d, nn.AvgPool2d)
+POINTWISE = (
+    nn.CELU, nn.ELU, nn.GELU, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.Identity, nn.LeakyReLU, nn.LogSigmoid,
+    nn.Mish, nn.ReLU, nn.ReLU6, nn.SELU, nn.Sigmoid, nn.SiLU, nn.Softplus, nn.Softsign, nn.Tanh,
+)  # fmt: skip
+"""Layers that treat every number alike, so that it does not matter how many models they see at once."""
+
+Step = Callable[[Sequence[Tensor], Tensor], Tensor]  # every parameter (models, ...), x (models, batch, ...) -> the same
+
+
+class Unfolded:
+    """All models at once, layer by layer: a convolution is a batched product of its weights with the windows it sees.
+
+    With windows X (channels x kernel, batch x places) of one model's maps, and its weights W (maps, channels x kernel):
+    Y = W X + b, a product that a GPU batches over all models, where it has no fast kernels for so many groups of small
+    convolutions. The windows take the room of a map times the kernel's. Maps lie channel by channel in memory, so
+    that nothing is transposed between layers. Last digits are those of a sum in another order.
+
+    Raises:
+        ValueError: the module is no sequence of convolutions, poolings, activations, `Flatten` and `Linear`, on
+            whose layers nothing hangs.
+    """
+
+    lanes = EVERYTHING
+    name = "unfold"
+
+    def __init__(self, module: nn.Module, loss: Loss) -> None:
+        slots = {parameter: number for number, parameter in enumerate(module.parameters())}
+        self._steps = [_step(layer, slots) for layer in _sequence(module)]
+        self._loss, self._shapes = loss, shapes(module)
+
+    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        def total(weights: Tensor) -> tuple[Tensor, Tensor]:
+            losses = torch.vmap(self._loss)(self._forward(weights, x[index]), y[index])
+            return losses.sum(), losses  # a model's gradient depends on its own loss alone
+
+        with exact():
+            gradients, (_, losses) = torch.func.grad_and_value(total, has_aux=True)(weights)
+        return gradients, losses
+
+    def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
+        with exact(), torch.no_grad():
+            return self._forward(weights, x.expand(len(weights), *x.shape))
+
+    def _forward(self, weights: Tensor, x: Tensor) -> Tensor:
+        pieces = weights.split([shape.numel() for shape in self._shapes], dim=1)
+        parameters = [piece.unflatten(1, shape) for piece, shape in zip(pieces, self._shapes, strict=True)]
+        for step in self._steps:
+            x = step(parameters, x)
+        return x
+
+
+def unfoldable(module: nn.Module) -> bool:
+    """Whether `Unfolded` can take the module."""
+    try:
+        Unfolded(module, lambda outputs, targets: outputs)
+    except ValueError:
+        return False
+    return True
+
+
+def _sequence(module: nn.Module) -> list[nn.Module]:
+    """The layers of a module, those of sequences within it among them, in the order in which they are called."""
+    _check_bare(module)
+    if type(module) is not nn.Sequential:
+        return [module]
+    return [layer for child in module for layer in _sequence(child)]
+
+
+def _check_bare(layer: nn.Module) -> None:
+    """Refuse a layer on which something hangs that would be called beside it."""
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
+    if any(hooks) or "forward" in vars(layer):
+        raise ValueError(f"backend 'unfold' cannot take {layer}, which has hooks or a forward of its own: use 'vmap'")
+
+
+def _step(layer: nn.Module, slots: dict[nn.Parameter, int]) -> Step:
+    """What `layer` does, given all parameters by their place in `slots`; subclasses may do anything, and are refused."""
+    kind = type(layer)
+    if kind in POINTWISE:
+        return lambda parameters, x: layer(x)
+    if kind is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
+        return lambda parameters, x: x.flatten(2)
+    if kind in POOLS and not getattr(layer, "return_indices", False):
+        return lambda parameters, x: _pooled(layer, x)
+    if kind is nn.Linear or (kind is nn.Conv2d and _plain(layer)):
+        product = _full if kind is nn.Linear else _convolution(layer)
+        weight, bias = slots[layer.weight], None if layer.bias is None else slots[layer.bias]
+        return lambda parameters, x: product(x, parameters[weight], None if bias is None else parameters[bias])
+    raise ValueError(f"backend 'unfold' cannot take {layer}: use 'vmap', which takes any module")
+
+
+def _plain(layer: nn.Conv2d) -> bool:
+    return (
+        layer.groups == 1
+        and layer.dilation == (1, 1)
+        and layer.padding_mode == "zeros"
+        and not isinstance(layer.padding, str)
+    )
+
+
+def _pooled(layer: nn.Module, x: Tensor) -> Tensor:
+    """Pooling knows no channels: those of all models are pooled as if they were one model's."""
+    maps = _maps(x)
+    return layer(maps.flatten(0, 1)).unflatten(0, maps.shape[:2]).transpose(1, 2)  # type: ignore[no-any-return]
+
+
+def _full(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """`weight` `(models, out, in)` on `x` `(models, ..., in)`."""
+    rows, transposed = x.flatten(1, -2), weight.transpose(1, 2)
+    product = torch.bmm(rows, transposed) if bias is None else torch.baddbmm(bias.unsqueeze(1), rows, transposed)
+    return product.unflatten(1, x.shape[1:-1])
+
+
+def _convolution(layer: nn.Conv2d) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
+    """A convolution of `x` `(models, batch, channels, height, width)` with `weight` `(models, maps, channels, ...)`."""
+    (high, wide), (down, right) = layer.kernel_size, layer.stride
+    above, beside = layer.padding
+
+    def convolved(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        maps = pad(_maps(x), (beside, beside, above, above))
+        windows = maps.unfold(3, high, down).unfold(4, wide, right).permute(0, 1, 5, 6, 2, 3, 4)
+        columns, places = windows.flatten(4).flatten(1, 3), windows.shape[4:]
+        rows = weight.flatten(2)
+        product = torch.bmm(rows, columns) if bias is None else torch.baddbmm(bias.unsqueeze(2), rows, columns)
+        return product.unflatten(2, places).transpose(1, 2)
+
+    return convolved
+
+
+def _maps(x: Tensor) -> Tensor:
+    """Images `(models, batch, channels, height, width)`, channel by channel: `(models, channels, batch, ...)`."""
+    if x.dim() != 5:
+        raise ValueError(f"backend 'unfold' expected images (channels, height, width), got {tuple(x.shape[2:])}")
+    return x.transpose(1, 2)
