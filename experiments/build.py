@@ -39,9 +39,9 @@ def task(config: Config) -> Task:
         ConfigError: its pieces do not fit together, or the device is not there.
         DataMissingError: the data set is not there.
     """
-    workers, seed = config.cluster.workers, config.seed
+    hardware = {key: getattr(config, key) for key in ("device", "backend", "threads")}
     try:
-        return config.task.task(workers=workers, seed=seed, device=config.device, threads=config.threads)
+        return config.task.task(workers=config.cluster.workers, seed=config.seed, **hardware)
     except Invalid:
         raise
     except ValueError as error:

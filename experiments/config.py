@@ -9,13 +9,15 @@ from pydantic import Field, ValidationError
 from experiments.errors import ConfigError, shown, translated
 from experiments.parts import ALGORITHM, LEARNING, TASK, ClusterPart, EvaluatePart, RecordPart, StopPart
 from experiments.schema import Count, Part, Seed
+from models.backends import NAMES
 from simulator import Invalid
 
 
 class Config(Part):
     """An experiment: one run, or under `sweep` a grid of them.
 
-    Seeds that are null follow `seed`; `threads` null means one per core.
+    Seeds that are null follow `seed`; `threads` null means one per core. `backend` is how gradients are taken: by
+    `threads` on a CPU, and on a GPU by whichever of the others is the fastest, unless it says which.
     """
 
     name: Annotated[str, Field(pattern=r"^\w[\w .-]*$")] = "experiment"
@@ -28,6 +30,7 @@ class Config(Part):
     record: RecordPart = RecordPart()
     seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    backend: Literal[NAMES] = "auto"  # type: ignore[valid-type]
     threads: Count | None = None
     sweep: dict[str, Any] = Field({})
 

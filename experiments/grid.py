@@ -17,7 +17,7 @@ from experiments.errors import ConfigError, Refused, shown
 COLUMNS = ("time", "updates", "samples", "epoch", "member", "train_loss", "test_loss", "test_accuracy", "run", "name")
 """Names that no axis of variants may take: metrics and figures have columns called so."""
 
-IGNORED = ("name", "device", "threads", "evaluate.target_accuracy", "record")
+IGNORED = ("name", "device", "backend", "threads", "evaluate.target_accuracy", "record")
 """Keys that change no run: they name it, carry it out, judge it and say what else is written down."""
 
 
@@ -139,7 +139,7 @@ def _run(config: Config, outer: Sequence[Axis], options: Sequence[Option], inner
     number = {axis.key: int if axis.key == "learning.seed" else float for axis in inner}
     sweep = {axis.key: [number[axis.key](option.label) for option in axis.options] for axis in inner}
     run = parse({**configs[0].given(), "sweep": sweep})
-    run.task.fits(run.cluster.workers, run.device)
+    run.task.fits(run.cluster.workers, run.device, run.backend)
     cuts(run)
     return Run(run, {axis.key: option.label for axis, option in zip(outer, options, strict=True)})
 

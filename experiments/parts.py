@@ -13,7 +13,7 @@ import simulator
 from experiments.errors import ConfigError, blamed
 from experiments.schema import Choice, Count, Described, Finite, Part, Seed, built, kept, keys, part
 from models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic, Supervised
-from models.backends import find_device
+from models.backends import find_device, unfoldable
 from models.layers import layers
 from simulator.laws import LAWS, Law, Scaled
 from simulator.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
@@ -134,7 +134,7 @@ class TaskPart(Described):
 
     model: str
 
-    def fits(self, workers: int, device: str) -> None:
+    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         """Check that the pieces fit together, before anything is read or run.
 
         Raises:
@@ -142,12 +142,14 @@ class TaskPart(Described):
         """
         if device == "cuda":
             raise ConfigError("device", f"expected auto or cpu, since {self.model} uses no GPU, got 'cuda'")
+        if backend != "auto":
+            raise ConfigError("backend", f"expected auto, since {self.model} has a way of its own, got {backend!r}")
 
     def layers(self) -> Sequence[Layer]:
         """The layers that a pipeline could cut, as far as they can be known without reading data."""
         return layers_of(self.build())
 
-    def task(self, *, workers: int, seed: int, device: str, threads: int | None) -> simulator.Task:
+    def task(self, *, workers: int, seed: int, device: str, backend: str, threads: int | None) -> simulator.Task:
         """The task, for a cluster of `workers`; `seed` deals the training set.
 
         Raises:
@@ -166,7 +168,7 @@ class SupervisedPart(TaskPart):
     partition: PARTITION.type = Field("iid", validate_default=True)
     dtype: DTYPE[0] = DTYPE[1]
 
-    def fits(self, workers: int, device: str) -> None:
+    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         try:
             find_device(device)
         except ValueError:
@@ -175,9 +177,12 @@ class SupervisedPart(TaskPart):
             return
         shape, classes, samples = sizes
         try:
-            self._module(shape, classes)
+            module = self._module(shape, classes)
         except ValueError as error:
             raise blamed("task", error) from None
+        if backend.startswith("unfold") and not unfoldable(module):
+            problem = f"expected threads or vmap, since {self.model} is no plain sequence of layers, got {backend!r}"
+            raise ConfigError("backend", problem)
         most = samples // getattr(self.partition, "pieces", 1)
         if self.partition.name != "iid" and workers > most:
             problem = f"expected at most {most}, among whom {self.partition.name} can deal {samples} samples"
@@ -194,7 +199,7 @@ class SupervisedPart(TaskPart):
         with torch.device("meta"):
             return self.build().build(shape, classes)  # type: ignore[no-any-return]
 
-    def task(self, *, workers: int, seed: int, device: str, threads: int | None) -> simulator.Task:
+    def task(self, *, workers: int, seed: int, device: str, backend: str, threads: int | None) -> simulator.Task:
         return Supervised(
             self.build().build,
             _dataset(self.dataset),
@@ -203,6 +208,7 @@ class SupervisedPart(TaskPart):
             workers=workers,
             partition_seed=seed,
             device=device,
+            backend=backend,
             threads=threads,
             dtype=getattr(torch, self.dtype),
         )

@@ -21,7 +21,8 @@ from experiments.config import Config
 from experiments.documents import text_of
 from experiments.grid import Run, members
 from experiments.store import FILES, INDEX, MANIFEST, MESSAGES, OPTIONAL, SCHEMA, digest, folder, hash_of, run_id
-from simulator import Outcome
+from models.backends import describe
+from simulator import Outcome, Task
 
 LIBRARIES = ("laggard", "numpy", "pyarrow", "safetensors", "simpy", "torch")
 
@@ -69,11 +70,11 @@ def publish(own: Path, path: Path) -> None:
     rmtree(aside, ignore_errors=True)
 
 
-def finish(config: Config, path: Path, outcome: Outcome, device: str, seconds: float) -> None:
+def finish(config: Config, path: Path, outcome: Outcome, task: Task, seconds: float) -> None:
     """Write a run's tables and weights, and then the manifest that makes it a finished run.
 
     Args:
-        device: where its arithmetic was done.
+        task: what it learnt, which knows on which device, and how.
         seconds: of wall time that it took.
     """
     each = members(config)
@@ -87,7 +88,7 @@ def finish(config: Config, path: Path, outcome: Outcome, device: str, seconds: f
         save_weights(path / "models.safetensors", outcome.models)
     if outcome.message_log is not None:
         _write_table(path / MESSAGES, outcome.message_log)
-    manifest = _manifest(config, outcome, device, seconds)
+    manifest = _manifest(config, outcome, task, seconds)
     manifest["files"] = {name: hash_of(path / name) for name in (*FILES, *OPTIONAL) if (path / name).is_file()}
     _write_json(path / MANIFEST, manifest)
 
@@ -130,7 +131,7 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _manifest(config: Config, outcome: Outcome, device: str, seconds: float) -> dict[str, Any]:
+def _manifest(config: Config, outcome: Outcome, task: Task, seconds: float) -> dict[str, Any]:
     seeds = {"seed": config.seed, "cluster": config.seed if config.cluster.seed is None else config.cluster.seed}
     return {
         "schema": SCHEMA,
@@ -150,7 +151,8 @@ def _manifest(config: Config, outcome: Outcome, device: str, seconds: float) -> 
         ],
         "seeds": {**seeds, "learning": learning_seeds(config)},
         "wall_seconds": round(seconds, 3),
-        "device": device,
+        "device": describe(getattr(task, "device", torch.device("cpu"))),
+        "backend": getattr(task, "backend", None),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "threads": config.threads or os.cpu_count(),
         "versions": {"python": platform.python_version(), **_versions()},

@@ -50,8 +50,7 @@ def simulated(
         given = arguments(config)
         with progress(config) if progress else nullcontext() as watch:
             outcome = simulate(**given, watch=watch)
-        device = str(getattr(given["task"], "device", "cpu"))
-        record.finish(config, own, outcome, device, perf_counter() - start)
+        record.finish(config, own, outcome, given["task"], perf_counter() - start)
         finished = None if force else store.kept(config, out)  # another process may have been faster
         if finished is None:
             finished = replace(store.load_result(own), path=path, config=config)

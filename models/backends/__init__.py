@@ -7,7 +7,7 @@ from models.backends.chunked import Chunked
 from models.backends.devices import describe, find_device, moved
 from models.backends.graphs import Graphs
 from models.backends.threads import Threads
-from models.backends.unfolded import Unfolded
+from models.backends.unfolded import Unfolded, unfoldable
 
 __all__ = [
     "NAMES",
@@ -22,4 +22,5 @@ __all__ = [
     "describe",
     "find_device",
     "moved",
+    "unfoldable",
 ]

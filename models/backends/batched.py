@@ -1,5 +1,7 @@
 """One batched call over all models, whatever the module: the backend that every other one of a GPU is held against."""
 
+import copy
+
 import torch
 from torch import Tensor, nn
 
@@ -22,7 +24,7 @@ class Batched:
     name = "vmap"
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
-        self._module, self._loss = module, loss
+        self._module, self._loss = copy.deepcopy(module), loss  # torch leaves tensors of its own in shared layers
         self._names, self._shapes = [name for name, _ in module.named_parameters()], shapes(module)
 
     def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,8 +18,8 @@ class Graphs:
     """Another backend's gradients as CUDA graphs, one for each size of call.
 
     A graph's shapes and addresses are fixed. So a call is copied into the recording's own weights and indices, and its
-    results out of it; and it is rounded up to one of eight sizes an octave, so that schedules whose calls differ in size
-    need few recordings. The rows that this adds compute on whatever they hold, and are thrown away. The recordings used
+    results out of it; and it is rounded up to one of eight sizes an octave, so that schedules of uneven calls need few
+    recordings. The rows that this adds compute on whatever they hold, and are thrown away. The recordings used
     last are kept, and share one pool of memory: they are replayed one at a time. On a CPU nothing is recorded, and all
     else is the same.
 

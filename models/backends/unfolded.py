@@ -88,7 +88,7 @@ def _check_bare(layer: nn.Module) -> None:
 
 
 def _step(layer: nn.Module, slots: dict[nn.Parameter, int]) -> Step:
-    """What `layer` does, given all parameters by their place in `slots`; subclasses may do anything, and are refused."""
+    """What `layer` does, given all parameters by their place in `slots`; a subclass may do anything, and is refused."""
     kind = type(layer)
     if kind in POINTWISE:
         return lambda parameters, x: layer(x)

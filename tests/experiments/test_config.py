@@ -13,6 +13,17 @@ from simulator.laws import Gamma, Scaled
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
+ODD = """\
+from dataclasses import dataclass
+
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Odd:
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.LayerNorm(784), nn.Linear(784, classes))
+"""
 STRAGGLERS = """\
 cluster:
   workers: 16
@@ -163,6 +174,23 @@ def test_a_gpu_that_is_not_there_or_of_no_use_is_refused_before_anything_runs(
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     path = toy(text=STRAGGLERS)
     assert refusal(path, override, "device=cuda") == f"{path}: {said}"
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("backend=tpu", "backend: expected"),
+        ("task={model: quadratic}", "backend: expected auto, since quadratic has a way of its own, got 'unfold'"),
+        ("task.model=house:Odd", "backend: expected threads or vmap, since house:Odd is no plain sequence of layers"),
+    ],
+)
+def test_a_backend_that_is_not_there_or_cannot_take_the_model_is_refused_before_anything_runs(
+    toy: Callable[..., Path], module: Callable[..., Path], override: str, said: str
+) -> None:
+    module("house", ODD)
+    path = toy(text=STRAGGLERS)
+    assert refusal(path, "device=cpu", "backend=unfold", override).startswith(f"{path}: {said}")
+    load(path, "device=cpu", "backend=unfold", "task.model=lenet5")
 
 
 def test_what_is_known_of_a_data_set_without_reading_it_is_true() -> None:

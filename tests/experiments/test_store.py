@@ -60,8 +60,20 @@ def test_the_manifest_says_how_it_went(result: Result) -> None:
     fates = manifest["gradients"]
     assert fates["started"] == sum(count for fate, count in fates.items() if fate != "started")
     assert fates["applied"] == 40 == (result.updates["status"] == "applied").sum()
+    assert (manifest["device"], manifest["backend"]) == ("cpu", None)
     assert manifest["cpu_capability"] == torch.backends.cpu.get_cpu_capability()
     assert manifest["diverged"] == []
+
+
+def test_the_manifest_says_what_took_the_gradients_and_a_backend_makes_no_other_run(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    images = ("task={model: logistic, dataset: {name: synthetic, samples: 50}, batch: 10}", "stop={updates: 4}")
+    config = load(toy(), *images, "device=cpu", "backend=unfold-graphs")
+    assert run(config, tmp_path).manifest["backend"] == "unfold-graphs"
+    again = load(toy(), *images, "device=cpu")
+    assert run(again, tmp_path).manifest["backend"] == "unfold-graphs"  # kept: it is the same run
+    assert run(again, tmp_path, force=True).manifest["backend"] == "threads"
 
 
 def test_a_member_that_diverged_is_named(toy: Callable[..., Path], tmp_path: Path) -> None:
