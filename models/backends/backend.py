@@ -1,11 +1,12 @@
 """What a backend is: arithmetic on many models of one architecture at once."""
 
-from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (batch, classes), targets (batch,) -> their mean loss, a scalar
+from models.backprop import Loss
+
+__all__ = ["EVALUATED", "Backend", "Loss"]
 
 EVALUATED = 250  # samples in one forward pass of an evaluation; 1,000 outgrow a CPU's cache and take twice the time
 

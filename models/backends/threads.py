@@ -10,10 +10,11 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from models.backends.backend import EVALUATED, Loss
-from models.flat import Bound, flatten
+from models.backprop import Backpropagation, Loss, backpropagation
 
 T = TypeVar("T")
+
+EVALUATED = 100  # samples in one forward pass of an evaluation; more outgrow a CPU's cache, 1,000 take twice the time
 
 
 class Threads:
@@ -45,12 +46,10 @@ class Threads:
     def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         gradients, losses = torch.empty_like(weights), weights.new_empty(len(weights))
 
-        @torch.enable_grad()
         def job(row: int) -> None:
-            bound, samples = self._bound(), index[row]
-            loss = self._loss(bound.load(weights[row])(x[samples]), y[samples])
-            gradients[row] = flatten(torch.autograd.grad(loss, bound.parameters, materialize_grads=True))
-            losses[row] = loss.detach()
+            samples = index[row]
+            inputs, targets = x.index_select(0, samples), y.index_select(0, samples)
+            gradients[row], losses[row] = self._mine().gradient(weights[row], inputs, targets)
 
         self._each(job, len(weights))
         return gradients, losses
@@ -58,10 +57,9 @@ class Threads:
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
         chunks = x.split(EVALUATED)
 
-        @torch.no_grad()
         def job(number: int) -> Tensor:
             row, chunk = divmod(number, len(chunks))
-            return self._bound().load(weights[row])(chunks[chunk])
+            return self._mine().outputs(weights[row], chunks[chunk])
 
         return torch.cat(self._each(job, len(weights) * len(chunks))).unflatten(0, (len(weights), len(x)))
 
@@ -70,8 +68,8 @@ class Threads:
         each = map if min(self._threads, count) == 1 else self._pool.map
         return list(each(job, range(count)))
 
-    def _bound(self) -> Bound:
-        """This thread's own copy of the module."""
-        if not hasattr(self._own, "bound"):
-            self._own.bound = Bound(copy.deepcopy(self._module))
-        return self._own.bound
+    def _mine(self) -> Backpropagation:
+        """This thread's own, with a copy of the module."""
+        if not hasattr(self._own, "backpropagation"):
+            self._own.backpropagation = backpropagation(copy.deepcopy(self._module), self._loss)
+        return self._own.backpropagation
