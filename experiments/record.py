@@ -155,11 +155,12 @@ def _manifest(config: Config, outcome: Outcome, task: Task, seconds: float) -> d
         "backend": getattr(task, "backend", None),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "threads": config.threads or os.cpu_count(),
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": {"python": platform.python_version(), **versions()},
     }
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """The versions of laggard and of what it stands on, by the library's name."""
     found = {}
     for library in LIBRARIES:
         try:

@@ -1,0 +1,159 @@
+"""Plain training loops, as anyone would write them: the honest opponents of the engine.
+
+All keep the training set in memory (a GPU's, if that is the device), draw mini-batches by index, and step with
+`torch.optim.SGD`. The best of them counts: on a CPU, one and all intra-op threads, with LeNet-5 as laggard builds it
+(ReLU after pooling) and as text books do; on a GPU eager, captured as a CUDA graph, and compiled.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from models import Dataset, LeNet5
+
+Loop = Callable[[int], float]
+"""Makes so many training steps, and answers how many it made a second."""
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def text_book_lenet5() -> nn.Module:
+    """LeNet-5 with its units before its pools; the same function as `LeNet5().build` with the same weights."""
+    return nn.Sequential(
+        nn.Conv2d(1, 6, kernel_size=5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, kernel_size=5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
+    )  # fmt: skip
+
+
+def loops(network: Any, data: Dataset, batch: int, lr: float = 0.05, seed: int = 0) -> dict[str, Loop]:
+    """Every plain loop of `network`, which builds modules, where `data` lies, by what is special about it."""
+    builders: dict[str, Callable[[], nn.Module]] = {"": lambda: network.build(data.shape, data.classes)}
+    if isinstance(network, LeNet5):
+        builders["text book, "] = text_book_lenet5
+    found: dict[str, Loop] = {}
+    for form, build in builders.items():
+        if data.train_x.device.type == "cuda":
+            for name, prepare in {"eager": eager, "CUDA graph": captured, "compiled": compiled}.items():
+                found[form + name] = loop(_module(build, data, seed), data, batch, lr, seed, prepare=prepare)
+        else:
+            for threads in sorted({1, cores()}):
+                name = f"{form}{threads} thread" + "s" * (threads > 1)
+                found[name] = loop(_module(build, data, seed), data, batch, lr, seed, threads)
+    return found
+
+
+def best(candidates: dict[str, Loop], steps: int, near: float = 0.75) -> tuple[dict[str, Loop], float]:
+    """Those of `candidates` that reach `near` of the fastest one's speed in a trial, and that speed.
+
+    One that cannot run here, as a compiled one without a compiler, is left out; if none can, its error is raised.
+    """
+    speeds: dict[str, float] = {}
+    failure: Exception | None = None
+    for name, candidate in candidates.items():
+        try:
+            candidate(3)
+            speeds[name] = candidate(steps)
+        except RuntimeError as error:  # torch's own are of this kind: no compiler, no capture
+            failure = error
+    if not speeds:
+        assert failure is not None
+        raise failure
+    most = max(speeds.values())
+    return {name: candidates[name] for name, speed in speeds.items() if speed >= near * most}, most
+
+
+Step = Callable[[Tensor, Tensor], object]
+"""One training step on inputs and labels."""
+
+
+def eager(module: nn.Module, lr: float, _: tuple[Tensor, Tensor]) -> Step:
+    """The step as it is written."""
+    optimiser = torch.optim.SGD(module.parameters(), lr=lr)
+
+    def step(x: Tensor, y: Tensor) -> None:
+        optimiser.zero_grad()
+        cross_entropy(module(x), y).backward()
+        optimiser.step()
+
+    return step
+
+
+def compiled(module: nn.Module, lr: float, sample: tuple[Tensor, Tensor]) -> Step:
+    """The step with forward and backward compiled by `torch.compile`, as CUDA graphs where it can."""
+    return eager(torch.compile(module, mode="reduce-overhead"), lr, sample)  # type: ignore[arg-type]
+
+
+def captured(module: nn.Module, lr: float, sample: tuple[Tensor, Tensor]) -> Step:
+    """The whole step as one CUDA graph on buffers of its own, into which each mini-batch is copied."""
+    x, y = (tensor.clone() for tensor in sample)
+    step = eager(module, lr, sample)
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):  # capture wants a few steps on another stream before it
+        for _ in range(3):
+            step(x, y)
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(x, y)
+
+    def replay(inputs: Tensor, labels: Tensor) -> None:
+        x.copy_(inputs)
+        y.copy_(labels)
+        graph.replay()
+
+    return replay
+
+
+def loop(
+    module: nn.Module,
+    data: Dataset,
+    batch: int,
+    lr: float,
+    seed: int,
+    threads: int = 1,
+    prepare: Callable[[nn.Module, float, tuple[Tensor, Tensor]], Step] = eager,
+) -> Loop:
+    """A plain training loop on `threads` intra-op threads, where `data` lies; its step is prepared at first use."""
+    device = data.train_x.device
+    order = torch.randperm(len(data.train_y), generator=torch.Generator().manual_seed(seed)).to(device)
+    prepared: list[Step] = []
+
+    def run(steps: int) -> float:
+        torch.set_num_threads(threads)
+        if not prepared:
+            first = order[:batch]
+            prepared.append(prepare(module, lr, (data.train_x[first], data.train_y[first])))
+        step = prepared[0]
+        settle(device)
+        start = time.perf_counter()
+        for number in range(steps):
+            at = number * batch % max(1, len(order) - batch)
+            samples = order[at : at + batch]
+            step(data.train_x[samples], data.train_y[samples])
+        settle(device)
+        return steps / (time.perf_counter() - start)
+
+    return run
+
+
+def settle(device: torch.device) -> None:
+    """Wait until a GPU has done what it was told: kernels run on while Python goes ahead."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def _module(build: Callable[[], nn.Module], data: Dataset, seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = build()
+    return module.to(data.train_x.device, data.train_x.dtype)
