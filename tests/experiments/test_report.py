@@ -1,0 +1,169 @@
+"""Reports: one page that needs nothing else, readable by everybody, whose numbers are the tables'."""
+
+import re
+import shutil
+import subprocess
+from base64 import b64decode
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from experiments import Result, load, run, sweep
+from experiments.cli import main
+from experiments.report import page, sections
+from experiments.store import FILES
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """What a page is made of, and where it breaks its promises."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.faults: list[str] = []
+        self.open: list[str] = []
+        self.headings: list[int] = []
+        self.ids: list[str] = []
+        self.pictures: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        self.faults += [f"<{tag}> is not closed" for tag in self.open]
+        self.faults += [f"id {one} is there twice" for one in set(self.ids) if self.ids.count(one) > 1]
+        steps = zip([0, *self.headings], self.headings, strict=False)
+        self.faults += [f"h{last} is followed by h{own}" for last, own in steps if own > last + 1]
+        if self.headings.count(1) != 1:
+            self.faults.append("not one h1")
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag in ("script", "iframe", "object", "embed", "form"):
+            self.faults.append(f"a <{tag}>")
+        if tag == "html" and "lang" not in given:
+            self.faults.append("no language")
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        if tag == "img":
+            self.pictures.append(given.get("src", ""))
+            if len(given.get("alt", "")) < 20:
+                self.faults.append("a picture without a text")
+        self.ids += [given["id"]] if "id" in given else []
+        for name, value in given.items():
+            refers = name in ("src", "href", "srcset", "action", "data", "poster")
+            if name.startswith("on") or (refers and not value.startswith(("data:", "#"))) or "url(" in value:
+                self.faults.append(f"<{tag} {name}={value[:40]}>")
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}> closes nothing")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self.open and self.open[-1] == "style" and re.search(r"url\(|@import|//", data):
+            self.faults.append("a style that refers to something")
+
+
+def faults(text: str) -> list[str]:
+    """What keeps a page from standing alone, its pictures' own references included."""
+    found = Page(text)
+    inside = [b64decode(uri.partition("base64,")[2]).decode("latin-1") for uri in found.pictures]
+    links = [link for picture in inside for link in re.findall(r'href="([^"]{0,40})', picture)]
+    return found.faults + [f"a picture refers to {link}" for link in links if not link.startswith(("#", "data:"))]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("report")
+    (folder / "toy.yaml").write_text(SWEEP, encoding="utf-8")
+    return page(sweep(load(folder / "toy.yaml"), folder), "Which of <both>?")
+
+
+SWEEP = """\
+cluster: {workers: 3, compute: {law: gamma, mean: 0.01, cv: 0.3}, seed: 5}
+task: {model: quadratic, dim: 3, noise: 0.2, epoch: 20}
+stop: {updates: 30}
+sweep: {method: {"a < b & c": {algorithm.name: sync_ps}, late: {algorithm.name: async_ps}}, learning.lr: [0.1, 0.2]}
+"""
+
+
+def test_the_page_of_a_sweep_stands_alone(text: str) -> None:
+    assert faults(text) == []
+    found = Page(text)
+    assert found.pictures
+    assert "a < b & c" in found.text
+    assert "Which of <both>?" in found.text
+    assert "http" not in re.sub(r'"data:[^"]*"', "", text)
+
+
+@pytest.mark.parametrize(
+    ("place", "fault"),
+    [
+        ("</main>", '<script src="https://cdn.example/x.js"></script></main>'),
+        ("</main>", '<img src="https://example.org/a.png" alt="a picture from elsewhere"></main>'),
+        ("</style>", "@import '//example.org/a.css';</style>"),
+        ("</main>", "<h6>too deep</h6></main>"),
+        ("</main>", '<img src="data:," alt=""></main>'),
+        ("</main>", '<p id="config">again</p></main>'),
+        ("</section>", ""),
+        ("</main>", '<a href="https://example.org">away</a></main>'),
+    ],
+)
+def test_a_planted_fault_is_found(text: str, place: str, fault: str) -> None:
+    assert faults(text.replace(place, fault, 1))
+
+
+def test_the_page_of_a_run_says_how_it_was_run(toy: Callable[..., Path], tmp_path: Path) -> None:
+    result = run(load(toy(), "record.messages=true"), tmp_path)
+    found = Page(page([result]))
+    assert found.faults == []
+    assert len(found.pictures) >= 3
+    for said in (result.manifest["run"], *FILES, *result.manifest["files"].values(), "law: gamma", "messages lost"):
+        assert said in found.text, said
+
+
+def test_shares_of_time_are_the_workers_seconds(toy: Callable[..., Path], tmp_path: Path) -> None:
+    result: Result = run(load(toy()), tmp_path)
+    rows, _ = sections.waiting([result], ["toy"])
+    for row, (_, seconds) in zip(rows, result.workers.iterrows(), strict=True):
+        assert row.name == f"worker {seconds['worker']:.0f}"
+        assert sum(row.shares.values()) == pytest.approx(1)
+        assert row.shares["waiting"] * result.manifest["mileage"]["time"] == pytest.approx(seconds["waiting"])
+
+
+def test_staleness_is_counted_over_applied_gradients(toy: Callable[..., Path], tmp_path: Path) -> None:
+    result = run(load(toy()), tmp_path)
+    (row,) = sections.staleness([result], ["toy"]).rows
+    applied = sorted(result.updates["staleness"][result.updates["status"] == "applied"])
+    assert row[:2] == ["toy", str(len(applied))]
+    assert float(row[2]) == pytest.approx(sum(applied) / len(applied), rel=1e-3)
+    assert float(row[6]) == applied[-1]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here")
+def test_a_browser_shows_it_without_a_word_on_its_console(text: str, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text(text, encoding="utf-8")
+    command = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
+    places = [f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={tmp_path / 'seen.png'}"]
+    done = subprocess.run(
+        [*command, *places, (tmp_path / "report.html").as_uri()], capture_output=True, text=True, timeout=120
+    )
+    assert "CONSOLE" not in done.stderr
+    assert (tmp_path / "seen.png").stat().st_size > 10_000
+
+
+def test_the_command_writes_the_question_of_the_config(
+    toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = run(load(toy()), tmp_path / "out")
+    assert main(["report", str(result.path), "--config", str(toy())]) == 0
+    path = result.path / "report.html"
+    assert capsys.readouterr().out == f"{path}\n"
+    assert "A noisy quadratic on three uneven workers." in Page(path.read_text(encoding="utf-8")).text
+    assert main(["report", str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
