@@ -16,6 +16,7 @@ from simulator.task import Task
 from simulator.trace import Columns
 
 FOLD = 1024  # losses kept one by one before they are added up: enough to name the update at which one diverged
+FOLD_AFAR = 64 * FOLD  # where they lie on a GPU, for which the program must wait
 
 
 class Divergence(NamedTuple):
@@ -37,6 +38,7 @@ class Learning:
         self._models: list[Tensor] | None = [] if keep_models else None
         self._task, self._ensemble, self._timing_only = task, start.shape[0], start.shape[1] == 0
         self._losses: list[Tensor] = []
+        self._most = FOLD if start.device.type == "cpu" else FOLD_AFAR
         self._moments: list[tuple[float, float]] = []
         self._total, self._count = torch.zeros(self._ensemble, dtype=torch.float64), 0
         self._rows: list[Mileage] = []
@@ -62,7 +64,7 @@ class Learning:
         for gradient in gradients:
             self._losses.append(gradient.losses)
             self._moments.append((updates, time))
-        if len(self._losses) >= FOLD:
+        if len(self._losses) >= self._most:
             self._fold()
 
     def evaluate(self, weights: Tensor, mileage: Mileage, nodes: Sequence[Holder] = ()) -> None:

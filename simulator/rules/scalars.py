@@ -14,8 +14,15 @@ that a member of an ensemble sees bit for bit the numbers of a run of its own.
 
 
 def cast(scalar: Scalar, like: Tensor) -> Scalar:
-    """The scalar in the precision and on the device of `like`; a float is rounded by torch itself."""
-    return scalar.to(like) if isinstance(scalar, Tensor) else scalar
+    """The scalar in the precision and on the device of `like`; a float is rounded by torch itself.
+
+    Scalars stay in the host's memory; on its way to a GPU one is copied from where nobody has to wait for it.
+    """
+    if not isinstance(scalar, Tensor):
+        return scalar
+    if like.is_cuda and not scalar.is_cuda:
+        scalar = scalar.to(like.dtype).pin_memory()
+    return scalar.to(like, non_blocking=True)
 
 
 def sqrt(scalar: Scalar) -> Scalar:

@@ -1,6 +1,8 @@
 """Grids: what becomes a run, what a member, and that a member is the run that it stands for."""
 
+import math
 from collections.abc import Callable, Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +10,13 @@ import pytest
 import torch
 
 from experiments import ConfigError, load, run, sweep
+from experiments.documents import read
 from experiments.grid import members, runs
 from experiments.parts import COMPENSATION, LEARNING, SCHEDULE
 from experiments.schema import Described
 from experiments.store import Result, run_id
 from experiments.sweeps import SweepError
+from simulator import simulate
 
 
 def grid(path: Path, *overrides: str) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
@@ -204,3 +208,14 @@ def test_a_combination_that_cannot_be_is_found_before_any_run_starts(toy: Callab
     task = "{task: {dataset: {name: synthetic, samples: 9}, batch: 4}, stop: {updates: 3}}"
     with pytest.raises(ConfigError, match=r"task: lenet5: expected inputs of shape \(1, 28, 28\)"):
         load(toy(text=task), "sweep.task.model=[logistic, lenet5]")
+
+
+def test_the_grid_of_delays_is_ensembles_of_every_rate_and_seed_that_fit_into_the_memory_of_promises() -> None:
+    path = Path(__file__).parents[2] / "configs/delay_grid_paper.yaml"
+    grid = read(path)["sweep"]
+    assert math.prod(len(options) for options in grid.values()) == 1344
+    planned = runs(load(path, "sweep.algorithm.delay=[256]", "sweep.task.batch=[1024]"))
+    assert [len(members(run.config)) for run in planned] == [24, 24]
+    params = sum(layer.params for layer in planned[0].config.task.layers())
+    promised = (256 + 1) * 24 * params * 4 * 2  # bytes: of weights, and of gradients to come
+    assert promised < signature(simulate).parameters["memory"].default

@@ -1,0 +1,181 @@
+"""Between evaluations the program never waits for the device: it asks for no value, and copies nothing that blocks.
+
+No GPU is needed to see it. On torch's meta device a tensor has a shape and no numbers, so that whatever asks for one
+raises; copies there are watched.
+"""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from models import MLP, LeNet5, Supervised, synthetic
+from models import task as supervised
+from models.data import Dataset
+from simulator import Cluster, Rule, Stop, simulate
+from simulator.algorithms import ALGORITHMS
+from simulator.laws import Gamma
+from simulator.learning import FOLD, FOLD_AFAR, Learning
+from simulator.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
+from simulator.rules.rule import Rule as AnyRule
+from simulator.testing.trial import trial_of
+
+META = torch.device("meta")
+MEMBERS = 3
+NETWORK = MLP(hidden=(6, 5, 4))
+RATES = torch.tensor([[0.1], [0.2], [0.3]], dtype=torch.float64)
+
+
+class Blocking(TorchDispatchMode):
+    """Raises where something is copied to the device that the program would wait for."""
+
+    armed = False
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        given = kwargs or {}
+        to = given.get("device")
+        if function._schema.name == "aten::_to_copy" and to == META and args[0].device != META and self.armed:
+            assert given.get("non_blocking"), f"{tuple(args[0].shape)} was copied, and waited for"
+        if function._schema.name == "aten::copy_" and self.armed:
+            assert args[0].device == args[1].device, f"{tuple(args[1].shape)} was copied between devices"
+        return function(*args, **given)
+
+
+@pytest.fixture
+def afar(monkeypatch):
+    """Tasks on the meta device, and runs that are never evaluated."""
+    monkeypatch.setattr(supervised, "find_device", lambda name: META)
+    monkeypatch.setattr(Learning, "evaluate", lambda *args: None)
+
+    def task(network=NETWORK, data=None, **given):
+        data = synthetic(samples=40, features=4, classes=3) if data is None else data
+        return Supervised(network.build, data, **{"batch": 8, "backend": "unfold", **given})
+
+    return task
+
+
+def watched(algorithm, task, cluster=None, **given):
+    """A run in which, from the first mini-batch on, nothing may wait."""
+    trial, watch, batches = trial_of(algorithm, task=task), Blocking(), task.batches
+
+    def watching(rank, rngs):
+        for batch in batches(rank, rngs):
+            watch.armed = True
+            yield batch
+
+    task.batches = watching
+    with watch:
+        return simulate(
+            cluster or trial.cluster, trial.make(trial.rule), task, stop=Stop(updates=5, gradients=200), **given
+        )
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_no_method_waits(afar, name):
+    rule = Rule(OPTIMIZERS["sgd"](momentum=0.9), lr=RATES)
+    outcome = watched(lambda _: ALGORITHMS[name](rule, **GIVEN.get(name, {})), afar(), learning_seeds=[0, 1, 2])
+    assert outcome.mileage.updates >= 2
+    assert outcome.evaluated > 0
+    assert outcome.weights.device == META
+
+
+GIVEN = {
+    "sync_ps": {"wait_for": 3},
+    "k_async": {"wait_for": 2},
+    "k_batch_sync": {"gradients": 3},
+    "soft_sync": {"gradients": 2},
+    "sync_replicas": {"replicas_to_aggregate": 2},
+    "ringmaster": {"threshold": 3},
+    "delayed": {"delay": 3},
+    "local_sgd": {"local_steps": 2},
+    "diloco": {"local_steps": 2},
+}
+"""What a method needs to be told."""
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_no_optimizer_and_no_schedule_waits(afar, optimizer, schedule):
+    given = {"step": {"every": 1.0}, "warmup": {"length": 2.0}, "cosine": {"length": 2.0}}.get(schedule, {})
+    for lr in (0.1, RATES):
+        rule = Rule(OPTIMIZERS[optimizer](), lr=lr, schedule=SCHEDULES[schedule](**given))
+        watched(lambda _, rule=rule: ALGORITHMS["delayed"](rule, delay=2), afar(), ensemble=MEMBERS)
+
+
+@pytest.mark.parametrize("compensation", COMPENSATIONS)
+def test_no_compensation_waits(afar, compensation):
+    given = {"workers": 4} if compensation == "one_over_n" else {}
+    rule = Rule(lr=RATES, compensation=COMPENSATIONS[compensation](**given))
+    watched(lambda _: ALGORITHMS["async_ps"](rule), afar(), ensemble=MEMBERS)
+
+
+def test_an_ensemble_of_every_number_of_a_rule_waits_for_none(afar):
+    one = torch.tensor([[0.5], [0.6], [0.7]], dtype=torch.float64)
+    for optimizer in (OPTIMIZERS["adamw"](one, one, one, one), OPTIMIZERS["rmsprop"](one, one)):
+        rule = Rule(optimizer, lr=RATES, compensation=COMPENSATIONS["dc_asgd_a"](one, one))
+        watched(lambda _, rule=rule: ALGORITHMS["async_ps"](rule), afar(), ensemble=MEMBERS)
+
+
+@pytest.mark.parametrize("backend", ["vmap", "unfold", "unfold-graphs", "vmap-graphs"])
+def test_no_batched_backend_waits(afar, backend):
+    images = torch.zeros(20, 1, 28, 28)
+    data = Dataset("blank", images, torch.zeros(20, dtype=torch.long), images, torch.zeros(20, dtype=torch.long), 10)
+    outcome = watched(
+        lambda rule: ALGORITHMS["delayed"](rule, delay=3), afar(LeNet5(), data, backend=backend), ensemble=MEMBERS
+    )
+    assert outcome.evaluated >= 5
+
+
+def test_losses_are_fetched_at_evaluations_or_after_very_many(afar):
+    learning = Learning(afar(), torch.zeros(MEMBERS, 2, device=META))
+    gradient = simulate(
+        Cluster(1, compute=Gamma(1.0, 0.5)), ALGORITHMS["delayed"](Rule(), 0), afar(), stop=Stop(updates=1)
+    )
+    assert gradient.mileage.updates == 1
+    loss = torch.zeros(MEMBERS, device=META)
+    learning._losses = [loss] * (FOLD + 1)
+    learning.applied([], 1, 1.0)
+    learning._losses = [loss] * FOLD_AFAR
+    with pytest.raises(NotImplementedError):
+        learning.applied([], 1, 1.0)  # more than that is fetched, as memory is bounded
+
+
+def test_what_waits_is_seen(afar):
+    class Impatient(AnyRule):
+        def update(self, weights, gradients, state, combine=None):
+            float(gradients[0].value.sum())
+            return super().update(weights, gradients, state, combine)
+
+    class Hasty(AnyRule):
+        def update(self, weights, gradients, state, combine=None):
+            return super().update(weights + torch.zeros(1).to(weights), gradients, state, combine)
+
+    for rule, error in [(Impatient(), RuntimeError), (Hasty(), AssertionError)]:
+        with pytest.raises(error):
+            watched(lambda _, rule=rule: ALGORITHMS["delayed"](rule), afar())
+
+
+class Counting(TorchDispatchMode):
+    """Counts the operations on tensors as large as the weights."""
+
+    def __init__(self, least):
+        super().__init__()
+        self.least, self.count = least, 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        new = function._schema.returns and function._schema.returns[0].alias_info is None
+        self.count += bool(new) and isinstance(result, torch.Tensor) and result.numel() >= self.least
+        return result
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_an_update_of_many_members_is_as_many_operations_as_one_s(optimizer):
+    counts = set()
+    for members in (1, 2, 50):
+        weights = torch.rand(members, 200)
+        rule = Rule(OPTIMIZERS[optimizer](), lr=torch.full((members, 1), 0.1, dtype=torch.float64))
+        with Counting(least=weights.numel()) as counting:
+            rule.step(weights, weights, rule.init(weights), epochs=0.1)
+        counts.add(counting.count)
+    assert len(counts) == 1
+    assert 2 <= counts.pop() <= 20
