@@ -5,12 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
-
-
-class Named(Protocol):
-    """What a figure reads of a config."""
-
-    name: str
+from scipy.stats import t as student
 
 
 class Drawn(Protocol):
@@ -23,13 +18,20 @@ class Drawn(Protocol):
     @property
     def workers(self) -> pd.DataFrame: ...
     @property
-    def config(self) -> Named: ...
+    def config(self) -> Any: ...
 
 
 Label = Callable[[Drawn], str]
 
 
-MEASURES = {"test_accuracy": "test accuracy (%)", "test_loss": "test loss", "train_loss": "training loss"}
+MEASURES = {
+    "test_accuracy": "test accuracy (%)",
+    "test_loss": "test loss",
+    "train_loss": "training loss",
+    "consensus": "consensus distance",
+}
+LEARNT = ("test_accuracy", "test_loss", "train_loss")
+CONFIDENCE = 0.95
 
 
 class Line(NamedTuple):
@@ -43,6 +45,22 @@ class Line(NamedTuple):
     def results(self) -> list[int]:
         """The places of the results that the curves are from."""
         return sorted({int(curve["run"].iloc[0]) for curve in self.curves})
+
+    @property
+    def titled(self) -> str:
+        """Its name, with the number of seeds that it stands for."""
+        return f"{self.name} (n = {len(self.curves)})" if len(self.curves) > 1 else self.name
+
+    @staticmethod
+    def halves(values: np.ndarray) -> np.ndarray:
+        """Half the 95 % interval of the mean of `values` `(n, points)`, t_(n-1, 0.975) s / sqrt(n); 0 where n = 1.
+
+        Source: Student (1908).
+        """
+        n = len(values)
+        if n < 2:
+            return np.zeros(values.shape[1])
+        return np.asarray(student.ppf((1 + CONFIDENCE) / 2, n - 1) * values.std(0, ddof=1) / np.sqrt(n))
 
     def points(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
         """The first curve's points that all reach `(points,)`, and the values there `(curves, points)`."""
@@ -65,24 +83,25 @@ def lines_of(results: Sequence[Drawn], label: "Label | None" = None) -> list[Lin
     between = ["name"] if label else [key for key in differ if key not in within]
     lines: dict[tuple[str, str], Line] = {}
     for _, curve in table.groupby(["run", "member"]):
-        said = {key: _said(key, curve[key].iloc[0]) for key in [*between, *within]}
-        run = ", ".join(said[key] for key in between if said[key]) or str(curve["name"].iloc[0])
-        name = ", ".join(text for text in said.values() if text) or run
+        texts = {key: said(curve[key].iloc[0], key) for key in [*between, *within]}
+        run = ", ".join(texts[key] for key in between if texts[key]) or str(curve["name"].iloc[0])
+        name = ", ".join(text for text in texts.values() if text) or run
         lines.setdefault((run, name), Line(run, name, [])).curves.append(curve)
     return list(lines.values())
 
 
-def _said(key: str, value: Any) -> str:
-    """`lr = 0.1`; a text speaks for itself, and what a run does not have says nothing."""
+def said(value: Any, key: str = "") -> str:
+    """`lr = 0.1`, or without a key `0.1`; a text speaks for itself, and what a run does not have says nothing."""
     if isinstance(value, str) or pd.isna(value):
         return value if isinstance(value, str) else ""
-    return f"{key.rpartition('.')[2]} = {f'{value:g}' if isinstance(value, float) else value}"
+    number = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{key.rpartition('.')[2]} = {number}" if key else number
 
 
 def measures_of(results: Sequence[Drawn]) -> list[str]:
     """What was measured; of runs that learn nothing, the samples they went through."""
     metrics = [result.metrics for result in results]
-    return [name for name in MEASURES if all(name in of and of[name].notna().any() for of in metrics)] or ["samples"]
+    return [name for name in LEARNT if all(name in of and of[name].notna().any() for of in metrics)] or ["samples"]
 
 
 def best_of(lines: Sequence[Line], measure: str, most: int) -> list[Line]:
@@ -92,3 +111,50 @@ def best_of(lines: Sequence[Line], measure: str, most: int) -> list[Line]:
     each = len(lines) if len(lines) <= most else max(1, most // table["run"].nunique())
     best = table.sort_values("end", ascending=measure != "test_accuracy").groupby("run").head(each)
     return [lines[index] for index in sorted(best.index[:most])]
+
+
+def parameter(config: Any, key: str) -> Any:
+    """What a config says at a dotted key; None where it has no such key."""
+    for name in key.split("."):
+        config = getattr(config, name, None)
+    return config
+
+
+def ends(results: Sequence[Drawn], keys: Sequence[str]) -> pd.DataFrame:
+    """The last evaluation of each run and member, with the place of its result in `run`, and its parameters at `keys`.
+
+    `learnt` is its final measure, the first of `measures_of`, NaN where the member diverged: where its loss is not
+    finite any more.
+    """
+    measure, rows = measures_of(results)[0], []
+    for run, result in enumerate(results):
+        last = result.metrics.groupby("member").tail(1).assign(run=run)
+        given = {key: parameter(result.config, key) for key in keys if key not in last}
+        losses = [name for name in ("test_loss", "train_loss") if name in last and result.metrics[name].notna().any()]
+        finite = np.isfinite(last[losses[:1]].astype(float)).all(axis=1)
+        rows.append(last.assign(learnt=last[measure].where(finite), **given))
+    return pd.concat(rows, ignore_index=True)
+
+
+def titles(results: Sequence[Drawn], label: "Label | None" = None) -> list[str]:
+    """A name for each result as a whole: by `label`, else by what was swept among them, else its config's name."""
+    if label:
+        return [label(result) for result in results]
+    firsts = [result.metrics.iloc[0] for result in results]
+    keys = list(
+        dict.fromkeys(key for result in results for key in result.metrics if "." in key or _is_text(result, key))
+    )
+    within = {key for key in keys for result in results if key in result.metrics and result.metrics[key].nunique() > 1}
+    differ = [key for key in keys if key not in within and len({first.get(key) for first in firsts}) > 1]
+    texts = [", ".join(filter(None, (said(first.get(key), key) for key in differ))) for first in firsts]
+    return [text or str(result.config.name) for text, result in zip(texts, results, strict=True)]
+
+
+def _is_text(result: Drawn, key: str) -> bool:
+    return key == "seed" or result.metrics[key].dtype.kind not in "iufb"
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most `most` characters, its middle left out where it is longer."""
+    half = (most - 3) // 2
+    return text if len(text) <= most else f"{text[:half]}...{text[-half:]}"

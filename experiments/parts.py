@@ -173,7 +173,7 @@ class SupervisedPart(TaskPart):
             find_device(device)
         except ValueError:
             raise ConfigError("device", "expected a GPU, but torch sees none here: use auto or cpu") from None
-        if (sizes := _sizes(self.dataset)) is None:
+        if (sizes := sizes_of(self.dataset)) is None:
             return
         shape, classes, samples = sizes
         try:
@@ -189,7 +189,7 @@ class SupervisedPart(TaskPart):
             raise ConfigError("cluster.workers", f"{problem}, got {workers}: use fewer workers or iid")
 
     def layers(self) -> Sequence[Layer]:
-        if (sizes := _sizes(self.dataset)) is None:
+        if (sizes := sizes_of(self.dataset)) is None:
             return ()
         shape, classes, _ = sizes
         return layers(self._module(shape, classes), shape, self.batch)
@@ -214,7 +214,7 @@ class SupervisedPart(TaskPart):
         )
 
 
-def _sizes(dataset: Described) -> tuple[tuple[int, ...], int, int] | None:
+def sizes_of(dataset: Described) -> tuple[tuple[int, ...], int, int] | None:
     """Shape of an input, classes and training samples, where they are known."""
     if dataset.name == "synthetic":  # type: ignore[attr-defined]
         return (dataset.features,), dataset.classes, dataset.samples  # type: ignore[attr-defined]

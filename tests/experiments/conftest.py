@@ -3,10 +3,17 @@
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
+from ruamel.yaml import YAML
 
 from experiments import plugins
+from experiments.build import arguments
+from experiments.config import parse
+from experiments.grid import members
+from simulator import simulate
 
 TOY = """\
 # A noisy quadratic on three uneven workers.
@@ -49,3 +56,24 @@ def module(tmp_path: Path) -> Iterator[Callable[[str, str], Path]]:
     for name, loaded in list(sys.modules.items()):
         if str(getattr(loaded, "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def bench() -> Callable[..., SimpleNamespace]:
+    """Simulates a config, without a folder: what figures read of a result; `labels` are columns of its metrics."""
+
+    def simulated(text: str, **labels: object) -> SimpleNamespace:
+        config = parse(YAML(typ="safe").load(text))
+        outcome = simulate(**arguments(config))
+        swept = {key: [each[key] for each in members(config)] for key in config.sweep}
+        metrics = pd.DataFrame(outcome.metrics)
+        for key, values in swept.items():
+            metrics[key] = [values[member] for member in metrics["member"]]
+        tables = {name: pd.DataFrame(getattr(outcome, name)) for name in ("updates", "workers", "nodes")}
+        messages = None if outcome.message_log is None else pd.DataFrame(outcome.message_log)
+        return SimpleNamespace(
+            metrics=metrics.assign(**labels), config=config, weights=outcome.weights, models=outcome.models,
+            messages=messages, manifest={}, labels=labels, **tables,
+        )  # fmt: skip
+
+    return simulated

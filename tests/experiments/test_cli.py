@@ -13,6 +13,7 @@ import pytest
 
 from experiments import load_result, parts
 from experiments.cli import main
+from experiments.figures import FIGURES
 from experiments.progress import said
 from experiments.schema import Choice
 from models import DATASETS, NETWORKS, PARTITIONS
@@ -139,6 +140,24 @@ def test_plot_draws_runs_and_sweeps(laggard: Laggard, toy: Callable[..., Path], 
     assert sorted(map(named["label"], singles)) == ["async_ps", "sync_ps"]
 
 
+def test_plot_draws_the_figure_that_is_named(laggard: Laggard, toy: Callable[..., Path]) -> None:
+    laggard("sweep", toy(GRID), "--quiet")
+    assert laggard("plot", "results/toy", "--figure", "staleness") == (0, "results/toy/staleness.png\n", "")
+    assert laggard("plot", "results/toy", "--figure", "learning", "--x", "epoch", "--to", "a.svg") == (0, "a.svg\n", "")
+    assert Path("results/toy/staleness.png").read_bytes().startswith(b"\x89PNG")
+    code, out, err = laggard("plot", "results/toy", "--figure", "consensus")
+    assert (code, out) == (2, "")
+    assert err.startswith("results/toy/consensus.png: no result has a consensus distance: expected a method")
+    assert err.count("\n") == 1
+
+
+def test_plot_lists_the_figures_a_line_each(laggard: Laggard) -> None:
+    code, out, err = laggard("plot", "--list")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()] == list(FIGURES)
+    assert all(len(line.split()) > 4 for line in out.splitlines())
+
+
 def test_the_figure_is_a_real_one(toy: Callable[..., Path], tmp_path: Path) -> None:
     script = "import sys; from experiments.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", script, "sweep", str(toy(GRID)), "--out", str(tmp_path)]
@@ -220,6 +239,17 @@ def test_every_choice_of_a_config_is_listed() -> None:
         (["run", "TOY", "learning.lr"], 2, "learning.lr: expected an override key=value, as in learning.lr=0.1"),
         (["run", "TOY", "--out", "/proc/none"], 2, "/proc/none: No such file or directory"),
         (["sweep", "TOY", "--out", "/dev/null"], 2, "/dev/null/toy: Not a directory"),
+        (["plot"], 2, "laggard plot: expected a RESULT to draw, got none: a run's folder, or results/<name>"),
+        (
+            ["plot", "nowhere", "--figure", "histogram"],
+            2,
+            f"laggard plot --figure: expected one of {', '.join(FIGURES)}, got 'histogram'; did you mean histograms?",
+        ),
+        (
+            ["plot", "nowhere", "--x", "time"],
+            2,
+            "laggard plot --x: comparison has axes of its own; learning and consensus take one",
+        ),
         (["plot", "nowhere"], 2, "nowhere: no finished run: it has no manifest.json"),
         (["run", "TOY", "--fast"], 2, "laggard: unrecognized arguments: --fast (see laggard --help)"),
         (["validate", "TOY", "--fast"], 2, "laggard: unrecognized arguments: --fast (see laggard --help)"),

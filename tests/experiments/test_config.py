@@ -198,7 +198,7 @@ def test_what_is_known_of_a_data_set_without_reading_it_is_true() -> None:
     assert (data.shape, data.classes, len(data.train_y)) == parts.SIZES["digits"]
     part = parts.DATA.parts["synthetic"](samples=12, features=3, classes=2)
     data = part.build()
-    assert (data.shape, data.classes, len(data.train_y)) == parts._sizes(part)
+    assert (data.shape, data.classes, len(data.train_y)) == parts.sizes_of(part)
 
 
 @pytest.mark.parametrize(("file", "name"), [("my run (2)", "my run -2-"), ("(a)", "a-"), ("((", "experiment")])

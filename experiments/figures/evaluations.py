@@ -1,0 +1,146 @@
+"""What evaluations measured along the way: accuracy, losses, and how far nodes' models lie apart."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.gridspec import GridSpec
+
+from experiments.figures.lateness import applied_of, histogram
+from experiments.figures.look import AXES, PALETTE, draw, drawing, known, legend, looks, saved, several
+from experiments.lines import Drawn, Label, Line, best_of, lines_of, measures_of
+
+MOST = len(PALETTE)
+
+
+def comparison(
+    results: Sequence[Drawn],
+    path: str | Path | None = None,
+    target: float | None = None,
+    label: Label | None = None,
+) -> Figure:
+    """Compare runs: what was learnt against virtual time and against updates, and how stale the gradients were.
+
+    Args:
+        results: runs; those that differ only in seeds are drawn as one, their mean and its 95 % interval.
+        path: where the figure is saved, if at all.
+        target: a test accuracy (0 to 1) worth a line, where the task has accuracies.
+        label: names a run; by default what was swept, else the config's name.
+
+    Raises:
+        ValueError: two results cannot be told apart.
+    """
+    results = several(results)
+    lines, measure = lines_of(results, label), measures_of(results)[0]
+    shown = best_of(lines, measure, MOST)
+    target = target if measure == "test_accuracy" else None
+    updates = {line.run: pd.concat([results[index].updates for index in line.results]) for line in shown}
+    rows = math.ceil(len(updates) / 4)
+    with drawing(8, 3.4 + 2.1 * rows) as figure:
+        grid = figure.add_gridspec(1 + rows, 12, height_ratios=[3.2] + [2.1] * rows)
+        left = figure.add_subplot(grid[0, :6])
+        right = figure.add_subplot(grid[0, 6:], sharey=left)
+        draw(left, shown, "time", measure, target)
+        draw(right, shown, "updates", measure, target)
+        right.tick_params(labelleft=False, which="both")
+        right.set_ylabel("")
+        _histograms(figure, grid, updates, dict(zip([line.run for line in shown], looks(shown), strict=False)))
+        legend(figure, left, notes(shown, lines))
+    return saved(figure, path)
+
+
+def learning(
+    results: Sequence[Drawn], path: str | Path | None = None, x: str = "time", label: Label | None = None
+) -> Figure:
+    """Accuracy and losses of runs against one axis: virtual time, updates, samples or epochs.
+
+    Each line is the mean of the runs and members that differ only in seeds, in the 95 % interval of that mean,
+    mean +- t_(n-1, 0.975) s / sqrt(n).
+
+    Args:
+        x: `time`, `updates`, `samples` or `epoch`.
+
+    Raises:
+        ValueError: another x, or two results that cannot be told apart.
+    """
+    results = several(results)
+    measures, lines = measures_of(results), lines_of(results, label)
+    shown = best_of(lines, measures[0], MOST)
+    with drawing(8, 3.6 if len(measures) < 3 else 3.3) as figure:
+        for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures, strict=True):
+            draw(axes, shown, known(x), measure)
+        legend(figure, axes, notes(shown, lines))
+    return saved(figure, path)
+
+
+def curves(results: Sequence[Drawn] | Drawn, path: str | Path | None = None) -> Figure:
+    """What runs learnt, accuracy, where the task has one, and losses, against each of the four axes."""
+    results = several(results)
+    measures, lines = measures_of(results), lines_of(results)
+    shown = best_of(lines, measures[0], MOST)
+    with drawing(8, 1 + 1.5 * len(measures)) as figure:
+        panels = figure.subplots(len(measures), len(AXES), sharex="col", sharey="row", squeeze=False)
+        for row, measure in zip(panels, measures, strict=True):
+            for axes, x in zip(row, AXES, strict=True):
+                draw(axes, shown, x, measure)
+                axes.label_outer()
+        legend(figure, axes, notes(shown, lines))
+    return saved(figure, path)
+
+
+def consensus(
+    results: Sequence[Drawn], path: str | Path | None = None, x: str = "updates", label: Label | None = None
+) -> Figure:
+    """How far the nodes' models lie apart: the consensus distance against updates, on a log axis.
+
+        sqrt(1/P sum_i |x_i - x_mean|^2)
+
+    The start, where all models are equal, is left out. Where it is 0, as after an all-reduce, there is nothing to draw
+    on a log axis, and the line has a gap.
+
+    Args:
+        x: `time`, `updates`, `samples` or `epoch`.
+
+    Raises:
+        ValueError: another x, or no result whose nodes have models of their own.
+    """
+    results = [result for result in several(results) if "consensus" in result.metrics]
+    if not results:
+        raise ValueError("no result has a consensus distance: expected a method whose nodes have models, as dpsgd")
+    lines = [
+        line._replace(curves=[curve[curve["updates"] > 0] for curve in line.curves])
+        for line in lines_of(results, label)
+    ]
+    shown = best_of(lines, "consensus", MOST)
+    with drawing(8, 3.8) as figure:
+        axes = figure.subplots()
+        draw(axes, shown, known(x), "consensus")
+        axes.set_ylabel("consensus distance\n(root mean square over nodes)")
+        zero = any((curve["consensus"] == 0).any() for line in shown for curve in line.curves)
+        legend(figure, axes, [*notes(shown, lines), "a gap: the nodes' models are equal" if zero else ""])
+    return saved(figure, path)
+
+
+def notes(shown: Sequence[Line], lines: Sequence[Line]) -> list[str]:
+    """How to read bands, and how many lines were left out."""
+    bands = ["line and band: mean of n seeds and its 95 % interval (t)"] * any(len(line.curves) > 1 for line in shown)
+    fewer = [f"shown: {len(shown)} of {len(lines)} lines, of each run those that ended best"]
+    ended = any(not np.isfinite(curve[losses].iloc[-1].astype(float)).all() for line in shown for curve in line.curves
+                if (losses := [name for name in ("test_loss",) if name in curve]))  # fmt: skip
+    return bands + fewer * (len(shown) < len(lines)) + ["a line ends where one of its seeds diverged"] * ended
+
+
+def _histograms(
+    figure: Figure, grid: GridSpec, updates: Mapping[str, pd.DataFrame], colours: Mapping[str, tuple[str, object]]
+) -> None:
+    """A histogram a run, up to four in each row of `grid` below the first, all in the same bins."""
+    top = applied_of(pd.concat(updates.values()))["staleness"].max()
+    span = grid.ncols // min(len(updates), 4)
+    for index, (run, of) in enumerate(updates.items()):
+        row, start = 1 + index // 4, index % 4 * span
+        axes = figure.add_subplot(grid[row, start : start + span])
+        histogram(axes, of, top, colours[run][0], run, wrap=10 * span)
+        axes.set_ylabel("" if start else axes.get_ylabel())

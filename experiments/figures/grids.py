@@ -1,0 +1,285 @@
+"""Grids: what was learnt over learning rate and delay or batch, and up to which learning rate."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from scipy.stats import t as student
+
+from experiments.figures.limits import chance, exact_limit, failed, measured_limit
+from experiments.figures.look import DASHES, LIGHT, MARKERS, PALETTE, PERCENT, drawing, legend, saved, several
+from experiments.lines import CONFIDENCE, MEASURES, Drawn, ends, measures_of, said
+
+LR, DELAY, BATCH = "learning.lr", "algorithm.delay", "task.batch"
+NAMES = {LR: "learning rate", DELAY: "delay D (updates)", BATCH: "mini-batch (samples)"}
+LOSSES = ("test_loss", "train_loss")
+PANELS, CELLS, LOST = 6, 70, 100.0
+
+
+def lr_delay(results: Sequence[Drawn], path: str | Path | None = None) -> Figure:
+    """What was learnt at the end over learning rate and delay, with the stability limit; see `heat`."""
+    return heat(results, path, LR, DELAY)
+
+
+def lr_batch(results: Sequence[Drawn], path: str | Path | None = None) -> Figure:
+    """What was learnt at the end over learning rate and mini-batch, with the stability limit; see `heat`."""
+    return heat(results, path, LR, BATCH)
+
+
+def heat(results: Sequence[Drawn], path: str | Path | None = None, x: str = LR, y: str = DELAY) -> Figure:
+    """The final accuracy, or loss, over two parameters; a cell is the mean over seeds, a panel a value of the others.
+
+    Hatched cells diverged, in at least one seed. Over the learning rate the stability limit is drawn: on a quadratic
+    where theory knows it, the exact one (`exact_limit`); else the measured one, a step line between the largest lr
+    that learns and the next, which diverges in at least one seed or ends below twice chance.
+
+    Args:
+        x, y: dotted keys of the config whose values differ.
+
+    Raises:
+        ValueError: one of them has a single value.
+    """
+    results = several(results)
+    table = gridded(results, x, y)
+    panels = list(dict.fromkeys(table["panel"]))
+    measure, shown = measures_of(results)[0], panels[:PANELS]
+    columns = min(len(shown), 2 if len(shown) < 5 else 3)
+    rows = math.ceil(len(shown) / columns)
+    ys = table[y].nunique()
+    values = table.groupby(["panel", x, y])["learnt"].mean()
+    spread = values[np.isfinite(values) & (values > 0)]
+    logs = measure != "test_accuracy" and len(spread) > 1 and spread.max() > 30 * spread.min()
+    low, high = (spread.min(), spread.max()) if len(spread) else (0.0, 1.0)
+    if measure in LOSSES and len(spread):  # what is worse than the start has not learnt, however much worse
+        high = max(min(high, started(results, measure)), low)
+    norm = (LogNorm if logs else Normalize)(low, high)
+    colours = ScalarMappable(norm, "viridis" if measure == "test_accuracy" else "viridis_r")
+    with drawing(8 if columns > 1 else 6.4, 1.5 + rows * (0.75 + 0.36 * max(3, ys))) as figure:
+        axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        for number, (one, name) in enumerate(
+            zip(axes.flat, [*shown, *[None] * (rows * columns - len(shown))], strict=True)
+        ):
+            one.set_visible(name is not None)
+            if name is not None:
+                limit = _heat(one, table[table["panel"] == name], results, (x, y), colours, measure)
+                one.set_title(name, fontsize="small")
+                one.set(xlabel=NAMES.get(x, x) if number + columns >= len(shown) else "", ylabel=NAMES.get(y, y))
+                one.tick_params(labelbottom=number + columns >= len(shown))
+                one.label_outer() if columns > 1 and number % columns else None
+        bar = figure.colorbar(
+            colours,
+            ax=axes,
+            label=f"final {MEASURES.get(measure, measure)}",
+            pad=0.02,
+            extend="max" if spread.max() > high else "neither",
+        )
+        if measure == "test_accuracy":
+            bar.formatter = PERCENT
+        seeds = _counts(table.groupby(["panel", x, y]).size())
+        failing = "hatched: diverged" if table["learnt"].isna().any() else ""
+        legend(figure, list(axes.flat), [f"cells: mean of n = {seeds}", failing, limit, _more(panels, shown)])
+    return saved(figure, path)
+
+
+def cliff(
+    results: Sequence[Drawn], path: str | Path | None = None, by: str = DELAY, label: str | None = None
+) -> Figure:
+    """The lr cliff: what was learnt at the end against the learning rate, a line per delay.
+
+    Points are means over seeds with the 95 % interval of the mean, of losses those of the logarithm; crosses at the
+    edge diverged in at least one seed.
+
+    Args:
+        by: the dotted key that tells lines apart.
+        label: its name in the legend.
+
+    Raises:
+        ValueError: there is only one learning rate.
+    """
+    results = several(results)
+    table = gridded(results, LR, by, single=True)
+    panels = list(dict.fromkeys(table["panel"]))
+    measure, shown = measures_of(results)[0], panels[:PANELS]
+    columns, lines = min(len(shown), 3), sorted(table[by].dropna().unique(), key=_order) or [None]
+    rows = math.ceil(len(shown) / columns)
+    colours = (
+        matplotlib.colormaps["viridis"](np.linspace(0, 0.88, len(lines))) if len(lines) > len(PALETTE) else PALETTE
+    )
+    top = LOST * started(results, measure) if measure in LOSSES else None
+    name = label or NAMES.get(by, by).split(" (")[0]
+    with drawing(8, 1.2 + 2.9 * rows) as figure:
+        axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        for one, panel in zip(axes.flat, shown, strict=False):
+            for index, value in enumerate(lines):
+                own = table[(table["panel"] == panel) & ((table[by] == value) | (value is None))]
+                legible = len(lines) <= 12 or index % math.ceil(len(lines) / 12) == 0 or index == len(lines) - 1
+                title = (f"{name} = {said(value)}" if value is not None else "mean") if legible else None
+                _cliff(one, own, (colours[index], index), title, top)
+            one.set_xscale("log")
+            one.set_title(panel if len(shown) > 1 else "", fontsize="small")
+            one.set(xlabel=NAMES[LR], ylabel=f"final {MEASURES.get(measure, measure)}")
+            one.label_outer()
+            if measure == "test_accuracy":
+                one.yaxis.set_major_formatter(PERCENT)
+            else:
+                one.set_yscale("log")
+        for one in axes.flat[len(shown) :]:
+            one.set_visible(False)
+        seeds = _counts(table.groupby(["panel", LR, by], dropna=False).size())
+        bars = "" if seeds == "1 seed" else "bars: 95 % interval of the mean (t)"
+        lost = table["learnt"].isna().any() or (top is not None and (table["learnt"] > top).any())
+        worse = f", or ended above {LOST:g} times the loss of the start" if top is not None else ""
+        crosses = f"crosses at the edge: a seed diverged{worse}" if lost else ""
+        points = "mean" if top is None else "geometric mean"
+        legend(figure, list(axes.flat), [f"points: {points} of n = {seeds}", bars, crosses, _more(panels, shown)])
+    return saved(figure, path)
+
+
+def gridded(results: Sequence[Drawn], x: str, y: str, single: bool = False) -> pd.DataFrame:
+    """The final rows with their parameters and the name of their `panel`: all that differs besides x, y and seeds.
+
+    Raises:
+        ValueError: x, or unless `single` y, does not differ.
+    """
+    table = ends(results, [x, y])
+    for key in (x, y)[: 2 - single]:
+        if table[key].nunique() < 2:
+            raise ValueError(f"{key}: expected several values, got {said(table[key].iloc[0])} alone: sweep it")
+    names = [key for key in table if "." in key or key == "seed" or table[key].dtype.kind not in "iufb"]
+    others = [key for key in names if key not in (x, y) and not key.endswith("seed") and table[key].nunique() > 1]
+    table["panel"] = [", ".join(said(row[key], key) for key in others) for _, row in table.iterrows()]
+    return table
+
+
+def started(results: Sequence[Drawn], measure: str) -> float:
+    """The largest value of a loss that any result started with; infinite where none says."""
+    firsts = [of.metrics[measure].dropna().iloc[:1] for of in results if measure in of.metrics]
+    return max((float(first.iloc[0]) for first in firsts if len(first)), default=math.inf)
+
+
+def _heat(
+    axes: Axes,
+    table: pd.DataFrame,
+    results: Sequence[Drawn],
+    keys: tuple[str, str],
+    colours: ScalarMappable,
+    measure: str,
+) -> str:
+    """One panel; what the limit in it is."""
+    x, y = keys
+    xs, ys = sorted(table[x].dropna().unique(), key=_order), sorted(table[y].dropna().unique(), key=_order)
+    broken = table.assign(nan=table["learnt"].isna()).pivot_table(index=y, columns=x, values="nan", aggfunc="max")
+    cells = table.pivot_table(index=y, columns=x, values="learnt", aggfunc="mean").reindex(index=ys, columns=xs)
+    broken = broken.reindex(index=ys, columns=xs)
+    values = np.where(broken.to_numpy() == 1, np.nan, cells.to_numpy(float))
+    axes.pcolormesh(np.ma.masked_invalid(values), cmap=colours.cmap, norm=colours.norm)
+    for (row, column), value in np.ndenumerate(values):
+        if broken.to_numpy()[row, column] == 1:
+            axes.add_patch(
+                matplotlib.patches.Rectangle((column, row), 1, 1, hatch="////", facecolor="white", edgecolor=LIGHT)
+            )
+        elif np.isfinite(value) and values.size <= CELLS:
+            dark = matplotlib.colors.rgb_to_hsv(colours.to_rgba(value)[:3])[2] < 0.65
+            text = f"{100 * value:.1f}" if measure == "test_accuracy" else f"{value:.2g}"
+            halo = [withStroke(linewidth=2.5, foreground=colours.to_rgba(value))]  # the limit may pass below
+            look = {"color": "white" if dark else "black", "path_effects": halo, "zorder": 4}
+            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=7, **look)
+    axes.set_xticks(np.arange(len(xs)) + 0.5, [said(value) for value in xs], rotation=45 if len(xs) > 8 else 0)
+    axes.set_yticks(np.arange(len(ys)) + 0.5, [said(value) for value in ys])
+    axes.grid(visible=False)
+    return _limit(axes, table, results, xs, ys, y) if x == LR else ""
+
+
+def _limit(axes: Axes, table: pd.DataFrame, results: Sequence[Drawn], xs: list, ys: list, y: str) -> str:
+    """The stability limit, a step a row, in places of cells; what it is, or nothing where there is none."""
+    at, exact = [], True
+    for value in ys:
+        row = table[table[y] == value]
+        config = results[int(row["run"].iloc[0])].config if len(row) else None
+        theory = exact_limit(config)
+        exact &= theory is not None
+        at.append(theory)
+    if not exact:
+        at = [_measured(table[table[y] == value], results, xs) for value in ys]
+    if all(limit is None for limit in at):
+        return ""
+    centres = np.arange(len(xs)) + 0.5
+    ratio = math.log(xs[-1] / xs[0]) / (len(xs) - 1)
+    logs, beyond = np.log([xs[0] * math.exp(-ratio), *xs, xs[-1] * math.exp(ratio)]), [-0.5, *centres, len(xs) + 0.5]
+    places = [len(xs) if limit is None else np.interp(math.log(max(limit, 1e-300)), logs, beyond) for limit in at]
+    places = np.clip(places, 0, len(xs))
+    name = "stability limit: theory" if exact else "stability limit: measured"
+    for colour, width in (("white", 4), ("black", 2)):
+        look = {"color": colour, "linewidth": width, "clip_on": False, "label": name if colour == "black" else None}
+        axes.stairs(places, np.arange(len(ys) + 1), orientation="horizontal", baseline=None, **look)
+    if exact:
+        return "limit: the learning rate at which the quadratic oscillates for ever, between cells by its logarithm"
+    fails = "of which a seed diverges or ends below twice chance"
+    return f"limit: between the largest learning rate that learns and the next, {fails}"
+
+
+def _measured(row: pd.DataFrame, results: Sequence[Drawn], xs: list) -> float | None:
+    """The measured limit in a row of the grid."""
+    if not len(row):
+        return None
+    first = results[int(row["run"].iloc[0])]
+    fails = (
+        row.assign(failed=failed(row, started(results, "test_loss"), chance(first.config)))
+        .groupby(LR)["failed"]
+        .max()
+        .reindex(xs)
+    )
+    learnt = row.groupby(LR)["learnt"].mean().reindex(xs).where(~fails.astype(bool))
+    if learnt.isna().all():
+        return 0.0
+    best = int(np.nanargmax(learnt) if "test_accuracy" in row else np.nanargmin(learnt))
+    return measured_limit(np.array(xs), fails.fillna(False).to_numpy(bool), best)
+
+
+def _cliff(axes: Axes, table: pd.DataFrame, look: tuple[Any, int], label: str | None, top: float | None) -> None:
+    """The mean at each learning rate and its interval, of a loss those of its logarithm; crosses where one is lost.
+
+    Args:
+        look: a colour, and the place of the line among the others.
+        top: the loss above which a run is lost; None of an accuracy.
+    """
+    colour, place = look
+    learnt = table["learnt"] if top is None else np.log(table["learnt"].where(table["learnt"] <= top))
+    groups = learnt.groupby(table[LR])
+    mean, n = groups.mean().where(groups.apply(lambda of: of.notna().all())), groups.size()
+    half = (groups.std() / np.sqrt(n) * student.ppf((1 + CONFIDENCE) / 2, np.maximum(n - 1, 1))).fillna(0)
+    low, high = mean - half, mean + half
+    if top is None:
+        low, high = low.clip(lower=0), high.clip(upper=max(1.0, float(mean.max())))
+    else:
+        low, mean, high = np.exp(low), np.exp(mean), np.exp(high)
+    style = {"color": colour, "marker": MARKERS[place % len(MARKERS)], "linestyle": DASHES[place % len(DASHES)]}
+    small = {"markersize": 4, "capsize": 2, "elinewidth": 0.8}
+    axes.errorbar(mean.index, mean, [mean - low, high - mean], label=label, **style, **small)
+    lost, height = mean.index[mean.isna()], 0.015 + 0.03 * (place % 12)
+    if len(lost):
+        edge = {"transform": axes.get_xaxis_transform(), "clip_on": False}
+        axes.plot(lost, np.full(len(lost), height if top is None else 1 - height), "x", color=colour, **edge)
+
+
+def _counts(sizes: pd.Series) -> str:
+    low, high = int(sizes.min()), int(sizes.max())
+    return f"{low} seed{'s' * (low > 1)}" if low == high else f"{low} to {high} seeds"
+
+
+def _more(panels: Sequence[str], shown: Sequence[str]) -> str:
+    return f"{len(panels) - len(shown)} more panels are not shown" if len(panels) > len(shown) else ""
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    """Numbers by size, then texts."""
+    return isinstance(value, str), value

@@ -1,0 +1,314 @@
+"""Grids, phases, links, graphs, consensus and landscapes show what an independent calculation gives."""
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+from experiments import figures
+from experiments.figures.graphs import busiest, steps
+from experiments.figures.landscapes import filterwise, principal, surface
+from experiments.figures.phases import phases, seconds
+from models import Quadratic
+
+QUADRATIC = """
+cluster: {workers: 1}
+task: {model: quadratic, jitter: 0.3, noise: 0.05}
+learning: {optimizer: sgd, momentum: 0.0}
+stop: {updates: 60}
+evaluate: {every_updates: 30}
+sweep: {learning.lr: [0.01, 0.1, 0.9, 1.9], learning.seed: [0, 1, 2]}
+"""
+
+
+@pytest.fixture(scope="module")
+def grid(bench):
+    """Delay by learning rate, three seeds."""
+    label = "algorithm.delay"
+    return [bench(f"{QUADRATIC}algorithm: {{name: delayed, delay: {D}}}\n", **{label: D}) for D in (0, 1, 8)]
+
+
+def words(figure):
+    return " ".join(figure.get_supxlabel().split())
+
+
+def labelled(axes, start):
+    return [line for line in axes.lines if str(line.get_label()).startswith(start)]
+
+
+def test_a_heat_map_holds_the_means_over_seeds_and_the_exact_limit(grid):
+    figure = figures.lr_delay(grid)
+    axes = figure.axes[0]
+    cells = axes.collections[0].get_array()
+    for row, of in enumerate(grid):
+        last = of.metrics.groupby("member").tail(1)
+        np.testing.assert_allclose(cells[row], last.groupby("learning.lr")["test_loss"].mean())
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.01", "0.1", "0.9", "1.9"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["0", "1", "8"]
+    (stairs,) = [patch for patch in axes.patches if patch.get_label() == "stability limit: theory"]
+    limits = np.array([2.0, 1.0, 2 * np.sin(np.pi / 34)])
+    expected = np.interp(np.log(limits[1:]), np.log([0.01, 0.1, 0.9, 1.9]), np.arange(4) + 0.5)
+    np.testing.assert_allclose(stairs.get_data().values[1:], expected)
+    assert 3.5 < stairs.get_data().values[0] < 4
+    assert "n = 3 seeds" in words(figure)
+
+
+def accurate(grid, accuracies):
+    """The grid's runs with these final accuracies `(delays, lrs)`, the same for every seed."""
+    changed = []
+    for of, row in zip(grid, accuracies, strict=True):
+        lrs = sorted(of.metrics["learning.lr"].unique())
+        metrics = of.metrics.assign(test_accuracy=[row[lrs.index(lr)] for lr in of.metrics["learning.lr"]])
+        changed.append(type(of)(**vars(of) | {"metrics": metrics}))
+    return changed
+
+
+def test_the_measured_limit_stands_between_what_learns_and_what_fails(grid, monkeypatch):
+    """Of the first row nothing fails; the second fails at its last; the third learns nowhere; 0.5 is chance."""
+    monkeypatch.setattr("experiments.figures.grids.exact_limit", lambda config: None)
+    monkeypatch.setattr("experiments.figures.grids.chance", lambda config: 0.1)
+    accuracy = [[0.5, 0.9, 0.8, 0.7], [0.5, 0.9, 0.8, 0.1], [0.1, 0.12, 0.1, 0.1]]
+    figure = figures.lr_delay(accurate(grid, accuracy))
+    axes = figure.axes[0]
+    (stairs,) = [patch for patch in axes.patches if patch.get_label() == "stability limit: measured"]
+    np.testing.assert_allclose(stairs.get_data().values, [4.0, 3.0, 0.0])
+    assert "twice chance" in words(figure)
+    np.testing.assert_allclose(axes.collections[0].get_array(), accuracy)
+
+
+def test_a_cell_in_which_one_seed_diverged_is_hatched_and_has_no_mean(grid):
+    broken = [type(of)(**vars(of) | {"metrics": of.metrics.copy()}) for of in grid]
+    metrics = broken[2].metrics
+    metrics.loc[(metrics["learning.lr"] == 1.9) & (metrics["learning.seed"] == 1), "test_loss"] = np.nan
+    figure = figures.lr_delay(broken)
+    hatched = [patch.get_xy() for patch in figure.axes[0].patches if getattr(patch, "get_hatch", str)()]
+    assert hatched == [(3, 2)]
+    assert np.ma.getmaskarray(figure.axes[0].collections[0].get_array()).sum() == 1
+    assert "hatched: diverged" in words(figure)
+
+
+def test_what_else_was_swept_has_panels_of_its_own(grid):
+    other = [type(of)(**vars(of) | {"metrics": of.metrics.assign(**{"task.batch": 2})}) for of in grid]
+    first = [type(of)(**vars(of) | {"metrics": of.metrics.assign(**{"task.batch": 1})}) for of in grid]
+    figure = figures.lr_delay([*first, *other])
+    assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["batch = 1", "batch = 2"]
+    with pytest.raises(ValueError, match=r"task\.batch: expected several values, got 1 alone: sweep it"):
+        figures.lr_batch(first)
+
+
+def test_the_cliff_is_the_mean_and_its_interval_at_each_learning_rate(grid):
+    accuracies = accurate(grid, [[0.5, 0.9, 0.8, 0.7]] * 3)
+    for of in accuracies:
+        of.metrics["test_accuracy"] += 0.01 * of.metrics["learning.seed"]
+    figure = figures.cliff(accuracies)
+    axes = figure.axes[0]
+    assert axes.get_xscale() == "log"
+    assert [container.get_label() for container in axes.containers] == [f"delay D = {D}" for D in (0, 1, 8)]
+    line, _, (bars,) = axes.containers[1]
+    np.testing.assert_allclose(line.get_xydata(), np.c_[[0.01, 0.1, 0.9, 1.9], [0.51, 0.91, 0.81, 0.71]])
+    low, high = stats.t.interval(0.95, 2, 0.91, 0.01 / np.sqrt(3))
+    np.testing.assert_allclose(bars.get_segments()[1][:, 1], (low, high))
+
+
+def test_phases_count_the_updates_that_fell_into_them():
+    """Read at version 0: two updates before the start, one while it is computed, one on the way, one in the queue."""
+    times = {"started": 2.5, "computed": 3.5, "arrived": 4.5, "time": 6.0}
+    others = pd.DataFrame({
+        "time": [1.0, 2.0, 3.0, 4.0, 5.0], "worker": 1, "target": -1, "started": 0.0, "computed": 0.5, "arrived": 0.6,
+        "version_read": range(5), "version": range(5), "staleness": 0, "status": "applied",
+    })  # fmt: skip
+    row = {"worker": 0, "target": -1, "version_read": 0, "version": 5, "staleness": 5, "status": "applied", **times}
+    table = pd.concat([others, pd.DataFrame([row])], ignore_index=True)
+    split = phases(table).iloc[-1]
+    assert split[["network down", "compute", "network up", "barrier", "queue"]].tolist() == [2, 1, 1, 0, 1]
+    took = seconds(table).iloc[-1]
+    assert took[["compute", "network up", "barrier", "queue"]].tolist() == [1.0, 1.0, 0.0, 1.5]
+    unsplit = phases(table.drop(columns="arrived")).iloc[-1]
+    assert unsplit[["network down", "compute", "network up, queue, barrier"]].tolist() == [2, 1, 2]
+
+
+LOGGED = """
+cluster: {workers: 5, compute: {law: gamma, mean: 1, cv: 0.4}, network: {bandwidth: 20, latency: 0.1, message_bytes: 4}}
+task: {model: timing}
+record: {messages: true}
+stop: {updates: 150}
+"""
+
+
+@pytest.fixture(scope="module", params=["async_ps", "{name: soft_sync, gradients: 3}", "sync_ps"])
+def logged(bench, request):
+    return bench(f"{LOGGED}algorithm: {request.param}\n")
+
+
+def test_the_phases_of_a_run_add_up_to_staleness_and_to_its_age(logged):
+    split, took = phases(logged.updates), seconds(logged.updates)
+    applied = logged.updates[logged.updates["status"] == "applied"]
+    assert (split.drop(columns=["worker", "staleness"]) >= 0).all(axis=None)
+    assert (split.drop(columns=["worker", "staleness"]).sum(axis=1) == applied["staleness"]).all()
+    np.testing.assert_allclose(took.drop(columns="worker").sum(axis=1), applied["time"] - applied["started"])
+    assert (took.drop(columns="worker") > -1e-12).all(axis=None)
+    figure = figures.split(logged)
+    left = figure.axes[0]
+    ends = {round(bar.get_y() + 0.36): bar.get_x() + bar.get_width() for bar in left.patches if bar.get_width()}
+    assert ends.get(0, 0.0) == pytest.approx(applied["staleness"].mean())
+    for row, (_, of) in enumerate(applied.groupby("worker"), start=1):
+        assert ends.get(row, 0.0) == pytest.approx(of["staleness"].mean())
+
+
+def test_the_bytes_in_the_links_of_a_figure_are_those_of_the_messages(logged):
+    figure = figures.utilisation(logged)
+    axes = figure.axes[0]
+    mesh = axes.collections[0]
+    edges = mesh.get_coordinates()[0, :, 0]
+    table = mesh.get_array() * np.diff(edges) * 20 / 100
+    names = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert names[:4] == ["server up", "server down", "worker 0 up", "worker 0 down"]
+    there = logged.messages[logged.messages["arrived"].notna()]
+    for name, row in zip(names, table, strict=True):
+        rank = -1 if name.startswith("server") else int(name.split()[1])
+        end = "sender" if name.endswith("up") else "receiver"
+        assert row.sum() == pytest.approx(there.loc[there[end] == rank, "bytes"].sum())
+
+
+def test_a_message_is_spread_evenly_over_its_way(bench):
+    run = bench("cluster: {workers: 1, network: {bandwidth: 1, message_bytes: 4}}\n"
+                "task: {model: timing}\nrecord: {messages: true}\nstop: {updates: 1}\n")  # fmt: skip
+    edges = figures.utilisation(run, bins=9).axes[0].collections[0]
+    loads = dict(zip(("up", "down"), edges.get_array()[:2], strict=True))
+    np.testing.assert_allclose(
+        loads["up"], [100] * 4 + [0] * 5
+    )  # weights for 4 s, 1 s of computing, a gradient for 4 s
+    np.testing.assert_allclose(loads["down"], [0] * 5 + [100] * 4)
+    run.messages = None
+    with pytest.raises(ValueError, match=r"no messages recorded: run it with record\.messages=true"):
+        figures.utilisation(run)
+
+
+def test_arrivals_part_a_timelines_thin_bars(logged):
+    axes = figures.timeline(logged).axes[0]
+    bars = {of.get_label(): of.patches for of in axes.containers}
+    until = axes.get_xlim()[1]
+    fates = logged.updates[logged.updates["started"] < until]
+    ways = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars["on its way"]]
+    np.testing.assert_allclose(ways, fates[["computed", "arrived"]], atol=1e-12)
+    queued = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars["arrived, not yet applied"]]
+    np.testing.assert_allclose(queued, fates[["arrived", "time"]], atol=1e-12)
+    (ticks,) = labelled(axes, "update")
+    server = logged.updates.query("status == 'applied' and target < 0")
+    assert set(ticks.get_xdata()) == set(server.loc[server["time"] <= until, "time"])
+
+
+GOSSIP = "task: {model: quadratic, dim: 3, noise: 1, jitter: 1}\nstop: {updates: 20}\nevaluate: {every_updates: 2}\n"
+
+
+def test_consensus_is_the_metrics_and_needs_nodes_with_models(bench, grid):
+    runs = [
+        bench(f"name: {name}\ncluster: {{workers: 4}}\nalgorithm: {name}\n{GOSSIP}") for name in ("dpsgd", "adpsgd")
+    ]
+    axes = figures.consensus(runs).axes[0]
+    assert axes.get_yscale() == "log"
+    for of in runs:
+        (line,) = labelled(axes, of.config.name)
+        np.testing.assert_allclose(line.get_xydata(), of.metrics[["updates", "consensus"]].iloc[1:], rtol=1e-6)
+    with pytest.raises(ValueError, match="no result has a consensus distance"):
+        figures.consensus(grid[:1])
+    with pytest.raises(ValueError, match="x: expected one of time, updates, samples, epoch, got 'steps'"):
+        figures.consensus(runs, x="steps")
+
+
+@pytest.mark.parametrize(
+    ("method", "workers", "count", "cost"),
+    [
+        ("sync_ps", 6, [12], [(6, 6)]),
+        ("dpsgd", 6, [12], [(2, 2)]),
+        ("{name: sgp}", 8, [8, 8, 8], [(1, 1)] * 3),
+        ("{name: all_reduce}", 5, [20], [(4, 4)]),
+    ],
+)
+def test_a_topology_has_the_edges_of_its_config(bench, method, workers, count, cost):
+    run = bench(f"cluster: {{workers: {workers}}}\nalgorithm: {method}\n{GOSSIP.replace('20', '1')}")
+    drawings = steps(run)
+    assert [one.graph.number_of_edges() for one in drawings] == count
+    assert [busiest(one.graph) for one in drawings] == cost
+    assert all(nx.is_directed(one.graph) for one in drawings)
+    figure = figures.topology(run)
+    arrows = [sum(isinstance(patch, figures.graphs.FancyArrowPatch) for patch in axes.patches) for axes in figure.axes]
+    pairs = [len({frozenset(edge) for edge in one.graph.edges}) for one in drawings]
+    assert arrows[: len(pairs)] == pairs
+
+
+def test_a_torus_stands_on_a_grid(bench):
+    run = bench("cluster: {workers: 12, network: {topology: torus}}\nalgorithm: dpsgd\n" + GOSSIP.replace("20", "1"))
+    (drawing,) = steps(run)
+    assert {place for place in drawing.places.values()} == {(x, -y) for x in range(4) for y in range(3)}
+    assert all(degree == 4 for _, degree in drawing.graph.out_degree())
+
+
+def test_scaling_draws_what_was_measured_and_the_closed_form(bench):
+    runs = []
+    for workers in (2, 4):
+        network = "{bandwidth: 8, latency: 0.125, message_bytes: 2}"
+        text = f"cluster: {{workers: {workers}, network: {network}}}\nalgorithm: sync_ps\n"
+        runs.append(bench(f"{text}task: {{model: timing}}\nstop: {{updates: 9}}\n", **{"cluster.workers": workers}))
+    figure = figures.scaling(runs)
+    points, line = figure.axes[0].lines
+    np.testing.assert_allclose(points.get_xydata(), [(2, 1.25 + 4 * 0.25), (4, 1.25 + 8 * 0.25)])
+    np.testing.assert_allclose(line.get_xydata(), points.get_xydata())
+    assert points.get_label() == "8 B/s"
+    with pytest.raises(ValueError, match=r"cluster\.workers: expected several values"):
+        figures.scaling(runs[:1])
+
+
+def test_the_plane_of_a_way_is_that_of_its_principal_components():
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.standard_normal((6, 2)))[0].T
+    way = rng.standard_normal((9, 2)) * [3, 1] @ axes + 5
+    plane = principal(way)
+    assert sum(plane.explained) == pytest.approx(1)
+    np.testing.assert_allclose(plane.way[-1], 0, atol=1e-12)
+    np.testing.assert_allclose(way[-1] + plane.way @ plane.directions, way)
+    covariance = (way - way[-1]).T @ (way - way[-1])
+    values = np.linalg.eigvalsh(covariance)[::-1]
+    np.testing.assert_allclose(plane.explained, values[:2] / values.sum())
+
+
+def test_random_directions_have_the_norms_of_the_models_filters():
+    way = np.random.default_rng(1).standard_normal((4, 3 * 5 + 3))
+    plane = filterwise(way, [(3, 5), (3,)], np.random.default_rng(0))
+    for direction in plane.directions:
+        norms = np.linalg.norm(direction[:15].reshape(3, 5), axis=1)
+        np.testing.assert_allclose(norms, np.linalg.norm(way[-1][:15].reshape(3, 5), axis=1))
+        assert not direction[15:].any()
+
+
+def test_the_surface_is_the_loss_at_its_models():
+    task = Quadratic(curvature=[1.0, 3.0], dtype=torch.float64)
+    way = np.array([[2.0, 0.0], [1.0, 0.5], [0.0, 0.0]])
+    plane = principal(way)
+    x, y, losses = surface(task, way[-1], plane, 5)
+    for (row, column), loss in np.ndenumerate(losses):
+        w = way[-1] + x[column] * plane.directions[0] + y[row] * plane.directions[1]
+        assert loss == pytest.approx((w[0] ** 2 + 3 * w[1] ** 2) / 2)
+    assert x[0] < plane.way[:, 0].min()
+    assert x[-1] > plane.way[:, 0].max()
+
+
+def test_a_landscape_shows_the_way_that_was_kept(bench):
+    text = "cluster: {workers: 2}\ntask: {model: quadratic, dim: 4, condition: 5, noise: 0.2}\nstop: {updates: 30}\n"
+    kept = bench(text + "evaluate: {every_updates: 6, keep_models: true}\n")
+    assert kept.models.shape == (6, 1, 4)
+    for directions in ("pca", "random"):
+        axes = figures.landscape(kept, directions=directions, points=5).axes[0]
+        (way,) = labelled(axes, "evaluations")
+        assert len(way.get_xdata()) == 6
+        np.testing.assert_allclose(way.get_xydata()[-1], 0, atol=1e-9)
+    assert "% of the way" in axes.get_xlabel()
+    with pytest.raises(ValueError, match=r"run it with evaluate\.keep_models=true"):
+        figures.landscape(bench(text))
+    with pytest.raises(ValueError, match="member: expected 0 to 0, got 3"):
+        figures.landscape(kept, member=3)
+    kept.models[-1] = torch.nan
+    with pytest.raises(ValueError, match="member 0 diverged"):
+        figures.landscape(kept)

@@ -1,0 +1,172 @@
+"""Theory drawn beside data is theory's: laws of staleness, stability limits, closed forms of time."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from ruamel.yaml import YAML
+
+from experiments import figures
+from experiments.config import parse
+from experiments.figures.iterations import closed_form, seconds_per_update
+from experiments.figures.limits import exact_limit, measured_limit
+from experiments.figures.theory import staleness_theory
+
+EXPONENTIAL = "compute: {law: exponential, mean: 2}"
+TIMING = "task: {model: timing}\nstop: {updates: 4000}\n"
+LAWS = [
+    ("geometric", f"cluster: {{workers: 5, {EXPONENTIAL}}}\nalgorithm: async_ps\n", 4.0),
+    ("geometric", f"cluster: {{workers: 5, {EXPONENTIAL}}}\nalgorithm: {{name: soft_sync, gradients: 1}}\n", 4.0),
+    ("mixed geometric", f"cluster: {{workers: 4, {EXPONENTIAL}, slowdowns: [{{worker: 0, factor: 5}}]}}\n", 3.0),
+    (
+        "grouped geometric",
+        f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: soft_sync, gradients: 4}}\n",
+        1.25,
+    ),
+    (
+        "grouped geometric",
+        f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: async_ps, accumulate: 3}}\n",
+        5 / 3,
+    ),
+    ("constant", "cluster: {workers: 5}\nalgorithm: async_ps\n", 4.0),
+    ("constant", "cluster: {workers: 1}\nalgorithm: {name: delayed, delay: 6}\n", 6.0),
+    ("constant", "cluster: {workers: 4}\nalgorithm: {name: sync_ps, wait_for: 3}\n", 0.0),
+    ("Little's law", f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: k_async, wait_for: 2}}\n", 2.0),
+    ("Little's law", "cluster: {workers: 6, network: {bandwidth: 3, message_bytes: 1}}\n", 5.0),
+    (
+        "Little's law",
+        f"cluster: {{workers: 4, {EXPONENTIAL}}}\nalgorithm: {{name: async_ps, n_push: 2, n_fetch: 4}}\n",
+        5.0,
+    ),
+]
+
+
+@pytest.mark.parametrize(("law", "text", "mean"), LAWS, ids=lambda value: str(value)[:40].replace("\n", " "))
+def test_the_law_of_staleness_is_what_a_simulation_measures(bench, law, text, mean):
+    """Mean and shares within five standard errors, by batches of rows, which are correlated."""
+    run = bench(text + TIMING)
+    theory = staleness_theory(run.config)
+    assert theory is not None
+    assert (theory.law, theory.mean) == (law, pytest.approx(mean))
+    staleness = run.updates.query("status == 'applied'")["staleness"].to_numpy()[400:]
+    blocks = np.array_split(staleness, 40)
+    assert_near([block.mean() for block in blocks], theory.mean)
+    if theory.probabilities is None:
+        return
+    ks = np.arange(400)
+    shares = theory.probabilities(ks)
+    assert shares.sum() == pytest.approx(1, abs=1e-6)
+    assert shares @ ks == pytest.approx(theory.mean, abs=1e-3)
+    for k in (0, 1, 3, 6):
+        assert_near([(block == k).mean() for block in blocks], shares[k])
+
+
+def assert_near(blocks, expected):
+    error = np.std(blocks, ddof=1) / math.sqrt(len(blocks))
+    assert abs(np.mean(blocks) - expected) <= 5 * error + 1e-9, (np.mean(blocks), expected, error)
+
+
+def test_a_run_without_a_config_of_the_bench_has_no_theory():
+    assert staleness_theory(SimpleNamespace(name="own")) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cluster: {workers: 4, slowdowns: [{worker: 0, at: 3, back: 5}]}\n",
+        "algorithm: {name: async_ps, warm_start: 9}\n",
+        "algorithm: {name: async_ps, sync_every: 4}\n",
+        "algorithm: {name: ssp, bound: 2}\n",
+        "algorithm: {name: delayed, delay: 2, ramp_to: 8, over: 20}\ncluster: {workers: 1}\n",
+    ],
+)
+def test_where_theory_says_nothing_nothing_is_drawn(bench, text):
+    run = bench(text + "task: {model: timing}\nstop: {updates: 20}\n")
+    assert staleness_theory(run.config) is None
+    axes = figures.histograms([run]).axes[0]
+    assert not any(line.get_label().startswith("theory") for line in axes.lines)
+    assert "theory" not in axes.get_title(loc="left")
+
+
+def test_the_histogram_draws_the_law_and_the_shares(bench):
+    run = bench(f"cluster: {{workers: 5, {EXPONENTIAL}}}\ntask: {{model: timing}}\nstop: {{updates: 900}}\n")
+    axes = figures.histograms([run]).axes[0]
+    (curve,) = [line for line in axes.lines if line.get_label() == "theory"]
+    ks, shares = curve.get_xydata().T
+    np.testing.assert_allclose(shares, 0.2 * 0.8**ks)
+    staleness = run.updates["staleness"]
+    for bar in axes.patches:
+        assert bar.get_height() == pytest.approx((staleness == round(bar.get_x() + 0.5)).mean())
+    beyond = (staleness > axes.patches[-1].get_x() + 0.5).sum()
+    assert (f"{beyond} beyond the axis" in axes.get_title(loc="left")) == (beyond > 0)
+    assert "theory: geometric, mean 4.00" in axes.get_title(loc="left")
+
+
+QUADRATIC = (
+    "cluster: {workers: 1}\ntask: {model: quadratic, curvature: 2.5, initial: 1}\nevaluate: {every_updates: 20}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("delay", "momentum", "product"),
+    [(0, 0.0, 2.0), (1, 0.0, 1.0), (4, 0.0, 0.3473), (16, 0.0, 0.09516), (0, 0.9, 3.8), (4, 0.9, 0.0265)],
+)
+def test_the_exact_limit_parts_runs_that_shrink_from_runs_that_grow(bench, delay, momentum, product):
+    text = QUADRATIC + f"algorithm: {{name: delayed, delay: {delay}}}\nstop: {{updates: {4000 if delay else 800}}}\n"
+    text += f"learning: {{optimizer: sgd, momentum: {momentum}}}\nsweep: {{learning.lr: [LRS]}}\n"
+    limit = exact_limit(parse(YAML(typ="safe").load(text.replace("LRS", "0.1"))))
+    assert limit * 2.5 == pytest.approx(product, rel=2e-3)
+    losses = bench(text.replace("LRS", f"{0.97 * limit}, {1.03 * limit}")).metrics.pivot_table(
+        index="updates", columns="member", values="test_loss", dropna=False
+    )
+    below, above = losses[0].tail(20).max(), losses[1].fillna(math.inf).tail(20).max()
+    assert below < 1.0
+    assert above > 100.0
+
+
+def test_there_is_no_exact_limit_where_its_conditions_fail(bench):
+    for text in (
+        "learning: {optimizer: adam}\n",
+        "learning: {optimizer: sgd, schedule: {name: cosine, length: 30}}\n",
+        "algorithm: {name: delayed, delay: 3, law: poisson}\n",
+    ):
+        assert exact_limit(bench(QUADRATIC + text + "stop: {updates: 1}\n").config) is None
+
+
+def test_a_measured_limit_lies_between_what_learns_and_what_fails():
+    lrs = np.array([0.001, 0.01, 0.1, 1.0])
+    assert measured_limit(lrs, np.array([False, False, True, True]), best=1) == pytest.approx(math.sqrt(0.001))
+    assert measured_limit(lrs, np.array([True, False, False, True]), best=1) == pytest.approx(math.sqrt(0.1))
+    assert measured_limit(lrs, np.array([False, False, False, False]), best=2) is None
+
+
+FORMS = [
+    "algorithm: {name: all_reduce, collective: ring}",
+    "algorithm: {name: all_reduce, collective: tree}",
+    "algorithm: sync_ps",
+    "algorithm: sgp",
+    "algorithm: {name: sgp, overlap: 1}",
+    "algorithm: {name: dpsgd, order: adapt_then_combine}",
+    "algorithm: {name: dpsgd, order: combine_then_adapt}",
+]
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("sharing", ["fair", "fifo"])
+@pytest.mark.parametrize("method", FORMS)
+def test_closed_forms_of_time_are_what_a_simulation_takes(bench, method, sharing, workers):
+    network = f"{{bandwidth: 8, latency: 0.125, message_bytes: 2, sharing: {sharing}}}"
+    cluster = f"cluster: {{workers: {workers}, network: {network}}}"
+    run = bench(f"{cluster}\n{method}\ntask: {{model: timing}}\nstop: {{updates: 24}}\n")
+    closed = closed_form(run)
+    assert closed is not None
+    assert seconds_per_update(run) == pytest.approx(closed(workers), rel=1e-9)
+
+
+def test_there_is_no_closed_form_for_uneven_clusters(bench):
+    for more in ("compute: {law: exponential, mean: 1}", "slowdowns: [{worker: 0, factor: 2}]", "apply_seconds: 1"):
+        run = bench(
+            f"cluster: {{workers: 2, {more}}}\nalgorithm: sync_ps\ntask: {{model: timing}}\nstop: {{updates: 4}}\n"
+        )
+        assert closed_form(run) is None
