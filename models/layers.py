@@ -1,6 +1,5 @@
 """What a pipeline must know of a network before it cuts it: layers, their parameters, their work, what leaves them."""
 
-import copy
 import math
 from typing import NamedTuple
 
@@ -27,24 +26,30 @@ class Layer(NamedTuple):
 def layers(module: nn.Module, shape: tuple[int, ...], batch: int) -> list[Layer]:
     """The layers of an `nn.Sequential`, whose inputs have `shape`; another module is one layer.
 
-    Nothing is computed: shapes alone pass through a copy of the module without memory.
+    One sample of zeros passes through them at weights of zero; the module itself may lie on the meta device, and loses
+    nothing. Shapes alone would take a second: there torch imports its compiler for the first activation.
     """
     parts = list(module.named_children()) if isinstance(module, nn.Sequential) else [("model", module)]
-    found, x = [], torch.empty(1, *shape, device="meta")
+    found, x = [], torch.zeros(1, *shape)
     for name, part in parts:
-        x, work = _passed(copy.deepcopy(part).to("meta"), x)
+        x, work = _passed(part, x)
         params = sum(parameter.numel() for parameter in part.parameters())
         found.append(Layer(name, params, float(batch * math.prod(x.shape)), float(work)))
     return found
 
 
+@torch.no_grad()
 def _passed(part: nn.Module, x: Tensor) -> tuple[Tensor, int]:
     """What `part` makes of `x`, and the work of it."""
     counts: list[int] = []
-    for leaf in part.modules():
-        if not list(leaf.children()):
-            leaf.register_forward_hook(lambda leaf, _, y: counts.append(_work(leaf, y)))
-    return part(x), sum(counts)
+    zeros = {name: torch.zeros(parameter.shape) for name, parameter in part.named_parameters()}
+    leaves = [leaf for leaf in part.modules() if not list(leaf.children())]
+    hooks = [leaf.register_forward_hook(lambda leaf, _, y: counts.append(_work(leaf, y))) for leaf in leaves]
+    try:
+        return torch.func.functional_call(part, zeros, (x,)), sum(counts)
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _work(leaf: nn.Module, output: Tensor) -> int:

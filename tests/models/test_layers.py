@@ -1,0 +1,45 @@
+"""What a pipeline learns of a network, from a sample of zeros."""
+
+import subprocess
+import sys
+
+import torch
+from torch import nn
+
+from models import LeNet5
+from models.flat import flatten
+from models.layers import layers
+
+
+def test_work_is_counted_in_multiplications_and_activations_in_numbers():
+    found = {layer.name: layer for layer in layers(LeNet5().build((1, 28, 28), 10), (1, 28, 28), batch=3)}
+    assert found["conv1"][1:] == (6 * 25 + 6, 3 * 6 * 28 * 28, 6 * 28 * 28 * 25)
+    assert found["conv2"][1:] == (16 * 6 * 25 + 16, 3 * 16 * 10 * 10, 16 * 10 * 10 * 6 * 25)
+    assert found["pool2"][1:] == (0, 3 * 16 * 5 * 5, 16 * 5 * 5)
+    assert found["full1"][1:] == (400 * 120 + 120, 3 * 120, 400 * 120)
+
+
+def test_a_network_without_numbers_is_told_like_one_with_them():
+    with torch.device("meta"):
+        empty = LeNet5().build((1, 28, 28), 10)
+    assert layers(empty, (1, 28, 28), 2) == layers(LeNet5().build((1, 28, 28), 10), (1, 28, 28), 2)
+    assert next(empty.parameters()).device.type == "meta"
+
+
+def test_the_network_is_left_as_it_was():
+    module = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+    before = flatten(module.parameters()).detach().clone()
+    layers(module, (4,), 2)
+    assert torch.equal(flatten(module.parameters()), before)
+    assert not any(part._forward_hooks for part in module.modules())
+
+
+def test_torch_s_compiler_is_left_alone():
+    """Its import takes a second, and activations on the meta device ask for it."""
+    code = (
+        "import sys, torch; from models import LeNet5; from models.layers import layers\n"
+        "with torch.device('meta'): module = LeNet5().build((1, 28, 28), 10)\n"
+        "layers(module, (1, 28, 28), 2)\n"
+        "assert not {'torch._dynamo', 'sympy'} & set(sys.modules), 'imported'"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
