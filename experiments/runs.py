@@ -49,7 +49,7 @@ def simulated(
         start = perf_counter()
         given = arguments(config)
         with progress(config) if progress else nullcontext() as watch:
-            outcome = simulate(**given, watch=watch)
+            outcome = simulate(**given, watch=watch, observe=getattr(watch, "observe", None))
         record.finish(config, own, outcome, given["task"], perf_counter() - start)
         finished = None if force else store.kept(config, out)  # another process may have been faster
         if finished is None:

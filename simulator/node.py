@@ -283,6 +283,11 @@ class Node:
         """`receive` waits no longer; what it has taken already is the next message again."""
         self._mailbox.forget(receive)
 
+    @property
+    def idle(self) -> bool:
+        """Whether it is up and computes nothing."""
+        return self._work is None and self.life % 2 == 0
+
     def waiting(self) -> list[Receive]:
         """The receives that wait for a message, oldest first."""
         return self._mailbox.waiting()

@@ -26,7 +26,7 @@ from simulator.pool import GradientPool
 from simulator.streams import BATCHES, CHOICES, COMPUTE, start_seed, stream
 from simulator.task import Task, Timing, layers_of
 from simulator.topology import resolved
-from simulator.trace import BUSY, DOWN, SENDING, WAITING, Trace
+from simulator.trace import BUSY, DOWN, SENDING, WAITING, Columns, Trace
 from simulator.weights import mean
 from simulator.wires import Wires
 
@@ -117,6 +117,10 @@ class Simulation:
     def mileage(self) -> Mileage:
         """How far the simulation has come."""
         return self.books.mileage(self.env.now, len(self._models))
+
+    def evaluations(self) -> Columns:
+        """The evaluations up to now, as `Outcome.metrics` has them."""
+        return self._learning.columns()
 
     def carry(self, message: Message, size: float) -> None:
         """Put a message of `size` models on the wires."""
@@ -290,6 +294,7 @@ def simulate(
     memory: float = 4 * 2**30,
     defer: bool = True,
     record: Record | None = None,
+    observe: Callable[[Simulation], None] | None = None,
 ) -> Outcome:
     """Run `algorithm` on `cluster`, learning `task`, in virtual time.
 
@@ -304,6 +309,7 @@ def simulate(
         memory: bytes of promised weights and gradients above which promises are evaluated early.
         defer: False evaluates every gradient when it is started; the result is the same, only slower.
         record: what is written down besides; every message, if it says so.
+        observe: shown the simulation before it runs, for `watch` to look at.
 
     Raises:
         Deadlock: nothing can happen any more.
@@ -321,4 +327,7 @@ def simulate(
         raise Invalid("simulate", "ensemble", "one member or more, as many as learning_seeds", ensemble)
     seeds = Seeds(seed if cluster.seed is None else cluster.seed, members)
     task, evaluate = task or Timing(), evaluate or Evaluate()
-    return Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record).run()
+    simulation = Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record)
+    if observe is not None:
+        observe(simulation)
+    return simulation.run()
