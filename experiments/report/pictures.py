@@ -1,7 +1,7 @@
 """The figures of a report, drawn as SVG and put into the page itself."""
 
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from matplotlib import style
 from matplotlib.figure import Figure
 
 from experiments import figures
-from experiments.figures import STYLE
+from experiments.figures.look import STYLE
 from experiments.report.sections import facts
 from experiments.store import Result
 
@@ -48,7 +48,7 @@ MANY = ("comparison", "split", "lr_delay", "lr_batch", "cliff", "scaling", "cons
 
 def pictures(results: Sequence[Result], named: Sequence[str]) -> list[Picture]:
     """The figures that these results have: those that say that they do not apply are left out."""
-    known = {**getattr(figures, "FIGURES", SINGLE), "comparison": _comparison}
+    known = {**figures.FIGURES, "comparison": _comparison}
     said = "; ".join(f"{what} {value}" for what, value in facts(results))
     runs = ", ".join(named[:8]) + (f" and {len(named) - 8} more" if len(named) > 8 else "")
     found = []
@@ -82,11 +82,3 @@ def _comparison(results: Sequence[Result]) -> Figure:
     said = None if any(result.labels for result in results) else names(results).get
     target = results[0].config.evaluate.target_accuracy
     return figures.comparison(results, target=target, label=said and (lambda result: said(result.path)))
-
-
-SINGLE: dict[str, Callable[[Sequence[Result]], Figure]] = {
-    "curves": lambda runs: figures.curves(runs[0]),
-    "staleness": lambda runs: figures.staleness(runs[0]),
-    "timeline": lambda runs: figures.timeline(runs[0]),
-}
-"""The figures that draw one run."""
