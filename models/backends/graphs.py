@@ -12,6 +12,8 @@ KEPT = 8  # recordings; each holds weights and gradients of its size
 WARM_UP = 2  # calls before a recording: libraries set themselves up, which may not be recorded
 
 Results = tuple[Tensor, Tensor]
+Call = Callable[[], Results]
+Record = Callable[[Call], Call]
 
 
 class Graphs:
@@ -24,11 +26,14 @@ class Graphs:
     else is the same.
 
     Evaluations, which are rare, are not recorded.
+
+    Args:
+        record: makes a replay of a call; None for a CUDA graph on a GPU, and the call itself on a CPU.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, record: Record | None = None) -> None:
         self.lanes, self.name = backend.lanes, f"{backend.name}-graphs"
-        self._backend = backend
+        self._backend, self._record = backend, record
         self._recordings: OrderedDict[tuple[int, ...], Recording] = OrderedDict()
 
     def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> Results:
@@ -36,7 +41,8 @@ class Graphs:
         if key not in self._recordings:
             while len(self._recordings) >= KEPT:
                 self._recordings.popitem(last=False)
-            self._recordings[key] = Recording(self._backend, key[0], weights, x, y, index)
+            record = self._record or (recorded if weights.is_cuda else _as_it_is)
+            self._recordings[key] = Recording(self._backend, record, key[0], weights, x, y, index)
         self._recordings.move_to_end(key)
         return self._recordings[key](weights, index)
 
@@ -50,7 +56,9 @@ class Recording:
     Every call of it writes over the same memory; what it answers with is a copy.
     """
 
-    def __init__(self, backend: Backend, size: int, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> None:
+    def __init__(
+        self, backend: Backend, record: Record, size: int, weights: Tensor, x: Tensor, y: Tensor, index: Tensor
+    ) -> None:
         self._weights = weights.new_zeros(size, weights.shape[1])
         self._index = index.new_zeros(size, index.shape[1])
         self._load(weights, index)
@@ -58,7 +66,7 @@ class Recording:
         def run() -> Results:
             return backend.gradients(self._weights, x, y, self._index)
 
-        self._replay = recorded(run) if weights.is_cuda else run
+        self._replay = record(run)
 
     def __call__(self, weights: Tensor, index: Tensor) -> Results:
         self._load(weights, index)
@@ -70,7 +78,7 @@ class Recording:
         self._index[: len(index)].copy_(index)
 
 
-def recorded(run: Callable[[], Results]) -> Callable[[], Results]:
+def recorded(run: Call) -> Call:
     """`run` as a CUDA graph: what it answers with lies where it lay when it was recorded."""
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
@@ -87,6 +95,10 @@ def recorded(run: Callable[[], Results]) -> Callable[[], Results]:
         return results
 
     return replay
+
+
+def _as_it_is(run: Call) -> Call:
+    return run
 
 
 def rounded_up(size: int) -> int:

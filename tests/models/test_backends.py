@@ -148,10 +148,11 @@ def test_a_network_is_unfolded_where_it_is_a_plain_sequence(network):
     assert unfoldable(ALL[network][0]()) == (network in PLAIN)
 
 
-@pytest.mark.parametrize("backend", [Unfolded, Batched])
-def test_compiled_gradients_are_plain_autograd_s(backend):
-    found = problem("lenet5", torch.float64)
-    check(Compiled(backend(found[0], cross_entropy), compiler="aot_eager"), found, 1e-12)
+def test_compiled_gradients_are_plain_autograd_s():
+    """Traced and differentiated as on a GPU, without the compiler's last step, which needs one for C++ or Triton."""
+    for backend, network in [(Unfolded, "strided"), (Batched, "mlp")]:
+        found = problem(network, torch.float64)
+        check(Compiled(backend(found[0], cross_entropy), compiler="aot_eager"), found, 1e-12)
 
 
 def test_a_loss_of_one_s_own_is_the_mean_of_one_mini_batch():
@@ -190,15 +191,28 @@ def test_a_backend_that_is_not_there_is_named_with_those_that_are():
 
 def test_a_recording_serves_calls_of_other_sizes_and_other_data():
     module, weights, x, y, index = problem("mlp", torch.float64, models=40)
-    graphs, plain = Graphs(Unfolded(module, cross_entropy)), Unfolded(module, cross_entropy)
+    plain = Unfolded(module, cross_entropy)
+    graphs = Graphs(plain, record=in_place)
     for count, data in [(40, x), (37, x), (3, x), (37, x + 1), (38, x), (40, x)]:
         mine = graphs.gradients(weights[:count], data, y, index[:count])
         torch.testing.assert_close(mine, plain.gradients(weights[:count], data, y, index[:count]), rtol=0, atol=1e-12)
 
 
+def in_place(run):
+    """A recording as a CUDA graph is one: every replay writes where the first one wrote."""
+    kept = run()
+
+    def replay():
+        for old, new in zip(kept, run(), strict=True):
+            old.copy_(new)
+        return kept
+
+    return replay
+
+
 def test_what_a_recording_answered_with_is_left_alone_by_the_next_call():
     module, weights, x, y, index = problem("mlp", torch.float64)
-    graphs = Graphs(Unfolded(module, cross_entropy))
+    graphs = Graphs(Unfolded(module, cross_entropy), record=in_place)
     gradients, losses = graphs.gradients(weights, x, y, index)
     copies = gradients.clone(), losses.clone()
     graphs.gradients(2 * weights, x, y, index)
