@@ -142,5 +142,5 @@ def _histograms(
     for index, (run, of) in enumerate(updates.items()):
         row, start = 1 + index // 4, index % 4 * span
         axes = figure.add_subplot(grid[row, start : start + span])
-        histogram(axes, of, top, colours[run][0], run, wrap=10 * span)
+        histogram(axes, of, top, colours[run][0], run, wrap=9 * span)
         axes.set_ylabel("" if start else axes.get_ylabel())

@@ -155,7 +155,7 @@ def draw_graph(axes: Axes, drawing: Drawing) -> None:
             zorder=4,
         )
     at = np.array(list(places.values()))
-    middle, half = (at.max(0) + at.min(0)) / 2, max(1.0, *np.ptp(at, axis=0) / 2) * 1.18
+    middle, half = (at.max(0) + at.min(0)) / 2, max(1.0, *np.ptp(at, axis=0) / 2) * (1.5 if drawing.bends else 1.18)
     axes.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
     axes.set_title(f"{drawing.title}\n{drawing.cost}", fontsize="small")
     axes.set_aspect("equal")

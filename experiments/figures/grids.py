@@ -130,7 +130,7 @@ def cliff(
             one.label_outer()
             if measure == "test_accuracy":
                 one.yaxis.set_major_formatter(PERCENT)
-            else:
+            elif table["learnt"].between(0, LOST * started(results, measure), inclusive="neither").any():
                 one.set_yscale("log")
         for one in axes.flat[len(shown) :]:
             one.set_visible(False)

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from experiments.lines import MEASURES, Line
+from experiments.lines import MEASURES, Line, shortened
 
 STYLE = Path(__file__).parents[1] / "laggard.mplstyle"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")  # Okabe and Ito
@@ -167,7 +167,7 @@ def legend(figure: Figure, axes: Axes | Iterable[Axes], notes: Sequence[str]) ->
     found = {name: handle for of in panels for handle, name in zip(*of.get_legend_handles_labels(), strict=True)}
     per_inch = figure.get_size_inches()[0] / 8
     if found:
-        names = [textwrap.shorten(name, 90, placeholder=" ...") for name in found]
+        names = [shortened(name, 90) for name in found]
         fitting = max(1, int(100 * per_inch) // (max(map(len, names)) + 6))
         figure.legend(list(found.values()), names, loc="outside upper left", ncols=min(fitting, len(names)))
     figure.align_ylabels()

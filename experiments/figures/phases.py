@@ -34,26 +34,27 @@ def split(results: Sequence[Drawn] | Drawn, path: str | Path | None = None, labe
     A bar a worker for one run, a bar a run for several; means over the applied gradients. See `phases`.
     """
     results = several(results)
-    if len(results) == 1:
-        updates = {f"worker {rank}": of for rank, of in results[0].updates.groupby("worker")}
-        updates = {"all workers": results[0].updates, **updates}
-    else:
-        updates = dict(zip(titles(results, label), (result.updates for result in results), strict=True))
-    shown = dict(list(updates.items())[:MOST])
+    names = ["all workers"] if len(results) == 1 else titles(results, label)
+    tables = {name: (phases(of.updates), seconds(of.updates)) for name, of in zip(names, results, strict=True)}
+    if len(results) == 1:  # each counts the updates of all
+        counts, spent = tables["all workers"]
+        for rank in sorted(results[0].updates["worker"].unique()):
+            tables[f"worker {rank}"] = counts[counts["worker"] == rank], spent[spent["worker"] == rank]
+    shown = dict(list(tables.items())[:MOST])
     with drawing(8, 1.3 + 0.25 * max(3, len(shown))) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
-        counted = [(of["status"] == "applied").sum() for of in shown.values()]
-        _stack(left, [phases(of).drop(columns=["worker", "staleness"]).mean() for of in shown.values()], "{:.2f}")
-        _stack(right, [seconds(of).drop(columns="worker").mean() for of in shown.values()], "{:.3g}")
+        counted = [len(counts) for counts, _ in shown.values()]
+        _stack(left, [counts.drop(columns=["worker", "staleness"]).mean() for counts, _ in shown.values()], "{:.2f}")
+        _stack(right, [spent.drop(columns="worker").mean() for _, spent in shown.values()], "{:.3g}")
         names = [f"{shortened(name, 36)} (n = {n:,})" for name, n in zip(shown, counted, strict=True)]
         left.set(xlabel="mean staleness (updates)", ylim=(len(shown) - 0.4, -0.6))
         left.set_yticks(range(len(shown)), names)
-        right.set_xlabel("mean time of a gradient (s), from its start")
+        right.set_xlabel("mean time from its start (s)")
         notes = [
             "n: applied gradients",
-            f"{len(updates) - len(shown)} more are not shown" * (len(updates) > len(shown)),
+            f"{len(tables) - len(shown)} more are not shown" * (len(tables) > len(shown)),
         ]
-        if not all(recorded(of) for of in shown.values()):
+        if not all(recorded(of.updates) for of in results):
             notes.append("arrivals were not recorded (record.messages: true): the last three phases are one")
         legend(figure, [left, right], notes)
     return saved(figure, path)

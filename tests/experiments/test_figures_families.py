@@ -155,6 +155,16 @@ def test_the_phases_of_a_run_add_up_to_staleness_and_to_its_age(logged):
     assert ends.get(0, 0.0) == pytest.approx(applied["staleness"].mean())
     for row, (_, of) in enumerate(applied.groupby("worker"), start=1):
         assert ends.get(row, 0.0) == pytest.approx(of["staleness"].mean())
+        (computing,) = [bars for bars in left.containers if bars.get_label() == "compute"] or [None]
+        if computing:  # a version is what its target's updates before that moment made it
+            versions = [
+                (len({*applied.loc[applied["time"] < at, "version"]}) for at in of[end])
+                for end in ("started", "computed")
+            ]
+            before, after = (np.array(list(version)) for version in versions)
+            before = np.maximum(before, of["version_read"])
+            mean = (np.maximum(after, before) - before).mean()
+            assert computing.patches[row].get_width() == pytest.approx(mean)
 
 
 def test_the_bytes_in_the_links_of_a_figure_are_those_of_the_messages(logged):
