@@ -7,15 +7,17 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
+from experiments.figures.cliffs import cliff
 from experiments.figures.evaluations import comparison, consensus, curves, learning
 from experiments.figures.graphs import topology
-from experiments.figures.grids import cliff, heat, lr_batch, lr_delay
+from experiments.figures.grids import heat, lr_batch, lr_delay
 from experiments.figures.iterations import scaling
 from experiments.figures.landscapes import landscape
 from experiments.figures.lateness import histograms, staleness
+from experiments.figures.links import utilisation
 from experiments.figures.look import save
 from experiments.figures.phases import split
-from experiments.figures.timelines import timeline, utilisation
+from experiments.figures.timelines import timeline
 
 FIGURES: dict[str, Callable[..., Figure]] = {
     "comparison": comparison,

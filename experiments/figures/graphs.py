@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
-from experiments.figures.iterations import model_bytes
+from experiments.figures.closed import model_bytes
 from experiments.figures.look import PALETTE, drawing, legend, quantity, saved, several
 from experiments.lines import Drawn
 from simulator.topology import Graph, Star, Torus, resolved

@@ -9,7 +9,8 @@ from ruamel.yaml import YAML
 
 from experiments import figures
 from experiments.config import parse
-from experiments.figures.iterations import closed_form, seconds_per_update
+from experiments.figures.closed import closed_form
+from experiments.figures.iterations import seconds_per_update
 from experiments.figures.limits import exact_limit, measured_limit
 from experiments.figures.theory import staleness_theory
 
