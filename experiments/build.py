@@ -53,7 +53,7 @@ def scalars(config: Config) -> dict[str, Tensor]:
     each = members(config)
     return {
         key.removeprefix("learning."): torch.tensor([[member[key]] for member in each], dtype=torch.float64)
-        for key in config.sweep
+        for key in each[0]
         if key != "learning.seed"
     }
 

@@ -1,14 +1,15 @@
 """The config of an experiment: every key, typed strictly, and what it is by default."""
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, WrapValidator
 
 from experiments.errors import ConfigError, shown, translated
 from experiments.parts import ALGORITHM, LEARNING, TASK, ClusterPart, EvaluatePart, RecordPart, StopPart
-from experiments.schema import Count, Part, Seed
+from experiments.schema import Count, Part, Seed, once
 from models.backends import NAMES
 from simulator import Invalid
 
@@ -21,13 +22,13 @@ class Config(Part):
     """
 
     name: Annotated[str, Field(pattern=r"^\w[\w .-]*$")] = "experiment"
-    cluster: ClusterPart = ClusterPart()
+    cluster: Annotated[ClusterPart, WrapValidator(once)] = ClusterPart()
     algorithm: ALGORITHM.type = Field("async_ps", validate_default=True)
     task: TASK.type = Field({}, validate_default=True)
     learning: LEARNING.type = Field({}, validate_default=True)
-    stop: StopPart = StopPart(epochs=1.0)
-    evaluate: EvaluatePart = EvaluatePart()
-    record: RecordPart = RecordPart()
+    stop: Annotated[StopPart, WrapValidator(once)] = StopPart(epochs=1.0)
+    evaluate: Annotated[EvaluatePart, WrapValidator(once)] = EvaluatePart()
+    record: Annotated[RecordPart, WrapValidator(once)] = RecordPart()
     seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     backend: Literal[NAMES] = "auto"  # type: ignore[valid-type]
@@ -43,17 +44,60 @@ class Config(Part):
         return self.model_dump(exclude_unset=True, exclude={"sweep"})
 
 
-def parse(document: Mapping[str, Any], kept: bool = False) -> Config:
+class Checks:
+    """What was found about the parts of a grid's configs: equal parts are parsed, built and agreed upon once.
+
+    Attributes:
+        known: the parts, by where they stand and what was written there; they stay alive here, so that their ids
+            stay theirs.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[Any, Part] = {}
+        self._fine: set[tuple[Any, ...]] = set()
+        self._said: dict[int, str] = {}
+
+    def agree(self, config: Config) -> None:
+        """As the function `agree`, once for an algorithm on a cluster."""
+        pair = ("agree", id(config.algorithm), id(config.cluster))
+        if pair not in self._fine:
+            agree(config)
+            self._fine.add(pair)
+
+    def fit(self, config: Config) -> None:
+        """Check that task, workers and device fit together and the model can be cut, once for each of them.
+
+        Raises:
+            ConfigError: they do not; says what would have to change.
+        """
+        parts = ("fit", id(config.task), id(config.algorithm), config.cluster.workers, config.device, config.backend)
+        if parts not in self._fine:
+            config.task.fits(config.cluster.workers, config.device, config.backend)
+            cuts(config)
+            self._fine.add(parts)
+
+    def identity(self, config: Config) -> tuple[Any, ...]:
+        """What is equal for two configs of a grid exactly if they are the same run."""
+        parts = [config.cluster, config.algorithm, config.task, config.learning, config.stop, config.evaluate]
+        for part in parts:
+            if id(part) not in self._said:
+                self._said[id(part)] = json.dumps(part.model_dump(), sort_keys=True)
+        return (*(self._said[id(part)] for part in parts), config.seed, json.dumps(config.sweep))
+
+
+def parse(document: Mapping[str, Any], kept: bool = False, checks: Checks | None = None) -> Config:
     """The config that a document describes; each of its parts has been built once, to see that it can be.
 
     Args:
         kept: the document is a result's: nothing is built, and entries of one's own are not imported.
+        checks: of the grid that the document belongs to.
 
     Raises:
         ConfigError: an unknown key or name, a wrong type, a value out of its range; names the dotted key.
     """
+    context = {"kept": kept, "known": checks.known if checks else None}
     try:
-        return Config.model_validate(document, context={"kept": kept})
+        return Config.model_validate(document, context=context)
     except ValidationError as error:
         raise translated(error, document) from None
 

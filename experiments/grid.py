@@ -1,40 +1,18 @@
 """Grids: the runs that a config expands to, and the members of the ensemble that each run trains at once.
 
-There is one way to write a grid, and the engine's second fact sorts its axes: no event time depends on a tensor.
-Numbers of the learning rule, and its seed, move no event: they become members of one run. Names there, variants
-of several keys, and everything else become runs.
+There is one way to write a grid (`experiments/axes.py`), and the engine's second fact sorts its axes: no event time
+depends on a tensor. Numbers of the learning rule, and its seed, move no event: they become members of one run, inside
+a variant too. Names there, variants of several keys, and everything else become runs.
 """
 
-import json
-from collections.abc import Mapping, Sequence
-from itertools import product
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, product
 from typing import Any, NamedTuple
 
-from experiments.config import Config, agree, cuts, parse
+from experiments.axes import Axis, Option, axes
+from experiments.config import Checks, Config, parse
 from experiments.documents import put
-from experiments.errors import ConfigError, Refused, shown
-
-COLUMNS = ("time", "updates", "samples", "epoch", "member", "train_loss", "test_loss", "test_accuracy", "run", "name")
-"""Names that no axis of variants may take: metrics and figures have columns called so."""
-
-IGNORED = ("name", "device", "backend", "threads", "evaluate.target_accuracy", "record")
-"""Keys that change no run: they name it, carry it out, judge it and say what else is written down."""
-
-
-class Option(NamedTuple):
-    """One value of an axis: its label in tables, where `sweep` names it, and the dotted keys that it sets."""
-
-    label: Any
-    place: str
-    settings: Mapping[str, Any]
-
-
-class Axis(NamedTuple):
-    """One line of `sweep`; `named` where its options are variants that set several keys."""
-
-    key: str
-    options: Sequence[Option]
-    named: bool
+from experiments.errors import ConfigError, Refused
 
 
 class Run(NamedTuple):
@@ -44,42 +22,37 @@ class Run(NamedTuple):
     labels: Mapping[str, Any]
 
 
-def axes(sweep: Mapping[str, Any]) -> list[Axis]:
-    """The axes that a `sweep` spells out, first the slowest.
-
-    Raises:
-        ConfigError: neither a list of values nor a mapping of variants, an empty one, a value that is listed twice, or
-            a key that is swept twice or changes no run.
-    """
-    found = [_axis(key, values) for key, values in sweep.items()]
-    owners: dict[str, str] = {}
-    for axis in found:
-        for key in {key for option in axis.options for key in option.settings}:
-            if any(key == ignored or key.startswith(f"{ignored}.") for ignored in IGNORED):
-                raise ConfigError(f"sweep.{axis.key}", f"{key} changes no run: set it outside the sweep")
-            if key in owners:
-                raise ConfigError(f"sweep.{axis.key}", f"sets {key}, as sweep.{owners[key]} does: sweep it once")
-            owners[key] = axis.key
-    return found
-
-
 def runs(config: Config) -> list[Run]:
     """The runs of a config, each keeping under `sweep` only what its ensemble spans.
 
-    Every member of every ensemble is validated as a config of its own first.
+    Every member of every ensemble is validated as a config of its own first; what several have in common is parsed,
+    built and held against the rest once.
 
     Raises:
-        ConfigError: one of them cannot be run; names the axis where that is to blame.
+        ConfigError: one of them cannot be run, or two of them are the same; names the axis where that is to blame.
     """
-    swept = axes(config.sweep)
-    inner = [axis for axis in swept if _moves_no_event(config, axis)]
-    outer = [axis for axis in swept if axis not in inner]
-    return [_run(config, outer, options, inner) for options in product(*(axis.options for axis in outer))]
+    checks = Checks()
+    found: dict[tuple[Any, ...], Run] = {}
+    for options, numbers in _branches(axes(config.sweep)):
+        inner = _ensemble(config, options, numbers, checks)
+        outer = [axis for axis in numbers if axis not in inner]
+        for more in product(*(axis.options for axis in outer)):
+            run = _run(config, [*options, *more], inner, checks)
+            same = found.setdefault(checks.identity(run.config), run)
+            if same is not run:
+                raise ConfigError("sweep", f"{said(run)} is the same run as {said(same)}: leave one of them out")
+    return list(found.values())
+
+
+def said(run: Run) -> str:
+    """A run's coordinates, as people read them; without any, its name."""
+    return ", ".join(f"{key} = {label}" for key, label in run.labels.items()) or run.config.name
 
 
 def members(config: Config) -> list[dict[str, Any]]:
     """The swept values of each member of a run's ensemble: the product of its axes, the first the slowest."""
-    return [dict(zip(config.sweep, values, strict=True)) for values in product(*config.sweep.values())]
+    every = product(*(axis.options for axis in axes(config.sweep)))
+    return [dict(chain.from_iterable(option.settings.items() for option in options)) for options in every]
 
 
 def filled(document: Mapping[str, Any]) -> Config:
@@ -89,69 +62,72 @@ def filled(document: Mapping[str, Any]) -> Config:
         ConfigError: as in `parse`.
     """
     sweep = document.get("sweep") or {}
-    if not isinstance(sweep, Mapping):
-        raise ConfigError("sweep", f"expected a mapping of axes, got {shown(sweep)}")
-    first = []
-    for axis in axes(sweep):
-        common = set.intersection(*(set(option.settings) for option in axis.options))
-        option = axis.options[0]
-        first.append(option._replace(settings={key: option.settings[key] for key in option.settings if key in common}))
-    return _parsed({**document, "sweep": sweep}, first)
+    first = [axis.options[0]._replace(settings=axis.sure) for axis in axes(sweep)]
+    return _parsed({**document, "sweep": sweep}, first, Checks())
 
 
-def _axis(key: str, values: Any) -> Axis:
-    place = f"sweep.{key}"
-    if not isinstance(key, str):
-        raise ConfigError(place, "expected a dotted key, or the name of an axis")
-    if isinstance(values, list) and values:
-        for index, value in enumerate(values):
-            if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values[:index]):
-                raise ConfigError(place, f"expected different values, got {shown(value)} twice")
-        return Axis(key, [Option(_label(value), place, {key: value}) for value in values], named=False)
-    if not (isinstance(values, Mapping) and values):
-        raise ConfigError(place, f"expected a list of values, or a mapping of named variants, got {shown(values)}")
-    if key in COLUMNS:
-        raise ConfigError(place, "is a column of the metrics already: call the axis something else")
-    for name, settings in values.items():
-        if not (isinstance(name, str) and isinstance(settings, Mapping) and all(isinstance(s, str) for s in settings)):
-            raise ConfigError(f"{place}.{name}", f"expected a variant {{dotted key: value}}, got {shown(settings)}")
-    return Axis(key, [Option(name, f"{place}.{name}", settings) for name, settings in values.items()], named=True)
+def _branches(swept: Sequence[Axis]) -> Iterator[tuple[list[Option], list[Axis]]]:
+    """The options of axes that move events, in each combination, and the axes of numbers left open beside them."""
+    numbers = [axis for axis in swept if _are_numbers(axis)]
+    for options in product(*(axis.options for axis in swept if not _are_numbers(axis))):
+        own = [axis for option in options for axis in option.axes]
+        for deeper, more in _branches(own) if own else [([], [])]:
+            yield [*options, *deeper], [*numbers, *more]
 
 
-def _label(value: Any) -> Any:
-    """A value as a table shows it: numbers, names and null as they are."""
-    return json.dumps(value).replace('"', "") if isinstance(value, list | dict) else value
-
-
-def _moves_no_event(config: Config, axis: Axis) -> bool:
-    learning, _, key = axis.key.partition(".")
-    numbers = all(
-        isinstance(option.label, int | float) and not isinstance(option.label, bool) for option in axis.options
+def _are_numbers(axis: Axis) -> bool:
+    """Whether an axis sets numbers below `learning`, and nothing else."""
+    return not axis.named and all(
+        key.startswith("learning.") and isinstance(value, int | float) and not isinstance(value, bool)
+        for option in axis.options
+        for key, value in option.settings.items()
     )
-    return learning == "learning" and not axis.named and numbers and config.learning.per_member(key)
 
 
-def _run(config: Config, outer: Sequence[Axis], options: Sequence[Option], inner: Sequence[Axis]) -> Run:
-    """The run at `options` of the outer axes; its own values of the inner axes are the first member's."""
-    configs = [_parsed(config.given(), [*options, *member]) for member in product(*(axis.options for axis in inner))]
-    for member in configs:
-        agree(member)
-    number = {axis.key: int if axis.key == "learning.seed" else float for axis in inner}
-    sweep = {axis.key: [number[axis.key](option.label) for option in axis.options] for axis in inner}
-    run = parse({**configs[0].given(), "sweep": sweep})
-    run.task.fits(run.cluster.workers, run.device, run.backend)
-    cuts(run)
-    return Run(run, {axis.key: option.label for axis, option in zip(outer, options, strict=True)})
+def _ensemble(config: Config, options: Sequence[Option], numbers: Sequence[Axis], checks: Checks) -> list[Axis]:
+    """Those axes of numbers that the members of one run may differ in: it depends on the rule, which variants name."""
+    if not numbers:
+        return []
+    learning = _parsed(config.given(), [*options, *(axis.options[0] for axis in numbers)], checks).learning
+    keys = [[key.removeprefix("learning.") for key in axis.options[0].settings] for axis in numbers]
+    return [axis for axis, own in zip(numbers, keys, strict=True) if all(map(learning.per_member, own))]
 
 
-def _parsed(document: Mapping[str, Any], options: Sequence[Option]) -> Config:
+def _run(config: Config, outer: Sequence[Option], inner: Sequence[Axis], checks: Checks) -> Run:
+    """The run at the options `outer`; its own values of the inner axes are the first member's."""
+    first: Config | None = None
+    given = config.given()
+    for values in product(*(axis.options for axis in inner)):
+        member = _parsed(given, [*outer, *values], checks)
+        checks.agree(member)
+        first = first or member
+    run = parse({**first.given(), "sweep": _spanned(inner)}, checks=checks) if inner else first
+    checks.fit(run)
+    return Run(run, dict(chain.from_iterable(option.labels.items() for option in outer)))
+
+
+def _spanned(inner: Sequence[Axis]) -> dict[str, Any]:
+    """The `sweep` of a run: its ensemble's axes, and those of several keys together under `zip`."""
+    number = {key: int if key == "learning.seed" else float for axis in inner for key in axis.options[0].settings}
+    lists = [
+        {key: [number[key](option.settings[key]) for option in axis.options] for key in axis.options[0].settings}
+        for axis in inner
+    ]
+    together = [of for of in lists if len(of) > 1]
+    spanned: dict[str, Any] = {}
+    for of in lists:
+        spanned |= of if len(of) == 1 else {"zip": together}
+    return spanned
+
+
+def _parsed(document: Mapping[str, Any], options: Sequence[Option], checks: Checks) -> Config:
     """The config of `document` with what `options` set; errors in it are blamed on the option that set the key."""
     settings = [(key, value, option) for option in options for key, value in option.settings.items()]
     settings.sort(key=lambda setting: setting[0].count("."))  # a whole part before a key in it
     try:
         for key, value, _ in settings:
             document = put(document, key, value)
-        return parse(document)
+        return parse(document, checks=checks)
     except Refused as error:
         raise ConfigError(f"{_place(key, settings)}", error.problem) from None
     except ConfigError as error:
@@ -161,5 +137,5 @@ def _parsed(document: Mapping[str, Any], options: Sequence[Option]) -> Config:
 def _place(key: str, settings: Sequence[tuple[str, Any, Option]]) -> str:
     for swept, _, option in settings:
         if key == swept or key.startswith(f"{swept}."):
-            return f"{option.place}.{key}" if option.place != f"sweep.{swept}" else f"sweep.{key}"
+            return f"{option.place.removesuffix(f'.{swept}')}.{key}"
     return key

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.axes import axes
 from experiments.config import Config
 from experiments.documents import parsed, put, read
 from experiments.errors import ConfigError, Refused
@@ -59,12 +60,12 @@ def overridden(document: Mapping[str, Any], overrides: Sequence[str]) -> Mapping
 
 def _fixed(document: Mapping[str, Any], key: str, sweep: Any) -> Mapping[str, Any]:
     """`document` without the axis that swept `key`."""
-    if key == "sweep" or not isinstance(sweep, Mapping):
+    if key == "sweep" or not sweep:
         return document
-    for axis, variants in sweep.items():
-        for name, settings in variants.items() if isinstance(variants, Mapping) else ():
-            if isinstance(settings, Mapping) and key in settings:
-                raise ConfigError(
-                    key, f"is set by sweep.{axis}.{name}; override that, or leave the sweep out: sweep={{}}"
-                )
-    return {**document, "sweep": {axis: values for axis, values in sweep.items() if axis != key}} if sweep else document
+    own = {key, "seeds"} if key == "seed" else {key}
+    rest = {axis: values for axis, values in sweep.items() if axis not in own} if isinstance(sweep, Mapping) else sweep
+    for axis in axes(rest):
+        if key in axis.keys:
+            place = next((option.place for option in axis.options if key in option.settings), axis.keys[key])
+            raise ConfigError(key, f"is set by {place}; override that, or leave the sweep out: sweep={{}}")
+    return {**document, "sweep": rest}

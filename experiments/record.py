@@ -78,7 +78,7 @@ def finish(config: Config, path: Path, outcome: Outcome, task: Task, seconds: fl
         seconds: of wall time that it took.
     """
     each = members(config)
-    swept = {key: np.array([each[member][key] for member in outcome.metrics["member"]]) for key in config.sweep}
+    swept = {key: np.array([each[member][key] for member in outcome.metrics["member"]]) for key in each[0]}
     _write_table(path / "metrics.parquet", outcome.metrics | swept)
     _write_table(path / "updates.parquet", outcome.updates)
     _write_table(path / "workers.parquet", outcome.workers)

@@ -91,6 +91,17 @@ def kept(info: ValidationInfo) -> bool:
     return bool(info.context and info.context.get("kept"))
 
 
+def once(value: Any, make: Callable[[Any], Any], info: ValidationInfo, place: Any = None) -> Any:
+    """What `make` makes of a value at one place of a config: made once, where a grid says the same again and again."""
+    known = info.context.get("known") if info.context else None
+    if known is None or isinstance(value, Part):
+        return make(value)
+    said = (place or info.field_name, repr(value))
+    if said not in known:
+        known[said] = make(value)
+    return known[said]
+
+
 def keys(recipe: Callable[..., Any]) -> dict[str, Key]:
     """The config keys of a dataclass or function: the type that a config may give, and the default."""
     hints = get_type_hints(recipe.__init__ if isclass(recipe) else recipe)
@@ -229,6 +240,9 @@ class Choice:
         """
         if isinstance(value, Described):
             return value
+        return once(value, lambda said: self._made(said, info), info, place=id(self))  # type: ignore[no-any-return]
+
+    def _made(self, value: Any, info: ValidationInfo) -> Described:
         if isinstance(value, str) and self.tag == "name":
             value = {"name": value}
         if not isinstance(value, Mapping):

@@ -13,7 +13,8 @@ from torch import Tensor
 from experiments.config import Config, parse
 from experiments.documents import read
 from experiments.errors import ConfigError
-from experiments.grid import IGNORED, members
+from experiments.grid import members
+from experiments.identity import digest, run_id
 from simulator.messages import COLUMNS as MESSAGE_COLUMNS
 
 if TYPE_CHECKING:
@@ -31,25 +32,6 @@ OPTIONAL = (MESSAGES, "models.safetensors")
 
 class ResultError(ValueError):
     """A folder that is no finished run, or not as its run left it; the text is one line that names the file."""
-
-
-def digest(config: Config) -> str:
-    """SHA-256 of what decides a run's outcome: its resolved config as canonical JSON.
-
-    Left out are `name`, `device`, `backend`, `threads`, `evaluate.target_accuracy` and `record`, which name it, carry
-    it out, judge it and say what else is written down.
-    """
-    document = config.resolved()
-    for key in IGNORED:
-        owner, _, name = key.rpartition(".")
-        del (document[owner] if owner else document)[name]
-    document["sweep"] = list(document["sweep"].items())  # their order is the order of the members
-    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def run_id(config: Config) -> str:
-    """The name of the run's folder: the first twelve hexadecimal digits of its digest."""
-    return digest(config)[:12]
 
 
 def folder(config: Config, out: str | Path) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from experiments import record
 from experiments.config import Config
-from experiments.grid import Run, runs
+from experiments.grid import Run, runs, said
 from experiments.runs import Progress, simulated
 from experiments.store import Result, run_id
 
@@ -51,5 +51,4 @@ def sweep(
 
 
 def _line(run: Run, error: Exception) -> str:
-    where = ", ".join(f"{key} = {label}" for key, label in run.labels.items()) or run.config.name
-    return f"run {run_id(run.config)} ({where}): {type(error).__name__}: {' '.join(str(error).split())}"
+    return f"run {run_id(run.config)} ({said(run)}): {type(error).__name__}: {' '.join(str(error).split())}"

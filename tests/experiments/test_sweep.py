@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from inspect import signature
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -69,7 +70,8 @@ def test_a_sweep_may_supply_what_the_config_lacks(toy: Callable[..., Path]) -> N
     assert [run.config.cluster.compute.mean for run in runs(load(path))] == [0.1, 0.2]
 
 
-TARGET = "sweep.m: evaluate.target_accuracy changes no run: set it outside the sweep"
+TWO = "expected lists of values of two or more dotted keys"
+TARGET = "sweep.m.a: evaluate.target_accuracy changes no run: set it outside the sweep"
 
 
 @pytest.mark.parametrize(
@@ -93,6 +95,41 @@ TARGET = "sweep.m: evaluate.target_accuracy changes no run: set it outside the s
             "sweep.record.messages: record.messages changes no run: set it outside the sweep",
         ),
         ("sweep.m={a: {evaluate.target_accuracy: 1}}", TARGET),
+        ("sweep.seeds=0", "sweep.seeds: expected how many seeds, a whole number >= 1, got 0"),
+        ("sweep.seeds=true", "sweep.seeds: expected how many seeds, a whole number >= 1, got true"),
+        ("sweep={seed: [1], seeds: 2}", "sweep.seeds: sets seed, as sweep.seed does: sweep it once"),
+        ("sweep.zip={seed: [1]}", f"sweep.zip: {TWO}, got {{'seed': [1]}}"),
+        ("sweep.zip={seed: 1, learning.lr: [1]}", f"sweep.zip: {TWO}, got {{'seed': 1, 'learning.lr': [1]}}"),
+        (
+            "sweep.zip={seed: [1, 2], learning.lr: [1]}",
+            "sweep.zip: expected lists of one length, but seed has 2, learning.lr has 1",
+        ),
+        (
+            "sweep.zip={seed: [1, 1], learning.lr: [3, 3.0]}",
+            "sweep.zip: expected different values, got [1, 3.0] twice",
+        ),
+        ("sweep.zip={seed: [1, 2], learning.lr: [1, -1]}", "sweep.zip.learning.lr: expected a number >= 0, got -1.0"),
+        (
+            "sweep={zip: {seed: [1, 2], learning.lr: [1, 2]}, learning.lr: [3]}",
+            "sweep.learning.lr: sets learning.lr, as sweep.zip does: sweep it once",
+        ),
+        (
+            "sweep.m={a: {learning.lr: 1, sweep: {learning.lr: [1, 2]}}}",
+            "sweep.m.a.sweep.learning.lr: sets learning.lr, as sweep.m.a does: sweep it once",
+        ),
+        (
+            "sweep={learning.lr: [1], m: {a: {sweep: {learning.lr: [1, 2]}}}}",
+            "sweep.m.a.sweep.learning.lr: sets learning.lr, as sweep.learning.lr does: sweep it once",
+        ),
+        ("sweep.m={a: {sweep: [1]}}", "sweep.m.a.sweep: expected a mapping of axes, got [1]"),
+        (
+            "sweep.m={a: {sweep: {learning.lr: [1, -1]}}}",
+            "sweep.m.a.sweep.learning.lr: expected a number >= 0, got -1.0",
+        ),
+        (
+            "sweep.m={a: {algorithm: async_ps}, b: {seed: 1}, c: {algorithm: {name: async_ps}}}",
+            "sweep: m = c is the same run as m = a: leave one of them out",
+        ),
         ("sweep.time={a: {seed: 2}}", "sweep.time: is a column of the metrics already: call the axis something else"),
     ],
 )
@@ -101,6 +138,86 @@ def test_a_wrong_axis_is_named(toy: Callable[..., Path], override: str, said: st
     with pytest.raises(ConfigError) as caught:
         load(path, override)
     assert str(caught.value) == f"{path}: {said}"
+
+
+def test_seeds_count_from_zero(toy: Callable[..., Path]) -> None:
+    path = toy("sweep: {seeds: 3, learning.lr: [0.1, 0.2]}")
+    assert grid(path) == grid(path, "sweep={seed: [0, 1, 2], learning.lr: [0.1, 0.2]}")
+    assert grid(path, "seed=7") == [({}, [{"learning.lr": 0.1}, {"learning.lr": 0.2}])]
+    assert [run.config.seed for run in runs(load(path, "seed=7"))] == [7]
+
+
+def test_zipped_keys_go_together(toy: Callable[..., Path]) -> None:
+    path = toy("sweep: {zip: {task.noise: [0, 0.1], learning.lr: [0.1, 0.2]}, learning.momentum: [0, 0.5]}")
+    planned = runs(load(path))
+    assert [run.labels for run in planned] == [
+        {"task.noise": 0, "learning.lr": 0.1},
+        {"task.noise": 0.1, "learning.lr": 0.2},
+    ]
+    assert [(run.config.task.noise, run.config.learning.lr) for run in planned] == [(0, 0.1), (0.1, 0.2)]
+    assert [members(run.config) for run in planned] == [[{"learning.momentum": 0}, {"learning.momentum": 0.5}]] * 2
+
+
+def test_zipped_numbers_of_the_rule_are_members(toy: Callable[..., Path]) -> None:
+    rule = "{learning.lr: [1, 2], learning.momentum: [0, 0.5]}"
+    data = "{learning.seed: [3, 4], learning.compensation.strength: [0, 1]}"
+    (run,) = runs(load(toy(), "learning.compensation=dc_asgd_c", f"sweep.zip=[{rule}, {data}]"))
+    rows = [tuple(member.values()) for member in members(run.config)]
+    assert rows == [(lr, momentum, *pair) for lr, momentum in ((1, 0), (2, 0.5)) for pair in ((3, 0), (4, 1))]
+
+
+def test_a_variant_has_a_grid_of_its_own(toy: Callable[..., Path]) -> None:
+    sgd = "{learning.optimizer: sgd, sweep: {learning.lr: [0.1, 0.3], learning.momentum: [0, 0.9]}}"
+    adam = "{learning.optimizer: adam, sweep: {learning.lr: [0.001], learning.beta2: [0.9, 0.99], task.noise: [0, 1]}}"
+    planned = grid(toy(f"sweep: {{method: {{sgd: {sgd}, adam: {adam}, plain: {{}}}}, learning.seed: [5, 6]}}"))
+    assert [labels for labels, _ in planned] == [
+        {"method": "sgd"},
+        {"method": "adam", "task.noise": 0},
+        {"method": "adam", "task.noise": 1},
+        {"method": "plain"},
+    ]
+    seeds, sgd, adam = ({"learning.seed": seed} for seed in (5, 6)), planned[0][1], planned[1][1]
+    assert sgd[:4] == [
+        {"learning.seed": 5, "learning.lr": lr, "learning.momentum": momentum}
+        for lr in (0.1, 0.3)
+        for momentum in (0, 0.9)
+    ]
+    assert len(sgd) == 8
+    assert adam[1] == {"learning.seed": 5, "learning.lr": 0.001, "learning.beta2": 0.99}
+    assert planned[3][1] == list(seeds)
+
+
+def test_a_key_that_a_variants_grid_or_a_zip_sets_cannot_be_overridden_past_it(toy: Callable[..., Path]) -> None:
+    path = toy("sweep: {m: {a: {sweep: {learning.lr: [1, 2]}}}, zip: {seed: [1, 2], task.noise: [1, 2]}}")
+    for key, place in (("learning.lr", "sweep.m.a.sweep.learning.lr"), ("task.noise", "sweep.zip")):
+        with pytest.raises(ConfigError, match=f"{key}: is set by {place}; override that"):
+            load(path, f"{key}=3")
+
+
+def test_every_member_is_checked_though_what_they_share_is_checked_once(toy: Callable[..., Path]) -> None:
+    """The last member of the last run is the only one at fault, in each of the ways that a config can be."""
+    bad = {
+        "sweep={seed: [0, 1], learning.momentum: [0, 0.5, 1.5]}": "sweep.learning.momentum",
+        "sweep={cluster.workers: [4, 3, 1], algorithm.wait_for: [1, 2]}": "wait_for",
+        "sweep={seed: [0, 1], m: {a: {}, b: {task.dim: 0}}}": "sweep.m.b.task.dim",
+    }
+    for override, said in bad.items():
+        with pytest.raises(ConfigError, match=said):
+            load(toy(), "algorithm=sync_ps", override)
+
+
+def test_a_large_grid_costs_less_than_its_members_would_alone(toy: Callable[..., Path]) -> None:
+    """A member that differs in one number of the rule costs a fraction of a config of its own."""
+    numbers = [index / 1000 for index in range(1, 301)]
+    path = toy()
+    load(path)
+    start = process_time()
+    for number in numbers[:30]:
+        load(path, f"learning.lr={number}")
+    alone = (process_time() - start) / 30
+    start = process_time()
+    load(path, f"sweep.learning.lr={numbers}")
+    assert (process_time() - start) / 300 < alone / 3
 
 
 def test_a_run_is_the_same_whatever_sweep_it_came_from(toy: Callable[..., Path]) -> None:
@@ -147,6 +264,11 @@ def test_an_ensemble_is_its_single_runs_bit_for_bit(
     hold_to_singles(toy(), tmp_path, (setting, f"sweep.{key}={values}"))
 
 
+def test_members_of_a_zip_are_their_single_runs_bit_for_bit(toy: Callable[..., Path], tmp_path: Path) -> None:
+    zipped = "{learning.lr: [0.1, 0.03], learning.momentum: [0.5, 0.9]}"
+    hold_to_singles(toy(), tmp_path, (f"sweep.zip={zipped}", "sweep.learning.seed=[0, 1]"))
+
+
 @pytest.mark.parametrize("algorithm", ["{name: sync_ps, wait_for: 2}", "async_ps"])
 def test_an_ensemble_of_networks_is_its_single_runs_bit_for_bit(
     toy: Callable[..., Path], tmp_path: Path, algorithm: str
@@ -161,7 +283,7 @@ def hold_to_singles(path: Path, out: Path, overrides: tuple[str, ...]) -> None:
     swept = members(together.config)
     assert len({tuple(row) for row in together.weights.tolist()}) == len(swept), "the axis does nothing here"
     for member, values in enumerate(swept):
-        alone = run(load(path, *overrides, *(f"{key}={value}" for key, value in values.items())), out)
+        alone = run(load(path, *overrides, "sweep={}", *(f"{key}={value}" for key, value in values.items())), out)
         assert torch.equal(together.weights[member], alone.weights[0])
         assert_rows(together, member, alone)
 
