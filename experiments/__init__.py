@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from experiments.errors import ConfigError
     from experiments.loading import load
+    from experiments.results import Results, load_results
     from experiments.runs import run
-    from experiments.store import Result, load_result, load_results
+    from experiments.store import Result, load_result
     from experiments.sweeps import sweep
     from experiments.tables import summary
 
-__all__ = ["ConfigError", "Result", "load", "load_result", "load_results", "run", "summary", "sweep"]
+__all__ = ["ConfigError", "Result", "Results", "load", "load_result", "load_results", "run", "summary", "sweep"]
 
 HOMES = {
     "ConfigError": "errors",
     "Result": "store",
+    "Results": "results",
     "load": "loading",
     "load_result": "store",
-    "load_results": "store",
+    "load_results": "results",
     "run": "runs",
     "summary": "tables",
     "sweep": "sweeps",

@@ -14,8 +14,8 @@ IGNORED = ("name", "device", "backend", "threads", "evaluate.target_accuracy", "
 def digest(config: "Config") -> str:
     """SHA-256 of what decides a run's outcome: its resolved config as canonical JSON.
 
-    Left out are `name`, `device`, `backend`, `threads`, `evaluate.target_accuracy` and `record`, which name it, carry it
-    out, judge it and say what else is written down.
+    Left out are `name`, `device`, `backend`, `threads`, `evaluate.target_accuracy` and `record`, which name it, carry
+    it out, judge it and say what else is written down.
     """
     document = config.resolved()
     for key in IGNORED:

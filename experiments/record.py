@@ -20,7 +20,8 @@ from experiments.build import learning_seeds
 from experiments.config import Config
 from experiments.documents import text_of
 from experiments.grid import Run, members
-from experiments.store import FILES, INDEX, MANIFEST, MESSAGES, OPTIONAL, SCHEMA, digest, folder, hash_of, run_id
+from experiments.results import INDEX
+from experiments.store import FILES, MANIFEST, MESSAGES, OPTIONAL, SCHEMA, digest, folder, hash_of, run_id
 from models.backends import describe
 from simulator import Outcome, Task
 
@@ -108,7 +109,8 @@ def write_index(runs: Sequence[Run], out: str | Path) -> None:
     """
     path = Path(out) / runs[0].config.name
     path.mkdir(parents=True, exist_ok=True)
-    _write_json(path / INDEX, [{"run": run_id(run.config), "labels": run.labels} for run in runs])
+    entries = [{"run": run_id(run.config), "labels": run.labels} for run in runs]
+    _write_json(path / INDEX, {"schema": SCHEMA, "runs": entries})
 
 
 def _clear(path: Path) -> None:
@@ -137,6 +139,7 @@ def _manifest(config: Config, outcome: Outcome, task: Task, seconds: float) -> d
         "schema": SCHEMA,
         "run": run_id(config),
         "config": digest(config),
+        "settings": config.resolved(),
         "status": outcome.reached if outcome.reached in ("diverged", "stalled") else "finished",
         "reached": outcome.reached,
         "stalled": outcome.stalled,

@@ -53,7 +53,7 @@ def simulated(
         record.finish(config, own, outcome, given["task"], perf_counter() - start)
         finished = None if force else store.kept(config, out)  # another process may have been faster
         if finished is None:
-            finished = replace(store.load_result(own), path=path, config=config)
+            finished = replace(store.load_result(own), path=path, given=config)
             record.publish(own, path)
     finally:
         rmtree(own, ignore_errors=True)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from experiments.config import Config, parse
 from experiments.documents import read
-from experiments.errors import ConfigError
+from experiments.errors import ConfigError, shown
 from experiments.grid import members
 from experiments.identity import digest, run_id
 from simulator.messages import COLUMNS as MESSAGE_COLUMNS
@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SCHEMA = 2
-MANIFEST, INDEX = "manifest.json", "sweep.json"
+MANIFEST = "manifest.json"
 TABLES = ("metrics", "updates", "workers", "nodes")
 FILES = ("config.yaml", *(f"{table}.parquet" for table in TABLES), "weights.safetensors")
 MESSAGES = "messages.parquet"
 OPTIONAL = (MESSAGES, "models.safetensors")
 """Files that a run has where its config asks for them; the manifest lists those that it has."""
+
+
+VOUCHED = {"run": str, "config": str, "status": str, "files": dict, "mileage": dict, "diverged": list}
+"""What every manifest says, and in which form."""
 
 
 class ResultError(ValueError):
@@ -41,26 +45,66 @@ def folder(config: Config, out: str | Path) -> Path:
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run; its tables are read when they are first asked for.
+    """A finished run; a file is read when it is first asked for, and refused unless its SHA-256 is the manifest's.
 
     Attributes:
         path: its folder.
-        config: as it was resolved.
         manifest: what vouches for it, and how it went.
         labels: its coordinates in the sweep that it was run for, if any.
+        given: its config, where the one that was run is at hand.
+        only: the members that it is restricted to; None for all of them.
+
+    Raises:
+        ResultError: on reading a file that is missing or not as the run left it; names the file.
     """
 
     path: Path
-    config: Config
     manifest: Mapping[str, Any]
     labels: Mapping[str, Any] = field(default_factory=dict)
+    given: Config | None = None
+    only: Sequence[int] | None = None
+    _vouched: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    @cached_property
+    def config(self) -> Config:
+        """As it was resolved."""
+        if self.given is not None:
+            return self.given
+        if "settings" in self.manifest:
+            return _config(self.path / MANIFEST, self.manifest["settings"], self.manifest["config"])
+        return self._written_config()
+
+    def file(self, name: str) -> Path:
+        """The path of one of its files, which is as the run left it.
+
+        Raises:
+            ResultError: it is not, or it is missing.
+        """
+        path = self.path / name
+        if name not in self._vouched:
+            if not path.is_file():
+                raise ResultError(f"{path}: missing, though {MANIFEST} lists it: run it again")
+            if hash_of(path) != self.manifest["files"].get(name):
+                raise ResultError(f"{path}: not as the run left it: its SHA-256 is not the one in {MANIFEST}")
+            self._vouched.add(name)
+        return path
+
+    def verified(self) -> "Result":
+        """The same, once every file has been found as the run left it.
+
+        Raises:
+            ResultError: one is not.
+        """
+        for name in (*FILES, *(optional for optional in OPTIONAL if optional in self.manifest["files"])):
+            self.file(name)
+        return self
 
     @cached_property
     def metrics(self) -> "pd.DataFrame":
         """A row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`, `train_loss`,
         the task's measures, and a column per swept key.
         """
-        return self._table("metrics").assign(**self.labels)
+        return self._of_members(self._table("metrics")).assign(**self.labels)
 
     @cached_property
     def updates(self) -> "pd.DataFrame":
@@ -82,7 +126,17 @@ class Result:
         """A row per evaluation, node and member, where nodes have models of their own: `time` (s), `updates`, `node`,
         `member`, `distance` to the mean model, push-sum `weight`, and under `evaluate.nodes` the task's measures.
         """
-        return self._table("nodes")
+        return self._of_members(self._table("nodes"))
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of its tables' files."""
+        return [name for name in self.manifest["files"] if name.endswith(".parquet")]
+
+    @cached_property
+    def swept(self) -> list[str]:
+        """The keys in which the members of its ensemble differ."""
+        return [key for member in members(self.config)[:1] for key in member]
 
     @cached_property
     def messages(self) -> "pd.DataFrame":
@@ -109,22 +163,18 @@ class Result:
         import pandas as pd
 
         rows = [{"member": index, **self.labels, **values} for index, values in enumerate(members(self.config))]
-        return pd.DataFrame(rows)
+        return self._of_members(pd.DataFrame(rows))
 
     @cached_property
     def weights(self) -> Tensor:
-        """The final models `(ensemble, params)`."""
-        from safetensors.torch import load_file
-
-        return load_file(self.path / "weights.safetensors")["weights"]
+        """The final models `(ensemble, params)`, of every member."""
+        return self._tensor("weights.safetensors")
 
     @cached_property
     def models(self) -> Tensor | None:
         """The models evaluated `(evaluations, ensemble, params)`, under `evaluate.keep_models`, or None."""
-        from safetensors.torch import load_file
-
         name = "models.safetensors"
-        return load_file(self.path / name)["weights"] if name in self.manifest["files"] else None
+        return self._tensor(name) if name in self.manifest["files"] else None
 
     def plot(self, path: str | Path | None = None) -> "Figure":
         """The figure of this run by itself, saved to `path` if there is one."""
@@ -132,10 +182,57 @@ class Result:
 
         return comparison([self], path=path, target=self.config.evaluate.target_accuracy)
 
+    def _of_members(self, table: "pd.DataFrame") -> "pd.DataFrame":
+        return table if self.only is None else table[table["member"].isin(self.only)].reset_index(drop=True)
+
     def _table(self, name: str) -> "pd.DataFrame":
+        import pyarrow as pa
         from pyarrow import parquet
 
-        return parquet.read_table(self.path / f"{name}.parquet").to_pandas()
+        path = self.file(f"{name}.parquet")
+        try:
+            return parquet.read_table(path).to_pandas()
+        except pa.ArrowException:
+            raise ResultError(f"{path}: no Parquet table, though {MANIFEST} vouches for it") from None
+
+    def _tensor(self, name: str) -> Tensor:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        path = self.file(name)
+        try:
+            return load_file(path)["weights"]
+        except (SafetensorError, KeyError):
+            raise ResultError(f"{path}: no safetensors file of weights, though {MANIFEST} vouches for it") from None
+
+    def _written_config(self) -> Config:
+        path = self.file("config.yaml")
+        try:
+            return _config(path, read(path), self.manifest["config"])
+        except ConfigError as error:
+            raise ResultError(f"{path}: {error.problem}") from None
+
+
+def opened(path: str | Path) -> Result:
+    """The finished run in a folder, by its manifest alone: each file is checked when it is first read.
+
+    Raises:
+        ResultError: no finished run, or written in another schema.
+    """
+    path = Path(path)
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except OSError:
+        raise ResultError(f"{path}: no finished run: it has no {MANIFEST}") from None
+    except ValueError:
+        raise ResultError(f"{path / MANIFEST}: not the manifest of a run") from None
+    if not isinstance(manifest, dict) or "schema" not in manifest:
+        raise ResultError(f"{path / MANIFEST}: not the manifest of a run")
+    if manifest["schema"] != SCHEMA:
+        raise ResultError(f"{path / MANIFEST}: expected schema {SCHEMA}, got {shown(manifest['schema'])}: run it again")
+    if not all(isinstance(manifest.get(key), kind) for key, kind in VOUCHED.items()):
+        raise ResultError(f"{path / MANIFEST}: not the manifest of a run")
+    return Result(path, manifest)
 
 
 def load_result(path: str | Path) -> Result:
@@ -144,54 +241,20 @@ def load_result(path: str | Path) -> Result:
     Raises:
         ResultError: no finished run, written in another schema, or a file that is missing or not the run's own.
     """
-    path = Path(path)
-    try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        schema, files, config = manifest["schema"], manifest["files"], manifest["config"]
-    except OSError:
-        raise ResultError(f"{path}: no finished run: it has no {MANIFEST}") from None
-    except (ValueError, KeyError, TypeError):
-        raise ResultError(f"{path / MANIFEST}: not the manifest of a run") from None
-    if schema != SCHEMA:
-        raise ResultError(f"{path / MANIFEST}: expected schema {SCHEMA}, got {schema!r}: run it again")
-    for name in (*FILES, *(optional for optional in OPTIONAL if optional in files)):
-        if not (path / name).is_file():
-            raise ResultError(f"{path / name}: missing, though {MANIFEST} lists it: run it again")
-        if hash_of(path / name) != files.get(name):
-            raise ResultError(f"{path / name}: not as the run left it: its SHA-256 is not the one in {MANIFEST}")
-    return Result(path, _config(path / "config.yaml", config), manifest)
-
-
-def load_results(path: str | Path) -> list[Result]:
-    """The runs of the sweep last started in a folder `<out>/<name>`, with their coordinates.
-
-    In a folder without a sweep they are all finished runs below it; a run's own folder holds just that run.
-
-    Raises:
-        ResultError: as in `load_result`, or where no run of the sweep is finished.
-    """
-    path = Path(path)
-    if not (path / INDEX).is_file():
-        below = sorted(run.parent for run in path.glob(f"[!.]*/{MANIFEST}"))  # dots lead the folders of runs under way
-        return [load_result(run) for run in below] if below else [load_result(path)]
-    try:
-        entries = [(path / entry["run"], dict(entry["labels"])) for entry in json.loads((path / INDEX).read_bytes())]
-    except (ValueError, KeyError, TypeError):
-        raise ResultError(f"{path / INDEX}: not the index of a sweep") from None
-    finished = [(run, labels) for run, labels in entries if (run / MANIFEST).is_file()]
-    if not finished:
-        raise ResultError(f"{path}: none of its {len(entries)} runs is finished")
-    return [replace(load_result(run), labels=labels) for run, labels in finished]
+    result = opened(path).verified()
+    return replace(result, given=result._written_config())
 
 
 def kept(config: Config, out: str | Path) -> Result | None:
     """The finished run of a config, if it is there and intact, with its messages if the config asks for them."""
     try:
-        result = load_result(folder(config, out))
+        result = opened(folder(config, out))
+        lacks = config.record.messages and not result.recorded
+        if lacks or result.manifest["config"] != digest(config):
+            return None
+        return replace(result.verified(), given=config)
     except ResultError:
         return None
-    wanted = result.manifest["config"] == digest(config) and (result.recorded or not config.record.messages)
-    return replace(result, config=config) if wanted else None
 
 
 def hash_of(path: Path) -> str:
@@ -200,9 +263,9 @@ def hash_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _config(path: Path, expected: str) -> Config:
+def _config(path: Path, document: Mapping[str, Any], expected: str) -> Config:
     try:
-        config = parse(read(path), kept=True)
+        config = parse(document, kept=True)
     except ConfigError as error:
         raise ResultError(f"{path}: this version cannot read it: {error.key}: {error.problem}") from None
     if digest(config) != expected:
