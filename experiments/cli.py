@@ -30,9 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest:  # overrides after an option
         args.overrides += rest
     try:
-        with _leaving_at_once():
-            import experiments.errors
-            import experiments.sweeps  # noqa: F401
+        if not args.looks_itself:
+            with _leaving_at_once():
+                import experiments.errors
+                import experiments.sweeps  # noqa: F401
         code: int = args.command(args)
         return code
     except KeyboardInterrupt:
@@ -53,7 +54,7 @@ def parser() -> Parser:
         command = import_module(f"experiments.commands.{name}")
         sub = commands.add_parser(name, help=command.__doc__, description=command.__doc__)
         command.arguments(sub)
-        sub.set_defaults(command=command.carry_out)
+        sub.set_defaults(command=command.carry_out, looks_itself=getattr(command, "LOOKS_ITSELF", False))
     return top
 
 

@@ -129,7 +129,8 @@ class Results(Sequence[Result]):
     ) -> "pd.DataFrame":
         """One table over all runs, or the part of it that is wanted: nothing else is read into memory.
 
-        Runs that `where` rules out by their coordinates are not read, and so not checked.
+        Runs that a mapping `where` rules out by their coordinates are not read, and so not checked; of those that an
+        expression rules out, the names and types of the columns are.
 
         Args:
             table: metrics, updates, workers or nodes, or another that the runs have.

@@ -26,6 +26,8 @@ def scanned(
     if not runs:
         known = dict.fromkeys([*TABLES, *(name.removesuffix(".parquet") for of in results for name in of.tables)])
         raise ValueError(f"{table}: no run has such a table; {meant(table, known) or 'they have ' + ', '.join(known)}")
+    if isinstance(where, Mapping):
+        runs = [(name, of) for name, of in runs if _may_have(of.labels, where)] or runs
     coordinates = {"run": [name for name, _ in runs]}
     coordinates |= {key: [of.labels.get(key) for _, of in runs] for key in results.keys if _outside(key, results)}
     stated = {key: _typed(values) for key, values in coordinates.items()}
@@ -84,13 +86,22 @@ def _schema(result: Result, file: str) -> pa.Schema:
         raise ResultError(f"{path}: no Parquet table, though {MANIFEST} vouches for it") from None
 
 
+def _may_have(labels: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    """Whether a run with these labels can have rows that are wanted."""
+    return all(labels[key] in _among(value) for key, value in where.items() if key in labels)
+
+
+def _among(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple | set) else [value]
+
+
 def _condition(where: ds.Expression | Mapping[str, Any] | None, order: Sequence[str]) -> ds.Expression | None:
     if where is None or isinstance(where, ds.Expression):
         return where
     condition = ds.scalar(True)
     for key, value in zip(_known(where, order), where.values(), strict=True):
-        among = isinstance(value, list | tuple | set)
-        condition &= ds.field(key).isin(list(value)) if among else ds.field(key) == value
+        several = _among(value)
+        condition &= ds.field(key) == value if several == [value] else ds.field(key).isin(several)
     return condition
 
 

@@ -28,7 +28,9 @@ def summary(results: Sequence[Result], target: float | None = None) -> "pd.DataF
 
     labelled = any(result.labels or result.config.sweep for result in results)
     rows = [row for result in results for row in _rows(result, target, labelled)]
-    return pd.DataFrame(rows)
+    table = pd.DataFrame(rows)
+    swept = dict.fromkeys(key for result in results for key in result.members if key != "member")
+    return table[[*(key for key in swept if key in table), *(name for name in table if name not in swept)]]
 
 
 def best(table: "pd.DataFrame", by: str) -> "pd.DataFrame":

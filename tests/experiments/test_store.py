@@ -3,12 +3,16 @@
 import hashlib
 import json
 import os
+import pickle
 import platform
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE
+from typing import Any
 
 import pytest
 import torch
@@ -243,11 +247,116 @@ def test_a_file_that_was_changed_is_refused_by_name(result: Result, name: str) -
         load_result(result.path)
 
 
+@pytest.mark.parametrize("name", ["metrics.parquet", "updates.parquet", "weights.safetensors"])
+@pytest.mark.parametrize(
+    "spoil", [lambda content: content[:-100], lambda content: content[:50] + b"\0\0" + content[52:]]
+)
+def test_results_refuse_a_spoilt_file_by_name_when_it_is_read(
+    result: Result, name: str, spoil: Callable[[bytes], bytes]
+) -> None:
+    file = result.path / name
+    whole = file.read_bytes()
+    file.write_bytes(spoil(whole))
+    (read,) = results = load_results(result.path)
+    table = name.partition(".")[0]
+    with pytest.raises(ResultError, match="not as the run left it") as caught:
+        getattr(read, table)
+    assert str(caught.value).startswith(f"{file}: ")
+    if table != "weights":
+        with pytest.raises(ResultError, match="not as the run left it"):
+            getattr(results, table)
+    assert len(results.workers) == 3  # another file is as it was
+    file.write_bytes(whole)
+    assert getattr(read, table) is not None
+
+
+@pytest.mark.parametrize("name", ["metrics.parquet", "weights.safetensors"])
+def test_a_file_that_is_none_is_refused_though_its_hash_fits(result: Result, name: str) -> None:
+    """A pickle too: what it would do on loading is not done."""
+    file, hit = result.path / name, result.path / "hit"
+    file.write_bytes(pickle.dumps(Malicious(str(hit))))
+    pickle.loads(file.read_bytes())
+    assert hit.exists(), "it does what it should when it is unpickled"
+    hit.unlink()
+    vouch(result.path, name)
+    (read,) = results = load_results(result.path)
+    for read_it in (lambda: (read.weights, read.metrics), lambda: (results[0].weights, results.metrics)):
+        with pytest.raises(ResultError, match=f"{name}: no (Parquet table|safetensors file of weights)"):
+            read_it()
+    assert not hit.exists()
+
+
+def test_nothing_is_ever_unpickled() -> None:
+    forbidden = re.compile(r"\b(pickle|torch\.load|joblib\.load|allow_pickle|read_pickle)\b")
+    for package in ("experiments", "models"):  # what reads files
+        for path in (ROOT / package).rglob("*.py"):
+            assert not forbidden.search(path.read_text()), path
+
+
+class Malicious:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path(self.path),)
+
+
+def vouch(path: Path, name: str) -> None:
+    """Make the manifest fit a file."""
+    content = json.loads((path / "manifest.json").read_text())
+    content["files"][name] = hashlib.sha256((path / name).read_bytes()).hexdigest()
+    (path / "manifest.json").write_text(json.dumps(content))
+
+
+def test_weights_and_manifests_of_another_run_are_refused(toy: Callable[..., Path], tmp_path: Path) -> None:
+    one, other = sweep(load(toy("sweep: {seed: [0, 1]}")), tmp_path)
+    shutil.copy(other.path / "weights.safetensors", one.path)
+    with pytest.raises(ResultError, match=r"weights\.safetensors: not as the run left it"):
+        load_results(tmp_path / "toy")[0].weights  # noqa: B018
+    shutil.copy(other.path / "manifest.json", one.path)
+    with pytest.raises(ResultError, match=r"manifest\.json: the manifest of another run"):
+        load_results(tmp_path / "toy")
+    with pytest.raises(ResultError, match=r"config\.yaml: not as the run left it"):
+        load_result(one.path)
+    settings = json.loads((other.path / "manifest.json").read_text())
+    settings["settings"]["seed"] = 7
+    (other.path / "manifest.json").write_text(json.dumps(settings))
+    with pytest.raises(ResultError, match=r"manifest\.json: its digest is not the one"):
+        load_results(other.path)[0].config  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"schema": 9, "runs": []}', "expected schema 2, got 9: run the sweep again"),
+        ('{"runs": []}', "not the index of a sweep"),
+        ("3", "not the index of a sweep"),
+        ('[{"run": "../../elsewhere", "labels": {}}]', "not the index of a sweep"),
+        ('[{"run": "0123456789ab", "labels": {"seed": [1]}}]', "not the index of a sweep"),
+        ('{"schema": 2, "runs": [{"run": "0123456789ab", "labels": {}}]}', "none of its 1 runs is finished"),
+    ],
+)
+def test_an_index_of_something_else_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "sweep.json").write_text(text)
+    with pytest.raises(ResultError, match=said):
+        load_results(tmp_path)
+
+
+def test_the_index_of_an_older_sweep_is_read(toy: Callable[..., Path], tmp_path: Path) -> None:
+    sweep(load(toy("sweep: {seed: [0, 1]}")), tmp_path)
+    index = tmp_path / "toy" / "sweep.json"
+    index.write_text(json.dumps(json.loads(index.read_text())["runs"]))
+    assert [result.labels for result in load_results(tmp_path / "toy")] == [{"seed": 0}, {"seed": 1}]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("{", "not the manifest of a run"),
         ("[]", "not the manifest of a run"),
+        ('{"schema": 2, "files": {}, "config": ""}', "not the manifest of a run"),
         ('{"schema": 1, "files": {}, "config": ""}', "expected schema 2, got 1: run it again"),
     ],
 )

@@ -1,0 +1,202 @@
+"""What this machine has of what a run needs, and what to do about the rest; without a network."""
+
+import importlib
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from experiments.commands import COMMANDS
+
+REQUIRED = {
+    "simpy": "simpy",
+    "numpy": "numpy",
+    "torch": "torch",
+    "torchvision": "",  # needed for downloads alone, and slow to import
+    "pandas": "pandas",
+    "pyarrow": "pyarrow.parquet",
+    "matplotlib": "matplotlib",
+    "pydantic": "pydantic",
+    "ruamel.yaml": "ruamel.yaml",
+    "safetensors": "safetensors.torch",
+    "scikit-learn": "sklearn.datasets",
+    "scipy": "scipy.special",
+    "networkx": "networkx",
+    "tqdm": "tqdm",
+    "platformdirs": "platformdirs",
+}
+"""Libraries -> the module that must be importable."""
+DATASETS = {"MNIST": "mnist", "FashionMNIST": "fashion_mnist"}
+ROOT = Path(__file__).parents[1]
+INSTALL = "pip install --editable '.[test]' --constraint constraints.txt in the checkout, or make quickstart"
+LEAST_SPACE = 200 * 2**20  # bytes
+
+
+class Finding(NamedTuple):
+    """One line: what was looked at, how it is, and the remedy where it is not well.
+
+    Attributes:
+        state: ok; missing, where runs work all the same, but not all of them; broken, where none does.
+    """
+
+    subject: str
+    state: Literal["ok", "missing", "broken"]
+    said: str
+    remedy: str = ""
+
+
+def examined(out: str | Path = "results") -> Iterator[Finding]:
+    """Everything that was looked at; a run can work where nothing is broken.
+
+    Args:
+        out: where results would be kept.
+    """
+    fine = sys.version_info >= (3, 11)
+    yield Finding(
+        "python", "ok" if fine else "broken", platform.python_version(), "" if fine else "use Python 3.11 or newer"
+    )
+    yield from _libraries()
+    yield _installation(ROOT)
+    yield from _machine()
+    yield from _data()
+    yield _results(Path(out))
+
+
+def _libraries() -> Iterator[Finding]:
+    wanted = _requirements()
+    for library, module in REQUIRED.items():
+        try:
+            version = metadata.version(library)
+            if module:
+                importlib.import_module(module)
+        except metadata.PackageNotFoundError:
+            yield Finding(library, "broken", "not installed", INSTALL)
+        except Exception as error:  # whatever a broken library raises, the others are worth a look
+            yield Finding(library, "broken", f"{version}, but its import fails: {_first_line(error)}", INSTALL)
+        else:
+            specifier = wanted.get(library)
+            if specifier is None or specifier.contains(version, prereleases=True):
+                yield Finding(library, "ok", version)
+            else:
+                yield Finding(library, "missing", f"{version}, expected {specifier}", INSTALL)
+
+
+def _requirements() -> dict:
+    """The versions that this installation asks for; none where it is a checkout that was not installed."""
+    try:
+        from packaging.requirements import Requirement
+
+        asked = [Requirement(line) for line in metadata.requires("laggard") or [] if "extra ==" not in line]
+    except (ImportError, metadata.PackageNotFoundError):
+        return {}
+    return {requirement.name: requirement.specifier for requirement in asked}
+
+
+def _installation(root: Path) -> Finding:
+    """Whether the packages under `root` are whole."""
+    packages = [f"{package}/__init__.py" for package in ("simulator", "models", "experiments")]
+    commands = [f"experiments/commands/{name}.py" for name in COMMANDS]
+    data = ["experiments/**/laggard.mplstyle", "experiments/templates"]
+    checkout = ["configs/quickstart.yaml", "constraints.txt"] if (root / "setup.cfg").is_file() else []
+    kind = "checkout" if checkout else "installation"
+    lacking = [name for name in (*packages, *commands, *data, *checkout) if not any(root.glob(name))]
+    if lacking:
+        remedy = "git status shows what is gone; git restore brings it back" if checkout else "install laggard again"
+        return Finding("laggard", "broken", f"{kind} without {', '.join(lacking)}", remedy)
+    try:
+        version = metadata.version("laggard")
+    except metadata.PackageNotFoundError:
+        version = "not installed, run from its folder"
+    return Finding("laggard", "ok", f"{version}, {kind} complete")
+
+
+def _machine() -> Iterator[Finding]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    yield Finding(
+        "cores", "ok", f"{cores} to be used, of {os.cpu_count()}; threads: null in a config takes {os.cpu_count()}"
+    )
+    if memory := _memory():
+        yield Finding("memory", "ok", f"{memory / 2**30:.1f} GiB")
+    try:
+        import torch
+    except Exception:  # said among the libraries
+        return
+    yield Finding("cpu", "ok", f"{platform.machine()}, torch uses {torch.backends.cpu.get_cpu_capability()}")
+    if not torch.cuda.is_available():
+        yield Finding("gpu", "ok", "none that torch sees: device auto is the cpu")
+    for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        found = torch.cuda.get_device_properties(index)
+        used = "device auto is this" if index == 0 else "not used: a run takes the first"
+        yield Finding("gpu", "ok", f"{found.name}, {found.total_memory / 2**30:.0f} GiB; {used}")
+
+
+def _memory() -> int | None:
+    """Bytes that this process may use: the machine's, or its container's if that is less."""
+    limits = []
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        path = Path(file)
+        if path.is_file() and (text := path.read_text().strip()).isdecimal():
+            limits.append(int(text))
+    return min(limits) if limits else None
+
+
+def _data() -> Iterator[Finding]:
+    yield Finding("digits", "ok", "comes with scikit-learn")
+    try:
+        from models.idx import FILES, data_root
+    except Exception:  # torch is missing, as was said
+        return
+    for name, key in DATASETS.items():
+        folder = data_root() / name / "raw"
+        lacking = [file for file in FILES if not (folder / file).is_file()]
+        broken = [file for file in FILES if file not in lacking and not _is_whole(folder / file)]
+        put = f"the first run of dataset {key} downloads it there; without a network put {', '.join(FILES)} there"
+        if broken:
+            yield Finding(key, "missing", f"in {folder}: {', '.join(broken)} is no whole IDX file", f"remove it: {put}")
+        elif lacking:
+            said = "not" if len(lacking) == len(FILES) else f"without {', '.join(lacking)}"
+            yield Finding(key, "missing", f"{said} in {folder}", f"{put}, or set LAGGARD_DATA")
+        else:
+            yield Finding(key, "ok", f"complete in {folder}")
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether an IDX file is as long as its header says."""
+    with path.open("rb") as file:
+        head = file.read(4)
+        sizes = file.read(4 * head[3]) if len(head) == 4 and head[:3] == b"\0\0\x08" else b""
+    if not sizes or len(sizes) != 4 * head[3]:
+        return False
+    expected = 1
+    for place in range(0, len(sizes), 4):
+        expected *= int.from_bytes(sizes[place : place + 4], "big")
+    return path.stat().st_size == 4 + len(sizes) + expected
+
+
+def _results(out: Path) -> Finding:
+    """Whether results can be written below `out`, which is not made for that."""
+    there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+        free = shutil.disk_usage(there).free
+    except OSError as error:
+        return Finding(
+            "results", "broken", f"{out} cannot be written: {error.strerror}", "choose another by --out FOLDER"
+        )
+    if free < LEAST_SPACE:
+        return Finding(
+            "results", "broken", f"{out}: {free / 2**20:.0f} MiB are free", "make room, or --out FOLDER elsewhere"
+        )
+    return Finding("results", "ok", f"{out} can be written, {free / 2**30:.0f} GiB are free")
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -1,0 +1,203 @@
+"""The table of a paper: settings down and across, and in each cell what its seeds say."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from experiments.errors import meant
+from experiments.estimates import Estimate, duration, mean, record, written
+from experiments.measures import AXES, MEASURES, goal, groups, is_seed, measured, of, said
+from experiments.results import Results
+from experiments.store import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from experiments.selection import Best
+
+Setting = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Estimates by setting.
+
+    Attributes:
+        rows: the keys whose settings are rows.
+        columns: the key whose settings are columns, if any.
+        values: what is estimated.
+        cells: (setting of `rows`, setting of `columns`, value) -> estimate.
+        titles: what each value is called.
+        notes: how to read it: n, intervals, what was chosen.
+    """
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[str, ...]
+    cells: Mapping[tuple[Setting, Setting, str], Estimate]
+    titles: Mapping[str, str]
+    notes: tuple[str, ...]
+
+    @property
+    def records(self) -> "pd.DataFrame":
+        """A row per cell: the keys, `measure`, `value`, its 95 % interval `low` to `high`, and `Estimate`'s fields."""
+        import pandas as pd
+
+        rows = []
+        for (row, column, value), estimate in self.cells.items():
+            keys = zip((*self.rows, *self.columns), (*row, *column), strict=True)
+            rows.append({**dict(keys), "measure": value, **record(estimate)})
+        return pd.DataFrame(rows)
+
+    def lines(self) -> list[list[str]]:
+        """The heading and the rows, as texts."""
+        across = list(dict.fromkeys((column, value) for _, column, value in self.cells))
+        counted = len({estimate.n for estimate in self.cells.values()}) > 1
+        heading = [*self.rows] + [self._heading(column, value) for column, value in across]
+        body = []
+        for row in dict.fromkeys(row for row, _, _ in self.cells):
+            found = [self.cells.get((row, column, value)) for column, value in across]
+            shown = [
+                written(cell, MEASURES[value].scale, MEASURES[value].unit, counted) if cell else ""
+                for cell, (_, value) in zip(found, across, strict=True)
+            ]
+            body.append([*map(said, row), *shown])
+        return [heading, *body]
+
+    def _heading(self, column: Setting, value: str) -> str:
+        where = ", ".join(f"{key} = {said(at)}" for key, at in zip(self.columns, column, strict=True))
+        title = self.titles[value]
+        return where if where and len(self.values) == 1 else ": ".join(part for part in (where, title) if part)
+
+
+def table(
+    results: Sequence[Result],
+    rows: Sequence[str] | None = None,
+    columns: str | None = None,
+    values: Sequence[str] | None = None,
+    target: float | None = None,
+    chosen: "Best | None" = None,
+) -> Table:
+    """Estimates over the seeds of each setting: mean and 95 % interval by t, n stated.
+
+    Of a `time_to` (`updates_to`, ...) not every seed may get there. Then the cell says how many did (`k of n`) and the
+    median by Kaplan and Meier, or `> t` where that lies beyond all that was seen (see `estimates.duration`). Members
+    that diverged are counted in n and in `diverged`, never dropped: of an accuracy or a loss they have none, so
+    that its mean is of the others; a target they never reach. One seed has no interval.
+
+    Args:
+        rows: keys whose settings are rows; by default every swept key that is no seed and not in `columns`.
+        columns: a key whose settings are columns.
+        values: of `MEASURES`; by default accuracy or loss, with a target time_to and updates_to, and staleness.
+        target: as in `measured`.
+        chosen: how `results` were chosen, if they were: what was chosen is a row's key too, or is noted.
+
+    Raises:
+        ValueError: no such key or value, or a key was swept that is neither in `rows` nor in `columns`: its settings
+            are no repetitions.
+    """
+    results = labelled(of(results))
+    over = chosen.over if chosen else ()
+    keys = [key for key in results.keys if not is_seed(key)]
+    across = (columns,) if columns else ()
+    down = tuple(rows or [key for key in keys if key not in across and not (columns and key in over)])
+    _check(down, across, [key for key in keys if key not in over], results.keys)
+    values = tuple(values or _usual(results, target))
+    cells = {}
+    for value in values:
+        for setting, members in groups(measured(results, value, target), [*down, *across]):
+            cells[setting[: len(down)], setting[len(down) :], value] = _estimate(members, value)
+    ordered = _in_order(cells, values)
+    titles = _titles(results, values, target)
+    notes = _notes(results, cells, values, titles, bool(columns))
+    if chosen:
+        notes = [*([] if set(over) <= set(down) else chosen.choices), *chosen.notes, *notes]
+    return Table(down, across, values, ordered, titles, tuple(notes))
+
+
+def labelled(results: Results) -> Results:
+    """Results of a sweep, as they are; others each labelled with the keys in which their configs differ.
+
+    Keys that only some of the configs have follow from others, and are left out where those are enough.
+    """
+    if len(results) < 2 or any(result.labels for result in results):
+        return results
+    every = results.parameters
+    shared = every.dropna(axis="columns")
+    differ = every if shared.astype(str).duplicated().any() else shared
+    rows = [{key: value for key, value in row.items() if value == value} for row in differ.to_dict("records")]
+    return Results(
+        (replace(result, labels=row) for result, row in zip(results, rows, strict=True)), planned=results.planned
+    )
+
+
+def _check(down: Sequence[str], across: Sequence[str], keys: Sequence[str], swept: Sequence[str]) -> None:
+    for key in (*down, *across):
+        if key not in swept:
+            raise ValueError(f"{key}: no swept key; {meant(key, swept) or 'swept are ' + (', '.join(swept) or 'none')}")
+    if twice := set(down) & set(across):
+        raise ValueError(f"{', '.join(twice)}: expected as rows or as columns, not both")
+    if left := [key for key in keys if key not in (*down, *across)]:
+        raise ValueError(
+            f"{left[0]}: was swept too, and its settings are no repetitions: make it rows or columns, fix it by "
+            f"--where {left[0]}=VALUE, or take --best {left[0]}"
+        )
+
+
+def _in_order(cells: Mapping[Any, Estimate], values: Sequence[str]) -> dict[tuple[Setting, Setting, str], Estimate]:
+    """Row by row, column by column, as they were first met."""
+    rows, columns = (list(dict.fromkeys(at[place] for at in cells)) for place in (0, 1))
+    every = [(row, column, value) for row in rows for column in columns for value in values]
+    return {at: cells[at] for at in every if at in cells}
+
+
+def _usual(results: Results, target: float | None) -> list[str]:
+    metrics = results.metrics
+    measure = next((name for name in ("accuracy", "loss") if MEASURES[name].column in metrics), "time")
+    try:
+        goal(results, target)
+        reaching = ["time_to", "updates_to"] if measure != "time" else []
+    except ValueError:
+        reaching = []
+    return [measure, *reaching, "staleness"]
+
+
+def _estimate(members: "pd.DataFrame", value: str) -> Estimate:
+    diverged = int(members["diverged"].sum())
+    if value.endswith("_to"):
+        return duration(members["value"], members["followed"], members["never"], diverged)
+    return mean(members["value"].to_numpy(float), diverged)
+
+
+def _titles(results: Results, values: Sequence[str], target: float | None) -> dict[str, str]:
+    if not any(value.endswith("_to") for value in values):
+        return {value: MEASURES[value].title for value in values}
+    column, least = goal(results, target)
+    to = f"{100 * least:.6g} %" if column == "test_accuracy" else f"loss {least:g}"
+    return {value: MEASURES[value].title.format(target=to) for value in values}
+
+
+def _notes(
+    results: Results,
+    cells: Mapping[Any, Estimate],
+    values: Sequence[str],
+    titles: Mapping[str, str],
+    columns: bool,
+) -> list[str]:
+    counts = {estimate.n for estimate in cells.values()}
+    notes = [titles[values[0]]] if columns and len(values) == 1 else []
+    if counts == {1}:
+        notes.append("n = 1 seed: no interval")
+    else:
+        n = f"n = {counts.pop()} seeds; " if len(counts) == 1 else "n seeds; "
+        notes.append(f"{n}mean ± half the width of its 95 % interval (t)")
+    kinds = {estimate.kind for estimate in cells.values()}
+    if kinds & {"median", "more", "never"}:
+        notes.append(
+            "k of n: only so many reached the target; median by Kaplan-Meier, > t where it lies beyond all seen"
+        )
+    if any(estimate.diverged for estimate in cells.values()) and any(MEASURES[of].column not in AXES for of in values):
+        notes.append("diverged members are in n, and in no mean of an accuracy or a loss")
+    if len(results) < results.planned:
+        notes.append(f"{len(results)} of {results.planned} runs are finished")
+    return notes

@@ -1,0 +1,105 @@
+"""The doctor says what is wrong, with its remedy, and only then."""
+
+import configparser
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments import doctor
+from experiments.cli import main
+from models.idx import FILES
+
+ROOT = Path(__file__).parents[2]
+
+
+def idx(*sizes: int) -> bytes:
+    content = 1
+    for size in sizes:
+        content *= size
+    return bytes([0, 0, 8, len(sizes)]) + b"".join(size.to_bytes(4, "big") for size in sizes) + bytes(content)
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small MNIST of whole files."""
+    monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
+    raw = tmp_path / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name in FILES:
+        (raw / name).write_bytes(idx(3, 2, 2) if "images" in name else idx(3))
+    return raw
+
+
+def states(out: Path) -> dict[str, doctor.Finding]:
+    return {finding.subject: finding for finding in doctor.examined(out)}
+
+
+def test_here_a_run_can_work(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--out", str(tmp_path / "results")]) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[-1] == "a run can work here"
+    assert f"torch         {torch.__version__}" in printed
+    assert not (tmp_path / "results").exists()
+
+
+def test_data_are_whole_or_not(data: Path, tmp_path: Path) -> None:
+    assert states(tmp_path)["mnist"].state == "ok"
+    assert states(tmp_path)["fashion_mnist"].state == "missing"
+    whole = (data / FILES[0]).read_bytes()
+    for spoilt in (whole[:-1], whole + b"x", b"<html>", b"", whole[:6]):
+        (data / FILES[0]).write_bytes(spoilt)
+        found = states(tmp_path)["mnist"]
+        assert (found.state, FILES[0] in found.said) == ("missing", True)
+        assert found.remedy
+    (data / FILES[0]).unlink()
+    assert f"without {FILES[0]}" in states(tmp_path)["mnist"].said
+
+
+def test_a_folder_that_cannot_be_written_is_broken(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["doctor", "--out", str(tmp_path / "file")]) == 1
+    printed = capsys.readouterr().out
+    assert "! results" in printed
+    assert "--out FOLDER" in printed
+    assert printed.splitlines()[-1] == "1 thing to mend before a run can work"
+
+
+def test_a_library_that_is_missing_or_fails_is_broken(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ill.py").write_text("raise OSError('libill.so: no such file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(doctor, "REQUIRED", {"laggard-no-such": "none", "numpy": "ill"})
+    found = states(tmp_path)
+    assert (found["laggard-no-such"].state, found["laggard-no-such"].said) == ("broken", "not installed")
+    assert found["numpy"].state == "broken"
+    assert "its import fails: OSError: libill.so: no such file" in found["numpy"].said
+    assert found["numpy"].remedy
+
+
+def test_an_incomplete_checkout_is_named(tmp_path: Path) -> None:
+    for name in ("simulator", "models", "experiments", "configs"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    assert doctor._installation(tmp_path).state == "ok"
+    (tmp_path / "experiments" / "commands" / "table.py").unlink()
+    found = doctor._installation(tmp_path)
+    assert (found.state, "experiments/commands/table.py" in found.said) == ("broken", True)
+
+
+def test_what_is_asked_for_is_what_the_package_requires() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    lines = config["options"]["install_requires"].split()
+    assert {line.partition(">")[0] for line in lines} == set(doctor.REQUIRED)
+
+
+def test_every_line_is_one_line(data: Path, tmp_path: Path) -> None:
+    for finding in doctor.examined(tmp_path):
+        assert "\n" not in finding.said + finding.remedy
+        assert bool(finding.remedy) == (finding.state != "ok")

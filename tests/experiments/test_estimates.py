@@ -1,0 +1,115 @@
+"""What several seeds say: against textbook formulas, a worked example, and chance itself."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments.estimates import Estimate, duration, mean, written
+
+NAN = float("nan")
+
+
+def test_the_interval_is_students() -> None:
+    values = [0.91, 0.95, 0.93, 0.97]
+    of = mean(values)
+    low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
+    assert (of.value - of.half, of.value + of.half) == pytest.approx((low, high))
+    assert (of.n, of.kind, of.reached) == (4, "mean", None)
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    trials = 4000
+    covered = sum(abs(of.value - 3) <= of.half for of in (mean(rng.normal(3, 2, size=3)) for _ in range(trials)))
+    assert covered / trials == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / trials))
+
+
+def test_one_seed_has_no_interval() -> None:
+    assert math.isnan(mean([0.5]).half)
+    assert written(mean([0.5])) == "0.5 (n = 1)"
+
+
+def test_who_diverged_is_in_n_and_not_in_the_mean() -> None:
+    of = mean([0.5, NAN, 0.7], diverged=1)
+    assert (of.value, of.n, of.diverged) == (pytest.approx(0.6), 3, 1)
+    assert written(of, 100, "%") == "60 ± 127 % (n = 3, 1 diverged)"
+    assert mean([NAN], diverged=1).kind == "none"
+    assert written(mean([NAN], diverged=1)) == "- (n = 1, 1 diverged)"
+
+
+def test_where_all_got_there_their_time_is_a_mean() -> None:
+    of = duration([1.0, 2.0, 3.0], [9.0] * 3, [False] * 3)
+    assert (of.value, of.kind, of.reached) == (2.0, "mean", 3)
+    assert of.half == mean([1.0, 2.0, 3.0]).half
+
+
+def slow_median(times: list[float], followed: list[float], never: list[bool]) -> float | None:
+    """Kaplan and Meier's product, as their paper writes it."""
+    survival = 1.0
+    for at in sorted({time for time in times if not math.isnan(time)}):
+        on_their_way = sum(
+            time >= at if not math.isnan(time) else gone or until >= at
+            for time, until, gone in zip(times, followed, never, strict=True)
+        )
+        survival *= 1 - sum(time == at for time in times) / on_their_way
+        if survival <= 0.5 + 1e-12:
+            return at
+    return None
+
+
+def test_a_worked_example_of_the_median() -> None:
+    """At 1: 1 of 5, S = 0.8. One leaves at 2. At 3: 1 of 3, S = 0.533. At 4: 1 of 2, S = 0.267."""
+    of = duration([1, NAN, 3, 4, NAN], [9, 2, 9, 9, 5], [False] * 5)
+    assert (of.value, of.kind, of.reached, of.n) == (4, "median", 3, 5)
+    assert written(of, 1, "s") == "median 4 s (3 of 5)"
+
+
+def test_the_median_is_the_product_limits() -> None:
+    rng = np.random.default_rng(1)
+    kinds = set()
+    for _ in range(300):
+        n = int(rng.integers(2, 8))
+        event, end = rng.integers(1, 12, n).astype(float), rng.integers(1, 12, n).astype(float)
+        never = rng.random(n) < 0.2
+        times = np.where((event <= end) & ~never, event, NAN)
+        of = duration(times, end, never)
+        kinds.add(of.kind)
+        expected = slow_median(times.tolist(), end.tolist(), never.tolist())
+        if of.kind == "median":
+            assert of.value == expected
+        elif of.kind == "more":
+            assert expected is None
+            assert of.value == max(np.where(np.isnan(times), end, times)[~(never & np.isnan(times))])
+    assert kinds == {"mean", "median", "more", "never"}
+
+
+def test_not_reached_is_not_dropped() -> None:
+    """One of five was quick: the median is not its time, but lies beyond all that was seen."""
+    of = duration([1.0, *[NAN] * 4], [5.0] * 5, [False] * 5)
+    assert (of.value, of.kind, of.reached) == (5.0, "more", 1)
+    assert written(of, 1, "s") == "> 5 s (1 of 5)"
+
+
+def test_who_diverged_never_gets_there() -> None:
+    """Were they taken as runs that ended early, the estimate would be 1: two of two that were left."""
+    of = duration([1.0, 1.0, NAN, NAN, NAN], [9.0, 9.0, 0.1, 0.1, 0.1], [False] * 2 + [True] * 3, diverged=3)
+    assert (of.kind, of.value) == ("more", 1.0)
+    none = duration([NAN, NAN], [0.1, 0.2], [True, True], diverged=2)
+    assert written(none) == "never (0 of 2, 2 diverged)"
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "said"),
+    [
+        (97.3123, 0.1234, "97.31 ± 0.12"),
+        (97.3123, 12.34, "97 ± 12"),
+        (12345.678, 123.4, "12346 ± 123"),
+        (0.00123456, 1.2e-9, "0.001235 ± 1.2e-09"),
+        (5.0, 0.0, "5 ± 0"),
+        (5.12345, NAN, "5.123"),
+    ],
+)
+def test_a_number_has_the_digits_that_its_interval_warrants(value: float, half: float, said: str) -> None:
+    assert written(Estimate(value, half, "mean", 3, None, 0), counted=False) == said

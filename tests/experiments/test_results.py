@@ -1,0 +1,188 @@
+"""Many runs as one table: what each run says, no more, and nothing read before it is needed."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.dataset as ds
+import pytest
+
+from experiments import Results, load, load_results, run, store, sweep
+from experiments.store import ResultError
+
+GRID = """
+sweep:
+  method:
+    sync: {algorithm: sync_ps, sweep: {learning.lr: [0.05, 0.2]}}
+    late: {algorithm: async_ps, task.noise: 0.1}
+  seeds: 2
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep of four runs, two of which are ensembles of two."""
+    from tests.experiments.conftest import TOY
+
+    out = tmp_path_factory.mktemp("out")
+    config = out / "toy.yaml"
+    config.write_text(TOY + GRID)
+    sweep(load(config), out)
+    return out / "toy"
+
+
+def test_tables_are_those_of_the_runs_with_their_coordinates(folder: Path) -> None:
+    results = load_results(folder)
+    assert results.keys == ["method", "seed", "learning.lr"]
+    assert [result.labels["method"] for result in results] == ["sync", "sync", "late", "late"]
+    for name in ("metrics", "updates", "workers", "nodes"):
+        table = getattr(results, name)
+        parts = [getattr(result, name) for result in results]
+        assert len(table) == sum(map(len, parts))
+        for result, part in zip(results, parts, strict=True):
+            own = table[table["run"] == result.manifest["run"]]
+            assert set(own["method"]) <= {result.labels["method"]}
+            assert set(own["seed"]) <= {result.labels["seed"]}
+            for column in part.columns.drop(list(result.labels), errors="ignore"):
+                assert (
+                    own[column].astype(part[column].dtype).tolist() == part[column].tolist()
+                    or (own[column].isna().all() and part[column].isna().all())
+                    or np.allclose(own[column].astype(float), part[column].astype(float), equal_nan=True)
+                )
+    late = results.metrics["method"] == "late"
+    assert results.metrics.loc[late, "learning.lr"].isna().all()
+    assert set(results.metrics.loc[~late, "learning.lr"]) == {0.05, 0.2}
+
+
+def test_final_is_a_row_per_run_and_member_at_the_end(folder: Path) -> None:
+    results = load_results(folder)
+    rows = results.final
+    assert len(rows) == 2 * 2 + 2
+    assert (rows["updates"] == 40).all()
+    for row in rows.to_dict("records"):
+        (result,) = [result for result in results if result.manifest["run"] == row["run"]]
+        curve = result.metrics[result.metrics["member"] == row["member"]]
+        assert row["test_loss"] == pytest.approx(curve["test_loss"].iloc[-1])
+    assert set(rows["status"]) == {"finished"}
+
+
+def test_a_member_that_diverged_says_so_at_its_end(toy: Callable[..., Path], tmp_path: Path) -> None:
+    result = run(load(toy("sweep: {learning.lr: [0.1, 1e10]}")), tmp_path)
+    rows = Results([result]).final
+    assert rows["status"].tolist() == ["finished", "diverged"]
+    assert np.isnan(rows["diverged_at"][0])
+    assert rows["diverged_at"][1] == result.manifest["diverged"][0]["updates"]
+
+
+def test_nothing_but_manifests_is_read_before_it_is_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[Path] = []
+    real = store.hash_of
+    monkeypatch.setattr(store, "hash_of", lambda path: hashed.append(path) or real(path))
+    results = load_results(folder)
+    late = results.where(method="late")
+    assert len(late) == 2
+    assert repr(results).startswith("Results(4 of 4 runs")
+    assert hashed == []
+    late.scan("workers", columns=["worker"], where={"seed": 1})
+    assert hashed == [late[1].path / "workers.parquet"]
+    late.scan("workers")
+    assert hashed == [late[1].path / "workers.parquet", late[0].path / "workers.parquet"]  # each once
+
+
+def test_a_spoilt_run_is_refused_only_where_it_is_read(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "toy")
+    results = load_results(tmp_path / "toy")
+    (results[0].path / "updates.parquet").write_bytes(b"PAR1")
+    assert len(results.metrics)
+    assert len(results.scan("updates", where={"method": "late"}))
+    with pytest.raises(ResultError, match=r"updates\.parquet: not as the run left it"):
+        results.scan("updates", where={"method": "sync"})
+
+
+def test_a_scan_is_the_part_of_the_table_that_was_asked_for(folder: Path) -> None:
+    results = load_results(folder)
+    updates = results.updates
+    for where, rows in (
+        ({"staleness": 2, "method": ["late"]}, (updates["staleness"] == 2) & (updates["method"] == "late")),
+        ({"status": "applied", "seed": [0]}, (updates["status"] == "applied") & (updates["seed"] == 0)),
+        (
+            (ds.field("time") > 0.05) & (ds.field("method") != "sync"),
+            (updates["time"] > 0.05) & (updates["method"] != "sync"),
+        ),
+        ({"method": "nobody"}, updates["time"] < 0),
+    ):
+        found = results.scan("updates", columns=["time", "run", "staleness"], where=where)
+        assert list(found) == ["time", "run", "staleness"]
+        wanted = updates.loc[rows, ["time", "run", "staleness"]].reset_index(drop=True)
+        pd.testing.assert_frame_equal(found.astype({"run": str}), wanted.astype({"run": str}))
+    lr = results.scan("metrics", where={"learning.lr": 0.2})
+    assert set(lr["member"]) == {1}
+    assert set(lr["method"]) == {"sync"}
+
+
+def test_runs_and_members_are_found_by_their_values(folder: Path) -> None:
+    results = load_results(folder)
+    assert [result.labels["seed"] for result in results.where(seed=1)] == [1, 1]
+    one = results.where(**{"learning.lr": 0.2, "seed": [0, 1]})
+    assert [result.labels["method"] for result in one] == ["sync", "sync"]
+    assert set(one.metrics["member"]) == {1} == set(one[0].metrics["member"])
+    assert one[0].members["learning.lr"].tolist() == [0.2]
+    assert len(results.where(**{"task.noise": 0.1})) == 2  # a key of a variant
+    assert len(results.where(**{"cluster.workers": 4})) == 0
+    with pytest.raises(ValueError, match=r"learning\.Lr: no run has such a key; did you mean learning\.lr\?"):
+        results.where(**{"learning.Lr": 1})
+
+
+def test_parameters_are_what_the_configs_differ_in(folder: Path) -> None:
+    results = load_results(folder)
+    table = results.parameters
+    assert table["algorithm.name"].tolist() == ["sync_ps", "sync_ps", "async_ps", "async_ps"]
+    assert table["task.noise"].tolist() == [0.2, 0.2, 0.1, 0.1]
+    assert table["seed"].tolist() == [0, 1, 0, 1]
+    assert "cluster.workers" not in table
+    assert "learning.lr" not in table
+    joined = results.scan("workers", where={"method": "late"}, parameters=True)
+    assert set(joined["task.noise"]) == {0.1}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda results: results.scan("update"), "update: no run has such a table; did you mean updates"),
+        (
+            lambda results: results.scan("updates", columns=["stalenes"]),
+            "stalenes: no such column; did you mean staleness",
+        ),
+        (lambda results: results.scan("updates", where={"lr": 1}), "lr: no such column"),
+    ],
+)
+def test_what_is_not_there_is_named(folder: Path, call: Callable[[Results], object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        call(load_results(folder))
+
+
+def test_an_unfinished_sweep_says_so(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "toy")
+    (load_results(tmp_path / "toy")[0].path / "manifest.json").unlink()
+    results = load_results(tmp_path / "toy")
+    assert (len(results), results.planned) == (3, 4)
+
+
+def test_the_same_run_twice_is_two_runs(folder: Path) -> None:
+    results = load_results(folder)
+    twice = Results([*results[:1], *results[:1]])
+    assert len(twice.metrics) == 2 * len(results[0].metrics)
+    assert twice.metrics["run"].nunique() == 2
+
+
+def test_a_manifest_without_settings_is_read_from_its_config(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "toy")
+    path = load_results(tmp_path / "toy")[0].path / "manifest.json"
+    content = json.loads(path.read_text())
+    del content["settings"]
+    path.write_text(json.dumps(content))
+    first, second, *_ = load_results(tmp_path / "toy")
+    assert first.config.resolved() == {**second.config.resolved(), "seed": 0}

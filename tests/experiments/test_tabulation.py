@@ -1,0 +1,255 @@
+"""Tables and the best of a grid, against the same numbers got by hand from the runs' own tables."""
+
+import csv
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from experiments import Results, load, run, sweep
+from experiments.cli import main
+from experiments.selection import best
+from experiments.tabulation import table
+from experiments.writing import FORMATS
+
+CONFIG = """\
+cluster: {workers: 3, compute: {law: gamma, mean: 0.01, cv: 0.3}}
+task: {model: logistic, dataset: {name: synthetic, samples: 200, separation: 3.0}, batch: 8}
+stop: {updates: 40}
+evaluate: {every_updates: 4, target_accuracy: 0.85}
+sweep:
+  method: {sync: {algorithm: sync_ps}, late: {algorithm: async_ps}}
+  learning.lr: [0.002, 0.1, 0.5]
+  seeds: 4
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("out")
+    (out / "grid.yaml").write_text(CONFIG)
+    sweep(load(out / "grid.yaml"), out)
+    return out / "grid"
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
+    from experiments import load_results
+
+    return load_results(folder)
+
+
+def curves(results: Results, method: str, lr: float) -> list[pd.DataFrame]:
+    """The metrics of each seed, from each run's own table."""
+    runs = [result for result in results if result.labels["method"] == method]
+    return [result.metrics[result.metrics["learning.lr"] == lr] for result in runs]
+
+
+def test_a_cell_is_what_its_seeds_say(results: Results) -> None:
+    made = table(results, columns="learning.lr", values=["accuracy", "time_to", "updates_to", "staleness"])
+    assert made.rows == ("method",)
+    for method in ("sync", "late"):
+        for lr in (0.002, 0.1, 0.5):
+            each = curves(results, method, lr)
+            ends = [curve["test_accuracy"].iloc[-1] for curve in each]
+            cell = made.cells[(method,), (lr,), "accuracy"]
+            interval = stats.t.interval(0.95, 3, loc=np.mean(ends), scale=stats.sem(ends))
+            assert (cell.value - cell.half, cell.value + cell.half) == pytest.approx(interval)
+            there = [curve[curve["test_accuracy"] >= 0.85] for curve in each]
+            for value, axis in (("time_to", "time"), ("updates_to", "updates")):
+                cell = made.cells[(method,), (lr,), value]
+                assert cell.reached == sum(len(rows) > 0 for rows in there)
+                assert cell.n == 4
+                if cell.reached == 4:
+                    assert cell.value == pytest.approx(np.mean([rows[axis].iloc[0] for rows in there]))
+                else:
+                    assert cell.kind in ("median", "more")
+            stale = [
+                result.updates.query("status == 'applied'")["staleness"].mean()
+                for result in results.where(method=method)
+            ]
+            assert made.cells[(method,), (lr,), "staleness"].value == pytest.approx(np.mean(stale))
+    assert {cell.kind for cell in made.cells.values()} > {"mean"}, "no seed is censored: nothing was tested"
+
+
+def test_a_target_nobody_reaches_is_a_bound(results: Results) -> None:
+    made = table(
+        results.where(**{"learning.lr": 0.002}), rows=["method", "learning.lr"], values=["time_to"], target=1.0
+    )
+    for (setting, _, _), cell in made.cells.items():
+        ends = [curve["time"].iloc[-1] for curve in curves(results, *setting)]
+        assert (cell.kind, cell.reached, cell.n, cell.value) == ("more", 0, 4, max(ends))
+
+
+def test_settings_are_no_repetitions(results: Results) -> None:
+    with pytest.raises(ValueError, match=r"learning\.lr: was swept too, and its settings are no repetitions"):
+        table(results, rows=["method"])
+    with pytest.raises(ValueError, match=r"methd: no swept key; did you mean method\?"):
+        table(results, rows=["methd"])
+    with pytest.raises(ValueError, match="acuracy: no such value; did you mean accuracy"):
+        table(results, values=["acuracy"])
+
+
+def test_one_seed_has_no_interval_and_says_so(results: Results) -> None:
+    made = table(results.where(seed=2), values=["accuracy"])
+    assert "n = 1 seed: no interval" in made.notes
+    assert all(np.isnan(cell.half) for cell in made.cells.values())
+    assert "±" not in FORMATS["text"](made)
+
+
+def test_members_that_diverged_are_counted_and_shown(toy: Callable[..., Path], tmp_path: Path) -> None:
+    path = toy("sweep: {learning.lr: [0.1, 1e10], learning.seed: [0, 1, 2]}")
+    made = table([run(load(path), tmp_path)], values=["loss", "time_to"], target=1e-9)
+    bad = made.cells[(1e10,), (), "loss"]
+    assert (bad.kind, bad.n, bad.diverged) == ("none", 3, 3)
+    assert made.cells[(1e10,), (), "time_to"].kind == "never"
+    assert made.cells[(0.1,), (), "loss"].diverged == 0
+    assert "never (0 of 3, 3 diverged)" in FORMATS["text"](made)
+
+
+def test_the_best_is_chosen_on_some_seeds_and_reported_on_others(results: Results) -> None:
+    chosen = best(results, "learning.lr")
+    assert (chosen.selecting, chosen.reporting) == ((0, 1), (2, 3))
+    assert {result.labels["seed"] for result in chosen.results} == {2, 3}
+    for method in ("sync", "late"):
+        scores = {
+            lr: np.mean([curve["test_accuracy"].iloc[-1] for curve in curves(results, method, lr)[:2]])
+            for lr in (0.002, 0.1, 0.5)
+        }
+        (lr,) = chosen.table.query("method == @method")["learning.lr"]
+        assert scores[lr] == max(scores.values())
+        assert set(chosen.results.where(method=method).metrics["learning.lr"]) == {lr}
+        made = table(chosen.results, values=["accuracy"], chosen=chosen)
+        reported = [curve["test_accuracy"].iloc[-1] for curve in curves(results, method, lr)[2:]]
+        assert made.cells[(method, lr), (), "accuracy"].value == pytest.approx(np.mean(reported))
+    assert best(results, "learning.lr", select_seeds=[3]).reporting == (0, 1, 2)
+
+
+def test_the_best_by_time_got_there_most_often_and_then_soonest(results: Results) -> None:
+    chosen = best(results, ["learning.lr"], by="time", select_seeds=[0, 1, 2])
+    for method in ("sync", "late"):
+        scores = {}
+        for lr in (0.002, 0.1, 0.5):
+            there = [curve[curve["test_accuracy"] >= 0.85]["time"] for curve in curves(results, method, lr)[:3]]
+            times = [rows.iloc[0] for rows in there if len(rows)]
+            scores[lr] = (-len(times), np.mean(times) if times else 0)
+        (lr,) = chosen.table.query("method == @method")["learning.lr"]
+        assert scores[lr] == min(scores.values())
+
+
+def scored(monkeypatch: pytest.MonkeyPatch, results: Results, accuracies: dict[tuple[float, int], float]) -> None:
+    """Has every member of `results` end at the accuracy of its lr and seed."""
+    from experiments import measures
+
+    real = measures.measured
+
+    def measured(*args: object) -> pd.DataFrame:
+        frame = real(*args)  # type: ignore[arg-type]
+        pairs = zip(frame["learning.lr"], frame["seed"], strict=True)
+        return frame.assign(value=[accuracies.get(pair, 0.1) for pair in pairs])
+
+    monkeypatch.setattr("experiments.selection.measured", measured)
+
+
+def test_an_optimum_at_the_edge_and_a_tie_are_flagged(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    for accuracies, lr, edge, tied in (
+        ({(0.1, 0): 0.9, (0.5, 0): 0.8}, 0.1, "", 0),
+        ({(0.1, 0): 0.8, (0.5, 0): 0.9}, 0.5, "learning.lr", 0),
+        ({(0.002, 0): 0.95, (0.5, 0): 0.9}, 0.002, "learning.lr", 0),
+        ({(0.1, 0): 0.9, (0.5, 0): 0.9}, 0.1, "", 1),
+        ({(0.1, 0): 0.9, (0.5, 0): 0.7, (0.5, 1): 0.99}, 0.1, "", 0),  # seed 1 does not choose
+        ({(0.1, 0): float("nan"), (0.5, 0): 0.01, (0.002, 0): 0.0}, 0.5, "learning.lr", 0),  # it diverged
+    ):
+        with monkeypatch.context() as patch:
+            scored(patch, results, accuracies)
+            chosen = best(results, "learning.lr", select_seeds=[0])
+        for row in chosen.table.to_dict("records"):
+            assert (row["learning.lr"], row["edge"], row["tied"]) == (lr, edge, tied), accuracies
+        assert any("edge of its grid" in note for note in chosen.notes) == bool(edge)
+        assert any("is tied with 1 more" in note for note in chosen.notes) == bool(tied)
+
+
+def test_one_seed_that_chooses_and_reports_is_warned_of(results: Results) -> None:
+    chosen = best(results.where(seed=1), "learning.lr")
+    assert chosen.selecting == chosen.reporting == (1,)
+    assert any("the seeds that chose also report" in note for note in chosen.notes)
+    assert not any("also report" in note for note in best(results, "learning.lr").notes)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"over": "learning.momentum"}, "learning.momentum: expected a swept key that is no seed"),
+        ({"over": "seed"}, "seed: expected a swept key that is no seed"),
+        ({"by": "luck"}, "luck: expected one of accuracy, loss, time, updates to choose by"),
+        ({"select_seeds": [9]}, "seed 9: expected seeds that were swept to choose by: 0, 1, 2, 3"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_named(results: Results, given: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        best(results, **{"over": "learning.lr", **given})
+
+
+def test_every_format_says_the_same(results: Results) -> None:
+    made = table(results, values=["accuracy", "time_to"])
+    lines = made.lines()
+    text, markdown, latex = (FORMATS[name](made) for name in ("text", "md", "latex"))
+    cells = [cell for line in lines[1:] for cell in line]
+    assert all(cell in text for cell in cells)
+    assert [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in markdown.splitlines()[: 1 + len(lines)]
+    ] == [
+        lines[0],
+        ["---", "---", "---:", "---:"],
+        *lines[1:],
+    ]
+    body = latex.split("\\midrule\n")[1].split("\n\\bottomrule")[0]
+    assert [line.removesuffix(" \\\\").split(" & ") for line in body.splitlines()] == [
+        [cell.replace("±", "$\\pm$").replace("%", "\\%").replace(">", "$>$") for cell in line] for line in lines[1:]
+    ]
+    rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](made))))
+    assert len(rows) == len(made.cells)
+    for row, cell in zip(rows, made.cells.values(), strict=True):
+        assert float(row["value"]) == pytest.approx(cell.value)
+        assert (row["kind"], int(row["n"]), int(row["diverged"])) == (cell.kind, cell.n, cell.diverged)
+
+
+def test_runs_without_a_sweep_are_told_apart_by_what_differs(results: Results) -> None:
+    apart = Results([replace(result, labels={}) for result in results])
+    made = table(apart, values=["accuracy"])
+    assert made.rows == ("algorithm.name", "learning.lr")
+
+
+def test_the_command_prints_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--best", "learning.lr", "--by", "time", "--select-seeds", "0,1", "--value", "time_to", "--format", "md"]
+    assert main(["table", str(folder), *asked]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("| method | learning.lr | time to 85 % |")
+    assert "chosen on seed 0, 1, reported on 2, 3" in printed
+    assert main(["table", str(folder), "--where", "learning.lr=0.1", "method=sync", "--columns", "method"]) == 0
+    assert "method = sync: test accuracy" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--rows", "method"], "learning.lr: was swept too"),
+        (["--where", "learning.lr"], "learning.lr: expected key=value"),
+        (["--where", "learning.lr=7"], "learning.lr=7: no run has that value"),
+        (["--best", "learning.lr", "--select-seeds", "a"], "--select-seeds a: expected whole numbers"),
+        (["--value", "stalenes"], "stalenes: no such value; did you mean staleness?"),
+    ],
+)
+def test_a_wrong_question_is_answered_in_a_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], asked: list[str], said: str
+) -> None:
+    assert main(["table", str(folder), *asked]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
+    assert printed.err.count("\n") == 1
