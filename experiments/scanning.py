@@ -70,7 +70,7 @@ def _part(
         return None
     result.file(file)
     columns = [name for name in wanted if name in own.names]
-    found = dataset.to_table(columns=columns, filter=condition)
+    found = dataset.to_table(columns=columns, filter=condition, use_threads=False)  # a small file is read sooner alone
     for name in wanted:
         if name not in own.names:
             value = stated.get(name, pa.scalar(None, schema.field(name).type))
