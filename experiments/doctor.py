@@ -27,6 +27,7 @@ REQUIRED = {
     "scikit-learn": "sklearn.datasets",
     "scipy": "scipy.special",
     "networkx": "networkx",
+    "jinja2": "jinja2",
     "tqdm": "tqdm",
     "platformdirs": "platformdirs",
 }
