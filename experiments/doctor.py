@@ -28,6 +28,8 @@ REQUIRED = {
     "scipy": "scipy.special",
     "networkx": "networkx",
     "jinja2": "jinja2",
+    "rich": "rich",
+    "plotext": "plotext",
     "tqdm": "tqdm",
     "platformdirs": "platformdirs",
 }

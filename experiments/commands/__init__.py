@@ -1,6 +1,20 @@
 """The commands, a file each: its docstring is its help; `arguments` it takes, `carry_out` answers an exit code."""
 
-COMMANDS = ("run", "watch", "sweep", "plot", "table", "trace", "report", "validate", "list", "new", "verify", "bench", "doctor")
+COMMANDS = (
+    "run",
+    "watch",
+    "sweep",
+    "plot",
+    "table",
+    "trace",
+    "report",
+    "validate",
+    "list",
+    "new",
+    "verify",
+    "bench",
+    "doctor",
+)
 
 DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
