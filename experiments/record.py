@@ -24,6 +24,9 @@ from experiments.results import INDEX
 from experiments.store import FILES, MANIFEST, MESSAGES, OPTIONAL, SCHEMA, digest, folder, hash_of, run_id
 from models.backends import describe
 from simulator import Outcome, Task
+from simulator.trace import Fates
+
+ROWS = 2**20  # of a table at once: ten million gradients are not to be in memory twice
 
 LIBRARIES = ("laggard", "numpy", "pyarrow", "safetensors", "simpy", "torch")
 
@@ -177,10 +180,20 @@ def _write_table(path: Path, columns: Mapping[str, np.ndarray]) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    arrays = {name: pa.array(column) for name, column in columns.items()}
-    texts = {name: array.dictionary_encode() for name, array in arrays.items() if pa.types.is_string(array.type)}
-    table = pa.table(arrays | texts)
-    _whole(path, lambda part: parquet.write_table(table, part, compression="zstd"))
+    def table(columns: Mapping[str, np.ndarray]) -> pa.Table:
+        arrays = {name: pa.array(column) for name, column in columns.items()}
+        texts = {name: array.dictionary_encode() for name, array in arrays.items() if pa.types.is_string(array.type)}
+        return pa.table(arrays | texts)
+
+    def write(part: Path) -> None:
+        pieces = columns.parts(ROWS) if isinstance(columns, Fates) else iter([columns])
+        first = table(next(pieces))
+        with parquet.ParquetWriter(part, first.schema, compression="zstd") as writer:
+            writer.write_table(first)
+            for piece in pieces:
+                writer.write_table(table(piece))
+
+    _whole(path, write)
 
 
 def _write_json(path: Path, content: Any) -> None:

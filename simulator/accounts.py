@@ -26,9 +26,7 @@ class Accounts:
 
     def apply(self, gradients: Sequence[Settled]) -> list[Gradient]:
         """Note an update of one model and fix the fate of its `gradients`; those that were part of no update before."""
-        fresh = [whole for whole in dict.fromkeys(gradient.whole for gradient in gradients) if whole.status != APPLIED]
-        for gradient in gradients:
-            gradient.settle(APPLIED)
+        fresh = [whole for gradient in gradients if (whole := gradient.settle(APPLIED)) is not None]
         self.applies += 1
         self.applied += len(fresh)
         return fresh
@@ -42,8 +40,12 @@ class Accounts:
 
     def mileage(self, time: float, models: int) -> Mileage:
         """How far the simulation has come at `time` (s), where an update of one of `models` counts 1 / models."""
-        samples = self.applied * self._task.batch
-        return Mileage(time, self.applies / models, samples, samples / self._task.epoch, self.computed)
+        return self.at(self.applies, self.applied, models)._replace(time=time, gradients=self.computed)
+
+    def at(self, applies: int, applied: int, models: int) -> Mileage:
+        """The mileage, but for time and computations, of so many updates by so many gradients."""
+        samples = applied * self._task.batch
+        return Mileage(0.0, applies / models, samples, samples / self._task.epoch, 0)
 
     def messages(self) -> dict[str, int]:
         """Counts `sent`, `delivered`, `lost`, `in flight`."""

@@ -23,8 +23,8 @@ class Host(Protocol):
     rank: int
     life: int
 
-    def done(self, work: "Work") -> None:
-        """`work` has come to its end."""
+    def done(self, work: Any) -> None:
+        """A work has come to its end."""
         ...
 
     def cancelled(self, work: "Work") -> None:
@@ -103,9 +103,11 @@ def leaves(events: Iterable[Event]) -> Iterable[Event]:
 class Work(Verb):
     """A node is busy until this fires; its value is the gradient that it computes, if any."""
 
+    _ok = True
+
     def __init__(self, env: Environment, node: Host, gradient: Gradient | None) -> None:
-        self.env, self.callbacks = env, [self._end]
-        self._ok, self._value = True, gradient
+        self.env, self.callbacks = env, [node.done]
+        self._value = gradient
         self.node, self.gradient = node, gradient
 
     def cancel(self) -> None:
@@ -116,9 +118,6 @@ class Work(Verb):
         self.node.cancelled(self)
         if self.gradient is not None and self.gradient.status == IN_FLIGHT:
             self.gradient.cancel()
-
-    def _end(self, _: Event) -> None:
-        self.node.done(self)
 
 
 class Message(Verb):
@@ -131,12 +130,14 @@ class Message(Verb):
         lives: its sender's when it was sent, and that of its receiver for which it is meant.
     """
 
+    _ok = True
+
     def __init__(self, env: Environment, sender: Host, receiver: Host, life: int, content: Any, tag: Any) -> None:
         self.env, self.callbacks = env, [self._arrive]
-        self._ok, self._value = True, content
+        self._value = self.content = content
         self.sender, self.receiver, self.tag = sender, receiver, tag
-        self.content, self.lives = content, (sender.life, life)
-        self._waiting = self.callbacks
+        self.lives = (sender.life, life)
+        self._waiting: Any = self.callbacks
 
     def lose(self) -> None:
         """It will never arrive: whoever waits for that waits for ever."""
@@ -144,13 +145,15 @@ class Message(Verb):
         self.sender.lost(self)
 
     def _arrive(self, _: Event) -> None:
-        if self.lives != (self.sender.life, self.receiver.life) or self.receiver.life % 2:
-            self._waiting.clear()
+        sender, receiver = self.sender, self.receiver
+        waiting, self._waiting = self._waiting, None  # it holds this very method: a circle that only a collector undoes
+        if self.lives != (sender.life, receiver.life) or receiver.life % 2:
+            waiting.clear()
             self.callbacks = []
             self.lose()
         else:
-            self.sender.sent(self)
-            self.receiver.deliver(self)
+            sender.sent(self)
+            receiver.deliver(self)
 
 
 class Receive(Verb):
@@ -161,12 +164,13 @@ class Receive(Verb):
         message: what it has taken, if anything.
     """
 
+    _ok = True
+    message: Message | None = None
+    withdrawn = False
+
     def __init__(self, env: Environment, node: Host, tag: Any) -> None:
         self.env, self.callbacks = env, []
-        self._value = PENDING
-        self.node, self.tag, self.since = node, tag, env.now
-        self.message: Message | None = None
-        self.withdrawn = False
+        self.node, self.tag, self.since = node, tag, env._now
 
     def withdraw(self) -> None:
         """Wait no longer: the message, when it comes or if it lay there, is for the next receive."""
@@ -177,7 +181,7 @@ class Receive(Verb):
     def fire(self, message: Message) -> None:
         """Happen now, inside the event that delivers the message."""
         self.message = message
-        self._ok, self._value = True, (message.sender.rank, message.value)
+        self._value = (message.sender.rank, message.content)
         callbacks, self.callbacks = self.callbacks, None  # type: ignore[assignment]
-        for callback in callbacks or ():
+        for callback in callbacks:
             callback(self)

@@ -12,6 +12,9 @@ IN_FLIGHT, APPLIED, DROPPED, CANCELLED = "in flight", "applied", "dropped", "can
 FATES = (APPLIED, DROPPED, CANCELLED)
 
 
+WHOLE: "dict[int, GradientPiece]" = {}  # the pieces of a gradient that has none
+
+
 class Read:
     """What a gradient and a piece of one have in common: they were taken at a model that goes on changing."""
 
@@ -51,7 +54,7 @@ class Pool(Protocol):
 
     def evaluate(self, asked: "Sequence[Gradient]") -> None: ...
 
-    def settle(self, gradient: "Settled", status: str) -> None: ...
+    def settle(self, gradient: "Settled", status: str) -> "Gradient | None": ...
 
 
 class Gradient(Leaf, Read):
@@ -77,7 +80,8 @@ class Gradient(Leaf, Read):
     def __init__(self, pool: Pool, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor) -> None:
         self._pool, self.worker, self.weights, self.batch = pool, worker, weights, batch
         self._owner, self.version_read, self.mixed_read = stamp_of(read, reader)
-        self._pieces = {piece.stamp.owner.rank: GradientPiece(self, piece) for piece in pieces_of(read)}
+        pieces = pieces_of(read)
+        self._pieces = {piece.stamp[0].rank: GradientPiece(self, piece) for piece in pieces} if pieces else WHOLE
         self._changes = weights._version
         self._staleness: int | None = None
         self._mixings: int | None = None
@@ -111,9 +115,9 @@ class Gradient(Leaf, Read):
     def evaluate(self, leaves: Sequence["Gradient"]) -> None:
         self._pool.evaluate(leaves)
 
-    def settle(self, status: str) -> None:
-        """Fix its fate: applied, dropped or cancelled."""
-        self._pool.settle(self, status)
+    def settle(self, status: str) -> "Gradient | None":
+        """Fix its fate: applied, dropped or cancelled; itself, if its fate was open."""
+        return self._pool.settle(self, status)
 
     def cancel(self) -> None:
         """Withdraw the promise of a computation that was interrupted."""
@@ -159,9 +163,9 @@ class GradientPiece(Derived, Read):
         """The part of an epoch that the mini-batch is."""
         return self.whole.share
 
-    def settle(self, status: str) -> None:
-        """Fix its fate: applied or dropped."""
-        self.whole._pool.settle(self, status)
+    def settle(self, status: str) -> Gradient | None:
+        """Fix its fate: applied or dropped; the gradient, if that makes its fate."""
+        return self.whole._pool.settle(self, status)
 
     def drop(self) -> None:
         """Discard the piece; the gradient is dropped once all of its pieces are."""

@@ -31,12 +31,13 @@ class Learning:
 
     Attributes:
         spread: the record of what lies between several nodes' models.
+        learns: whether there is anything to learn; without parameters only the clock runs.
     """
 
     def __init__(self, task: Task, start: Tensor, every_node: bool = False, keep_models: bool = False) -> None:
         self.spread, self._every_node = Spread(), every_node
         self._models: list[Tensor] | None = [] if keep_models else None
-        self._task, self._ensemble, self._timing_only = task, start.shape[0], start.shape[1] == 0
+        self._task, self._ensemble, self.learns = task, start.shape[0], start.shape[1] > 0
         self._losses: list[Tensor] = []
         self._most = FOLD if start.device.type == "cpu" else FOLD_AFAR
         self._moments: list[tuple[float, float]] = []
@@ -58,8 +59,6 @@ class Learning:
 
     def applied(self, gradients: Sequence[Gradient], updates: float, time: float) -> None:
         """Note the mini-batch losses of gradients that an update applied."""
-        if self._timing_only:
-            return
         together(gradients)
         for gradient in gradients:
             self._losses.append(gradient.losses)
@@ -82,7 +81,7 @@ class Learning:
         self._measures.append({"train_loss": losses, **self._task.evaluate(weights)})
         if self._models is not None:
             self._models.append(weights.detach().cpu())
-        if nodes and not self._timing_only:
+        if nodes and self.learns:
             each = [self._task.evaluate(node.weights) for node in nodes] if self._every_node else []
             self._measures[-1]["consensus"] = self.spread.note(mileage, nodes, weights, each)
 

@@ -18,26 +18,36 @@ class Mailbox:
         self._receives: dict[Hashable, deque[Receive]] = {}
         self.heard: dict[int, int] = {}
 
-    def ask(self, receive: Receive) -> None:
+    def ask(self, receive: Receive) -> Receive:
         """Give `receive` the oldest message with its tag, or let it wait for the next."""
-        mail = self._mail.get(receive.tag)
+        tag = receive.tag
+        mail = self._mail.get(tag)
         if mail:
-            self._hand(mail.popleft(), receive)
-            if not mail and receive.tag is not None:
-                del self._mail[receive.tag]  # where every step has a tag of its own, tags never come to an end
+            message = mail.popleft()
+            if not mail and tag is not None:
+                del self._mail[tag]  # where every step has a tag of its own, tags never come to an end
+            self.heard[message.sender.rank] = message.lives[0]
+            receive.fire(message)
+        elif tag in self._receives:
+            self._receives[tag].append(receive)
         else:
-            self._receives.setdefault(receive.tag, deque()).append(receive)
+            self._receives[tag] = deque((receive,))
+        return receive
 
     def deliver(self, message: Message) -> None:
         """Hand `message` to the first receive that waits for its tag, or keep it."""
-        receives = self._receives.get(message.tag)
+        tag = message.tag
+        receives = self._receives.get(tag)
         if receives:
             receive = receives.popleft()
-            if not receives and message.tag is not None:
-                del self._receives[message.tag]
-            self._hand(message, receive)
+            if not receives and tag is not None:
+                del self._receives[tag]
+            self.heard[message.sender.rank] = message.lives[0]
+            receive.fire(message)
+        elif tag in self._mail:
+            self._mail[tag].append(message)
         else:
-            self._mail.setdefault(message.tag, deque()).append(message)
+            self._mail[tag] = deque((message,))
 
     def forget(self, receive: Receive) -> None:
         """`receive` waits no longer; what it has taken already is the next message again."""
@@ -61,7 +71,3 @@ class Mailbox:
         """Throw away the messages, and let nobody wait."""
         self._mail.clear()
         self._receives.clear()
-
-    def _hand(self, message: Message, receive: Receive) -> None:
-        self.heard[message.sender.rank] = message.lives[0]
-        receive.fire(message)

@@ -13,6 +13,7 @@ from torch import Tensor
 from simulator.accounts import gradients_in
 from simulator.clock import Clock
 from simulator.events import Message
+from simulator.nothing import Nothing
 from simulator.promises import Promise
 from simulator.trace import Columns
 
@@ -125,4 +126,4 @@ def kind(content: Any, size: float) -> str:
     parts = content if isinstance(content, list | tuple) else [content]
     if any(isinstance(part, Promise) for part in parts):
         return "sum"
-    return "weights" if any(isinstance(part, Tensor) for part in parts) else "other"
+    return "weights" if any(isinstance(part, Tensor | Nothing) for part in parts) else "other"

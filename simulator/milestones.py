@@ -1,6 +1,8 @@
 """When a simulation stops, and when it is evaluated."""
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -93,3 +95,20 @@ class Evaluate:
         if self.every_epochs is not None:
             return math.floor(mileage.epochs / self.every_epochs + 1e-9)
         return 0
+
+
+def first(due: Callable[[int], bool], now: int) -> float:
+    """The first count after `now` at which something is `due`, which stays due from there on; infinite if none is.
+
+    Asked once a milestone, so that an update compares two numbers only.
+
+    Example:
+        >>> first(lambda count: count >= 1000, 10)
+        1000
+    """
+    step = 1
+    while not due(now + step):
+        step *= 2
+        if step > 2**52:
+            return math.inf
+    return bisect_left(range(now + step), True, lo=now + 1, key=due)

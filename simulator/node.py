@@ -9,13 +9,15 @@ The first three start at once and return an event; `yield` is the only way to wa
 """
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 from numpy.random import Generator
 from simpy.events import Event
 from torch import Tensor
 
+from simulator.accounts import Accounts
 from simulator.bounds import Invalid, duration
 from simulator.clock import Clock
 from simulator.cluster import Cluster
@@ -23,6 +25,7 @@ from simulator.events import Message, Receive, Work
 from simulator.gradients import Gradient, Settled
 from simulator.laws import Durations
 from simulator.mailbox import Mailbox
+from simulator.messages import MessageLog
 from simulator.mixing import Mixing, mixing
 from simulator.pool import GradientPool
 from simulator.slowdowns import Slowdown, stretched
@@ -30,6 +33,10 @@ from simulator.task import Layer
 from simulator.topology import Ranks, Topology
 from simulator.trace import BUSY, DOWN, SENDING, WAITING
 from simulator.weights import stamped
+from simulator.wires import Wires
+
+FEW = 64  # peers, up to which a node remembers what each of them gets: a mesh of thousands would fill the memory
+KNOWN = 1024  # receivers that a node remembers having been allowed to send to
 
 
 class World(Protocol):
@@ -42,21 +49,14 @@ class World(Protocol):
     topology: Topology
     layers: Sequence[Layer]
     nodes: dict[int, "Node"]
+    books: Accounts
+    wires: Wires
+    log: MessageLog | None
+    model_bytes: float
+    most_computed: float
 
-    def begun(self) -> None:
-        """Book a gradient whose computation begins."""
-        ...
-
-    def ended(self) -> None:
-        """Book a gradient that was computed to the end."""
-        ...
-
-    def carry(self, message: Message, size: float) -> None:
-        """Put a message of `size` models on the wires."""
-        ...
-
-    def delivered(self) -> None:
-        """Book a message that has arrived."""
+    def enough(self) -> None:
+        """As many gradients have been computed as the simulation is to have."""
         ...
 
     def lost(self, message: Message) -> None:
@@ -78,7 +78,6 @@ class Node:
         mixings: how often its model was set without an update: averaged with others', or replaced by one that was read.
         weight: push-sum's, by which the node's sum is divided; 1 unless the algorithm says otherwise.
         life: how often it has crashed and returned; odd while it is down.
-        rng: the node's own random stream, for choices that the algorithm makes.
         layers: of the model that is learnt, where a pipeline can cut it.
         apply_seconds: what one update costs the server, for `yield node.work(node.apply_seconds)`.
     """
@@ -91,23 +90,31 @@ class Node:
         durations: Durations,
         slowdowns: Sequence[Slowdown],
         batches: Iterator[Any],
-        rng: Generator,
+        choices: Callable[[], Generator],
     ) -> None:
         self._world, self._env = world, world.env
         self.rank, self.version, self.mixings = rank, 0, -1  # the start is no mixing
-        self.weight, self.rng = 1.0, rng
+        self.weight, self._choices = 1.0, choices
         self.life = 0
         self.workers = world.cluster.workers
         self.weights = start
         self.apply_seconds = world.cluster.apply_seconds
         self.layers = world.layers
-        self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down
-        self._pool = world.pool
+        self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down; waiting is what is left at the end
+        self._pool, self._books, self._wires = world.pool, world.books, world.wires
+        self._model_bytes, self._log = world.model_bytes, world.log
+        self._period = world.topology.period(self.workers)
+        self._neighbours: dict[int, tuple[Ranks, Ranks]] = {}  # by the step of the period
+        self._shares: dict[tuple[str, int], Mixing] = {}  # by name and step
+        self._joined: dict[int, Node] = {}  # receivers that it may send to, as far as it was asked
         self._durations, self._slowdowns, self._batches = durations, slowdowns, batches
         self._work: Work | None = None
-        self._outgoing, self._since = 0, 0.0
+        self._at_once = Work(self._env, self, None)  # what it is to work for no time
+        self._at_once.callbacks = None  # type: ignore[assignment]
+        self._outgoing, self._since = 0, 0.0  # messages under way; since when it works, or sends, or is down
         self._ends: dict[int, Event] = {}  # of peers' lives, for whom somebody asked
         self._mailbox = Mailbox()
+        self.deliver, self.forget = self._mailbox.deliver, self._mailbox.forget
 
     @property
     def weights(self) -> Tensor:
@@ -132,12 +139,18 @@ class Node:
         """
         if self.rank < 0:
             raise RuntimeError(f"node {self.rank} is a server: it has no mini-batches; compute on a worker's node")
-        seconds = stretched(self._durations.next(), self._env.now, self._slowdowns)
+        seconds, now = self._durations.next(), self._env._now
+        if self._slowdowns:
+            seconds = stretched(seconds, now, self._slowdowns)
         gradient = self._pool.promise(self.rank, self, weights, next(self._batches), read)
-        gradient.started = self._env.now
-        gradient.due = self._env.now + seconds
-        self._world.begun()
+        gradient.started, gradient.due = now, now + seconds
+        self._books.started += 1
         return self._begin(gradient, seconds)
+
+    @cached_property
+    def rng(self) -> Generator:
+        """The node's own random stream, for choices that the algorithm makes."""
+        return self._choices()
 
     @property
     def now(self) -> float:
@@ -152,8 +165,8 @@ class Node:
         """The gradient of `batch` at `weights`, whose time has been spent by `work` since `started` (s)."""
         gradient = self._pool.promise(self.rank, self, weights, batch)
         gradient.started, gradient.due, gradient.computed = started, self._env.now, self._env.now
-        self._world.begun()
-        self._world.ended()
+        self._books.started += 1
+        self._computed()
         return gradient
 
     def work(self, seconds: float = 0.0, *, share: float = 0.0) -> Work:
@@ -167,11 +180,7 @@ class Node:
         """
         if share:
             seconds = stretched(share * self._durations.next(), self._env.now, self._slowdowns)
-        if seconds == 0:
-            done = Work(self._env, self, None)
-            done.callbacks = None  # type: ignore[assignment]
-            return done
-        return self._begin(None, seconds)
+        return self._begin(None, seconds) if seconds else self._at_once
 
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
         """Send `content` to node `receiver`; fires when it has arrived.
@@ -183,23 +192,23 @@ class Node:
         Raises:
             Invalid: there is no such node, or the topology does not join the two.
         """
-        target = self._world.nodes.get(receiver)
-        if target is None:
-            raise Invalid("send", "receiver", f"a rank of {sorted(self._world.nodes)}", receiver)
+        target = self._joined.get(receiver) or self._join(receiver)
         if not 0 <= size < math.inf:
             raise Invalid("send", "size", "a finite number of models >= 0", size)
-        self._account()
+        if not self._outgoing and self._work is None:
+            self._since = self._env._now
         self._outgoing += 1
         life = self._mailbox.heard.get(receiver, target.life) if self.rank < 0 else target.life
         message = Message(self._env, self, target, life, content, tag)
-        self._world.carry(message, size)
+        self._books.sent += 1
+        if self._log is not None:
+            self._log.sent(message, size * self._model_bytes)
+        self._wires.carry(self.rank, receiver, size * self._model_bytes, message)
         return message
 
     def receive(self, tag: Hashable = None) -> Receive:
         """The next message with that tag; fires with `(sender, content)`, at once if one has come already."""
-        receive = Receive(self._env, self, tag)
-        self._mailbox.ask(receive)
-        return receive
+        return self._mailbox.ask(Receive(self._env, self, tag))
 
     def arrived(self, tag: Hashable = None) -> bool:
         """Whether a message with that tag lies in the mailbox, without waiting."""
@@ -212,11 +221,11 @@ class Node:
 
     def out_peers(self, step: int = 0) -> Ranks:
         """Whom the topology lets it send to at its own `step`, the next in rank first."""
-        return self._world.topology.out_peers(self.rank, step, self.workers)
+        return self._peers(step)[0]
 
     def in_peers(self, step: int = 0) -> Ranks:
         """Who sends to it at that step."""
-        return self._world.topology.in_peers(self.rank, step, self.workers)
+        return self._peers(step)[1]
 
     def mixing(self, name: str, step: int = 0) -> Mixing:
         """Its row and column of the mixing matrix called `name` at that step.
@@ -224,7 +233,13 @@ class Node:
         Raises:
             Invalid: the topology has no such mixing.
         """
-        return mixing(name, self._world.topology, self.rank, step, self.workers)
+        at = name, step % self._period
+        known = self._shares.get(at)
+        if known is None:
+            known = mixing(name, self._world.topology, self.rank, step, self.workers)
+            if len(known.out) <= FEW:
+                self._shares[at] = known
+        return known
 
     def down(self, peer: int) -> Event:
         """Fires when node `peer` crashes, at once if it is down: `yield node.receive() | node.down(peer)`."""
@@ -244,10 +259,13 @@ class Node:
 
     def done(self, work: Work) -> None:
         """`work` has come to its end."""
-        self.free(work)
+        now = self._env._now
+        if self._work is work:
+            self.spent[BUSY] += now - self._since
+            self._since, self._work = now, None
         if work.gradient is not None:
-            work.gradient.computed = self._env.now
-            self._world.ended()
+            work.gradient.computed = now
+            self._computed()
 
     def cancelled(self, work: Work) -> None:
         """`work` is interrupted: the node is free, and nothing comes of the event that was to be its end."""
@@ -258,30 +276,24 @@ class Node:
         """End `work`, if it is what the node does; whether it was."""
         if self._work is not work:
             return False
-        self._account()
+        self._spend(BUSY)
         self._work = None
         return True
 
     def sent(self, message: Message) -> None:
         """One of the node's messages has arrived."""
-        self._account()
         self._outgoing -= 1
-        self._world.delivered()
+        if not self._outgoing and self._work is None:
+            self._spend(SENDING)
+        self._books.delivered += 1
 
     def lost(self, message: Message) -> None:
         """One of the node's messages will never arrive; a gradient of a crashed worker's goes with it."""
         if message.lives[0] == self.life:
-            self._account()
             self._outgoing -= 1
+            if not self._outgoing and self._work is None:
+                self._spend(SENDING)
         self._world.lost(message)
-
-    def deliver(self, message: Message) -> None:
-        """A message has come: hand it to who waits for it, or lay it in the mailbox."""
-        self._mailbox.deliver(message)
-
-    def forget(self, receive: Receive) -> None:
-        """`receive` waits no longer; what it has taken already is the next message again."""
-        self._mailbox.forget(receive)
 
     @property
     def idle(self) -> bool:
@@ -296,8 +308,9 @@ class Node:
         """Go down: what it computes is cancelled, its mailbox is empty, and its receives wait no longer."""
         if self._work is not None:
             self._work.cancel()
-        self._account()
-        self._outgoing = 0
+        if self._outgoing:
+            self._spend(SENDING)
+        self._outgoing, self._since = 0, self._env.now
         self._mailbox.clear()
         self.life += 1
         for event in self._ends.values():
@@ -306,13 +319,19 @@ class Node:
 
     def revive(self) -> None:
         """Come back, with the model that it had."""
-        self._account()
+        self._spend(DOWN)
         self.life += 1
         self._ends.clear()
 
     def close(self) -> None:
         """Count the time up to now."""
-        self._account()
+        if self.life % 2:
+            self._spend(DOWN)
+        elif self._work is not None:
+            self._spend(BUSY)
+        elif self._outgoing:
+            self._spend(SENDING)
+        self.spent[WAITING] = max(0.0, self._env.now - self.spent[BUSY] - self.spent[SENDING] - self.spent[DOWN])
 
     def _begin(self, gradient: Gradient | None, seconds: float) -> Work:
         if self._work is not None:
@@ -320,15 +339,43 @@ class Node:
                 f"node {self.rank} is to compute at {self._env.now:g} s while it computes already; "
                 "yield the first computation, or cancel it, before the second"
             )
-        duration(seconds, f"node {self.rank}", "work")
-        self._account()
-        self._work = Work(self._env, self, gradient)
-        self._env.schedule(self._work, delay=seconds)
-        return self._work
+        if not 0 <= seconds < math.inf:
+            duration(seconds, f"node {self.rank}", "work")
+        if self._outgoing:
+            self._spend(SENDING)
+        self._since = self._env._now
+        self._work = work = Work(self._env, self, gradient)
+        self._env.after(seconds, work)
+        return work
 
-    def _account(self) -> None:
-        """Book the time since the last change of state as busy, sending, waiting or down."""
-        now = self._env.now
-        state = DOWN if self.life % 2 else BUSY if self._work is not None else SENDING if self._outgoing else WAITING
+    def _peers(self, step: int) -> tuple[Ranks, Ranks]:
+        """To whom it may send at `step`, and who sends to it: asked once of a graph, for it is asked at every step."""
+        at = step % self._period
+        known = self._neighbours.get(at)
+        if known is None:
+            topology, place = self._world.topology, (self.rank, step, self.workers)
+            known = self._neighbours[at] = topology.out_peers(*place), topology.in_peers(*place)
+        return known
+
+    def _computed(self) -> None:
+        """Book a gradient that was computed to the end."""
+        self._books.computed += 1
+        if self._books.computed >= self._world.most_computed:
+            self._world.enough()
+
+    def _spend(self, state: int) -> None:
+        """Book the time since the node began to be busy, sending or down."""
+        now = self._env._now
         self.spent[state] += now - self._since
         self._since = now
+
+    def _join(self, receiver: int) -> "Node":
+        """The node that messages to `receiver` are for; asked once, for it is asked with every message."""
+        target = self._world.nodes.get(receiver)
+        if target is None:
+            raise Invalid("send", "receiver", f"a rank of {sorted(self._world.nodes)}", receiver)
+        self._wires.check(self.rank, receiver)
+        if len(self._joined) >= KNOWN:
+            self._joined.clear()
+        self._joined[receiver] = target
+        return target

@@ -23,8 +23,8 @@ class GradientPool:
     Args:
         task: gives the arithmetic.
         start: weights `(ensemble, params)` of the shape to come; with zero parameters nothing is ever evaluated.
-        settled: told of every gradient, or piece of one, whose fate has become known, and whether the gradient's is
-            known by it.
+        settled: told of every gradient, or piece of one, whose fate has become known, of the whole gradient, and
+            whether that one's is known by it.
         memory: bytes of promises not yet evaluated, weights and gradients to come, above which some are early.
         defer: False evaluates each promise when it is made, for comparison.
     """
@@ -33,7 +33,7 @@ class GradientPool:
         self,
         task: Task,
         start: Tensor,
-        settled: Callable[[Settled, bool], None],
+        settled: Callable[[Settled, Gradient, bool], None],
         memory: float = 4 * 2**30,
         defer: bool = True,
     ) -> None:
@@ -68,23 +68,28 @@ class GradientPool:
         if wanted:
             self._evaluate(wanted + self._fill(wanted))
 
-    def settle(self, gradient: Settled, status: str) -> None:
-        """Fix the fate of `gradient`; a promise still pending is withdrawn.
+    def settle(self, gradient: Settled, status: str) -> Gradient | None:
+        """Fix the fate of `gradient`, or of a piece of one; the gradient whose fate is known by it, if any.
+
+        A promise still pending is withdrawn.
 
         Raises:
             RuntimeError: it already has another fate. Being applied again, by another node, is none.
         """
-        if gradient.status == status == APPLIED:
-            return
-        if gradient.status != IN_FLIGHT:
+        if gradient.status is not IN_FLIGHT:
+            if gradient.status == status == APPLIED:
+                return None
             raise RuntimeError(f"a gradient of worker {gradient.worker} is to be {status}, but was {gradient.status}")
-        gradient._staleness, gradient._mixings, gradient.status = gradient.staleness, gradient.mixings, status
-        whole = gradient.whole
-        first = gradient is whole or (whole.status == IN_FLIGHT and (status == APPLIED or whole.forsaken))
-        if first:
-            whole._staleness, whole._mixings, whole.status = gradient._staleness, gradient._mixings, status
+        gradient._staleness, gradient._mixings = gradient.staleness, gradient.mixings
+        gradient.status, whole, first = status, gradient.whole, True
+        if gradient is not whole:
+            first = whole.status is IN_FLIGHT and (status == APPLIED or whole.forsaken)
+            if first:
+                whole._staleness, whole._mixings, whole.status = gradient._staleness, gradient._mixings, status
+        if first and self._pending:
             self._pending.pop(whole, None)
-        self._settled(gradient, first)
+        self._settled(gradient, whole, first)
+        return whole if first else None
 
     def _fill(self, wanted: list[Gradient]) -> list[Gradient]:
         free = max(0, self._task.lanes - len(wanted) * self._ensemble)

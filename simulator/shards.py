@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from simpy.events import Event
 from torch import Tensor
@@ -73,11 +73,18 @@ class Shards:
 
         All of `content` has the size of `size` models.
         """
+        if len(self._parts) == 1:
+            self._node.send(SERVER, content, size=size)
+            return
         for shard in self._parts:
             self._node.send(shard, self._part(content, shard), size=size / len(self._parts))
 
     def read(self) -> Generator[Event, Any, Tensor]:
         """Wait until every shard has sent its slice since the last read; the model `(ensemble, params)` they make."""
+        if len(self._parts) == 1 and not self._news:
+            _, model = yield self._node.receive()
+            self._models[SERVER] = read = cast(Tensor, model)
+            return read
         while not self._complete:
             self._take(*(yield self._node.receive()))
         self._news = set()
@@ -104,8 +111,6 @@ class Shards:
         self._news.add(shard)
 
     def _part(self, content: Any, shard: int) -> Any:
-        if len(self._parts) == 1:
-            return content
         if isinstance(content, Gradient):
             return content.piece(shard)
         if isinstance(content, Promise):

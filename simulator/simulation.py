@@ -1,8 +1,11 @@
 """The engine: one virtual clock, its nodes, and what it leaves behind."""
 
-from collections.abc import Callable, Sequence
+import gc
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -15,12 +18,13 @@ from simulator.clock import Clock
 from simulator.cluster import Cluster
 from simulator.crashes import Roles
 from simulator.events import Message
-from simulator.gradients import Settled
+from simulator.gradients import Gradient, Settled
 from simulator.laws import Durations
 from simulator.learning import Learning
 from simulator.messages import MessageLog, Record
-from simulator.milestones import Evaluate, Mileage, Stop
+from simulator.milestones import Evaluate, Mileage, Stop, first
 from simulator.node import Node
+from simulator.nothing import Nothing
 from simulator.outcome import Outcome
 from simulator.pool import GradientPool
 from simulator.streams import BATCHES, CHOICES, COMPUTE, start_seed, stream
@@ -65,22 +69,26 @@ class Simulation:
         algorithm.check(cluster)
         cluster = cluster.bound(seeds.cluster)
         self.cluster, self.env, self.trace, self.books = cluster, Clock(), Trace(), Accounts(task)
-        self._log = MessageLog(self.env) if record is not None and record.messages else None
+        self.log = MessageLog(self.env) if record is not None and record.messages else None
         self.reached: str | None = None
+        self.most_computed = math.inf if stop.gradients is None else stop.gradients
         self._task, self._stop, self._evaluate, self._watch = task, stop, evaluate, watch
         start = task.start([start_seed(seed) for seed in seeds.learning])
+        if start.shape[1] == 0:
+            start = cast(Tensor, Nothing(len(start)))
         message_bytes = cluster.network.message_bytes
-        self._model_bytes = 4.0 * start.shape[1] if message_bytes is None else message_bytes
+        self.model_bytes = 4.0 * start.shape[1] if message_bytes is None else message_bytes
         self._learning = Learning(task, start, evaluate.nodes, evaluate.keep_models)
         self.pool = GradientPool(task, start, self._settled, memory, defer)
         self.layers = layers_of(task)
         self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
         self.topology = resolved(cluster.network.topology, algorithm.topology)
-        self._wires = Wires(self.env, cluster.network, self.topology, cluster.workers, bool(cluster.crashes))
+        self.wires = Wires(self.env, cluster.network, self.topology, cluster.workers, bool(cluster.crashes))
         roles = algorithm.roles(cluster.workers)
         self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
         self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
         self._periods = self._looks = 0
+        self._next_applies = self._next_applied = 0.0  # counts at which the next milestone is due
         self.stalled: str | None = None
         self._readmits = algorithm.readmits or cluster.workers == 1
         self._outside: list[int] = []  # workers that came back and were not let in
@@ -99,18 +107,17 @@ class Simulation:
         """
         self._look()
         if self._stop.time is not None:
-            self.env.last_in(self._stop.time, lambda: self._end("time"))
+            self.env.last_in(self._stop.time, lambda: self.end("time"))
         if self._evaluate.every_seconds is not None:
             self._look_again()
-        clock, step = self.env, self.env.step
-        while self.reached is None and not clock.lifeless:
-            step()
+        with _old_for_good():
+            self.env.run_out()
         if self.reached is None:
             # a server has no end: it serves as long as there is anybody to serve
             waited_for = [rank for rank, node in self.nodes.items() if node.life % 2] + self._outside
             if waited_for or any(roles.alive for rank, roles in self._roles.items() if rank >= 0):
                 self._stall()
-            self._end("returned")
+            self.end("returned")
         self._look()
         return self._outcome()
 
@@ -122,62 +129,46 @@ class Simulation:
         """The evaluations up to now, as `Outcome.metrics` has them."""
         return self._learning.columns()
 
-    def carry(self, message: Message, size: float) -> None:
-        """Put a message of `size` models on the wires."""
-        self.books.sent += 1
-        if self._log is not None:
-            self._log.sent(message, size * self._model_bytes)
-        self._wires.carry(message.sender.rank, message.receiver.rank, size * self._model_bytes, message)
-
     def applies(self, gradients: Sequence[Settled]) -> bool:
         """Book one node's update by `gradients`; False once the end is reached, after which nothing counts."""
         if self.reached is not None:
             return False
         fresh = self.books.apply(gradients)
-        mileage = self.mileage()
-        self._learning.applied(fresh, mileage.updates, mileage.time)
-        self._check(mileage)
-        if self._evaluate.period(mileage) > self._periods:
-            self._periods = self._evaluate.period(mileage)
-            self.env.last_in(0.0, self._look)
+        books = self.books
+        if self._learning.learns:
+            self._learning.applied(fresh, books.applies / len(self._models), self.env._now)
+        if books.applies >= self._next_applies or books.applied >= self._next_applied:
+            self._milestone()
         if self._watch is not None:
-            self._watch(mileage)
+            self._watch(self.mileage())
         return True
-
-    def delivered(self) -> None:
-        """Book a message that has arrived."""
-        self.books.delivered += 1
 
     def lost(self, message: Message) -> None:
         """Book a message that will never arrive."""
-        if self._log is not None:
-            self._log.lost(message)
+        if self.log is not None:
+            self.log.lost(message)
         sender = self.nodes[message.sender.rank]
         self.books.lose(message.content, sender.rank if sender.life != message.lives[0] else None)
 
-    def begun(self) -> None:
-        """Book a gradient whose computation begins."""
-        self.books.started += 1
-
-    def ended(self) -> None:
-        """Book a gradient that was computed to the end."""
-        self.books.computed += 1
-        if self._stop.gradients is not None:
-            self._check(self.mileage())
+    def enough(self) -> None:
+        """As many gradients have been computed as the simulation is to have."""
+        self.end("gradients")
 
     def _node(self, rank: int, start: Tensor, seeds: Seeds) -> Node:
         durations = Durations(self.cluster.compute, stream(seeds.cluster, COMPUTE, rank), f"worker {rank}")
-        rngs = [stream(seed, BATCHES, rank) for seed in seeds.data()]
-        batches = self._task.batches(rank, rngs) if rank >= 0 else iter(())
         own = start[:, self._slices[rank]] if rank in self._slices else start
-        rng = stream(seeds.cluster, CHOICES, rank)
-        return Node(rank, self, own, durations, self.cluster.slowdowns_of(rank), batches, rng)
+        choices = partial(stream, seeds.cluster, CHOICES, rank)
+        return Node(rank, self, own, durations, self.cluster.slowdowns_of(rank), self._batches(rank, seeds), choices)
+
+    def _batches(self, rank: int, seeds: Seeds) -> Iterator[Any]:
+        """The mini-batches of worker `rank`; its streams are made with the first, or never."""
+        yield from self._task.batches(rank, [stream(seed, BATCHES, rank) for seed in seeds.data()])
 
     def _crash(self, rank: int) -> None:
         """Node `rank` goes down, and with it what it does and what is under way to or from it."""
         self._roles[rank].stop()
         self.nodes[rank].crash()
-        for message in self._wires.cut(rank):
+        for message in self.wires.cut(rank):
             cast(Message, message).lose()
 
     def _return(self, rank: int) -> None:
@@ -198,21 +189,39 @@ class Simulation:
         if not self.cluster.crashes:
             raise Deadlock(f"deadlock at {waits}")
         self.stalled = waits
-        self._end("stalled")
+        self.end("stalled")
 
-    def _settled(self, gradient: Settled, counts: bool) -> None:
-        self.trace.settled(self.env.now, gradient, counts)
+    def _milestone(self) -> None:
+        """A limit or an evaluation is due, now or after so many more updates, or applied gradients."""
+        mileage = self.mileage()
+        self._check(mileage)
+        if self._evaluate.period(mileage) > self._periods:
+            self._periods = self._evaluate.period(mileage)
+            self.env.last_in(0.0, self._look)
+        books, models = self.books, len(self._models)
+        self._next_applies = first(lambda count: self._is_due(books.at(count, 0, models)), books.applies)
+        self._next_applied = first(lambda count: self._is_due(books.at(0, count, models)), books.applied)
+
+    def _is_due(self, mileage: Mileage) -> bool:
+        return self._stop.reached(mileage) is not None or self._evaluate.period(mileage) > self._periods
+
+    def _settled(self, gradient: Settled, whole: Gradient, counts: bool) -> None:
+        self.trace.settled(self.env._now, gradient, whole, counts)
 
     def _check(self, mileage: Mileage) -> None:
         limit = self._stop.reached(mileage)
         if limit is not None:
-            self._end(limit)
+            self.end(limit)
 
-    def _end(self, reached: str) -> None:
+    def end(self, reached: str) -> None:
+        """Let nothing happen, or count, any more: a limit has been `reached`."""
         self.reached = self.reached or reached
+        self.env.stopped = True
 
     def _model(self) -> Tensor:
         """The model that the algorithm stands for: the mean of its live nodes', or what their slices make together."""
+        if not self._learning.learns:
+            return torch.empty(self._models[0].weights.shape)
         if self._slices:
             return torch.cat([node.weights for node in self._models], dim=1)
         return mean([node.weights for node in self._live()])
@@ -226,9 +235,9 @@ class Simulation:
         nodes = self._live() if len(self._models) > 1 and not self._slices else ()
         self._learning.evaluate(self._model(), self.mileage(), nodes)
         if self._learning.hopeless:
-            self._end("diverged")
+            self.end("diverged")
         elif self._stop.accuracy is not None and self._learning.accuracy >= self._stop.accuracy:
-            self._end("accuracy")
+            self.end("accuracy")
 
     def _look_again(self) -> None:
         """Look, and again at the next multiple of the period."""
@@ -255,10 +264,11 @@ class Simulation:
         workers = [node for rank, node in self.nodes.items() if rank >= 0]
         spent = np.array([node.spent for node in workers])
         updates = self.trace.columns()
-        arrived = np.full(len(updates["time"]), np.nan) if self._log is None else self._log.arrivals(updates)
+        if self.log is not None:
+            updates = updates.arriving(self.log.arrivals(updates))
         return Outcome(
             metrics=self._learning.columns(),
-            updates=updates | {"arrived": arrived},
+            updates=updates,
             workers={
                 "worker": np.array([node.rank for node in workers]),
                 "computing": spent[:, BUSY],
@@ -276,8 +286,30 @@ class Simulation:
             diverged=self._learning.diverged,
             stalled=self.stalled,
             models=self._learning.models,
-            message_log=None if self._log is None else self._log.columns(updates),
+            message_log=None if self.log is None else self.log.columns(updates),
         )
+
+
+@contextmanager
+def _here_to_stay() -> Iterator[None]:
+    """What is made in here is no garbage: Python's collector of cycles need not look, up to a second each time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@contextmanager
+def _old_for_good() -> Iterator[None]:
+    """Nor need it look at what has been made before."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def simulate(
@@ -327,7 +359,8 @@ def simulate(
         raise Invalid("simulate", "ensemble", "one member or more, as many as learning_seeds", ensemble)
     seeds = Seeds(seed if cluster.seed is None else cluster.seed, members)
     task, evaluate = task or Timing(), evaluate or Evaluate()
-    simulation = Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record)
+    with _here_to_stay():
+        simulation = Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record)
     if observe is not None:
         observe(simulation)
     return simulation.run()

@@ -21,12 +21,8 @@ class Model(Protocol):
     mixings: int
 
 
-class Stamp(NamedTuple):
-    """Whose model a tensor is, and how many updates and mixings it had seen."""
-
-    owner: Model
-    version: int
-    mixings: int
+Stamp = tuple[Model, int, int]
+"""Whose model a tensor is, and how many updates and mixings it had seen; made with every update."""
 
 
 class Piece(NamedTuple):
@@ -44,7 +40,7 @@ def stamped(weights: Tensor, owner: Model) -> Tensor:
     place; arithmetic on it gives tensors without a stamp.
     """
     alias: Any = weights.detach()
-    alias.stamp = Stamp(owner, owner.version, owner.mixings)
+    alias.stamp = owner, owner.version, owner.mixings
     return alias  # type: ignore[no-any-return]
 
 
@@ -65,7 +61,7 @@ def joined(pieces: Sequence[Tensor]) -> Tensor:
 def stamp_of(weights: Tensor, reader: Model) -> Stamp:
     """The stamp of `weights`; weights without one are `reader`'s own, as they are now."""
     stamp: Stamp | None = getattr(weights, "stamp", None)
-    return stamp or Stamp(reader, reader.version, reader.mixings)
+    return stamp or (reader, reader.version, reader.mixings)
 
 
 def pieces_of(weights: Tensor) -> tuple[Piece, ...]:

@@ -60,17 +60,19 @@ class Wires:
         self._path = lru_cache(maxsize=2**16)(self._between)  # not a mesh of 1,024 at once: that is a million pairs
         self._voyages: dict[Event, Voyage] | None = {} if crashes else None
 
-    def carry(self, sender: int, receiver: int, size: float, arrival: Event) -> None:
-        """Schedule `arrival` for the moment at which `size` bytes from `sender` have reached `receiver`.
-
-        Raises:
-            Invalid: the topology does not join the two.
-        """
+    def check(self, sender: int, receiver: int) -> None:
+        """Raise `Invalid` unless the topology joins the two."""
         if not self._topology.joins(sender, receiver, self._workers):
             topology = type(self._topology).__name__
             raise Invalid(topology, "send", f"a pair that a {topology} joins", f"{sender} -> {receiver}")
+
+    def carry(self, sender: int, receiver: int, size: float, arrival: Event) -> None:
+        """Schedule `arrival` for the moment at which `size` bytes from `sender` have reached `receiver`.
+
+        That the topology joins the two is asked apart, once: see `check`.
+        """
         if self._plain:
-            self._env.schedule(arrival, delay=self._latency)
+            self._env.after(self._latency, arrival)
             return
         latency, route = self._path(sender, receiver)
         voyage = None if self._voyages is None else self._embarked(sender, receiver, arrival)
@@ -78,7 +80,7 @@ class Wires:
         def passed(delay: float) -> None:
             if voyage is not None:
                 voyage.scheduled = True
-            self._env.schedule(arrival, delay=duration(delay, "Network", "bytes over bandwidth") + latency)
+            self._env.after(duration(delay, "Network", "bytes over bandwidth") + latency, arrival)
 
         if size == 0 or not route:
             passed(0.0)

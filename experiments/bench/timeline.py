@@ -72,7 +72,7 @@ class Sampling:
         if len(self.sampled.bare) < self._turns:
             self._wait(self._turn / 4 if spent < self._turn else self._turn)
         else:
-            self._simulation.reached = "time"
+            self._simulation.end("time")
 
     def _next(self) -> None:
         self._start, self._count = process_time(), self._cycles()

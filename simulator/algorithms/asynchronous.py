@@ -1,6 +1,6 @@
 """The asynchronous parameter server, with what Downpour does about the cost of its messages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
@@ -86,25 +86,25 @@ class AsyncPS(Sharded):
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
         taken = dict.fromkeys(range(node.workers), 0)  # mini-batches, by worker
-        gathered, held = list[Sequence[Settled]](), list[int]()
+        gathered, pushes, held = list[Settled](), 0, dict[int, None]()
         while True:
             worker, (gradients, fetch) = yield node.receive()
             if gradients:
-                gathered.append(gradients)
+                gathered += gradients
+                pushes += 1
                 taken[worker] += len(gradients) if node.version >= self.warm_start else 0
-            if len(gathered) == self.accumulate:
-                gradients = [gradient for push in gathered for gradient in push]
+            if pushes == self.accumulate:
                 yield node.work(node.apply_seconds)
-                weights, state = self.rule.update(node.weights, gradients, state, combine=total)
-                node.apply(weights, gradients)
-                gathered = []
-            if fetch and worker not in held:
-                held.append(worker)
+                weights, state = self.rule.update(node.weights, gathered, state, combine=total)
+                node.apply(weights, gathered)
+                gathered, pushes = [], 0
+            if fetch:
+                held[worker] = None
             for reader in self.admitted(held, taken, node.version):
-                held.remove(reader)
+                del held[reader]
                 node.send(reader, node.weights, size=1 / self.shards)
 
-    def admitted(self, held: Sequence[int], taken: Mapping[int, int], version: int) -> list[int]:
+    def admitted(self, held: Iterable[int], taken: Mapping[int, int], version: int) -> list[int]:
         """Those of the workers that ask for weights that need not wait for the others any more."""
         if version < self.warm_start:
             return [worker for worker in held if worker == 0]

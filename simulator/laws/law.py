@@ -1,5 +1,6 @@
 """What a law is, and how a worker draws from it."""
 
+import math
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -79,4 +80,7 @@ class Durations:
         if not self._block:
             self._block = self._law.draw(self._rng, BLOCK).tolist()
             self._block.reverse()
-        return duration(self._block.pop(), repr(self._law), f"draw for {self._owner}")
+        seconds = self._block.pop()
+        if not 0 <= seconds < math.inf:  # asked here too: the words of the error cost more than the draw
+            duration(seconds, repr(self._law), f"draw for {self._owner}")
+        return seconds

@@ -120,7 +120,7 @@ FAULTS = {
         {
             "taken =": "node.kept = {}; taken =",
             "weights, state = self.rule.update": "weights, node.kept[worker] = self.rule.update",
-            "gradients, state, combine": "gradients, node.kept.get(worker, state), combine",
+            "gathered, state, combine": "gathered, node.kept.get(worker, state), combine",
         },
     ),
     "the server answers before it applies": Fault(

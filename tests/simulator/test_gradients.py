@@ -29,7 +29,7 @@ class Counted:
 
 def pool_of(task, ensemble=1, **more):
     settled = []
-    pool = GradientPool(task, task.start([0] * ensemble), lambda gradient, _: settled.append(gradient), **more)
+    pool = GradientPool(task, task.start([0] * ensemble), lambda gradient, *_: settled.append(gradient), **more)
     model = SimpleNamespace(rank=0, version=0, mixings=0)
 
     def promise(due=0.0):

@@ -130,7 +130,7 @@ def test_the_star_joins_workers_to_the_server_alone():
     assert Star().joins(0, SERVER, 8)
     assert Star().joins(SERVER, 5, 8)
     with pytest.raises(Invalid, match=r"Star.send: expected a pair that a Star joins, got '0 -> 1'"):
-        arrivals([(0.0, 0, 1, 1.0)], Network())
+        Traffic(Network()).wires.check(0, 1)
 
 
 @pytest.mark.parametrize(
