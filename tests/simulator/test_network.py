@@ -3,7 +3,6 @@
 import itertools
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from simulator import SERVER, Cluster, Invalid, Network, Star
 from simulator.clock import Clock
 from simulator.network import Card, SlowLink
-from simulator.sharing import FairSharing, FifoSharing, Link, fill
+from simulator.sharing import FifoSharing, Link
 from simulator.topology import Auto, Complete, Ring
 from simulator.wires import SHARINGS, Wires
 
@@ -149,88 +148,6 @@ def test_the_star_joins_workers_to_the_server_alone():
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(Invalid, match=list(wrong)[-1]):
         Network(**wrong)
-
-
-class StubFlow:
-    """A message for `fill` alone."""
-
-    def __init__(self, route):
-        self.route, self.rate = route, 0.0
-        for link in route:
-            link.flows[self] = None
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_filling_is_max_min_fair(data):
-    """No link is overfull, and every message crosses a full link on which nobody is faster than it."""
-    links = [Link(data.draw(st.floats(0.5, 50.0))) for _ in range(data.draw(st.integers(2, 6)))]
-    pairs = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
-    routes = [(links[a % len(links)], links[b % len(links)]) for a, b in pairs if a % len(links) != b % len(links)]
-    flows = [StubFlow(route) for route in routes]
-    fill(flows)
-    for link in links:
-        assert sum(flow.rate for flow in link.flows) <= link.bandwidth * (1 + 1e-9)
-    for flow in flows:
-        bottlenecks = [
-            link
-            for link in flow.route
-            if sum(other.rate for other in link.flows) >= link.bandwidth * (1 - 1e-9)
-            and all(other.rate <= flow.rate * (1 + 1e-9) for other in link.flows)
-        ]
-        assert bottlenecks
-
-
-def fluid(sends, capacities, step=1e-3):
-    """Max-min fairness the slow way: rates solved anew in every small step of time."""
-    left = {index: size for index, (_, _, size) in enumerate(sends)}
-    ends, now = {}, 0.0
-    while left:
-        under_way = [index for index in left if sends[index][0] <= now + step / 2]
-        rates, room, unrated = {}, dict(enumerate(capacities)), set(under_way)
-        while unrated:
-            load = {link: [i for i in unrated if link in sends[i][1]] for link in room}
-            link = min((link for link in load if load[link]), key=lambda link: room[link] / len(load[link]))
-            share = room[link] / len(load[link])
-            for index in load[link]:
-                rates[index] = share
-                unrated.discard(index)
-                for crossed in sends[index][1]:
-                    room[crossed] -= share
-        now += step
-        for index in under_way:
-            left[index] -= rates[index] * step
-            if left[index] <= 0:
-                ends[index] = now
-                del left[index]
-    return [ends[index] for index in range(len(sends))]
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_fair_sharing_over_time_is_the_fluid_model(seed):
-    """Random traffic over five links; one group may fall apart into several when a message ends."""
-    rng = np.random.default_rng(seed)
-    capacities = rng.uniform(1.0, 4.0, 5)
-    sends = [
-        (
-            float(rng.integers(0, 1500)) / 1000,
-            tuple(rng.choice(5, 2, replace=False).tolist()),
-            float(rng.uniform(0.5, 3)),
-        )
-        for _ in range(9)
-    ]
-    env, ends = Clock(), {}
-    sharing, links = FairSharing(env), [Link(capacity) for capacity in capacities]
-
-    def sender(index, moment, route, size):
-        yield env.timeout(moment)
-        sharing.carry(size, tuple(links[link] for link in route), lambda _: ends.__setitem__(index, env.now))
-
-    for index, send in enumerate(sends):
-        env.process(sender(index, *send))
-    env.run()
-    expected = fluid(sends, capacities)
-    assert [ends[index] for index in range(len(sends))] == pytest.approx(expected, abs=0.02)
 
 
 def crossed(network, sender, receiver, workers):
