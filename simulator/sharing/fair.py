@@ -19,38 +19,26 @@ class FairSharing:
     """
 
     def __init__(self, env: Clock) -> None:
-        self._env = env
+        self._env, self._web = env, Web(env)
         self._numbers = itertools.count()
 
     def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> Flow:
         flow = Rated(next(self._numbers), size, route, passed)
-        busy = [link for link in route if link.flows]
-        groups = list(dict.fromkeys([next(iter(link.flows)).group for link in busy]))
-        if not groups:
-            flow.enter()
-            Hub(self._env, flow.narrowest).join([flow])
-        elif len(busy) == 1 and isinstance(groups[0], Hub) and groups[0].centred_on(busy[0]):
-            flow.enter()
-            groups[0].join([flow])
-        elif len(busy) == 1 and len(groups[0]) == 1:
-            others = groups[0].dissolve()
-            flow.enter()
-            Hub(self._env, busy[0]).join([*others, flow])
+        met = [(link, next(iter(link.flows)).group) for link in route if link.flows]
+        hubs = [group for _, group in met if isinstance(group, Hub)]
+        group: Group = self._web
+        if not met:
+            group = Hub(self._env, flow.narrowest)
+        elif len(met) == len(hubs) == 1 and hubs[0].centre(met[0][0]):
+            group = hubs[0]
         else:
-            self._connect(flow, groups)
+            for hub in dict.fromkeys(hubs):
+                self._web.join(hub.dissolve())
+        flow.enter()
+        group.join([flow])
         return flow
 
     def withdraw(self, flow: Flow) -> None:
         """It leaves its links, and the rest shares them."""
         assert isinstance(flow, Rated)
         flow.group.withdraw(flow)
-
-    def _connect(self, flow: Rated, groups: list[Group]) -> None:
-        """`flow` makes one group of `groups`: the largest web takes in the others."""
-        webs = [group for group in groups if isinstance(group, Web)]
-        web = max(webs, key=len, default=Web(self._env))
-        for group in groups:
-            if group is not web:
-                web.join(group.dissolve())
-        flow.enter()
-        web.join([flow])

@@ -33,20 +33,24 @@ class Hub:
     """
 
     def __init__(self, env: Clock, link: Link) -> None:
-        self._env, self._link = env, link
-        self._alarm = Alarm(env, self._due)
+        self._env, self._alarm = env, Alarm(env, self._due)
+        self._begin(link)
+
+    def _begin(self, link: Link) -> None:
+        self._link = link
         self._caps: list[Entry] = []  # below the bandwidth, narrowest first: of these the first `_bound` bind
         self._bound, self._room, self._level = 0, link.bandwidth, math.inf
-        self._credit, self._since = 0.0, env.now
+        self._credit, self._since = 0.0, self._env.now
         self._goals: list[Entry] = []  # heaps: the credit at which those at the level end,
         self._ends: list[Entry] = []  # and the moment at which the bound end; who moved on is passed over
         self._moved = 0
 
-    def __len__(self) -> int:
-        return len(self._link.flows)
-
-    def centred_on(self, link: Link) -> bool:
-        """Whether it is at `link` that its messages meet."""
+    def centre(self, link: Link) -> bool:
+        """Whether its messages meet at `link`, or can be taken to, as a lone message meets nobody yet."""
+        if link is not self._link and len(self._link.flows) == 1:
+            alone = self.dissolve()
+            self._begin(link)
+            self.join(alone)
         return link is self._link
 
     def join(self, flows: Iterable[Rated]) -> None:

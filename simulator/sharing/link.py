@@ -1,7 +1,7 @@
 """A link, and a message that crosses it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 Passed = Callable[[float], None]
@@ -22,18 +22,20 @@ class Rated(Flow):
 
     Attributes:
         number: of messages that end together, the one sent first ends first.
-        left: bytes still to pass, as of the moment at which its group brought it up to date.
-        group: the messages that it is connected to through links they share, itself included.
-        rate: bytes per second; where its group is a `Web`.
-        cap, bound, end: where its group is a `Hub`.
+        left: bytes still to pass, as of the moment `since` (s), at which its group last brought it up to date.
+        group: what rates it.
+        end: the moment (s), or the credit (bytes), at which it ends.
+        rate, share, neck: in a `Web`, its bytes per second, what they are to be, and the full link that holds it.
+        cap, bound: in a `Hub`, the bandwidth of the narrowest link that it has for itself, and whether that binds it.
     """
 
-    __slots__ = ("bound", "cap", "end", "group", "left", "number", "rate")
+    __slots__ = ("bound", "cap", "end", "group", "left", "neck", "number", "rate", "share", "since")
 
     def __init__(self, number: int, size: float, route: tuple["Link", ...], passed: Passed) -> None:
         self.size, self.route, self.passed = size, route, passed
-        self.number, self.left = number, size
-        self.rate, self.cap, self.bound, self.end = 0.0, math.inf, False, math.inf
+        self.number, self.left, self.since, self.end = number, size, 0.0, math.nan
+        self.rate, self.share, self.cap, self.bound = 0.0, 0.0, math.inf, False
+        self.neck: Link | None = None
         self.group: Group
 
     @property
@@ -53,16 +55,14 @@ class Rated(Flow):
 
 
 class Group(Protocol):
-    """Messages connected through links they share: their rates depend on one another and on nobody else's."""
+    """Messages that are rated together, and depend on no message outside."""
 
-    def __len__(self) -> int: ...
+    def join(self, flows: Iterable[Rated]) -> None:
+        """`flows`, which are on their links already, have their bytes `left` to pass from now on."""
+        ...
 
     def withdraw(self, flow: Rated) -> None:
         """`flow` leaves its links, and the others share them."""
-        ...
-
-    def dissolve(self) -> list[Rated]:
-        """The messages, each with the bytes `left` now; the group is no more."""
         ...
 
 
@@ -72,15 +72,16 @@ class Link:
     Attributes:
         bandwidth: bytes per second, finite.
         free: the moment (s) at which a queue of messages will have passed; only `fifo` uses it.
-        flows: the messages that cross it now; only `fair` uses it, as it does `room` and `waiting`: while rates are
-            solved for, the bandwidth that is not given yet and how many messages have no rate yet.
+        flows: the messages that cross it now; only `fair` uses it, as it does the rest.
+        room, waiting: while rates are solved for, bandwidth that is not given yet and messages without a rate.
+        level: the rate (bytes per second) at which it was full, if it was.
     """
 
-    __slots__ = ("bandwidth", "flows", "free", "room", "waiting")
+    __slots__ = ("bandwidth", "flows", "free", "level", "room", "waiting")
 
     def __init__(self, bandwidth: float) -> None:
         self.bandwidth = self.room = bandwidth
-        self.free, self.waiting = 0.0, 0
+        self.free, self.level, self.waiting = 0.0, math.inf, 0
         self.flows: dict[Rated, None] = {}
 
 

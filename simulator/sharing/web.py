@@ -1,146 +1,123 @@
-"""Max-min fairness where messages meet on several links: progressive filling."""
+"""Max-min fairness where messages meet on several links: progressive filling, of as few messages as need it."""
 
+import math
 from collections.abc import Iterable
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush
 
 from simulator.clock import Clock
 from simulator.sharing.alarm import Alarm
-from simulator.sharing.hub import Hub
-from simulator.sharing.link import Rated, slack
+from simulator.sharing.filling import ripple
+from simulator.sharing.hub import Entry, Hub
+from simulator.sharing.link import Link, Rated, slack
+
+STAR = 4
+"""Messages of a star from which on it is quicker as a hub."""
 
 
 class Web:
-    """Messages connected through links they share, however; all are rated anew when one of them comes or goes.
+    """Messages that share links in any way, connected or not, each with a rate, and a heap of the moments they end at.
 
-    What comes and goes in an instant is rated once, after what has been scheduled for the instant by then.
+    Links that messages came to or left in an instant are rated once, after what has been scheduled for it by then;
+    and what turns out to be a star on that occasion becomes a hub.
     """
 
     def __init__(self, env: Clock) -> None:
-        self._env, self._since = env, env.now
-        self._flows: dict[Rated, None] = {}
-        self._torn = False  # whether somebody has left, so that it may have fallen apart
+        self._env = env
+        self._flows = 0
+        self._touched: dict[Link, None] = {}
+        self._ends: list[Entry] = []  # heap; entries whose end is no longer the message's are void
         self._alarm = Alarm(env, self._wake)
 
-    def __len__(self) -> int:
-        return len(self._flows)
-
-    def join(self, flows: list[Rated]) -> None:
+    def join(self, flows: Iterable[Rated]) -> None:
         """`flows`, which are on their links already, have their bytes `left` to pass from now on."""
-        self._advance()
-        self._hold(flows)
-        self._alarm.ask(self._env.now)
+        for flow in flows:
+            flow.group, flow.since, flow.rate, flow.neck = self, self._env.now, 0.0, None
+            self._flows += 1
+            self._touch(flow)
 
     def withdraw(self, flow: Rated) -> None:
-        self._advance()
-        self._remove([flow])
+        self._remove(flow)
+        self._rest()
 
-    def dissolve(self) -> list[Rated]:
-        self._advance()
-        self._alarm.off()
-        return list(self._flows)
+    def _touch(self, flow: Rated) -> None:
+        for link in flow.route:
+            self._touched[link] = None
+        self._alarm.ask(self._env.now)
 
-    def _hold(self, flows: list[Rated]) -> None:
-        for flow in flows:
-            flow.group, flow.rate = self, 0.0
-            self._flows[flow] = None
+    def _remove(self, flow: Rated) -> None:
+        flow.leave()
+        flow.end = math.nan
+        self._flows -= 1
+        self._touch(flow)
 
-    def _advance(self) -> None:
-        """Let the bytes pass that have passed up to now."""
-        now = self._env.now
-        passed, self._since = now - self._since, now
-        if passed:
-            for flow in self._flows:
-                flow.left -= flow.rate * passed
+    def _wake(self) -> None:
+        """Something is through, or links were touched in this instant."""
+        done = self._through()
+        for flow in done:
+            self._remove(flow)
+        for flow in sorted(done, key=lambda flow: flow.number):
+            flow.passed(0.0)
+        if self._touched and not done:
+            self._rate()
+        self._rest()
 
-    def _remove(self, flows: list[Rated]) -> None:
-        for flow in flows:
-            flow.leave()
-            del self._flows[flow]
-        self._torn = True
-        if self._flows:
+    def _through(self) -> list[Rated]:
+        done, now = [], self._env.now
+        while self._ends:
+            end, _, flow = entry = self._ends[0]
+            if self._holds(entry):
+                if (end - now) * flow.rate > slack(flow.size, flow.rate, now):
+                    break
+                done.append(flow)
+                flow.end = math.nan
+            heappop(self._ends)
+        return done
+
+    def _rate(self) -> None:
+        """Rate anew who is concerned by the coming and going on the links touched."""
+        now, touched = self._env.now, [link for link in self._touched if self._rates(link)]
+        self._touched = {}
+        for flow in ripple(touched):
+            flow.left -= flow.rate * (now - flow.since)
+            flow.since, flow.rate = now, flow.share
+            flow.end = now + flow.left / flow.rate
+            heappush(self._ends, (flow.end, flow.number, flow))
+        for link in touched:
+            if len(link.flows) >= STAR and self._rates(link) and is_star(link):
+                self._release(link)
+        if len(self._ends) > 2 * self._flows + 16:
+            self._ends = [entry for entry in self._ends if self._holds(entry)]
+            heapify(self._ends)
+
+    def _rates(self, link: Link) -> bool:
+        """Whether there are messages over `link`, and not those of a hub."""
+        return bool(link.flows) and next(iter(link.flows)).group is self
+
+    def _holds(self, entry: Entry) -> bool:
+        """Whether what is in the heap is still so."""
+        end, _, flow = entry
+        return end == flow.end and flow.group is self
+
+    def _release(self, link: Link) -> None:
+        """The messages over `link` are a hub of their own from now on."""
+        for flow in link.flows:
+            flow.left -= flow.rate * (self._env.now - flow.since)
+            flow.end = math.nan
+        self._flows -= len(link.flows)
+        Hub(self._env, link).join(link.flows)
+
+    def _rest(self) -> None:
+        """Until the first is through, unless links are touched."""
+        while self._ends and not self._holds(self._ends[0]):
+            heappop(self._ends)
+        if self._touched and self._flows:
             self._alarm.ask(self._env.now)
+        elif self._ends:
+            self._alarm.ask(self._ends[0][0])
         else:
             self._alarm.off()
 
-    def _wake(self) -> None:
-        """Something is through, or has come or gone in this instant."""
-        self._advance()
-        now = self._env.now
-        done = [flow for flow in self._flows if flow.left <= slack(flow.size, flow.rate, now)]
-        if done:
-            self._remove(done)
-            for flow in sorted(done, key=lambda flow: flow.number):
-                flow.passed(0.0)
-        elif self._torn:
-            self._split()
-        else:
-            self._rate()
 
-    def _rate(self) -> None:
-        """Rate all messages, and be woken when the first is through."""
-        fill(self._flows)
-        self._alarm.ask(self._since + min([flow.left / flow.rate for flow in self._flows]))
-
-    def _split(self) -> None:
-        """Each piece into which it has fallen apart becomes a group of its own."""
-        self._torn = False
-        rest = self._flows
-        while rest:
-            piece = connected(next(iter(rest)))
-            meeting = {link for flow in piece for link in flow.route if len(link.flows) > 1}
-            if len(meeting) <= 1:
-                Hub(self._env, meeting.pop() if meeting else piece[0].narrowest).join(piece)
-            elif len(piece) == len(self._flows):
-                self._rate()
-                return
-            else:
-                web = Web(self._env)
-                web._hold(piece)
-                web._rate()
-            for flow in piece:
-                del rest[flow]
-
-
-def connected(first: Rated) -> list[Rated]:
-    """The messages that share a link with `first`, or with one that does, and so on."""
-    flows, seen = {first: None}, set()
-    stack = [first]
-    while stack:
-        for link in stack.pop().route:
-            if len(link.flows) > 1 and link not in seen:
-                seen.add(link)
-                fresh = [flow for flow in link.flows if flow not in flows]
-                flows.update(dict.fromkeys(fresh))
-                stack.extend(fresh)
-    return list(flows)
-
-
-def fill(flows: Iterable[Rated]) -> None:
-    """Set the max-min fair `rate` of each of `flows` (bytes per second), which nobody else shares links with.
-
-    Progressive filling: all rates grow alike until a link is full; its messages keep their rate and the others grow on.
-    The share that a link can give to each of its messages without a rate only grows when others are given theirs, so
-    that a heap in which shares are out of date, but never too high, yields the link that is full next: O(n log n).
-    """
-    links = {link: None for flow in flows for link in flow.route}
-    for flow in flows:
-        flow.rate = 0.0
-    heap = []
-    for index, link in enumerate(links):
-        link.room, link.waiting = link.bandwidth, len(link.flows)
-        heap.append((link.bandwidth / link.waiting, index, link))
-    heapify(heap)
-    while heap:
-        share, index, link = heap[0]
-        if link.waiting:
-            current = link.room / link.waiting
-            if current > share:
-                heapreplace(heap, (current, index, link))
-                continue
-            for flow in link.flows:
-                if not flow.rate:
-                    flow.rate = share
-                    for crossed in flow.route:
-                        crossed.room -= share
-                        crossed.waiting -= 1
-        heappop(heap)
+def is_star(link: Link) -> bool:
+    """Whether the messages over `link` share no other link with anybody."""
+    return all(crossed is link or len(crossed.flows) == 1 for flow in link.flows for crossed in flow.route)

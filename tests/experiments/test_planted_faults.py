@@ -334,10 +334,8 @@ FAULTS = {
     "a queue forgets what it serves": Fault(
         "networks.gather_and_scatter", "sharing:FifoSharing._enter", {"max(now, link.free)": "now"}
     ),
-    "fair sharing does not notice departures": Fault(
-        "networks.latecomer",
-        "sharing:FairSharing.carry",
-        {".join([*others, flow])": ".join(others); Hub(self._env, busy[0]).join([flow])"},
+    "fair sharing does not notice arrivals": Fault(
+        "networks.latecomer", "sharing:FairSharing.carry", {"group = hubs[0]": "group = Hub(self._env, met[0][0])"}
     ),
     "a link of one's own is as fast as the level": Fault(
         "networks.two_cards", "sharing.hub:Hub._balance", {"< self._shared(count)": "< 0"}

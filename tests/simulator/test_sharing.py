@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from simulator.clock import Clock
 from simulator.sharing import FairSharing, Link
+from simulator.sharing.filling import fill, ripple
 from simulator.sharing.hub import Hub
-from simulator.sharing.web import Web, fill
+from simulator.sharing.link import Rated
+from simulator.sharing.web import Web
 
 
 def max_min(crosses, capacity):
@@ -52,14 +54,14 @@ def fluid(sends, capacity, withdrawn):
 
 
 def simulated(sends, capacity, withdrawn):
-    """When `FairSharing` lets them end, in which order, and what groups they joined: (kind, messages)."""
-    env, ends, flows, order, groups = Clock(), np.full(len(sends), math.nan), {}, [], set()
+    """When `FairSharing` lets them end, in which order, and what kind of group each joined."""
+    env, ends, flows, order, groups = Clock(), np.full(len(sends), math.nan), {}, [], {}
     sharing, links = FairSharing(env), [Link(bandwidth) for bandwidth in capacity]
 
     def begin(index):
         _, size, crossed = sends[index]
         flows[index] = sharing.carry(size, tuple(links[link] for link in crossed), lambda delay: end(index, delay))
-        groups.add((type(flows[index].group), len(flows[index].group)))
+        groups[index] = type(flows[index].group)
 
     def end(index, delay):
         assert delay == 0.0
@@ -152,7 +154,7 @@ def test_equal_messages_over_one_card_end_together_in_the_order_sent(cards, out)
     assert ends == pytest.approx(np.full(n, n * size / bandwidth), rel=1e-12)
     assert len(set(ends)) == 1
     assert order == list(range(n))
-    assert groups == {(Hub, number) for number in range(1, n + 1)}
+    assert set(groups.values()) == {Hub}
 
 
 @pytest.mark.parametrize("first", [1.0, 0.3, 2.5])
@@ -172,16 +174,19 @@ def test_who_is_bound_and_who_is_not_changes_with_the_crowd():
     sends = [(0.0, 100.0, (1, 0)), (0.0, 100.0, (2, 0)), (0.0, 100.0, (3, 0)), (5.0, 15.0, (4, 0))]
     ends, _, groups = simulated(sends, np.array([10.0, 1.0, 3.0, 10.0, 10.0]), {})
     assert ends == pytest.approx([100.0, 100 / 3, 5 + 5 + 55 / 6, 10.0], rel=1e-12)
-    assert {kind for kind, _ in groups} == {Hub}
+    assert set(groups.values()) == {Hub}
 
 
 def test_a_star_is_one_again_when_what_tied_it_to_another_has_ended():
-    """Two into each of two cards of 2 B/s at 1 B/s; one over both cards joins the two for a while."""
-    capacity, both = np.array([2.0, 2.0, 9.0, 9.0, 9.0, 9.0, 9.0]), (0, 1)
-    sends = [(0.0, 9.0, (0, 2)), (0.0, 9.0, (0, 3)), (0.0, 9.0, (1, 4)), (0.0, 9.0, (1, 5)), (1.0, 2.0, both)]
-    ends, _, groups = simulated([*sends, (5.0, 1.0, (0, 6))], capacity, {})
-    assert ends == pytest.approx([10.5, 10.5, 10.0, 10.0, 4.0, 6.5], rel=1e-12)
-    assert {(Web, 5), (Hub, 3)} <= groups
+    """Five of 9 bytes into each of two cards of 5 B/s; one of 2 bytes over both joins the stars from 1 s to 3.4 s.
+
+    One of 1 byte comes to the first card at 5 s, when the five there have 4.4 bytes left, and ends 1.2 s later.
+    """
+    capacity = np.array([5.0, 5.0] + 11 * [9.0])
+    sends = [(0.0, 9.0, (own // 5, 2 + own)) for own in range(10)]
+    ends, _, groups = simulated([*sends, (1.0, 2.0, (0, 1)), (5.0, 1.0, (0, 12))], capacity, {})
+    assert ends == pytest.approx([*5 * [9.6], *5 * [9.4], 3.4, 6.2], rel=1e-12)
+    assert groups == {**dict.fromkeys([*range(10), 11], Hub), 10: Web}
 
 
 def test_a_link_that_is_never_empty_does_not_drift():
@@ -234,15 +239,6 @@ def test_a_message_on_a_star_costs_the_same_however_many_there_are():
     assert min(cost(1024) for _ in range(3)) < 8 * min(cost(16) for _ in range(3))
 
 
-class StubFlow:
-    """A message for `fill` alone."""
-
-    def __init__(self, route):
-        self.route, self.rate = route, 0.0
-        for link in route:
-            link.flows[self] = None
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_filling_is_max_min_fair(data):
@@ -250,15 +246,38 @@ def test_filling_is_max_min_fair(data):
     links = [Link(data.draw(st.floats(0.5, 50.0))) for _ in range(data.draw(st.integers(2, 6)))]
     pairs = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
     routes = [(links[a % len(links)], links[b % len(links)]) for a, b in pairs if a % len(links) != b % len(links)]
-    flows = [StubFlow(route) for route in routes]
+    flows = [Rated(number, 1.0, route, lambda _: None) for number, route in enumerate(routes)]
+    for flow in flows:
+        flow.enter()
     fill(flows)
     for link in links:
-        assert sum(flow.rate for flow in link.flows) <= link.bandwidth * (1 + 1e-9)
+        assert sum(flow.share for flow in link.flows) <= link.bandwidth * (1 + 1e-9)
     for flow in flows:
-        bottlenecks = [
-            link
-            for link in flow.route
-            if sum(other.rate for other in link.flows) >= link.bandwidth * (1 - 1e-9)
-            and all(other.rate <= flow.rate * (1 + 1e-9) for other in link.flows)
-        ]
-        assert bottlenecks
+        assert flow.neck in flow.route
+        assert sum(other.share for other in flow.neck.flows) >= flow.neck.bandwidth * (1 - 1e-9)
+        assert all(other.share <= flow.share * (1 + 1e-9) for other in flow.neck.flows)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_filling_those_concerned_is_filling_all(seed):
+    """Messages come and go one by one on links that many cross; those that keep their rates would have got them."""
+    rng = np.random.default_rng(seed)
+    links = [Link(bandwidth) for bandwidth in rng.choice([1.0, 2.0, 5.0], 12) * rng.uniform(1, 1.0 + seed % 2, 12)]
+    flows, changed = [], []
+    for number in range(150):
+        if flows and rng.random() < 0.4:
+            flow = flows.pop(rng.integers(len(flows)))
+            flow.leave()
+        else:
+            route = tuple(links[index] for index in rng.choice(12, rng.integers(1, 4), replace=False))
+            flow = Rated(number, 1.0, route, lambda _: None)
+            flow.enter()
+            flows.append(flow)
+        concerned = ripple(flow.route)
+        for one in concerned:
+            one.rate = one.share
+        changed.append(len(concerned) < len(flows))
+        crosses = np.array([[link in one.route for link in links] for one in flows], float).reshape(len(flows), 12)
+        rates = max_min(crosses, np.array([link.bandwidth for link in links]))
+        np.testing.assert_allclose([one.rate for one in flows], rates, rtol=1e-10)
+    assert any(changed), "the others keep theirs"
