@@ -11,8 +11,13 @@ from simulator.clock import Clock
 
 def call_in(env: Clock, delay: float, call: Callable[[], None]) -> Event:
     """Call `call()` after `delay` seconds; void the event, and it is not called."""
+    return event_in(env, delay, lambda _: call())
+
+
+def event_in(env: Clock, delay: float, call: Callable[[Event], None]) -> Event:
+    """Call `call(event)` after `delay` seconds."""
     event = env.timeout(duration(delay, "Network", "bytes over bandwidth"))
-    cast(list[Callable[[Event], None]], event.callbacks).append(lambda _: call())
+    cast("list[Callable[[Event], None]]", event.callbacks).append(call)
     return event
 
 
@@ -51,9 +56,9 @@ class Alarm:
 
     def _arm(self) -> None:
         self._armed = self._at
-        self._event = call_in(self._env, max(self._at - self._env.now, 0.0), self._come)
+        self._event = event_in(self._env, max(self._at - self._env.now, 0.0), self._come)
 
-    def _come(self) -> None:
+    def _come(self, _: Event) -> None:
         self._event = None
         if self._armed < self._at:
             self._arm()

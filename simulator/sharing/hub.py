@@ -33,25 +33,19 @@ class Hub:
     """
 
     def __init__(self, env: Clock, link: Link) -> None:
-        self._env, self._alarm = env, Alarm(env, self._due)
-        self._begin(link)
+        self._env, self._link, self._alarm = env, link, Alarm(env, self._due)
+        self._begin()
 
-    def _begin(self, link: Link) -> None:
-        self._link = link
+    def _begin(self) -> None:
         self._caps: list[Entry] = []  # below the bandwidth, narrowest first: of these the first `_bound` bind
-        self._bound, self._room, self._level = 0, link.bandwidth, math.inf
+        self._bound, self._room, self._level = 0, self._link.bandwidth, math.inf
         self._credit, self._since = 0.0, self._env.now
         self._goals: list[Entry] = []  # heaps: the credit at which those at the level end,
         self._ends: list[Entry] = []  # and the moment at which the bound end; who moved on is passed over
         self._moved = 0
 
-    def centre(self, link: Link) -> bool:
-        """Whether its messages meet at `link`, or can be taken to, as a lone message meets nobody yet."""
-        if link is not self._link and len(self._link.flows) == 1:
-            alone = self.dissolve()
-            self._begin(link)
-            self.join(alone)
-        return link is self._link
+    def __len__(self) -> int:
+        return len(self._link.flows)
 
     def join(self, flows: Iterable[Rated]) -> None:
         """`flows`, which are on their links already, have their bytes `left` to pass from now on."""
@@ -74,10 +68,12 @@ class Hub:
         self._settle()
 
     def dissolve(self) -> list[Rated]:
+        """The messages, each with the bytes that it has `left` now, for another group to take in."""
         self._advance()
         self._alarm.off()
         for flow in self._link.flows:
             self._update(flow)
+        self._begin()
         return list(self._link.flows)
 
     def _advance(self) -> None:
@@ -121,6 +117,7 @@ class Hub:
         count = len(self._link.flows)
         if not count:
             self._alarm.off()
+            self._begin()
             return
         if self._caps:
             self._balance(count)

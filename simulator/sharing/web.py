@@ -1,7 +1,7 @@
 """Max-min fairness where messages meet on several links: progressive filling, of as few messages as need it."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 
 from simulator.clock import Clock
@@ -21,8 +21,8 @@ class Web:
     and what turns out to be a star on that occasion becomes a hub.
     """
 
-    def __init__(self, env: Clock) -> None:
-        self._env = env
+    def __init__(self, env: Clock, hub: Callable[[Link], Hub]) -> None:
+        self._env, self._hub = env, hub
         self._flows = 0
         self._touched: dict[Link, None] = {}
         self._ends: list[Entry] = []  # heap; entries whose end is no longer the message's are void
@@ -104,7 +104,7 @@ class Web:
             flow.left -= flow.rate * (self._env.now - flow.since)
             flow.end = math.nan
         self._flows -= len(link.flows)
-        Hub(self._env, link).join(link.flows)
+        self._hub(link).join(link.flows)
 
     def _rest(self) -> None:
         """Until the first is through, unless links are touched."""

@@ -335,7 +335,7 @@ FAULTS = {
         "networks.gather_and_scatter", "sharing:FifoSharing._enter", {"max(now, link.free)": "now"}
     ),
     "fair sharing does not notice arrivals": Fault(
-        "networks.latecomer", "sharing:FairSharing.carry", {"group = hubs[0]": "group = Hub(self._env, met[0][0])"}
+        "networks.latecomer", "sharing:FairSharing._group", {"return here": "return Hub(self._env, link)"}
     ),
     "a link of one's own is as fast as the level": Fault(
         "networks.two_cards", "sharing.hub:Hub._balance", {"< self._shared(count)": "< 0"}
