@@ -13,6 +13,18 @@ from simpy.events import PENDING, Condition, Event
 from simulator.gradients import IN_FLIGHT, Gradient
 
 
+class Mail(Protocol):
+    """A node's mailbox, as messages and receives see it."""
+
+    def deliver(self, message: "Message") -> None:
+        """A message has arrived at the node."""
+        ...
+
+    def forget(self, receive: "Receive") -> None:
+        """`receive` waits no longer; what it has taken already is the next message again."""
+        ...
+
+
 class Host(Protocol):
     """A node, as its own events see it.
 
@@ -23,6 +35,9 @@ class Host(Protocol):
     rank: int
     life: int
 
+    @property
+    def mailbox(self) -> Mail: ...
+
     def done(self, work: Any) -> None:
         """A work has come to its end."""
         ...
@@ -31,16 +46,8 @@ class Host(Protocol):
         """`work` is interrupted."""
         ...
 
-    def forget(self, receive: "Receive") -> None:
-        """`receive` waits no longer; what it has taken already is the next message again."""
-        ...
-
     def sent(self, message: "Message") -> None:
         """One of the node's messages has arrived."""
-        ...
-
-    def deliver(self, message: "Message") -> None:
-        """A message has arrived at the node."""
         ...
 
     def lost(self, message: "Message") -> None:
@@ -153,7 +160,7 @@ class Message(Verb):
             self.lose()
         else:
             sender.sent(self)
-            receiver.deliver(self)
+            receiver.mailbox.deliver(self)
 
 
 class Receive(Verb):
@@ -175,7 +182,7 @@ class Receive(Verb):
     def withdraw(self) -> None:
         """Wait no longer: the message, when it comes or if it lay there, is for the next receive."""
         if not self.withdrawn and (not self.fired or self.since == self.env.now):
-            self.node.forget(self)
+            self.node.mailbox.forget(self)
             self.withdrawn, self.callbacks, self._value = True, [], PENDING
 
     def fire(self, message: Message) -> None:

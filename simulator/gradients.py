@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from simulator.promises import Derived, Leaf, together
-from simulator.weights import Model, Piece, pieces_of, stamp_of
+from simulator.weights import Model, Piece, stamp_of
 
 IN_FLIGHT, APPLIED, DROPPED, CANCELLED = "in flight", "applied", "dropped", "cancelled"
 FATES = (APPLIED, DROPPED, CANCELLED)
@@ -80,7 +80,7 @@ class Gradient(Leaf, Read):
     def __init__(self, pool: Pool, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor) -> None:
         self._pool, self.worker, self.weights, self.batch = pool, worker, weights, batch
         self._owner, self.version_read, self.mixed_read = stamp_of(read, reader)
-        pieces = pieces_of(read)
+        pieces: Sequence[Piece] = getattr(read, "pieces", ())  # slices with owners of their own
         self._pieces = {piece.stamp[0].rank: GradientPiece(self, piece) for piece in pieces} if pieces else WHOLE
         self._changes = weights._version
         self._staleness: int | None = None

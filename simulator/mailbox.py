@@ -15,7 +15,7 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._mail: dict[Hashable, deque[Message]] = {}
-        self._receives: dict[Hashable, deque[Receive]] = {}
+        self._receives: dict[Hashable, list[Receive]] = {}  # a few of each tag at most: a deque takes 600 bytes
         self.heard: dict[int, int] = {}
 
     def ask(self, receive: Receive) -> Receive:
@@ -31,7 +31,7 @@ class Mailbox:
         elif tag in self._receives:
             self._receives[tag].append(receive)
         else:
-            self._receives[tag] = deque((receive,))
+            self._receives[tag] = [receive]
         return receive
 
     def deliver(self, message: Message) -> None:
@@ -39,7 +39,7 @@ class Mailbox:
         tag = message.tag
         receives = self._receives.get(tag)
         if receives:
-            receive = receives.popleft()
+            receive = receives.pop(0)
             if not receives and tag is not None:
                 del self._receives[tag]
             self.heard[message.sender.rank] = message.lives[0]

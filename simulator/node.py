@@ -78,8 +78,7 @@ class Node:
         mixings: how often its model was set without an update: averaged with others', or replaced by one that was read.
         weight: push-sum's, by which the node's sum is divided; 1 unless the algorithm says otherwise.
         life: how often it has crashed and returned; odd while it is down.
-        layers: of the model that is learnt, where a pipeline can cut it.
-        apply_seconds: what one update costs the server, for `yield node.work(node.apply_seconds)`.
+        mailbox: the messages that nobody has asked for yet, and the receives that wait for one.
     """
 
     def __init__(
@@ -98,8 +97,6 @@ class Node:
         self.life = 0
         self.workers = world.cluster.workers
         self.weights = start
-        self.apply_seconds = world.cluster.apply_seconds
-        self.layers = world.layers
         self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down; waiting is what is left at the end
         self._pool, self._books, self._wires = world.pool, world.books, world.wires
         self._model_bytes, self._log = world.model_bytes, world.log
@@ -113,8 +110,7 @@ class Node:
         self._at_once.callbacks = None  # type: ignore[assignment]
         self._outgoing, self._since = 0, 0.0  # messages under way; since when it works, or sends, or is down
         self._ends: dict[int, Event] = {}  # of peers' lives, for whom somebody asked
-        self._mailbox = Mailbox()
-        self.deliver, self.forget = self._mailbox.deliver, self._mailbox.forget
+        self.mailbox = Mailbox()
 
     @property
     def weights(self) -> Tensor:
@@ -151,6 +147,16 @@ class Node:
     def rng(self) -> Generator:
         """The node's own random stream, for choices that the algorithm makes."""
         return self._choices()
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """Of the model that is learnt, where a pipeline can cut it."""
+        return self._world.layers
+
+    @property
+    def apply_seconds(self) -> float:
+        """What one update costs the server, for `yield node.work(node.apply_seconds)`."""
+        return self._world.cluster.apply_seconds
 
     @property
     def now(self) -> float:
@@ -198,7 +204,7 @@ class Node:
         if not self._outgoing and self._work is None:
             self._since = self._env._now
         self._outgoing += 1
-        life = self._mailbox.heard.get(receiver, target.life) if self.rank < 0 else target.life
+        life = self.mailbox.heard.get(receiver, target.life) if self.rank < 0 else target.life
         message = Message(self._env, self, target, life, content, tag)
         self._books.sent += 1
         if self._log is not None:
@@ -208,11 +214,11 @@ class Node:
 
     def receive(self, tag: Hashable = None) -> Receive:
         """The next message with that tag; fires with `(sender, content)`, at once if one has come already."""
-        return self._mailbox.ask(Receive(self._env, self, tag))
+        return self.mailbox.ask(Receive(self._env, self, tag))
 
     def arrived(self, tag: Hashable = None) -> bool:
         """Whether a message with that tag lies in the mailbox, without waiting."""
-        return self._mailbox.holds(tag)
+        return self.mailbox.holds(tag)
 
     @property
     def topology(self) -> Topology:
@@ -284,7 +290,9 @@ class Node:
         """One of the node's messages has arrived."""
         self._outgoing -= 1
         if not self._outgoing and self._work is None:
-            self._spend(SENDING)
+            now = self._env._now
+            self.spent[SENDING] += now - self._since
+            self._since = now
         self._books.delivered += 1
 
     def lost(self, message: Message) -> None:
@@ -302,7 +310,7 @@ class Node:
 
     def waiting(self) -> list[Receive]:
         """The receives that wait for a message, oldest first."""
-        return self._mailbox.waiting()
+        return self.mailbox.waiting()
 
     def crash(self) -> None:
         """Go down: what it computes is cancelled, its mailbox is empty, and its receives wait no longer."""
@@ -311,7 +319,7 @@ class Node:
         if self._outgoing:
             self._spend(SENDING)
         self._outgoing, self._since = 0, self._env.now
-        self._mailbox.clear()
+        self.mailbox.clear()
         self.life += 1
         for event in self._ends.values():
             if not event.triggered:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from simpy.events import Event
 from torch import Tensor
@@ -83,7 +83,8 @@ class Shards:
         """Wait until every shard has sent its slice since the last read; the model `(ensemble, params)` they make."""
         if len(self._parts) == 1 and not self._news:
             _, model = yield self._node.receive()
-            self._models[SERVER] = read = cast(Tensor, model)
+            read: Tensor = model
+            self._models[SERVER] = read
             return read
         while not self._complete:
             self._take(*(yield self._node.receive()))

@@ -1,11 +1,9 @@
 """The engine: one virtual clock, its nodes, and what it leaves behind."""
 
-import gc
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -16,6 +14,7 @@ from simulator.algorithm import Algorithm
 from simulator.bounds import Invalid
 from simulator.clock import Clock
 from simulator.cluster import Cluster
+from simulator.collector import clear, seldom
 from simulator.crashes import Roles
 from simulator.events import Message
 from simulator.gradients import Gradient, Settled
@@ -27,7 +26,7 @@ from simulator.node import Node
 from simulator.nothing import Nothing
 from simulator.outcome import Outcome
 from simulator.pool import GradientPool
-from simulator.streams import BATCHES, CHOICES, COMPUTE, start_seed, stream
+from simulator.streams import BATCHES, CHOICES, COMPUTE, Streams, start_seed, stream
 from simulator.task import Task, Timing, layers_of
 from simulator.topology import resolved
 from simulator.trace import BUSY, DOWN, SENDING, WAITING, Columns, Trace
@@ -85,14 +84,16 @@ class Simulation:
         self.topology = resolved(cluster.network.topology, algorithm.topology)
         self.wires = Wires(self.env, cluster.network, self.topology, cluster.workers, bool(cluster.crashes))
         roles = algorithm.roles(cluster.workers)
-        self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
+        clear(cluster.workers)
+        with seldom(cluster.workers):
+            self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
+            self._roles = {rank: Roles(self.env, self.nodes[rank], on) for rank, on in roles.items()}
         self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
         self._periods = self._looks = 0
         self._next_applies = self._next_applied = 0.0  # counts at which the next milestone is due
         self.stalled: str | None = None
         self._readmits = algorithm.readmits or cluster.workers == 1
         self._outside: list[int] = []  # workers that came back and were not let in
-        self._roles = {rank: Roles(self.env, self.nodes[rank], on) for rank, on in roles.items()}
         for crash in cluster.crashes:
             for rank in crash.ranks:
                 self.env.void_in(crash.at, partial(self._crash, rank))
@@ -110,7 +111,7 @@ class Simulation:
             self.env.last_in(self._stop.time, lambda: self.end("time"))
         if self._evaluate.every_seconds is not None:
             self._look_again()
-        with _old_for_good():
+        with seldom(self.cluster.workers):
             self.env.run_out()
         if self.reached is None:
             # a server has no end: it serves as long as there is anybody to serve
@@ -158,11 +159,8 @@ class Simulation:
         durations = Durations(self.cluster.compute, stream(seeds.cluster, COMPUTE, rank), f"worker {rank}")
         own = start[:, self._slices[rank]] if rank in self._slices else start
         choices = partial(stream, seeds.cluster, CHOICES, rank)
-        return Node(rank, self, own, durations, self.cluster.slowdowns_of(rank), self._batches(rank, seeds), choices)
-
-    def _batches(self, rank: int, seeds: Seeds) -> Iterator[Any]:
-        """The mini-batches of worker `rank`; its streams are made with the first, or never."""
-        yield from self._task.batches(rank, [stream(seed, BATCHES, rank) for seed in seeds.data()])
+        batches = self._task.batches(rank, Streams(seeds.data(), BATCHES, rank)) if rank >= 0 else iter(())
+        return Node(rank, self, own, durations, self.cluster.slowdowns_of(rank), batches, choices)
 
     def _crash(self, rank: int) -> None:
         """Node `rank` goes down, and with it what it does and what is under way to or from it."""
@@ -290,28 +288,6 @@ class Simulation:
         )
 
 
-@contextmanager
-def _here_to_stay() -> Iterator[None]:
-    """What is made in here is no garbage: Python's collector of cycles need not look, up to a second each time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-@contextmanager
-def _old_for_good() -> Iterator[None]:
-    """Nor need it look at what has been made before."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
 def simulate(
     cluster: Cluster,
     algorithm: Algorithm,
@@ -359,8 +335,7 @@ def simulate(
         raise Invalid("simulate", "ensemble", "one member or more, as many as learning_seeds", ensemble)
     seeds = Seeds(seed if cluster.seed is None else cluster.seed, members)
     task, evaluate = task or Timing(), evaluate or Evaluate()
-    with _here_to_stay():
-        simulation = Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record)
+    simulation = Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record)
     if observe is not None:
         observe(simulation)
     return simulation.run()

@@ -1,5 +1,9 @@
 """Random streams: one child of the seed per purpose and rank, so that nothing else moves when one thing does."""
 
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 COMPUTE, BATCHES, WEIGHTS, SLOWDOWNS, CHOICES = range(5)
@@ -15,6 +19,25 @@ def stream(seed: int, purpose: int, rank: int = 0) -> np.random.Generator:
     """
     key = 2 * rank if rank >= 0 else -2 * rank - 1  # servers have negative ranks, spawn keys none
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, key)))
+
+
+class Streams(Sequence[np.random.Generator]):
+    """The generators of one purpose of one worker under several seeds, each made when it is first asked for."""
+
+    def __init__(self, seeds: Sequence[int], purpose: int, rank: int) -> None:
+        self._made = [partial(stream, seed, purpose, rank) for seed in seeds]
+        self._found: dict[int, np.random.Generator] = {}
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        if place not in self._found:
+            self._found[place] = self._made[place]()
+        return self._found[place]
+
+    def __len__(self) -> int:
+        return len(self._made)
 
 
 def start_seed(seed: int) -> int:

@@ -64,12 +64,6 @@ def stamp_of(weights: Tensor, reader: Model) -> Stamp:
     return stamp or (reader, reader.version, reader.mixings)
 
 
-def pieces_of(weights: Tensor) -> tuple[Piece, ...]:
-    """The slices with owners of their own of which `weights` was joined, if it was."""
-    pieces: tuple[Piece, ...] = getattr(weights, "pieces", ())
-    return pieces
-
-
 def mean(models: list[Tensor]) -> Tensor:
     """The mean of models `(ensemble, params)`; one model is its own mean, bit for bit."""
     return models[0] if len(models) == 1 else torch.stack(models).mean(0)

@@ -73,7 +73,9 @@ class SyncPS(Sharded):
                 state = self.rule.init(read, replicas=node.workers)._replace(progress=state.progress)
             for _ in range(self.local_steps):
                 work = node.compute(model, read)
-                if (yield from servers.overtaken(work)):  # the others were quicker: their update is the news
+                if not self.cancel:
+                    yield work
+                elif (yield from servers.overtaken(work)):  # the others were quicker: their update is the news
                     work.cancel()
                     for gradient in gradients:
                         gradient.drop()

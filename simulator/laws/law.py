@@ -1,6 +1,7 @@
 """What a law is, and how a worker draws from it."""
 
 import math
+from array import array
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -69,7 +70,7 @@ class Durations:
 
     def __init__(self, law: Law, rng: np.random.Generator, owner: str) -> None:
         self._law, self._rng, self._owner = on_a_machine(law, rng), rng, owner
-        self._block: list[float] = []
+        self._block = array("d")  # the next one last
 
     def next(self) -> float:
         """The next duration in seconds.
@@ -78,8 +79,7 @@ class Durations:
             Invalid: the law drew a negative or non-finite duration; time would run backwards or stop.
         """
         if not self._block:
-            self._block = self._law.draw(self._rng, BLOCK).tolist()
-            self._block.reverse()
+            self._block = array("d", self._law.draw(self._rng, BLOCK)[::-1].astype(np.float64).tobytes())
         seconds = self._block.pop()
         if not 0 <= seconds < math.inf:  # asked here too: the words of the error cost more than the draw
             duration(seconds, repr(self._law), f"draw for {self._owner}")
