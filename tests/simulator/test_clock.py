@@ -107,6 +107,13 @@ def test_a_cycle_leaves_nothing_for_the_collector(name):
     assert len(left) >= 3
 
 
+def test_a_node_has_no_more_attributes_than_python_keeps_in_shared_keys():
+    """One more than thirty, and each of 65,536 workers has a dictionary of its own."""
+    nodes = []
+    simulate(Cluster(2), AsyncPS(Rule()), stop=Stop(updates=3), observe=lambda run: nodes.extend(run.nodes.values()))
+    assert max(len(vars(node)) for node in nodes) <= 30
+
+
 def test_the_collector_is_as_it_was_afterwards():
     before = gc.get_threshold()
     with seldom(1000):
