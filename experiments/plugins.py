@@ -35,9 +35,14 @@ def look_beside(config: str | Path) -> None:
     Both go to the end of Python's path, for good: what a module imports while it runs is found there too.
     """
     for folder in (Path.cwd(), Path(config).resolve().parent):
-        FOLDERS[folder] = None
-        if str(folder) not in sys.path:
-            sys.path.append(str(folder))
+        look_in(folder)
+
+
+def look_in(folder: Path) -> None:
+    """From now on, modules are also looked for in `folder`, which goes to the end of Python's path."""
+    FOLDERS[folder] = None
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
 
 
 def entry(key: str, name: str, kinds: Iterable[type]) -> Entry:

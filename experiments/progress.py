@@ -1,11 +1,20 @@
 """How far a simulation has come, on a terminal."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
+from typing import TYPE_CHECKING, NoReturn, Self, TextIO
 
 from experiments.config import Config
+from experiments.forecasts import rough
+from experiments.grid import Run
+from experiments.grid import said as said_of
+from experiments.identity import run_id
+from experiments.sweeps import Ended
 from simulator import Mileage
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 PERIOD = 0.1  # seconds of wall time between two looks: drawing may not slow the simulation down
 
@@ -38,3 +47,76 @@ def said(mileage: Mileage, seconds: float) -> str:
     """The mileage after so many `seconds` of wall time, in few words."""
     rate = mileage.updates / seconds
     return f"{mileage.time:.4g} s simulated, {mileage.updates:,.0f} updates, {rate:,.0f} updates/s"
+
+
+class Sweeping:
+    """A line for each run of a sweep that is over and, on a terminal, a bar with the time that is left below them.
+
+    The bar goes by the work that each run is roughly expected to be.
+
+    Args:
+        quiet: only of runs that failed or diverged.
+    """
+
+    def __init__(self, planned: Sequence[Run], file: TextIO, quiet: bool) -> None:
+        self._file, self._quiet, self._runs = file, quiet, len(planned)
+        self._work = {run_id(run.config): rough(run.config) for run in planned}
+        self._kept = self._over = 0
+        self._drawn: tqdm[NoReturn] | None = None
+
+    def __enter__(self) -> Self:
+        from tqdm import tqdm
+
+        if self._file.isatty() and not self._quiet and self._runs > 1:
+            shape = "{percentage:3.0f}%|{bar:20}| {elapsed}<{remaining}{postfix}"
+            total = sum(self._work.values())
+            self._drawn = tqdm(total=total, bar_format=shape, smoothing=0, mininterval=0, leave=False, file=self._file)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._drawn is not None:
+            self._drawn.close()
+
+    def tell(self, ended: Ended) -> None:
+        """Say how a run ended; runs whose results were there already are counted, and told together."""
+        self._over += 1
+        work = self._work[run_id(ended.run.config)]
+        if ended.seconds is None:
+            self._kept += 1
+            if self._kept == self._runs:
+                self._tell_kept()
+        else:
+            self._tell_kept()
+        if ended.result is None or ended.seconds is not None:
+            self._say(f"{self._over} of {self._runs}: {how(ended)}", bad=ended.result is None or _diverged(ended))
+        if self._drawn is None:
+            return
+        if ended.seconds is None:
+            self._drawn.total -= work  # it costs no time now
+        else:
+            self._drawn.update(work)
+        self._drawn.set_postfix_str(f"{self._over} of {self._runs} runs")
+
+    def _tell_kept(self) -> None:
+        if self._kept:
+            self._say(f"{self._kept} of {self._runs} runs are there already")
+            self._kept = 0
+
+    def _say(self, line: str, bad: bool = False) -> None:
+        from tqdm import tqdm
+
+        if bad or not self._quiet:
+            tqdm.write(line, file=self._file)
+
+
+def how(ended: Ended) -> str:
+    """How a run of a sweep ended, in one line."""
+    run = f"run {run_id(ended.run.config)} ({said_of(ended.run)})"
+    if ended.result is None:
+        return f"{run} failed: {ended.failure}"
+    took = "" if ended.seconds is None or ended.seconds != ended.seconds else f" in {ended.seconds:.1f} s"
+    return f"{run} {ended.result.manifest['status']}{took}"
+
+
+def _diverged(ended: Ended) -> bool:
+    return ended.result is not None and ended.result.manifest["status"] == "diverged"

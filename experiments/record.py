@@ -39,7 +39,7 @@ def begin(config: Config, out: str | Path) -> Path:
     """
     path = folder(config, out)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _clear(path.parent)
+    clear(path.parent)
     own = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
     rmtree(own, ignore_errors=True)
     try:
@@ -116,8 +116,8 @@ def write_index(runs: Sequence[Run], out: str | Path) -> None:
     _write_json(path / INDEX, {"schema": SCHEMA, "runs": entries})
 
 
-def _clear(path: Path) -> None:
-    """Remove what processes of this machine left in `path` when they were killed."""
+def clear(path: Path) -> None:
+    """Remove what processes of this machine left in `path` when they were killed: what is not finished."""
     for left in path.iterdir():
         ours = re.fullmatch(rf"\.[0-9a-f]{{12}}\.{re.escape(platform.node())}\.(\d+)(\.old)?", left.name)
         if ours and not _alive(int(ours[1])):

@@ -1,6 +1,7 @@
 """The command line: exit codes, one line for every mistake, and what it lists."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -93,12 +94,38 @@ def test_run_prints_a_table_and_draws_a_figure(laggard: Laggard, toy: Callable[.
 
 def test_sweep_prints_a_row_per_run_and_member(laggard: Laggard, toy: Callable[..., Path]) -> None:
     code, out, err = laggard("sweep", toy(GRID))
-    assert (code, err) == (0, "")
+    assert code == 0
+    for number, method, line in zip((1, 2), ("synchronous", "late"), err.splitlines(), strict=True):
+        assert re.fullmatch(rf"{number} of 2: run \w{{12}} \(method = {method}\) finished in \d+\.\d s", line)
     rows = out.splitlines()
     assert rows[0].split()[:2] == ["method", "learning.lr"]
     expected = [["synchronous", "0.1"], ["synchronous", "0.2"], ["late", "0.1"], ["late", "0.2"]]
     assert [row.split()[:2] for row in rows[1:5]] == expected
-    assert laggard("sweep", toy(GRID))[1] == out
+    assert laggard("sweep", toy(GRID)) == (0, out, "2 of 2 runs are there already\n")
+
+
+def test_a_sweep_whose_runs_diverge_is_code_1_with_a_summary(laggard: Laggard, toy: Callable[..., Path]) -> None:
+    path = toy("sweep: {m: {fine: {}, wild: {learning.lr: 1.0e+30}}}")
+    for _ in range(2):  # a second call, which finds both, says so too
+        code, out, err = laggard("sweep", path)
+        assert code == 1
+        assert len(out.splitlines()) == 5
+        assert err.splitlines()[-1] == "1 of 2 runs diverged"
+        assert ("(m = wild) diverged" in err) == (_ == 0)
+
+
+def test_a_dry_run_counts_and_simulates_nothing(laggard: Laggard, toy: Callable[..., Path]) -> None:
+    assert laggard("sweep", toy(GRID), "--quiet", "sweep={learning.lr: [0.1, 0.2]}")[0] == 0
+    code, out, err = laggard(
+        "sweep", toy(GRID), "--dry-run", "sweep={m: {a: {}, b: {seed: 3}}, learning.lr: [0.1, 0.2]}"
+    )
+    assert (code, err) == (0, "")
+    kept, other, _, total, left = out.splitlines()
+    assert re.fullmatch(r"\w{12}  m = a    2 members  finished already", kept)
+    assert re.fullmatch(r"\w{12}  m = b    2 members  about +[\d.]+ s +[\d.]+ \wiB", other)
+    assert total == "2 runs, 4 members, in results/toy: 1 finished already"
+    assert left.startswith("the other 1, one after the other: about ")
+    assert len(list(Path("results/toy").glob("*/manifest.json"))) == 1
 
 
 def test_quiet_says_nothing(laggard: Laggard, toy: Callable[..., Path]) -> None:
@@ -299,8 +326,8 @@ def test_a_run_that_fails_is_one_line_and_code_1(
     code, _, err = laggard("sweep", path)
     first, second, total = err.splitlines()
     assert code == 1
-    assert "(method = synchronous): Deadlock: deadlock at 3 s" in first
-    assert "(method = late): Deadlock: deadlock at 3 s" in second
+    assert "(method = synchronous) failed: Deadlock: deadlock at 3 s" in first
+    assert "(method = late) failed: Deadlock: deadlock at 3 s" in second
     assert total == "2 of 2 runs failed"
 
 
@@ -317,7 +344,9 @@ def test_ctrl_c_says_what_is_saved(laggard: Laggard, toy: Callable[..., Path], m
 
     monkeypatch.setattr("experiments.runs.simulate", second_time)
     code, out, err = laggard("sweep", toy(GRID))
-    assert (code, out, err) == (130, "", "interrupted: 1 of 2 runs saved in results/toy\n")
+    first, last = err.splitlines()
+    assert first.startswith("1 of 2: run ")
+    assert (code, out, last) == (130, "", "interrupted: 1 of 2 runs saved in results/toy")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
