@@ -70,7 +70,7 @@ def forecast(config: Config, seconds: float = 0.5) -> Forecast:
     began = perf_counter()
     try:
         simulate(**{**given, "evaluate": never}, watch=probe, observe=probe.observe)
-    except _Enough:
+    except Enough:
         rest = probe.rest()
     else:
         rest = 0.0
@@ -81,7 +81,7 @@ def forecast(config: Config, seconds: float = 0.5) -> Forecast:
     return Forecast(built + ran + rest + WRITING + times * evaluation, memory)
 
 
-class _Enough(Exception):
+class Enough(Exception):
     """The probe has seen enough."""
 
 
@@ -123,7 +123,7 @@ class Probe:
 
     def _stop_here(self) -> NoReturn:
         self.memory = resident()
-        raise _Enough
+        raise Enough
 
     def _share(self, mileage: Mileage) -> float:
         limits: dict[str, Any] = {key: getattr(self._stop, key) for key in ("epochs", "updates", "gradients", "time")}

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
@@ -13,8 +14,12 @@ from time import monotonic, sleep
 import pytest
 
 from experiments import ConfigError, load, sweep
+from experiments.forecasts import Enough, Probe, evaluations, makespan, rough
 from experiments.grid import runs
 from experiments.sweeps import Ended, SweepError, jobs_for
+from simulator import Evaluate, Mileage, Stop
+from tests.experiments.killing import hold
+from tests.experiments.killing import workers as workers_of
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "experiments", "sweep"]
@@ -27,20 +32,6 @@ def contents(results: Path) -> dict[str, bytes]:
     return {
         f"{file.parent.name}/{file.name}": file.read_bytes() for name in names for file in results.glob(f"*/{name}")
     }
-
-
-def processes_of(parent: int) -> list[int]:
-    """The workers that the process `parent` has started, by what Linux says of every process."""
-    found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = status.read_text()
-            words = (status.parent / "cmdline").read_bytes()
-        except OSError:  # it has ended meanwhile
-            continue
-        if int(text.rpartition(")")[2].split()[1]) == parent and b"popen_loky" in words:
-            found.append(int(status.parent.name))
-    return found
 
 
 def alive(pid: int) -> bool:
@@ -167,7 +158,7 @@ def endless(toy: Callable[..., Path], tmp_path: Path):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_ctrl_c_is_back_within_two_seconds_and_leaves_no_process(endless) -> None:
     process, out = endless
-    workers = processes_of(process.pid)
+    workers = workers_of(process.pid)
     assert len(workers) == 3
     start = monotonic()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
@@ -185,7 +176,7 @@ def test_ctrl_c_is_back_within_two_seconds_and_leaves_no_process(endless) -> Non
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_workers_end_with_a_parent_that_was_killed(endless) -> None:
     process, _ = endless
-    workers = processes_of(process.pid)
+    workers = workers_of(process.pid)
     process.kill()
     wait_for(lambda: not any(map(alive, workers)), 3)
 
@@ -218,6 +209,59 @@ class Deadly(Algorithm):
         os.kill(os.getpid(), signal.SIGKILL)
         yield
 '''
+
+
+@posix
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_kills_at_random_moments_cost_nothing_that_was_finished(tmp_path: Path) -> None:
+    """The short form of `tests/experiments/killing.py`, which takes fifty kills over 24 runs."""
+    killed = hold(kills=3, runs=6, updates=2500, within=2.0, seed=0, folder=tmp_path)
+    assert killed["parent"] + killed["worker"] > 0
+
+
+# ------------------------------------------------------------------------------------------------------- forecasts
+
+
+def test_a_list_is_scheduled_longest_first() -> None:
+    """Five runs of 3, 3, 2, 2, 2 s on two processes: 7 s that way, of 6 s at best; one process takes their sum."""
+    assert makespan([2, 3, 2, 3, 2], 2) == 7
+    assert makespan([2, 3, 2, 3, 2], 1) == 12
+
+
+def test_evaluations_are_counted_on_their_own_axis() -> None:
+    end = Mileage(time=10.0, updates=400.0, samples=0, epochs=5.0, gradients=0)
+    assert evaluations(Evaluate(), end) == 1 + 5  # at the start, and after each epoch
+    assert evaluations(Evaluate(every_updates=100), end) == 1 + 4
+    assert evaluations(Evaluate(every_seconds=0.5), end) == 1 + 20
+    assert evaluations(Evaluate(every_epochs=50), end) == 1 + 1  # at the end
+
+
+def test_a_probe_goes_by_the_speed_after_warming_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten of 100 updates take 5 s at first and 1 s from then on: after 20, there are 8 s to go."""
+    now = [0.0]
+    monkeypatch.setattr("experiments.forecasts.perf_counter", lambda: now[0])
+    probe = Probe(Stop(updates=100, time=1e9), seconds=6.0)
+    for moment, updates in [(1.0, 0), (6.0, 10), (6.9, 19), (7.0, 20)]:
+        now[0] = moment
+        mileage = Mileage(time=updates / 2, updates=updates, samples=0, epochs=0.0, gradients=3 * updates)
+        with pytest.raises(Enough) if moment == 7.0 else nullcontext():
+            probe(mileage)
+    assert probe.rest() == pytest.approx(8.0)
+    assert probe.end().gradients == 300
+
+
+def test_the_roughest_of_forecasts_knows_which_run_is_longer(toy: Callable[..., Path]) -> None:
+    lenet = "task={model: lenet5, dataset: mnist, batch: 32}"
+    base = ["stop={updates: 100}"]
+    seconds = [
+        rough(load(toy(), *base)),
+        rough(load(toy(), "stop={updates: 1000}")),
+        rough(load(toy(), lenet, "stop={updates: 1000}")),
+        rough(runs(load(toy(), lenet, "stop={updates: 1000}", "sweep.learning.lr=[0.1, 0.2, 0.3]"))[0].config),
+        rough(load(toy(), lenet, "stop={epochs: 10}")),
+    ]
+    assert seconds == sorted(seconds)
+    assert seconds[3] == pytest.approx(3 * seconds[2], rel=0.2)
 
 
 # ------------------------------------------------------------------------------------------------ cluster engines

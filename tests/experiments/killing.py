@@ -1,0 +1,136 @@
+"""Kills a sweep at random moments, again and again, and holds what is left against a sweep that nobody disturbed.
+
+    python tests/experiments/killing.py --kills 50 --runs 24
+
+Each kill is a SIGKILL to the parent or to one of its workers. After the last, the sweep is called until it has ended.
+Then every run is to be there, none that had been finished was begun again (the manifest is the same file, written at
+the same moment), and updates, metrics and weights are byte for byte those of a sweep in one process.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+ROOT = Path(__file__).parents[2]
+CONFIG = """\
+cluster: {workers: 4, compute: {law: gamma, mean: 0.01, cv: 0.3}}
+algorithm: async_ps
+task: {model: quadratic, dim: 3, condition: 10, noise: 0.2, jitter: 0.5, epoch: 20}
+learning: {lr: 0.1}
+stop: {updates: %d}
+sweep: {seeds: %d}
+"""
+COMPARED = ("updates.parquet", "metrics.parquet", "workers.parquet", "nodes.parquet", "weights.safetensors")
+
+
+def disturbed(config: Path, out: Path, kills: int, within: float, rng: random.Random) -> dict[str, int]:
+    """Sweep until all is done, with so many kills, each within so many seconds of the last; counts what was killed.
+
+    Where all is done too soon, they are fewer.
+    """
+    results, count = out / config.stem, {"parent": 0, "worker": 0, "calls": 0}
+    finished: dict[Path, tuple[int, int]] = {}
+    while True:
+        process = start(config, out, "--jobs", "2")
+        count["calls"] += 1
+        while process.poll() is None:
+            wait(process, rng.uniform(0, within) if sum(count.values()) - count["calls"] < kills else 1e9)
+            check_kept(results, finished)
+            if process.poll() is None:
+                count[kill(process, rng)] += 1
+                check_kept(results, finished)
+        process.communicate()
+        check_kept(results, finished)
+        if process.returncode == 0:
+            return count
+
+
+def start(config: Path, out: Path, *words: str) -> subprocess.Popen[bytes]:
+    """A sweep in a process of its own."""
+    command = [sys.executable, "-m", "experiments", "sweep", str(config), "--out", str(out), *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Until so much time has passed after the first worker was there, or the process has ended."""
+    while process.poll() is None and not workers(process.pid):
+        sleep(0.01)
+    until = monotonic() + seconds
+    while process.poll() is None and monotonic() < until:
+        sleep(min(0.01, max(0.0, until - monotonic())))
+
+
+def kill(process: subprocess.Popen[bytes], rng: random.Random) -> str:
+    """Kill the parent, one time in three, or else one of its workers; which it was."""
+    chosen = workers(process.pid)
+    if not chosen or rng.random() < 1 / 3:
+        process.kill()
+        process.wait()
+        return "parent"
+    with suppress(ProcessLookupError):
+        os.kill(rng.choice(chosen), signal.SIGKILL)
+    return "worker"
+
+
+def workers(parent: int) -> list[int]:
+    """The processes of loky that `parent` has started, by what Linux says of every process."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            after = status.read_text().rpartition(")")[2].split()
+            words = (status.parent / "cmdline").read_bytes()
+            if int(after[1]) == parent and after[0] != "Z" and b"popen_loky" in words:
+                found.append(int(status.parent.name))
+    return found
+
+
+def check_kept(results: Path, finished: dict[Path, tuple[int, int]]) -> None:
+    """Hold the manifests against those that were there before, and note the new ones."""
+    for path, before in finished.items():
+        status = path.stat()
+        assert (status.st_ino, status.st_mtime_ns) == before, f"{path} was written again"
+    for path in results.glob("[!.]*/manifest.json"):
+        status = path.stat()
+        finished.setdefault(path, (status.st_ino, status.st_mtime_ns))
+
+
+def contents(results: Path) -> dict[str, bytes]:
+    """The tables and the weights of every run, by folder and name."""
+    files = [file for name in COMPARED for file in results.glob(f"[!.]*/{name}")]
+    return {f"{file.parent.name}/{file.name}": file.read_bytes() for file in files}
+
+
+def hold(kills: int, runs: int, updates: int, within: float, seed: int, folder: Path) -> dict[str, int]:
+    """Carry out both sweeps and compare them; counts what was killed."""
+    config = folder / "killed.yaml"
+    config.write_text(CONFIG % (updates, runs), encoding="utf-8")
+    assert start(config, folder / "undisturbed", "--jobs", "1").wait() == 0
+    count = disturbed(config, folder / "disturbed", kills, within, random.Random(seed))
+    expected, got = (contents(folder / each / "killed") for each in ("undisturbed", "disturbed"))
+    assert len(expected) == len(COMPARED) * runs
+    assert got.keys() == expected.keys(), sorted(got.keys() ^ expected.keys())
+    different = [name for name in got if got[name] != expected[name]]
+    assert not different, f"not as in a sweep that nobody disturbed: {different}"
+    return count
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, usual in (("kills", 50), ("runs", 24), ("updates", 6000), ("seed", 0)):
+        parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--within", type=float, default=4.0, help="seconds from one kill to the next at most")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        began = monotonic()
+        killed = hold(args.kills, args.runs, args.updates, args.within, args.seed, Path(temporary))
+        if killed["parent"] + killed["worker"] < args.kills:
+            raise SystemExit(f"all was done after {killed}: ask for more updates a run, or for kills within less time")
+        sys.stdout.write(f"{args.runs} runs, {killed}, {monotonic() - began:.0f} s: as if nothing had happened\n")
