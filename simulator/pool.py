@@ -107,8 +107,9 @@ class GradientPool:
                     "in place while their gradient is promised; weights are values: write `weights = weights + step`"
                 )
             self._pending.pop(gradient, None)
-        weights = torch.stack([gradient.weights for gradient in gradients])
-        values, losses = self._task.gradients(weights, [gradient.batch for gradient in gradients])
+        weights = [gradient.weights for gradient in gradients]
+        stacked = weights[0].unsqueeze(0) if len(weights) == 1 else torch.stack(weights)  # an ensemble can be large
+        values, losses = self._task.gradients(stacked, [gradient.batch for gradient in gradients])
         for gradient, value, loss in zip(gradients, values, losses, strict=True):
             gradient._value, gradient._losses = value, loss
         self.evaluated += len(gradients)
