@@ -1,7 +1,7 @@
 """What happened when: one row per gradient whose fate is known, in columns that grow cheaply."""
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
 import numpy as np
@@ -53,13 +53,13 @@ class Trace:
         return Fates({name: np.frombuffer(column, column.typecode) for name, column in self._columns.items()})
 
 
-class Fates(Mapping[str, NDArray[Any]]):
+class Fates(dict[str, NDArray[Any]]):
     """A row a gradient, or a piece of one, with a fate, in columns that share the record's memory.
 
     `time`, `worker`, `target` (whose model it was taken at), `started`, `computed`, `version_read`, `version`,
     `staleness`, `mixings` (of that model between read and fate), `status`, `arrived` (s; NaN where that was not
     recorded). Three are made when they are asked for: `version`, `arrived`, and `status` as text, which takes as much
-    memory as all others.
+    memory as all others. It is a dict for pandas, which takes columns from nothing else, and holds nothing as such.
     """
 
     NAMES = (
@@ -96,3 +96,18 @@ class Fates(Mapping[str, NDArray[Any]]):
 
     def __len__(self) -> int:
         return len(self.NAMES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.NAMES
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        return KeysView(self)
+
+    def values(self) -> ValuesView[NDArray[Any]]:  # type: ignore[override]
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, NDArray[Any]]:  # type: ignore[override]
+        return ItemsView(self)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return Mapping.get(self, name, default)

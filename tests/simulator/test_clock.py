@@ -3,6 +3,7 @@
 import gc
 
 import numpy as np
+import pandas as pd
 import pytest
 import simpy
 import torch
@@ -163,5 +164,8 @@ def test_the_fates_of_a_run_come_in_parts_that_make_the_whole():
     assert [len(part["time"]) for part in parts] == [7, 7, 7, len(fates["time"]) - 21]
     for name in fates:
         np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), fates[name], err_msg=name)
+    assert list(pd.DataFrame(fates)) == list(dict(fates)) == list(fates.keys()) == [name for name, _ in fates.items()]
+    assert "status" in fates
+    assert fates.get("nonsense") is None
     np.testing.assert_array_equal(fates["version"], fates["version_read"] + fates["staleness"])
     assert [len(part["time"]) for part in Fates({"time": np.empty(0)}).parts(7)] == [0]
