@@ -152,7 +152,7 @@ RULES = [Rule(SGD(), lr=0.05), Rule(SGD(momentum=0.9), lr=0.01), Rule(Adam(), lr
          Rule(lr=0.05, compensation=DCASGDa()), Rule(lr=0.05, compensation=Staleness(on="step"))]  # fmt: skip
 
 
-STOPS = [Stop(time=100.0, updates=1), Stop(time=100.0, updates=25), Stop(time=100.0, gradients=30), Stop(time=30.0)]
+STOPS = [Stop(time=100.0, updates=1), Stop(time=100.0, updates=25), Stop(time=100.0, gradients=30), Stop(time=10.0)]
 """Each with a limit on time, for a worker whose work never counts."""
 
 

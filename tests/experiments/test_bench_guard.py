@@ -50,7 +50,6 @@ def test_a_cycle_costs_no_more_than_sixty_timeouts_of_bare_simpy(method):
     assert best_of(4, ratio, 1 / 60) >= 1 / 60
 
 
-@pytest.mark.xfail(reason="n messages into one card cost n^2 while each arrival rates all of them anew")
 @pytest.mark.parametrize("flows", [256])
 def test_sharing_a_card_among_many_costs_little_more_than_among_few(flows):
     def ratio() -> float:
