@@ -5,6 +5,7 @@
 
 import math
 import os
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -183,6 +184,8 @@ def test_whatever_is_simulated_ends_with_its_books_in_order(name, data):
     draw = data.draw
     cluster, algorithm = case(draw, name)
     stop, seed = draw(st.sampled_from(STOPS)), draw(whole(0, 2**31))
+    if name == "k_batch_sync":  # its workers wait for nobody: what a slow network cannot carry piles up for ever
+        stop = replace(stop, time=5.0)
     learns = not draw(whole(0, 3))
     task = Quadratic(dim=8, noise=0.1, epoch=20, dtype=torch.float64) if learns else Timing(depth=8, activations=0.1)
     outcome = simulate(cluster, algorithm, task, stop=stop, evaluate=Evaluate(every_updates=5.0), seed=seed)
