@@ -27,7 +27,7 @@ REQUIRED = {
     "scikit-learn": "sklearn.datasets",
     "scipy": "scipy.special",
     "networkx": "networkx",
-    "jinja2": "jinja2",
+    "jinja2", "joblib": "jinja2",
     "rich": "rich",
     "plotext": "plotext",
     "tqdm": "tqdm",
