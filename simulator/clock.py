@@ -73,7 +73,7 @@ class Clock(Environment):
     def run_out(self) -> None:
         """Let one event after the other happen, until the clock is stopped or nothing can happen any more.
 
-        `step` for as long as it takes, without its calls: half of what an event costs.
+        `step` for as long as it takes, written out: a call for each event is felt.
         """
         queue, instant = self._queue, self._instant
         while not self.stopped and (len(queue) > self._void or len(queue) + len(instant) > self._void):

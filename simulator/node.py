@@ -91,7 +91,7 @@ class Node:
         batches: Iterator[Any],
         choices: Callable[[], Generator],
     ) -> None:
-        self._world, self._env = world, world.env  # up to thirty attributes take a fifth of the memory that more do
+        self._world, self._env = world, world.env  # thirty attributes at most: see ARCHITECTURE
         self.rank, self.version, self.mixings = rank, 0, -1  # the start is no mixing
         self.weight, self._choices = 1.0, choices
         self.life = 0

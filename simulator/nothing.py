@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Nothing:
-    """A tensor `(ensemble, 0)` whose arithmetic costs nothing: `x - lr * g` is four kernels of torch to get nothing.
+    """A tensor `(ensemble, 0)` whose arithmetic costs next to nothing: of torch it would be calls that compute nothing.
 
     It stands where a tensor would, and answers like one; what is rarely asked of weights is asked of a real tensor.
 

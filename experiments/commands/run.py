@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from experiments.commands import DONE
-from experiments.commands.simulating import config_arguments, output_arguments, progress, report
+from experiments.commands.simulating import config_arguments, one_run, output_arguments, progress
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -12,11 +12,5 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def carry_out(args: Namespace) -> int:
-    from experiments import load, run
-    from experiments.grid import runs
-
-    config = load(args.config, *args.overrides)
-    args.planned = runs(config)
-    result = run(config, args.out, args.force, progress(args))
-    report([result], result.path, args)
+    one_run(args, progress(args))
     return DONE

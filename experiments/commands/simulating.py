@@ -43,3 +43,14 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
     comparison(results, path, target=results[0].config.evaluate.target_accuracy)
     if not args.quiet:
         print(f"\n{path}")
+
+
+def one_run(args: Namespace, progress: Callable | None) -> None:
+    """Simulate one config, shown by `progress`, and report."""
+    from experiments import load, run
+    from experiments.grid import runs
+
+    config = load(args.config, *args.overrides)
+    args.planned = runs(config)
+    result = run(config, args.out, args.force, progress)
+    report([result], result.path, args)

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from experiments.commands import DONE
-from experiments.commands.simulating import config_arguments, output_arguments, report
+from experiments.commands.simulating import config_arguments, one_run, output_arguments
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -12,12 +12,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def carry_out(args: Namespace) -> int:
-    from experiments import load, run
-    from experiments.grid import runs
     from experiments.watch import watching
 
-    config = load(args.config, *args.overrides)
-    args.planned = runs(config)
-    result = run(config, args.out, args.force, None if args.quiet else watching)
-    report([result], result.path, args)
+    one_run(args, None if args.quiet else watching)
     return DONE
