@@ -24,7 +24,7 @@ ROOMS = {
         "experiments.record:begin", "experiments.record:finish", "experiments.record:publish",
         "experiments.store:load_result",
     ),
-    "figure": ("experiments.commands.run:report",),
+    "figure": ("experiments.commands.simulating:report",),
 }  # fmt: skip
 """What a room's time is spent in, nested calls of other rooms left out."""
 BEFORE, AFTER, UPDATE = "start-up", "clock", "simulator.rules:Rule.update"
