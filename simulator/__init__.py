@@ -27,6 +27,7 @@ from simulator.algorithms import (
 )
 from simulator.bounds import Invalid
 from simulator.cluster import Cluster
+from simulator.deadlock import Deadlock
 from simulator.gradients import Gradient
 from simulator.messages import Record
 from simulator.milestones import Evaluate, Mileage, Stop
@@ -34,7 +35,7 @@ from simulator.network import Network
 from simulator.node import Node
 from simulator.outcome import Outcome
 from simulator.rules import Rule
-from simulator.simulation import Deadlock, simulate
+from simulator.simulation import simulate
 from simulator.task import Task, Timing
 from simulator.topology import SERVER, Star
 

@@ -4,7 +4,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from simulator.bounds import Invalid, bounded
 
@@ -112,3 +112,43 @@ def first(due: Callable[[int], bool], now: int) -> float:
         if step > 2**52:
             return math.inf
     return bisect_left(range(now + step), True, lo=now + 1, key=due)
+
+
+class Counts(Protocol):
+    """The books, as milestones see them.
+
+    Attributes:
+        applies, applied: updates of single models, and the gradients that made part of one.
+    """
+
+    applies: int
+    applied: int
+
+    def at(self, applies: int, applied: int, models: int) -> Mileage:
+        """The mileage, but for time and computations, of so many updates by so many gradients."""
+        ...
+
+
+class Milestones:
+    """The next limit and the next evaluation, on the axes of updates, of which one of `models` counts 1 / models."""
+
+    def __init__(self, stop: Stop, evaluate: Evaluate, counts: Counts, models: int) -> None:
+        self._stop, self._evaluate, self._counts, self._models = stop, evaluate, counts, models
+        self._periods = 0
+        self._applies = self._applied = 0.0  # counts at which the next is due: before, an update compares two numbers
+
+    def passed(self) -> bool:
+        """Whether one has been passed."""
+        return self._counts.applies >= self._applies or self._counts.applied >= self._applied
+
+    def take(self, mileage: Mileage) -> tuple[str | None, bool]:
+        """The limit reached at `mileage`, if any, and whether an evaluation is due; then look for the next ones."""
+        limit, periods = self._stop.reached(mileage), self._evaluate.period(mileage)
+        evaluation, self._periods = periods > self._periods, max(periods, self._periods)
+        counts, models = self._counts, self._models
+        self._applies = first(lambda count: self._due(counts.at(count, 0, models)), counts.applies)
+        self._applied = first(lambda count: self._due(counts.at(0, count, models)), counts.applied)
+        return limit, evaluation
+
+    def _due(self, mileage: Mileage) -> bool:
+        return self._stop.reached(mileage) is not None or self._evaluate.period(mileage) > self._periods

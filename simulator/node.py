@@ -11,61 +11,27 @@ The first three start at once and return an event; `yield` is the only way to wa
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from numpy.random import Generator
 from simpy.events import Event
 from torch import Tensor
 
-from simulator.accounts import Accounts
 from simulator.bounds import Invalid, duration
-from simulator.clock import Clock
-from simulator.cluster import Cluster
 from simulator.events import Message, Receive, Work
 from simulator.gradients import Gradient, Settled
 from simulator.laws import Durations
 from simulator.mailbox import Mailbox
-from simulator.messages import MessageLog
-from simulator.mixing import Mixing, mixing
-from simulator.pool import GradientPool
+from simulator.mixing import Mixing
+from simulator.peers import Peers
 from simulator.slowdowns import Slowdown, stretched
 from simulator.task import Layer
 from simulator.topology import Ranks, Topology
 from simulator.trace import BUSY, DOWN, SENDING, WAITING
 from simulator.weights import stamped
-from simulator.wires import Wires
+from simulator.world import World
 
-FEW = 64  # peers, up to which a node remembers what each of them gets: a mesh of thousands would fill the memory
 KNOWN = 1024  # receivers that a node remembers having been allowed to send to
-
-
-class World(Protocol):
-    """The simulation, as its nodes see it: the clock, the other nodes, and where things are booked."""
-
-    cluster: Cluster
-    reached: str | None
-    env: Clock
-    pool: GradientPool
-    topology: Topology
-    layers: Sequence[Layer]
-    nodes: dict[int, "Node"]
-    books: Accounts
-    wires: Wires
-    log: MessageLog | None
-    model_bytes: float
-    most_computed: float
-
-    def enough(self) -> None:
-        """As many gradients have been computed as the simulation is to have."""
-        ...
-
-    def lost(self, message: Message) -> None:
-        """Book a message that will never arrive."""
-        ...
-
-    def applies(self, gradients: Sequence[Settled]) -> bool:
-        """Book one node's update by `gradients`; False once the end is reached, after which nothing counts."""
-        ...
 
 
 class Node:
@@ -100,9 +66,7 @@ class Node:
         self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down; waiting is what is left at the end
         self._pool, self._books, self._wires = world.pool, world.books, world.wires
         self._model_bytes, self._log = world.model_bytes, world.log
-        self._period = world.topology.period(self.workers)
-        self._neighbours: dict[int, tuple[Ranks, Ranks]] = {}  # by the step of the period
-        self._shares: dict[tuple[str, int], Mixing] = {}  # by name and step
+        self._peers = Peers(world.topology, rank, self.workers)
         self._joined: dict[int, Node] = {}  # receivers that it may send to, as far as it was asked
         self._durations, self._slowdowns, self._batches = durations, slowdowns, batches
         self._work: Work | None = None
@@ -227,11 +191,11 @@ class Node:
 
     def out_peers(self, step: int = 0) -> Ranks:
         """Whom the topology lets it send to at its own `step`, the next in rank first."""
-        return self._peers(step)[0]
+        return self._peers.at(step)[0]
 
     def in_peers(self, step: int = 0) -> Ranks:
         """Who sends to it at that step."""
-        return self._peers(step)[1]
+        return self._peers.at(step)[1]
 
     def mixing(self, name: str, step: int = 0) -> Mixing:
         """Its row and column of the mixing matrix called `name` at that step.
@@ -239,13 +203,7 @@ class Node:
         Raises:
             Invalid: the topology has no such mixing.
         """
-        at = name, step % self._period
-        known = self._shares.get(at)
-        if known is None:
-            known = mixing(name, self._world.topology, self.rank, step, self.workers)
-            if len(known.out) <= FEW:
-                self._shares[at] = known
-        return known
+        return self._peers.mixing(name, step)
 
     def down(self, peer: int) -> Event:
         """Fires when node `peer` crashes, at once if it is down: `yield node.receive() | node.down(peer)`."""
@@ -355,15 +313,6 @@ class Node:
         self._work = work = Work(self._env, self, gradient)
         self._env.after(seconds, work)
         return work
-
-    def _peers(self, step: int) -> tuple[Ranks, Ranks]:
-        """To whom it may send at `step`, and who sends to it: asked once of a graph, for it is asked at every step."""
-        at = step % self._period
-        known = self._neighbours.get(at)
-        if known is None:
-            topology, place = self._world.topology, (self.rank, step, self.workers)
-            known = self._neighbours[at] = topology.out_peers(*place), topology.in_peers(*place)
-        return known
 
     def _computed(self) -> None:
         """Book a gradient that was computed to the end."""

@@ -16,12 +16,13 @@ from simulator.clock import Clock
 from simulator.cluster import Cluster
 from simulator.collector import clear, seldom
 from simulator.crashes import Roles
+from simulator.deadlock import Deadlock, who_waits
 from simulator.events import Message
 from simulator.gradients import Gradient, Settled
 from simulator.laws import Durations
 from simulator.learning import Learning
 from simulator.messages import MessageLog, Record
-from simulator.milestones import Evaluate, Mileage, Stop, first
+from simulator.milestones import Evaluate, Mileage, Milestones, Stop
 from simulator.node import Node
 from simulator.nothing import Nothing
 from simulator.outcome import Outcome
@@ -32,10 +33,6 @@ from simulator.topology import resolved
 from simulator.trace import BUSY, DOWN, SENDING, WAITING, Columns, Trace
 from simulator.weights import mean
 from simulator.wires import Wires
-
-
-class Deadlock(RuntimeError):
-    """Nothing can happen any more, and the simulation has not reached its end."""
 
 
 class Seeds(NamedTuple):
@@ -89,8 +86,8 @@ class Simulation:
             self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
             self._roles = {rank: Roles(self.env, self.nodes[rank], on) for rank, on in roles.items()}
         self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
-        self._periods = self._looks = 0
-        self._next_applies = self._next_applied = 0.0  # counts at which the next milestone is due
+        self._milestones = Milestones(stop, evaluate, self.books, len(self._models))
+        self._looks = 0
         self.stalled: str | None = None
         self._readmits = algorithm.readmits or cluster.workers == 1
         self._outside: list[int] = []  # workers that came back and were not let in
@@ -138,7 +135,7 @@ class Simulation:
         books = self.books
         if self._learning.learns:
             self._learning.applied(fresh, books.applies / len(self._models), self.env._now)
-        if books.applies >= self._next_applies or books.applied >= self._next_applied:
+        if self._milestones.passed():
             self._milestone()
         if self._watch is not None:
             self._watch(self.mileage())
@@ -183,33 +180,21 @@ class Simulation:
         Raises:
             Deadlock: nobody crashed, so that the algorithm is to blame.
         """
-        waits = self._who_waits()
+        self.stalled = f"{self.env.now:g} s after {self.books.applies} updates: {who_waits(self.nodes, self._outside)}"
         if not self.cluster.crashes:
-            raise Deadlock(f"deadlock at {waits}")
-        self.stalled = waits
+            raise Deadlock(f"deadlock at {self.stalled}")
         self.end("stalled")
 
     def _milestone(self) -> None:
-        """A limit or an evaluation is due, now or after so many more updates, or applied gradients."""
-        mileage = self.mileage()
-        self._check(mileage)
-        if self._evaluate.period(mileage) > self._periods:
-            self._periods = self._evaluate.period(mileage)
+        """End at a limit; evaluate, after everything else of the instant, where that is due."""
+        limit, evaluation = self._milestones.take(self.mileage())
+        if limit is not None:
+            self.end(limit)
+        if evaluation:
             self.env.last_in(0.0, self._look)
-        books, models = self.books, len(self._models)
-        self._next_applies = first(lambda count: self._is_due(books.at(count, 0, models)), books.applies)
-        self._next_applied = first(lambda count: self._is_due(books.at(0, count, models)), books.applied)
-
-    def _is_due(self, mileage: Mileage) -> bool:
-        return self._stop.reached(mileage) is not None or self._evaluate.period(mileage) > self._periods
 
     def _settled(self, gradient: Settled, whole: Gradient, counts: bool) -> None:
         self.trace.settled(self.env._now, gradient, whole, counts)
-
-    def _check(self, mileage: Mileage) -> None:
-        limit = self._stop.reached(mileage)
-        if limit is not None:
-            self.end(limit)
 
     def end(self, reached: str) -> None:
         """Let nothing happen, or count, any more: a limit has been `reached`."""
@@ -242,19 +227,6 @@ class Simulation:
         self._look()
         self._looks += 1
         self.env.last_in(self._looks * cast(float, self._evaluate.every_seconds) - self.env.now, self._look_again)
-
-    def _who_waits(self) -> str:
-        waits = [
-            f"node {rank} waits since {receive.since:g} s for a message"
-            + ("" if receive.tag is None else f" with tag {receive.tag!r}")
-            for rank, node in sorted(
-                self.nodes.items(), key=lambda item: item[0] < 0
-            )  # workers first: servers may wait
-            for receive in node.waiting()
-        ]
-        waits += [f"node {rank} is back and not let in again" for rank in self._outside]
-        shown = waits[:8] + [f"and {len(waits) - 8} more"] * (len(waits) > 8) or ["workers wait for cancelled work"]
-        return f"{self.env.now:g} s after {self.books.applies} updates: {'; '.join(shown)}"
 
     def _outcome(self) -> Outcome:
         for node in self.nodes.values():
