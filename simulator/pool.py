@@ -16,6 +16,9 @@ from simulator.gradients import APPLIED, IN_FLIGHT, Gradient, Settled
 from simulator.task import Task
 from simulator.weights import Model
 
+AHEAD = 4  # times the lanes: a call's threads wait for each other at its end, so that longer calls are cheaper
+VAIN = 0.05  # of the gradients evaluated, that may have been evaluated for nothing where calls are that long
+
 
 class GradientPool:
     """Every gradient in flight, evaluated together when the first value is needed.
@@ -43,7 +46,7 @@ class GradientPool:
         self._most = max(1, int(memory // max(1, 2 * start.numel() * start.element_size())))
         self._pending: dict[Gradient, None] = {}
         self.share = task.batch / task.epoch
-        self.evaluated = 0
+        self.evaluated = self.vain = 0
         self.calls = 0
 
     def promise(self, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor | None = None) -> Gradient:
@@ -63,7 +66,7 @@ class GradientPool:
         return gradient
 
     def evaluate(self, asked: Sequence[Gradient]) -> None:
-        """Evaluate `asked`, and of the others, soonest due first, what fits into lanes that would stay empty."""
+        """Evaluate `asked`, and if lanes would stay empty, of the others as many as are worth it, soonest due first."""
         wanted = list(dict.fromkeys(gradient for gradient in asked if gradient._value is None))
         if wanted:
             self._evaluate(wanted + self._fill(wanted))
@@ -86,14 +89,19 @@ class GradientPool:
             first = whole.status is IN_FLIGHT and (status == APPLIED or whole.forsaken)
             if first:
                 whole._staleness, whole._mixings, whole.status = gradient._staleness, gradient._mixings, status
-        if first and self._pending:
-            self._pending.pop(whole, None)
+        if first and self._nothing is None:
+            if whole in self._pending:
+                del self._pending[whole]
+            elif status != APPLIED:
+                self.vain += 1
         self._settled(gradient, whole, first)
         return whole if first else None
 
     def _fill(self, wanted: list[Gradient]) -> list[Gradient]:
-        free = max(0, self._task.lanes - len(wanted) * self._ensemble)
-        return self._soonest(free // self._ensemble, frozenset(wanted))
+        if len(wanted) * self._ensemble >= self._task.lanes:
+            return []
+        calls = AHEAD if self.vain <= VAIN * self.evaluated else 1
+        return self._soonest(max(0, calls * self._task.lanes // self._ensemble - len(wanted)), frozenset(wanted))
 
     def _soonest(self, count: int, apart: frozenset[Gradient] = frozenset()) -> list[Gradient]:
         others = (gradient for gradient in self._pending if gradient not in apart)

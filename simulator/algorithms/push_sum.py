@@ -95,15 +95,16 @@ class SGP(Algorithm):
 
     def model(self, x: Tensor, node: Node) -> Tensor:
         """z = x / w."""
-        return x if self.biased else x / node.weight
+        return x if self.biased or node.weight == 1.0 else x / node.weight
 
     def push(self, node: Node, x: Tensor, exchange: int) -> Tensor:
         """Send each peer its share of x and w; what is left of x."""
         shares, w = node.mixing(self.mixing, exchange), node.weight
+        parts = {share: share * x for share in {shares.own, *shares.out.values()}}  # most are equal
         for peer, share in shares.out.items():
-            node.send(peer, (share * x, share * w), tag=exchange)
+            node.send(peer, (parts[share], share * w), tag=exchange)
         node.weight = shares.own * w
-        return shares.own * x
+        return parts[shares.own]
 
 
 def _everywhere(graph: Topology, workers: int) -> list[tuple[int, int]]:

@@ -41,23 +41,43 @@ def pool_of(task, ensemble=1, **more):
 
 
 @pytest.mark.parametrize(("lanes", "ensemble", "asked", "evaluated"), [
-    (1, 1, 1, 1), (2, 1, 1, 2), (4, 1, 3, 4), (4, 1, 5, 5), (4, 2, 1, 2), (4, 3, 1, 1), (1000, 1, 1, 9),
+    (1, 1, 1, 1), (2, 1, 1, 8), (4, 1, 3, 16), (4, 1, 4, 4), (4, 1, 5, 5), (4, 2, 1, 8), (4, 3, 1, 5), (4, 4, 1, 1),
+    (1000, 1, 1, 20),
 ])  # fmt: skip
-def test_the_pool_evaluates_what_is_asked_and_fills_the_lanes(lanes, ensemble, asked, evaluated):
+def test_where_lanes_would_stay_empty_a_call_is_for_four_times_as_many(lanes, ensemble, asked, evaluated):
     task = Counted(lanes)
     _, promise, _ = pool_of(task, ensemble)
-    gradients = [promise() for _ in range(9)]
+    gradients = [promise() for _ in range(20)]
     together(gradients[:asked])
     assert task.calls == [evaluated]
 
 
-def test_the_lanes_are_filled_with_what_is_due_first():
-    task = Counted(3)
+def test_once_work_was_in_vain_a_call_is_for_no_more_than_the_lanes():
+    task = Counted(4)
     pool, promise, _ = pool_of(task)
-    gradients = [promise(due) for due in (5.0, 1.0, 9.0, 2.0, 3.0)]
+    used, *unused = [promise() for _ in range(16)]
+    assert used.value is not None
+    for gradient in unused[:2]:
+        gradient.cancel()
+    assert pool.vain == 2  # of 16
+    more = [promise() for _ in range(10)]
+    assert more[0].value is not None
+    assert task.calls == [16, 4]
+    while pool.evaluated < 40:  # of which 2 are 5 %
+        assert promise().value is not None
+    more = [promise() for _ in range(40)]
+    assert more[0].value is not None
+    assert task.calls[-1] == 16
+
+
+def test_the_lanes_are_filled_with_what_is_due_first():
+    task = Counted(2)
+    pool, promise, _ = pool_of(task)
+    gradients = [promise(due) for due in (9.0, 1.0, 11.0, 2.0, 3.0, 12.0, 4.0, 5.0, 13.0, 6.0, 7.0)]
     assert gradients[0].value is not None
-    assert [gradient._value is not None for gradient in gradients] == [True, True, False, True, False]
-    assert pool.evaluated == 3
+    late = {gradient.due for gradient in gradients if gradient._value is None}
+    assert late == {11.0, 12.0, 13.0}
+    assert pool.evaluated == 8
 
 
 def test_what_was_evaluated_is_not_evaluated_again():
@@ -71,12 +91,12 @@ def test_what_was_evaluated_is_not_evaluated_again():
 
 
 def test_the_memory_bound_evaluates_early():
-    task = Counted(2)
+    task = Counted(1)
     pool, promise, _ = pool_of(task, memory=4 * 2 * 5)  # weights and gradient of one parameter take 8 bytes
     gradients = [promise(due=float(k)) for k in range(6)]
-    assert task.calls == [2]
-    assert [gradient._value is not None for gradient in gradients] == [True, True, False, False, False, False]
-    assert len(pool._pending) == 4
+    assert task.calls == [1]
+    assert [gradient._value is not None for gradient in gradients] == [True, False, False, False, False, False]
+    assert len(pool._pending) == 5
 
 
 def test_a_dropped_gradient_is_never_evaluated():
