@@ -50,14 +50,19 @@ class Mailbox:
             self._mail[tag] = deque((message,))
 
     def forget(self, receive: Receive) -> None:
-        """`receive` waits no longer; what it has taken already is the next message again."""
-        if receive.message is None:
-            receives = self._receives[receive.tag]
-            receives.remove(receive)
-            if not receives:
-                del self._receives[receive.tag]
+        """`receive` waits no longer; what it has taken already is the next message again.
+
+        A crash may have cleared the receives before that.
+        """
+        message = receive.message
+        if message is None:
+            receives = self._receives.get(receive.tag, [])
+            if receive in receives:
+                receives.remove(receive)
+                if not receives:
+                    del self._receives[receive.tag]
         else:
-            self._mail.setdefault(receive.tag, deque()).appendleft(receive.message)
+            self._mail.setdefault(receive.tag, deque()).appendleft(message)
 
     def holds(self, tag: Hashable) -> bool:
         """Whether a message with that tag is there."""

@@ -196,3 +196,27 @@ def test_asynchronous_methods_continue_after_a_crash_and_after_a_return(name):
     applied = outcome.updates["status"] == "applied"
     for rank in range(4):
         assert outcome.updates["time"][applied & (outcome.updates["worker"] == rank)].max() > 30
+
+
+class Partners(Algorithm):
+    """Each of two waits for the other's word, or for its end; who comes back says so and goes on alone."""
+
+    topology = Complete()
+
+    def __init__(self):
+        self.heard = []
+
+    def worker(self, node):
+        if node.life:
+            self.heard.append((node.rank, node.now, node.arrived("word")))
+            yield node.work(1.0)
+            return
+        yield node.receive("word") | node.down(1 - node.rank)
+        self.heard.append((node.rank, node.now, "went on"))
+
+
+def test_who_waits_for_a_partner_that_crashes_in_the_same_instant_as_itself_waits_no_longer():
+    """Their choices are decided by each other's end, when a crash has cleared their mailboxes already."""
+    partners = Partners()
+    crashed(partners, Crash(workers=(0, 1), at=2.0, back=3.0), workers=2, time=9.0)
+    assert sorted(partners.heard) == [(0, 3.0, False), (1, 3.0, False)]
