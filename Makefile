@@ -25,4 +25,5 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 clean:
-	rm -rf .venv results
+	rm -rf .venv
+	find results -mindepth 1 -maxdepth 1 ! -name claims -exec rm -rf {} +

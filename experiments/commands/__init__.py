@@ -12,6 +12,7 @@ COMMANDS = (
     "list",
     "new",
     "verify",
+    "reproduce",
     "bench",
     "doctor",
 )

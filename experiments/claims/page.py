@@ -1,0 +1,49 @@
+"""REPRODUCTION.md: the ledger as people read it, made from stored rows alone."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jinja2 import Environment
+
+from experiments.claims.claim import Claim, Paper, Scale
+from experiments.claims.ledger import Entry, Row
+
+TEMPLATE = Path(__file__).with_name("page.md.jinja")
+
+
+def page(
+    claims: Sequence[Claim],
+    papers: Mapping[str, Paper],
+    rows: Mapping[str, Row],
+    scale: Scale,
+    name: str,
+    pictures: Mapping[str, str],
+) -> str:
+    """The text of the page called `name`; `pictures` says where a claim's figure lies, seen from it."""
+    told: dict[str, list[Claim]] = {}
+    for claim in claims:
+        told.setdefault(claim.paper, []).append(claim)
+    order = {key: papers[key] for key in told}
+    verdicts = [row.verdict for row in rows.values()]
+    each = [f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts)]
+    missing = len(claims) - sum(claim.id in rows for claim in claims)
+    count = ", ".join(each + [f"{missing} not run"] * (missing > 0))
+    template = Environment(keep_trailing_newline=True).from_string(TEMPLATE.read_text(encoding="utf-8"))
+    text = template.render(
+        claims=claims, papers=order, told=told, rows=rows, scale=scale, page=Path(name).name, pictures=pictures,
+        count=f"{len(claims)} claims: {count}.",
+    )  # fmt: skip
+    return text.rstrip("\n") + "\n"
+
+
+def line(row: Row) -> str:
+    """A row in a line for the terminal."""
+    return f"{row.id}  {row.verdict}  ({row.seconds:.0f} s of runs): {row.question}"
+
+
+def lines(entries: Sequence[Entry]) -> list[str]:
+    """The numbers of a row, a line each."""
+    return [
+        f"    {entry.outcome or 'beside':<6} {entry.says}: {entry.measured}" + f"  ({entry.bar})" * bool(entry.bar)
+        for entry in entries
+    ]

@@ -1,0 +1,83 @@
+"""A claim carried out: its studies are run, its statistics evaluated, its criteria decided, and a row is written."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from experiments.claims.claim import Claim, Criterion, Scale
+from experiments.claims.expressions import evaluated
+from experiments.claims.ledger import Entry, Row, write
+from experiments.claims.studies import Tell, carried_out
+from experiments.claims.verdicts import Finding, Outcome, Verdict, finding, numbers, verdict
+from experiments.estimates import mean
+from experiments.results import Results
+
+
+def reproduced(
+    claim: Claim,
+    scale: Scale,
+    out: str | Path = "results",
+    jobs: int | None = None,
+    tell: Tell = lambda _: None,
+    folder: str | Path | None = None,
+) -> Row:
+    """Run what a claim needs at `scale`, as far as it is not there, decide it, and store its row under `folder`.
+
+    At the scale `smoke` everything is computed and nothing is decided.
+
+    Args:
+        out: where the runs are kept.
+        folder: where rows are stored; by default `claims` under `out`.
+
+    Raises:
+        ConfigError: a study cannot be run, or an expression has no value.
+        SweepError: runs failed.
+    """
+    results = carried_out(claim, scale, Path(out), jobs, tell)
+    row, names = decided(claim, scale, results)
+    table = None
+    if claim.figure is not None:
+        array = evaluated(claim.figure.of, names, f"{claim.id}.yaml, figure.of")
+        table = array.rename("value").to_dataframe().reset_index().dropna(subset=["value"])
+    write(row, table, Path(out) / "claims" if folder is None else Path(folder))
+    return row
+
+
+def decided(claim: Claim, scale: Scale, results: Mapping[str, Results]) -> tuple[Row, dict[str, Any]]:
+    """The row that `results` of a claim's studies make, and all statistics by name."""
+    where = f"{claim.id}.yaml"
+    names: dict[str, Any] = dict(results)
+    for name, expression in claim.statistics.items():
+        names[name] = evaluated(expression, names, f"{where}, statistics.{name}")
+    findings = [
+        _found(criterion, names, f"{where}, criteria.{number}") for number, criterion in enumerate(claim.criteria)
+    ]
+    shown = [_shown(says, expression, names, f"{where}, beside.{says}") for says, expression in claim.beside.items()]
+    said = verdict([each.outcome for each in findings]) if scale != "smoke" else Verdict.NONE
+    every = [result for study in results.values() for result in study]
+    row = Row(
+        id=claim.id, scale=scale, question=claim.question, paper=claim.paper, says=claim.says, mark=claim.mark,
+        setting=claim.setting, notes=claim.notes, verdict=str(said),
+        criteria=[Entry.of(each) for each in findings], beside=[Entry.of(each) for each in shown],
+        seconds=round(sum(_seconds(every)), 1), runs=sorted({result.manifest["run"] for result in every}),
+        version=version("laggard"), taken=datetime.now(UTC).date().isoformat(),
+    )  # fmt: skip
+    return row, names
+
+
+def _found(criterion: Criterion, names: Mapping[str, Any], where: str) -> Finding:
+    return finding(criterion, evaluated(criterion.value, names, where), where)
+
+
+def _shown(says: str, expression: str, names: Mapping[str, Any], where: str) -> Finding:
+    """A number without a bar."""
+    values, seeds = numbers(evaluated(expression, names, where), where)
+    return Finding(says, "", mean(values), values, seeds, Outcome.OPEN)
+
+
+def _seconds(results: Sequence[Any]) -> list[float]:
+    """What each run took when it was made; the same run in two studies counts once."""
+    took = {result.manifest["run"]: float(result.manifest["wall_seconds"]) for result in results}
+    return list(took.values())

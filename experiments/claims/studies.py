@@ -1,0 +1,126 @@
+"""The runs of a claim at a scale: sweeps like any others, of which one may choose another's learning rates."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from experiments.axes import axes
+from experiments.claims.claim import Claim, Scale, Study, Tuning
+from experiments.config import Config
+from experiments.errors import ConfigError
+from experiments.grid import filled, runs
+from experiments.measures import is_seed
+from experiments.results import Results
+from experiments.selection import best
+from experiments.sweeps import Ended, sweep
+
+Tell = Callable[[Ended], None]
+
+
+def configs(claim: Claim, scale: Scale, results: Mapping[str, Results] | None = None) -> dict[str, Config]:
+    """The config of each study, those that are tuned only where the `results` of what chooses are there.
+
+    Raises:
+        ConfigError: one of them cannot be run; names claim and study.
+    """
+    return {
+        name: config_of(claim, name, scale, results or {})
+        for name, study in claim.studies.items()
+        if study.tuned is None or study.tuned.on in (results or {})
+    }
+
+
+def config_of(claim: Claim, name: str, scale: Scale, results: Mapping[str, Results]) -> Config:
+    """The config of the study called `name`.
+
+    Raises:
+        ConfigError: it cannot be run; names claim and study.
+    """
+    study = claim.studies[name]
+    try:
+        document = study.document(scale)
+        if study.tuned is not None:
+            document = tuned(document, study.tuned, results[study.tuned.on])
+        config = filled({"name": f"claim-{claim.id}-{name}", **document})
+        runs(config)
+    except ConfigError as error:
+        raise error.moved(where=f"{claim.id}.yaml, {name}") from None
+    return config
+
+
+def carried_out(claim: Claim, scale: Scale, out: Path, jobs: int | None, tell: Tell) -> dict[str, Results]:
+    """The results of every study of a claim; what is there already is not simulated again.
+
+    Raises:
+        ConfigError: a study cannot be run.
+        SweepError: runs failed.
+    """
+    found: dict[str, Results] = {}
+    for name in _in_order(claim):
+        config = config_of(claim, name, scale, found)
+        found[name] = sweep(config, out, jobs=jobs, tell=tell)
+    return found
+
+
+def tuned(document: dict[str, Any], tuning: Tuning, results: Results) -> dict[str, Any]:
+    """`document` with the best of `tuning.over` for each value of its one axis that is no seed, as `results` had it.
+
+    Raises:
+        ConfigError: there are several such axes, or what chooses does not have the axis's settings.
+    """
+    chosen = best(results, over=tuning.over, by=tuning.by, target=tuning.target, select_seeds=_seeds(results)).table
+    sweep = dict(document.get("sweep", {}))
+    own = [key for key in sweep if key != "seeds" and not is_seed(key)]
+    if not own:
+        return {**document, "sweep": {tuning.over: [_plain(chosen[tuning.over].iloc[0])], **sweep}}
+    if len(own) > 1:
+        raise ConfigError("sweep", f"expected one axis for which {tuning.over} is chosen, got {', '.join(own)}")
+    (axis,) = own
+    picks = {setting: _plain(lr) for setting, lr in zip(chosen[axis], chosen[tuning.over], strict=True)}
+    (spelt,) = axes({axis: sweep[axis]})
+    missing = [option.labels[axis] for option in spelt.options if option.labels[axis] not in picks]
+    if missing:
+        raise ConfigError(f"sweep.{axis}", f"{tuning.on} chose nothing for {', '.join(map(str, missing))}")
+    del sweep[axis]
+    if spelt.named:
+        variants = document["sweep"][axis]
+        return {
+            **document,
+            "sweep": {axis: {name: {**own, tuning.over: picks[name]} for name, own in variants.items()}, **sweep},
+        }
+    values = document["sweep"][axis]
+    return {**document, "sweep": {"zip": {axis: values, tuning.over: [picks[value] for value in values]}, **sweep}}
+
+
+def _seeds(results: Results) -> list[int] | None:
+    """All seeds of what chooses: others report."""
+    keys = [key for key in results.keys if is_seed(key)]
+    return sorted({int(seed) for seed in results.final[keys[0]]}) if keys else None
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _in_order(claim: Claim) -> list[str]:
+    """The studies, those that choose before those for which they choose.
+
+    Raises:
+        ConfigError: one waits for a study that is not there, or for itself.
+    """
+    order: list[str] = []
+    waiting = dict(claim.studies)
+    while waiting:
+        ready = [name for name, study in waiting.items() if _is_ready(study, order)]
+        if not ready:
+            names = ", ".join(waiting)
+            raise ConfigError(
+                "studies", f"{names}: tuned on a study that is not there, or waits too", f"{claim.id}.yaml"
+            )
+        order += ready
+        waiting = {name: study for name, study in waiting.items() if name not in ready}
+    return order
+
+
+def _is_ready(study: Study, order: list[str]) -> bool:
+    return study.tuned is None or study.tuned.on in order

@@ -1,0 +1,107 @@
+"""hold what papers claim against runs"""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.commands import DONE, FAILED, count
+
+if TYPE_CHECKING:
+    from experiments.claims import Claim
+
+SCALES = ("smoke", "cpu", "paper")
+
+
+def arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="CLAIM", help="A1, a paper's letter or key (default: every claim)")
+    parser.add_argument("--scale", choices=SCALES, default="cpu", help="seconds, minutes or hours each (default: cpu)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="runs at once (default: as many as there are cores)")
+    parser.add_argument("--out", default="results", metavar="FOLDER", help="where runs and rows are kept")
+    parser.add_argument("--claims", metavar="FOLDER", help="where claims lie (default: laggard's own)")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be run, and how long it would take")
+    parser.add_argument("--stored", action="store_true", help="run nothing: take the rows that are stored")
+    parser.add_argument("--page", metavar="FILE", help="write the ledger there, with its figures beside the rows")
+    parser.add_argument("--list", action="store_true", help="say which claims there are")
+
+
+def carry_out(args: Namespace) -> int:
+    from experiments.claims import claims
+    from experiments.claims.claim import FOLDER
+
+    folder = Path(args.claims) if args.claims else FOLDER
+    chosen = claims(args.names, folder)
+    if args.list:
+        for claim in chosen:
+            print(f"{claim.id:<4}{claim.question}")
+        return DONE
+    if args.dry_run:
+        return _foretell(chosen, args)
+    failed = 0 if args.stored else sum(not _one(claim, args) for claim in chosen)
+    if args.page:
+        _write(args, folder)
+    if failed:
+        print(f"{failed} of {count(len(chosen), 'claim')} could not be decided", file=sys.stderr)
+    return FAILED if failed else DONE
+
+
+def _one(claim: "Claim", args: Namespace) -> bool:
+    """Carry out one claim and print its row; whether that went well. A failed run does not cost the others."""
+    from experiments.claims import reproduced
+    from experiments.claims.page import line, lines
+    from experiments.sweeps import Ended, SweepError
+
+    def tell(ended: Ended) -> None:
+        if sys.stderr.isatty() and ended.seconds is not None:
+            print(f"  {claim.id}: {ended.run.config.name} {ended.seconds:.1f} s", file=sys.stderr)
+
+    try:
+        row = reproduced(claim, args.scale, args.out, args.jobs, tell)
+    except SweepError as error:
+        for failure in error.failures:
+            print(f"{claim.id}: {failure}", file=sys.stderr)
+        return False
+    print(line(row))
+    for text in lines([*row.criteria, *row.beside]):
+        print(text, flush=True)
+    return True
+
+
+def _foretell(chosen: "list[Claim]", args: Namespace) -> int:
+    from experiments.claims.studies import configs
+    from experiments.plan import duration, plan
+
+    total = 0.0
+    for claim in chosen:
+        seconds = 0.0
+        for name, config in configs(claim, args.scale).items():
+            each = plan(config, args.out, jobs=args.jobs)
+            seconds += each.seconds
+            left = f"about {duration(each.seconds)}" if each.missing else "finished already"
+            print(f"{claim.id}  {name}: {count(len(each.runs), 'run')}, {left}", flush=True)
+        for name in sorted(set(claim.studies) - set(configs(claim, args.scale))):
+            print(f"{claim.id}  {name}: once {claim.studies[name].tuned.on} has chosen")  # type: ignore[union-attr]
+        total += seconds
+    print(f"\n{count(len(chosen), 'claim')}: about {duration(total)}, an estimate on this machine as busy as it is now")
+    return DONE
+
+
+def _write(args: Namespace, folder: Path) -> None:
+    import os
+
+    from experiments.claims import claims, ledger
+    from experiments.claims.claim import papers
+    from experiments.claims.ledger import figure_table
+    from experiments.claims.page import page
+    from experiments.figures.claims import picture
+
+    rows_in = Path(args.out) / "claims"
+    every, rows, pictures = claims((), folder), ledger(rows_in, args.scale), {}
+    for claim in every:
+        if claim.id in rows and claim.figure and (table := figure_table(rows[claim.id], rows_in)) is not None:
+            path = rows_in / args.scale / f"{claim.id}.png"
+            picture(claim, table, path)
+            pictures[claim.id] = Path(os.path.relpath(path, Path(args.page).parent)).as_posix()
+    text = page(every, papers(folder), rows, args.scale, args.page, pictures)
+    Path(args.page).write_text(text, encoding="utf-8")
+    print(args.page)

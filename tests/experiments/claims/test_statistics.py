@@ -1,0 +1,77 @@
+"""Statistics on arrays that are known, and on the results of a grid."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from experiments import load, sweep
+from experiments.claims import statistics as of
+from experiments.claims.expressions import evaluated
+from experiments.errors import ConfigError
+
+DESCENT = """\
+cluster: {workers: 1}
+algorithm: sync_ps
+task: {model: quadratic}
+stop: {updates: 400}
+sweep: {learning.lr: [0.01, 0.02, 3.0], seeds: 2}
+"""
+
+
+@pytest.fixture
+def accuracy():
+    """Over delay, learning rate and seed: the best lr is 0.1 at delay 0 and 0.01 at delay 8."""
+    lr, seed = [0.01, 0.1, 1.0], [0, 1, 2]
+    numbers = np.array([[0.90, 0.95, 0.10], [0.93, 0.60, 0.0]])[:, :, None] + np.array([0.0, 0.01, -0.01])
+    return xr.DataArray(numbers, dims=("delay", "lr", "seed"), coords={"delay": [0, 8], "lr": lr, "seed": seed})
+
+
+def test_the_largest_setting_that_will_do(accuracy):
+    bar = of.best(of.at(accuracy, delay=0), "lr") - 0.06
+    np.testing.assert_allclose(of.largest(accuracy >= bar, "lr"), [[0.1] * 3, [0.01] * 3])
+    np.testing.assert_allclose(of.largest(accuracy >= 2.0, "lr"), [[0.005] * 3] * 2)  # below the grid
+
+
+def test_the_best_is_chosen_on_other_seeds_than_it_reports(accuracy):
+    accuracy.loc[{"delay": 0, "lr": 0.01, "seed": 0}] = 0.99  # the seed that chooses is mistaken
+    chosen = of.best(accuracy, "lr", chosen_on=1)
+    assert chosen.seed.values.tolist() == [1, 2]
+    np.testing.assert_allclose(of.at(chosen, delay=0), [0.91, 0.89])
+    np.testing.assert_allclose(of.at(chosen, delay=8), [0.94, 0.92])
+    np.testing.assert_allclose(
+        of.at(of.best(-accuracy, "lr", lowest=True), delay=8), -of.at(of.best(accuracy, "lr"), delay=8)
+    )
+
+
+def test_slopes_are_powers():
+    y = xr.DataArray(3.0 * (2 * np.array([1.0, 4.0, 10.0]) + 1) ** -1.5, dims="delay", coords={"delay": [1, 4, 10]})
+    assert float(of.slope(y, "delay", scale=2, offset=1)) == pytest.approx(-1.5)
+
+
+def test_rises_and_extremes():
+    y = xr.DataArray([3.0, 1.0, 1.5, 0.5], dims="b", coords={"b": [0, 1, 2, 3]})
+    assert float(of.rises(y, "b")) == 0.5
+    assert float(of.rises(-y, "b")) == 2.0
+    assert (int(of.where_least(y, "b")), float(of.smallest(y, "b")), float(of.greatest(y, "b"))) == (3, 0.5, 3.0)
+
+
+def test_an_unknown_setting_or_name_is_said_in_a_line(accuracy):
+    with pytest.raises(ConfigError, match=r"X: 'at\(a, delay=9\)': at: no delay = 9; there are 0, 8"):
+        evaluated("at(a, delay=9)", {"a": accuracy}, "X")
+    with pytest.raises(ConfigError, match="no dimension 'dela'"):
+        evaluated("at(a, dela=9)", {"a": accuracy}, "X")
+    with pytest.raises(ConfigError, match="'b' is not known here"):
+        evaluated("b", {"a": accuracy}, "X")
+    with pytest.raises(ConfigError, match="X: "):
+        evaluated("at(a, ", {"a": accuracy}, "X")
+    with pytest.raises(ConfigError, match="X: "):
+        evaluated("().__class__.__bases__", {}, "X")
+
+
+def test_arrays_of_a_grid_carry_its_axes(toy, tmp_path):
+    """A noiseless quadratic of curvature 1 from 1: after n steps w = (1 - lr)^n and the loss w^2 / 2; 3 diverges."""
+    config = load(toy(text=DESCENT))
+    loss = of.final(sweep(config, tmp_path / "out"), "loss")
+    assert set(loss.dims) == {"lr", "seed"}
+    expected = [(1 - lr) ** 800 / 2 for lr in (0.01, 0.02)] + [np.inf]
+    np.testing.assert_allclose(loss.transpose("lr", "seed"), np.array(expected)[:, None].repeat(2, 1), rtol=1e-4)

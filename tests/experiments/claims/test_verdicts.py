@@ -1,0 +1,61 @@
+"""From numbers to verdicts: intervals by hand, bars on either side, and what decides nothing."""
+
+import math
+
+import pytest
+import xarray as xr
+from scipy.stats import t as student
+
+from experiments.claims.claim import Criterion
+from experiments.claims.verdicts import Outcome, Verdict, finding, verdict
+from experiments.errors import ConfigError
+
+HOLDS, FAILS, OPEN = Outcome
+
+
+def found(values, seeds=True, **bars):
+    value = xr.DataArray(values, dims="seed" if seeds else ())
+    return finding(Criterion(says="x", value="x", **bars), value, "test")
+
+
+@pytest.mark.parametrize(("halves", "outcome"), [(-1.1, HOLDS), (-0.9, OPEN), (0.0, OPEN), (0.9, OPEN), (1.1, FAILS)])
+def test_an_interval_within_the_bar_holds_beyond_it_fails_and_across_it_is_open(halves, outcome):
+    """Of 4, 5, 6 the mean is 5 and half of the interval t(0.975, 2) / sqrt(3); the bar is so many halves from it."""
+    half = student.ppf(0.975, 2) / math.sqrt(3)
+    assert found([4.0, 5.0, 6.0], at_least=5 + halves * half).outcome is outcome
+    assert found([4.0, 5.0, 6.0], at_most=5 - halves * half).outcome is outcome
+
+
+def test_both_bars_are_held_at_once():
+    close = [0.99, 1.0, 1.01]
+    assert found(close, at_least=0.9, at_most=1.1).outcome is HOLDS
+    assert found(close, at_least=1.1, at_most=1.2).outcome is FAILS
+    assert found(close, at_least=1.0, at_most=1.2).outcome is OPEN
+
+
+def test_one_seed_decides_nothing_but_a_number_without_seeds_does():
+    assert found([5.0], at_least=1.0).outcome is OPEN
+    assert found(5.0, seeds=False, at_least=1.0).outcome is HOLDS
+    assert found(5.0, seeds=False, at_most=1.0).outcome is FAILS
+
+
+def test_where_a_target_was_never_reached_all_seeds_have_to_agree():
+    never = math.inf
+    assert found([3.0, never, 4.0], at_least=2.0).outcome is HOLDS
+    assert found([3.0, never, 4.0], at_most=5.0).outcome is OPEN
+    assert found([never, never], at_most=5.0).outcome is FAILS
+    assert found([3.0, math.nan, 4.0], at_least=2.0).outcome is OPEN
+
+
+def test_a_value_with_other_dimensions_is_refused():
+    value = xr.DataArray([[1.0, 2.0]], dims=("lr", "seed"))
+    with pytest.raises(ConfigError, match=r"A1, criteria: expected a number a seed, but lr is left"):
+        finding(Criterion(says="x", value="x", at_most=1.0), value, "A1, criteria")
+
+
+@pytest.mark.parametrize(("outcomes", "said"), [
+    ([HOLDS, HOLDS], Verdict.REPRODUCED), ([HOLDS, OPEN], Verdict.IN_PART), ([HOLDS, FAILS], Verdict.IN_PART),
+    ([FAILS, OPEN], Verdict.CONTRADICTED), ([FAILS], Verdict.CONTRADICTED), ([OPEN, OPEN], Verdict.OPEN),
+])  # fmt: skip
+def test_a_verdict_is_of_all_outcomes(outcomes, said):
+    assert verdict(outcomes) is said
