@@ -1,6 +1,7 @@
 """The command line: which command is meant, and how what goes wrong is said."""
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -19,6 +20,14 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def entry() -> int:
+    """`main` as a process of its own, at whose end nobody looks for garbage: that takes Python a second."""
+    try:
+        return main()
+    finally:
+        gc.freeze()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,9 +79,12 @@ def _leaving_at_once() -> Iterator[None]:
         os._exit(INTERRUPTED)
 
     before = signal.signal(signal.SIGINT, leave)
+    gc.disable()  # half a second of looking for garbage among what imports leave, all of which stays
     try:
         yield
     finally:
+        gc.enable()
+        gc.freeze()
         signal.signal(signal.SIGINT, before)
 
 

@@ -5,6 +5,7 @@
 BEGAN is `time.monotonic()` before the process was started; FILE receives the seconds of each room as JSON.
 """
 
+import gc
 import json
 import sys
 import threading
@@ -118,6 +119,7 @@ def main(began: float, file: str, arguments: Sequence[str]) -> int:
         code = laggard(["run", *arguments, "--out", out, "--quiet"])
         seconds = watch.stop()
     Path(file).write_text(json.dumps({"seconds": seconds, "first update": first[0] if first else None}))
+    gc.freeze()  # as the command line does at its end
     return code
 
 

@@ -82,6 +82,11 @@ def best(values: xr.DataArray, over: str, chosen_on: int = 0, lowest: bool = Fal
     return values.isel({SEED: slice(chosen_on, None)}).sel({over: choosing.idxmax(over)}).drop_vars(over)
 
 
+def pick(values: xr.DataArray, over: str, by: xr.DataArray) -> xr.DataArray:
+    """`values` at the setting of `over` at which `by` is greatest, each seed for itself."""
+    return values.sel({over: by.idxmax(over)}).drop_vars(over)
+
+
 def rises(values: xr.DataArray, along: str) -> xr.DataArray:
     """The greatest rise between neighbours along a dimension; not above 0 where the values never rise."""
     return values.diff(along).max(along)
@@ -127,6 +132,7 @@ STATISTICS: Mapping[str, Callable[..., Any]] = {
     "at": at,
     "largest": largest,
     "best": best,
+    "pick": pick,
     "rises": rises,
     "slope": slope,
     "share": share,

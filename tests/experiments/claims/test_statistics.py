@@ -43,6 +43,11 @@ def test_the_best_is_chosen_on_other_seeds_than_it_reports(accuracy):
     )
 
 
+def test_what_is_best_in_one_place_is_looked_at_in_another(accuracy):
+    """At delay 0 the best learning rate is 0.1, at which delay 8 has 0.60, 0.61 and 0.59."""
+    np.testing.assert_allclose(of.pick(of.at(accuracy, delay=8), "lr", of.at(accuracy, delay=0)), [0.60, 0.61, 0.59])
+
+
 def test_slopes_are_powers():
     y = xr.DataArray(3.0 * (2 * np.array([1.0, 4.0, 10.0]) + 1) ** -1.5, dims="delay", coords={"delay": [1, 4, 10]})
     assert float(of.slope(y, "delay", scale=2, offset=1)) == pytest.approx(-1.5)
