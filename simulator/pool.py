@@ -98,7 +98,7 @@ class GradientPool:
         return whole if first else None
 
     def _fill(self, wanted: list[Gradient]) -> list[Gradient]:
-        if len(wanted) * self._ensemble >= self._task.lanes:
+        if len(wanted) >= self._task.lanes:
             return []
         calls = AHEAD if self.vain <= VAIN * self.evaluated else 1
         return self._soonest(max(0, calls * self._task.lanes // self._ensemble - len(wanted)), frozenset(wanted))

@@ -96,8 +96,8 @@ def versus(
         )
 
 
-def engine_speed(given: dict[str, Any], gradients: int) -> float:
-    """Applied gradients per second, of every member, from the engine's first update to its last.
+def engine_speed(given: dict[str, Any], gradients: int, first: int = 0) -> float:
+    """Applied gradients per second, of every member, from the engine's update number `first` to its last.
 
     The run is over once `gradients` were computed.
     """
@@ -106,12 +106,12 @@ def engine_speed(given: dict[str, Any], gradients: int) -> float:
         torch.set_num_threads(1)  # a plain loop may have had more
 
     def watch(mileage: Mileage) -> None:
-        if not moments or mileage.gradients >= gradients - WORKERS:  # the first update, and what may be the last
+        if len(moments) == first or mileage.gradients >= gradients - WORKERS:  # where it begins, and may end
             settle(task.device)
         moments.append((perf_counter(), mileage.samples))
 
     quiet = {"stop": Stop(gradients=gradients), "evaluate": Evaluate(every_updates=10 * gradients)}
     simulate(**{**given, **quiet}, watch=watch)
-    (start, before), (end, after) = moments[0], moments[-1]
+    (start, before), (end, after) = moments[first], moments[-1]
     ensemble = given.get("ensemble") or 1
     return ensemble * (after - before) / task.batch / (end - start)
