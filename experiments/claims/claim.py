@@ -47,6 +47,10 @@ class Study(Part):
     """Some runs of a claim: a config, and what each scale changes in it, by dotted keys.
 
     A scale that is not there has the config as it is.
+
+    Attributes:
+        tuned: by which other runs a learning rate is chosen for these.
+        probe: what is computed along the runs in place of results: see `probes`; expressions know it as an array.
     """
 
     config: dict[str, Any]
@@ -54,6 +58,7 @@ class Study(Part):
     cpu: dict[str, Any] = Field({})
     paper: dict[str, Any] = Field({})
     tuned: Tuning | None = None
+    probe: Literal["closeness"] | None = None
 
     def document(self, scale: Scale) -> dict[str, Any]:
         """The config's document at a scale.

@@ -45,7 +45,7 @@ def reproduced(
     return row
 
 
-def decided(claim: Claim, scale: Scale, results: Mapping[str, Results]) -> tuple[Row, dict[str, Any]]:
+def decided(claim: Claim, scale: Scale, results: Mapping[str, Any]) -> tuple[Row, dict[str, Any]]:
     """The row that `results` of a claim's studies make, and all statistics by name."""
     where = f"{claim.id}.yaml"
     names: dict[str, Any] = dict(results)
@@ -56,7 +56,7 @@ def decided(claim: Claim, scale: Scale, results: Mapping[str, Results]) -> tuple
     ]
     shown = [_shown(says, expression, names, f"{where}, beside.{says}") for says, expression in claim.beside.items()]
     said = verdict([each.outcome for each in findings]) if scale != "smoke" else Verdict.NONE
-    every = [result for study in results.values() for result in study]
+    every = [result for study in results.values() if isinstance(study, Results) for result in study]
     row = Row(
         id=claim.id, scale=scale, question=claim.question, paper=claim.paper, says=claim.says, mark=claim.mark,
         setting=claim.setting, notes=claim.notes, verdict=str(said),

@@ -14,6 +14,7 @@ from experiments.measures import measured
 from experiments.store import Result
 
 SEED = "seed"
+NO_KEYS = ("run", "member", "value", "followed", "never", "diverged", "number")
 
 
 def final(results: Sequence[Result], value: str, target: float | None = None) -> xr.DataArray:
@@ -29,19 +30,19 @@ def final(results: Sequence[Result], value: str, target: float | None = None) ->
     number = number.mask(lost & number.isna(), worst)
     if value.endswith("_to"):
         number = number.fillna(np.inf)
-    return _array(table, number)
+    return array(table, number)
 
 
 def per_update(results: Sequence[Result]) -> xr.DataArray:
     """Virtual seconds per update of the model: those of the whole run over its updates."""
     table = measured(results, "updates")
-    return _array(table, measured(results, "time")["value"] / table["value"])
+    return array(table, measured(results, "time")["value"] / table["value"])
 
 
 def per_sample(results: Sequence[Result]) -> xr.DataArray:
     """Virtual seconds per sample of the mini-batches whose gradients were applied."""
     table = measured(results, "samples")
-    return _array(table, measured(results, "time")["value"] / table["value"])
+    return array(table, measured(results, "time")["value"] / table["value"])
 
 
 def at(values: xr.DataArray, **where: Any) -> xr.DataArray:
@@ -146,9 +147,13 @@ STATISTICS: Mapping[str, Callable[..., Any]] = {
 """What expressions may call."""
 
 
-def _array(table: Any, number: Any) -> xr.DataArray:
-    """Numbers, a row a run and member, as an array over the swept keys; without a seed among them, of one."""
-    keys = [key for key in table.columns if key not in ("run", "member", "value", "followed", "never", "diverged")]
+def array(table: Any, number: Any) -> xr.DataArray:
+    """Numbers, a row of `table` each, as an array over the swept keys among its columns, called by their last parts.
+
+    Raises:
+        ValueError: a setting is there twice.
+    """
+    keys = [key for key in table.columns if key not in NO_KEYS]
     names = {key: key.rpartition(".")[2] for key in keys}
     twice = [name for name in names.values() if list(names.values()).count(name) > 1]
     names = {key: key.replace(".", "_") if name in twice else name for key, name in names.items()}

@@ -6,6 +6,7 @@ from typing import Any
 
 from experiments.axes import axes
 from experiments.claims.claim import Claim, Scale, Study, Tuning
+from experiments.claims.probes import probed
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.grid import filled, runs
@@ -48,17 +49,20 @@ def config_of(claim: Claim, name: str, scale: Scale, results: Mapping[str, Resul
     return config
 
 
-def carried_out(claim: Claim, scale: Scale, out: Path, jobs: int | None, tell: Tell) -> dict[str, Results]:
-    """The results of every study of a claim; what is there already is not simulated again.
+def carried_out(claim: Claim, scale: Scale, out: Path, jobs: int | None, tell: Tell) -> dict[str, Any]:
+    """The results of every study of a claim, or what was probed; what is there already is not simulated again.
 
     Raises:
         ConfigError: a study cannot be run.
         SweepError: runs failed.
     """
-    found: dict[str, Results] = {}
+    found: dict[str, Any] = {}
     for name in _in_order(claim):
         config = config_of(claim, name, scale, found)
-        found[name] = sweep(config, out, jobs=jobs, tell=tell)
+        if (probe := claim.studies[name].probe) is not None:
+            found[name] = probed(probe, config, out)
+        else:
+            found[name] = sweep(config, out, jobs=jobs, tell=tell)
     return found
 
 

@@ -41,7 +41,8 @@ def pool_of(task, ensemble=1, **more):
 
 
 @pytest.mark.parametrize(("lanes", "ensemble", "asked", "evaluated"), [
-    (1, 1, 1, 1), (2, 1, 1, 8), (4, 1, 3, 16), (4, 1, 4, 4), (4, 1, 5, 5), (4, 2, 1, 8), (4, 3, 1, 5), (4, 8, 1, 2), (4, 9, 1, 1), (4, 4, 4, 4),
+    (1, 1, 1, 1), (2, 1, 1, 8), (4, 1, 3, 16), (4, 1, 4, 4), (4, 1, 5, 5), (4, 2, 1, 8), (4, 3, 1, 5), (4, 8, 1, 2),
+    (4, 9, 1, 1), (4, 4, 4, 4),
     (1000, 1, 1, 20),
 ])  # fmt: skip
 def test_where_lanes_would_stay_empty_a_call_is_for_four_times_as_many(lanes, ensemble, asked, evaluated):

@@ -1,0 +1,101 @@
+"""What no run records, as gradients beside those that it uses: a probe simulates a config and answers with numbers."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import xarray as xr
+from torch import Tensor
+
+from experiments.build import arguments
+from experiments.claims.statistics import array
+from experiments.config import Config
+from experiments.grid import Run, members, runs
+from experiments.store import run_id
+from simulator import Task, simulate
+from simulator.gradients import Settled
+from simulator.rules.scalars import Scalar
+from simulator.rules.uncompensated import Compensation
+
+QUARTERS = 4
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A compensation that also takes the gradient of the same mini-batch at the weights now, and notes the distances.
+
+    Attributes:
+        inner: the compensation whose gradient is compared.
+        task: takes the fresh gradient, at the price of another evaluation.
+        distances: per update, |g_compensated - g_fresh| and |g_stale - g_fresh|, each `(ensemble,)`.
+    """
+
+    shared: ClassVar[bool] = False
+
+    inner: Compensation
+    task: Task
+    distances: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+    def init(self, weights: Tensor) -> Any:
+        return self.inner.init(weights)
+
+    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any, lr: Scalar) -> tuple[Tensor, Any]:
+        fresh = self.task.gradients(weights.unsqueeze(0), [gradient.whole.batch])[0][0]
+        corrected, state = self.inner.correct(value, gradient, weights, state, lr)
+        self.distances.append(((corrected - fresh).norm(dim=1), (value - fresh).norm(dim=1)))
+        return corrected, state
+
+    def scale(self, gradient: Settled, lr: Scalar) -> Scalar:
+        return self.inner.scale(gradient, lr)
+
+
+def closeness(config: Config) -> list[dict[str, float]]:
+    """How close a compensated gradient is to the fresh one, as a share of how close the stale one is, in each quarter.
+
+    E |g_compensated - g_fresh| / E |g_stale - g_fresh|, the fresh gradient being that of the same mini-batch at the
+    weights that are updated; a row a member and quarter of the run's updates.
+
+    Source: Zheng et al. (2017), arXiv 1609.08326: the compensation is a Taylor expansion of the fresh gradient.
+    """
+    given = arguments(config)
+    rule = given["algorithm"].rule
+    beside = Beside(rule.compensation, given["task"])
+    simulate(**{**given, "algorithm": replace(given["algorithm"], rule=replace(rule, compensation=beside))})
+    compensated, stale = (torch.stack(each) for each in zip(*beside.distances, strict=True))
+    rows: list[dict[str, float]] = []
+    quarters = zip(compensated.tensor_split(QUARTERS), stale.tensor_split(QUARTERS), strict=True)
+    for quarter, (ours, theirs) in enumerate(quarters, start=1):
+        for member, share in enumerate(ours.mean(0) / theirs.mean(0)):
+            rows.append({"member": member, "quarter": quarter, "number": float(share)})
+    return rows
+
+
+PROBES: Mapping[str, Callable[[Config], list[dict[str, float]]]] = {"closeness": closeness}
+"""What a study may ask for instead of runs."""
+
+
+def probed(probe: str, config: Config, out: Path) -> xr.DataArray:
+    """A probe of every run of a config, over its swept keys and whatever the probe adds; kept under `out` as CSV."""
+    import pandas as pd
+
+    rows = pd.concat([_kept(probe, run, out) for run in runs(config)], ignore_index=True)
+    return array(rows.drop(columns="member"), rows["number"])
+
+
+def _kept(probe: str, run: Run, out: Path) -> Any:
+    """The rows of one run, with its labels and its members' settings; read where they were written before."""
+    import pandas as pd
+
+    key = hashlib.sha256(f"{probe} {run_id(run.config)}".encode()).hexdigest()[:12]
+    path = out / run.config.name / f"{probe}-{key}.csv"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        pd.DataFrame(PROBES[probe](run.config)).to_csv(part, index=False)
+        part.replace(path)
+    found = pd.read_csv(path)
+    settings = pd.DataFrame(members(run.config)).reindex(found["member"]).reset_index(drop=True)
+    return pd.concat([found.assign(**run.labels), settings], axis=1)

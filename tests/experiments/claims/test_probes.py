@@ -1,0 +1,49 @@
+"""Probes against recursions written out by hand."""
+
+import numpy as np
+import pytest
+
+from experiments import load
+from experiments.claims.probes import closeness, probed
+
+DELAYED = """\
+cluster: {workers: 1}
+algorithm: {name: delayed, delay: 2}
+task: {model: quadratic, curvature: 1.0}
+learning: {lr: 0.1, compensation: {name: dc_asgd_c, strength: STRENGTH}}
+stop: {updates: 12}
+"""
+
+
+def by_hand(strength, lr=0.1, delay=2, updates=12):
+    """w <- w - lr (g + strength g^2 (w - w_read)) with g = w_read, and in each quarter the mean distances to g = w."""
+    models, ours, theirs = [1.0], [], []
+    for step in range(updates):
+        now, read = models[step], models[max(0, step - delay)]
+        corrected = read + strength * read**2 * (now - read)
+        ours.append(abs(corrected - now))
+        theirs.append(abs(read - now))
+        models.append(now - lr * corrected)
+    return [np.mean(ours[i : i + 3]) / np.mean(theirs[i : i + 3]) for i in range(0, updates, 3)]
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.5, 2.0])
+def test_closeness_is_that_of_the_recursion(toy, strength):
+    config = load(toy(text=DELAYED.replace("STRENGTH", str(strength))))
+    rows = closeness(config)
+    assert [row["quarter"] for row in rows] == [1, 2, 3, 4]
+    np.testing.assert_allclose([row["number"] for row in rows], by_hand(strength), rtol=1e-4)
+
+
+def test_a_grid_is_probed_once_and_carries_its_axes(toy, tmp_path, monkeypatch):
+    text = (
+        DELAYED.replace("STRENGTH", "0.5")
+        + "sweep: {algorithm.delay: [1, 2], learning.compensation.strength: [0.0, 2.0]}\n"
+    )
+    config = load(toy(text=text))
+    first = probed("closeness", config, tmp_path)
+    assert dict(first.sizes) == {"quarter": 4, "delay": 2, "strength": 2}
+    np.testing.assert_allclose(first.sel(strength=0.0), 1.0)
+    np.testing.assert_allclose(first.sel(strength=2.0, delay=2), by_hand(2.0), rtol=1e-4)
+    monkeypatch.setattr("experiments.claims.probes.PROBES", {})  # nothing is simulated again
+    assert probed("closeness", config, tmp_path).equals(first)
