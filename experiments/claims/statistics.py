@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from experiments.measures import measured
+from experiments.measures import MEASURES, measured, of
 from experiments.store import Result
 
 SEED = "seed"
@@ -31,6 +31,23 @@ def final(results: Sequence[Result], value: str, target: float | None = None) ->
     if value.endswith("_to"):
         number = number.fillna(np.inf)
     return array(table, number)
+
+
+def when(results: Sequence[Result], value: str, epoch: float) -> xr.DataArray:
+    """accuracy, loss or train_loss at the last evaluation up to an epoch, of every setting and seed.
+
+    Raises:
+        ValueError: none was made until then.
+    """
+    found = of(results)
+    metrics = found.metrics[found.metrics["epoch"] <= epoch * (1 + 1e-9)]
+    rows = metrics.drop_duplicates(["run", "member"], keep="last")[
+        ["run", *found.keys, "member", MEASURES[value].column]
+    ]
+    if rows.empty:
+        raise ValueError(f"when: nothing was evaluated until epoch {epoch:g}")
+    number = rows[MEASURES[value].column].astype(float)
+    return array(rows[["run", *found.keys, "member"]], number.fillna(0.0 if value == "accuracy" else np.inf))
 
 
 def per_update(results: Sequence[Result]) -> xr.DataArray:
@@ -81,6 +98,12 @@ def best(values: xr.DataArray, over: str, chosen_on: int = 0, lowest: bool = Fal
         return -signed.max(over) if lowest else signed.max(over)
     choosing = signed.isel({SEED: slice(None, chosen_on)}).mean(SEED)
     return values.isel({SEED: slice(chosen_on, None)}).sel({over: choosing.idxmax(over)}).drop_vars(over)
+
+
+def nearest(values: xr.DataArray, over: str, setting: xr.DataArray | float) -> xr.DataArray:
+    """`values` at the setting of `over` that is nearest to `setting` on a log axis, each seed's own."""
+    distance = np.abs(np.log(values[over].astype(float)) - np.log(setting))
+    return values.sel({over: distance.idxmin(over)}).drop_vars(over)
 
 
 def pick(values: xr.DataArray, over: str, by: xr.DataArray) -> xr.DataArray:
@@ -134,6 +157,8 @@ STATISTICS: Mapping[str, Callable[..., Any]] = {
     "largest": largest,
     "best": best,
     "pick": pick,
+    "nearest": nearest,
+    "when": when,
     "rises": rises,
     "slope": slope,
     "share": share,

@@ -14,6 +14,7 @@ cluster: {workers: 1}
 algorithm: sync_ps
 task: {model: quadratic}
 stop: {updates: 400}
+evaluate: {every_updates: 100}
 sweep: {learning.lr: [0.01, 0.02, 3.0], seeds: 2}
 """
 
@@ -48,6 +49,12 @@ def test_what_is_best_in_one_place_is_looked_at_in_another(accuracy):
     np.testing.assert_allclose(of.pick(of.at(accuracy, delay=8), "lr", of.at(accuracy, delay=0)), [0.60, 0.61, 0.59])
 
 
+def test_the_nearest_setting_is_so_on_a_log_axis(accuracy):
+    np.testing.assert_allclose(of.nearest(of.at(accuracy, delay=0), "lr", 0.04), [0.95, 0.96, 0.94])
+    own = xr.DataArray([0.012, 5.0, 0.08], dims="seed", coords={"seed": [0, 1, 2]})
+    np.testing.assert_allclose(of.nearest(of.at(accuracy, delay=0), "lr", own), [0.90, 0.11, 0.94])
+
+
 def test_slopes_are_powers():
     y = xr.DataArray(3.0 * (2 * np.array([1.0, 4.0, 10.0]) + 1) ** -1.5, dims="delay", coords={"delay": [1, 4, 10]})
     assert float(of.slope(y, "delay", scale=2, offset=1)) == pytest.approx(-1.5)
@@ -76,7 +83,10 @@ def test_an_unknown_setting_or_name_is_said_in_a_line(accuracy):
 def test_arrays_of_a_grid_carry_its_axes(toy, tmp_path):
     """A noiseless quadratic of curvature 1 from 1: after n steps w = (1 - lr)^n and the loss w^2 / 2; 3 diverges."""
     config = load(toy(text=DESCENT))
-    loss = of.final(sweep(config, tmp_path / "out"), "loss")
+    results = sweep(config, tmp_path / "out")
+    loss = of.final(results, "loss")
     assert set(loss.dims) == {"lr", "seed"}
     expected = [(1 - lr) ** 800 / 2 for lr in (0.01, 0.02)] + [np.inf]
+    early = of.when(results, "loss", epoch=0.2)
+    np.testing.assert_allclose(of.at(early, lr=0.01), 0.99**400 / 2, rtol=1e-4)
     np.testing.assert_allclose(loss.transpose("lr", "seed"), np.array(expected)[:, None].repeat(2, 1), rtol=1e-4)
