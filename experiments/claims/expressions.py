@@ -29,5 +29,5 @@ def evaluated(expression: str, names: Mapping[str, Any], where: str) -> Any:
         return found
     except ConfigError:
         raise
-    except (TemplateError, ValueError, TypeError, KeyError) as error:
+    except (TemplateError, ValueError, TypeError, LookupError) as error:
         raise ConfigError(where, f"{expression!r}: {str(error).splitlines()[0]}") from None

@@ -72,7 +72,7 @@ def at(values: xr.DataArray, **where: Any) -> xr.DataArray:
         if name not in values.dims:
             raise ValueError(f"at: no dimension {name!r}; there are {', '.join(map(str, values.dims))}")
         try:
-            values = values.sel({name: setting})
+            values = values.sel({name: setting}, drop=True)
         except KeyError:
             there = ", ".join(f"{each:g}" if isinstance(each, float) else str(each) for each in values[name].values)
             raise ValueError(f"at: no {name} = {setting}; there are {there}") from None
