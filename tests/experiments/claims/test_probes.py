@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from experiments import load
+from experiments.claims import claims, reproduced
 from experiments.claims.probes import closeness, probed
+from simulator.rules import DCASGDc
 
 DELAYED = """\
 cluster: {workers: 1}
@@ -47,3 +49,15 @@ def test_a_grid_is_probed_once_and_carries_its_axes(toy, tmp_path, monkeypatch):
     np.testing.assert_allclose(first.sel(strength=2.0, delay=2), by_hand(2.0), rtol=1e-4)
     monkeypatch.setattr("experiments.claims.probes.PROBES", {})  # nothing is simulated again
     assert probed("closeness", config, tmp_path).equals(first)
+
+
+def test_a_backup_that_aliases_the_live_weights_turns_the_claim(tmp_path, monkeypatch):
+    """Public ports of DC-ASGD keep no copy of what a worker read: w - w_read is 0, and nothing is compensated."""
+    (claim,) = claims(["B1"])
+    whole = reproduced(claim, "smoke", tmp_path / "whole", jobs=1)
+    monkeypatch.setattr(DCASGDc, "correct", lambda self, value, gradient, weights, state, lr: (value, state))
+    faulty = reproduced(claim, "smoke", tmp_path / "faulty", jobs=1)
+    assert [entry.outcome for entry in whole.criteria] != [entry.outcome for entry in faulty.criteria]
+    assert whole.criteria[1].outcome == "holds"
+    assert [entry.outcome for entry in faulty.criteria] == ["fails", "fails"]
+    assert {*faulty.criteria[0].values, *faulty.criteria[1].values} == {1.0}
