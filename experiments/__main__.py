@@ -2,6 +2,6 @@
 
 import sys
 
-from experiments.cli import main
+from experiments.cli import entry
 
-sys.exit(main())
+sys.exit(entry())

@@ -41,7 +41,7 @@ class Threads:
         self._threads = threads
         self._module, self._loss = module, loss
         self._own = threading.local()
-        self._pool = ThreadPoolExecutor(threads, "gradient", initializer=torch.set_num_threads, initargs=(1,))
+        self._pool = self._idle_pool()
 
     def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         gradients, losses = torch.empty_like(weights), weights.new_empty(len(weights))
@@ -65,8 +65,17 @@ class Threads:
 
     def _each(self, job: Callable[[int], T], count: int) -> list[T]:
         """The results of `job` for 0 to `count` - 1; inline where a second thread would find nothing to do."""
-        each = map if min(self._threads, count) == 1 else self._pool.map
-        return list(each(job, range(count)))
+        if min(self._threads, count) == 1:
+            return list(map(job, range(count)))
+        try:
+            return list(self._pool.map(job, range(count)))
+        except BaseException:  # Ctrl-C amid handing jobs over: Python would not exit before the last of them is done
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = self._idle_pool()
+            raise
+
+    def _idle_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._threads, "gradient", initializer=torch.set_num_threads, initargs=(1,))
 
     def _mine(self) -> Backpropagation:
         """This thread's own, with a copy of the module."""
