@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from errno import EEXIST, ENOTEMPTY
@@ -27,6 +28,7 @@ from simulator import Outcome, Task
 from simulator.trace import Fates
 
 ROWS = 2**20  # of a table at once: ten million gradients are not to be in memory twice
+STALE = 3600.0  # seconds after which nobody still writes an index, which takes milliseconds
 
 LIBRARIES = ("laggard", "numpy", "pyarrow", "safetensors", "simpy", "torch")
 
@@ -112,16 +114,34 @@ def write_index(runs: Sequence[Run], out: str | Path) -> None:
     """
     path = Path(out) / runs[0].config.name
     path.mkdir(parents=True, exist_ok=True)
+    clear(path)
     entries = [{"run": run_id(run.config), "labels": run.labels} for run in runs]
     _write_json(path / INDEX, {"schema": SCHEMA, "runs": entries})
 
 
 def clear(path: Path) -> None:
-    """Remove what processes of this machine left in `path` when they were killed: what is not finished."""
+    """Remove what processes of this machine left in `path` when they were killed: what is not finished.
+
+    Of another machine's processes nobody knows; their unfinished indices go after an hour, as do those of whom nobody
+    knows the machine.
+    """
+    here = re.escape(platform.node())
     for left in path.iterdir():
-        ours = re.fullmatch(rf"\.[0-9a-f]{{12}}\.{re.escape(platform.node())}\.(\d+)(\.old)?", left.name)
+        ours = re.fullmatch(rf"\.[0-9a-f]{{12}}\.{here}\.(\d+)(\.old)?", left.name)
         if ours and not _alive(int(ours[1])):
             rmtree(left, ignore_errors=True)
+        index = re.fullmatch(rf"\.{re.escape(INDEX)}\.(?:{here}\.(\d+)|.+)\.part", left.name)
+        if index and ((index[1] and not _alive(int(index[1]))) or _age(left) > STALE):
+            with suppress(OSError):  # another process was faster
+                left.unlink()
+
+
+def _age(path: Path) -> float:
+    """Seconds since a file was written; 0 where somebody has removed it meanwhile."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _alive(pid: int) -> bool:
@@ -202,7 +222,7 @@ def _write_json(path: Path, content: Any) -> None:
 
 def _whole(path: Path, write: Callable[[Path], Any]) -> None:
     """Let `write` fill another file in the same folder, and give it its name once it is complete."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.part")
     try:
         write(part)
         part.replace(path)

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE
@@ -160,6 +161,35 @@ def test_what_a_dead_process_left_is_cleared_away_and_a_living_ones_is_not(
     result = run(load(toy()), tmp_path)
     assert [path.exists() for path in left] == [False, True]
     assert [read.path for read in load_results(tmp_path / "toy")] == [result.path]
+
+
+def test_an_index_that_was_never_finished_is_cleared_away_and_one_in_the_making_is_not(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Of this machine's processes it is known whether they live; whatever is an hour old is nobody's any more."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    path, here, hour = tmp_path / "out" / "toy", platform.node(), 3600
+    left = {
+        f".sweep.json.{here}.{ended.pid}.part": 0,
+        f".sweep.json.{here}.{os.getppid()}.part": 2 * hour,  # the number has been given to another process
+        f".sweep.json.elsewhere.{os.getppid()}.part": 2 * hour,
+        f".sweep.json.{ended.pid}.part": 2 * hour,  # of an earlier version
+    }
+    staying = {
+        f".sweep.json.{here}.{os.getppid()}.part": 0,
+        f".sweep.json.elsewhere.{ended.pid}.part": hour // 2,
+        ".sweep.json.part": 2 * hour,  # none of ours
+        f".notes.{here}.{ended.pid}.part": 2 * hour,
+    }
+    config = load(toy("sweep: {seed: [0]}"))
+    for files in (left, staying):
+        path.mkdir(parents=True, exist_ok=True)
+        for name, age in files.items():
+            (path / name).touch()
+            os.utime(path / name, 2 * (time.time() - age,))
+        sweep(config, tmp_path / "out")
+        assert {file.name for file in path.glob(".*")} == ({} if files is left else files).keys()
 
 
 def test_what_is_no_runs_own_survives_a_run_that_is_forced(result: Result, tmp_path: Path) -> None:
