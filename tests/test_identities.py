@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from models import Quadratic
-from simulator import AsyncPS, Cluster, Evaluate, Rule, Stop, SyncPS, simulate
+from simulator import SGP, AllReduce, AsyncPS, Cluster, Evaluate, Rule, Stop, SyncPS, simulate
 from simulator.laws import Gamma
 from simulator.rules import (
     SGD,
@@ -65,6 +65,18 @@ def test_an_ensemble_is_its_members_run_alone(name, defer, quadratic, perceptron
         for member, (lr, strength, length, seed) in enumerate(members):
             alone = weights_of(cluster, AsyncPS(rule(lr, strength, length)), task, learning_seeds=[seed])
             assert torch.equal(together[member : member + 1], alone)
+
+
+@pytest.mark.parametrize("algorithm", [SyncPS, AsyncPS, SGP, lambda rule: AllReduce(rule, "ring")])
+def test_every_backend_learns_what_the_slow_path_does(algorithm, perceptron, batched):
+    """One gradient after the other by threads, against all in flight and all members in one call; up to rounding."""
+    cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), seed=3)
+    rates = torch.tensor([0.01, 0.05, 0.1], dtype=torch.float64)[:, None]
+    rule = Rule(Adam(), lr=rates, compensation=DCASGDa(strength=2.0))
+    seeds = [5, 6, 6]
+    slow = weights_of(cluster, algorithm(rule), perceptron, learning_seeds=seeds, defer=False)
+    fast = weights_of(cluster, algorithm(rule), batched, learning_seeds=seeds)
+    torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-11)
 
 
 @every_optimiser
