@@ -115,6 +115,38 @@ def ledger(folder: Path = LEDGER, scale: Scale = "cpu") -> Mapping[str, Row]:
     return {row.id: row for row in sorted(rows, key=lambda row: (row.id[0], int(row.id[1:])))}
 
 
+def findings(paper: str, folder: str | Path = LEDGER, scale: Scale = "cpu") -> "pd.DataFrame":
+    """What was measured for a paper's claims: a row per criterion, with its bar and outcome, and per number beside.
+
+    Args:
+        paper: its key, or its claims' letter.
+    """
+    import pandas as pd
+
+    rows = [row for row in ledger(Path(folder), scale).values() if paper in (row.paper, row.id[0])]
+    found = [
+        {
+            "claim": row.id,
+            "criterion": entry.says,
+            "bar": entry.bar,
+            "measured": entry.measured,
+            "outcome": entry.outcome,
+        }
+        for row in rows
+        for entry in (*row.criteria, *row.beside)
+    ]
+    return pd.DataFrame(found, columns=["claim", "criterion", "bar", "measured", "outcome"])
+
+
+def verdicts(paper: str, folder: str | Path = LEDGER, scale: Scale = "cpu") -> "pd.DataFrame":
+    """The verdicts on a paper's claims, a row each: the question, what the paper says with its mark, and the verdict."""
+    import pandas as pd
+
+    rows = [row for row in ledger(Path(folder), scale).values() if paper in (row.paper, row.id[0])]
+    found = [{"claim": row.id, "question": row.question, "mark": row.mark, "verdict": row.verdict} for row in rows]
+    return pd.DataFrame(found, columns=["claim", "question", "mark", "verdict"])
+
+
 def figure_table(row: Row, folder: Path = LEDGER) -> "pd.DataFrame | None":
     """The numbers of a row's figure, if it has one."""
     import pandas as pd

@@ -15,9 +15,26 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from experiments.claims import Claim
+    from experiments.claims.claim import Scale
 
 SEED = "seed"
 TICKS = 12
+
+
+def stored(name: str, folder: str | Path = "results/claims", scale: "Scale" = "cpu") -> Figure:
+    """The figure of the claim called `name`, from the numbers that its row was stored with.
+
+    Raises:
+        ValueError: no such row, or it has no figure.
+    """
+    from experiments.claims import claims
+    from experiments.claims.ledger import figure_table, ledger
+
+    rows = ledger(Path(folder), scale)
+    table = figure_table(rows[name], Path(folder)) if name in rows else None
+    if table is None:
+        raise ValueError(f"{name}: expected a stored row with a figure; there are {', '.join(rows) or 'none'}")
+    return picture(claims([name])[0], table)
 
 
 def picture(claim: "Claim", table: "pd.DataFrame", path: str | Path | None = None) -> Figure:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from experiments.claims import Verdict, claims, ledger, reproduced
+from experiments.claims import Verdict, claims, findings, ledger, reproduced, verdicts
 from experiments.claims.claim import FOLDER, papers
 from experiments.claims.ledger import figure_table
 from experiments.claims.page import page
@@ -118,6 +118,11 @@ def test_a_claim_leaves_a_row_from_which_the_page_is_made(folder, tmp_path):
         "[derived]",
     ):
         assert part in text
+    found = findings("Z", tmp_path / "out" / "claims")
+    assert found["claim"].tolist() == ["Z1"] * 3
+    assert found["outcome"].tolist() == ["holds", "holds", ""]
+    assert verdicts("dean2012", tmp_path / "out" / "claims")["verdict"].tolist() == ["reproduced"]
+    assert findings("zheng2017", tmp_path / "out" / "claims").empty
     assert "not run" in page([claim], papers(own), {}, "cpu", "PAGE.md", {})
 
 
