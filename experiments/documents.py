@@ -24,6 +24,17 @@ def read(path: str | Path) -> dict[str, Any]:
     return document
 
 
+def question(path: str | Path) -> str:
+    """What a config asks: the first line of a YAML file, if it is a comment.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with Path(path).open(encoding="utf-8-sig") as file:
+        first = next((line for line in map(str.strip, file) if line not in ("", "---")), "")
+    return first.lstrip("# ") if first.startswith("#") else ""
+
+
 def parsed(text: str, where: str) -> Any:
     """The value that YAML 1.2 `text` stands for: 1e-3 is a number, `yes` a text.
 

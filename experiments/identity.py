@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from experiments.config import Config
 
-IGNORED = ("name", "device", "backend", "threads", "evaluate.target_accuracy", "record")
+IGNORED = ("name", "question", "device", "backend", "threads", "evaluate.target_accuracy", "record")
 """Keys that change no run: they name it, carry it out, judge it and say what else is written down."""
 
 
 def digest(config: "Config") -> str:
     """SHA-256 of what decides a run's outcome: its resolved config as canonical JSON.
 
-    Left out are `name`, `device`, `backend`, `threads`, `evaluate.target_accuracy` and `record`, which name it, carry
-    it out, judge it and say what else is written down.
+    Left out are `name`, `question`, `device`, `backend`, `threads`, `evaluate.target_accuracy` and `record`, which name
+    it, carry it out, judge it and say what else is written down.
     """
     document = config.resolved()
     for key in IGNORED:

@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.axes import axes
 from experiments.config import Config
-from experiments.documents import parsed, put, read
+from experiments.documents import parsed, put, question, read
 from experiments.errors import ConfigError, Refused
 from experiments.grid import filled, runs
 from experiments.plugins import look_beside
@@ -26,7 +26,8 @@ def load(path: str | Path, *overrides: str) -> Config:
         ConfigError: one line with the file, the dotted key, what was expected and what came.
     """
     name = re.sub(r"[^\w .-]", "-", Path(path).stem).lstrip(" .-")
-    document: Mapping[str, Any] = {**({"name": name} if name else {}), **read(path)}
+    written = read(path)
+    document: Mapping[str, Any] = {**({"name": name} if name else {}), "question": question(path), **written}
     look_beside(path)
     try:
         config = filled(overridden(document, overrides))

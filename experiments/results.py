@@ -114,7 +114,7 @@ class Results(Sequence[Result]):
         import pandas as pd
 
         each = [dict(_flat({**result.config.resolved(), "sweep": {}})) for result in self]
-        within = {"sweep", *(key for result in self for key in result.swept)}
+        within = {"sweep", "question", *(key for result in self for key in result.swept)}
         every = dict.fromkeys(key for settings in each for key in settings if key not in within)
         differ = [key for key in every if len({repr(settings.get(key, "")) for settings in each}) > 1]
         rows = [[settings.get(key) for key in differ] for settings in each]
@@ -190,6 +190,12 @@ def load_results(path: str | Path) -> Results:
             raise ResultError(f"{path / run / MANIFEST}: the manifest of another run, {result.manifest['run']}")
         found.append(replace(result, labels=labels))
     return Results(found, len(entries))
+
+
+def question(results: Iterable[Result]) -> str:
+    """What the configs of all results asked; empty where they asked nothing, or not the same."""
+    asked = {result.config.question for result in results} - {""}
+    return asked.pop() if len(asked) == 1 else ""
 
 
 def _entries(path: Path) -> list[tuple[str, dict[str, Any]]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.errors import meant
 from experiments.estimates import Estimate, duration, mean, record, written
 from experiments.measures import AXES, MEASURES, goal, groups, is_seed, measured, of, said
-from experiments.results import Results
+from experiments.results import Results, question
 from experiments.store import Result
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Table:
         cells: (setting of `rows`, setting of `columns`, value) -> estimate.
         titles: what each value is called.
         notes: how to read it: n, intervals, what was chosen.
+        question: that it answers, if its results know.
     """
 
     rows: tuple[str, ...]
@@ -37,6 +38,7 @@ class Table:
     cells: Mapping[tuple[Setting, Setting, str], Estimate]
     titles: Mapping[str, str]
     notes: tuple[str, ...]
+    question: str = ""
 
     @property
     def records(self) -> "pd.DataFrame":
@@ -112,7 +114,7 @@ def table(
     notes = _notes(results, cells, values, titles, bool(columns))
     if chosen:
         notes = [*([] if set(over) <= set(down) else chosen.choices), *chosen.notes, *notes]
-    return Table(down, across, values, ordered, titles, tuple(notes))
+    return Table(down, across, values, ordered, titles, tuple(notes), question(results))
 
 
 def labelled(results: Results) -> Results:

@@ -6,19 +6,21 @@ from experiments.tabulation import Table
 
 
 def text(table: Table) -> str:
-    """Aligned for a terminal, the notes below."""
+    """Aligned for a terminal, the question above and the notes below."""
     lines = table.lines()
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join([*rows, "", *table.notes])
+    title = [table.question, ""] if table.question else []
+    return "\n".join([*title, *rows, "", *table.notes])
 
 
 def markdown(table: Table) -> str:
-    """A table of GitHub's Markdown, the notes below."""
+    """A table of GitHub's Markdown, the question above and the notes below."""
     heading, *body = [[cell.replace("|", "\\|") for cell in line] for line in table.lines()]
     rule = ["---"] * len(table.rows) + ["---:"] * (len(heading) - len(table.rows))
     rows = [f"| {' | '.join(line)} |" for line in (heading, rule, *body)]
-    return "\n".join([*rows, "", *(f"{note}  " for note in table.notes)]).rstrip()
+    title = [f"**{table.question}**", ""] if table.question else []
+    return "\n".join([*title, *rows, "", *(f"{note}  " for note in table.notes)]).rstrip()
 
 
 def csv(table: Table) -> str:
@@ -27,11 +29,11 @@ def csv(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A `tabular` with the rules of booktabs; the notes are comments above it."""
+    """A `tabular` with the rules of booktabs; the question and the notes are comments above it."""
     heading, *body = [[_escaped(cell) for cell in line] for line in table.lines()]
     columns = "l" * len(table.rows) + "r" * (len(heading) - len(table.rows))
     rows = [f"{' & '.join(line)} \\\\" for line in body]
-    notes = [f"% {note}" for note in table.notes]
+    notes = [f"% {note}" for note in (table.question, *table.notes) if note]
     top = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", f"{' & '.join(heading)} \\\\", "\\midrule"]
     return "\n".join([*notes, *top, *rows, "\\bottomrule", "\\end{tabular}"])
 

@@ -9,6 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from experiments.documents import text_of
 from experiments.report import sections
 from experiments.report.pictures import pictures
+from experiments.results import question as asked
 from experiments.store import Result
 
 __all__ = ["page", "write"]
@@ -16,7 +17,7 @@ __all__ = ["page", "write"]
 HERE = Path(__file__).parent
 
 
-def write(results: Sequence[Result], path: str | Path, question: str = "") -> None:
+def write(results: Sequence[Result], path: str | Path, question: str | None = None) -> None:
     """Write the page of `results`, whole or not at all.
 
     Raises:
@@ -35,14 +36,14 @@ def write(results: Sequence[Result], path: str | Path, question: str = "") -> No
         part.unlink(missing_ok=True)
 
 
-def page(results: Sequence[Result], question: str = "") -> str:
+def page(results: Sequence[Result], question: str | None = None) -> str:
     """The page: what came out, who waited, how stale gradients were, how it was run, and what vouches for it.
 
     It has no script and refers to nothing outside itself.
 
     Args:
         results: one run, or the runs of a sweep.
-        question: that the config asked, to stand below the title.
+        question: to stand below the title; by default what the results' configs asked.
     """
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
@@ -51,7 +52,7 @@ def page(results: Sequence[Result], question: str = "") -> str:
     return environment.get_template("page.html").render(
         style=(HERE / "page.css").read_text(encoding="utf-8"),
         name=first.config.name,
-        question=question,
+        question=asked(results) if question is None else question,
         several=len(results) > 1,
         facts=sections.facts(results),
         summary=sections.outcomes(results),

@@ -161,9 +161,15 @@ def test_the_command_writes_the_question_of_the_config(
     toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = run(load(toy()), tmp_path / "out")
-    assert main(["report", str(result.path), "--config", str(toy())]) == 0
+    assert main(["report", str(result.path)]) == 0
     path = result.path / "report.html"
     assert capsys.readouterr().out == f"{path}\n"
     assert "A noisy quadratic on three uneven workers." in Page(path.read_text(encoding="utf-8")).text
+    other = tmp_path / "other.yaml"
+    other.write_text("# Which of the three is late?\n")
+    assert main(["report", str(result.path), "--config", str(other)]) == 0
+    assert capsys.readouterr().out == f"{path}\n"
+    assert "Which of the three is late?" in (text := Page(path.read_text(encoding="utf-8")).text)
+    assert "A noisy quadratic on three uneven workers." not in text.split("Results")[0]
     assert main(["report", str(tmp_path / "nowhere")]) == 2
     assert capsys.readouterr().err.count("\n") == 1

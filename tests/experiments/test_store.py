@@ -22,6 +22,7 @@ from pyarrow import parquet
 from experiments import Result, load, load_result, load_results, run, sweep
 from experiments.build import task
 from experiments.store import FILES, TABLES, ResultError, folder
+from tests.experiments.conftest import TOY
 
 ROOT = Path(__file__).parents[2]
 
@@ -431,3 +432,45 @@ def test_two_processes_with_different_hash_seeds_write_the_same_bytes(toy: Calla
 
 
 SCRIPT = "import sys; from experiments import load, run; run(load(sys.argv[1], *sys.argv[3:]), sys.argv[2])"
+
+
+# --------------------------------------------------------------------------------------------------- the question
+
+ASKED = "A noisy quadratic on three uneven workers."
+
+
+def test_the_question_is_kept_and_changes_no_run(toy: Callable[..., Path], tmp_path: Path) -> None:
+    swept = "sweep: {seed: [0, 1]}"
+    results = sweep(load(toy(swept)), tmp_path / "out", jobs=2)
+    assert [read.config.question for read in load_results(tmp_path / "out" / "toy")] == [ASKED] * 2
+    assert load_result(results[0].path).config.question == ASKED  # of config.yaml
+    silent = toy(swept, text=TOY.partition("\n")[2])
+    assert load(silent).question == ""
+    before = stamps(results[0].path)
+    assert [result.path for result in sweep(load(silent), tmp_path / "out")] == [result.path for result in results]
+    assert stamps(results[0].path) == before
+
+
+@pytest.mark.parametrize(
+    ("head", "asked"),
+    [
+        ("# Who waits?\n", "Who waits?"),
+        ("\ufeff---\n\n## Who waits?\n# And why?\n", "Who waits?"),
+        ("", ""),
+        ("seed: 1  # no question\n# Who waits?\n", ""),
+        ("# Who waits?\nquestion: And why?\n", "And why?"),
+    ],
+)
+def test_the_first_comment_is_the_question_unless_it_is_said(toy: Callable[..., Path], head: str, asked: str) -> None:
+    assert load(toy(text=head + TOY.partition("\n")[2])).question == asked
+
+
+def test_a_result_from_before_questions_were_kept_is_read_without_one(result: Result) -> None:
+    manifest = json.loads((result.path / "manifest.json").read_text())
+    del manifest["settings"]["question"]
+    lines = (result.path / "config.yaml").read_text().splitlines(keepends=True)
+    (result.path / "config.yaml").write_text("".join(line for line in lines if not line.startswith("question:")))
+    manifest["files"]["config.yaml"] = hashlib.sha256((result.path / "config.yaml").read_bytes()).hexdigest()
+    (result.path / "manifest.json").write_text(json.dumps(manifest))
+    assert load_result(result.path).config.question == load_results(result.path)[0].config.question == ""
+    assert len(load_results(result.path).metrics) == len(result.metrics)

@@ -219,6 +219,24 @@ def test_every_format_says_the_same(results: Results) -> None:
         assert (row["kind"], int(row["n"]), int(row["diverged"])) == (cell.kind, cell.n, cell.diverged)
 
 
+@pytest.mark.parametrize(
+    ("style", "title"),
+    [("text", "Who waits?\n\n"), ("md", "**Who waits?**\n\n"), ("latex", "% Who waits?\n"), ("csv", "")],
+)
+def test_the_question_is_the_title_where_all_asked_the_same(results: Results, style: str, title: str) -> None:
+    def asking(*questions: str) -> str:
+        configs = [
+            result.config.model_copy(update={"question": asked})
+            for asked, result in zip(questions, results, strict=True)
+        ]
+        asked = Results([replace(result, given=config) for result, config in zip(results, configs, strict=True)])
+        return FORMATS[style](table(asked, values=["accuracy"]))
+
+    others = ["Who waits?"] * (len(results) - 1)
+    assert asking(*others, "") == title + asking(*[""] * len(results))
+    assert asking(*others, "And why?") == asking(*[""] * len(results))
+
+
 def test_runs_without_a_sweep_are_told_apart_by_what_differs(results: Results) -> None:
     apart = Results([replace(result, labels={}) for result in results])
     made = table(apart, values=["accuracy"])
