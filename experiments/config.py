@@ -17,8 +17,9 @@ from simulator import Invalid
 class Config(Part):
     """An experiment: one run, or under `sweep` a grid of them.
 
-    `question` is the first comment of its file unless it is said. Seeds that are null follow `seed`; `threads` null means one per core. `backend` is how gradients are taken: by
-    `threads` on a CPU, and on a GPU by whichever of the others is the fastest, unless it says which.
+    `question` is the first comment of its file unless it is said. Seeds that are null follow `seed`; `threads` null
+    means one per core. `backend` is how gradients are taken: by `threads` on a CPU, and on a GPU by whichever of the
+    others is the fastest, unless it says which.
     """
 
     name: Annotated[str, Field(pattern=r"^\w[\w .-]*$")] = "experiment"
