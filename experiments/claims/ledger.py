@@ -123,27 +123,19 @@ def findings(paper: str, folder: str | Path = LEDGER, scale: Scale = "cpu") -> "
     """
     import pandas as pd
 
-    rows = [row for row in ledger(Path(folder), scale).values() if paper in (row.paper, row.id[0])]
     found = [
-        {
-            "claim": row.id,
-            "criterion": entry.says,
-            "bar": entry.bar,
-            "measured": entry.measured,
-            "outcome": entry.outcome,
-        }
-        for row in rows
+        (row.id, entry.says, entry.bar, entry.measured, entry.outcome)
+        for row in _of(paper, folder, scale)
         for entry in (*row.criteria, *row.beside)
     ]
     return pd.DataFrame(found, columns=["claim", "criterion", "bar", "measured", "outcome"])
 
 
 def verdicts(paper: str, folder: str | Path = LEDGER, scale: Scale = "cpu") -> "pd.DataFrame":
-    """The verdicts on a paper's claims, a row each: the question, what the paper says with its mark, and the verdict."""
+    """The verdicts on a paper's claims: a row each, with the question and how the paper's statement is known."""
     import pandas as pd
 
-    rows = [row for row in ledger(Path(folder), scale).values() if paper in (row.paper, row.id[0])]
-    found = [{"claim": row.id, "question": row.question, "mark": row.mark, "verdict": row.verdict} for row in rows]
+    found = [(row.id, row.question, row.mark, row.verdict) for row in _of(paper, folder, scale)]
     return pd.DataFrame(found, columns=["claim", "question", "mark", "verdict"])
 
 
@@ -153,6 +145,10 @@ def figure_table(row: Row, folder: Path = LEDGER) -> "pd.DataFrame | None":
 
     path = folder / row.scale / f"{row.id}.csv"
     return pd.read_csv(path) if path.is_file() else None
+
+
+def _of(paper: str, folder: str | Path, scale: Scale) -> list[Row]:
+    return [row for row in ledger(Path(folder), scale).values() if paper in (row.paper, row.id[0])]
 
 
 def _row(path: Path) -> Row:
