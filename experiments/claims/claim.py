@@ -58,7 +58,7 @@ class Study(Part):
     cpu: dict[str, Any] = Field({})
     paper: dict[str, Any] = Field({})
     tuned: Tuning | None = None
-    probe: Literal["closeness"] | None = None
+    probe: Literal["closeness", "momentum"] | None = None
 
     def document(self, scale: Scale) -> dict[str, Any]:
         """The config's document at a scale.

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 import xarray as xr
+from numpy.typing import NDArray
 from torch import Tensor
 
 from experiments.build import arguments
@@ -73,7 +75,58 @@ def closeness(config: Config) -> list[dict[str, float]]:
     return rows
 
 
-PROBES: Mapping[str, Callable[[Config], list[dict[str, float]]]] = {"closeness": closeness}
+@dataclass(frozen=True)
+class Along:
+    """No compensation, but the models at which gradients are applied are noted.
+
+    Attributes:
+        models: the weights before each update, `(ensemble, params)`.
+    """
+
+    shared: ClassVar[bool] = True
+
+    models: list[Tensor] = field(default_factory=list)
+
+    def init(self, weights: Tensor) -> Any:
+        return None
+
+    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any, lr: Scalar) -> tuple[Tensor, Any]:
+        self.models.append(weights)
+        return value, state
+
+    def scale(self, gradient: Settled, lr: Scalar) -> Scalar:
+        return 1.0
+
+
+def momentum(config: Config) -> list[dict[str, float]]:
+    """The implicit momentum of asynchronous SGD around the optimum 0 of a quadratic; a row a member.
+
+        R(j+1) - R(j) = mu (R(j) - R(j-1)) - a R(j),    R(j) = mean of w(t) w(t+j) over updates t and parameters
+
+    which is fitted by least squares over the lags j = 1 ... 2 P. Lag 0 is left out: w(t) and the step after it have
+    the choice of the last worker in common.
+
+    Source: Mitliagkas et al. (2016), arXiv 1605.09774: staleness that is geometric gives mu = 1 - 1 / P.
+    """
+    given = arguments(config)
+    along = Along()
+    rule = replace(given["algorithm"].rule, compensation=along)
+    simulate(**{**given, "algorithm": replace(given["algorithm"], rule=rule)})
+    models = torch.stack(along.models).double()
+    lags = 2 * config.cluster.workers
+    return [{"member": member, "number": fitted(models[:, member].numpy(), lags)} for member in range(models.shape[1])]
+
+
+def fitted(models: NDArray[np.float64], lags: int) -> float:
+    """The momentum mu of a stationary trajectory `(updates, params)`, as in `momentum`."""
+    n = len(models)
+    covariance = np.array([(models[: n - lag] * models[lag:]).sum() / n for lag in range(lags + 2)])
+    steps = np.diff(covariance)
+    terms = np.stack([steps[:-1], -covariance[1:-1]], axis=1)
+    return float(np.linalg.lstsq(terms, steps[1:], rcond=None)[0][0])
+
+
+PROBES: Mapping[str, Callable[[Config], list[dict[str, float]]]] = {"closeness": closeness, "momentum": momentum}
 """What a study may ask for instead of runs."""
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from experiments import load
 from experiments.claims import claims, reproduced
-from experiments.claims.probes import closeness, probed
+from experiments.claims.probes import closeness, fitted, momentum, probed
 from simulator.rules import DCASGDc
 
 DELAYED = """\
@@ -61,3 +61,26 @@ def test_a_backup_that_aliases_the_live_weights_turns_the_claim(tmp_path, monkey
     assert whole.criteria[1].outcome == "holds"
     assert [entry.outcome for entry in faulty.criteria] == ["fails", "fails"]
     assert {*faulty.criteria[0].values, *faulty.criteria[1].values} == {1.0}
+
+
+def test_a_heavy_ball_has_the_momentum_that_it_was_given():
+    """w(t+1) = w(t) + 0.6 (w(t) - w(t-1)) - 0.4 w(t) + noise: autocovariances obey it from lag 1 on."""
+    rng = np.random.default_rng(1)
+    models = np.zeros((20_000, 16))
+    for t in range(1, len(models) - 1):
+        step = 0.6 * (models[t] - models[t - 1]) - 0.4 * models[t]
+        models[t + 1] = models[t] + step + rng.standard_normal(16)
+    assert fitted(models, 4) == pytest.approx(0.6, abs=0.02)
+
+
+def test_a_delay_of_one_has_a_momentum_of_lr_times_curvature(toy):
+    """w(t+1) = w(t) - a w(t-1) + noise is a heavy ball with mu = a, here 0.3: two workers that take turns."""
+    text = """\
+cluster: {workers: 2, compute: {law: constant, mean: 1.0}}
+algorithm: {name: async_ps}
+task: {model: quadratic, dim: 64, initial: 0.0, noise: 1.0}
+learning: {lr: 0.3}
+stop: {updates: 3000}
+"""
+    (row,) = momentum(load(toy(text=text)))
+    assert row["number"] == pytest.approx(0.3, abs=0.02)

@@ -5,8 +5,11 @@ import pytest
 import xarray as xr
 
 from experiments import load, sweep
-from experiments.claims import statistics as of
 from experiments.claims.expressions import evaluated
+from experiments.claims.statistics import arrays as of
+from experiments.claims.statistics.runs import curve, final, when
+from experiments.claims.statistics.staleness import staleness, staler
+from experiments.claims.statistics.theory import harmonic
 from experiments.errors import ConfigError
 
 DESCENT = """\
@@ -84,9 +87,48 @@ def test_arrays_of_a_grid_carry_its_axes(toy, tmp_path):
     """A noiseless quadratic of curvature 1 from 1: after n steps w = (1 - lr)^n and the loss w^2 / 2; 3 diverges."""
     config = load(toy(text=DESCENT))
     results = sweep(config, tmp_path / "out")
-    loss = of.final(results, "loss")
+    loss = final(results, "loss")
     assert set(loss.dims) == {"lr", "seed"}
     expected = [(1 - lr) ** 800 / 2 for lr in (0.01, 0.02)] + [np.inf]
-    early = of.when(results, "loss", epoch=0.2)
+    early = when(results, "loss", epoch=0.2)
     np.testing.assert_allclose(of.at(early, lr=0.01), 0.99**400 / 2, rtol=1e-4)
     np.testing.assert_allclose(loss.transpose("lr", "seed"), np.array(expected)[:, None].repeat(2, 1), rtol=1e-4)
+
+
+def test_settings_are_numbers_that_theory_is_a_function_of(accuracy):
+    np.testing.assert_allclose(harmonic(of.setting(accuracy, "delay")), [0.0, sum(1 / n for n in range(1, 9))])
+    both = of.together(measured=of.at(accuracy, delay=8), theory=of.setting(accuracy, "lr"))
+    assert both["of"].values.tolist() == ["measured", "theory"]
+    np.testing.assert_allclose(both.sel(of="theory", seed=2), [0.01, 0.1, 1.0])
+    np.testing.assert_allclose(both.sel(of="measured").transpose("lr", "seed"), of.at(accuracy, delay=8))
+    assert of.between(accuracy, "lr", 0.05, 2.0)["lr"].values.tolist() == [0.1, 1.0]
+    with pytest.raises(ValueError, match="no lr from 2 to 3"):
+        of.between(accuracy, "lr", 2, 3)
+
+
+ROTATION = """\
+cluster: {workers: 4, compute: {law: constant, mean: 1.0}}
+algorithm: async_ps
+task: {model: timing}
+stop: {updates: 40}
+sweep: {cluster.workers: [2, 4], seeds: 2}
+"""
+
+
+def test_staleness_of_equal_workers_in_rotation(toy, tmp_path):
+    """Worker k's first gradient has staleness k, and every later one P - 1."""
+    results = sweep(load(toy(text=ROTATION)), tmp_path / "out")
+    whole, late = staleness(results), staleness(results, after=0.25)
+    np.testing.assert_allclose(of.at(whole, workers=4), (0 + 1 + 2 + 37 * 3) / 40)
+    np.testing.assert_allclose(late.transpose("workers", "seed"), [[1, 1], [3, 3]])
+    np.testing.assert_allclose(of.at(staler(results, than=2), workers=4), 37 / 40)
+    np.testing.assert_allclose(staler(results, than=3), 0)
+
+
+def test_a_curve_is_the_trajectory_at_its_evaluations(toy, tmp_path):
+    """The same quadratic, 1/128 s an update: after t = 1 s, 128 updates."""
+    text = DESCENT.replace("workers: 1", "workers: 1, compute: {law: constant, mean: 0.0078125}").replace(", 3.0", "")
+    text = text.replace("updates: 400", "time: 2.0") + "evaluate: {every_seconds: 0.5}\n"
+    loss = curve(sweep(load(toy(text=text)), tmp_path / "out"), "test_loss")
+    assert loss["time"].values.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+    np.testing.assert_allclose(of.at(loss, time=1.0, seed=0), [(1 - lr) ** 256 / 2 for lr in (0.01, 0.02)], rtol=1e-4)
