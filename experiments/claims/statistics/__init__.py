@@ -37,6 +37,7 @@ STATISTICS: Mapping[str, Callable[..., Any]] = {
     "where_least": arrays.where_least,
     "setting": arrays.setting,
     "between": arrays.between,
+    "last": arrays.last,
     "together": arrays.together,
     "harmonic": theory.harmonic,
     "log": np.log,

@@ -112,6 +112,12 @@ def between(values: xr.DataArray, over: str, low: float, high: float) -> xr.Data
     return found
 
 
+def last(values: xr.DataArray, over: str, part: float = 0.25) -> xr.DataArray:
+    """The mean over the last part of the settings of a dimension: what a curve ends at."""
+    count = max(1, round(part * values.sizes[over]))
+    return values.isel({over: slice(-count, None)}).mean(over)
+
+
 def together(**parts: xr.DataArray) -> xr.DataArray:
     """Several arrays as one, told apart along the dimension `of`: what was measured and what theory says, say."""
     bare = [part.reset_coords(drop=True) for part in parts.values()]

@@ -102,6 +102,7 @@ def test_settings_are_numbers_that_theory_is_a_function_of(accuracy):
     np.testing.assert_allclose(both.sel(of="theory", seed=2), [0.01, 0.1, 1.0])
     np.testing.assert_allclose(both.sel(of="measured").transpose("lr", "seed"), of.at(accuracy, delay=8))
     assert of.between(accuracy, "lr", 0.05, 2.0)["lr"].values.tolist() == [0.1, 1.0]
+    np.testing.assert_allclose(of.at(of.last(accuracy, "lr", 0.67), delay=0, seed=0), (0.95 + 0.10) / 2)
     with pytest.raises(ValueError, match="no lr from 2 to 3"):
         of.between(accuracy, "lr", 2, 3)
 
