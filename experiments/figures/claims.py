@@ -63,7 +63,8 @@ def picture(claim: "Claim", table: "pd.DataFrame", path: str | Path | None = Non
             mean, n = by.mean(), by.count()
             half = student.ppf((1 + CONFIDENCE) / 2, np.maximum(n - 1, 1)) * by.std(ddof=1) / np.sqrt(n)
             x = [categories.index(each) for each in mean.index] if categories else mean.index
-            label = None if name is None else f"{drawn.lines} = {said(name)}"
+            named = "" if drawn.lines == "of" else f"{drawn.lines} = "  # curves that `together` names say it all
+            label = None if name is None else f"{named}{said(name)}"
             style = {
                 "marker": MARKERS[number % len(MARKERS)],
                 "linestyle": DASHES[number % len(DASHES)],
