@@ -87,7 +87,7 @@ FAULTS = {
         "D4",
         0,
         not_atomic,
-        {"learnt": {"cluster.workers": 8, "sweep.seeds": 4, "stop.updates": 200, "evaluate.every_updates": 2}},
+        {"learnt": {"cluster.workers": 8, "task.noise": 0.05, "stop.updates": 120, "evaluate.every_updates": 2}},
     ),
 }
 

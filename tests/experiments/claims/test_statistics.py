@@ -129,7 +129,7 @@ def test_staleness_of_equal_workers_in_rotation(toy, tmp_path):
 def test_a_curve_is_the_trajectory_at_its_evaluations(toy, tmp_path):
     """The same quadratic, 1/128 s an update: after t = 1 s, 128 updates."""
     text = DESCENT.replace("workers: 1", "workers: 1, compute: {law: constant, mean: 0.0078125}").replace(", 3.0", "")
-    text = text.replace("updates: 400", "time: 2.0") + "evaluate: {every_seconds: 0.5}\n"
+    text = text.replace("updates: 400", "time: 2.0").replace("every_updates: 100", "every_seconds: 0.5")
     loss = curve(sweep(load(toy(text=text)), tmp_path / "out"), "test_loss")
     assert loss["time"].values.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
     np.testing.assert_allclose(of.at(loss, time=1.0, seed=0), [(1 - lr) ** 256 / 2 for lr in (0.01, 0.02)], rtol=1e-4)
