@@ -42,7 +42,7 @@ def begin(config: Config, out: str | Path) -> Path:
     path = folder(config, out)
     path.parent.mkdir(parents=True, exist_ok=True)
     clear(path.parent)
-    own = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
+    own = private(config, out)
     rmtree(own, ignore_errors=True)
     try:
         own.mkdir()
@@ -50,6 +50,12 @@ def begin(config: Config, out: str | Path) -> Path:
         raise OSError(error.errno, error.strerror, str(path)) from None
     _whole(own / "config.yaml", lambda part: part.write_text(text_of(config.resolved()), encoding="utf-8"))
     return own
+
+
+def private(config: Config, out: str | Path) -> Path:
+    """Where this process keeps the run until it is finished."""
+    path = folder(config, out)
+    return path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
 
 
 def publish(own: Path, path: Path) -> None:

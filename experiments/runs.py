@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from experiments import record, store
 from experiments.build import arguments
@@ -16,8 +16,21 @@ from experiments.grid import runs
 from experiments.store import Result
 from simulator import Mileage, simulate
 
-Progress = Callable[[Config], AbstractContextManager[Callable[[Mileage], None] | None]]
-"""Opened around a simulation; what it yields is told the mileage after every update."""
+if TYPE_CHECKING:
+    from simulator.simulation import Simulation
+
+
+class Observer(Protocol):
+    """What looks at a simulation by itself."""
+
+    def observe(self, simulation: "Simulation") -> None:
+        """This is what it looks at; it has not begun."""
+        ...
+
+
+Progress = Callable[[Config], AbstractContextManager[Callable[[Mileage], None] | Observer | None]]
+"""Opened around a simulation; what it yields is told the mileage after every update if it can be called, and shown the
+simulation if it can observe."""
 
 
 def run(config: Config, out: str | Path = "results", force: bool = False, progress: Progress | None = None) -> Result:
@@ -49,7 +62,8 @@ def simulated(
         start = perf_counter()
         given = arguments(config)
         with progress(config) if progress else nullcontext() as watch:
-            outcome = simulate(**given, watch=watch, observe=getattr(watch, "observe", None))
+            told = watch if callable(watch) else None
+            outcome = simulate(**given, watch=told, observe=getattr(watch, "observe", None))
         record.finish(config, own, outcome, given["task"], perf_counter() - start)
         finished = None if force else store.kept(config, out)  # another process may have been faster
         if finished is None:

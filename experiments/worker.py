@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -43,12 +44,13 @@ def carry_out(errand: Errand) -> Done:
     from experiments import plugins
     from experiments.config import parse
     from experiments.runs import simulated
+    from experiments.underway import noting
 
     start = perf_counter()
     try:
         for folder in errand.folders:
             plugins.look_in(Path(folder))
-        simulated(parse(errand.document), {}, errand.out, errand.force, None)
+        simulated(parse(errand.document), {}, errand.out, errand.force, partial(noting, out=errand.out))
     except Exception as error:  # whatever it is, it must not cost the night's other runs
         return Done(errand.number, perf_counter() - start, line(error))
     return Done(errand.number, perf_counter() - start)

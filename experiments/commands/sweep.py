@@ -3,6 +3,7 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,14 +30,17 @@ def carry_out(args: Namespace) -> int:
     from experiments.grid import runs
     from experiments.progress import Sweeping
     from experiments.sweeps import SweepError
+    from experiments.underway import noting
 
     config = load(args.config, *args.overrides)
     if args.dry_run:
         return _foretell(config, args)
     args.planned = runs(config)
     folder = Path(args.out) / config.name
-    with Sweeping(args.planned, sys.stderr, args.quiet) as sweeping:
-        shown = progress(args) if len(args.planned) == 1 else None
+    with Sweeping(args.planned, folder, sys.stderr, args.quiet) as sweeping:
+        shown = progress(args)
+        if shown and len(args.planned) > 1:
+            shown = partial(noting, out=args.out)
         given = {"jobs": args.jobs, "backend": args.backend, "tell": sweeping.tell}
         try:
             results: Sequence[Result] = sweep(config, args.out, args.force, shown, **given)
