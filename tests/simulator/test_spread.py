@@ -80,7 +80,7 @@ def test_a_run_stops_at_the_accuracy_that_a_member_reaches_first():
     task = Supervised(Logistic().build, digits(), 32)
     lr = torch.tensor([[1e-6], [0.1]], dtype=torch.float64)
     outcome = simulate(Cluster(workers=4), AsyncPS(Rule(lr=lr)), task, ensemble=2,
-                       stop=Stop(epochs=9, accuracy=0.8), evaluate=Evaluate(every_epochs=0.1))  # fmt: skip
+                       stop=Stop(epochs=3, accuracy=0.8), evaluate=Evaluate(every_epochs=0.1))  # fmt: skip
     accuracy = outcome.metrics["test_accuracy"].reshape(-1, 2)
     assert outcome.reached == "accuracy"
     assert accuracy[-1, 1] >= 0.8
