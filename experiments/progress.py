@@ -1,5 +1,6 @@
 """How far a simulation has come, on a terminal."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,12 +29,18 @@ LOOK, LINES, NAME = 1.0, 16, 48
 
 @contextmanager
 def bar(config: Config) -> Iterator[Callable[[Mileage], None]]:
-    """A progress bar in the unit of the first limit that `stop` sets; yields what is to be told the mileage."""
+    """A progress bar in the unit of the first limit that `stop` sets; yields what is to be told the mileage.
+
+    How far it is to an accuracy nobody knows: without another limit, updates are counted and there is no bar.
+    """
     from tqdm import tqdm
 
-    unit = next(limit for limit in ("epochs", "updates", "gradients", "time") if getattr(config.stop, limit))
-    shape = "{desc} {percentage:3.0f}%|{bar:6}| {elapsed}<{remaining}{postfix}"
+    limits = ("epochs", "updates", "gradients", "time")
+    unit = next((limit for limit in limits if getattr(config.stop, limit)), "updates")
     total = getattr(config.stop, unit)
+    shape = (
+        "{desc} {percentage:3.0f}%|{bar:6}| {elapsed}<{remaining}{postfix}" if total else "{desc} {elapsed}{postfix}"
+    )
     look = {"total": total, "desc": config.name[:12], "bar_format": shape}  # so that it fits in 100 columns
     with tqdm(**look, mininterval=0, leave=False) as drawn:
         start = last = perf_counter()
@@ -45,7 +52,7 @@ def bar(config: Config) -> Iterator[Callable[[Mileage], None]]:
                 return
             last = now
             drawn.set_postfix_str(said(mileage, now - start), refresh=False)
-            drawn.update(min(getattr(mileage, unit), total) - drawn.n)
+            drawn.update(min(getattr(mileage, unit), total or math.inf) - drawn.n)
 
         yield watch
 

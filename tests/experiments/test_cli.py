@@ -418,6 +418,17 @@ def test_the_progress_bar_counts_in_the_unit_of_the_stop(
     assert "s simulated, 40 updates, " in err
 
 
+def test_on_the_way_to_an_accuracy_updates_are_counted(
+    laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("experiments.progress.PERIOD", 0)
+    learns = "task={model: logistic, dataset: {name: synthetic, samples: 64}, batch: 8}"
+    code, _, err = laggard("run", toy(), learns, "stop={accuracy: 0.5}", "evaluate={every_updates: 5}")
+    assert code == 0
+    assert "s simulated, 5 updates, " in err
+
+
 def test_the_progress_bar_fits_in_100_columns() -> None:
     far = said(Mileage(1.234567e5, 1234567, 1234567, 1234567, 12.0), 100)
     assert far == "1.235e+05 s simulated, 1,234,567 updates, 12,346 updates/s"
