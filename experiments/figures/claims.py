@@ -67,7 +67,7 @@ def picture(claim: "Claim", table: "pd.DataFrame", path: str | Path | None = Non
             label = None if name is None else f"{named}{said(name)}"
             style = {
                 "marker": MARKERS[number % len(MARKERS)],
-                "linestyle": DASHES[number % len(DASHES)],
+                "linestyle": "none" if categories else DASHES[number % len(DASHES)],  # nothing lies between names
                 "label": label,
             }
             axes.errorbar(x, mean, half.fillna(0), color=PALETTE[number % len(PALETTE)], capsize=2, **style)
