@@ -38,7 +38,10 @@ def cliff(
     table = gridded(results, LR, by, single=True)
     panels = list(dict.fromkeys(table["panel"]))
     measure, shown = measures_of(results)[0], panels[:PANELS]
-    columns, lines = min(len(shown), 3), sorted(table[by].dropna().unique(), key=order) or [None]
+    columns, lines = (
+        min(len(shown), 2 if len(shown) == 4 else 3),
+        sorted(table[by].dropna().unique(), key=order) or [None],
+    )
     rows = math.ceil(len(shown) / columns)
     colours = (
         matplotlib.colormaps["viridis"](np.linspace(0, 0.88, len(lines))) if len(lines) > len(PALETTE) else PALETTE
@@ -47,7 +50,7 @@ def cliff(
     name = label or NAMES.get(by, by).split(" (")[0]
     with drawing(8, 1.2 + 2.9 * rows) as figure:
         axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-        for one, panel in zip(axes.flat, shown, strict=False):
+        for number, (one, panel) in enumerate(zip(axes.flat, shown, strict=False)):
             for index, value in enumerate(lines):
                 own = table[(table["panel"] == panel) & ((table[by] == value) | (value is None))]
                 legible = len(lines) <= 12 or index % math.ceil(len(lines) / 12) == 0 or index == len(lines) - 1
@@ -55,8 +58,10 @@ def cliff(
                 _cliff(one, own, (colours[index], index), title, top)
             one.set_xscale("log")
             one.set_title(panel if len(shown) > 1 else "", fontsize="small")
-            one.set(xlabel=NAMES[LR], ylabel=f"final {MEASURES.get(measure, measure)}")
-            one.label_outer()
+            lowest, first = number + columns >= len(shown), number % columns == 0
+            one.set(xlabel=NAMES[LR] if lowest else "")
+            one.set(ylabel=f"final {MEASURES.get(measure, measure)}" if first else "")
+            one.tick_params(which="both", labelbottom=lowest)
             if measure == "test_accuracy":
                 one.yaxis.set_major_formatter(PERCENT)
             elif table["learnt"].between(0, LOST * started(results, measure), inclusive="neither").any():

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,15 @@ from experiments.figures.look import LIGHT, PERCENT, drawing, legend, saved, sev
 from experiments.lines import MEASURES, Drawn, ends, measures_of, said
 
 LR, DELAY, BATCH = "learning.lr", "algorithm.delay", "task.batch"
-NAMES = {LR: "learning rate", DELAY: "delay D (updates)", BATCH: "mini-batch (samples)"}
+NAMES = {
+    LR: "learning rate",
+    DELAY: "delay D (updates)",
+    BATCH: "mini-batch (samples)",
+    "learning.compensation.strength": "strength of the compensation",
+}
 LOSSES = ("test_loss", "train_loss")
 PANELS, CELLS = 6, 70
+DIGIT = 0.075  # inches that a character of a tick's label takes
 
 
 def lr_delay(results: Sequence[Drawn], path: str | Path | None = None) -> Figure:
@@ -51,7 +58,8 @@ def heat(results: Sequence[Drawn], path: str | Path | None = None, x: str = LR, 
     table = gridded(results, x, y)
     panels = list(dict.fromkeys(table["panel"]))
     measure, shown = measures_of(results)[0], panels[:PANELS]
-    columns = min(len(shown), 2 if len(shown) < 5 else 3)
+    few = len(shown) in (2, 4) or (len(shown) == 3 and table[x].nunique() > 4)
+    columns = min(len(shown), 2 if few else 3)
     rows = math.ceil(len(shown) / columns)
     ys = table[y].nunique()
     values = table.groupby(["panel", x, y])["learnt"].mean()
@@ -62,18 +70,19 @@ def heat(results: Sequence[Drawn], path: str | Path | None = None, x: str = LR, 
         high = max(min(high, started(results, measure)), low)
     norm = (LogNorm if logs else Normalize)(low, high)
     colours = ScalarMappable(norm, "viridis" if measure == "test_accuracy" else "viridis_r")
+    wide = 6.8 / columns if columns > 1 else 5.0
     with drawing(8 if columns > 1 else 6.4, 1.5 + rows * (0.75 + 0.36 * max(3, ys))) as figure:
-        axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        axes = figure.subplots(rows, columns, squeeze=False)
         for number, (one, name) in enumerate(
             zip(axes.flat, [*shown, *[None] * (rows * columns - len(shown))], strict=True)
         ):
             one.set_visible(name is not None)
             if name is not None:
-                limit = _heat(one, table[table["panel"] == name], results, (x, y), colours, measure)
+                limit = _heat(one, table[table["panel"] == name], results, (x, y), colours, measure, wide)
                 one.set_title(name, fontsize="small")
-                one.set(xlabel=NAMES.get(x, x) if number + columns >= len(shown) else "", ylabel=NAMES.get(y, y))
-                one.tick_params(labelbottom=number + columns >= len(shown))
-                one.label_outer() if columns > 1 and number % columns else None
+                lowest, first = number + columns >= len(shown), number % columns == 0
+                one.set(xlabel=NAMES.get(x, x) if lowest else "", ylabel=NAMES.get(y, y) if first else "")
+                one.tick_params(labelbottom=lowest or not alike(table, x), labelleft=first or not alike(table, y))
         bar = figure.colorbar(
             colours,
             ax=axes,
@@ -118,10 +127,12 @@ def _heat(
     keys: tuple[str, str],
     colours: ScalarMappable,
     measure: str,
+    width: float,
 ) -> str:
-    """One panel; what the limit in it is."""
+    """One panel, `width` inches wide; what the limit in it is."""
     x, y = keys
     xs, ys = sorted(table[x].dropna().unique(), key=order), sorted(table[y].dropna().unique(), key=order)
+    ys = ys[::-1] if isinstance(ys[0], str) else ys  # names are read from above, numbers grow upwards
     broken = table.assign(nan=table["learnt"].isna()).pivot_table(index=y, columns=x, values="nan", aggfunc="max")
     cells = table.pivot_table(index=y, columns=x, values="learnt", aggfunc="mean").reindex(index=ys, columns=xs)
     broken = broken.reindex(index=ys, columns=xs)
@@ -134,11 +145,15 @@ def _heat(
             )
         elif np.isfinite(value) and values.size <= CELLS:
             dark = matplotlib.colors.rgb_to_hsv(colours.to_rgba(value)[:3])[2] < 0.65
-            text = f"{100 * value:.1f}" if measure == "test_accuracy" else f"{value:.2g}"
+            plain = f"{value:.0f}" if 100 <= value < 1e4 else f"{value:.2g}"
+            text = f"{100 * value:.1f}" if measure == "test_accuracy" else plain
             halo = [withStroke(linewidth=2.5, foreground=colours.to_rgba(value))]  # the limit may pass below
             look = {"color": "white" if dark else "black", "path_effects": halo, "zorder": 4}
             axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=7, **look)
-    axes.set_xticks(np.arange(len(xs)) + 0.5, [said(value) for value in xs], rotation=45 if len(xs) > 8 else 0)
+    below = [said(value) for value in xs]
+    longest = max(((len(left) + len(right)) / 2 + 1 for left, right in pairwise(below)), default=0)
+    crowded = longest * DIGIT > width / len(xs)
+    axes.set_xticks(np.arange(len(xs)) + 0.5, below, rotation=45 if crowded else 0)
     axes.set_yticks(np.arange(len(ys)) + 0.5, [said(value) for value in ys])
     axes.grid(visible=False)
     return _limit(axes, table, results, xs, ys, y) if x == LR else ""
@@ -199,6 +214,11 @@ def more(panels: Sequence[str], shown: Sequence[str]) -> str:
     return f"{len(panels) - len(shown)} more panels are not shown" if len(panels) > len(shown) else ""
 
 
+def alike(table: pd.DataFrame, key: str) -> bool:
+    """Whether a key has the same values in every panel, so that one panel's ticks can stand for all."""
+    return len({frozenset(values.dropna()) for _, values in table.groupby("panel")[key]}) == 1
+
+
 def order(value: Any) -> tuple[bool, Any]:
-    """Numbers by size, then texts."""
-    return isinstance(value, str), value
+    """Numbers by size, then texts as the sweep has them."""
+    return isinstance(value, str), 0 if isinstance(value, str) else value

@@ -98,6 +98,50 @@ def test_what_else_was_swept_has_panels_of_its_own(grid):
         figures.lr_batch(first)
 
 
+def swept(grid, **values):
+    """The grid's runs with another column."""
+    return [type(of)(**vars(of) | {"metrics": of.metrics.assign(**values)}) for of in grid]
+
+
+def ticks(axes, which="y"):
+    """The labels of an axis that are shown."""
+    shown = [tick.label1 for tick in getattr(axes, f"{which}axis").get_major_ticks()]
+    return [label.get_text() for label in shown if label.get_visible()]
+
+
+def test_a_panel_has_ticks_of_its_own_where_its_values_are(grid):
+    """Panels whose rows are other values never borrow the labels of a neighbour."""
+    few, many = swept(grid[:2], method="few"), swept(grid[1:], method="many")
+    figure = figures.lr_delay([*few, *many])
+    assert [ticks(axes) for axes in figure.axes[:2]] == [["0", "1"], ["1", "8"]]
+    same = figures.lr_delay([*swept(grid, method="few"), *swept(grid, method="many")])
+    assert [ticks(axes) for axes in same.axes[:2]] == [["0", "1", "8"], []]
+
+
+def test_names_are_read_from_above_in_the_order_of_the_sweep(grid):
+    runs = [run for name in ("none", "best", "middling") for run in swept(grid[:1], method=name)]
+    axes = figures.heat(runs, y="method").axes[0]
+    assert ticks(axes) == ["middling", "best", "none"]
+    labels = [line.get_label() for line in figures.cliff(runs, by="method").axes[0].containers]
+    assert labels == ["method = none", "method = best", "method = middling"]
+
+
+@pytest.mark.parametrize("panels", [1, 2, 3, 4, 5])
+def test_the_lowest_panel_of_each_column_names_the_learning_rates(grid, panels):
+    figure = figures.cliff([run for number in range(panels) for run in swept(grid, method=f"m{number}")])
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    lowest = {axes.get_subplotspec().colspan.start: axes for axes in shown}
+    assert [axes for axes in shown if axes.get_xlabel()] == [axes for axes in shown if axes in lowest.values()]
+    assert all(bool(ticks(axes, "x")) == (axes in lowest.values()) for axes in shown)
+
+
+def test_learning_rates_that_would_touch_are_turned(grid):
+    wide = swept(grid, **{"learning.lr": grid[0].metrics["learning.lr"] * 0.0123})
+    turned = [figures.lr_delay(runs).axes[0].get_xticklabels()[0].get_rotation() for runs in (grid, wide)]
+    six = figures.lr_delay([run for number in range(6) for run in swept(wide, method=f"m{number}")])
+    assert [*turned, six.axes[3].get_xticklabels()[0].get_rotation()] == [0, 0, 45]
+
+
 def test_the_cliff_is_the_mean_and_its_interval_at_each_learning_rate(grid):
     accuracies = accurate(grid, [[0.5, 0.9, 0.8, 0.7]] * 3)
     for of in accuracies:
