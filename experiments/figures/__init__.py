@@ -16,6 +16,7 @@ from experiments.figures.landscapes import landscape
 from experiments.figures.lateness import histograms, staleness
 from experiments.figures.links import utilisation
 from experiments.figures.look import save
+from experiments.figures.occupations import occupation
 from experiments.figures.phases import split
 from experiments.figures.timelines import timeline
 
@@ -27,6 +28,7 @@ FIGURES: dict[str, Callable[..., Figure]] = {
     "staleness": staleness,
     "split": split,
     "timeline": timeline,
+    "occupation": occupation,
     "utilisation": utilisation,
     "lr_delay": lr_delay,
     "lr_batch": lr_batch,

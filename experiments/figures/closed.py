@@ -1,16 +1,14 @@
 """Closed forms of theory for the seconds of an update, as far as they hold for a config."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from experiments.config import Config
+from experiments.figures.orders import Closed, free_form
 from experiments.lines import Drawn
 from experiments.verify.collectives import TIMES
 from simulator.laws import Constant, Scaled
 from simulator.topology import Auto, Ring
-
-Closed = Callable[[int], float]
 
 
 def closed_form(result: Drawn) -> Closed | None:
@@ -21,6 +19,8 @@ def closed_form(result: Drawn) -> Closed | None:
     async_ps, fifo               max((t_c + 2 alpha + 2 N beta) / P, N beta)
     sgp, one peer                t_c + alpha + N beta; max(t_c, alpha + N beta) with overlap 1
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta); t_c + alpha + 2 N beta where it adapts first
+
+    On a network that takes no time: `free_form`, for other laws and uneven workers too.
 
     None where none of them holds: other laws or settings, unequal cards, private wires, a server whose work takes time.
     """
@@ -36,7 +36,11 @@ def closed_form(result: Drawn) -> Closed | None:
     uneven = (
         network.cards or network.links or network.colocated or network.server_bandwidth or network.wiring != "cards"
     )
-    if uneven or cluster.slowdowns or cluster.apply_seconds or not isinstance(law, Constant):
+    if uneven or cluster.apply_seconds:
+        return None
+    if network.unlimited and not network.latency:
+        return free_form(algorithm, cluster)
+    if cluster.slowdowns or not isinstance(law, Constant):
         return None
     t_c, alpha, transfer = cluster.compute.mean, network.latency, model_bytes(result) / network.bandwidth
     forms = {

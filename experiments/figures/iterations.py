@@ -48,10 +48,11 @@ def scaling(results: Sequence[Drawn], path: str | Path | None = None) -> Figure:
                 look = {"color": PALETTE[index % 8]}
                 mean = own.groupby(WORKERS)["seconds"].mean()
                 axes.plot(mean.index, mean, MARKERS[index % 8], markersize=5, label=quantity(speed, "B/s"), **look)
-                closed = closed_form(results[int(own["run"].iloc[0])])
-                if closed is not None:
+                firsts = own.drop_duplicates(WORKERS).set_index(WORKERS)["run"]
+                expected = [expected_seconds(results[int(firsts[P])]) for P in mean.index]
+                if np.isfinite(expected).any():
                     closed_found = True
-                    axes.plot(mean.index, [closed(int(P)) for P in mean.index], "-", linewidth=1, **look)
+                    axes.plot(mean.index, expected, "-", linewidth=1, **look)
             axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="virtual time per update (s)")
             axes.set_title(shortened(panel, 110 // columns), fontsize="small")
             axes.xaxis.set_major_locator(FixedLocator(sizes[:: math.ceil(len(sizes) / 8)]))
@@ -63,7 +64,7 @@ def scaling(results: Sequence[Drawn], path: str | Path | None = None) -> Figure:
             panels_of[0, 0].yaxis.set_minor_formatter(SPARSE)
         for axes in panels_of.flat[len(shown) :]:
             axes.set_visible(False)
-        notes = ["markers: simulated" + "; lines: closed form, for equal constant times" * closed_found]
+        notes = ["markers: simulated" + "; lines: closed form" * closed_found]
         seeds = table.drop_duplicates("run").groupby(["panel", WORKERS, BANDWIDTH]).size()
         notes += [f"n = {seeds.min()}" + f" to {seeds.max()}" * bool(seeds.min() < seeds.max()) + " per marker"]
         legend(figure, list(panels_of.flat), notes)
@@ -71,8 +72,9 @@ def scaling(results: Sequence[Drawn], path: str | Path | None = None) -> Figure:
 
 
 def seconds_per_update(result: Drawn) -> float:
-    """Virtual seconds from one update of a model to its next, in the second half of a run; the mean over its models.
+    """Virtual seconds from one update of a model to its next, in the second half of a run.
 
+    Of P models with s_i seconds an update each: P / sum_i (1 / s_i), the time in which they have one each on average.
     NaN where no model had two updates.
     """
     applied = applied_of(result.updates).drop_duplicates(["target", "version"]).sort_values("version")
@@ -82,7 +84,13 @@ def seconds_per_update(result: Drawn) -> float:
         if len(late) > 1:
             ends = late.iloc[[0, -1]]
             gaps.append(np.diff(ends["time"])[0] / np.diff(ends["version"])[0])
-    return float(np.mean(gaps)) if gaps else math.nan
+    return len(gaps) / sum(1 / gap for gap in gaps) if gaps and min(gaps) > 0 else 0.0 if gaps else math.nan
+
+
+def expected_seconds(result: Drawn) -> float:
+    """Virtual seconds of an update by `closed_form`; NaN where there is none."""
+    closed = closed_form(result)
+    return math.nan if closed is None else closed(result.config.cluster.workers)
 
 
 def method_of(config: Any) -> str:

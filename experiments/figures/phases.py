@@ -66,15 +66,10 @@ def _stack(axes: Axes, means: Sequence[pd.Series], form: str) -> None:
     table = table.reindex(columns=[name for name in (*PHASES, UNSPLIT) if name in table]).fillna(0.0)
     left = np.zeros(len(table))
     for name in table:
-        axes.barh(
-            np.arange(len(table)),
-            table[name],
-            0.72,
-            left,
-            label=name if table[name].any() else None,
-            linewidth=0.7,
-            **LOOKS[name],
-        )
+        there = (table[name] > 0).to_numpy()  # an empty bar would still have edges
+        if there.any():
+            axes.barh(there.nonzero()[0], table.loc[there, name], 0.72, left[there], label=name, linewidth=0.7,
+                      **LOOKS[name])  # fmt: skip
         left = left + table[name].to_numpy()
     for row, total in enumerate(left):
         axes.annotate(

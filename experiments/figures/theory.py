@@ -8,7 +8,7 @@ from scipy.stats import geom
 
 from experiments.config import Config
 from simulator import Cluster
-from simulator.laws import Constant, Exponential, Scaled
+from simulator.laws import Constant, Exponential, Law, Scaled
 from simulator.slowdowns import Factor
 
 CONSTANT, LITTLE = "constant", "Little's law"
@@ -45,6 +45,9 @@ def staleness_theory(config: Any) -> Theory | None:
       next) a worker's next push closes floor((j + N) / K) groups later; j is uniform on 0 ... K - 1 and independent:
 
           Pr(k) = 1/K sum_(j < K) Pr(floor((j + N) / K) = k),    N geometric as above
+
+    - `k_async`, exponential, equal: at every update all P have as long to go as any other, so that it takes each of
+      them with probability K / P, whatever has gone before: Pr(k) = (K/P) (1 - K/P)^k, geometric.
 
     Source: Little's law; Dutta et al. (2018), arXiv 1803.01113; Narayanan et al. (2019), arXiv 1806.03377 (stages).
     """
@@ -95,16 +98,23 @@ def _soft_sync(algorithm: Any, cluster: Cluster) -> Theory:
     return _pushes(cluster, algorithm.gradients)
 
 
-def _k_async(algorithm: Any, cluster: Cluster) -> Theory:
-    P, K = cluster.workers, algorithm.wait_for
-    return _pushes(cluster, 1) if K == 1 else at(0) if K == P else Theory(LITTLE, P / K - 1)
+def _k_async(algorithm: Any, cluster: Cluster) -> Theory | None:
+    P, K, rates = cluster.workers, algorithm.wait_for, _rates(cluster)
+    if K == 1 or K == P:
+        return _pushes(cluster, 1) if K == 1 else at(0)
+    if rates is not None and isinstance(_law(cluster), Exponential) and len(set(rates)) == 1:
+        return Theory("geometric", P / K - 1, geom(K / P, loc=-1).pmf)
+    return Theory(LITTLE, P / K - 1)
+
+
+def _law(cluster: Cluster) -> Law:
+    """The law of compute times, of which `Scaled` is a multiple."""
+    return cluster.compute.law if isinstance(cluster.compute, Scaled) else cluster.compute
 
 
 def _pushes(cluster: Cluster, group: int) -> Theory:
     """Pushes that nobody waits for, `group` of them an update."""
-    P, K, law = cluster.workers, group, cluster.compute
-    law = law.law if isinstance(law, Scaled) else law
-    rates = _rates(cluster)
+    P, K, law, rates = cluster.workers, group, _law(cluster), _rates(cluster)
     if rates is not None and isinstance(law, Constant) and len(set(rates)) == 1 and K == 1:
         return at(P - 1)
     if rates is not None and isinstance(law, Exponential) and K == 1:

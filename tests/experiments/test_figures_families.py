@@ -315,6 +315,34 @@ def test_scaling_draws_what_was_measured_and_the_closed_form(bench):
         figures.scaling(runs[:1])
 
 
+def test_scaling_asks_theory_at_each_size_for_what_was_run_there(bench):
+    """Of two workers the server waits for one, of four for all: the line is no curve of one setting."""
+    runs = []
+    for P, K in ((2, 1), (4, 4)):
+        cluster = (
+            f"cluster: {{workers: {P}, compute: {{law: constant, mean: 1}}, slowdowns: [{{worker: 0, factor: 3}}]}}"
+        )
+        method = f"algorithm: {{name: sync_ps, wait_for: {K}, cancel: true}}"
+        text = f"{cluster}\n{method}\ntask: {{model: timing}}\nstop: {{updates: 9}}\n"
+        runs.append(bench(text, **{"cluster.workers": P}))
+    points, line = figures.scaling(runs).axes[0].lines
+    np.testing.assert_allclose(line.get_xydata(), [(2, 1), (4, 3)])
+    np.testing.assert_allclose(points.get_xydata(), line.get_xydata())
+
+
+def test_an_occupation_shows_the_shares_of_each_worker_and_of_each_run(bench):
+    """Worker 0 takes 3 s, the others 1 s of each synchronous round and wait for 2."""
+    text = "cluster: {workers: 3, slowdowns: [{worker: 0, factor: 3}]}\ntask: {model: timing}\nstop: {updates: 12}\n"
+    sync, free = (bench(f"{text}algorithm: {name}\n", name=name) for name in ("sync_ps", "async_ps"))
+    for results, computing in ([sync], [1, 1 / 3, 1 / 3]), ([sync, free], [5 / 9, 1]):
+        axes = figures.occupation(results).axes[0]
+        bars = {container.get_label(): [bar.get_width() for bar in container] for container in axes.containers}
+        np.testing.assert_allclose(bars["computing"], computing)
+        np.testing.assert_allclose(bars["waiting"], 1 - np.array(computing), atol=1e-12)
+        assert [text.get_text() for text in axes.texts] == [f"{1 - share:.0%}" for share in computing]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["sync_ps (n = 3)", "async_ps (n = 3)"]
+
+
 def test_the_plane_of_a_way_is_that_of_its_principal_components():
     rng = np.random.default_rng(0)
     axes = np.linalg.qr(rng.standard_normal((6, 2)))[0].T

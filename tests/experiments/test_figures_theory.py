@@ -12,7 +12,20 @@ from experiments.config import parse
 from experiments.figures.closed import closed_form
 from experiments.figures.iterations import seconds_per_update
 from experiments.figures.limits import exact_limit, measured_limit
+from experiments.figures.orders import order_statistic
 from experiments.figures.theory import staleness_theory
+from simulator.laws import (
+    Constant,
+    Exponential,
+    Gamma,
+    LogNormal,
+    Pareto,
+    Scaled,
+    ShiftedExponential,
+    TwoLevelGamma,
+    TwoPoint,
+    Uniform,
+)
 
 EXPONENTIAL = "compute: {law: exponential, mean: 2}"
 TIMING = "task: {model: timing}\nstop: {updates: 4000}\n"
@@ -33,7 +46,13 @@ LAWS = [
     ("constant", "cluster: {workers: 5}\nalgorithm: async_ps\n", 4.0),
     ("constant", "cluster: {workers: 1}\nalgorithm: {name: delayed, delay: 6}\n", 6.0),
     ("constant", "cluster: {workers: 4}\nalgorithm: {name: sync_ps, wait_for: 3}\n", 0.0),
-    ("Little's law", f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: k_async, wait_for: 2}}\n", 2.0),
+    ("geometric", f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: k_async, wait_for: 2}}\n", 2.0),
+    (
+        "Little's law",
+        f"cluster: {{workers: 6, {EXPONENTIAL}, slowdowns: [{{worker: 0, factor: 3}}]}}\n"
+        "algorithm: {name: k_async, wait_for: 2}\n",
+        2.0,
+    ),
     ("Little's law", "cluster: {workers: 6, network: {bandwidth: 3, message_bytes: 1}}\n", 5.0),
     (
         "Little's law",
@@ -167,7 +186,90 @@ def test_closed_forms_of_time_are_what_a_simulation_takes(bench, method, sharing
 
 def test_there_is_no_closed_form_for_uneven_clusters(bench):
     for more in ("compute: {law: exponential, mean: 1}", "slowdowns: [{worker: 0, factor: 2}]", "apply_seconds: 1"):
-        run = bench(
-            f"cluster: {{workers: 2, {more}}}\nalgorithm: sync_ps\ntask: {{model: timing}}\nstop: {{updates: 4}}\n"
-        )
+        cluster = f"cluster: {{workers: 2, network: {{latency: 0.1}}, {more}}}"
+        run = bench(f"{cluster}\nalgorithm: sync_ps\ntask: {{model: timing}}\nstop: {{updates: 4}}\n")
         assert closed_form(run) is None
+
+
+def harmonic(n):
+    return sum(1 / k for k in range(1, n + 1))
+
+
+def beta_ratio(n, k, shift):
+    """E[U_(k:n)^shift], of the k-th smallest of n uniform durations."""
+    return math.exp(math.lgamma(k + shift) - math.lgamma(k) + math.lgamma(n + 1) - math.lgamma(n + 1 + shift))
+
+
+@pytest.mark.parametrize(("P", "K"), [(1, 1), (8, 3), (8, 7), (8, 8), (40, 36)])
+def test_order_statistics_are_those_of_the_textbook(P, K):
+    same = [1.0] * P
+    above = harmonic(P) - harmonic(P - K)
+    assert order_statistic(Exponential(2.0), same, K) == pytest.approx(2 * above, rel=1e-4)
+    assert order_statistic(ShiftedExponential(3.0, 2.0), same, K) == pytest.approx(3 + 2 * above, rel=1e-4)
+    assert order_statistic(Gamma(2.0, 1.0), same, K) == pytest.approx(2 * above, rel=1e-4)
+    assert order_statistic(Uniform(1.0, 3.0), same, K) == pytest.approx(1 + 2 * K / (P + 1), rel=1e-4)
+    pareto = beta_ratio(P, P - K + 1, -1 / 2.5)  # X = U^(-1/a): the K-th smallest X is the K-th largest U
+    assert order_statistic(Pareto(1.0, 2.5), same, K) == pytest.approx(pareto, rel=1e-4)
+    assert order_statistic(Scaled(Constant(2.0), 3.0), same, K) == pytest.approx(6.0)
+
+
+def test_order_statistics_of_uneven_workers():
+    """Two exponential workers: the first of rate mu_1 + mu_2, and the sum of both is the sum of the means."""
+    first, last = (order_statistic(Exponential(1.0), [1.0, 4.0], K) for K in (1, 2))
+    assert first == pytest.approx(1 / (1 + 1 / 4), rel=1e-4)
+    assert last == pytest.approx(5 - 0.8, rel=1e-4)
+    assert order_statistic(Constant(1.0), [5.0, 1.0, 2.0], 2) == 2.0
+    assert order_statistic(TwoPoint(1.0, 10.0, 0.05), [1.0] * 6, 6) == pytest.approx(1 + 9 * (1 - 0.95**6))
+    lognormal = order_statistic(LogNormal(2.0, 0.8), [1.0, 3.0], 1) + order_statistic(
+        LogNormal(2.0, 0.8), [1.0, 3.0], 2
+    )
+    assert lognormal == pytest.approx(8.0, rel=1e-4)
+    assert order_statistic(TwoLevelGamma(1.0, 0.1, 0.1), [1.0], 1) is None
+
+
+SLOW = "slowdowns: [{worker: 0, factor: 5}]"
+STOCHASTIC = [
+    ("sync_ps", f"workers: 4, {EXPONENTIAL}"),
+    ("{name: sync_ps, wait_for: 3, cancel: true}", f"workers: 4, {EXPONENTIAL}, {SLOW}"),
+    ("sync_ps", "workers: 5, compute: {law: pareto, least: 1, tail: 3.5}"),
+    ("{name: all_reduce, collective: ring}", "workers: 4, compute: {law: gamma, mean: 2, cv: 0.4}"),
+    ("async_ps", f"workers: 4, compute: {{law: uniform, low: 1, high: 3}}, {SLOW}"),
+    ("{name: async_ps, accumulate: 3}", f"workers: 4, {EXPONENTIAL}"),
+    ("{name: soft_sync, gradients: 3}", f"workers: 4, compute: {{law: lognormal, mean: 2, cv: 0.6}}, {SLOW}"),
+    ("{name: k_async, wait_for: 1}", f"workers: 4, {EXPONENTIAL}, {SLOW}"),
+    ("{name: k_async, wait_for: 3}", f"workers: 4, {EXPONENTIAL}, {SLOW}"),
+    ("{name: k_batch_sync, gradients: 3}", f"workers: 4, {EXPONENTIAL}, {SLOW}"),
+    ("adpsgd", f"workers: 4, compute: {{law: gamma, mean: 2, cv: 0.4}}, {SLOW}"),
+    ("dpsgd", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
+    ("sgp", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
+    ("{name: local_sgd, local_steps: 3}", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
+]
+
+
+@pytest.mark.parametrize(("method", "cluster"), STOCHASTIC, ids=lambda text: text[:44])
+def test_closed_forms_on_a_free_network_are_what_a_simulation_takes(bench, method, cluster):
+    """Within five standard errors over seeds, and two thousandths: a run may end within a period."""
+    seconds = []
+    for seed in range(5):
+        run = bench(f"cluster: {{{cluster}}}\nalgorithm: {method}\nseed: {seed}\n{TIMING.replace('4000', '400')}")
+        seconds.append(seconds_per_update(run))
+    expected = closed_form(run)(run.config.cluster.workers)
+    error = np.std(seconds, ddof=1) / math.sqrt(len(seconds))
+    assert np.mean(seconds) == pytest.approx(expected, abs=5 * error + 2e-3 * expected)
+
+
+@pytest.mark.parametrize(
+    ("method", "cluster"),
+    [
+        ("{name: sync_ps, wait_for: 3}", f"workers: 4, {EXPONENTIAL}"),
+        ("{name: k_async, wait_for: 3}", "workers: 4, compute: {law: uniform, low: 1, high: 2}"),
+        ("{name: ssp, bound: 2}", f"workers: 4, {EXPONENTIAL}"),
+        ("sgp", f"workers: 4, {EXPONENTIAL}"),
+        ("async_ps", "workers: 4, slowdowns: [{worker: 0, factor: 5, start: 1, end: 2}]"),
+        ("async_ps", "workers: 4, compute: {law: two_level_gamma, mean: 1, machine_cv: 0.3, batch_cv: 0.1}"),
+    ],
+    ids=lambda text: text[:44],
+)
+def test_where_theory_has_no_closed_form_it_says_none(bench, method, cluster):
+    run = bench(f"cluster: {{{cluster}}}\nalgorithm: {method}\ntask: {{model: timing}}\nstop: {{updates: 3}}\n")
+    assert closed_form(run) is None
