@@ -63,11 +63,20 @@ class Line(NamedTuple):
         return np.asarray(student.ppf((1 + CONFIDENCE) / 2, n - 1) * values.std(0, ddof=1) / np.sqrt(n))
 
     def points(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
-        """The first curve's points that all reach `(points,)`, and the values there `(curves, points)`."""
+        """The first curve's points that all reach `(points,)`, and the values there `(curves, points)`.
+
+        NaN where a curve is not finite any more; where it only was not measured, as a training loss of which there was
+        no gradient since the last evaluation, the line goes on to its next value.
+        """
         at = self.curves[0][x].to_numpy(float)
         at = at[at <= min(curve[x].max() for curve in self.curves)]
-        values = np.stack([np.interp(at, curve[x], curve[y].astype(float)) for curve in self.curves])
-        return at, np.where(np.isfinite(values), values, np.nan)
+        return at, np.stack([_between(at, curve[x].to_numpy(float), curve[y].to_numpy(float)) for curve in self.curves])
+
+
+def _between(at: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The values at some points, by those that are finite; NaN before the first and after the last of them."""
+    finite = np.isfinite(y)
+    return np.interp(at, x[finite], y[finite], np.nan, np.nan) if finite.any() else np.full(len(at), np.nan)
 
 
 def lines_of(results: Sequence[Drawn], label: "Label | None" = None) -> list[Line]:

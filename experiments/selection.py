@@ -40,9 +40,9 @@ class Best:
 
     @property
     def choices(self) -> list[str]:
-        """A line per setting of the other keys: what was chosen for it."""
+        """A line per setting that was chosen: for which settings of the other keys."""
         others = [key for key in self.table if key not in (*self.over, "edge", "tied")]
-        return [f"{_who(row, others)}: {_what(row, self.over)}" for row in self.table.to_dict("records")]
+        return [f"{what}: {who}" for what, who in _together(self.table.to_dict("records"), others, self.over).items()]
 
 
 def best(
@@ -162,15 +162,21 @@ def _notes(
     ]
     if set(selecting) & set(reporting) or not seed:
         notes.append("warning: the seeds that chose also report, which flatters the choice: sweep more seeds")
-    for row in rows:
-        who, what = _who(row, others), _what(row, keys)
-        if row["edge"]:
-            notes.append(
-                f"warning: {who}: {what} lies at the edge of its grid ({row['edge']}): the best may lie beyond"
-            )
-        if row["tied"]:
-            notes.append(f"warning: {who}: {what} is tied with {row['tied']} more; the first was taken")
+    for edge in dict.fromkeys(row["edge"] for row in rows if row["edge"]):
+        for what, who in _together([row for row in rows if row["edge"] == edge], others, keys).items():
+            notes.append(f"warning: {who}: {what} lies at the edge of its grid ({edge}): the best may lie beyond")
+    for tied in dict.fromkeys(row["tied"] for row in rows if row["tied"]):
+        for what, who in _together([row for row in rows if row["tied"] == tied], others, keys).items():
+            notes.append(f"warning: {who}: {what} is tied with {tied} more; the first was taken")
     return tuple(notes)
+
+
+def _together(rows: Sequence[Mapping[str, Any]], others: Sequence[str], keys: Sequence[str]) -> dict[str, str]:
+    """What was chosen -> for whom, one after another."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(_what(row, keys), []).append(_who(row, others))
+    return {what: "; ".join(who) for what, who in found.items()}
 
 
 def _who(row: Mapping[str, Any], others: Sequence[str]) -> str:

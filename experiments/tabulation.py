@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 Setting = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
-    """Estimates by setting.
+    """Estimates by setting; a notebook shows it as a table.
 
     Attributes:
         rows: the keys whose settings are rows.
@@ -39,6 +39,16 @@ class Table:
     titles: Mapping[str, str]
     notes: tuple[str, ...]
     question: str = ""
+
+    def __repr__(self) -> str:
+        from experiments.writing import text
+
+        return text(self)
+
+    def _repr_markdown_(self) -> str:
+        from experiments.writing import markdown
+
+        return markdown(self)
 
     @property
     def records(self) -> "pd.DataFrame":
@@ -103,7 +113,8 @@ def table(
     keys = [key for key in results.keys if not is_seed(key)]
     across = (columns,) if columns else ()
     down = tuple(rows or [key for key in keys if key not in across and not (columns and key in over)])
-    _check(down, across, [key for key in keys if key not in over], results.keys)
+    varied = [key for key in keys if key not in over and results.final[key].nunique(dropna=False) > 1]
+    _check(down, across, varied, results.keys)
     values = tuple(values or _usual(results, target))
     cells = {}
     for value in values:

@@ -72,9 +72,10 @@ class Quadratic:
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
         """The endless noise of a worker: `(params,)`, or `(ensemble, params)` from several generators."""
-        while True:
-            draws = [torch.from_numpy(rng.standard_normal(self.params)).to(self.dtype) for rng in rngs]
-            yield draws[0] if len(draws) == 1 else torch.stack(draws)
+        generators = tuple(rngs)
+        while True:  # rounded once for all members, which takes less than half of the time
+            draws = torch.from_numpy(np.stack([rng.standard_normal(self.params) for rng in generators])).to(self.dtype)
+            yield draws[0] if len(draws) == 1 else draws
 
     def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Noisy gradients `(k, ensemble, params)` and f `(k, ensemble)` at `weights` `(k, ensemble, params)`."""

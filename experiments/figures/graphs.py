@@ -43,8 +43,9 @@ def topology(results: Sequence[Drawn] | Drawn, path: str | Path | None = None) -
             drawings.setdefault(one.title, []).append(one)
     shown = []
     for same in list(drawings.values())[:PANELS]:
-        costs = {one.cost for one in same}  # results that differ in size or bandwidth share a graph
-        shown.append(same[0]._replace(cost=costs.pop() if len(costs) == 1 else same[0].cost.partition("\n")[0]))
+        costs = list(dict.fromkeys(one.cost for one in same))  # results that differ in size or bandwidth share a graph
+        firsts = list(dict.fromkeys(cost.partition("\n")[0] for cost in costs))
+        shown.append(same[0]._replace(cost=costs[0] if len(costs) == 1 else "\n".join(firsts)))
     columns = min(len(shown), 3)
     rows = math.ceil(len(shown) / columns)
     side = min(8 / columns, 4.5)

@@ -62,8 +62,11 @@ def scaling(results: Sequence[Drawn], path: str | Path | None = None) -> Figure:
         if table["seconds"].max() < 100 * table["seconds"].min():
             panels_of[0, 0].yaxis.set_major_formatter(PLAIN)
             panels_of[0, 0].yaxis.set_minor_formatter(SPARSE)
-        for axes in panels_of.flat[len(shown) :]:
-            axes.set_visible(False)
+        for number in range(len(shown), rows * columns):
+            panels_of.flat[number].set_visible(False)
+            above = panels_of.flat[number - columns]
+            above.tick_params(labelbottom=True)
+            above.set_xlabel("workers")
         notes = ["markers: simulated" + "; lines: closed form" * closed_found]
         seeds = table.drop_duplicates("run").groupby(["panel", WORKERS, BANDWIDTH]).size()
         notes += [f"n = {seeds.min()}" + f" to {seeds.max()}" * bool(seeds.min() < seeds.max()) + " per marker"]

@@ -36,7 +36,7 @@ def histograms(results: Sequence[Drawn], path: str | Path | None = None, label: 
     """
     results = several(results)
     shown = results[:PANELS]
-    columns = min(len(shown), 4 if len(shown) > 6 else 3 if len(shown) > 2 else 2)
+    columns = 2 if len(shown) == 4 else min(len(shown), 4 if len(shown) > 6 else 3)
     rows = math.ceil(len(shown) / columns)
     with drawing(8 if columns > 1 else 5, 1 + 2.3 * rows) as figure:
         panels = figure.subplots(rows, columns, squeeze=False)

@@ -100,7 +100,8 @@ def _bars(axes: Axes, fates: pd.DataFrame, colours: ScalarMappable) -> None:
     if split := recorded(fates):
         ends = fates["arrived"].where(fates["arrived"] <= fates["time"], fates["computed"])
         queued = {"facecolor": "white", "edgecolor": LIGHT, "hatch": "//////", "linewidth": 0.5}
-        axes.barh(fates["row"], fates["time"] - ends, 0.2, ends, label="arrived, not yet applied", **queued)
-    way = "on its way" if split else "on its way or queued"
+        late = "arrived, not yet applied" if (ends < fates["time"]).any() else None
+        axes.barh(fates["row"], fates["time"] - ends, 0.2, ends, label=late, **queued)
+    way = ("on its way" if split else "on its way or queued") if (ends > fates["computed"]).any() else None
     axes.barh(fates["row"], ends - fates["computed"], 0.2, fates["computed"], color=LIGHT, label=way)
     axes.plot(applied["time"], applied["row"], "|", color="black", markersize=9, label="applied")
