@@ -14,7 +14,7 @@ from scipy import stats
 from experiments import figures
 from experiments.figures.lateness import ROLLING
 from experiments.figures.look import AXES, STYLE
-from experiments.lines import LEARNT, MEASURES
+from experiments.lines import LEARNT, MEASURES, Line
 from models import Quadratic
 from simulator import AsyncPS, Cluster, Evaluate, Network, Rule, Stop, SyncPS, simulate
 from simulator.laws import Gamma
@@ -171,6 +171,13 @@ def test_a_diverged_line_ends_and_is_not_the_best():
     few = result(accuracy=False)
     few.metrics.loc[few.metrics["updates"] > 50, "test_loss"] = np.inf
     assert np.isnan(drawn(figures.curves(few).axes[0])["stragglers"][-1, 1])
+
+
+def test_a_line_goes_on_where_nothing_was_measured_and_ends_where_nothing_is_finite():
+    curve = pd.DataFrame({"time": [0.0, 1, 2, 3, 4], "train_loss": [np.nan, 8.0, np.nan, 4.0, np.inf]})
+    at, values = Line("run", "run", [curve]).points("time", "train_loss")
+    np.testing.assert_array_equal(at, curve["time"])
+    np.testing.assert_array_equal(values, [[np.nan, 8, 6, 4, np.nan]])
 
 
 def test_the_accuracy_axis_shows_where_runs_differ_and_the_target(asynchronous):

@@ -95,6 +95,13 @@ def test_settings_are_no_repetitions(results: Results) -> None:
         table(results, values=["acuracy"])
 
 
+def test_a_key_with_one_value_left_needs_no_row(results: Results) -> None:
+    """As the error's own hint says; a notebook shows the same table."""
+    left = table(results.where(**{"learning.lr": 0.1}), rows=["method"], values=["accuracy"])
+    assert {row for row, _, _ in left.cells} == {("sync",), ("late",)}
+    assert (repr(left), left._repr_markdown_()) == (FORMATS["text"](left), FORMATS["md"](left))
+
+
 def test_one_seed_has_no_interval_and_says_so(results: Results) -> None:
     made = table(results.where(seed=2), values=["accuracy"])
     assert "n = 1 seed: no interval" in made.notes
@@ -172,6 +179,15 @@ def test_an_optimum_at_the_edge_and_a_tie_are_flagged(results: Results, monkeypa
             assert (row["learning.lr"], row["edge"], row["tied"]) == (lr, edge, tied), accuracies
         assert any("edge of its grid" in note for note in chosen.notes) == bool(edge)
         assert any("is tied with 1 more" in note for note in chosen.notes) == bool(tied)
+
+
+def test_what_was_chosen_for_several_is_noted_once(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both methods have their best at the edge, 0.5."""
+    scored(monkeypatch, results, {(0.1, 0): 0.8, (0.5, 0): 0.9})
+    chosen = best(results, "learning.lr", select_seeds=[0])
+    assert chosen.choices == ["learning.lr = 0.5: sync; late"]
+    (warning,) = [note for note in chosen.notes if "edge" in note]
+    assert warning.startswith("warning: sync; late: learning.lr = 0.5 lies at the edge of its grid (learning.lr)")
 
 
 def test_one_seed_that_chooses_and_reports_is_warned_of(results: Results) -> None:
