@@ -28,6 +28,7 @@ REQUIRED = {
     "scipy": "scipy.special",
     "networkx": "networkx",
     "jinja2": "jinja2",
+    "xarray": "xarray",
     "joblib": "joblib",
     "rich": "rich",
     "plotext": "plotext",
