@@ -257,11 +257,9 @@ FAULTS = {
         {"value = value + part": "value = value if child % 2 else value + part"},
     ),
     # gossip
-    "push-sum ignores w": Fault(
-        "gossip.push_sum", "algorithms.push_sum:SGP.model", {"x if self.biased else x / node.weight": "x"}
-    ),
+    "push-sum ignores w": Fault("gossip.push_sum", "algorithms.push_sum:SGP.model", {"x / node.weight": "x"}),
     "a share is sent whole": Fault(
-        "gossip.conserved", "algorithms.push_sum:SGP.push", {"(share * x, share * w)": "(x, share * w)"}
+        "gossip.conserved", "algorithms.push_sum:SGP.push", {"(parts[share], share * w)": "(x, share * w)"}
     ),
     "a gradient is applied to z": Fault(
         "gossip.conserved",
