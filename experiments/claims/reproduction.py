@@ -25,7 +25,7 @@ def reproduced(
 ) -> Row:
     """Run what a claim needs at `scale`, as far as it is not there, decide it, and store its row under `folder`.
 
-    At the scale `smoke` everything is computed and nothing is decided.
+    At the scale `smoke` every criterion is computed, and no verdict drawn.
 
     Args:
         out: where the runs are kept.
