@@ -113,12 +113,14 @@ class Picture(Part):
         of: the statistic.
         x: its key along the axis; `log` where that is logarithmic.
         lines: its key that tells lines apart.
+        label: what a line is called, with its value for `{}`; by default a name by itself, and a number with its key.
         y: what the axis upwards is called.
     """
 
     of: str
     x: str
     lines: str | None = None
+    label: str | None = None
     y: str
     xlabel: str | None = None
     log_x: bool = False

@@ -1,0 +1,102 @@
+"""The figure of a claim against its table: means and intervals, seeds that never got there, scales and labels."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import t
+
+from experiments.claims import claims
+from experiments.claims.claim import Picture
+from experiments.figures.claims import picture
+from experiments.figures.seeds import reach, seeds
+
+TIMES = {"sync": [1.0, 2.0, 4.5, np.inf], "async": [0.5, 0.7, 0.6, 1.0]}
+
+
+@pytest.fixture
+def drawn():
+    """The axes of a claim whose figure is `settings`, from a table."""
+
+    def of(table, **settings):
+        (claim,) = claims(["B3"])
+        return picture(claim.model_copy(update={"figure": Picture(**{"of": "it", "y": "s", **settings})}), table).axes[
+            0
+        ]
+
+    return of
+
+
+def table(key="method", times=TIMES, **same):
+    rows = [
+        {key: each, "seed": seed, "value": value, **same}
+        for each, values in times.items()
+        for seed, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_seeds_are_summed_up_as_student_has_it():
+    line = seeds(table(), "method", list(TIMES))
+    assert line.mean == pytest.approx([7.5 / 3, 0.7])
+    for half, values in zip(line.half, ([1.0, 2.0, 4.5], TIMES["async"]), strict=True):
+        low, high = t.interval(0.95, len(values) - 1, np.mean(values), np.std(values, ddof=1) / len(values) ** 0.5)
+        assert half == pytest.approx((high - low) / 2)
+    assert line.never.tolist() == [1, 0]
+    assert line.named
+
+
+def test_names_keep_their_order_and_numbers_are_sorted():
+    assert seeds(table(), "method", ["sync", "async"]).at.tolist() == [0, 1]
+    assert seeds(table("workers", {8: [2.0], 2: [1.0]}), "workers").at.tolist() == [2, 8]
+
+
+def test_a_mean_of_which_seeds_are_missing_says_so(drawn):
+    axes = drawn(table(), x="method")
+    assert [text.get_text() for text in axes.texts] == ["1 never"]
+    assert axes.texts[0].xy[0] == 0
+    assert "without those that never get there" in axes.figure.get_supxlabel().replace("\n", " ")
+    assert not drawn(table(times={"sync": [1.0, 2.0], "async": [3.0, 4.0]}), x="method").texts
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_every_seed_is_within_the_frame_and_an_interval_does_not_blow_it_up(drawn, log):
+    """Two seeds, 1 and 2, have an interval of 1.5 -/+ 6.4."""
+    low, high = drawn(table(times={"sync": [1.0, 2.0]}), x="method", log_y=log).get_ylim()
+    assert low < 1 < 2 < high < 3.2
+    assert low > (0.5 if log else -0.2)
+
+
+def test_what_is_nowhere_finite_has_a_frame_all_the_same():
+    line = seeds(table(times={"sync": [np.inf, np.inf]}), "method", ["sync"])
+    assert reach([line], log=False) == (0, 1)
+    assert reach([line], log=True) == (0.1, 1)
+
+
+def test_accuracies_end_at_one():
+    assert reach([seeds(table(times={"sync": [0.0, 0.98]}), "method", ["sync"])], log=False)[1] < 1.1
+
+
+def test_lines_are_named_by_themselves_with_their_key_or_as_the_claim_says(drawn):
+    both = pd.concat([table("tail", {"light": [1.0, 2.0]}, m=1), table("tail", {"heavy": [1.0, 2.0]}, m=1)])
+    many = pd.concat([table("workers", {8: [1.0, 2.0]}, m=1), table("workers", {16: [1.0, 2.0]}, m=1)])
+
+    def names(*of, **settings):
+        return drawn(*of, x="m", **settings).get_legend_handles_labels()[1]
+
+    assert names(both, lines="tail") == ["light", "heavy"]
+    assert names(both, lines="tail", label="{} tail") == ["light tail", "heavy tail"]
+    assert names(many, lines="workers") == ["workers = 8", "workers = 16"]
+
+
+def test_a_strength_of_zero_has_its_place_on_a_log_axis(drawn):
+    axes = drawn(table("strength", {0.0: [1.0, 2.0], 100.0: [1.0, 2.0], 10000.0: [3.0, 4.0]}), x="strength", log_x=True)
+    places = axes.transData.transform([(at, 1.0) for at in (0.0, 100.0, 10000.0)])[:, 0]
+    assert np.diff(places).min() > 0.15 * np.ptp(places)
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "100", "10k"]
+
+
+def test_theory_lies_beneath_what_is_held_against_it(drawn):
+    measured = table("K", {1: [1.0, 1.1], 2: [2.0, 2.1]}, of="measured")
+    axes = drawn(pd.concat([measured, table("K", {1: [1.0], 2: [2.0]}, of="theory")]), x="K", lines="of")
+    orders = {line.get_label(): line.get_zorder() for line in axes.lines if line.get_label() in ("theory",)}
+    assert orders["theory"] < min(line.get_zorder() for line in axes.lines if line.get_label() != "theory")
