@@ -38,8 +38,8 @@ class Forecast(NamedTuple):
 def rough(config: Config) -> float:
     """Seconds that a run takes, to within a factor of ten or so, from its config alone; nothing is run or read."""
     task, members = config.task, len(learning_seeds(config))
-    size = sizes_of(task.dataset)[2] if hasattr(task, "dataset") and sizes_of(task.dataset) else None
-    batch, epoch = getattr(task, "batch", 32), size or getattr(task, "epoch", 60_000)
+    known = sizes_of(task.dataset) if hasattr(task, "dataset") else None
+    batch, epoch = getattr(task, "batch", 32), known.samples if known else getattr(task, "epoch", 60_000)
     limits = {
         "epochs": lambda epochs: epochs * epoch / batch,
         "updates": float,
@@ -90,7 +90,7 @@ class Probe:
 
     def __init__(self, stop: Stop, seconds: float) -> None:
         self._stop, self._seconds = stop, seconds
-        self._first: float | None = None
+        self._first: tuple[float, float] | None = None
         self._warm: tuple[float, float] | None = None
         self._last: tuple[float, float] = (0.0, 0.0)
         self._mileage = Mileage(0.0, 0.0, 0, 0.0, 0)
@@ -103,16 +103,20 @@ class Probe:
         """Note how far the run is; raises once the time is over."""
         now = perf_counter()
         self._mileage = mileage
-        self._first = self._first or now
         self._last = (now, self._share(mileage))
-        if self._warm is None and now - self._first >= self._seconds / 4:
+        self._first = self._first or self._last
+        start, share = self._first
+        if self._last[1] == share:  # where an update takes longer than all the time there is, the next is waited for
+            return
+        if self._warm is None and now - start >= self._seconds / 4:
             self._warm = self._last
-        if now - self._first >= self._seconds:
+        if now - start >= self._seconds:
             self._stop_here()
 
     def rest(self) -> float:
         """Seconds until the end at the speed seen last."""
-        (then, before), (now, share) = self._warm or (self._first or 0.0, 0.0), self._last
+        (now, share), first = self._last, self._first or (0.0, 0.0)
+        then, before = self._warm if self._warm and self._warm[1] < share else first
         return (1 - share) * (now - then) / (share - before) if share > before else math.inf
 
     def end(self) -> Mileage:

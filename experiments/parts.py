@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from inspect import signature
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import torch
 from pydantic import Field, ValidationInfo, model_validator
@@ -14,7 +14,8 @@ from experiments.errors import ConfigError, blamed
 from experiments.schema import Choice, Count, Described, Finite, Part, Seed, built, kept, keys, part
 from models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic, Supervised
 from models.backends import find_device, unfoldable
-from models.layers import layers
+from models.language import ALPHABET
+from models.layers import check_labels, layers
 from simulator.laws import LAWS, Law, Scaled
 from simulator.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
 from simulator.rules.optimizers import Optimizer
@@ -24,10 +25,22 @@ from simulator.slowdowns import SLOWDOWNS, Slowdown
 from simulator.task import Layer, layers_of
 from simulator.topology import TOPOLOGIES, Topology
 
+
+class Sizes(NamedTuple):
+    """What can be known of a data set without reading it: shape of an input, classes, training samples, shape of the
+    labels of one.
+    """
+
+    shape: tuple[int, ...]
+    classes: int
+    samples: int
+    labels: tuple[int, ...] = ()
+
+
 IMAGES = (1, 28, 28)
-SIZES = {"digits": (IMAGES, 10, 1500), "mnist": (IMAGES, 10, 60000), "fashion_mnist": (IMAGES, 10, 60000)}
-"""Shape of an input, classes, training samples: what can be known of a data set without reading it."""
+SIZES = {name: Sizes(IMAGES, 10, n) for name, n in {"digits": 1500, "mnist": 60000, "fashion_mnist": 60000}.items()}
 WIRES = {key: said for key, said in keys(simulator.Network).items() if key != "topology"}
+BY_LABEL = ("by_label", "dirichlet")
 DTYPE = (Literal["float32", "float64"], "float32")
 
 
@@ -175,14 +188,18 @@ class SupervisedPart(TaskPart):
             raise ConfigError("device", "expected a GPU, but torch sees none here: use auto or cpu") from None
         if (sizes := sizes_of(self.dataset)) is None:
             return
-        shape, classes, samples = sizes
+        shape, classes, samples, labels = sizes
         try:
             module = self._module(shape, classes)
+            check_labels(module, shape, labels)
         except ValueError as error:
             raise blamed("task", error) from None
         if backend.startswith("unfold") and not unfoldable(module):
             problem = f"expected threads or vmap, since {self.model} is no plain sequence of layers, got {backend!r}"
             raise ConfigError("backend", problem)
+        if labels and self.partition.name in BY_LABEL:
+            problem = f"expected iid or disjoint, since a text has no label of its own, got {self.partition.name!r}"
+            raise ConfigError("task.partition", problem)
         most = samples // getattr(self.partition, "pieces", 1)
         if self.partition.name != "iid" and workers > most:
             problem = f"expected at most {most}, among whom {self.partition.name} can deal {samples} samples"
@@ -191,7 +208,7 @@ class SupervisedPart(TaskPart):
     def layers(self) -> Sequence[Layer]:
         if (sizes := sizes_of(self.dataset)) is None:
             return ()
-        shape, classes, _ = sizes
+        shape, classes, *_ = sizes
         return layers(self._module(shape, classes), shape, self.batch)
 
     def _module(self, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -214,11 +231,13 @@ class SupervisedPart(TaskPart):
         )
 
 
-def sizes_of(dataset: Described) -> tuple[tuple[int, ...], int, int] | None:
-    """Shape of an input, classes and training samples, where they are known."""
-    if dataset.name == "synthetic":  # type: ignore[attr-defined]
-        return (dataset.features,), dataset.classes, dataset.samples  # type: ignore[attr-defined]
-    return SIZES.get(dataset.name)  # type: ignore[attr-defined]
+def sizes_of(dataset: Any) -> Sizes | None:
+    """What is known of a data set without reading it, where anything is."""
+    if dataset.name == "synthetic":
+        return Sizes((dataset.features,), dataset.classes, dataset.samples)
+    if dataset.name == "characters":
+        return Sizes((dataset.positions,), len(ALPHABET), dataset.samples, (dataset.positions,))
+    return SIZES.get(dataset.name)
 
 
 @lru_cache(maxsize=2)

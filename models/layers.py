@@ -38,6 +38,24 @@ def layers(module: nn.Module, shape: tuple[int, ...], batch: int) -> list[Layer]
     return found
 
 
+def check_labels(module: nn.Module, shape: tuple[int, ...], labels: tuple[int, ...]) -> None:
+    """Refuse a module that does not answer one row of logits for each label: a classifier where texts are learnt.
+
+    Args:
+        shape: of one input.
+        labels: the shape of its labels, `()` where there is one.
+
+    Raises:
+        ValueError: the logits of one input are not `(*labels, classes)`.
+    """
+    rows = tuple(_passed(module, torch.zeros(1, *shape))[0].shape[1:-1])
+    if rows != labels:
+        whole, each = "one label for an input", "a label for each position"
+        has, gives = (each, whole) if labels else (whole, each)
+        remedy = "transformer" if labels else "lenet5, mlp or logistic"
+        raise ValueError(f"model: expected one that predicts {has}, as the data has them, got {gives}: use {remedy}")
+
+
 @torch.no_grad()
 def _passed(part: nn.Module, x: Tensor) -> tuple[Tensor, int]:
     """What `part` makes of `x`, and the work of it."""

@@ -45,7 +45,7 @@ class ByLabel:
     Source: McMahan et al. (2017), arXiv:1602.05629, section 3; Zhao et al. (2018), arXiv:1806.00582.
 
     Raises:
-        ValueError: `pieces` below 1.
+        ValueError: `pieces` below 1; dealt are texts, which have a label for each position.
     """
 
     pieces: int = 1
@@ -56,6 +56,7 @@ class ByLabel:
 
     def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
         _check(labels, workers, self.pieces)
+        _check_one_label_each(labels)
         pieces = np.array_split(np.argsort(labels, kind="stable"), workers * self.pieces)
         hands = rng.permutation(len(pieces)).reshape(workers, self.pieces)
         return [np.concatenate([pieces[piece] for piece in hand]) for hand in hands]
@@ -72,7 +73,7 @@ class Dirichlet:
     Source: Hsu, Qi, Brown (2019), arXiv:1909.06335, section 3.
 
     Raises:
-        ValueError: `alpha` is not a positive number.
+        ValueError: `alpha` is not a positive number; dealt are texts, which have a label for each position.
     """
 
     alpha: float = 0.5
@@ -83,6 +84,7 @@ class Dirichlet:
 
     def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
         _check(labels, workers)
+        _check_one_label_each(labels)
         _, classes = np.unique(labels, return_inverse=True)
         left = np.bincount(classes)
         shares = rng.dirichlet(self.alpha * left / left.sum(), size=workers)
@@ -117,6 +119,11 @@ def _check(labels: np.ndarray, workers: int, pieces: int = 1) -> None:
         raise ValueError(f"workers = {workers}: expected at least 1")
     if len(labels) < workers * pieces:
         raise ValueError(f"{len(labels)} samples cannot be dealt as {workers} x {pieces} shards: use fewer workers")
+
+
+def _check_one_label_each(labels: np.ndarray) -> None:
+    if labels.ndim > 1:
+        raise ValueError("partition: expected samples with one label each, got texts: use iid or disjoint")
 
 
 PARTITIONS: dict[str, type[Partition]] = {

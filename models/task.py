@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from models.backends import Loss, choose, find_device, moved
 from models.data import Dataset
 from models.flat import check_pure, flatten
-from models.layers import Layer, layers
+from models.layers import Layer, check_labels, layers
 from models.partition import Iid, Partition
 
 Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, number of classes -> a fresh module
@@ -21,7 +21,8 @@ class Supervised:
 
     A mini-batch is a tensor of indices into the training set, `(batch,)`, or `(ensemble, batch)` where members
     have their own data seed. It is drawn without replacement and always full: what is left of a permutation is
-    topped up from the next, and a batch larger than the shard holds a sample more than once.
+    topped up from the next, and a batch larger than the shard holds a sample more than once. Where a sample is a text
+    with a label for each position, losses and accuracies are means over all positions.
 
     `partition` is dealt once, from `partition_seed`, to `workers` workers. Under `Iid` every worker permutes the
     whole training set by itself, so that their number may be left open and one more changes nobody's batches.
@@ -43,7 +44,8 @@ class Supervised:
 
     Raises:
         ValueError: batch or workers below 1; no workers where the partition needs their number; a module with
-            buffers or dropout; a device that is not there; a backend that is not there or cannot take the module.
+            buffers or dropout, or logits that do not match the labels; a device that is not there; a backend that is
+            not there or cannot take the module.
     """
 
     def __init__(
@@ -66,13 +68,15 @@ class Supervised:
             raise ValueError(f"batch = {batch}: expected at least 1")
         self.batch, self.epoch = batch, len(dataset.train_y)
         self.device, self.dtype = find_device(device), dtype
-        self._network, self._loss = network, loss
+        self._network, self._loss = network, over_positions(loss) if dataset.labels else loss
         self._data = dataset.to(self.device, dtype)
         self._partition = Iid() if partition is None else partition
         self._shards = _deal(self._partition, dataset, workers, partition_seed)
-        module = self._module(seed=0).to(self.device, dtype)
+        module = self._module(seed=0)
+        check_labels(module, dataset.shape, dataset.labels)
+        module = module.to(self.device, dtype)
         self.params = sum(parameter.numel() for parameter in module.parameters())
-        self._backend = choose(backend, module, loss, self.device, threads, chunk)
+        self._backend = choose(backend, module, self._loss, self.device, threads, chunk)
         self.lanes = self._backend.lanes
 
     @property
@@ -117,10 +121,10 @@ class Supervised:
     def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
         """Mean loss and accuracy (0 to 1) on the test set, each `(ensemble,)`, of models `(ensemble, params)`."""
         outputs, targets = self._backend.outputs(weights, self._data.test_x), self._data.test_y
-        hits = (outputs.argmax(dim=-1) == targets).sum(dim=-1)
+        hits = (outputs.argmax(dim=-1) == targets).flatten(1).sum(dim=-1)
         # A member at a time: the order of a sum over samples may not depend on who else is evaluated.
         losses = torch.stack([self._loss(output, targets) for output in outputs])
-        return {"test_loss": losses, "test_accuracy": hits.to(self.dtype) / len(targets)}
+        return {"test_loss": losses, "test_accuracy": hits.to(self.dtype) / targets.numel()}
 
     def _module(self, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):  # layers draw from the global generator, which is not ours to move
@@ -135,6 +139,15 @@ class Supervised:
         if not 0 <= rank < len(self._shards):
             raise ValueError(f"rank {rank} has no shard: the training set was dealt to workers = {len(self._shards)}")
         return self._shards[rank]
+
+
+def over_positions(loss: Loss) -> Loss:
+    """`loss` as the mean over positions: of logits `(batch, positions, classes)` and labels `(batch, positions)`."""
+
+    def mean(outputs: Tensor, targets: Tensor) -> Tensor:
+        return loss(outputs.flatten(0, -2), targets.flatten())
+
+    return mean
 
 
 def _deal(partition: Partition, dataset: Dataset, workers: int | None, seed: int) -> list[np.ndarray]:

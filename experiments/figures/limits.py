@@ -42,7 +42,7 @@ def chance(config: Any) -> float | None:
     """The accuracy (0 to 1) of guessing on a config's data set, where its classes are known."""
     dataset = getattr(getattr(config, "task", None), "dataset", None)
     known = sizes_of(dataset) if dataset is not None else None
-    return 1 / known[1] if known else None
+    return 1 / known.classes if known else None
 
 
 def failed(ended: pd.DataFrame, started: float, chance: float | None) -> pd.Series:

@@ -84,6 +84,16 @@ WRONG = {
     "task.dataset={name: synthetic, seed: -1}": "task.dataset.seed: expected a number >= 0, got -1",
     # combinations
     "task.dataset=synthetic": "task: lenet5: expected inputs of shape (1, 28, 28), got (20,): use mlp or logistic",
+    "task={model: transformer}": (
+        "task: transformer: expected sequences of characters, got inputs of shape (1, 28, 28): use characters"
+    ),
+    "task={model: mlp, dataset: characters}": (
+        "task: model: expected one that predicts a label for each position, as the data has them, got one label for an "
+        "input: use transformer"
+    ),
+    "task={model: transformer, dataset: characters, partition: dirichlet}": (
+        "task.partition: expected iid or disjoint, since a text has no label of its own, got 'dirichlet'"
+    ),
     "task={dataset: digits, partition: {name: by_label, pieces: 100}}": (
         "cluster.workers: expected at most 15, among whom by_label can deal 1500 samples, got 16: "
         "use fewer workers or iid"
@@ -195,10 +205,14 @@ def test_a_backend_that_is_not_there_or_cannot_take_the_model_is_refused_before_
 
 def test_what_is_known_of_a_data_set_without_reading_it_is_true() -> None:
     data = parts.DATA.parts["digits"]().build()
-    assert (data.shape, data.classes, len(data.train_y)) == parts.SIZES["digits"]
-    part = parts.DATA.parts["synthetic"](samples=12, features=3, classes=2)
-    data = part.build()
-    assert (data.shape, data.classes, len(data.train_y)) == parts.sizes_of(part)
+    assert (data.shape, data.classes, len(data.train_y)) == parts.SIZES["digits"][:3]
+    assert data.labels == ()
+    for part in (
+        parts.DATA.parts["synthetic"](samples=12, features=3, classes=2),
+        parts.DATA.parts["characters"](samples=12, positions=7),
+    ):
+        data = part.build()
+        assert (data.shape, data.classes, len(data.train_y), data.labels) == parts.sizes_of(part)
 
 
 @pytest.mark.parametrize(("file", "name"), [("my run (2)", "my run -2-"), ("(a)", "a-"), ("((", "experiment")])

@@ -250,6 +250,19 @@ def test_a_probe_goes_by_the_speed_after_warming_up(monkeypatch: pytest.MonkeyPa
     assert probe.end().gradients == 300
 
 
+def test_a_probe_waits_for_a_second_update_where_one_takes_longer_than_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update of 5 s, of 11 in all, and half a second to look at it: 10 are left after the first that was timed."""
+    now = [0.0]
+    monkeypatch.setattr("experiments.forecasts.perf_counter", lambda: now[0])
+    probe = Probe(Stop(updates=11), seconds=0.5)
+    for moment, updates in [(0.0, 0), (3.0, 0), (5.0, 1)]:
+        now[0] = moment
+        mileage = Mileage(time=0.0, updates=updates, samples=0, epochs=0.0, gradients=updates)
+        with pytest.raises(Enough) if updates else nullcontext():
+            probe(mileage)
+    assert probe.rest() == pytest.approx(50.0)
+
+
 def test_the_roughest_of_forecasts_knows_which_run_is_longer(toy: Callable[..., Path]) -> None:
     lenet = "task={model: lenet5, dataset: mnist, batch: 32}"
     base = ["stop={updates: 100}"]

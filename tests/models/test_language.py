@@ -1,0 +1,78 @@
+"""The invented language is the Markov chain it says it is, and its entropy what the text's own probability says."""
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from models import Language, characters
+from models.language import ALPHABET, CONSONANTS, VOWELS
+
+CHARACTERS = 400_000
+
+
+@pytest.fixture(scope="module")
+def language():
+    return Language(words=60, seed=3)
+
+
+@pytest.fixture(scope="module")
+def written(language):
+    """The numbers of the words of a long text, which may be cut off in the last."""
+    number = {word: index for index, word in enumerate(language.spellings)}
+    text = language.text(CHARACTERS, np.random.default_rng(0))
+    assert len(text) == CHARACTERS
+    return np.array([number[word] for word in text.split(" ")[:-1]])
+
+
+def test_words_are_distinct_and_turn_between_vowels_and_consonants(language):
+    assert len(set(language.spellings)) == 60
+    for word in language.spellings:
+        kinds = [letter in VOWELS for letter in word]
+        assert all(one != other for one, other in pairwise(kinds))
+        assert set(word) <= set(VOWELS) | set(CONSONANTS)
+    assert len(ALPHABET) == len(set(ALPHABET)) == 27
+
+
+def test_words_occur_as_often_as_the_stationary_distribution_says(language, written):
+    assert language.transitions.sum(axis=1) == pytest.approx(np.ones(60))
+    assert language.stationary @ language.transitions == pytest.approx(language.stationary)
+    counts = np.bincount(written, minlength=60) / len(written)
+    # Successive words depend on each other; four independent deviations leave room for that.
+    deviation = np.sqrt(language.stationary / len(written))
+    assert np.abs(counts - language.stationary).max() < 6 * deviation.max()
+
+
+def test_the_entropy_is_what_a_long_text_says_of_itself(language, written):
+    """Shannon, McMillan, Breiman: -log p(text) / characters converges to the entropy."""
+    pairs = Counter(pairwise(written))
+    log = sum(count * np.log(language.transitions[pair]) for pair, count in pairs.items())
+    length = sum(len(language.spellings[word]) + 1 for word in written[1:])
+    assert -log / length == pytest.approx(language.entropy, rel=0.01)
+
+
+def test_pairs_of_words_do_not_come_by_chance(language, written):
+    """A model that knew how often words occur, but not what they follow, would pay more than the entropy."""
+    lengths = np.array([len(word) + 1 for word in language.spellings])
+    alone = -(language.stationary @ np.log(language.stationary)) / (language.stationary @ lengths)
+    assert language.entropy < 0.8 * alone
+
+
+def test_the_label_of_a_character_is_the_next_one_across_the_ends_of_pieces():
+    data = characters(samples=50, positions=8, words=20, seed=1)
+    x, y = torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])
+    assert (data.shape, data.labels, data.classes, len(data.test_y)) == ((8,), (8,), 27, 5)
+    assert torch.equal(x.flatten()[1:].long(), y.flatten()[:-1])
+    text = "".join(ALPHABET[code] for code in x.flatten().long())
+    spelt = set(Language(words=20, seed=1).spellings)
+    assert set(text.split(" ")[:-1]) <= spelt
+    assert torch.equal(characters(samples=50, positions=8, words=20, seed=1).train_x, data.train_x)
+
+
+@pytest.mark.parametrize("given", [{"samples": 9}, {"positions": 1}, {"words": 1}])
+def test_a_language_or_a_text_too_small_is_refused(given):
+    (key,) = given
+    with pytest.raises(ValueError, match=f"{key} = {given[key]}"):
+        characters(**given)

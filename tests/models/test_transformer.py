@@ -1,0 +1,123 @@
+"""The Transformer looks at no character to come, and learns through every backend and partition as the others do."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from models import ByLabel, Dirichlet, Disjoint, Logistic, Supervised, Transformer, characters, synthetic
+from models.flat import flatten, unflatten
+from models.layers import layers
+
+POSITIONS, CLASSES = 12, 27
+SMALL = Transformer(width=16, blocks=2, heads=2)
+
+
+@pytest.fixture(scope="module")
+def text():
+    return characters(samples=40, positions=POSITIONS, words=30)
+
+
+def supervised(data, network=SMALL, **given):
+    return Supervised(network.build, data, batch=6, device="cpu", **{"threads": 1, "dtype": torch.float64, **given})
+
+
+def test_it_has_the_parameters_of_the_text_book():
+    width, hidden = 64, 256
+    attention = 4 * width * (width + 1)
+    full = hidden * (width + 1) + width * (hidden + 1)
+    norms = 2 * 2 * width
+    ends = (27 + 32) * width + 2 * width + 27 * (width + 1)
+    module = Transformer().build((32,), 27)
+    assert sum(parameter.numel() for parameter in module.parameters()) == 2 * (attention + full + norms) + ends
+
+
+def test_a_position_sees_itself_and_those_before_it_and_no_other(text):
+    torch.manual_seed(0)
+    module = SMALL.build((POSITIONS,), CLASSES).double()
+    x = text.train_x[:1].double()
+    for at in range(POSITIONS):
+        other = x.clone()
+        other[0, at] = (other[0, at] + 1) % CLASSES
+        moved = (module(x) - module(other)).abs().amax(dim=-1)[0] > 1e-9
+        assert moved.tolist() == [position >= at for position in range(POSITIONS)]
+
+
+def test_where_a_character_stands_matters():
+    torch.manual_seed(0)
+    module = SMALL.build((POSITIONS,), CLASSES)
+    output = module(torch.full((1, POSITIONS), 5.0))[0]
+    assert (output[0] - output[1]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("backend", ["threads", "vmap"])
+def test_a_gradient_is_autograds_of_the_mean_over_samples_and_positions(text, backend):
+    task = supervised(text, backend=backend)
+    weights = torch.stack([task.start([0, 1]), task.start([2, 3])])
+    batches = [next(task.batches(0, [np.random.default_rng(seed)])) for seed in (0, 1)]
+    gradients, losses = task.gradients(weights, batches)
+    for update, batch in enumerate(batches):
+        for member in range(2):
+            module = SMALL.build((POSITIONS,), CLASSES).double()
+            shapes = [parameter.shape for parameter in module.parameters()]
+            for parameter, given in zip(module.parameters(), unflatten(weights[update, member], shapes), strict=True):
+                parameter.data.copy_(given)
+            index = batch.long()
+            log = module(text.train_x[index].double()).log_softmax(-1)
+            loss = -log.gather(-1, text.train_y[index].unsqueeze(-1)).mean()
+            expected = flatten(torch.autograd.grad(loss, tuple(module.parameters())))
+            assert losses[update, member].item() == pytest.approx(loss.item(), rel=1e-12)
+            assert (gradients[update, member] - expected).abs().max() < 1e-12
+
+
+def test_an_evaluation_is_the_mean_over_all_characters_of_the_test_set(text):
+    task = supervised(text)
+    weights = task.start([4])
+    module = SMALL.build((POSITIONS,), CLASSES).double()
+    for parameter, given in zip(
+        module.parameters(), unflatten(weights[0], [each.shape for each in module.parameters()]), strict=True
+    ):
+        parameter.data.copy_(given)
+    logits = module(text.test_x.double())
+    found = task.evaluate(weights)
+    hits = (logits.argmax(-1) == text.test_y).double().mean()
+    assert found["test_accuracy"].item() == pytest.approx(hits.item())
+    loss = cross_entropy(logits.movedim(-1, 1), text.test_y)
+    assert found["test_loss"].item() == pytest.approx(loss.item(), rel=1e-12)
+
+
+def test_a_network_that_does_not_answer_the_labels_is_refused(text):
+    with pytest.raises(ValueError, match="a label for each position, as the data has them"):
+        supervised(text, Logistic())
+    with pytest.raises(ValueError, match="one label for an input, as the data has them"):
+        supervised(synthetic(samples=20, features=5))
+    with pytest.raises(ValueError, match=r"sequences of characters, got inputs of shape \(1, 28, 28\)"):
+        Transformer().build((1, 28, 28), 10)
+
+
+@pytest.mark.parametrize("partition", [ByLabel(), Dirichlet()])
+def test_texts_cannot_be_dealt_by_label(text, partition):
+    with pytest.raises(ValueError, match="use iid or disjoint"):
+        supervised(text, partition=partition, workers=4)
+    supervised(text, partition=Disjoint(), workers=4)
+
+
+@pytest.mark.parametrize("given", [{"width": 30}, {"width": 0}, {"blocks": 0}, {"heads": 0}])
+def test_what_cannot_be_built_is_refused(given):
+    (key,) = given
+    with pytest.raises(ValueError, match=f"{key} = {given[key]}"):
+        Transformer(**given)
+
+
+def test_a_pipeline_can_cut_it_between_its_parts():
+    module = Transformer().build((32,), 27)
+    found = layers(module, (32,), batch=5)
+    names = ["embedding", "attention1", "feedforward1", "attention2", "feedforward2", "norm", "logits"]
+    assert [layer.name for layer in found] == names
+    assert sum(layer.params for layer in found) == sum(parameter.numel() for parameter in module.parameters())
+    work = {layer.name: layer.work for layer in found}
+    # Per position, multiplications of the full layers: 4 w^2 of attention and 8 w^2 of the layer after it; the
+    # rest, norms and activations, counts its outputs, 13 w of them at most.
+    assert 0 <= work["attention1"] / 32 - 4 * 64**2 <= 13 * 64
+    assert 0 <= work["feedforward1"] / 32 - 8 * 64**2 <= 13 * 64
+    assert {layer.activations for layer in found[:-1]} == {5 * 32 * 64}
