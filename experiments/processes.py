@@ -110,6 +110,8 @@ def _loky(jobs: int, stack: ExitStack) -> dict[str, Any]:
     from joblib import parallel_config
     from joblib.externals.loky import get_reusable_executor
 
+    # A worker that has grown by 300 MB, as a data set makes it do, is replaced between runs; loky suspects a leak.
+    warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
     # two at least: joblib simulates in this process what has one
     stack.callback(lambda: get_reusable_executor(max_workers=max(2, jobs), reuse=True).shutdown(kill_workers=True))
     watched = {"initializer": begin, "initargs": (os.getpid(),)}

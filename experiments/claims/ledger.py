@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from experiments.claims.claim import Scale
 from experiments.claims.verdicts import Finding, Outcome, Verdict
@@ -60,6 +60,19 @@ class Entry(Part):
         return said + f", not finite in {len(self.values) - len(reached)}" * (len(reached) < len(self.values))
 
 
+class Repeat(Part):
+    """A claim's runs made anew: on which day, with which version, and what came of it.
+
+    Attributes:
+        same: whether every number of every seed was the same, not the verdict alone.
+    """
+
+    taken: str
+    version: str
+    verdict: str
+    same: bool
+
+
 class Row(Part):
     """What became of a claim at a scale.
 
@@ -69,6 +82,7 @@ class Row(Part):
         runs: their ids.
         version: laggard's, and the versions and machine that its manifests name.
         taken: the day.
+        repeats: what came of the same runs on other days.
     """
 
     id: str
@@ -86,6 +100,12 @@ class Row(Part):
     runs: list[str]
     version: str
     taken: str
+    repeats: list[Repeat] = Field([])
+
+    @property
+    def numbers(self) -> list[list[float | None]]:
+        """Of each criterion and each number beside it, what every seed gave."""
+        return [entry.values for entry in (*self.criteria, *self.beside)]
 
     @property
     def settled(self) -> bool:

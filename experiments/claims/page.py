@@ -6,8 +6,10 @@ from pathlib import Path
 from jinja2 import Environment
 
 from experiments.claims.claim import Claim, Paper, Scale
-from experiments.claims.ledger import Entry, Row
+from experiments.claims.ledger import Entry, Repeat, Row
+from experiments.claims.verdicts import Verdict
 
+FINE = (Verdict.REPRODUCED, Verdict.NONE)
 TEMPLATE = Path(__file__).with_name("page.md.jinja")
 
 
@@ -27,10 +29,12 @@ def page(
     verdicts = [row.verdict for row in rows.values()]
     each = [f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts)]
     missing = len(claims) - sum(claim.id in rows for claim in claims)
+    failing = [claim for claim in claims if claim.id in rows and rows[claim.id].verdict not in FINE]
     count = ", ".join(each + [f"{missing} not run"] * (missing > 0))
     template = Environment(keep_trailing_newline=True).from_string(TEMPLATE.read_text(encoding="utf-8"))
     text = template.render(
         claims=claims, papers=order, told=told, rows=rows, scale=scale, page=Path(name).name, pictures=pictures,
+        again=again, failing=failing,
         count=f"{len(claims)} claims: {count}.",
     )  # fmt: skip
     return text.rstrip("\n") + "\n"
@@ -39,6 +43,12 @@ def page(
 def line(row: Row) -> str:
     """A row in a line for the terminal."""
     return f"{row.id}  {row.verdict}  ({row.seconds:.0f} s of runs): {row.question}"
+
+
+def again(repeat: Repeat) -> str:
+    """A repeat in a few words."""
+    numbers = "every number the same" if repeat.same else "numbers differ"
+    return f"run again on {repeat.taken}: {repeat.verdict}, {numbers}"
 
 
 def lines(entries: Sequence[Entry]) -> list[str]:

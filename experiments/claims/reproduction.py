@@ -8,11 +8,12 @@ from typing import Any
 
 from experiments.claims.claim import Claim, Criterion, Scale
 from experiments.claims.expressions import evaluated
-from experiments.claims.ledger import Entry, Row, write
+from experiments.claims.ledger import Entry, Repeat, Row, ledger, write
 from experiments.claims.studies import Tell, carried_out
 from experiments.claims.verdicts import Finding, Outcome, Verdict, finding, numbers, verdict
 from experiments.estimates import mean
 from experiments.results import Results
+from experiments.store import ResultError
 
 
 def reproduced(
@@ -35,14 +36,48 @@ def reproduced(
         ConfigError: a study cannot be run, or an expression has no value.
         SweepError: runs failed.
     """
+    folder = Path(out) / "claims" if folder is None else Path(folder)
     results = carried_out(claim, scale, Path(out), jobs, tell)
     row, names = decided(claim, scale, results)
+    if (kept := ledger(folder, scale).get(claim.id)) is not None and kept.numbers == row.numbers:
+        row = row.model_copy(update={"repeats": kept.repeats})
     table = None
     if claim.figure is not None:
         array = evaluated(claim.figure.of, names, f"{claim.id}.yaml, figure.of")
         table = array.rename("value").to_dataframe().reset_index().dropna(subset=["value"])
-    write(row, table, Path(out) / "claims" if folder is None else Path(folder))
+    write(row, table, folder)
     return row
+
+
+def repeated(
+    claim: Claim,
+    scale: Scale,
+    out: str | Path = "results",
+    jobs: int | None = None,
+    tell: Tell = lambda _: None,
+    folder: str | Path | None = None,
+) -> Row:
+    """Make all runs of a claim anew, and note in its stored row whether it comes to the same verdict.
+
+    Seeds are the same, so that on one machine every number should be the same too; on another one gradients round
+    differently. The new runs lie under `again` and the day in `out`, and replace nothing.
+
+    Raises:
+        ResultError: the claim has no row at this scale.
+        ConfigError: a study cannot be run, or an expression has no value.
+        SweepError: runs failed.
+    """
+    folder = Path(out) / "claims" if folder is None else Path(folder)
+    if (kept := ledger(folder, scale).get(claim.id)) is None:
+        raise ResultError(
+            f"{folder / scale / claim.id}.json: is not there, and a repeat has nothing to be held against"
+        )
+    apart = Path(out) / "again" / datetime.now(UTC).date().isoformat()
+    row, _ = decided(claim, scale, carried_out(claim, scale, apart, jobs, tell))
+    repeat = Repeat(taken=row.taken, version=row.version, verdict=row.verdict, same=row.numbers == kept.numbers)
+    kept = kept.model_copy(update={"repeats": [*kept.repeats, repeat]})
+    write(kept, None, folder)
+    return kept
 
 
 def decided(claim: Claim, scale: Scale, results: Mapping[str, Any]) -> tuple[Row, dict[str, Any]]:

@@ -21,6 +21,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--claims", metavar="FOLDER", help="where claims lie (default: laggard's own)")
     parser.add_argument("--dry-run", action="store_true", help="say what would be run, and how long it would take")
     parser.add_argument("--stored", action="store_true", help="run nothing: take the rows that are stored")
+    parser.add_argument("--again", action="store_true", help="make the runs anew, and note whether the verdict stands")
     parser.add_argument("--page", metavar="FILE", help="write the ledger there, with its figures beside the rows")
     parser.add_argument("--list", action="store_true", help="say which claims there are")
 
@@ -47,8 +48,8 @@ def carry_out(args: Namespace) -> int:
 
 def _one(claim: "Claim", args: Namespace) -> bool:
     """Carry out one claim and print its row; whether that went well. A failed run does not cost the others."""
-    from experiments.claims import reproduced
-    from experiments.claims.page import line, lines
+    from experiments.claims import repeated, reproduced
+    from experiments.claims.page import again, line, lines
     from experiments.sweeps import Ended, SweepError
 
     def tell(ended: Ended) -> None:
@@ -56,12 +57,15 @@ def _one(claim: "Claim", args: Namespace) -> bool:
             print(f"  {claim.id}: {ended.run.config.name} {ended.seconds:.1f} s", file=sys.stderr)
 
     try:
-        row = reproduced(claim, args.scale, args.out, args.jobs, tell)
+        row = (repeated if args.again else reproduced)(claim, args.scale, args.out, args.jobs, tell)
     except SweepError as error:
         for failure in error.failures:
             print(f"{claim.id}: {failure}", file=sys.stderr)
         return False
     print(line(row))
+    if args.again:
+        print(f"    {again(row.repeats[-1])}", flush=True)
+        return True
     for text in lines([*row.criteria, *row.beside]):
         print(text, flush=True)
     return True

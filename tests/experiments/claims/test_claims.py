@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from experiments.claims import Verdict, claims, findings, ledger, reproduced, verdicts
+from experiments.claims import Verdict, claims, findings, ledger, repeated, reproduced, verdicts
 from experiments.claims.claim import FOLDER, papers
 from experiments.claims.ledger import figure_table
 from experiments.claims.page import page
@@ -135,6 +135,54 @@ def test_a_row_is_the_same_a_second_time_and_runs_nothing_again(folder, tmp_path
     assert reproduced(claim, "cpu", tmp_path, 1, told.append) == first
     assert told
     assert all(ended.seconds is None for ended in told)
+
+
+def test_a_repeat_makes_the_runs_anew_and_is_noted_in_the_row(folder, tmp_path, capsys):
+    own = folder()
+    (claim,) = claims([], own)
+    given = ["reproduce", "Z1", "--claims", str(own), "--out", str(tmp_path), "--jobs", "1"]
+    assert main([*given, "--again"]) == 2
+    assert "Z1.json: is not there, and a repeat has nothing to be held against" in capsys.readouterr().err
+    first = reproduced(claim, "cpu", tmp_path, 1)
+    told = []
+    row = repeated(claim, "cpu", tmp_path, 1, told.append)
+    assert all(ended.seconds is not None for ended in told)
+    assert [(repeat.verdict, repeat.same) for repeat in row.repeats] == [("reproduced", True)]
+    assert row.model_copy(update={"repeats": []}) == first
+    assert reproduced(claim, "cpu", tmp_path, 1) == row == ledger(tmp_path / "claims", "cpu")["Z1"]
+    assert f"run again on {first.taken}: reproduced, every number the same" in page(
+        [claim], papers(own), {"Z1": row}, "cpu", "PAGE.md", {}
+    )
+
+
+def test_a_repeat_that_comes_out_otherwise_says_so(folder, tmp_path, capsys):
+    own = folder()
+    (claim,) = claims([], own)
+    row = reproduced(claim, "cpu", tmp_path, 1)
+    path = tmp_path / "claims" / "cpu" / "Z1.json"
+    altered = row.model_dump()
+    altered["criteria"][0]["values"][0] += 1e-9
+    path.write_text(json.dumps({**altered, "verdict": "contradicted"}))
+    assert main(["reproduce", "Z1", "--again", "--claims", str(own), "--out", str(tmp_path), "--jobs", "1"]) == 0
+    assert f"run again on {row.taken}: reproduced, numbers differ" in capsys.readouterr().out
+    # The row stays as it was: a repeat replaces nothing, and a fresh decision of other numbers has no repeats yet.
+    assert ledger(tmp_path / "claims", "cpu")["Z1"].verdict == "contradicted"
+    assert reproduced(claim, "cpu", tmp_path, 1).repeats == []
+
+
+def test_what_did_not_come_out_is_said_first_and_why(folder, tmp_path):
+    own = folder(
+        ("at_most: 1.5", "at_most: -1"),
+        ("at_most: 1.0", "at_most: -1"),
+        ("mark: derived", "notes: too much noise.\nmark: derived"),
+    )
+    (claim,) = claims([], own)
+    row = reproduced(claim, "cpu", tmp_path, 1)
+    text = page([claim], papers(own), {"Z1": row}, "cpu", "PAGE.md", {})
+    assert f"- [Z1](#z1), contradicted: {claim.question} too much noise." in text
+    assert "too much noise. `laggard reproduce Z1 --scale cpu` runs it." in page(
+        [claim], papers(own), {}, "cpu", "PAGE.md", {}
+    )
 
 
 def test_a_study_is_tuned_for_each_setting_on_seeds_of_its_own(folder, tmp_path):
