@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -131,23 +132,35 @@ PROBES: Mapping[str, Callable[[Config], list[dict[str, float]]]] = {"closeness":
 
 
 def probed(probe: str, config: Config, out: Path) -> xr.DataArray:
-    """A probe of every run of a config, over its swept keys and whatever the probe adds; kept under `out` as CSV."""
+    """A probe of every run of a config, over its swept keys and whatever the probe adds; kept under `out` as CSV.
+
+    The array's attribute `seconds` says how long each run took, by the id of what was kept.
+    """
     import pandas as pd
 
-    rows = pd.concat([_kept(probe, run, out) for run in runs(config)], ignore_index=True)
-    return array(rows.drop(columns="member"), rows["number"])
+    every = runs(config)
+    kept = [_kept(probe, run, out) for run in every]
+    rows = pd.concat(kept, ignore_index=True)
+    found = array(rows.drop(columns=["member", "seconds"]), rows["number"])
+    took = {_key(probe, run): float(each["seconds"].iloc[0]) for run, each in zip(every, kept, strict=True)}
+    return found.assign_attrs(seconds=took)
+
+
+def _key(probe: str, run: Run) -> str:
+    return hashlib.sha256(f"{probe} {run_id(run.config)}".encode()).hexdigest()[:12]
 
 
 def _kept(probe: str, run: Run, out: Path) -> Any:
     """The rows of one run, with its labels and its members' settings; read where they were written before."""
     import pandas as pd
 
-    key = hashlib.sha256(f"{probe} {run_id(run.config)}".encode()).hexdigest()[:12]
-    path = out / run.config.name / f"{probe}-{key}.csv"
+    path = out / run.config.name / f"{probe}-{_key(probe, run)}.csv"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
-        pd.DataFrame(PROBES[probe](run.config)).to_csv(part, index=False)
+        began = perf_counter()
+        found = pd.DataFrame(PROBES[probe](run.config))
+        found.assign(seconds=perf_counter() - began).to_csv(part, index=False)
         part.replace(path)
     found = pd.read_csv(path)
     settings = pd.DataFrame(members(run.config)).reindex(found["member"]).reset_index(drop=True)

@@ -1,6 +1,6 @@
 """A claim carried out: its studies are run, its statistics evaluated, its criteria decided, and a row is written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -91,12 +91,12 @@ def decided(claim: Claim, scale: Scale, results: Mapping[str, Any]) -> tuple[Row
     ]
     shown = [_shown(says, expression, names, f"{where}, beside.{says}") for says, expression in claim.beside.items()]
     said = verdict([each.outcome for each in findings]) if scale != "smoke" else Verdict.NONE
-    every = [result for study in results.values() if isinstance(study, Results) for result in study]
+    took = _seconds(results.values())
     row = Row(
         id=claim.id, scale=scale, question=claim.question, paper=claim.paper, says=claim.says, mark=claim.mark,
         setting=claim.setting, notes=claim.notes, verdict=str(said),
         criteria=[Entry.of(each) for each in findings], beside=[Entry.of(each) for each in shown],
-        seconds=round(sum(_seconds(every)), 1), runs=sorted({result.manifest["run"] for result in every}),
+        seconds=round(sum(took.values()), 1), runs=sorted(took),
         version=version("laggard"), taken=datetime.now(UTC).date().isoformat(),
     )  # fmt: skip
     return row, names
@@ -112,7 +112,12 @@ def _shown(says: str, expression: str, names: Mapping[str, Any], where: str) -> 
     return Finding(says, "", mean(values), values, seeds, Outcome.OPEN)
 
 
-def _seconds(results: Sequence[Any]) -> list[float]:
-    """What each run took when it was made; the same run in two studies counts once."""
-    took = {result.manifest["run"]: float(result.manifest["wall_seconds"]) for result in results}
-    return list(took.values())
+def _seconds(studies: Iterable[Any]) -> dict[str, float]:
+    """What each run or probe took when it was made, by its id; the same run in two studies counts once."""
+    took: dict[str, float] = {}
+    for study in studies:
+        if isinstance(study, Results):
+            took |= {result.manifest["run"]: float(result.manifest["wall_seconds"]) for result in study}
+        else:
+            took |= study.attrs["seconds"]
+    return took

@@ -1,5 +1,7 @@
 """Probes against recursions written out by hand."""
 
+from time import perf_counter
+
 import numpy as np
 import pytest
 
@@ -84,3 +86,19 @@ stop: {updates: 3000}
 """
     (row,) = momentum(load(toy(text=text)))
     assert row["number"] == pytest.approx(0.3, abs=0.02)
+
+
+def test_a_probe_says_how_long_it_took_when_it_was_made(toy, tmp_path):
+    text = """\
+cluster: {workers: 2, compute: {law: constant, mean: 1.0}}
+algorithm: {name: async_ps}
+task: {model: quadratic, dim: 4, noise: 1.0}
+stop: {updates: 50}
+sweep: {cluster.workers: [2, 3]}
+"""
+    config = load(toy(text=text))
+    began = perf_counter()
+    took = probed("momentum", config, tmp_path).attrs["seconds"]
+    assert len(took) == 2
+    assert 0 < sum(took.values()) < perf_counter() - began
+    assert probed("momentum", config, tmp_path).attrs["seconds"] == pytest.approx(took)
