@@ -15,7 +15,12 @@ SCALES = ("smoke", "cpu", "paper")
 
 def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="CLAIM", help="A1, a paper's letter or key (default: every claim)")
-    parser.add_argument("--scale", choices=SCALES, default="cpu", help="seconds, minutes or hours each (default: cpu)")
+    parser.add_argument(
+        "--scale",
+        choices=SCALES,
+        default="cpu",
+        help="seconds, minutes, or hours with an estimate first (default: cpu)",
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at once (default: as many as there are cores)")
     parser.add_argument("--out", default="results", metavar="FOLDER", help="where runs and rows are kept")
     parser.add_argument("--claims", metavar="FOLDER", help="where claims lie (default: laggard's own)")
@@ -38,6 +43,8 @@ def carry_out(args: Namespace) -> int:
         return DONE
     if args.dry_run:
         return _foretell(chosen, args)
+    if args.scale == "paper" and not args.stored:  # hours, for which one would rather know before
+        _foretell(chosen, args)
     failed = 0 if args.stored else sum(not _one(claim, args) for claim in chosen)
     if args.page:
         _write(args, folder)

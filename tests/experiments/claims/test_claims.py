@@ -239,6 +239,10 @@ def test_the_command_line(folder, tmp_path, capsys):
     assert main(["reproduce", "dean2012", "--claims", own, "--out", out, "--jobs", "1", "--page", str(written)]) == 0
     assert "reproduced" in capsys.readouterr().out
     assert "Reproduced." in written.read_text()
+    assert main(["reproduce", "Z1", "--scale", "paper", "--claims", own, "--out", out, "--jobs", "1"]) == 0
+    before, _, after = capsys.readouterr().out.partition("an estimate on this machine as busy as it is now")
+    assert "tuning: " in before
+    assert "Z1  reproduced" in after
     assert main(["reproduce", "Y9", "--claims", own, "--out", out]) == 2
     assert "no such claim or paper" in capsys.readouterr().err
 
