@@ -3,9 +3,10 @@
 from experiments.claims.claim import Claim, Criterion, Paper, claims
 from experiments.claims.ledger import Entry, Repeat, Row, findings, ledger, verdicts
 from experiments.claims.reproduction import repeated, reproduced
+from experiments.claims.standing import Standing, standing
 from experiments.claims.verdicts import Finding, Outcome, Verdict
 
 __all__ = [
-    "Claim", "Criterion", "Entry", "Finding", "Outcome", "Paper", "Repeat", "Row", "Verdict", "claims", "findings",
-    "ledger", "repeated", "reproduced", "verdicts",
+    "Claim", "Criterion", "Entry", "Finding", "Outcome", "Paper", "Repeat", "Row", "Standing", "Verdict", "claims",
+    "findings", "ledger", "repeated", "reproduced", "standing", "verdicts",
 ]  # fmt: skip
