@@ -15,11 +15,13 @@ from torch import Tensor
 from experiments.build import arguments, learning_seeds
 from experiments.config import Config
 from experiments.parts import sizes_of
-from simulator import Evaluate, Mileage, Stop, simulate
+from simulator import Evaluate, Mileage, Stop, Task, simulate
 from simulator.simulation import Simulation
 
 BRIEF = 10.0
 """Seconds of work, roughly, below which the start of worker processes does not pay."""
+QUICK = 0.1
+"""Seconds within which a model is evaluated so quickly that all of an ensemble may be."""
 START_UP, WRITING = 3.0, 0.15
 """Seconds that a worker process takes to import torch, and that a run's files take."""
 ROW = 130
@@ -61,10 +63,9 @@ def forecast(config: Config, seconds: float = 0.5) -> Forecast:
     given = arguments(config)
     task = given["task"]
     models: Tensor = task.start(given["learning_seeds"])
-    task.evaluate(models)
-    built = perf_counter()
-    task.evaluate(models)
-    evaluation, built = perf_counter() - built, built - start
+    task.evaluate(models[:1])
+    built = perf_counter() - start
+    evaluation = _evaluation(task, models)
     probe = Probe(given["stop"], seconds)
     never = Evaluate(every_updates=1e15)
     began = perf_counter()
@@ -79,6 +80,18 @@ def forecast(config: Config, seconds: float = 0.5) -> Forecast:
     times = evaluations(given["evaluate"], end) * (config.cluster.workers if config.evaluate.nodes else 1)
     memory = (probe.memory or resident()) + ROW * end.gradients
     return Forecast(built + ran + rest + WRITING + times * evaluation, memory)
+
+
+def _evaluation(task: Task, models: Tensor) -> float:
+    """Seconds that an evaluation takes: of all models where that is quick, or else of one, times their number."""
+    start = perf_counter()
+    task.evaluate(models[:1])
+    one = perf_counter() - start
+    if one > QUICK:
+        return one * len(models)
+    start = perf_counter()
+    task.evaluate(models)
+    return perf_counter() - start
 
 
 class Enough(Exception):
