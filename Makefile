@@ -10,8 +10,8 @@ quickstart: $(STAMP)
 	$(BIN)/laggard sweep configs/quickstart.yaml
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered tests/simulator simulator
-	$(BIN)/python -m pytest -n 2 --ignore=tests/simulator tests models experiments notebooks
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered tests/simulator simulator
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/simulator tests models experiments notebooks
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

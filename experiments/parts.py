@@ -1,7 +1,7 @@
 """The parts of a config: what each key means, and the simulator's or the model's object that it becomes."""
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from inspect import signature
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -35,6 +35,14 @@ class Sizes(NamedTuple):
     classes: int
     samples: int
     labels: tuple[int, ...] = ()
+
+
+class Known(NamedTuple):
+    """What can be known of a network on a data set without reading it: sizes, layers, whether `unfold` can take it."""
+
+    sizes: Sizes
+    layers: list[Layer]
+    unfolds: bool
 
 
 IMAGES = (1, 28, 28)
@@ -186,18 +194,17 @@ class SupervisedPart(TaskPart):
             find_device(device)
         except ValueError:
             raise ConfigError("device", "expected a GPU, but torch sees none here: use auto or cpu") from None
-        if (sizes := sizes_of(self.dataset)) is None:
-            return
-        shape, classes, samples, labels = sizes
         try:
-            module = self._module(shape, classes)
-            check_labels(module, shape, labels)
+            known = self.known
         except ValueError as error:
             raise blamed("task", error) from None
-        if backend.startswith("unfold") and not unfoldable(module):
+        if known is None:
+            return
+        if backend.startswith("unfold") and not known.unfolds:
             problem = f"expected threads or vmap, since {self.model} is no plain sequence of layers, got {backend!r}"
             raise ConfigError("backend", problem)
-        if labels and self.partition.name in BY_LABEL:
+        samples = known.sizes.samples
+        if known.sizes.labels and self.partition.name in BY_LABEL:
             problem = f"expected iid or disjoint, since a text has no label of its own, got {self.partition.name!r}"
             raise ConfigError("task.partition", problem)
         most = samples // getattr(self.partition, "pieces", 1)
@@ -206,15 +213,21 @@ class SupervisedPart(TaskPart):
             raise ConfigError("cluster.workers", f"{problem}, got {workers}: use fewer workers or iid")
 
     def layers(self) -> Sequence[Layer]:
-        if (sizes := sizes_of(self.dataset)) is None:
-            return ()
-        shape, classes, *_ = sizes
-        return layers(self._module(shape, classes), shape, self.batch)
+        return () if self.known is None else self.known.layers
 
-    def _module(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """The network without its numbers."""
-        with torch.device("meta"):
-            return self.build().build(shape, classes)  # type: ignore[no-any-return]
+    @cached_property
+    def known(self) -> Known | None:
+        """What is known without reading data; found out once, since all runs of a sweep ask.
+
+        Raises:
+            ValueError: the network cannot take the data set's inputs, or does not answer its labels.
+        """
+        if (sizes := sizes_of(self.dataset)) is None:
+            return None
+        with torch.device("meta"):  # without its numbers
+            module: nn.Module = self.build().build(sizes.shape, sizes.classes)
+        check_labels(module, sizes.shape, sizes.labels)
+        return Known(sizes, layers(module, sizes.shape, self.batch), unfoldable(module))
 
     def task(self, *, workers: int, seed: int, device: str, backend: str, threads: int | None) -> simulator.Task:
         return Supervised(

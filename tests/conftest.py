@@ -6,6 +6,11 @@ import torch
 from models import Quadratic, Supervised, synthetic
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first: no process is left with it at the end while the others have nothing to do."""
+    items.sort(key=lambda item: not (item.path.suffix == ".ipynb" or item.get_closest_marker("long")))
+
+
 @pytest.fixture
 def quadratic() -> Quadratic:
     """Five curvatures over two orders of magnitude, noisy, in double precision."""

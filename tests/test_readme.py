@@ -38,6 +38,7 @@ def test_python_of_the_readme_runs(block, tmp_path):
     execute(sys.executable, "example.py", cwd=tmp_path)
 
 
+@pytest.mark.long
 def test_quick_commands_of_the_readme_run_one_after_the_other(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (tmp_path / "configs").symlink_to(ROOT / "configs")

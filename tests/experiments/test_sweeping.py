@@ -213,6 +213,7 @@ class Deadly(Algorithm):
 
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.long
 def test_kills_at_random_moments_cost_nothing_that_was_finished(tmp_path: Path) -> None:
     """The short form of `tests/experiments/killing.py`, which takes fifty kills over 24 runs."""
     killed = hold(kills=3, runs=6, updates=2500, within=2.0, seed=0, folder=tmp_path)
