@@ -70,7 +70,9 @@ class Standing:
     def settings(self) -> "Styler":
         """A row a claim: in which setting it is tried, what a reader of the verdict must know, and when it was run."""
         told = {name: self.rows.get(name, claim) for name, claim in self.claims.items()}
-        found = [(name, of.setting, of.notes, *self._effort(self.rows.get(name))) for name, of in told.items()]
+        found = [
+            (name, of.setting, self.claims[name].notes, *self._effort(self.rows.get(name))) for name, of in told.items()
+        ]
         return self._shown(found, ["claim", "setting", "to be known", "runs", "run on"])
 
     def figure(self, name: str) -> "Figure | None":
