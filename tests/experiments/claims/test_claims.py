@@ -180,7 +180,7 @@ def test_what_did_not_come_out_is_said_first_and_why(folder, tmp_path):
     row = reproduced(claim, "cpu", tmp_path, 1)
     text = page([claim], papers(own), {"Z1": row}, "cpu", "PAGE.md", {})
     assert f"- [Z1](#z1), contradicted: {claim.question} too much noise." in text
-    assert "too much noise. `laggard reproduce Z1 --scale cpu` runs it." in page(
+    assert "too much noise. `laggard reproduce Z1 --scale cpu` runs it" in page(
         [claim], papers(own), {}, "cpu", "PAGE.md", {}
     )
 
