@@ -101,7 +101,7 @@ def test_the_words_fit_the_limit() -> None:
 
 def test_workers_note_how_far_they_are(toy: Callable[..., Path], tmp_path: Path) -> None:
     """Seen from outside, as the parent sees it, when the first of two runs is over and the other still goes on."""
-    config = load(toy("sweep: {stop.updates: [1, 4000]}"))
+    config = load(toy("sweep: {stop.updates: [1, 15000]}"))
     seen: dict[str, Way] = {}
     over = threading.Event()
 
@@ -114,6 +114,6 @@ def test_workers_note_how_far_they_are(toy: Callable[..., Path], tmp_path: Path)
     results = sweep(config, tmp_path, jobs=2)
     over.set()
     looking.join()
-    assert {way.total for way in seen.values()} == {4000}
+    assert {way.total for way in seen.values()} == {15000}
     assert set(seen) == {results[1].manifest["run"]}
     assert not list((tmp_path / "toy").glob(".*"))
