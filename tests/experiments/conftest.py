@@ -1,5 +1,6 @@
 """Toy experiments."""
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,14 @@ task: {model: quadratic, dim: 3, condition: 10, noise: 0.2, jitter: 0.5, epoch: 
 learning: {lr: 0.1}
 stop: {updates: 40}
 """
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """What the test starts hears Ctrl-C, even where a shell has shut that off, as it does in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -352,11 +352,16 @@ def test_ctrl_c_says_what_is_saved(laggard: Laggard, toy: Callable[..., Path], m
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("patience", [0.05, 0.3, 0.7, None])
 def test_ctrl_c_leaves_at_once_and_without_a_traceback(
-    toy: Callable[..., Path], tmp_path: Path, patience: float | None
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    patience: float | None,
+    ctrl_c: None,
+    request: pytest.FixtureRequest,
 ) -> None:
     command = [sys.executable, "-X", "faulthandler", "-c", SIGNALLED, "run", str(toy()), "--out", str(tmp_path / "out")]
     command += ["stop={updates: 100000000}"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    request.addfinalizer(process.kill)  # it has no end of its own
     process.stdout.readline()  # the command has begun
     deadline = monotonic() + 60
     while patience is None and not list(tmp_path.glob("out/toy/.*/config.yaml")) and monotonic() < deadline:

@@ -139,7 +139,7 @@ def test_a_backend_that_is_not_installed_says_what_to_install(
 
 
 @pytest.fixture
-def endless(toy: Callable[..., Path], tmp_path: Path):
+def endless(toy: Callable[..., Path], tmp_path: Path, ctrl_c: None):
     """A sweep of two short runs and two that never end, in a process of its own, once both endless ones are begun."""
     path = toy("sweep: {m: {a: {seed: 1}, b: {seed: 2}, c: {stop.updates: 1000000000}, d: {stop.updates: 900000000}}}")
     out = tmp_path / "out"
@@ -147,7 +147,9 @@ def endless(toy: Callable[..., Path], tmp_path: Path):
         [*COMMAND, str(path), "--out", str(out), "--jobs", "3"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    wait_for(lambda: len(list(out.glob("toy/.*/config.yaml"))) >= 2 and len(list(out.glob("toy/*/manifest.json"))) == 2)
+    wait_for(
+        lambda: len(list(out.glob("toy/.*/config.yaml"))) >= 2 and len(list(out.glob("toy/[!.]*/manifest.json"))) == 2
+    )
     yield process, out
     if process.poll() is None:
         process.kill()
