@@ -121,10 +121,9 @@ def _installation(root: Path) -> Finding:
 
 
 def _machine() -> Iterator[Finding]:
+    # `models.cores` says the same, but needs torch, which may be what is broken
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Finding(
-        "cores", "ok", f"{cores} to be used, of {os.cpu_count()}; threads: null in a config takes {os.cpu_count()}"
-    )
+    yield Finding("cores", "ok", f"{cores} to be used, of {os.cpu_count()}; threads: null in a config takes {cores}")
     if memory := _memory():
         yield Finding("memory", "ok", f"{memory / 2**30:.1f} GiB")
     try:

@@ -18,11 +18,6 @@ LIVES = 3
 """How many workers may die of a run before it is given up: twice in company, the last time by itself."""
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def check(backend: str) -> None:
     """Check that there is such a backend here.
 

@@ -24,6 +24,7 @@ from experiments.grid import Run, members
 from experiments.results import INDEX
 from experiments.store import FILES, MANIFEST, MESSAGES, OPTIONAL, SCHEMA, digest, folder, hash_of, run_id
 from models.backends import describe
+from models.cores import cores
 from simulator import Outcome, Task
 from simulator.trace import Fates
 
@@ -186,7 +187,7 @@ def _manifest(config: Config, outcome: Outcome, task: Task, seconds: float) -> d
         "device": describe(getattr(task, "device", torch.device("cpu"))),
         "backend": getattr(task, "backend", None),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "threads": config.threads or os.cpu_count(),
+        "threads": config.threads or cores(),
         "versions": {"python": platform.python_version(), **versions()},
     }
 

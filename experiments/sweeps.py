@@ -15,6 +15,7 @@ from experiments.results import Results
 from experiments.runs import Progress, simulated
 from experiments.store import MANIFEST, Result, folder, kept, opened, run_id
 from experiments.worker import Done, Errand, line
+from models.cores import cores
 
 
 class SweepError(RuntimeError):
@@ -100,7 +101,7 @@ def jobs_for(config: Config, missing: Sequence[Config], backend: str = "loky") -
     """How many runs at once, where nobody says."""
     if backend == "loky" and (len(missing) < 2 or _on_gpu(config) or sum(map(rough, missing)) < BRIEF):
         return 1
-    return min(max(1, processes.cores() // (config.threads or 1)), max(1, len(missing)))
+    return min(max(1, cores() // (config.threads or 1)), max(1, len(missing)))
 
 
 def _ended(

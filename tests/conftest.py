@@ -1,6 +1,14 @@
 """What several test rooms share."""
 
+import os
+
 import pytest
+
+if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_setaffinity"):
+    # A core a test process, before torch counts them: else each of them has runs in two processes and on two threads.
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
 import torch
 
 from models import Quadratic, Supervised, synthetic

@@ -5,7 +5,6 @@ All keep the training set in memory (a GPU's, if that is the device), draw mini-
 (ReLU after pooling) and as text books do; on a GPU eager, captured as a CUDA graph, and compiled.
 """
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,14 +14,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from models import Dataset, LeNet5
+from models.cores import cores
 
 Loop = Callable[[int], float]
 """Makes so many training steps, and answers how many it made a second."""
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def text_book_lenet5() -> nn.Module:

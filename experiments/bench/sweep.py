@@ -12,12 +12,12 @@ from time import perf_counter
 from typing import Any
 
 from experiments.bench.alternation import alternate
-from experiments.bench.plain import cores
 from experiments.bench.report import Entry, Ratio
 from experiments.bench.settings import Settings
 from experiments.config import Config
 from experiments.grid import filled
 from experiments.sweeps import sweep
+from models.cores import cores
 
 RUNS = 24
 

@@ -14,12 +14,12 @@ import torch
 from experiments.bench import MEASURES
 from experiments.bench.children import children
 from experiments.bench.images import said
-from experiments.bench.plain import cores
 from experiments.bench.report import Entry, Machine, Report
 from experiments.bench.settings import Settings
 from experiments.config import Config
 from experiments.errors import ConfigError, meant
 from experiments.record import versions
+from models.cores import cores
 
 
 def take(

@@ -1,6 +1,5 @@
 """The table of families, and how their checks are carried out."""
 
-import os
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -27,6 +26,7 @@ from experiments.verify.replays import replays
 from experiments.verify.rules import rules
 from experiments.verify.staleness import staleness
 from experiments.verify.times import times
+from models.cores import cores
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -78,7 +78,7 @@ def verify(names: Sequence[str] = (), processes: int | None = None) -> list[Find
         if name not in FAMILIES:
             raise ConfigError("", f"{name!r}: expected families of {', '.join(FAMILIES)}", "verify")
     checks = [(name, check) for name in dict.fromkeys(names or FAMILIES) for check in FAMILIES[name].checks]
-    pool = ProcessPoolExecutor(processes or os.cpu_count(), get_context("spawn"), _begin)
+    pool = ProcessPoolExecutor(processes or cores(), get_context("spawn"), _begin)
     try:
         tasks = {pool.submit(findings, *check): check for check in checks}
         shape = "{desc} {bar:20} {n_fmt}/{total_fmt}"

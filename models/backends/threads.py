@@ -1,7 +1,6 @@
 """A pool of threads over the gradients in flight: the backend of a CPU."""
 
 import copy
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from models.backprop import Backpropagation, Loss, backpropagation
+from models.cores import cores
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class Threads:
     name = "threads"
 
     def __init__(self, module: nn.Module, loss: Loss, threads: int | None = None) -> None:
-        threads = (os.cpu_count() or 1) if threads is None else threads
+        threads = cores() if threads is None else threads
         if threads < 1:
             raise ValueError(f"threads = {threads}: expected at least 1, or None for one per core")
         torch.set_num_threads(1)

@@ -109,7 +109,7 @@ class Sulky(Algorithm):
 def test_as_many_at_once_as_pays(
     toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, overrides: list[str], cores: int, jobs: int
 ) -> None:
-    monkeypatch.setattr("experiments.processes.cores", lambda: cores)
+    monkeypatch.setattr("experiments.sweeps.cores", lambda: cores)
     config = load(toy("sweep: {seeds: 4}\n"), *overrides)
     assert jobs_for(config, [run.config for run in runs(config)]) == jobs
 
