@@ -1,5 +1,6 @@
-"""The pool of threads when it is interrupted."""
+"""The pool of threads: how many, and when it is interrupted."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
 
@@ -10,6 +11,13 @@ from models import MLP
 from models.backends import Threads
 
 JOBS, INTERRUPTED = 2000, 1000
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system knows no affinity")
+def test_as_many_threads_as_this_process_may_use_cores(monkeypatch):
+    """A scheduler gives five of a machine's cores, however many that has."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(5)))
+    assert Threads(MLP(hidden=[3]).build((1, 2, 2), 2), cross_entropy).lanes == 10
 
 
 def test_jobs_that_were_handed_over_before_ctrl_c_are_not_carried_out(monkeypatch):
