@@ -8,9 +8,10 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from experiments import parts
+from experiments import parts, tasks
+from experiments.choice import Choice
 from experiments.errors import ConfigError, meant, shown
-from experiments.schema import Choice, Described
+from experiments.schema import Described
 
 ROOMS = {
     "methods (algorithm.name)": parts.ALGORITHM,
@@ -20,9 +21,9 @@ ROOMS = {
     "compensations (learning.compensation)": parts.COMPENSATION,
     "optimizers (learning.optimizer)": parts.LEARNING,
     "schedules (learning.schedule)": parts.SCHEDULE,
-    "models (task.model)": parts.TASK,
-    "data (task.dataset)": parts.DATA,
-    "partitions (task.partition)": parts.PARTITION,
+    "models (task.model)": tasks.TASK,
+    "data (task.dataset)": tasks.DATASET,
+    "partitions (task.partition)": tasks.PARTITION,
 }
 """Title -> entries; the title's first word is what the room is called."""
 NAMED = re.compile(r"\s+[\w, ]+: ")

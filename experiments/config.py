@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, WrapValidator
 
 from experiments.errors import ConfigError, shown, translated
-from experiments.parts import ALGORITHM, LEARNING, TASK, ClusterPart, EvaluatePart, RecordPart, StopPart
+from experiments.parts import ALGORITHM, LEARNING, ClusterPart, EvaluatePart, RecordPart, StopPart
 from experiments.schema import Count, Part, Seed, once
+from experiments.tasks import TASK
 from models.backends import NAMES
 from simulator import Invalid
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from experiments.build import arguments, learning_seeds
 from experiments.config import Config
-from experiments.parts import sizes_of
+from experiments.tasks import sizes_of
 from simulator import Evaluate, Mileage, Stop, Task, simulate
 from simulator.simulation import Simulation
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from experiments.config import Config
 from experiments.figures.theory import CONSTANT, staleness_theory
-from experiments.parts import sizes_of
+from experiments.tasks import sizes_of
 from experiments.verify.delayed import critical
 
 SERVERLESS = ("all_reduce", "delayed")

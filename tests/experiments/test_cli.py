@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from experiments import load_result, parts
+from experiments import load_result, parts, tasks
+from experiments.choice import Choice
 from experiments.cli import main
 from experiments.figures import FIGURES
 from experiments.progress import said
-from experiments.schema import Choice
 from models import DATASETS, NETWORKS, PARTITIONS
 from simulator import ALGORITHMS, Deadlock, Mileage
 from simulator.laws import LAWS
@@ -253,7 +253,7 @@ def test_no_name_is_a_room_and_an_entry() -> None:
 def test_every_choice_of_a_config_is_listed() -> None:
     from experiments.catalogue import ROOMS
 
-    choices = {id(value) for value in vars(parts).values() if isinstance(value, Choice)}
+    choices = {id(value) for room in (parts, tasks) for value in vars(room).values() if isinstance(value, Choice)}
     assert choices == {id(choice) for choice in ROOMS.values()}
 
 
