@@ -115,6 +115,7 @@ class Picture(Part):
         lines: its key that tells lines apart.
         label: what a line is called, with its value for `{}`; by default a name by itself, and a number with its key.
         y: what the axis upwards is called.
+        lost: what is said of seeds whose value is infinite: that they never got there, or diverged.
     """
 
     of: str
@@ -125,6 +126,7 @@ class Picture(Part):
     xlabel: str | None = None
     log_x: bool = False
     log_y: bool = False
+    lost: Literal["never", "diverged"] = "never"
 
 
 class Claim(Part):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import StrictUndefined
+from jinja2 import StrictUndefined, meta
 from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -11,6 +11,11 @@ from experiments.claims.statistics import STATISTICS
 from experiments.errors import ConfigError
 
 _language = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
+
+
+def used(expression: str) -> set[str]:
+    """The names of statistics, studies and functions that an expression asks for."""
+    return meta.find_undeclared_variables(_language.parse(f"{{{{ {expression} }}}}"))
 
 
 def evaluated(expression: str, names: Mapping[str, Any], where: str) -> Any:

@@ -1,7 +1,9 @@
 """The ledger: a row a claim and scale, stored as small files that a clone of the repository has."""
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +21,13 @@ LEDGER = Path("results") / "claims"
 
 
 class Entry(Part):
-    """A number of a row: its mean and 95 % interval over seeds, and how it stands to its bar, if it has one.
+    """A number of a row with its 95 % interval, and how it stands to its bar, if it has one: a `Finding`, stored.
+
+    Numbers that are not finite have no place in JSON, and are null.
 
     Attributes:
-        values: of each seed, in order; a number without seeds has one.
-        seeds: whether there are seeds behind it.
+        values: of each seed, in order; one, where the number is exact or one of all seeds together.
+        seeds: whether it is a number a seed.
     """
 
     says: str
@@ -36,28 +40,34 @@ class Entry(Part):
     outcome: str = ""
 
     @classmethod
-    def of(cls, finding: Finding) -> "Entry":
-        """The entry of a criterion's finding; numbers that are not finite have no place in JSON, and are null."""
-        value, half = finding.estimate.value, finding.estimate.half
-        ends = (value - half, value + half) if finding.seeds else (value, value)
-        numbers = [number if abs(number) < float("inf") else None for number in (value, *ends, *finding.values)]
+    def of(cls, found: Finding) -> "Entry":
+        """The entry of what was found."""
+        numbers = found.value, found.low, found.high, *found.values
+        value, low, high, *values = [number if math.isfinite(number) else None for number in numbers]
         return cls(
-            says=finding.says, bar=finding.bar, value=numbers[0], low=numbers[1], high=numbers[2], values=numbers[3:],
-            seeds=finding.seeds, outcome=finding.outcome if finding.bar else "",
+            says=found.says, bar=found.bar, value=value, low=low, high=high, values=values, seeds=found.seeds,
+            outcome=found.outcome or "",
         )  # fmt: skip
 
     @property
+    def interval(self) -> str:
+        """The 95 % interval as a table shows it; nothing, where there is none."""
+        known = self.low is not None and self.high is not None and (self.seeds or self.low < self.high)
+        return f"{self.low:.4g} to {self.high:.4g}" if known else ""
+
+    @property
+    def lost(self) -> int:
+        """Of how many seeds the number is not finite."""
+        return self.values.count(None)
+
+    @property
     def measured(self) -> str:
-        """The number as a table shows it."""
-        reached = [value for value in self.values if value is not None]
+        """The number with all that is to be said of it."""
         if self.value is None:
-            return f"not finite in {len(self.values)} of {len(self.values)}"
-        said = f"{self.value:.4g}"
-        if self.seeds and self.low is not None and self.high is not None:
-            said += f" ({self.low:.4g} to {self.high:.4g})"
-        if self.seeds:
-            said += f", n = {len(self.values)}"
-        return said + f", not finite in {len(self.values) - len(reached)}" * (len(reached) < len(self.values))
+            return f"not finite in {self.lost} of {len(self.values)}"
+        said = f"{self.value:.4g}" + f" ({self.interval})" * bool(self.interval)
+        said += f", n = {len(self.values)}" if self.seeds else ", of all seeds" * bool(self.interval)
+        return said + f", not finite in {self.lost}" * (self.lost > 0)
 
 
 class Repeat(Part):
@@ -78,10 +88,13 @@ class Row(Part):
 
     Attributes:
         criteria, beside: what was measured with a bar, and without.
+        grids: what the studies swept, a line each.
+        chosen: what was chosen for the studies that are tuned, a line for each choice.
         seconds: wall time of the runs, as long as they took when they were made.
         runs: their ids.
-        version: laggard's, and the versions and machine that its manifests name.
-        taken: the day.
+        version: laggard's.
+        machine: device, instruction set and torch of the runs: numbers are the same to the last bit on the same ones.
+        taken: the day on which the last of the runs was made.
         repeats: what came of the same runs on other days.
     """
 
@@ -92,13 +105,15 @@ class Row(Part):
     says: str
     mark: str
     setting: str
-    notes: str
     verdict: str
     criteria: list[Entry]
     beside: list[Entry]
+    grids: list[str]
+    chosen: list[str]
     seconds: float
     runs: list[str]
     version: str
+    machine: list[str]
     taken: str
     repeats: list[Repeat] = Field([])
 
@@ -108,9 +123,14 @@ class Row(Part):
         return [entry.values for entry in (*self.criteria, *self.beside)]
 
     @property
-    def settled(self) -> bool:
-        """Whether it has a verdict other than that it is not resolved."""
-        return self.verdict not in (Verdict.OPEN, Verdict.NONE)
+    def tally(self) -> str:
+        """How many criteria hold, fail and are open; nothing where all hold, or where none was drawn."""
+        counts = Counter(entry.outcome for entry in self.criteria)
+        if self.verdict in (Verdict.REPRODUCED, Verdict.NONE):
+            return ""
+        found = [f"{counts[Outcome.HOLDS]} of {len(self.criteria)} hold"]
+        found += [f"{counts[Outcome.FAILS]} fail"] * bool(counts[Outcome.FAILS])
+        return ", ".join(found + [f"{counts[Outcome.OPEN]} open"] * bool(counts[Outcome.OPEN]))
 
 
 def write(row: Row, table: "pd.DataFrame | None", folder: Path) -> Path:
@@ -135,40 +155,12 @@ def ledger(folder: Path = LEDGER, scale: Scale = "cpu") -> Mapping[str, Row]:
     return {row.id: row for row in sorted(rows, key=lambda row: (row.id[0], int(row.id[1:])))}
 
 
-def findings(paper: str, folder: str | Path = LEDGER, scale: Scale = "cpu") -> "pd.DataFrame":
-    """What was measured for a paper's claims: a row per criterion, with its bar and outcome, and per number beside.
-
-    Args:
-        paper: its key, or its claims' letter.
-    """
-    import pandas as pd
-
-    found = [
-        (row.id, entry.says, entry.bar, entry.measured, entry.outcome)
-        for row in _of(paper, folder, scale)
-        for entry in (*row.criteria, *row.beside)
-    ]
-    return pd.DataFrame(found, columns=["claim", "criterion", "bar", "measured", "outcome"])
-
-
-def verdicts(paper: str, folder: str | Path = LEDGER, scale: Scale = "cpu") -> "pd.DataFrame":
-    """The verdicts on a paper's claims: a row each, with the question and how the paper's statement is known."""
-    import pandas as pd
-
-    found = [(row.id, row.question, row.mark, row.verdict) for row in _of(paper, folder, scale)]
-    return pd.DataFrame(found, columns=["claim", "question", "mark", "verdict"])
-
-
 def figure_table(row: Row, folder: Path = LEDGER) -> "pd.DataFrame | None":
     """The numbers of a row's figure, if it has one."""
     import pandas as pd
 
     path = folder / row.scale / f"{row.id}.csv"
     return pd.read_csv(path) if path.is_file() else None
-
-
-def _of(paper: str, folder: str | Path, scale: Scale) -> list[Row]:
-    return [row for row in ledger(Path(folder), scale).values() if paper in (row.paper, row.id[0])]
 
 
 def _row(path: Path) -> Row:
@@ -178,8 +170,3 @@ def _row(path: Path) -> Row:
     except (ValueError, ValidationError) as error:
         problem = str(error).splitlines()[0]
         raise ResultError(f"{path}: is no row of a ledger ({problem}); remove it, and reproduce again") from None
-
-
-def outcomes(entries: Sequence[Entry]) -> list[Outcome]:
-    """Those of criteria."""
-    return [Outcome(entry.outcome) for entry in entries]

@@ -1,4 +1,4 @@
-"""REPRODUCTION.md: the ledger as people read it, made from stored rows alone."""
+"""REPRODUCTION.md: the ledger as people read it; numbers from stored rows, words about them from the claims."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ def page(
     template = Environment(keep_trailing_newline=True).from_string(TEMPLATE.read_text(encoding="utf-8"))
     text = template.render(
         claims=claims, papers=order, told=told, rows=rows, scale=scale, page=Path(name).name, pictures=pictures,
-        again=again, failing=failing,
+        again=again, failing=failing, said=said,
         count=f"{len(claims)} claims: {count}.",
     )  # fmt: skip
     return text.rstrip("\n") + "\n"
@@ -42,7 +42,12 @@ def page(
 
 def line(row: Row) -> str:
     """A row in a line for the terminal."""
-    return f"{row.id}  {row.verdict}  ({row.seconds:.0f} s of runs): {row.question}"
+    return f"{row.id}  {said(row)}  ({row.seconds:.0f} s of runs): {row.question}"
+
+
+def said(row: Row) -> str:
+    """A row's verdict, and how many of its criteria hold where not all do."""
+    return row.verdict + f" ({row.tally})" * bool(row.tally)
 
 
 def again(repeat: Repeat) -> str:

@@ -134,27 +134,34 @@ PROBES: Mapping[str, Callable[[Config], list[dict[str, float]]]] = {"closeness":
 def probed(probe: str, config: Config, out: Path) -> xr.DataArray:
     """A probe of every run of a config, over its swept keys and whatever the probe adds; kept under `out` as CSV.
 
-    The array's attribute `seconds` says how long each run took, by the id of what was kept.
+    A member that diverged has no number, which counts as an infinite one: nothing is to be chosen for it.
+    The array's attributes say how many `seconds` each run took, by the id of what was kept, and when the last of them
+    was `made` (s since the epoch).
     """
     import pandas as pd
 
     every = runs(config)
     kept = [_kept(probe, run, out) for run in every]
     rows = pd.concat(kept, ignore_index=True)
-    found = array(rows.drop(columns=["member", "seconds"]), rows["number"])
+    found = array(rows.drop(columns=["member", "seconds"]), rows["number"].fillna(np.inf))
     took = {_key(probe, run): float(each["seconds"].iloc[0]) for run, each in zip(every, kept, strict=True)}
-    return found.assign_attrs(seconds=took)
+    made = max(_path(probe, run, out).stat().st_mtime for run in every)
+    return found.assign_attrs(seconds=took, made=made)
 
 
 def _key(probe: str, run: Run) -> str:
     return hashlib.sha256(f"{probe} {run_id(run.config)}".encode()).hexdigest()[:12]
 
 
+def _path(probe: str, run: Run, out: Path) -> Path:
+    return out / run.config.name / f"{probe}-{_key(probe, run)}.csv"
+
+
 def _kept(probe: str, run: Run, out: Path) -> Any:
     """The rows of one run, with its labels and its members' settings; read where they were written before."""
     import pandas as pd
 
-    path = out / run.config.name / f"{probe}-{_key(probe, run)}.csv"
+    path = _path(probe, run, out)
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")

@@ -1,19 +1,20 @@
 """A claim carried out: its studies are run, its statistics evaluated, its criteria decided, and a row is written."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from experiments.claims.claim import Claim, Criterion, Scale
+from experiments.claims.claim import Claim, Scale
 from experiments.claims.expressions import evaluated
 from experiments.claims.ledger import Entry, Repeat, Row, ledger, write
-from experiments.claims.studies import Tell, carried_out
-from experiments.claims.verdicts import Finding, Outcome, Verdict, finding, numbers, verdict
-from experiments.estimates import mean
+from experiments.claims.resampling import DRAWS, resampled
+from experiments.claims.studies import Tell, carried_out, choices, grids
+from experiments.claims.verdicts import Verdict, beside, finding, verdict
 from experiments.results import Results
-from experiments.store import ResultError
+from experiments.store import MANIFEST, ResultError
 
 
 def reproduced(
@@ -63,7 +64,7 @@ def repeated(
     differently. The new runs lie under `again` and the day in `out`, and replace nothing.
 
     Raises:
-        ResultError: the claim has no row at this scale.
+        ResultError: the claim has no row at this scale, or was repeated today.
         ConfigError: a study cannot be run, or an expression has no value.
         SweepError: runs failed.
     """
@@ -72,7 +73,10 @@ def repeated(
         raise ResultError(
             f"{folder / scale / claim.id}.json: is not there, and a repeat has nothing to be held against"
         )
-    apart = Path(out) / "again" / datetime.now(UTC).date().isoformat()
+    today = datetime.now(UTC).date().isoformat()
+    if today in (repeat.taken for repeat in kept.repeats):
+        raise ResultError(f"{claim.id}: was repeated today, and those runs would be taken again: wait for another day")
+    apart = Path(out) / "again" / today
     row, _ = decided(claim, scale, carried_out(claim, scale, apart, jobs, tell))
     repeat = Repeat(taken=row.taken, version=row.version, verdict=row.verdict, same=row.numbers == kept.numbers)
     kept = kept.model_copy(update={"repeats": [*kept.repeats, repeat]})
@@ -86,38 +90,64 @@ def decided(claim: Claim, scale: Scale, results: Mapping[str, Any]) -> tuple[Row
     names: dict[str, Any] = dict(results)
     for name, expression in claim.statistics.items():
         names[name] = evaluated(expression, names, f"{where}, statistics.{name}")
+
+    def found(expression: str, where: str) -> dict[str, Any]:
+        draws = 0 if scale == "smoke" else DRAWS
+        value = evaluated(expression, names, where)
+        return {
+            "value": value,
+            "resampled": resampled(expression, claim.statistics, names, where, draws),
+            "where": where,
+        }
+
     findings = [
-        _found(criterion, names, f"{where}, criteria.{number}") for number, criterion in enumerate(claim.criteria)
+        finding(criterion, **found(criterion.value, f"{where}, criteria.{number}"))
+        for number, criterion in enumerate(claim.criteria)
     ]
-    shown = [_shown(says, expression, names, f"{where}, beside.{says}") for says, expression in claim.beside.items()]
-    said = verdict([each.outcome for each in findings]) if scale != "smoke" else Verdict.NONE
-    took = _seconds(results.values())
+    shown = [beside(says, **found(value, f"{where}, beside.{says}")) for says, value in claim.beside.items()]
+    said = verdict([each.outcome for each in findings if each.outcome]) if scale != "smoke" else Verdict.NONE
+    made = Made.of(results.values())
     row = Row(
         id=claim.id, scale=scale, question=claim.question, paper=claim.paper, says=claim.says, mark=claim.mark,
-        setting=claim.setting, notes=claim.notes, verdict=str(said),
+        setting=claim.setting, verdict=str(said),
         criteria=[Entry.of(each) for each in findings], beside=[Entry.of(each) for each in shown],
-        seconds=round(sum(took.values()), 1), runs=sorted(took),
-        version=version("laggard"), taken=datetime.now(UTC).date().isoformat(),
+        grids=grids(claim, scale), chosen=choices(claim, results),
+        seconds=round(sum(made.seconds.values()), 1), runs=sorted(made.seconds), machine=sorted(made.machines),
+        version=version("laggard"), taken=datetime.fromtimestamp(made.last, UTC).date().isoformat(),
     )  # fmt: skip
     return row, names
 
 
-def _found(criterion: Criterion, names: Mapping[str, Any], where: str) -> Finding:
-    return finding(criterion, evaluated(criterion.value, names, where), where)
+@dataclass
+class Made:
+    """How the runs and probes of a claim were made.
+
+    Attributes:
+        seconds: what each took when it was made, by its id; the same run in two studies counts once.
+        machines: device, instruction set and torch.
+        last: when the last was made, in seconds since the epoch.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    machines: set[str] = field(default_factory=set)
+    last: float = 0.0
+
+    @classmethod
+    def of(cls, studies: Iterable[Any]) -> Self:
+        """How they were made, by their manifests; a probe is always made here."""
+        made = cls()
+        for study in studies:
+            if isinstance(study, Results):
+                for result in study:
+                    made.seconds[result.manifest["run"]] = float(result.manifest["wall_seconds"])
+                    made.machines.add(machine_of(result.manifest))
+                    made.last = max(made.last, (result.path / MANIFEST).stat().st_mtime)
+            else:
+                made.seconds |= study.attrs["seconds"]
+                made.last = max(made.last, study.attrs["made"])
+        return made
 
 
-def _shown(says: str, expression: str, names: Mapping[str, Any], where: str) -> Finding:
-    """A number without a bar."""
-    values, seeds = numbers(evaluated(expression, names, where), where)
-    return Finding(says, "", mean(values), values, seeds, Outcome.OPEN)
-
-
-def _seconds(studies: Iterable[Any]) -> dict[str, float]:
-    """What each run or probe took when it was made, by its id; the same run in two studies counts once."""
-    took: dict[str, float] = {}
-    for study in studies:
-        if isinstance(study, Results):
-            took |= {result.manifest["run"]: float(result.manifest["wall_seconds"]) for result in study}
-        else:
-            took |= study.attrs["seconds"]
-    return took
+def machine_of(manifest: Mapping[str, Any]) -> str:
+    """On what a run was made, in a few words."""
+    return f"{manifest['device']} ({manifest['cpu_capability']}), torch {manifest['versions']['torch']}"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.claims.claim import FOLDER, Claim, Paper, Scale, claims, papers
-from experiments.claims.ledger import Entry, Row, figure_table, ledger
+from experiments.claims.ledger import Row, figure_table, ledger
 from experiments.claims.page import again
 from experiments.claims.reproduction import reproduced
 from experiments.claims.verdicts import Outcome, Verdict
@@ -116,7 +116,18 @@ class Standing:
             yield from ((claim.id, each.says, each.bar, "", "", "", NOT_RUN) for each in claim.criteria)
             return
         for entry in (*row.criteria, *row.beside):
-            yield (claim.id, entry.says, entry.bar, *_numbers(entry), entry.outcome or "beside")
+            mean = "not finite" if entry.value is None else f"{entry.value:.4g}"
+            count = len(entry.values)
+            seeds = f"{count - entry.lost} of {count}" if entry.lost else f"{count}"
+            yield (
+                claim.id,
+                entry.says,
+                entry.bar,
+                mean,
+                entry.interval,
+                seeds * entry.seeds,
+                entry.outcome or "beside",
+            )
 
     def _effort(self, row: Row | None) -> tuple[str, str]:
         """How many runs and how long they took, and the day with what came of them on other days."""
@@ -163,14 +174,3 @@ def standing(paper: str, scale: Scale = "cpu", folder: str | Path = STORED, clai
     found = {claim.id: claim for claim in claims(keys, claims_in)}
     rows = {name: row for name, row in ledger(Path(folder), scale).items() if name in found}
     return Standing(papers(claims_in)[keys[0]], found, rows, scale, Path(folder))
-
-
-def _numbers(entry: Entry) -> tuple[str, str, str]:
-    """Mean, interval and how many seeds, as a table shows them."""
-    reached = sum(value is not None for value in entry.values)
-    mean = "not finite" if entry.value is None else f"{entry.value:.4g}"
-    if not entry.seeds:
-        return mean, "", ""
-    known = entry.low is not None and entry.high is not None
-    interval = f"{entry.low:.4g} to {entry.high:.4g}" if known else ""
-    return mean, interval, f"{reached} of {len(entry.values)}" if reached < len(entry.values) else f"{reached}"

@@ -1,6 +1,6 @@
 """The runs of a claim at a scale: sweeps like any others, of which one may choose another's learning rates."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ from experiments.claims.probes import probed
 from experiments.config import Config
 from experiments.errors import ConfigError
 from experiments.grid import filled, runs
-from experiments.measures import is_seed
+from experiments.measures import is_seed, said
 from experiments.results import Results
-from experiments.selection import best
+from experiments.selection import Best, best
 from experiments.sweeps import Ended, sweep
 
 Tell = Callable[[Ended], None]
@@ -72,7 +72,7 @@ def tuned(document: dict[str, Any], tuning: Tuning, results: Results) -> dict[st
     Raises:
         ConfigError: there are several such axes, or what chooses does not have the axis's settings.
     """
-    chosen = best(results, over=tuning.over, by=tuning.by, target=tuning.target, select_seeds=_seeds(results)).table
+    chosen = _choice(tuning, results).table
     sweep = dict(document.get("sweep", {}))
     own = [key for key in sweep if key != "seeds" and not is_seed(key)]
     if not own:
@@ -94,6 +94,46 @@ def tuned(document: dict[str, Any], tuning: Tuning, results: Results) -> dict[st
         }
     values = document["sweep"][axis]
     return {**document, "sweep": {"zip": {axis: values, tuning.over: [picks[value] for value in values]}, **sweep}}
+
+
+def grids(claim: Claim, scale: Scale) -> list[str]:
+    """What each study sweeps that is not tuned, and what the scale changes in it, a line each."""
+    found = []
+    for name, study in claim.studies.items():
+        changes = [f"{key} {said(value)}" for key, value in getattr(study, scale).items() if "sweep" not in key]
+        swept = [] if study.tuned else _axes(study.document(scale).get("sweep", {}))
+        if line := "; ".join([*changes, *swept]):
+            found.append(f"{name}: {line}")
+    return found
+
+
+def choices(claim: Claim, results: Mapping[str, Any]) -> list[str]:
+    """What was chosen for each study that is tuned, a line each, and which choices lie at an end of their grid."""
+    found = []
+    for name, study in claim.studies.items():
+        if study.tuned is not None:
+            best = _choice(study.tuned, results[study.tuned.on])
+            edges = [note.removeprefix("warning: ") for note in best.notes if "at the edge" in note]
+            found += [f"{name}: {choice}" for choice in best.choices] + [f"{name}: {edge}" for edge in edges]
+    return found
+
+
+def _axes(sweep: Mapping[str, Any]) -> Iterator[str]:
+    """The axes of a sweep in words; of named variants the names, and their own grids."""
+    for key, values in sweep.items():
+        if key == "seeds":
+            yield f"{values} seeds"
+        elif isinstance(values, list):
+            yield f"{key} {', '.join(map(said, values))}"
+        elif key == "zip":
+            yield " with ".join(_axes(values))
+        else:
+            own = {name: "; ".join(_axes(of.get("sweep", {}))) for name, of in values.items()}
+            yield f"{key} " + ", ".join(f"{name} ({grid})" if grid else name for name, grid in own.items())
+
+
+def _choice(tuning: Tuning, results: Results) -> Best:
+    return best(results, over=tuning.over, by=tuning.by, target=tuning.target, select_seeds=_seeds(results))
 
 
 def _seeds(results: Results) -> list[int] | None:

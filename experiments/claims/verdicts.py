@@ -11,7 +11,7 @@ import xarray as xr
 from experiments.claims.claim import Criterion
 from experiments.claims.statistics import SEED
 from experiments.errors import ConfigError
-from experiments.estimates import Estimate, mean
+from experiments.estimates import mean
 
 
 class Outcome(StrEnum):
@@ -33,31 +33,51 @@ class Verdict(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What was measured for one criterion.
+    """What was measured: of a criterion with its bar and outcome, of a number beside them without.
 
     Attributes:
-        estimate: the mean over seeds with its 95 % interval.
+        value: the mean over seeds, or the number that all of them make together.
+        low, high: its 95 % interval: of the mean by Student's t, of the other by resampling the seeds; NaN where there
+            is none, and `value` itself where the number is exact.
         values: of each seed; one, where the number needs none.
-        seeds: whether there are seeds behind it; without them the number is exact or one of all seeds together.
+        seeds: whether it is a number a seed.
     """
 
     says: str
     bar: str
-    estimate: Estimate
+    value: float
+    low: float
+    high: float
     values: tuple[float, ...]
     seeds: bool
-    outcome: Outcome
+    outcome: Outcome | None
 
 
-def finding(criterion: Criterion, value: Any, where: str) -> Finding:
+def finding(criterion: Criterion, value: Any, where: str, resampled: Sequence[float] = ()) -> Finding:
     """The outcome of a criterion.
+
+    Args:
+        resampled: of a number that all seeds make together, what it is for other samples of them.
 
     Raises:
         ConfigError: the value has other dimensions than seeds.
     """
+    found = beside(criterion.says, value, where, resampled)
+    return found._replace(bar=criterion.bar, outcome=_outcome(found, criterion.at_least, criterion.at_most))
+
+
+def beside(says: str, value: Any, where: str, resampled: Sequence[float] = ()) -> Finding:
+    """A number without a bar, as `finding` has it."""
     values, seeds = numbers(value, where)
-    outcome = _outcome(values, seeds, criterion.at_least, criterion.at_most)
-    return Finding(criterion.says, criterion.bar, mean(values), values, seeds, outcome)
+    if seeds:
+        estimate = mean(values)
+        number, low, high = estimate.value, estimate.value - estimate.half, estimate.value + estimate.half
+    elif resampled:
+        low, high = np.quantile(resampled, [0.025, 0.975], method="inverted_cdf")
+        number, low, high = values[0], min(float(low), values[0]), max(float(high), values[0])
+    else:
+        number = low = high = values[0]
+    return Finding(says, "", number, low, high, values, seeds, None)
 
 
 def numbers(value: Any, where: str) -> tuple[tuple[float, ...], bool]:
@@ -82,20 +102,18 @@ def verdict(outcomes: Sequence[Outcome]) -> Verdict:
     return Verdict.CONTRADICTED if Outcome.FAILS in outcomes else Verdict.OPEN
 
 
-def _outcome(values: Sequence[float], seeds: bool, at_least: float | None, at_most: float | None) -> Outcome:
+def _outcome(found: Finding, at_least: float | None, at_most: float | None) -> Outcome:
     """Whether the 95 % interval lies within the bars, beyond one, or across it.
 
-    A number without seeds decides by itself; of infinite values (a target that was never reached) all have to agree;
-    one seed decides nothing, and neither does a value that is not there.
+    An exact number decides by itself; of infinite values (a target that was never reached) all have to agree; one seed
+    decides nothing, and neither does a value that is not there.
     """
     low, high = -math.inf if at_least is None else at_least, math.inf if at_most is None else at_most
-    if any(math.isnan(value) for value in values) or (seeds and len(values) < 2):
+    if any(math.isnan(value) for value in found.values) or (found.seeds and len(found.values) < 2):
         return Outcome.OPEN
-    if seeds and all(map(math.isfinite, values)):
-        estimate = mean(values)
-        ends = (estimate.value - estimate.half, estimate.value + estimate.half)
-    else:
-        ends = (min(values), max(values))
+    ends = (found.low, found.high)
+    if found.seeds and not all(map(math.isfinite, found.values)):
+        ends = (min(found.values), max(found.values))
     if low <= ends[0] and ends[1] <= high:
         return Outcome.HOLDS
     return Outcome.FAILS if ends[1] < low or ends[0] > high else Outcome.OPEN

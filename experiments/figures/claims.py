@@ -44,8 +44,9 @@ def stored(name: str, folder: str | Path = "results/claims", scale: "Scale" = "c
 def picture(claim: "Claim", table: "pd.DataFrame", path: str | Path | None = None) -> Figure:
     """A claim's statistic: means over seeds with the 95 % interval of the mean, of the values that are finite.
 
-    Seeds are light points beside their mean; those without a finite value, as one that never reached a loss, are
-    counted above the frame. Curves that `together` calls theory or bound lie beneath the others.
+    On a logarithmic axis they are means of logarithms, if all values have one. Seeds are light points beside their
+    mean; those without a finite value, as one that never reached a loss, are counted above the frame. Curves that
+    `together` calls theory or bound lie beneath the others.
 
     Args:
         table: a row per setting and seed, with the statistic as `value`.
@@ -61,19 +62,20 @@ def picture(claim: "Claim", table: "pd.DataFrame", path: str | Path | None = Non
             raise ValueError(f"{claim.id}: the statistic {drawn.of} has no key {key!r}")
     names = list(dict.fromkeys(table[drawn.lines])) if drawn.lines else [None]
     settings = None if is_numeric_dtype(table[drawn.x]) else list(dict.fromkeys(table[drawn.x]))
+    log = drawn.log_y and bool((table["value"] > 0).all())
     with drawing(8, 4.2) as figure:
         axes = figure.subplots()
         lines = []
         for number, name in enumerate(names):
             own = table if name is None else table[table[drawn.lines] == name]
-            lines.append(seeds(own, drawn.x, settings, number - (len(names) - 1) / 2))
+            lines.append(seeds(own, drawn.x, settings, number - (len(names) - 1) / 2, log))
             if drawn.lines == "of" and name in REFERENCES:
                 refer(axes, lines[-1], name)
             else:
-                draw(axes, lines[-1], number, _label(drawn, name))
+                draw(axes, lines[-1], number, _label(drawn, name), drawn.lost)
         _across(axes, drawn, settings or sorted(set(table[drawn.x])), settings is not None)
         _upwards(axes, drawn, lines)
-        legend(figure, axes, [f"{claim.id}: {claim.question}{_note(table, lines)}"])
+        legend(figure, axes, [f"{claim.id}: {claim.question}{_note(table, lines, drawn, log)}"])
     return saved(figure, path)
 
 
@@ -117,11 +119,13 @@ def _upwards(axes: Axes, drawn: "Picture", lines: list[Seeds]) -> None:
     axes.set_ylim(low, high)
 
 
-def _note(table: "pd.DataFrame", lines: list[Seeds]) -> str:
+def _note(table: "pd.DataFrame", lines: list[Seeds], drawn: "Picture", log: bool) -> str:
     """What points and bars are."""
     count = table[SEED].nunique() if SEED in table else 0
     if count < 2:
         return ""
     points = "" if all(line.is_curve for line in lines) else "; seeds are light"
-    never = ", without those that never get there" if any(line.never.any() for line in lines) else ""
-    return f" Means of {count} seeds{never}, {100 * CONFIDENCE:.0f} % intervals{points}."
+    lost = {"never": "never get there", "diverged": "diverged"}[drawn.lost]
+    never = f", without those that {lost}" if any(line.never.any() for line in lines) else ""
+    means = "Geometric means" if log else "Means"
+    return f" {means} of {count} seeds{never}, {100 * CONFIDENCE:.0f} % intervals{points}."

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import ConfigError, load, parts
+from experiments import ConfigError, load, tasks
 from experiments.config import Config, parse
 from experiments.documents import parsed, put, text_of
 from experiments.grid import runs
@@ -204,15 +204,15 @@ def test_a_backend_that_is_not_there_or_cannot_take_the_model_is_refused_before_
 
 
 def test_what_is_known_of_a_data_set_without_reading_it_is_true() -> None:
-    data = parts.DATA.parts["digits"]().build()
-    assert (data.shape, data.classes, len(data.train_y)) == parts.SIZES["digits"][:3]
+    data = tasks.DATASET.parts["digits"]().build()
+    assert (data.shape, data.classes, len(data.train_y)) == tasks.SIZES["digits"][:3]
     assert data.labels == ()
     for part in (
-        parts.DATA.parts["synthetic"](samples=12, features=3, classes=2),
-        parts.DATA.parts["characters"](samples=12, positions=7),
+        tasks.DATASET.parts["synthetic"](samples=12, features=3, classes=2),
+        tasks.DATASET.parts["characters"](samples=12, positions=7),
     ):
         data = part.build()
-        assert (data.shape, data.classes, len(data.train_y), data.labels) == parts.sizes_of(part)
+        assert (data.shape, data.classes, len(data.train_y), data.labels) == tasks.sizes_of(part)
 
 
 @pytest.mark.parametrize(("file", "name"), [("my run (2)", "my run -2-"), ("(a)", "a-"), ("((", "experiment")])

@@ -1,11 +1,25 @@
 """Statistics of arrays: settings that are picked, best ones, extremes, slopes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 SEED = "seed"
+_draw: ContextVar[int | None] = ContextVar("draw", default=None)
+
+
+@contextmanager
+def drawn(draw: int) -> Iterator[None]:
+    """Let `mean` take the seeds of one bootstrap sample, the one with this number, in place of all."""
+    before = _draw.set(draw)
+    try:
+        yield
+    finally:
+        _draw.reset(before)
 
 
 def at(values: xr.DataArray, **where: Any) -> xr.DataArray:
@@ -26,24 +40,38 @@ def at(values: xr.DataArray, **where: Any) -> xr.DataArray:
 
 
 def largest(condition: xr.DataArray, over: str) -> xr.DataArray:
-    """The largest setting of `over` at which `condition` holds; half of the least one where it holds at none."""
+    """The largest setting of `over` at which `condition` holds; half of the least one where it holds at none.
+
+    That half is a bound and no measurement: `nowhere` says how often it stands in.
+    """
     settings = condition[over].astype(float)
     found = settings.where(condition).max(over)
     return found.fillna(float(settings.min()) / 2)
+
+
+def nowhere(condition: xr.DataArray, over: str) -> xr.DataArray:
+    """1 where `condition` holds at no setting of `over`, so that `largest` has nothing to find, else 0."""
+    return (~condition).all(over).astype(float)
 
 
 def best(values: xr.DataArray, over: str, chosen_on: int = 0, lowest: bool = False) -> xr.DataArray:
     """`values` at the setting of `over` whose mean is best; that chosen on the first seeds, the others are left.
 
     Args:
-        chosen_on: how many seeds choose; 0 lets each seed choose for itself, which flatters all alike.
+        chosen_on: how many seeds choose; 0 lets each seed choose for itself, which flatters, and the more so the more
+            settings there are.
         lowest: the least is the best.
     """
-    signed = -values if lowest else values
     if not chosen_on:
-        return -signed.max(over) if lowest else signed.max(over)
-    choosing = signed.isel({SEED: slice(None, chosen_on)}).mean(SEED)
-    return values.isel({SEED: slice(chosen_on, None)}).sel({over: choosing.idxmax(over)}).drop_vars(over)
+        return values.min(over) if lowest else values.max(over)
+    chosen = choice(values, over, chosen_on, lowest)
+    return values.isel({SEED: slice(chosen_on, None)}).sel({over: chosen}).drop_vars(over)
+
+
+def choice(values: xr.DataArray, over: str, chosen_on: int, lowest: bool = False) -> xr.DataArray:
+    """The setting of `over` at which the mean of the first `chosen_on` seeds is best: what `best` then reports on."""
+    choosing = values.isel({SEED: slice(None, chosen_on)}).mean(SEED, skipna=False)
+    return (-choosing if lowest else choosing).idxmax(over)
 
 
 def nearest(values: xr.DataArray, over: str, setting: xr.DataArray | float) -> xr.DataArray:
@@ -71,13 +99,16 @@ def slope(values: xr.DataArray, along: str, scale: float = 1.0, offset: float = 
 
 
 def share(condition: xr.DataArray) -> xr.DataArray:
-    """The share of seeds for which a condition holds."""
+    """The share of these seeds for which a condition holds: a count, and no estimate for others."""
     return condition.astype(float).mean(SEED)
 
 
 def mean(values: xr.DataArray, over: str = SEED) -> xr.DataArray:
-    """The mean over a dimension, by default the seeds."""
-    return values.mean(over)
+    """The mean over a dimension, by default the seeds; none where a value is missing."""
+    if over == SEED and (draw := _draw.get()) is not None:
+        count = values.sizes[SEED]
+        values = values.isel({SEED: np.random.default_rng([draw, count]).integers(count, size=count)})
+    return values.mean(over, skipna=False)
 
 
 def smallest(values: xr.DataArray, over: str) -> xr.DataArray:

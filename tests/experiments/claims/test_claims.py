@@ -1,10 +1,13 @@
 """The claims that lie in the repository, the row that a claim leaves, and the page that rows make."""
 
 import json
+import os
+from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
-from experiments.claims import Verdict, claims, findings, ledger, repeated, reproduced, verdicts
+from experiments.claims import Verdict, claims, ledger, repeated, reproduced
 from experiments.claims.claim import FOLDER, papers
 from experiments.claims.ledger import figure_table
 from experiments.claims.page import page
@@ -118,11 +121,6 @@ def test_a_claim_leaves_a_row_from_which_the_page_is_made(folder, tmp_path):
         "[derived]",
     ):
         assert part in text
-    found = findings("Z", tmp_path / "out" / "claims")
-    assert found["claim"].tolist() == ["Z1"] * 3
-    assert found["outcome"].tolist() == ["holds", "holds", ""]
-    assert verdicts("dean2012", tmp_path / "out" / "claims")["verdict"].tolist() == ["reproduced"]
-    assert findings("zheng2017", tmp_path / "out" / "claims").empty
     assert "not run" in page([claim], papers(own), {}, "cpu", "PAGE.md", {})
 
 
@@ -170,6 +168,48 @@ def test_a_repeat_that_comes_out_otherwise_says_so(folder, tmp_path, capsys):
     assert reproduced(claim, "cpu", tmp_path, 1).repeats == []
 
 
+def test_a_second_repeat_on_one_day_would_be_of_the_same_runs(folder, tmp_path, capsys):
+    (claim,) = claims([], folder())
+    reproduced(claim, "cpu", tmp_path, 1)
+    repeated(claim, "cpu", tmp_path, 1)
+    with pytest.raises(ResultError, match="Z1: was repeated today, and those runs would be taken again"):
+        repeated(claim, "cpu", tmp_path, 1)
+    assert len(ledger(tmp_path / "claims", "cpu")["Z1"].repeats) == 1
+
+
+def test_a_row_says_when_its_runs_were_made_and_not_when_it_was_decided(folder, tmp_path):
+    (claim,) = claims([], folder())
+    reproduced(claim, "cpu", tmp_path, 1)
+    then = datetime(2020, 2, 3, 12, tzinfo=UTC).timestamp()
+    for manifest in tmp_path.glob("*/*/manifest.json"):
+        os.utime(manifest, (then, then))
+    row = reproduced(claim, "cpu", tmp_path, 1)
+    assert row.taken == "2020-02-03"
+    (machine,) = row.machine
+    assert machine.startswith("cpu (")
+    assert "torch" in machine
+
+
+def test_the_page_has_the_grids_and_what_was_chosen_from_them(folder, tmp_path):
+    own = folder()
+    (claim,) = claims([], own)
+    row = reproduced(claim, "cpu", tmp_path, 1)
+    text = page([claim], papers(own), {"Z1": row}, "cpu", "PAGE.md", {})
+    assert "- Grid of tuning: stop.updates 50; pace slow, quick; learning.lr 0.0001, 0.1; seed 7, 8.\n" in text
+    assert "- Chosen for report: learning.lr = 0.1: slow; quick.\n" in text
+    assert "learning.lr = 0.1 lies at the edge of its grid" in text
+
+
+def test_a_verdict_says_how_many_criteria_hold(folder, tmp_path):
+    own = folder(("at_most: 1.5", "at_most: -1"))
+    (claim,) = claims([], own)
+    row = reproduced(claim, "cpu", tmp_path, 1)
+    assert row.tally == "1 of 2 hold, 1 fail"
+    text = page([claim], papers(own), {"Z1": row}, "cpu", "PAGE.md", {})
+    assert "**Reproduced in part (1 of 2 hold, 1 fail).**" in text
+    assert f"{claim.question} | reproduced in part (1 of 2 hold, 1 fail) |" in text
+
+
 def test_what_did_not_come_out_is_said_first_and_why(folder, tmp_path):
     own = folder(
         ("at_most: 1.5", "at_most: -1"),
@@ -206,7 +246,8 @@ def test_the_figure_has_its_numbers_from_the_stored_table(folder, tmp_path):
     table = figure_table(row, tmp_path / "claims")
     (axes,) = picture(claim, table, tmp_path / "figure.png").axes
     drawn = axes.lines[0].get_ydata()
-    assert drawn.tolist() == pytest.approx(table.groupby("pace", sort=False)["value"].mean().tolist())
+    logs = np.log(table["value"]).groupby(table["pace"], sort=False).mean()
+    assert drawn.tolist() == pytest.approx(np.exp(logs).tolist())
     assert axes.get_ylabel() == "test loss"
     assert (tmp_path / "figure.png").is_file()
 

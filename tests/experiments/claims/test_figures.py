@@ -38,11 +38,24 @@ def table(key="method", times=TIMES, **same):
 def test_seeds_are_summed_up_as_student_has_it():
     line = seeds(table(), "method", list(TIMES))
     assert line.mean == pytest.approx([7.5 / 3, 0.7])
-    for half, values in zip(line.half, ([1.0, 2.0, 4.5], TIMES["async"]), strict=True):
-        low, high = t.interval(0.95, len(values) - 1, np.mean(values), np.std(values, ddof=1) / len(values) ** 0.5)
-        assert half == pytest.approx((high - low) / 2)
+    for ends, values in zip(zip(line.low, line.high, strict=True), ([1.0, 2.0, 4.5], TIMES["async"]), strict=True):
+        expected = t.interval(0.95, len(values) - 1, np.mean(values), np.std(values, ddof=1) / len(values) ** 0.5)
+        assert ends == pytest.approx(expected)
     assert line.never.tolist() == [1, 0]
     assert line.named
+
+
+def test_on_a_log_axis_they_are_summed_up_by_their_logarithms(drawn):
+    """So that an interval stays positive: of 1, 10, 100 it is 10 to the 1 -/+ t(0.975, 2) / sqrt(3)."""
+    values = {"sync": [1.0, 10.0, 100.0]}
+    line = seeds(table(times=values), "method", ["sync"], log=True)
+    half = t.ppf(0.975, 2) / 3**0.5
+    assert [*line.low, *line.mean, *line.high] == pytest.approx([10 ** (1 - half), 10.0, 10 ** (1 + half)])
+    axes = drawn(table(times=values), x="method", log_y=True)
+    assert axes.lines[0].get_ydata() == pytest.approx([10.0])
+    assert "Geometric means of 3 seeds" in axes.figure.get_supxlabel().replace("\n", " ")
+    zero = drawn(table(times={"sync": [0.0, 2.0]}), x="method", log_y=True)
+    assert zero.lines[0].get_ydata() == pytest.approx([1.0])
 
 
 def test_names_keep_their_order_and_numbers_are_sorted():
@@ -56,6 +69,16 @@ def test_a_mean_of_which_seeds_are_missing_says_so(drawn):
     assert axes.texts[0].xy[0] == 0
     assert "without those that never get there" in axes.figure.get_supxlabel().replace("\n", " ")
     assert not drawn(table(times={"sync": [1.0, 2.0], "async": [3.0, 4.0]}), x="method").texts
+    diverged = drawn(table(), x="method", lost="diverged")
+    assert [text.get_text() for text in diverged.texts] == ["1 diverged"]
+    assert "without those that diverged" in diverged.figure.get_supxlabel().replace("\n", " ")
+
+
+def test_two_lines_that_lose_seeds_at_one_setting_both_say_so(drawn):
+    lines = [table("strength", {1.0: [1.0, 2.0], 9.0: [np.inf, np.inf]}, workers=workers) for workers in (8, 16)]
+    first, second = drawn(pd.concat(lines), x="strength", lines="workers").texts
+    assert first.xy == second.xy
+    assert first.xyann != second.xyann
 
 
 @pytest.mark.parametrize("log", [False, True])

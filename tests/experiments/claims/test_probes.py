@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from experiments import load
-from experiments.claims import claims, reproduced
 from experiments.claims.probes import closeness, fitted, momentum, probed
-from simulator.rules import DCASGDc
+from experiments.claims.statistics.arrays import best
 
 DELAYED = """\
 cluster: {workers: 1}
@@ -53,16 +52,14 @@ def test_a_grid_is_probed_once_and_carries_its_axes(toy, tmp_path, monkeypatch):
     assert probed("closeness", config, tmp_path).equals(first)
 
 
-def test_a_backup_that_aliases_the_live_weights_turns_the_claim(tmp_path, monkeypatch):
-    """Public ports of DC-ASGD keep no copy of what a worker read: w - w_read is 0, and nothing is compensated."""
-    (claim,) = claims(["B1"])
-    whole = reproduced(claim, "smoke", tmp_path / "whole", jobs=1)
-    monkeypatch.setattr(DCASGDc, "correct", lambda self, value, gradient, weights, state, lr: (value, state))
-    faulty = reproduced(claim, "smoke", tmp_path / "faulty", jobs=1)
-    assert [entry.outcome for entry in whole.criteria] != [entry.outcome for entry in faulty.criteria]
-    assert whole.criteria[1].outcome == "holds"
-    assert [entry.outcome for entry in faulty.criteria] == ["fails", "fails"]
-    assert {*faulty.criteria[0].values, *faulty.criteria[1].values} == {1.0}
+def test_a_member_that_diverges_is_infinitely_far_away(toy, tmp_path):
+    """Else its mean would be that of the quarters before, and the strength that diverges might be chosen."""
+    text = DELAYED.replace("STRENGTH", "1.0").replace("updates: 12", "updates: 400")
+    config = load(toy(text=text + "sweep: {learning.lr: [0.1, 30.0], seeds: 2}\n"))
+    found = probed("closeness", config, tmp_path)
+    assert np.isinf(found.sel(lr=30.0, quarter=4)).all()
+    whole = found.mean("quarter")
+    assert best(whole, "lr", chosen_on=1, lowest=True).values.tolist() == whole.sel(lr=0.1)[1:].values.tolist()
 
 
 def test_a_heavy_ball_has_the_momentum_that_it_was_given():
