@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from errno import EEXIST, ENOTEMPTY
 from importlib import metadata
 from pathlib import Path
@@ -183,7 +184,15 @@ def _manifest(config: Config, outcome: Outcome, task: Task, seconds: float) -> d
             if divergence is not None
         ],
         "seeds": {**seeds, "learning": learning_seeds(config)},
+        **circumstances(config, task, seconds),
+    }
+
+
+def circumstances(config: Config, task: Task, seconds: float) -> dict[str, Any]:
+    """How long a run took that ends now, and on and with what: what no two runs of a config need agree in."""
+    return {
         "wall_seconds": round(seconds, 3),
+        "ended": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": describe(getattr(task, "device", torch.device("cpu"))),
         "backend": getattr(task, "backend", None),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import StrictUndefined, meta
+from jinja2 import StrictUndefined, meta, nodes
 from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -16,6 +16,13 @@ _language = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
 def used(expression: str) -> set[str]:
     """The names of statistics, studies and functions that an expression asks for."""
     return meta.find_undeclared_variables(_language.parse(f"{{{{ {expression} }}}}"))
+
+
+def calls(expression: str, function: str) -> list[int]:
+    """With how many arguments an expression calls a function, each time that it does."""
+    tree = _language.parse(f"{{{{ {expression} }}}}")
+    found = [call for call in tree.find_all(nodes.Call) if getattr(call.node, "name", None) == function]
+    return [len(call.args) + len(call.kwargs) for call in found]
 
 
 def evaluated(expression: str, names: Mapping[str, Any], where: str) -> Any:

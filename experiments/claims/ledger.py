@@ -28,6 +28,7 @@ class Entry(Part):
     Attributes:
         values: of each seed, in order; one, where the number is exact or one of all seeds together.
         seeds: whether it is a number a seed.
+        joint: whether it is one of all seeds together, with an interval of resampled ones.
     """
 
     says: str
@@ -37,6 +38,7 @@ class Entry(Part):
     high: float | None
     values: list[float | None]
     seeds: bool
+    joint: bool = False
     outcome: str = ""
 
     @classmethod
@@ -46,13 +48,13 @@ class Entry(Part):
         value, low, high, *values = [number if math.isfinite(number) else None for number in numbers]
         return cls(
             says=found.says, bar=found.bar, value=value, low=low, high=high, values=values, seeds=found.seeds,
-            outcome=found.outcome or "",
+            joint=found.joint, outcome=found.outcome or "",
         )  # fmt: skip
 
     @property
     def interval(self) -> str:
         """The 95 % interval as a table shows it; nothing, where there is none."""
-        known = self.low is not None and self.high is not None and (self.seeds or self.low < self.high)
+        known = self.low is not None and self.high is not None and (self.seeds or self.joint)
         return f"{self.low:.4g} to {self.high:.4g}" if known else ""
 
     @property
@@ -66,7 +68,7 @@ class Entry(Part):
         if self.value is None:
             return f"not finite in {self.lost} of {len(self.values)}"
         said = f"{self.value:.4g}" + f" ({self.interval})" * bool(self.interval)
-        said += f", n = {len(self.values)}" if self.seeds else ", of all seeds" * bool(self.interval)
+        said += f", n = {len(self.values)}" if self.seeds else ", of all seeds" * self.joint
         return said + f", not finite in {self.lost}" * (self.lost > 0)
 
 
@@ -87,12 +89,12 @@ class Row(Part):
     """What became of a claim at a scale.
 
     Attributes:
+        setting: as the claim had it when it was decided.
         criteria, beside: what was measured with a bar, and without.
         grids: what the studies swept, a line each.
         chosen: what was chosen for the studies that are tuned, a line for each choice.
-        seconds: wall time of the runs, as long as they took when they were made.
-        runs: their ids.
-        version: laggard's.
+        runs: their ids, with the wall time (s) that each took when it was made.
+        version: laggard's, when they were made.
         machine: device, instruction set and torch of the runs: numbers are the same to the last bit on the same ones.
         taken: the day on which the last of the runs was made.
         repeats: what came of the same runs on other days.
@@ -102,20 +104,22 @@ class Row(Part):
     scale: Scale
     question: str
     paper: str
-    says: str
-    mark: str
     setting: str
     verdict: str
     criteria: list[Entry]
     beside: list[Entry]
     grids: list[str]
     chosen: list[str]
-    seconds: float
-    runs: list[str]
+    runs: dict[str, float]
     version: str
     machine: list[str]
     taken: str
     repeats: list[Repeat] = Field([])
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the runs, added up."""
+        return sum(self.runs.values())
 
     @property
     def numbers(self) -> list[list[float | None]]:

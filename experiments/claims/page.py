@@ -1,5 +1,6 @@
 """REPRODUCTION.md: the ledger as people read it; numbers from stored rows, words about them from the claims."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -34,8 +35,9 @@ def page(
     template = Environment(keep_trailing_newline=True).from_string(TEMPLATE.read_text(encoding="utf-8"))
     text = template.render(
         claims=claims, papers=order, told=told, rows=rows, scale=scale, page=Path(name).name, pictures=pictures,
-        again=again, failing=failing, said=said,
-        count=f"{len(claims)} claims: {count}.",
+        again=again, failing=failing, said=said, first=first, outdated=outdated,
+        count=f"{len(claims)} claim{'s' * (len(claims) != 1)}: {count}.",
+        hours=sum({run: took for row in rows.values() for run, took in row.runs.items()}.values()) / 3600,
     )  # fmt: skip
     return text.rstrip("\n") + "\n"
 
@@ -48,6 +50,17 @@ def line(row: Row) -> str:
 def said(row: Row) -> str:
     """A row's verdict, and how many of its criteria hold where not all do."""
     return row.verdict + f" ({row.tally})" * bool(row.tally)
+
+
+def first(notes: str) -> str:
+    """The first sentence of a claim's notes."""
+    return re.split(r"(?<=[.]) ", notes, maxsplit=1)[0]
+
+
+def outdated(claim: Claim, row: Row) -> bool:
+    """Whether a row was decided by another setting, criteria or numbers beside than the claim has now."""
+    asked = [(each.says, each.bar) for each in claim.criteria] + [(says, "") for says in claim.beside]
+    return row.setting != claim.setting or asked != [(each.says, each.bar) for each in (*row.criteria, *row.beside)]
 
 
 def again(repeat: Repeat) -> str:

@@ -1,6 +1,7 @@
 """What no run records, as gradients beside those that it uses: a probe simulates a config and answers with numbers."""
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from experiments.build import arguments
 from experiments.claims.statistics import array
 from experiments.config import Config
 from experiments.grid import Run, members, runs
+from experiments.record import circumstances
 from experiments.store import run_id
 from simulator import Task, simulate
 from simulator.gradients import Settled
@@ -55,7 +57,7 @@ class Beside:
         return self.inner.scale(gradient, lr)
 
 
-def closeness(config: Config) -> list[dict[str, float]]:
+def closeness(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]:
     """How close a compensated gradient is to the fresh one, as a share of how close the stale one is, in each quarter.
 
     E |g_compensated - g_fresh| / E |g_stale - g_fresh|, the fresh gradient being that of the same mini-batch at the
@@ -63,7 +65,6 @@ def closeness(config: Config) -> list[dict[str, float]]:
 
     Source: Zheng et al. (2017), arXiv 1609.08326: the compensation is a Taylor expansion of the fresh gradient.
     """
-    given = arguments(config)
     rule = given["algorithm"].rule
     beside = Beside(rule.compensation, given["task"])
     simulate(**{**given, "algorithm": replace(given["algorithm"], rule=replace(rule, compensation=beside))})
@@ -99,7 +100,7 @@ class Along:
         return 1.0
 
 
-def momentum(config: Config) -> list[dict[str, float]]:
+def momentum(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]:
     """The implicit momentum of asynchronous SGD around the optimum 0 of a quadratic; a row a member.
 
         R(j+1) - R(j) = mu (R(j) - R(j-1)) - a R(j),    R(j) = mean of w(t) w(t+j) over updates t and parameters
@@ -109,7 +110,6 @@ def momentum(config: Config) -> list[dict[str, float]]:
 
     Source: Mitliagkas et al. (2016), arXiv 1605.09774: staleness that is geometric gives mu = 1 - 1 / P.
     """
-    given = arguments(config)
     along = Along()
     rule = replace(given["algorithm"].rule, compensation=along)
     simulate(**{**given, "algorithm": replace(given["algorithm"], rule=rule)})
@@ -127,48 +127,43 @@ def fitted(models: NDArray[np.float64], lags: int) -> float:
     return float(np.linalg.lstsq(terms, steps[1:], rcond=None)[0][0])
 
 
-PROBES: Mapping[str, Callable[[Config], list[dict[str, float]]]] = {"closeness": closeness, "momentum": momentum}
-"""What a study may ask for instead of runs."""
+Probe = Callable[[Config, Mapping[str, Any]], list[dict[str, float]]]
+PROBES: Mapping[str, Probe] = {"closeness": closeness, "momentum": momentum}
+"""What a study may ask for instead of runs: from a config, and what it gives `simulate`, to a row a number."""
 
 
 def probed(probe: str, config: Config, out: Path) -> xr.DataArray:
-    """A probe of every run of a config, over its swept keys and whatever the probe adds; kept under `out` as CSV.
+    """A probe of every run of a config, over its swept keys and whatever the probe adds; kept under `out`.
 
     A member that diverged has no number, which counts as an infinite one: nothing is to be chosen for it.
-    The array's attributes say how many `seconds` each run took, by the id of what was kept, and when the last of them
-    was `made` (s since the epoch).
+    The array's attribute `made` says how each was made, by the id of what was kept, as a run's manifest does.
     """
     import pandas as pd
 
     every = runs(config)
     kept = [_kept(probe, run, out) for run in every]
-    rows = pd.concat(kept, ignore_index=True)
-    found = array(rows.drop(columns=["member", "seconds"]), rows["number"].fillna(np.inf))
-    took = {_key(probe, run): float(each["seconds"].iloc[0]) for run, each in zip(every, kept, strict=True)}
-    made = max(_path(probe, run, out).stat().st_mtime for run in every)
-    return found.assign_attrs(seconds=took, made=made)
+    rows = pd.concat([found for found, _ in kept], ignore_index=True)
+    made = {_key(probe, run): how for run, (_, how) in zip(every, kept, strict=True)}
+    return array(rows.drop(columns=["member"]), rows["number"].fillna(np.inf)).assign_attrs(made=made)
 
 
 def _key(probe: str, run: Run) -> str:
     return hashlib.sha256(f"{probe} {run_id(run.config)}".encode()).hexdigest()[:12]
 
 
-def _path(probe: str, run: Run, out: Path) -> Path:
-    return out / run.config.name / f"{probe}-{_key(probe, run)}.csv"
-
-
-def _kept(probe: str, run: Run, out: Path) -> Any:
-    """The rows of one run, with its labels and its members' settings; read where they were written before."""
+def _kept(probe: str, run: Run, out: Path) -> tuple[Any, dict[str, Any]]:
+    """The rows of one run, with its labels and its members' settings, and how they were made; read where they are."""
     import pandas as pd
 
-    path = _path(probe, run, out)
-    if not path.is_file():
+    path = out / run.config.name / f"{probe}-{_key(probe, run)}.csv"
+    how = path.with_suffix(".json")
+    if not path.is_file() or not how.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
+        part, given = path.with_suffix(".part"), arguments(run.config)
         began = perf_counter()
-        found = pd.DataFrame(PROBES[probe](run.config))
-        found.assign(seconds=perf_counter() - began).to_csv(part, index=False)
+        pd.DataFrame(PROBES[probe](run.config, given)).to_csv(part, index=False)
+        how.write_text(json.dumps(circumstances(run.config, given["task"], perf_counter() - began)), encoding="utf-8")
         part.replace(path)
     found = pd.read_csv(path)
     settings = pd.DataFrame(members(run.config)).reindex(found["member"]).reset_index(drop=True)
-    return pd.concat([found.assign(**run.labels), settings], axis=1)
+    return pd.concat([found.assign(**run.labels), settings], axis=1), json.loads(how.read_text(encoding="utf-8"))

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +11,7 @@ from experiments.claims.expressions import evaluated
 from experiments.claims.ledger import Entry, Repeat, Row, ledger, write
 from experiments.claims.resampling import DRAWS, resampled
 from experiments.claims.studies import Tell, carried_out, choices, grids
-from experiments.claims.verdicts import Verdict, beside, finding, verdict
+from experiments.claims.verdicts import Verdict, beside, finding, numbers, verdict
 from experiments.results import Results
 from experiments.store import MANIFEST, ResultError
 
@@ -94,11 +93,9 @@ def decided(claim: Claim, scale: Scale, results: Mapping[str, Any]) -> tuple[Row
     def found(expression: str, where: str) -> dict[str, Any]:
         draws = 0 if scale == "smoke" else DRAWS
         value = evaluated(expression, names, where)
-        return {
-            "value": value,
-            "resampled": resampled(expression, claim.statistics, names, where, draws),
-            "where": where,
-        }
+        numbers(value, where)
+        others = resampled(expression, claim.statistics, names, where, draws)
+        return {"value": value, "where": where, "resampled": others}
 
     findings = [
         finding(criterion, **found(criterion.value, f"{where}, criteria.{number}"))
@@ -108,12 +105,11 @@ def decided(claim: Claim, scale: Scale, results: Mapping[str, Any]) -> tuple[Row
     said = verdict([each.outcome for each in findings if each.outcome]) if scale != "smoke" else Verdict.NONE
     made = Made.of(results.values())
     row = Row(
-        id=claim.id, scale=scale, question=claim.question, paper=claim.paper, says=claim.says, mark=claim.mark,
-        setting=claim.setting, verdict=str(said),
+        id=claim.id, scale=scale, question=claim.question, paper=claim.paper, setting=claim.setting, verdict=str(said),
         criteria=[Entry.of(each) for each in findings], beside=[Entry.of(each) for each in shown],
         grids=grids(claim, scale), chosen=choices(claim, results),
-        seconds=round(sum(made.seconds.values()), 1), runs=sorted(made.seconds), machine=sorted(made.machines),
-        version=version("laggard"), taken=datetime.fromtimestamp(made.last, UTC).date().isoformat(),
+        runs={run: round(seconds, 1) for run, seconds in sorted(made.seconds.items())},
+        version=", ".join(sorted(made.versions)), machine=sorted(made.machines), taken=max(made.days),
     )  # fmt: skip
     return row, names
 
@@ -123,31 +119,39 @@ class Made:
     """How the runs and probes of a claim were made.
 
     Attributes:
-        seconds: what each took when it was made, by its id; the same run in two studies counts once.
+        seconds: what each took, by its id; the same run in two studies counts once.
+        versions: laggard's.
         machines: device, instruction set and torch.
-        last: when the last was made, in seconds since the epoch.
+        days: on which.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
+    versions: set[str] = field(default_factory=set)
     machines: set[str] = field(default_factory=set)
-    last: float = 0.0
+    days: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, studies: Iterable[Any]) -> Self:
-        """How they were made, by their manifests; a probe is always made here."""
+        """How they were made, by the manifests of runs and what stands beside the numbers of probes."""
         made = cls()
         for study in studies:
             if isinstance(study, Results):
                 for result in study:
-                    made.seconds[result.manifest["run"]] = float(result.manifest["wall_seconds"])
-                    made.machines.add(machine_of(result.manifest))
-                    made.last = max(made.last, (result.path / MANIFEST).stat().st_mtime)
+                    written = (result.path / MANIFEST).stat().st_mtime  # for runs older than their manifest's `ended`
+                    made.add(result.manifest["run"], {"ended": _day(written), **result.manifest})
             else:
-                made.seconds |= study.attrs["seconds"]
-                made.last = max(made.last, study.attrs["made"])
+                for run, circumstances in study.attrs["made"].items():
+                    made.add(run, circumstances)
         return made
 
+    def add(self, run: str, circumstances: Mapping[str, Any]) -> None:
+        """Take in one run."""
+        versions = circumstances["versions"]
+        self.seconds[run] = float(circumstances["wall_seconds"])
+        self.versions.add(versions["laggard"])
+        self.machines.add(f"{circumstances['device']} ({circumstances['cpu_capability']}), torch {versions['torch']}")
+        self.days.add(circumstances["ended"][:10])
 
-def machine_of(manifest: Mapping[str, Any]) -> str:
-    """On what a run was made, in a few words."""
-    return f"{manifest['device']} ({manifest['cpu_capability']}), torch {manifest['versions']['torch']}"
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()

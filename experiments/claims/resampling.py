@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from experiments.claims.expressions import evaluated, used
+from experiments.claims.expressions import calls, evaluated, used
 from experiments.claims.statistics import SEED, drawn
 
 DRAWS = 200
-JOINING = {"mean"}
-"""The statistics that estimate one number from all seeds. (`share` counts them, and its bar is a count too.)"""
+JOINING = "mean"
+"""The statistic that estimates one number from all seeds, if no other dimension is named. (`share` counts them, and its
+bar is a count too; `best` and `choice` choose on seeds of their own.)"""
 
 
 def resampled(
@@ -31,12 +32,11 @@ def resampled(
 
     Source: Efron (1979), Annals of Statistics 7.
     """
-    joined = [name for name, said in statistics.items() if used(said) & JOINING]
+    anew: dict[str, str] = {}
     for name, said in statistics.items():
-        if name not in joined and used(said) & {*joined}:
-            joined.append(name)
-    anew = {name: said for name, said in statistics.items() if name in joined}
-    if not used(expression) & {*JOINING, *anew} or SEED in xr.DataArray(evaluated(expression, names, where)).dims:
+        if _joins(said, anew):
+            anew[name] = said
+    if not _joins(expression, anew) or SEED in xr.DataArray(evaluated(expression, names, where)).dims:
         return ()
     found = []
     for draw in range(draws):
@@ -46,3 +46,8 @@ def resampled(
                 own[name] = evaluated(said, own, where)
             found.append(float(np.asarray(evaluated(expression, own, where))))
     return tuple(found)
+
+
+def _joins(expression: str, anew: Mapping[str, str]) -> bool:
+    """Whether an expression makes one number of the seeds, or asks for one of the statistics `anew` that do."""
+    return bool(used(expression) & anew.keys()) or any(count == 1 for count in calls(expression, JOINING))

@@ -108,14 +108,16 @@ def grids(claim: Claim, scale: Scale) -> list[str]:
 
 
 def choices(claim: Claim, results: Mapping[str, Any]) -> list[str]:
-    """What was chosen for each study that is tuned, a line each, and which choices lie at an end of their grid."""
-    found = []
+    """What was chosen for each study that is tuned, a line each, and whether that lies at an end of its grid."""
+    found: dict[str, list[str]] = {}
     for name, study in claim.studies.items():
         if study.tuned is not None:
-            best = _choice(study.tuned, results[study.tuned.on])
-            edges = [note.removeprefix("warning: ") for note in best.notes if "at the edge" in note]
-            found += [f"{name}: {choice}" for choice in best.choices] + [f"{name}: {edge}" for edge in edges]
-    return found
+            over = study.tuned.over
+            for row in _choice(study.tuned, results[study.tuned.on]).table.to_dict("records"):
+                edge = ", an end of its grid" if row["edge"] else ""
+                who = [said(value) for key, value in row.items() if key not in (over, "edge", "tied")]
+                found.setdefault(f"{name}: {over} = {said(row[over])}{edge}", []).extend(who)
+    return [f"{what}, for {', '.join(who)}" if who else what for what, who in found.items()]
 
 
 def _axes(sweep: Mapping[str, Any]) -> Iterator[str]:

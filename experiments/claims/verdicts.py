@@ -41,6 +41,7 @@ class Finding(NamedTuple):
             is none, and `value` itself where the number is exact.
         values: of each seed; one, where the number needs none.
         seeds: whether it is a number a seed.
+        joint: whether it is one that all seeds make together.
     """
 
     says: str
@@ -50,6 +51,7 @@ class Finding(NamedTuple):
     high: float
     values: tuple[float, ...]
     seeds: bool
+    joint: bool
     outcome: Outcome | None
 
 
@@ -77,7 +79,7 @@ def beside(says: str, value: Any, where: str, resampled: Sequence[float] = ()) -
         number, low, high = values[0], min(float(low), values[0]), max(float(high), values[0])
     else:
         number = low = high = values[0]
-    return Finding(says, "", number, low, high, values, seeds, None)
+    return Finding(says, "", number, low, high, values, seeds, bool(resampled), None)
 
 
 def numbers(value: Any, where: str) -> tuple[tuple[float, ...], bool]:

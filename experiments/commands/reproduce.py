@@ -54,9 +54,10 @@ def carry_out(args: Namespace) -> int:
 
 
 def _one(claim: "Claim", args: Namespace) -> bool:
-    """Carry out one claim and print its row; whether that went well. A failed run does not cost the others."""
+    """Carry out one claim and print its row; whether that went well. One that fails does not cost the others."""
     from experiments.claims import repeated, reproduced
     from experiments.claims.page import again, line, lines
+    from experiments.store import ResultError
     from experiments.sweeps import Ended, SweepError
 
     def tell(ended: Ended) -> None:
@@ -68,6 +69,9 @@ def _one(claim: "Claim", args: Namespace) -> bool:
     except SweepError as error:
         for failure in error.failures:
             print(f"{claim.id}: {failure}", file=sys.stderr)
+        return False
+    except ResultError as error:  # nothing to repeat, or too soon
+        print(error, file=sys.stderr)
         return False
     print(line(row))
     if args.again:

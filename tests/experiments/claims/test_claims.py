@@ -117,7 +117,7 @@ def test_a_claim_leaves_a_row_from_which_the_page_is_made(folder, tmp_path):
         "Reproduced.",
         "| <= 1.5 |",
         "![",
-        "1 reproduced",
+        "1 claim: 1 reproduced.",
         "[derived]",
     ):
         assert part in text
@@ -139,7 +139,7 @@ def test_a_repeat_makes_the_runs_anew_and_is_noted_in_the_row(folder, tmp_path, 
     own = folder()
     (claim,) = claims([], own)
     given = ["reproduce", "Z1", "--claims", str(own), "--out", str(tmp_path), "--jobs", "1"]
-    assert main([*given, "--again"]) == 2
+    assert main([*given, "--again"]) == 1
     assert "Z1.json: is not there, and a repeat has nothing to be held against" in capsys.readouterr().err
     first = reproduced(claim, "cpu", tmp_path, 1)
     told = []
@@ -169,22 +169,33 @@ def test_a_repeat_that_comes_out_otherwise_says_so(folder, tmp_path, capsys):
 
 
 def test_a_second_repeat_on_one_day_would_be_of_the_same_runs(folder, tmp_path, capsys):
-    (claim,) = claims([], folder())
+    own = folder()
+    (claim,) = claims([], own)
     reproduced(claim, "cpu", tmp_path, 1)
     repeated(claim, "cpu", tmp_path, 1)
-    with pytest.raises(ResultError, match="Z1: was repeated today, and those runs would be taken again"):
-        repeated(claim, "cpu", tmp_path, 1)
+    page_file = tmp_path / "PAGE.md"
+    given = ["reproduce", "--again", "--claims", str(own), "--out", str(tmp_path), "--jobs", "1"]
+    assert main([*given, "--page", str(page_file)]) == 1
+    error = capsys.readouterr().err
+    assert "Z1: was repeated today, and those runs would be taken again" in error
+    assert "1 of 1 claim could not be decided" in error
+    assert page_file.is_file()
     assert len(ledger(tmp_path / "claims", "cpu")["Z1"].repeats) == 1
 
 
-def test_a_row_says_when_its_runs_were_made_and_not_when_it_was_decided(folder, tmp_path):
+@pytest.mark.parametrize("old", [False, True])
+def test_a_row_says_when_its_runs_were_made_and_not_when_it_was_decided(folder, tmp_path, old):
+    """Old manifests do not say when their runs ended: the day of the file stands for it."""
     (claim,) = claims([], folder())
     reproduced(claim, "cpu", tmp_path, 1)
-    then = datetime(2020, 2, 3, 12, tzinfo=UTC).timestamp()
-    for manifest in tmp_path.glob("*/*/manifest.json"):
-        os.utime(manifest, (then, then))
+    then = datetime(2020, 2, 3, 12, tzinfo=UTC)
+    for path in tmp_path.glob("*/*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        manifest |= {"ended": then.isoformat(), "versions": {**manifest["versions"], "laggard": "0.0.9"}}
+        path.write_text(json.dumps({key: value for key, value in manifest.items() if key != "ended" or not old}))
+        os.utime(path, (then.timestamp(), then.timestamp()))
     row = reproduced(claim, "cpu", tmp_path, 1)
-    assert row.taken == "2020-02-03"
+    assert (row.taken, row.version) == ("2020-02-03", "0.0.9")
     (machine,) = row.machine
     assert machine.startswith("cpu (")
     assert "torch" in machine
@@ -195,9 +206,33 @@ def test_the_page_has_the_grids_and_what_was_chosen_from_them(folder, tmp_path):
     (claim,) = claims([], own)
     row = reproduced(claim, "cpu", tmp_path, 1)
     text = page([claim], papers(own), {"Z1": row}, "cpu", "PAGE.md", {})
-    assert "- Grid of tuning: stop.updates 50; pace slow, quick; learning.lr 0.0001, 0.1; seed 7, 8.\n" in text
-    assert "- Chosen for report: learning.lr = 0.1: slow; quick.\n" in text
-    assert "learning.lr = 0.1 lies at the edge of its grid" in text
+    assert "- Swept in tuning: stop.updates 50; pace slow, quick; learning.lr 0.0001, 0.1; seed 7, 8.\n" in text
+    assert "- Chosen for report: learning.lr = 0.1, an end of its grid, for slow, quick.\n" in text
+
+
+def test_hours_are_those_of_all_runs_each_once(folder, tmp_path):
+    own = folder()
+    (claim,) = claims([], own)
+    row = reproduced(claim, "cpu", tmp_path, 1)
+    one = row.model_copy(update={"runs": {"a": 7200.0, "b": 1800.0}})
+    other = row.model_copy(update={"id": "Z2", "runs": {"b": 1800.0, "c": 3600.0}})
+    text = page([claim], papers(own), {"Z1": one, "Z2": other}, "cpu", "PAGE.md", {})
+    assert "Their runs took 3.5 hours, added up" in text
+    assert "2 runs, 150.0 min of runs" in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("a noisy quadratic", "another"), ("at_most: 1.5", "at_most: 1.4"), ("beside: {loss", "beside: {its loss")],
+)
+def test_a_row_of_a_claim_that_has_been_changed_since_says_so(folder, tmp_path, change):
+    (claim,) = claims([], folder())
+    row = reproduced(claim, "cpu", tmp_path, 1)
+    own = folder(change)
+    (changed,) = claims([], own)
+    for of, says in ((claim, False), (changed, True)):
+        text = page([of], papers(own), {"Z1": row}, "cpu", "PAGE.md", {})
+        assert ("The claim has been changed since" in text) is says
 
 
 def test_a_verdict_says_how_many_criteria_hold(folder, tmp_path):
@@ -214,13 +249,14 @@ def test_what_did_not_come_out_is_said_first_and_why(folder, tmp_path):
     own = folder(
         ("at_most: 1.5", "at_most: -1"),
         ("at_most: 1.0", "at_most: -1"),
-        ("mark: derived", "notes: too much noise.\nmark: derived"),
+        ("mark: derived", "notes: too much noise. There always is.\nmark: derived"),
     )
     (claim,) = claims([], own)
     row = reproduced(claim, "cpu", tmp_path, 1)
     text = page([claim], papers(own), {"Z1": row}, "cpu", "PAGE.md", {})
-    assert f"- [Z1](#z1), contradicted: {claim.question} too much noise." in text
-    assert "too much noise. `laggard reproduce Z1 --scale cpu` runs it" in page(
+    assert f"- [Z1](#z1), contradicted (0 of 2 hold, 2 fail): {claim.question} too much noise.\n" in text
+    assert "**Contradicted (0 of 2 hold, 2 fail).** too much noise. There always is. 10 runs" in text
+    assert "too much noise. There always is. `laggard reproduce Z1 --scale cpu` runs it" in page(
         [claim], papers(own), {}, "cpu", "PAGE.md", {}
     )
 

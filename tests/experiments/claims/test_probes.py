@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import load
+from experiments.build import arguments
 from experiments.claims.probes import closeness, fitted, momentum, probed
 from experiments.claims.statistics.arrays import best
 
@@ -33,7 +34,7 @@ def by_hand(strength, lr=0.1, delay=2, updates=12):
 @pytest.mark.parametrize("strength", [0.0, 0.5, 2.0])
 def test_closeness_is_that_of_the_recursion(toy, strength):
     config = load(toy(text=DELAYED.replace("STRENGTH", str(strength))))
-    rows = closeness(config)
+    rows = closeness(config, arguments(config))
     assert [row["quarter"] for row in rows] == [1, 2, 3, 4]
     np.testing.assert_allclose([row["number"] for row in rows], by_hand(strength), rtol=1e-4)
 
@@ -81,11 +82,12 @@ task: {model: quadratic, dim: 64, initial: 0.0, noise: 1.0}
 learning: {lr: 0.3}
 stop: {updates: 3000}
 """
-    (row,) = momentum(load(toy(text=text)))
+    config = load(toy(text=text))
+    (row,) = momentum(config, arguments(config))
     assert row["number"] == pytest.approx(0.3, abs=0.02)
 
 
-def test_a_probe_says_how_long_it_took_when_it_was_made(toy, tmp_path):
+def test_a_probe_says_how_it_was_made_as_a_run_does(toy, tmp_path):
     text = """\
 cluster: {workers: 2, compute: {law: constant, mean: 1.0}}
 algorithm: {name: async_ps}
@@ -95,7 +97,8 @@ sweep: {cluster.workers: [2, 3]}
 """
     config = load(toy(text=text))
     began = perf_counter()
-    took = probed("momentum", config, tmp_path).attrs["seconds"]
-    assert len(took) == 2
-    assert 0 < sum(took.values()) < perf_counter() - began
-    assert probed("momentum", config, tmp_path).attrs["seconds"] == pytest.approx(took)
+    made = probed("momentum", config, tmp_path).attrs["made"]
+    assert len(made) == 2
+    assert 0 < sum(each["wall_seconds"] for each in made.values()) < perf_counter() - began
+    assert {each["device"] for each in made.values()} == {"cpu"}
+    assert probed("momentum", config, tmp_path).attrs["made"] == made

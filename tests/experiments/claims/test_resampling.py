@@ -41,6 +41,14 @@ def test_statistics_on_the_way_are_made_anew():
     assert resampled("least", statistics, names, "x", draws=0) == ()
 
 
+def test_a_statistic_on_the_way_that_averages_something_else_is_no_reason(monkeypatch):
+    monkeypatch.setattr("experiments.claims.resampling.drawn", None)
+    statistics = {"whole": 'mean(few, "K")'}
+    names = {"few": FEW, "whole": mean(FEW, "K")}
+    assert resampled("share(whole > 0.5)", statistics, names, "x") == ()
+    assert resampled('choice(few, "K", chosen_on=2)', statistics, names, "x") == ()
+
+
 @pytest.mark.parametrize("expression", ["at(few, K=8)", 'mean(few, "K")', "few.size / 10", "share(at(few, K=4) > 0.5)"])
 def test_what_keeps_its_seeds_or_has_none_is_not_resampled(expression):
     assert resampled(expression, {}, {"few": FEW}, "x") == ()
