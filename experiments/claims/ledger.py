@@ -89,7 +89,7 @@ class Row(Part):
     """What became of a claim at a scale.
 
     Attributes:
-        setting: as the claim had it when it was decided.
+        says, mark, setting: as the claim had them when it was decided.
         criteria, beside: what was measured with a bar, and without.
         grids: what the studies swept, a line each.
         chosen: what was chosen for the studies that are tuned, a line for each choice.
@@ -104,6 +104,8 @@ class Row(Part):
     scale: Scale
     question: str
     paper: str
+    says: str
+    mark: str
     setting: str
     verdict: str
     criteria: list[Entry]
@@ -137,9 +139,14 @@ class Row(Part):
         return ", ".join(found + [f"{counts[Outcome.OPEN]} open"] * bool(counts[Outcome.OPEN]))
 
 
+def path_of(row: Row, folder: Path) -> Path:
+    """The file that a row is stored in."""
+    return folder / row.scale / f"{row.id}.json"
+
+
 def write(row: Row, table: "pd.DataFrame | None", folder: Path) -> Path:
     """Store a row and the numbers of its figure; answers the row's file."""
-    path = folder / row.scale / f"{row.id}.json"
+    path = path_of(row, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     if table is not None:
         table.to_csv(path.with_suffix(".csv"), index=False, float_format="%.6g", lineterminator="\n")

@@ -1,6 +1,7 @@
 """REPRODUCTION.md: the ledger as people read it; numbers from stored rows, words about them from the claims."""
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -67,6 +68,13 @@ def again(repeat: Repeat) -> str:
     """A repeat in a few words."""
     numbers = "every number the same" if repeat.same else "numbers differ"
     return f"run again on {repeat.taken}: {repeat.verdict}, {numbers}"
+
+
+def told(row: Row, width: int) -> list[str]:
+    """What the paper says and in which setting it was tried, as paragraphs for the terminal."""
+    texts = (f"The paper ({row.paper}) says [{row.mark}]: {row.says}", f"Here: {row.setting}")
+    indent = {"initial_indent": " " * 4, "subsequent_indent": " " * 4}
+    return [line for text in texts for line in textwrap.wrap(text, max(width, 40), **indent)]
 
 
 def lines(entries: Sequence[Entry]) -> list[str]:

@@ -105,7 +105,8 @@ def decided(claim: Claim, scale: Scale, results: Mapping[str, Any]) -> tuple[Row
     said = verdict([each.outcome for each in findings if each.outcome]) if scale != "smoke" else Verdict.NONE
     made = Made.of(results.values())
     row = Row(
-        id=claim.id, scale=scale, question=claim.question, paper=claim.paper, setting=claim.setting, verdict=str(said),
+        id=claim.id, scale=scale, question=claim.question, paper=claim.paper, says=claim.says, mark=claim.mark,
+        setting=claim.setting, verdict=str(said),
         criteria=[Entry.of(each) for each in findings], beside=[Entry.of(each) for each in shown],
         grids=grids(claim, scale), chosen=choices(claim, results),
         runs={run: round(seconds, 1) for run, seconds in sorted(made.seconds.items())},

@@ -3,6 +3,7 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from experiments.commands import DONE, FAILED, count
@@ -56,7 +57,8 @@ def carry_out(args: Namespace) -> int:
 def _one(claim: "Claim", args: Namespace) -> bool:
     """Carry out one claim and print its row; whether that went well. One that fails does not cost the others."""
     from experiments.claims import repeated, reproduced
-    from experiments.claims.page import again, line, lines
+    from experiments.claims.ledger import path_of
+    from experiments.claims.page import again, line, lines, told
     from experiments.store import ResultError
     from experiments.sweeps import Ended, SweepError
 
@@ -77,8 +79,9 @@ def _one(claim: "Claim", args: Namespace) -> bool:
     if args.again:
         print(f"    {again(row.repeats[-1])}", flush=True)
         return True
-    for text in lines([*row.criteria, *row.beside]):
-        print(text, flush=True)
+    for text in (*told(row, get_terminal_size().columns), *lines([*row.criteria, *row.beside])):
+        print(text)
+    print(f"    {count(len(row.runs), 'run')}; the row: {path_of(row, Path(args.out) / 'claims')}", flush=True)
     return True
 
 

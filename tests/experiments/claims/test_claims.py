@@ -314,7 +314,10 @@ def test_the_command_line(folder, tmp_path, capsys):
     assert main(["reproduce", "Z1", "--dry-run", "--claims", own, "--out", out]) == 0
     assert "report: once tuning has chosen" in capsys.readouterr().out
     assert main(["reproduce", "dean2012", "--claims", own, "--out", out, "--jobs", "1", "--page", str(written)]) == 0
-    assert "reproduced" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert told.startswith("Z1  reproduced  (")
+    assert "    The paper (dean2012) says [derived]: nothing of the kind\n    Here: a noisy quadratic\n" in told
+    assert f"    10 runs; the row: {out}/claims/cpu/Z1.json\n" in told
     assert "Reproduced." in written.read_text()
     assert main(["reproduce", "Z1", "--scale", "paper", "--claims", own, "--out", out, "--jobs", "1"]) == 0
     before, _, after = capsys.readouterr().out.partition("an estimate on this machine as busy as it is now")
