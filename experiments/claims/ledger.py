@@ -156,6 +156,16 @@ def write(row: Row, table: "pd.DataFrame | None", folder: Path) -> Path:
     return path
 
 
+def stored(name: str, folder: Path, scale: Scale) -> Row | None:
+    """The row of the claim called `name`, if it has one.
+
+    Raises:
+        ResultError: the file is no row.
+    """
+    path = folder / scale / f"{name}.json"
+    return _row(path) if path.is_file() else None
+
+
 def ledger(folder: Path = LEDGER, scale: Scale = "cpu") -> Mapping[str, Row]:
     """The rows that are stored at a scale, by their claim.
 

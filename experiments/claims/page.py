@@ -12,6 +12,10 @@ from experiments.claims.ledger import Entry, Repeat, Row
 from experiments.claims.verdicts import Verdict
 
 FINE = (Verdict.REPRODUCED, Verdict.NONE)
+GPU = (
+    " At the scale `paper`, with thirty epochs and finer grids, for which one needs a GPU, {} of {} have been run; "
+    "`laggard reproduce --scale paper` runs them, and with `--dry-run` says how long that takes."
+)
 TEMPLATE = Path(__file__).with_name("page.md.jinja")
 
 
@@ -22,8 +26,14 @@ def page(
     scale: Scale,
     name: str,
     pictures: Mapping[str, str],
+    on_gpu: int | None = None,
 ) -> str:
-    """The text of the page called `name`; `pictures` says where a claim's figure lies, seen from it."""
+    """The text of the page called `name`.
+
+    Args:
+        pictures: where a claim's figure lies, seen from the page.
+        on_gpu: how many claims have rows at the scale `paper`, where the page is of another.
+    """
     told: dict[str, list[Claim]] = {}
     for claim in claims:
         told.setdefault(claim.paper, []).append(claim)
@@ -33,10 +43,11 @@ def page(
     missing = len(claims) - sum(claim.id in rows for claim in claims)
     failing = [claim for claim in claims if claim.id in rows and rows[claim.id].verdict not in FINE]
     count = ", ".join(each + [f"{missing} not run"] * (missing > 0))
+    elsewhere = "" if on_gpu is None else GPU.format(on_gpu, len(claims))
     template = Environment(keep_trailing_newline=True).from_string(TEMPLATE.read_text(encoding="utf-8"))
     text = template.render(
         claims=claims, papers=order, told=told, rows=rows, scale=scale, page=Path(name).name, pictures=pictures,
-        again=again, failing=failing, said=said, first=first, outdated=outdated,
+        elsewhere=elsewhere, again=again, failing=failing, said=said, first=first, outdated=outdated,
         count=f"{len(claims)} claim{'s' * (len(claims) != 1)}: {count}.",
         hours=sum({run: took for row in rows.values() for run, took in row.runs.items()}.values()) / 3600,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """A claim carried out: its studies are run, its statistics evaluated, its criteria decided, and a row is written."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, Self
 
 from experiments.claims.claim import Claim, Scale
 from experiments.claims.expressions import evaluated
-from experiments.claims.ledger import Entry, Repeat, Row, ledger, write
+from experiments.claims.ledger import Entry, Repeat, Row, stored, write
 from experiments.claims.resampling import DRAWS, resampled
 from experiments.claims.studies import Tell, carried_out, choices, grids
 from experiments.claims.verdicts import Verdict, beside, finding, numbers, verdict
@@ -39,8 +40,9 @@ def reproduced(
     folder = Path(out) / "claims" if folder is None else Path(folder)
     results = carried_out(claim, scale, Path(out), jobs, tell)
     row, names = decided(claim, scale, results)
-    if (kept := ledger(folder, scale).get(claim.id)) is not None and kept.numbers == row.numbers:
-        row = row.model_copy(update={"repeats": kept.repeats})
+    with suppress(ResultError):  # a row of another version is replaced
+        if (kept := stored(claim.id, folder, scale)) is not None and kept.numbers == row.numbers:
+            row = row.model_copy(update={"repeats": kept.repeats})
     table = None
     if claim.figure is not None:
         array = evaluated(claim.figure.of, names, f"{claim.id}.yaml, figure.of")
@@ -68,7 +70,7 @@ def repeated(
         SweepError: runs failed.
     """
     folder = Path(out) / "claims" if folder is None else Path(folder)
-    if (kept := ledger(folder, scale).get(claim.id)) is None:
+    if (kept := stored(claim.id, folder, scale)) is None:
         raise ResultError(
             f"{folder / scale / claim.id}.json: is not there, and a repeat has nothing to be held against"
         )

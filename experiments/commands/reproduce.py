@@ -120,6 +120,7 @@ def _write(args: Namespace, folder: Path) -> None:
             path = rows_in / args.scale / f"{claim.id}.png"
             picture(claim, table, path)
             pictures[claim.id] = Path(os.path.relpath(path, Path(args.page).parent)).as_posix()
-    text = page(every, papers(folder), rows, args.scale, args.page, pictures)
+    on_gpu = None if args.scale == "paper" else len(ledger(rows_in, "paper"))
+    text = page(every, papers(folder), rows, args.scale, args.page, pictures, on_gpu)
     Path(args.page).write_text(text, encoding="utf-8")
     print(args.page)

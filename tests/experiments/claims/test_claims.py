@@ -319,6 +319,7 @@ def test_the_command_line(folder, tmp_path, capsys):
     assert "    The paper (dean2012) says [derived]: nothing of the kind\n    Here: a noisy quadratic\n" in told
     assert f"    10 runs; the row: {out}/claims/cpu/Z1.json\n" in told
     assert "Reproduced." in written.read_text()
+    assert "for which one needs a GPU, 0 of 1 have been run" in written.read_text()
     assert main(["reproduce", "Z1", "--scale", "paper", "--claims", own, "--out", out, "--jobs", "1"]) == 0
     before, _, after = capsys.readouterr().out.partition("an estimate on this machine as busy as it is now")
     assert "tuning: " in before
@@ -335,6 +336,8 @@ def test_a_damaged_row_is_named(folder, tmp_path):
     path.write_text(json.dumps({**document, "verdict": 3}))
     with pytest.raises(ResultError, match=r"Z1\.json: is no row of a ledger"):
         ledger(tmp_path / "claims", "smoke")
+    path.with_name("Z2.json").write_text("of another claim, and nobody's business here")
+    assert reproduced(claim, "smoke", tmp_path, 1).model_dump() == document
 
 
 def test_a_folder_without_claims_is_named(tmp_path):
