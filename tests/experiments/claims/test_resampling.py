@@ -27,7 +27,9 @@ def test_seeds_are_drawn_alike_for_all_settings_and_anew_each_time():
     for draw in range(20):
         with drawn(draw):
             first, second = mean(paired).values
+            apart = float(mean(FEW.sel(K=4)))
         assert second - first == pytest.approx(1.0)
+        assert apart == pytest.approx(first)
         values.append(first)
     assert len(set(values)) > 10
     assert mean(FEW).values.tolist() == pytest.approx([0.54, 0.5])

@@ -41,12 +41,13 @@ def test_one_seed_decides_nothing_but_a_number_without_seeds_does():
 
 def test_a_number_of_all_seeds_decides_by_what_other_seeds_would_make_of_it():
     """Of 100 draws the 95 % interval is without the two or three at either end, and never without the number itself."""
-    draws = [1.0, 1.0, *[2.0] * 48, *[3.0] * 48, 9.0, 9.0]
-    number = found(3.0, seeds=False, resampled=draws, at_most=3.0)
-    assert (number.value, number.low, number.high, number.outcome) == (3.0, 2.0, 3.0, HOLDS)
-    assert found(3.0, seeds=False, resampled=draws, at_most=2.0).outcome is OPEN
+    draws = [1.0] * 2 + [2.0] * 10 + [3.0] * 76 + [4.0] * 10 + [9.0] * 2
+    number = found(3.0, seeds=False, resampled=draws, at_least=2.0, at_most=4.0)
+    assert (number.value, number.low, number.high, number.outcome) == (3.0, 2.0, 4.0, HOLDS)
+    assert found(3.0, seeds=False, resampled=draws, at_most=3.0).outcome is OPEN
     assert found(3.0, seeds=False, resampled=draws, at_most=1.0).outcome is FAILS
-    assert found(5.0, seeds=False, resampled=draws, at_most=3.0).outcome is OPEN
+    assert found(5.0, seeds=False, resampled=draws, at_most=4.0).outcome is OPEN
+    assert found(1.0, seeds=False, resampled=draws, at_least=2.0).outcome is OPEN
 
 
 def test_where_a_target_was_never_reached_all_seeds_have_to_agree():
