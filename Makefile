@@ -3,15 +3,24 @@ PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/installed
 
-.PHONY: quickstart test lint clean
+.PHONY: quickstart test slow verification bench lint clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: $(STAMP)
 	$(BIN)/laggard sweep configs/quickstart.yaml
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered tests/simulator simulator
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/simulator tests models experiments notebooks
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered tests/simulator laggard/simulator
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/simulator tests laggard/__init__.py laggard/models laggard/experiments notebooks
+
+slow: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests
+
+verification: $(STAMP)
+	$(BIN)/python -m pytest -m "" tests/theory --render docs/verification.md
+
+bench: $(STAMP)
+	$(BIN)/python -m tests.benchmarks
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

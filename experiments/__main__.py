@@ -1,7 +1,7 @@
-"""`python -m experiments` is `laggard`."""
+"""`python -m experiments`, from a checkout, is `laggard`."""
 
 import sys
 
-from experiments.cli import entry
+from laggard.experiments.cli import entry
 
 sys.exit(entry())

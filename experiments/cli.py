@@ -1,4 +1,4 @@
-"""The command line: which command is meant, and how what goes wrong is said."""
+"""The command line: it selects the command and prints its errors."""
 
 import argparse
 import gc
@@ -12,18 +12,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from experiments.commands import BAD_INPUT, COMMANDS, FAILED, INTERRUPTED, count
+from laggard.experiments.commands import BAD_INPUT, FAILED, INTERRUPTED, MODULES, count
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that says what is wrong in one line."""
+    """An argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def entry() -> int:
-    """`main` as a process of its own, at whose end nobody looks for garbage: that takes Python a second."""
+    """`main` as a process of its own, which exits without garbage collection: that would take a second."""
     try:
         return main()
     finally:
@@ -31,7 +31,7 @@ def entry() -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Carry out one command; the exit code is 0, 1 where a run failed, 2 where the input is bad, 130 after Ctrl-C."""
+    """Run one command; the exit code is 0, 1 where a run failed, 2 where the input is bad, 130 after Ctrl-C."""
     top = parser()
     args, rest = top.parse_known_args(argv)
     if any(extra.startswith("-") for extra in rest) or (rest and "overrides" not in args):
@@ -39,37 +39,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest:  # overrides after an option
         args.overrides += rest
     try:
-        if not args.looks_itself:
-            with _leaving_at_once():
-                import experiments.errors
-                import experiments.sweeps  # noqa: F401
-        code: int = args.command(args)
+        if not args.command.checks_imports:
+            with _exit_on_interrupt():
+                import laggard.experiments.config.errors
+                import laggard.experiments.running.sweep  # noqa: F401
+        code: int = args.command.function(args)
         return code
     except KeyboardInterrupt:
-        return _interrupted(args)
+        return _report_interrupt(args)
     except Exception as error:
-        said = _said(error, getattr(args, "config", ""))
-        if said is None:
+        outcome = _exit_code(error, getattr(args, "config", ""))
+        if outcome is None:
             raise
-        print(said[1], file=sys.stderr)
-        return said[0]
+        print(outcome[1], file=sys.stderr)
+        return outcome[0]
 
 
 def parser() -> Parser:
     """The commands and their arguments."""
     top = Parser(prog="laggard", description="A discrete-event simulator of distributed SGD.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        command = import_module(f"experiments.commands.{name}")
-        sub = commands.add_parser(name, help=command.__doc__, description=command.__doc__)
-        command.arguments(sub)
-        sub.set_defaults(command=command.carry_out, looks_itself=getattr(command, "LOOKS_ITSELF", False))
+    for module in MODULES:
+        for command in import_module(f"laggard.experiments.commands.{module}").COMMANDS:
+            sub = commands.add_parser(command.name, help=command.help, description=command.help)
+            command.arguments(sub)
+            sub.set_defaults(command=command)
     return top
 
 
 @contextmanager
-def _leaving_at_once() -> Iterator[None]:
-    """Ctrl-C ends the process on the spot: an import that an exception cut short leaves torch crashing at exit."""
+def _exit_on_interrupt() -> Iterator[None]:
+    """Let Ctrl-C end the process at once: torch crashes at exit after an import that an exception interrupted."""
     if "torch" in sys.modules or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -79,7 +79,7 @@ def _leaving_at_once() -> Iterator[None]:
         os._exit(INTERRUPTED)
 
     before = signal.signal(signal.SIGINT, leave)
-    gc.disable()  # half a second of looking for garbage among what imports leave, all of which stays
+    gc.disable()  # collecting garbage during imports takes half a second and frees nothing
     try:
         yield
     finally:
@@ -88,29 +88,29 @@ def _leaving_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _interrupted(args: argparse.Namespace) -> int:
-    """Say what is saved, by what is imported already: nothing may be imported after an interrupted import."""
-    said = "interrupted"
+def _report_interrupt(args: argparse.Namespace) -> int:
+    """Report what is saved, without imports: nothing may be imported after an interrupted import."""
+    message = "interrupted"
     if planned := getattr(args, "planned", None):
-        kept = sys.modules["experiments.store"].kept
-        saved = sum(kept(run.config, args.out) is not None for run in planned)
-        said += f": {saved} of {count(len(planned), 'run')} saved in {Path(args.out) / planned[0].config.name}"
-    print(said, file=sys.stderr)
+        find_run = sys.modules["laggard.experiments.results.store"].find_run
+        saved = sum(find_run(run, args.out) is not None for run in planned)
+        message += f": {saved} of {count(len(planned), 'run')} saved in {Path(args.out) / planned[0].config.name}"
+    print(message, file=sys.stderr)
     return INTERRUPTED
 
 
-def _said(error: Exception, config: str) -> tuple[int, str] | None:
-    """The exit code and the line for an error that a user can mend; None for one of ours."""
-    from experiments.errors import ConfigError
-    from experiments.store import ResultError
-    from simulator import Deadlock, Invalid
+def _exit_code(error: Exception, config: str) -> tuple[int, str] | None:
+    """The exit code and the line for an error that a user can correct; None for an internal one."""
+    from laggard.experiments.config.errors import ConfigError
+    from laggard.experiments.results.result import ResultError
+    from laggard.simulator import Deadlock, InvalidSettingError
 
     if isinstance(error, ConfigError):
-        return BAD_INPUT, str(error if error.where else error.moved(where=config))
+        return BAD_INPUT, str(error if error.where else error.relocate(where=config))
     if isinstance(error, ResultError):
         return BAD_INPUT, str(error)
     if isinstance(error, OSError):
         return BAD_INPUT, f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    if isinstance(error, Deadlock | Invalid):
+    if isinstance(error, Deadlock | InvalidSettingError):
         return FAILED, f"{config}: {error}"
     return None

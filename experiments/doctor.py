@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from experiments.commands import COMMANDS
+from laggard.experiments.commands import MODULES
 
 REQUIRED = {
     "simpy": "simpy",
@@ -32,17 +32,16 @@ REQUIRED = {
     "joblib": "joblib",
     "rich": "rich",
     "plotext": "plotext",
-    "tqdm": "tqdm",
     "platformdirs": "platformdirs",
 }
 """Libraries -> the module that must be importable."""
-DATASETS = {"MNIST": "mnist", "FashionMNIST": "fashion_mnist"}
+IMAGE_DATASETS = {"MNIST": "mnist", "FashionMNIST": "fashion_mnist"}
 ROOT = Path(__file__).parents[1]
 INSTALL = "pip install --editable '.[test]' --constraint constraints.txt in the checkout, or make quickstart"
 LEAST_SPACE = 200 * 2**20  # bytes
 
 
-class Finding(NamedTuple):
+class Diagnosis(NamedTuple):
     """One line: what was looked at, how it is, and the remedy where it is not well.
 
     Attributes:
@@ -55,14 +54,14 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def examined(out: str | Path = "results") -> Iterator[Finding]:
+def diagnose(out: str | Path = "results") -> Iterator[Diagnosis]:
     """Everything that was looked at; a run can work where nothing is broken.
 
     Args:
         out: where results would be kept.
     """
     fine = sys.version_info >= (3, 11)
-    yield Finding(
+    yield Diagnosis(
         "python", "ok" if fine else "broken", platform.python_version(), "" if fine else "use Python 3.11 or newer"
     )
     yield from _libraries()
@@ -72,7 +71,7 @@ def examined(out: str | Path = "results") -> Iterator[Finding]:
     yield _results(Path(out))
 
 
-def _libraries() -> Iterator[Finding]:
+def _libraries() -> Iterator[Diagnosis]:
     wanted = _requirements()
     for library, module in REQUIRED.items():
         try:
@@ -80,18 +79,18 @@ def _libraries() -> Iterator[Finding]:
             if module:
                 importlib.import_module(module)
         except metadata.PackageNotFoundError:
-            yield Finding(library, "broken", "not installed", INSTALL)
+            yield Diagnosis(library, "broken", "not installed", INSTALL)
         except Exception as error:  # whatever a broken library raises, the others are worth a look
-            yield Finding(library, "broken", f"{version}, but its import fails: {_first_line(error)}", INSTALL)
+            yield Diagnosis(library, "broken", f"{version}, but its import fails: {_error_line(error)}", INSTALL)
         else:
             specifier = wanted.get(library)
             if specifier is None or specifier.contains(version, prereleases=True):
-                yield Finding(library, "ok", version)
+                yield Diagnosis(library, "ok", version)
             else:
-                yield Finding(library, "missing", f"{version}, expected {specifier}", INSTALL)
+                yield Diagnosis(library, "missing", f"{version}, expected {specifier}", INSTALL)
 
 
-def _requirements() -> dict:
+def _requirements() -> dict[str, Any]:
     """The versions that this installation asks for; none where it is a checkout that was not installed."""
     try:
         from packaging.requirements import Requirement
@@ -102,41 +101,41 @@ def _requirements() -> dict:
     return {requirement.name: requirement.specifier for requirement in asked}
 
 
-def _installation(root: Path) -> Finding:
+def _installation(root: Path) -> Diagnosis:
     """Whether the packages under `root` are whole."""
     packages = [f"{package}/__init__.py" for package in ("simulator", "models", "experiments")]
-    commands = [f"experiments/commands/{name}.py" for name in COMMANDS]
+    commands = [f"experiments/commands/{name}.py" for name in MODULES]
     data = ["experiments/**/laggard.mplstyle", "experiments/templates"]
     checkout = ["configs/quickstart.yaml", "constraints.txt"] if (root / "setup.cfg").is_file() else []
     kind = "checkout" if checkout else "installation"
     lacking = [name for name in (*packages, *commands, *data, *checkout) if not any(root.glob(name))]
     if lacking:
         remedy = "git status shows what is gone; git restore brings it back" if checkout else "install laggard again"
-        return Finding("laggard", "broken", f"{kind} without {', '.join(lacking)}", remedy)
+        return Diagnosis("laggard", "broken", f"{kind} without {', '.join(lacking)}", remedy)
     try:
         version = metadata.version("laggard")
     except metadata.PackageNotFoundError:
         version = "not installed, run from its folder"
-    return Finding("laggard", "ok", f"{version}, {kind} complete")
+    return Diagnosis("laggard", "ok", f"{version}, {kind} complete")
 
 
-def _machine() -> Iterator[Finding]:
-    # `models.cores` says the same, but needs torch, which may be what is broken
+def _machine() -> Iterator[Diagnosis]:
+    # `laggard.models.cores` says the same, but needs torch, which may be what is broken
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Finding("cores", "ok", f"{cores} to be used, of {os.cpu_count()}; threads: null in a config takes {cores}")
+    yield Diagnosis("cores", "ok", f"{cores} to be used, of {os.cpu_count()}; threads: null in a config takes {cores}")
     if memory := _memory():
-        yield Finding("memory", "ok", f"{memory / 2**30:.1f} GiB")
+        yield Diagnosis("memory", "ok", f"{memory / 2**30:.1f} GiB")
     try:
         import torch
     except Exception:  # said among the libraries
         return
-    yield Finding("cpu", "ok", f"{platform.machine()}, torch uses {torch.backends.cpu.get_cpu_capability()}")
+    yield Diagnosis("cpu", "ok", f"{platform.machine()}, torch uses {torch.backends.cpu.get_cpu_capability()}")
     if not torch.cuda.is_available():
-        yield Finding("gpu", "ok", "none that torch sees: device auto is the cpu")
+        yield Diagnosis("gpu", "ok", "none that torch sees: device auto is the cpu")
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         found = torch.cuda.get_device_properties(index)
         used = "device auto is this" if index == 0 else "not used: a run takes the first"
-        yield Finding("gpu", "ok", f"{found.name}, {found.total_memory / 2**30:.0f} GiB; {used}")
+        yield Diagnosis("gpu", "ok", f"{found.name}, {found.total_memory / 2**30:.0f} GiB; {used}")
 
 
 def _memory() -> int | None:
@@ -151,24 +150,26 @@ def _memory() -> int | None:
     return min(limits) if limits else None
 
 
-def _data() -> Iterator[Finding]:
-    yield Finding("digits", "ok", "comes with scikit-learn")
+def _data() -> Iterator[Diagnosis]:
+    yield Diagnosis("digits", "ok", "comes with scikit-learn")
     try:
-        from models.idx import FILES, data_root
+        from laggard.models.mnist import IDX_FILES, data_root
     except Exception:  # torch is missing, as was said
         return
-    for name, key in DATASETS.items():
+    for name, key in IMAGE_DATASETS.items():
         folder = data_root() / name / "raw"
-        lacking = [file for file in FILES if not (folder / file).is_file()]
-        broken = [file for file in FILES if file not in lacking and not _is_whole(folder / file)]
-        put = f"the first run of dataset {key} downloads it there; without a network put {', '.join(FILES)} there"
+        lacking = [file for file in IDX_FILES if not (folder / file).is_file()]
+        broken = [file for file in IDX_FILES if file not in lacking and not _is_whole(folder / file)]
+        put = f"the first run of dataset {key} downloads it there; without a network put {', '.join(IDX_FILES)} there"
         if broken:
-            yield Finding(key, "missing", f"in {folder}: {', '.join(broken)} is no whole IDX file", f"remove it: {put}")
+            yield Diagnosis(
+                key, "missing", f"in {folder}: {', '.join(broken)} is no whole IDX file", f"remove it: {put}"
+            )
         elif lacking:
-            said = "not" if len(lacking) == len(FILES) else f"without {', '.join(lacking)}"
-            yield Finding(key, "missing", f"{said} in {folder}", f"{put}, or set LAGGARD_DATA")
+            said = "not" if len(lacking) == len(IDX_FILES) else f"without {', '.join(lacking)}"
+            yield Diagnosis(key, "missing", f"{said} in {folder}", f"{put}, or set LAGGARD_DATA")
         else:
-            yield Finding(key, "ok", f"complete in {folder}")
+            yield Diagnosis(key, "ok", f"complete in {folder}")
 
 
 def _is_whole(path: Path) -> bool:
@@ -184,7 +185,7 @@ def _is_whole(path: Path) -> bool:
     return path.stat().st_size == 4 + len(sizes) + expected
 
 
-def _results(out: Path) -> Finding:
+def _results(out: Path) -> Diagnosis:
     """Whether results can be written below `out`, which is not made for that."""
     there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
     try:
@@ -192,15 +193,15 @@ def _results(out: Path) -> Finding:
             pass
         free = shutil.disk_usage(there).free
     except OSError as error:
-        return Finding(
+        return Diagnosis(
             "results", "broken", f"{out} cannot be written: {error.strerror}", "choose another by --out FOLDER"
         )
     if free < LEAST_SPACE:
-        return Finding(
-            "results", "broken", f"{out}: {free / 2**20:.0f} MiB are free", "make room, or --out FOLDER elsewhere"
+        return Diagnosis(
+            "results", "broken", f"{out}: {free / 2**20:.0f} MiB are free", "free some space, or use --out FOLDER"
         )
-    return Finding("results", "ok", f"{out} can be written, {free / 2**30:.0f} GiB are free")
+    return Diagnosis("results", "ok", f"{out} can be written, {free / 2**30:.0f} GiB are free")
 
 
-def _first_line(error: BaseException) -> str:
+def _error_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -5,16 +5,13 @@ from typing import Protocol
 
 from torch import nn
 
-from models.data import DATASETS, Dataset, characters, digits, fashion_mnist, mnist, synthetic
-from models.idx import DataMissingError
-from models.language import Language
-from models.lenet5 import LeNet5
-from models.logistic import Logistic
-from models.mlp import MLP
-from models.partition import PARTITIONS, ByLabel, Dirichlet, Disjoint, Iid, Partition
-from models.quadratic import Quadratic
-from models.task import Supervised
-from models.transformer import Transformer
+from laggard.models.data import DATASETS, Dataset, characters, digits, fashion_mnist, mnist, synthetic
+from laggard.models.language import Language
+from laggard.models.mnist import DataMissingError
+from laggard.models.networks import MLP, LeNet5, Logistic, Transformer
+from laggard.models.partition import PARTITIONS, ByLabel, Dirichlet, Disjoint, Iid, Partition
+from laggard.models.quadratic import Quadratic
+from laggard.models.task import Supervised
 
 
 class Network(Protocol):

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from models.idx import read
-from models.language import ALPHABET, Language
+from laggard.models.language import ALPHABET, Language
+from laggard.models.mnist import read_images
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Dataset:
 def digits() -> Dataset:
     """Handwritten digits of 8 x 8 pixels, scaled up to 28 x 28: 1,500 to train, 297 to test; nothing to download.
 
-    Scikit-learn's bundled set, by bilinear interpolation; which samples are tested is one fixed permutation.
+    Scikit-learn's bundled set, by bilinear interpolation; a fixed permutation selects the test samples.
 
     Source: Alpaydin, Kaynak (1998), UCI Machine Learning Repository.
     """
@@ -72,18 +72,18 @@ def mnist() -> Dataset:
     Source: LeCun, Bottou, Bengio, Haffner (1998).
 
     Raises:
-        DataMissingError: the files are not there and cannot be downloaded.
+        DataMissingError: the files are missing and cannot be downloaded.
     """
     return _mnist_like("mnist", "MNIST", mean=0.1307, deviation=0.3081)
 
 
 def fashion_mnist() -> Dataset:
-    """Articles of clothing of 28 x 28 pixels, in the format of MNIST and harder to tell apart.
+    """Articles of clothing of 28 x 28 pixels, in the format of MNIST and harder to classify.
 
     Source: Xiao, Rasul, Vollgraf (2017), arXiv:1708.07747.
 
     Raises:
-        DataMissingError: the files are not there and cannot be downloaded.
+        DataMissingError: the files are missing and cannot be downloaded.
     """
     return _mnist_like("fashion_mnist", "FashionMNIST", mean=0.2860, deviation=0.3530)
 
@@ -114,7 +114,7 @@ def characters(samples: int = 20_000, positions: int = 32, words: int = 200, see
     """Text of an invented language in pieces of `positions` characters; a label is the character that comes next.
 
     A tenth as many pieces to test; nothing to download. `language.Language(words, seed).entropy` is the least mean loss
-    that any model can reach, and a piece's first characters, which have little before them, cost more.
+    that any model can reach; the first characters of a piece, with little context, have a higher loss.
 
     Source: Shannon (1948), A mathematical theory of communication.
 
@@ -131,7 +131,7 @@ def characters(samples: int = 20_000, positions: int = 32, words: int = 200, see
 
 
 def _mnist_like(name: str, files: str, mean: float, deviation: float) -> Dataset:
-    train_x, train_y, test_x, test_y = read(files)
+    train_x, train_y, test_x, test_y = read_images(files)
 
     def scale(pixels: Tensor) -> Tensor:
         # In place, in a tensor of its own: three temporaries of 188 MB take longer than the arithmetic.

@@ -29,7 +29,7 @@ def unflatten(flat: Tensor, shapes: Iterable[torch.Size]) -> tuple[Tensor, ...]:
 
 
 def check_pure(module: nn.Module) -> None:
-    """Refuse a module whose output is not a function of its parameters and its input alone.
+    """Raise for a module whose output is not a function of its parameters and its input alone.
 
     Raises:
         ValueError: it has buffers (BatchNorm's running statistics), which are state beside the weights, or
@@ -50,9 +50,8 @@ def check_pure(module: nn.Module) -> None:
 class Bound:
     """A module whose parameters are views of one vector that belongs to it.
 
-    To load a model is then to copy one row. The copy is lost in the cost of a gradient, and buys that a result
-    does not depend on where in a stack of models the row lay: matrix products round differently on memory that
-    is aligned differently.
+    Loading a model copies one row, which is cheap compared with a gradient. The result then does not depend on the
+    row's place in a stack of models: matrix products round differently on memory with another alignment.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -63,11 +62,11 @@ class Bound:
             parameter.data = view
 
     def load(self, flat: Tensor) -> nn.Module:
-        """The module, standing for the weights `flat` `(params,)` until the next load."""
+        """The module with the weights `flat` `(params,)`, until the next load."""
         self._vector.copy_(flat)
         return self.module
 
 
 def shapes(module: nn.Module) -> tuple[torch.Size, ...]:
-    """The shapes of a module's parameters, in the order in which `flatten` lays them out."""
+    """The shapes of a module's parameters, in the order of `flatten`."""
     return tuple(parameter.shape for parameter in module.parameters())

@@ -1,4 +1,4 @@
-"""An invented language: text to be learnt a character at a time, whose entropy is known."""
+"""An invented language of known entropy, whose text is learnt a character at a time."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,25 +9,24 @@ ALPHABET = " abcdefghijklmnopqrstuvwxyz"
 VOWELS = "aeiou"
 CONSONANTS = "".join(letter for letter in ALPHABET[1:] if letter not in VOWELS)
 SUCCESSORS = 6
-"""Words that a word prefers to have after it."""
+"""Words that often follow a given word."""
 HABIT = 0.8
-"""How often the next word is one of these."""
+"""The probability that the next word is one of these."""
 LONGEST = 9
 
 
 @dataclass(frozen=True)
 class Language:
-    """Words in turns of consonants and vowels that follow each other as a Markov chain, and a space after each.
+    """A Markov chain of words of alternating consonants and vowels, with a space after each.
 
     Of all words, the i-th is drawn in proportion to 1 / i (Zipf's law), and common words are short. The next word is
-    with probability 0.8 one of the six that follow this word by habit, in proportion to 1 / rank, or else any word.
-    Since spaces tell the words apart, a character carries, in the long run, of the stationary distribution p of the
-    chain P and the words' lengths l,
+    with probability 0.8 one of the six preferred successors of this word, in proportion to 1 / rank, else any word.
+    Since spaces separate the words, the entropy per character follows from the stationary distribution p of the chain P
+    and the words' lengths l,
 
         H = - sum_i p_i sum_j P_ij log P_ij / sum_i p_i (l_i + 1)   nats,
 
-    below which the mean loss of no model of any context can come. Real text would not do: none comes with every
-    machine, and of none is the entropy known.
+    a lower bound of the mean loss of any model. Real text has no known entropy, and would have to be downloaded.
 
     Source: Shannon (1948), A mathematical theory of communication, sections 2 to 7.
 
@@ -44,7 +43,7 @@ class Language:
 
     @cached_property
     def spellings(self) -> list[str]:
-        """The words, the commonest first."""
+        """The words, the most common first."""
         rng = np.random.default_rng((self.seed, 0))
         found: dict[str, None] = {}
         while len(found) < self.words:
@@ -64,7 +63,8 @@ class Language:
         few = min(SUCCESSORS, self.words)
         for habit in habits:
             habit[rng.choice(self.words, size=few, replace=False, p=common)] = zipf[:few] / zipf[:few].sum()
-        return HABIT * habits + (1 - HABIT) * common
+        transitions: np.ndarray = HABIT * habits + (1 - HABIT) * common
+        return transitions
 
     @cached_property
     def stationary(self) -> np.ndarray:
@@ -81,7 +81,7 @@ class Language:
         return float(self.stationary @ of_words / (self.stationary @ lengths))
 
     def text(self, characters: int, rng: np.random.Generator) -> str:
-        """So many characters; the first word is drawn as it occurs in the long run."""
+        """A text of so many characters; the first word has the stationary distribution."""
         cumulated = self.transitions.cumsum(axis=1)
         word = int(rng.choice(self.words, p=self.stationary / self.stationary.sum()))
         written, length = [], 0

@@ -1,4 +1,4 @@
-"""What a pipeline must know of a network before it cuts it: layers, their parameters, their work, what leaves them."""
+"""The layers of a network, for pipelines to cut: their parameters, work and activations."""
 
 import math
 from typing import NamedTuple
@@ -11,10 +11,10 @@ class Layer(NamedTuple):
     """A part of a model that a pipeline does not cut.
 
     Attributes:
-        name: what a cut calls it.
+        name: its name in a cut.
         params: entries of the parameter vector; the layers' follow each other.
         activations: numbers that one mini-batch sends on to the next layer.
-        work: multiplications of one forward pass of a sample, or its outputs where it multiplies nothing.
+        work: multiplications of one forward pass of a sample, or its outputs where there are none.
     """
 
     name: str
@@ -26,8 +26,8 @@ class Layer(NamedTuple):
 def layers(module: nn.Module, shape: tuple[int, ...], batch: int) -> list[Layer]:
     """The layers of an `nn.Sequential`, whose inputs have `shape`; another module is one layer.
 
-    One sample of zeros passes through them at weights of zero; the module itself may lie on the meta device, and loses
-    nothing. Shapes alone would take a second: there torch imports its compiler for the first activation.
+    One sample of zeros passes through them with weights of zero; the module may be on the meta device, and does not
+    change. Propagating shapes alone would take a second, since torch then imports its compiler.
     """
     parts = list(module.named_children()) if isinstance(module, nn.Sequential) else [("model", module)]
     found, x = [], torch.zeros(1, *shape)
@@ -39,7 +39,7 @@ def layers(module: nn.Module, shape: tuple[int, ...], batch: int) -> list[Layer]
 
 
 def check_labels(module: nn.Module, shape: tuple[int, ...], labels: tuple[int, ...]) -> None:
-    """Refuse a module that does not answer one row of logits for each label: a classifier where texts are learnt.
+    """Raise for a module without one row of logits per label, such as a classifier where texts are learnt.
 
     Args:
         shape: of one input.
@@ -58,7 +58,7 @@ def check_labels(module: nn.Module, shape: tuple[int, ...], labels: tuple[int, .
 
 @torch.no_grad()
 def _passed(part: nn.Module, x: Tensor) -> tuple[Tensor, int]:
-    """What `part` makes of `x`, and the work of it."""
+    """The output of `part` on `x`, and its work."""
     counts: list[int] = []
     zeros = {name: torch.zeros(parameter.shape) for name, parameter in part.named_parameters()}
     leaves = [leaf for leaf in part.modules() if not list(leaf.children())]
@@ -71,7 +71,7 @@ def _passed(part: nn.Module, x: Tensor) -> tuple[Tensor, int]:
 
 
 def _work(leaf: nn.Module, output: Tensor) -> int:
-    """An output of a convolution or a full layer costs as many multiplications as a row of its weights has entries."""
+    """The multiplications of a layer: one per output and entry of a row of its weights."""
     weight = getattr(leaf, "weight", None)
     each = weight[0].numel() if isinstance(weight, Tensor) and weight.dim() > 1 else 1
     return output.numel() * each

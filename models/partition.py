@@ -1,4 +1,4 @@
-"""How a training set is dealt to workers: each partition answers one shard of indices per worker."""
+"""How a training set is divided among workers: each partition returns one shard of indices per worker."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Partition(Protocol):
-    """A way to deal a training set."""
+    """A way to divide a training set."""
 
     def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
         """The indices of each worker's samples; no shard is empty.
@@ -20,7 +20,7 @@ class Partition(Protocol):
 
 @dataclass(frozen=True)
 class Iid:
-    """Every worker owns the whole training set, and goes through it in an order of its own."""
+    """Every worker has the whole training set, in an order of its own."""
 
     def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
         _check(labels, workers)
@@ -38,14 +38,14 @@ class Disjoint:
 
 @dataclass(frozen=True)
 class ByLabel:
-    """Sorted by label and cut into contiguous pieces, `pieces` of them dealt at random to each worker.
+    """Sorted by label and cut into contiguous pieces, `pieces` of them given at random to each worker.
 
     One piece is the one-class case of Zhao et al.; two are the pathological case of McMahan et al.
 
     Source: McMahan et al. (2017), arXiv:1602.05629, section 3; Zhao et al. (2018), arXiv:1806.00582.
 
     Raises:
-        ValueError: `pieces` below 1; dealt are texts, which have a label for each position.
+        ValueError: `pieces` below 1, or samples with a label for each position.
     """
 
     pieces: int = 1
@@ -67,13 +67,13 @@ class Dirichlet:
     """Disjoint shards of equal size, each with a label distribution of its own, q ~ Dir(alpha p).
 
     p is the label distribution of the whole set: a small `alpha` gives workers of one label, a large one gives
-    `Disjoint`. Workers draw in turn without replacement; where a label has run out, q is renormalised over those
-    left, so that shards cover the set, and the last worker takes what the others left.
+    `Disjoint`. Workers draw in turn without replacement; where a label has run out, q is renormalised over the
+    others, so that shards cover the set, and the last worker takes the remaining samples.
 
     Source: Hsu, Qi, Brown (2019), arXiv:1909.06335, section 3.
 
     Raises:
-        ValueError: `alpha` is not a positive number; dealt are texts, which have a label for each position.
+        ValueError: `alpha` is not a positive number, or samples with a label for each position.
     """
 
     alpha: float = 0.5
@@ -100,12 +100,12 @@ class Dirichlet:
 
 
 def _counts(size: int, share: np.ndarray, left: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """How many samples of each label make up `size`, by `share`, and by what is `left` where that has run out."""
+    """How many samples of each label make up `size`, by `share` and, where that is used up, by the samples `left`."""
     counts = np.zeros_like(left)
     while missing := size - counts.sum():
-        room = left - counts
-        odds = share * (room > 0)
-        odds = odds if odds.sum() > 0 else room.astype(float)
+        available = left - counts
+        odds = share * (available > 0)
+        odds = odds if odds.sum() > 0 else available.astype(float)
         counts = np.minimum(counts + rng.multinomial(missing, odds / odds.sum()), left)
     return counts
 
@@ -118,7 +118,7 @@ def _check(labels: np.ndarray, workers: int, pieces: int = 1) -> None:
     if workers < 1:
         raise ValueError(f"workers = {workers}: expected at least 1")
     if len(labels) < workers * pieces:
-        raise ValueError(f"{len(labels)} samples cannot be dealt as {workers} x {pieces} shards: use fewer workers")
+        raise ValueError(f"{len(labels)} samples cannot be divided into {workers} x {pieces} shards: use fewer workers")
 
 
 def _check_one_label_each(labels: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""A quadratic whose every quantity is known in closed form."""
+"""A quadratic for which theory has closed forms."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.layers import Layer
+from laggard.models.layers import Layer
 
-SERIAL = 1 << 14  # numbers that torch adds up on one thread
+SERIAL = 1 << 14  # numbers that torch sums on one thread
 
 
 @dataclass(eq=False, kw_only=True)
 class Quadratic:
-    """A noisy quadratic with a known optimum: the task on which theory is checked.
+    """A noisy quadratic with a known optimum, on which theory is checked.
 
         f(w) = 1/2 sum_i h_i (w_i - w*_i)^2,    gradient = h (w - w*) + noise / sqrt(batch) xi,    xi ~ N(0, I)
 
@@ -27,7 +27,7 @@ class Quadratic:
         curvature: all eigenvalues h; or the largest, from which `dim` of them fall geometrically to
             `curvature / condition`.
         optimum: w*, one number for all coordinates or a sequence.
-        initial: where weights start, likewise.
+        initial: the initial weights, likewise.
         jitter: deviation of a member's start from `initial`, drawn from its seed.
         noise: deviation of one sample's gradient in each coordinate.
         batch: samples in a mini-batch.
@@ -53,7 +53,7 @@ class Quadratic:
     epoch: int = 1000
     dtype: torch.dtype = torch.float32
 
-    lanes = 1 << 20  # a call costs the same for one model as for a hundred: all that is in flight
+    lanes = 1 << 20  # a call costs the same for one model as for a hundred
 
     def __post_init__(self) -> None:
         _expect_at_least(1, batch=self.batch, epoch=self.epoch, condition=self.condition, dim=self.dim)
@@ -75,9 +75,9 @@ class Quadratic:
         return [Layer(f"w{number}", 1, float(self.batch), 1.0) for number in range(1, self.params + 1)]
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
-        """The endless noise of a worker: `(params,)`, or `(ensemble, params)` from several generators."""
+        """A worker's endless mini-batches of noise: `(params,)`, or `(ensemble, params)` from several generators."""
         generators = tuple(rngs)
-        while True:  # rounded once for all members, which takes less than half of the time
+        while True:  # converting once for all members takes less than half of the time
             draws = torch.from_numpy(np.stack([rng.standard_normal(self.params) for rng in generators])).to(self.dtype)
             yield draws[0] if len(draws) == 1 else draws
 
@@ -112,11 +112,12 @@ class Quadratic:
 
 
 def _total(values: Tensor) -> Tensor:
-    """Sums along the last dimension, each added up in the same order whoever is beside it.
+    """Sums along the last dimension, each in the same order whatever the other rows are.
 
-    A long row by itself is shared out among torch's threads, and then rounds otherwise than among others.
+    Torch would divide a long single row among its threads, and round differently.
     """
-    return reduce(add, (piece.sum(-1) for piece in values.split(SERIAL, dim=-1)))
+    total: Tensor = reduce(add, (piece.sum(-1) for piece in values.split(SERIAL, dim=-1)))
+    return total
 
 
 def _expect_at_least(least: float, **values: float) -> None:

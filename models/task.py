@@ -1,4 +1,4 @@
-"""A network, a training set and the way it is dealt to workers, as something that a simulator can learn."""
+"""A network, a training set and its partition among workers, as a task of the simulator."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from models.backends import Loss, choose, find_device, moved
-from models.data import Dataset
-from models.flat import check_pure, flatten
-from models.layers import Layer, check_labels, layers
-from models.partition import Iid, Partition
+from laggard.models.backends import Loss, choose, find_device, to_device
+from laggard.models.data import Dataset
+from laggard.models.flat import check_pure, flatten
+from laggard.models.layers import Layer, check_labels, layers
+from laggard.models.partition import Iid, Partition
 
 Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, number of classes -> a fresh module
 
@@ -19,16 +19,16 @@ Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, num
 class Supervised:
     """Classification by any `nn.Module` without buffers: mini-batches from a worker's shard, mean loss.
 
-    A mini-batch is a tensor of indices into the training set, `(batch,)`, or `(ensemble, batch)` where members
-    have their own data seed. It is drawn without replacement and always full: what is left of a permutation is
-    topped up from the next, and a batch larger than the shard holds a sample more than once. Where a sample is a text
-    with a label for each position, losses and accuracies are means over all positions.
+    A mini-batch is a tensor of indices into the training set, `(batch,)`, or `(ensemble, batch)` where members have
+    their own data seed. It is drawn without replacement and always full: the rest of a permutation is filled up from
+    the next, and a batch larger than the shard holds a sample more than once. Where a sample is a text with a label for
+    each position, losses and accuracies are means over all positions.
 
-    `partition` is dealt once, from `partition_seed`, to `workers` workers. Under `Iid` every worker permutes the
-    whole training set by itself, so that their number may be left open and one more changes nobody's batches.
+    `partition` is drawn once, from `partition_seed`, for `workers` workers. Under `Iid` every worker permutes the whole
+    training set, so that `workers` may be omitted, and another worker changes no other's batches.
 
     Example:
-        >>> from models import Logistic, synthetic
+        >>> from laggard.models import Logistic, synthetic
         >>> task = Supervised(Logistic().build, synthetic(samples=64, features=5), batch=8)
         >>> task.start(seeds=[0, 0, 1]).shape
         torch.Size([3, 24])
@@ -37,9 +37,9 @@ class Supervised:
         network: builds the module from the shape of one input and the number of classes: `LeNet5().build`.
         device: "cpu", "cuda", or "auto": the GPU where there is one.
         threads: of the CPU; None for one per core.
-        dtype: of weights and data; float64 where identities are checked.
-        backend: how gradients are taken: "threads", "vmap", "unfold", ... as in `models.backends`, or "auto": threads
-            on a CPU, and on a GPU whichever batched one is the fastest.
+        dtype: of weights and data; float64 for exact identities.
+        backend: how gradients are taken: "threads", "vmap", "unfold", ... (`laggard.models.backends`), or "auto":
+            threads on a CPU, and on a GPU the fastest batched one.
         chunk: models in one batched call at most; None for as many as fit into memory.
 
     Raises:
@@ -71,7 +71,7 @@ class Supervised:
         self._network, self._loss = network, over_positions(loss) if dataset.labels else loss
         self._data = dataset.to(self.device, dtype)
         self._partition = Iid() if partition is None else partition
-        self._shards = _deal(self._partition, dataset, workers, partition_seed)
+        self._shards = _make_shards(self._partition, dataset, workers, partition_seed)
         module = self._module(seed=0)
         check_labels(module, dataset.shape, dataset.labels)
         module = module.to(self.device, dtype)
@@ -81,7 +81,7 @@ class Supervised:
 
     @property
     def backend(self) -> str:
-        """What takes the gradients; where that is found out by trying, what has won so far."""
+        """The backend that computes gradients; those chosen so far, where they are chosen by trial."""
         return self._backend.name
 
     def start(self, seeds: Sequence[int]) -> Tensor:
@@ -101,10 +101,10 @@ class Supervised:
         """The endless mini-batches of worker `rank`: `(batch,)`, or `(ensemble, batch)` from several generators.
 
         Raises:
-            ValueError: the training set was dealt to fewer workers.
+            ValueError: the training set was divided among fewer workers.
         """
         shard = self._shard(rank)
-        streams = [_draw(shard, self.batch, rng) for rng in rngs]
+        streams = [_draw_batches(shard, self.batch, rng) for rng in rngs]
         if len(streams) == 1:
             return streams[0]
         return (torch.stack(draws) for draws in zip(*streams, strict=True))
@@ -112,7 +112,7 @@ class Supervised:
     def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Gradients, shaped as `weights` `(k, ensemble, params)`, and mini-batch losses `(k, ensemble)`."""
         models = weights.shape[:2]
-        index = moved(torch.stack(list(batches)), self.device)
+        index = to_device(torch.stack(list(batches)), self.device)
         index = (index if index.dim() == 3 else index[:, None]).expand(*models, -1)
         x, y = self._data.train_x, self._data.train_y
         gradients, losses = self._backend.gradients(weights.flatten(0, 1), x, y, index.flatten(0, 1))
@@ -122,12 +122,12 @@ class Supervised:
         """Mean loss and accuracy (0 to 1) on the test set, each `(ensemble,)`, of models `(ensemble, params)`."""
         outputs, targets = self._backend.outputs(weights, self._data.test_x), self._data.test_y
         hits = (outputs.argmax(dim=-1) == targets).flatten(1).sum(dim=-1)
-        # A member at a time: the order of a sum over samples may not depend on who else is evaluated.
+        # A member at a time: the order of a sum over samples must not depend on the other members.
         losses = torch.stack([self._loss(output, targets) for output in outputs])
         return {"test_loss": losses, "test_accuracy": hits.to(self.dtype) / targets.numel()}
 
     def _module(self, seed: int) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):  # layers draw from the global generator, which is not ours to move
+        with torch.random.fork_rng(devices=[]):  # layers draw from the global generator, whose state is restored
             torch.default_generator.manual_seed(seed)
             module = self._network(self._data.shape, self._data.classes)
         check_pure(module)
@@ -137,7 +137,9 @@ class Supervised:
         if isinstance(self._partition, Iid):
             return self._shards[0]
         if not 0 <= rank < len(self._shards):
-            raise ValueError(f"rank {rank} has no shard: the training set was dealt to workers = {len(self._shards)}")
+            raise ValueError(
+                f"rank {rank} has no shard: the training set was divided among workers = {len(self._shards)}"
+            )
         return self._shards[rank]
 
 
@@ -150,8 +152,8 @@ def over_positions(loss: Loss) -> Loss:
     return mean
 
 
-def _deal(partition: Partition, dataset: Dataset, workers: int | None, seed: int) -> list[np.ndarray]:
-    """Shards as 32-bit indices: a thousand workers hold a permutation each."""
+def _make_shards(partition: Partition, dataset: Dataset, workers: int | None, seed: int) -> list[np.ndarray]:
+    """Shards as 32-bit indices, since a thousand workers may hold a permutation each."""
     if workers is None and not isinstance(partition, Iid):
         raise ValueError(f"workers = None, but partition {partition} divides the training set among them: say how many")
     workers = 1 if workers is None or isinstance(partition, Iid) else workers
@@ -159,7 +161,7 @@ def _deal(partition: Partition, dataset: Dataset, workers: int | None, seed: int
     return [shard.astype(np.int32) for shard in shards]
 
 
-def _draw(shard: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[Tensor]:
+def _draw_batches(shard: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[Tensor]:
     """Permutations of `shard`, one after the other, cut into pieces of `size`."""
     rest = shard[:0]
     while True:

@@ -1,7 +1,6 @@
 """laggard's engine: virtual time, and arithmetic on tensors `(ensemble, params)`."""
 
-from simulator.algorithm import Algorithm, Role
-from simulator.algorithms import (
+from laggard.simulator.algorithms import (
     ADPSGD,
     ALGORITHMS,
     DPSGD,
@@ -12,9 +11,11 @@ from simulator.algorithms import (
     AsyncPS,
     Delayed,
     DiLoCo,
+    Downpour,
     GPipe,
     KAsync,
     KBatchSync,
+    KSync,
     LocalSGD,
     Naive,
     OneForwardOneBackward,
@@ -25,24 +26,64 @@ from simulator.algorithms import (
     SyncPS,
     SyncReplicas,
 )
-from simulator.bounds import Invalid
-from simulator.cluster import Cluster
-from simulator.deadlock import Deadlock
-from simulator.gradients import Gradient
-from simulator.messages import Record
-from simulator.milestones import Evaluate, Mileage, Stop
-from simulator.network import Network
-from simulator.node import Node
-from simulator.outcome import Outcome
-from simulator.rules import Rule
-from simulator.simulation import simulate
-from simulator.task import Task, Timing
-from simulator.topology import SERVER, Star
+from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.engine import simulate
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.faults import Deadlock
+from laggard.simulator.engine.node import Node
+from laggard.simulator.engine.stopping import Evaluate, Stop
+from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.learning.gradients import Gradient
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.task import Task, Timing
+from laggard.simulator.network.config import Network
+from laggard.simulator.network.topology import SERVER, Star
+from laggard.simulator.recording.counters import RunProgress
+from laggard.simulator.recording.messages import Record
+from laggard.simulator.recording.metrics import Outcome
 
 __all__ = [
-    "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "SERVER", "SGP", "SSP", "Algorithm", "AllReduce", "AsyncPS", "Cluster",
-    "Deadlock", "Delayed", "DiLoCo", "Evaluate", "GPipe", "Gradient", "Invalid", "KAsync", "KBatchSync", "LocalSGD",
-    "Mileage", "Naive", "Network", "Node", "OneForwardOneBackward", "Outcome", "PipeDream", "PipeDream2BW",
-    "Record", "Ringmaster", "Role", "Rule", "SoftSync", "Star", "Stop", "SyncPS", "SyncReplicas", "Task", "Timing",
+    "ADPSGD",
+    "ALGORITHMS",
+    "DPSGD",
+    "EASGD",
+    "SERVER",
+    "SGP",
+    "SSP",
+    "Algorithm",
+    "AllReduce",
+    "AsyncPS",
+    "Cluster",
+    "Deadlock",
+    "Delayed",
+    "DiLoCo",
+    "Downpour",
+    "Evaluate",
+    "GPipe",
+    "Gradient",
+    "InvalidSettingError",
+    "KAsync",
+    "KBatchSync",
+    "KSync",
+    "LocalSGD",
+    "Naive",
+    "Network",
+    "Node",
+    "OneForwardOneBackward",
+    "Outcome",
+    "PipeDream",
+    "PipeDream2BW",
+    "Record",
+    "Ringmaster",
+    "Role",
+    "Rule",
+    "RunProgress",
+    "SoftSync",
+    "Star",
+    "Stop",
+    "SyncPS",
+    "SyncReplicas",
+    "Task",
+    "Timing",
     "simulate",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What several test rooms share."""
+"""What tests of several folders share."""
 
 import os
 
@@ -11,7 +11,7 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_seta
 
 import torch
 
-from models import Quadratic, Supervised, synthetic
+from laggard.models import Quadratic, Supervised, synthetic
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,7 +38,7 @@ def batched(request: pytest.FixtureRequest) -> Supervised:
 
 
 def perceptron_with(backend: str) -> Supervised:
-    from models import MLP
+    from laggard.models import MLP
 
     data = synthetic(samples=120, features=6, classes=3)
     return Supervised(MLP(hidden=(5,)).build, data, batch=8, dtype=torch.float64, threads=1, backend=backend)

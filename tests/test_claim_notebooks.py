@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from experiments.claims import claims
-from experiments.claims.standing import STORED
+from laggard.experiments.claims import claims
+from laggard.experiments.claims.ledger import STORED
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("08_claims_*.ipynb"))
@@ -47,7 +47,7 @@ def executed(sources, kernel):
 
 
 def test_every_paper_with_a_claim_has_a_notebook():
-    assert {path.stem.removeprefix("08_claims_") for path in NOTEBOOKS} == {claim.paper for claim in CLAIMS}
+    assert {path.stem.removeprefix("08_claims_") for path in NOTEBOOKS} == {claim.paper.key for claim in CLAIMS}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -55,7 +55,7 @@ def test_a_notebook_runs_and_shows_every_claim_of_its_paper(path, kernel):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     shown = executed(["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"], kernel)
     verdicts, *findings, settings, again = [data["text/html"] for data in shown if "text/html" in data]
-    asked = [claim.id for claim in CLAIMS if claim.paper == path.stem.removeprefix("08_claims_")]
+    asked = [claim.id for claim in CLAIMS if claim.paper.key == path.stem.removeprefix("08_claims_")]
     for name in asked:
         assert f">{name}</td>" in verdicts
         assert f">{name}</td>" in settings

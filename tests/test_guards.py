@@ -1,13 +1,17 @@
 """The guards of books, spread and accuracy are guards: a fault is planted in the product, and the test must fail."""
 
 import pytest
+import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from simulator import Deadlock
+from laggard.simulator import Deadlock
+from laggard.simulator.engine import machine, mailbox, simulation
+from laggard.simulator.recording import counters, metrics, trace
+from laggard.simulator.recording.trace import BUSY, WAITING
 from tests import test_properties as properties
-from tests.experiments.test_planted_faults import Fault
-from tests.simulator import test_spread as spread
+from tests.faults import Replaced
+from tests.simulator.recording import test_metrics as spread
 
 
 def cases(name):
@@ -26,45 +30,123 @@ GUARDS = {
     "sync_ps": lambda: cases("sync_ps"),
     "dpsgd": lambda: cases("dpsgd"),
 }
+
+
+def noting(wrong_mean=lambda nodes, mean: mean, wrong_row=lambda row, nodes: None):
+    """`Spread.note` with another mean model, a row that `wrong_row` changes, and what that answers, if anything."""
+
+    def of(right):
+        def note(self, mileage, nodes, mean, measures):
+            answer = right(self, mileage, nodes, wrong_mean(nodes, mean), measures)
+            return answer if (wrong := wrong_row(self._rows[-1], len(nodes))) is None else wrong
+
+        return note
+
+    return of
+
+
+def mix_members(row, nodes):
+    row["distance"] = row["distance"].reshape(nodes, -1).T.flatten()
+
+
+def accuracy(of):
+    """The accuracy that `of` makes of all that was measured so far."""
+    return lambda right: lambda self: float(of([row["test_accuracy"].nan_to_num() for row in self._measures]))
+
+
+def apply_twice(right):
+    def apply(self, gradients):
+        fresh = right(self, gradients)
+        self.applied += len(fresh)
+        return fresh
+
+    return apply
+
+
+def settle_twice(right):
+    def record(self, env, gradient, whole, counts):
+        right(self, env, gradient, whole, True)
+        self.counts[gradient.status] += 1
+
+    return record
+
+
+def start_none(right):
+    def compute(self, *given):
+        work = right(self, *given)
+        self._counters.started -= 1
+        return work
+
+    return compute
+
+
+def lose_some(right):
+    def deliver(self, message):
+        if not (self._receives.get(message.tag) and message.tag is None and len(self.heard) > 1):
+            right(self, message)
+
+    return deliver
+
+
+def deliver_the_lost(right):
+    def lost(self, message):
+        self.counters.delivered += 1
+        right(self, message)
+
+    return lost
+
+
+def wait_while_busy(right):
+    def close(self):
+        right(self)
+        self.spent[WAITING] += 0.5 * self.spent[BUSY]
+
+    return close
+
+
 FAULTS = {
-    "distances are to the first node": Fault(
-        "consensus", "spread:Spread.note", {"(node.weights - mean)": "(node.weights - nodes[0].weights)"}
+    "distances are to the first node": (
+        "consensus",
+        Replaced(metrics.Spread, "note", noting(lambda nodes, mean: nodes[0].weights)),
     ),
-    "the mean model is half of it": Fault(
-        "consensus", "spread:Spread.note", {"(node.weights - mean)": "(node.weights - 0.5 * mean)"}
+    "the mean model is half of it": (
+        "consensus",
+        Replaced(metrics.Spread, "note", noting(lambda nodes, mean: 0.5 * mean)),
     ),
-    "the distance is a mean, not a root mean square": Fault(
-        "consensus", "spread:Spread.note", {".square().mean(0).sqrt()": ".mean(0)"}
+    "the distance is a mean, not a root mean square": (
+        "consensus",
+        Replaced(
+            metrics.Spread,
+            "note",
+            noting(wrong_row=lambda row, nodes: torch.from_numpy(row["distance"]).reshape(nodes, -1).mean(0)),
+        ),
     ),
-    "members are mixed up": Fault("consensus", "spread:Spread.note", {"distances.flatten()": "distances.T.flatten()"}),
-    "who is down still counts": Fault("crashed", "simulation:Simulation._live", {"node.life % 2 == 0": "True"}),
-    "only the first member is compared": Fault(
-        "accuracy", "learning:Learning.accuracy", {"measured.nan_to_num().max()": "measured[0]"}
+    "members are mixed up": ("consensus", Replaced(metrics.Spread, "note", noting(wrong_row=mix_members))),
+    "who is down still counts": (
+        "crashed",
+        Replaced(simulation.Simulation, "_live", lambda right: lambda self: self._models),
     ),
-    "the mean member is compared": Fault("accuracy", "learning:Learning.accuracy", {".max()": ".mean()"}),
-    "the accuracy before is compared": Fault(
+    "only the first member is compared": (
         "accuracy",
-        "learning:Learning.accuracy",
-        {"self._measures[-1]": "self._measures[max(-2, -len(self._measures))]"},
+        Replaced(metrics.Learning, "accuracy", accuracy(lambda measured: measured[-1][0])),
     ),
-    "a gradient is booked twice": Fault("async_ps", "accounts:Accounts.apply", {"+= len(fresh)": "+= 2 * len(fresh)"}),
-    "a gradient meets its fate twice": Fault(
-        "async_ps", "simulation:Simulation._settled", {"counts)": "True)\n    self.trace.counts[gradient.status] += 1"}
+    "the mean member is compared": (
+        "accuracy",
+        Replaced(metrics.Learning, "accuracy", accuracy(lambda measured: measured[-1].mean())),
     ),
-    "gradients that are computed are not booked": Fault(
-        "sync_ps", "node:Node.compute", {"started += 1": "started += 0"}
+    "the accuracy before is compared": (
+        "accuracy",
+        Replaced(metrics.Learning, "accuracy", accuracy(lambda measured: measured[-2:][0].max())),
     ),
-    "a message is lost, and nobody books it": Fault(
+    "a gradient is booked twice": ("async_ps", Replaced(counters.Counters, "apply", apply_twice)),
+    "a gradient meets its fate twice": ("async_ps", Replaced(trace.Trace, "record", settle_twice)),
+    "gradients that are computed are not booked": ("sync_ps", Replaced(machine.Machine, "compute", start_none)),
+    "a message is lost, and nobody books it": ("sync_ps", Replaced(mailbox.Mailbox, "deliver", lose_some)),
+    "a message is booked as delivered and as lost": (
         "sync_ps",
-        "mailbox:Mailbox.deliver",
-        {"if receives:": "if message.tag is None and len(self.heard) > 1:\n        return\n    if receives:"},
+        Replaced(simulation.Simulation, "lost", deliver_the_lost),
     ),
-    "a message is booked as delivered and as lost": Fault(
-        "async_ps", "simulation:Simulation.lost", {"sender = self": "self.books.delivered += 1\n    sender = self"}
-    ),
-    "half of the time busy is booked as waiting": Fault(
-        "dpsgd", "node:Node.close", {"- self.spent[BUSY]": "- 0.5 * self.spent[BUSY]"}
-    ),
+    "half of the time busy is booked as waiting": ("dpsgd", Replaced(machine.Machine, "close", wait_while_busy)),
 }
 
 
@@ -75,6 +157,7 @@ def test_without_a_fault_these_cases_are_in_order(guard):
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_guard_finds_the_fault_that_is_planted(name, monkeypatch):
-    FAULTS[name].plant(monkeypatch)
+    guard, fault = FAULTS[name]
+    fault.plant(monkeypatch)
     with pytest.raises((AssertionError, Deadlock)):
-        GUARDS[FAULTS[name].check]()
+        GUARDS[guard]()

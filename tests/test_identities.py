@@ -1,4 +1,4 @@
-"""Identities of ensembles and of deferred evaluation, for every optimiser; `laggard verify` holds the others."""
+"""Identities of ensembles and of deferred evaluation, for every optimiser; `tests/theory` holds the others."""
 
 from dataclasses import replace
 
@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from models import Quadratic
-from simulator import SGP, AllReduce, AsyncPS, Cluster, Evaluate, Rule, Stop, SyncPS, simulate
-from simulator.laws import Gamma
-from simulator.rules import (
+from laggard.models import Quadratic
+from laggard.simulator import SGP, AllReduce, AsyncPS, Cluster, Evaluate, KSync, Rule, Stop, SyncPS, simulate
+from laggard.simulator.learning.rules import (
     SGD,
     Adagrad,
     Adam,
@@ -23,6 +22,7 @@ from simulator.rules import (
     Step,
     WarmUp,
 )
+from laggard.simulator.timing.distributions import Gamma
 
 LR = 0.03
 OPTIMISERS = {
@@ -34,7 +34,7 @@ OPTIMISERS = {
     "adam": Adam(),
     "adamw": AdamW(weight_decay=0.1),
 }
-UPDATES = 40
+UPDATES = 24
 every_optimiser = pytest.mark.parametrize("name", OPTIMISERS)
 
 
@@ -95,7 +95,7 @@ def test_hyper_parameters_of_an_ensemble_are_those_of_its_members(name):
             assert torch.equal(together[member : member + 1], weights_of(cluster, AsyncPS(alone), task))
 
 
-@pytest.mark.parametrize("algorithm", [AsyncPS, SyncPS, lambda rule: SyncPS(rule, wait_for=3, cancel=True)])
+@pytest.mark.parametrize("algorithm", [AsyncPS, SyncPS, lambda rule: KSync(rule, wait_for=3, cancel=True)])
 def test_deferred_evaluation_is_immediate_evaluation(algorithm, quadratic, perceptron):
     cluster = Cluster(workers=5, compute=Gamma(1.0, 0.5))
     for task in (quadratic, perceptron):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from experiments import load, run, sweep
-from models import DataMissingError, mnist
+from laggard import load, run, sweep
+from laggard.models import DataMissingError, mnist
 
 pytestmark = pytest.mark.long
 
@@ -17,7 +17,7 @@ def files():
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("name", ["mnist_async", "mnist_sync"])
+@pytest.mark.parametrize("name", ["mnist_async", pytest.param("mnist_sync", marks=pytest.mark.slow)])
 def test_lenet_reaches_98_percent_within_four_epochs(name, tmp_path):
     result = run(load(f"configs/{name}.yaml", "stop={epochs: 4, accuracy: 0.98}"), tmp_path)
     assert result.metrics["test_accuracy"].max() >= 0.98
@@ -28,6 +28,7 @@ def test_lenet_reaches_98_percent_within_four_epochs(name, tmp_path):
         assert applied["staleness"].max() == 0
 
 
+@pytest.mark.slow
 def test_a_delay_lowers_the_learning_rate_that_still_works(tmp_path):
     """The delay grid at a third of an epoch: without delay the largest rate is among the best, with 32 it fails."""
     smaller = ("stop.epochs=0.3", "task.batch=32", "learning.seed=0", "sweep.algorithm.delay=[0,32]")

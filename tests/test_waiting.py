@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models import MLP, LeNet5, Supervised, synthetic
-from models import task as supervised
-from models.data import Dataset
-from simulator import Cluster, Rule, Stop, simulate
-from simulator.algorithms import ALGORITHMS
-from simulator.laws import Gamma
-from simulator.learning import FOLD, FOLD_AFAR, Learning
-from simulator.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
-from simulator.rules.rule import Rule as AnyRule
-from simulator.testing.trial import trial_of
+from laggard.models import MLP, LeNet5, Supervised, synthetic
+from laggard.models import task as supervised
+from laggard.models.data import Dataset
+from laggard.simulator import Cluster, Rule, Stop, simulate
+from laggard.simulator.algorithms import ALGORITHMS
+from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
+from laggard.simulator.learning.rules.rule import Rule as AnyRule
+from laggard.simulator.recording.metrics import FOLD, FOLD_AFAR, Learning
+from laggard.simulator.testing.trial import trial_of
+from laggard.simulator.timing.distributions import Gamma
 
 META = torch.device("meta")
 MEMBERS = 3
@@ -79,7 +79,9 @@ def test_no_method_waits(afar, name):
 
 
 GIVEN = {
-    "sync_ps": {"wait_for": 3},
+    "sync_ps": {"accumulate": 2},
+    "k_sync": {"wait_for": 3},
+    "downpour": {"n_push": 2, "n_fetch": 4},
     "k_async": {"wait_for": 2},
     "k_batch_sync": {"gradients": 3},
     "soft_sync": {"gradients": 2},
@@ -92,8 +94,9 @@ GIVEN = {
 """What a method needs to be told."""
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(
+    ("optimizer", "schedule"), [*((name, "constant") for name in OPTIMIZERS), *(("sgd", name) for name in SCHEDULES)]
+)
 def test_no_optimizer_and_no_schedule_waits(afar, optimizer, schedule):
     given = {"step": {"every": 1.0}, "warmup": {"length": 2.0}, "cosine": {"length": 2.0}}.get(schedule, {})
     for lr in (0.1, RATES):

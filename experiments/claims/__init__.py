@@ -1,12 +1,26 @@
-"""What papers claim, held against runs: a claim is data, its verdict is computed."""
+"""Claims of papers compared with runs: a claim is data and a function, its verdict is computed."""
 
-from experiments.claims.claim import Claim, Criterion, Paper, claims
-from experiments.claims.ledger import Entry, Repeat, Row, ledger
-from experiments.claims.reproduction import repeated, reproduced
-from experiments.claims.standing import Standing, standing
-from experiments.claims.verdicts import Finding, Outcome, Verdict
+from laggard.experiments.claims.claim import Claim, Criterion, Paper
+from laggard.experiments.claims.ledger import Repeat, Row, RowEntry, ledger
+from laggard.experiments.claims.papers import claims
+from laggard.experiments.claims.presentation import Standing, standing
+from laggard.experiments.claims.reproduction import repeat, reproduce
+from laggard.experiments.claims.verdicts import CriterionOutcome, Finding, Verdict
 
 __all__ = [
-    "Claim", "Criterion", "Entry", "Finding", "Outcome", "Paper", "Repeat", "Row", "Standing", "Verdict", "claims",
-    "ledger", "repeated", "reproduced", "standing",
+    "Claim",
+    "Criterion",
+    "CriterionOutcome",
+    "Finding",
+    "Paper",
+    "Repeat",
+    "Row",
+    "RowEntry",
+    "Standing",
+    "Verdict",
+    "claims",
+    "ledger",
+    "repeat",
+    "reproduce",
+    "standing",
 ]  # fmt: skip

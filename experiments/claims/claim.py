@@ -1,33 +1,38 @@
-"""A claim of a paper as its YAML has it: the question, the runs that answer it, and the criterion that decides."""
+"""A claim of a paper: the question, the runs that answer it, the numbers taken from them, and what decides it."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+import numpy as np
+import xarray as xr
 
-from experiments.claims.statistics import STATISTICS
-from experiments.documents import put, read
-from experiments.errors import ConfigError, Refused, meant, translated
-from experiments.schema import Part
+from laggard.experiments.claims.statistics import SEED
+from laggard.experiments.config.axes import put
+from laggard.experiments.config.errors import ConfigError, Refused
 
-FOLDER = Path(__file__).parents[2] / "configs" / "claims"
-PAPERS = "papers.yaml"
 SCALES = ("smoke", "cpu", "paper")
 Scale = Literal["smoke", "cpu", "paper"]
-Number = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 
 
-class Paper(Part):
-    """Where a claim comes from."""
+@dataclass(frozen=True)
+class Paper:
+    """Where a claim comes from.
 
+    Attributes:
+        key: what the paper is called on the command line, and its module: first author and year.
+    """
+
+    key: str
     authors: str
     year: int
     title: str
     where: str
 
 
-class Tuning(Part):
+@dataclass(frozen=True)
+class Tuning:
     """Which runs choose the learning rate of these: the best of each setting, on seeds of their own.
 
     Attributes:
@@ -40,23 +45,24 @@ class Tuning(Part):
     on: str
     over: str = "learning.lr"
     by: Literal["accuracy", "loss", "time", "updates"] | None = None
-    target: Number | None = None
+    target: float | None = None
 
 
-class Study(Part):
+@dataclass(frozen=True)
+class Study:
     """Some runs of a claim: a config, and what each scale changes in it, by dotted keys.
 
-    A scale that is not there has the config as it is.
+    A scale that changes nothing has the config as it is.
 
     Attributes:
         tuned: by which other runs a learning rate is chosen for these.
-        probe: what is computed along the runs in place of results: see `probes`; expressions know it as an array.
+        probe: what is computed along the runs in place of results: see `probes`; `decide` gets an array of it.
     """
 
-    config: dict[str, Any]
-    smoke: dict[str, Any] = Field({})
-    cpu: dict[str, Any] = Field({})
-    paper: dict[str, Any] = Field({})
+    config: Mapping[str, Any]
+    smoke: Mapping[str, Any] = field(default_factory=dict)
+    cpu: Mapping[str, Any] = field(default_factory=dict)
+    paper: Mapping[str, Any] = field(default_factory=dict)
     tuned: Tuning | None = None
     probe: Literal["closeness", "momentum"] | None = None
 
@@ -78,25 +84,64 @@ class Study(Part):
         return document
 
 
-class Criterion(Part):
+@dataclass(frozen=True)
+class Joint:
+    """A number that all seeds make together, as the setting at which their mean is least.
+
+    Attributes:
+        number: the number, of an array that has the dimension `seed`.
+        values: that array.
+    """
+
+    number: Callable[[xr.DataArray], xr.DataArray]
+    values: xr.DataArray
+
+    @property
+    def value(self) -> xr.DataArray:
+        """The number of the seeds that there are."""
+        return self.number(self.values)
+
+    def resample(self, draws: int) -> tuple[float, ...]:
+        """The numbers that bootstrap samples of the seeds make.
+
+        Each sample takes as many seeds as there are, with replacement, the same ones for all settings, for they are
+        paired.
+
+        Source: Efron (1979), Annals of Statistics 7.
+        """
+        count = self.values.sizes[SEED]
+        generators = (np.random.default_rng([draw, count]) for draw in range(draws))
+        samples = (self.values.isel({SEED: rng.integers(count, size=count)}) for rng in generators)
+        return tuple(float(self.number(sample)) for sample in samples)
+
+
+StudyResults = Mapping[str, Any]
+"""By the study's name, its `Results`, or the array that its probe gave."""
+NumberArrays = Mapping[str, xr.DataArray | Joint]
+"""By name, what a claim's `decide` takes from its results: a number a seed, one number, or what the figure shows."""
+
+
+@dataclass(frozen=True)
+class Criterion:
     """An inequality that was fixed before the runs: a number from each seed, and the bar that it must not pass.
 
     Attributes:
+        number: its name among the numbers of `decide`, with at most the seeds left as a dimension.
         says: what it asks for, in words.
-        value: an expression over the statistics, with at most the seeds left as a dimension.
         at_most, at_least: the bar, or both of them.
+
+    Raises:
+        ValueError: there is no bar.
     """
 
+    number: str
     says: str
-    value: str
-    at_most: Number | None = None
-    at_least: Number | None = None
+    at_most: float | None = None
+    at_least: float | None = None
 
-    @model_validator(mode="after")
-    def _has_a_bar(self) -> Self:
+    def __post_init__(self) -> None:
         if self.at_most is None and self.at_least is None:
-            raise Refused("at_most", "expected at_most, at_least or both")
-        return self
+            raise ValueError(f"{self.says}: expected at_most, at_least or both")
 
     @property
     def bar(self) -> str:
@@ -106,106 +151,76 @@ class Criterion(Part):
         return " and ".join(filter(None, (low, high)))
 
 
-class Picture(Part):
+@dataclass(frozen=True)
+class Picture:
     """The claim's figure: a statistic against one of its keys, a line for each value of another.
 
     Attributes:
-        of: the statistic.
-        x: its key along the axis; `log` where that is logarithmic.
+        of: its name among the numbers of `decide`.
+        x: its key along the axis; `log_x` where that is logarithmic.
+        y: what the axis upwards is called.
         lines: its key that tells lines apart.
         label: what a line is called, with its value for `{}`; by default a name by itself, and a number with its key.
-        y: what the axis upwards is called.
         lost: what is said of seeds whose value is infinite: that they never got there, or diverged.
     """
 
     of: str
     x: str
+    y: str
     lines: str | None = None
     label: str | None = None
-    y: str
     xlabel: str | None = None
     log_x: bool = False
     log_y: bool = False
     lost: Literal["never", "diverged"] = "never"
 
 
-class Claim(Part):
+@dataclass(frozen=True)
+class Claim:
     """A claim of a paper, and what decides it.
 
     Attributes:
         id: the letter of its paper and a number.
-        paper: its key in `papers.yaml`.
-        says: what the paper says, in our words; `mark` is how that is known: read in the source, from secondary notes,
-            recalled (context, never a bar), or derived.
+        says: what the paper says, in our words.
+        mark: how that is known: read in the source, from secondary notes, recalled (context, never a bar), or derived.
         setting: in which setting it is tried here, and how that differs from the paper's.
-        studies: runs by name; expressions know their results by it.
-        statistics: expressions by name, each over the studies and the statistics before it.
+        studies: runs by name.
+        decide: from what the studies gave to numbers by name.
         criteria: all must hold for the claim to be reproduced.
-        beside: expressions that are shown without a bar: counter-evidence, and the other question.
-        notes: what a reader of the verdict must know.
+        beside: numbers that are shown without a bar, each with what it is: counter-evidence, and the other question.
+        notes: what a reader of the verdict must know, as what was changed after runs had been seen.
     """
 
-    id: Annotated[str, Field(pattern=r"^[A-Z]\d+$")]
+    id: str
+    paper: Paper
     question: str
-    paper: str
     says: str
     mark: Literal["read", "notes", "recalled", "derived"]
     setting: str
-    studies: Annotated[dict[str, Study], Field(min_length=1)]
-    statistics: dict[str, str] = Field({})
-    criteria: Annotated[list[Criterion], Field(min_length=1)]
-    beside: dict[str, str] = Field({})
+    studies: Mapping[str, Study]
+    decide: Callable[[StudyResults], NumberArrays]
+    criteria: tuple[Criterion, ...]
+    beside: Mapping[str, str] = field(default_factory=dict)
     figure: Picture | None = None
     notes: str = ""
 
-    @model_validator(mode="after")
-    def _names_are_its_own(self) -> Self:
-        for part, names in (("studies", self.studies), ("statistics", self.statistics)):
-            for name in names:
-                taken = "a function" if name in STATISTICS else "a study" if part == "statistics" else ""
-                if taken == "a function" or (taken and name in self.studies):
-                    raise Refused(f"{part}.{name}", f"is the name of {taken} already: call it something else")
-        return self
+    @property
+    def place(self) -> tuple[str, int]:
+        """Where the claim stands in the order of all: A2 before A10 before B1."""
+        return self.id[0], int(self.id[1:])
 
 
-def claims(names: Sequence[str] = (), folder: Path = FOLDER) -> list[Claim]:
-    """The claims called `names`, by their id or by their paper's; all of them by default, in order.
+def paragraph(text: str) -> str:
+    """A text that is written on several lines as one line, with single spaces."""
+    return re.sub(r"\s+", " ", text).strip()
 
-    Raises:
-        ConfigError: a file that is no claim, or a name that is none.
+
+def log_grid(first: float, last: float, per_decade: int) -> list[float]:
+    """Settings from `first` to `last`, so many a decade, to three digits.
+
+    Example:
+        >>> log_grid(0.001, 0.01, 4)
+        [0.001, 0.00178, 0.00316, 0.00562, 0.01]
     """
-    if not folder.is_dir():
-        raise ConfigError("", "no claims there; they are part of laggard's repository, not of its package", str(folder))
-    paths = [path for path in folder.glob("*.yaml") if path.name != PAPERS]
-    found = sorted((_read(path) for path in paths), key=lambda claim: (claim.id[0], int(claim.id[1:])))
-    known = papers(folder)
-    for claim in found:
-        if claim.paper not in known:
-            problem = f"no paper of {PAPERS}; {meant(claim.paper, known) or 'add it there'}"
-            raise ConfigError("paper", f"{claim.paper!r} is {problem}", f"{claim.id}.yaml")
-    all_names = {*(claim.id for claim in found), *(claim.paper for claim in found), *(each.id[0] for each in found)}
-    for name in names:
-        if name not in all_names:
-            hint = meant(name, all_names) or f"expected one of {', '.join(sorted(all_names))}"
-            raise ConfigError(name, f"no such claim or paper; {hint}")
-    return [claim for claim in found if not names or {claim.id, claim.paper, claim.id[0]} & set(names)]
-
-
-def papers(folder: Path = FOLDER) -> Mapping[str, Paper]:
-    """The papers, by the keys that claims have for them."""
-    path = folder / PAPERS
-    return {key: _validated(Paper, document, f"{path.name}: {key}") for key, document in read(path).items()}
-
-
-def _read(path: Path) -> Claim:
-    claim = _validated(Claim, read(path), path.name)
-    if claim.id != path.stem:
-        raise ConfigError("id", f"expected {path.stem}, as the file is called, got {claim.id}", path.name)
-    return claim
-
-
-def _validated(kind: Any, document: Any, where: str) -> Any:
-    try:
-        return kind.model_validate(document)
-    except ValidationError as error:
-        raise translated(error, document).moved(where=where) from None
+    count = round(per_decade * np.log10(last / first)) + 1
+    return [float(f"{first * 10 ** (step / per_decade):.3g}") for step in range(count)]

@@ -4,23 +4,25 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
-from experiments.claims.claim import Scale
-from experiments.claims.verdicts import Finding, Outcome, Verdict
-from experiments.schema import Part
-from experiments.store import ResultError
+from laggard.experiments.claims.claim import Scale
+from laggard.experiments.claims.verdicts import CriterionOutcome, Finding, Verdict
+from laggard.experiments.config.schema import Part
+from laggard.experiments.results.result import ResultError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LEDGER = Path("results") / "claims"
+STORED = Path(str(files("laggard"))) / "ledger"
+"""The rows that come with laggard; in its repository those of `results/claims`, where `laggard reproduce` writes."""
 
 
-class Entry(Part):
+class RowEntry(Part):
     """A number of a row with its 95 % interval, and how it stands to its bar, if it has one: a `Finding`, stored.
 
     Numbers that are not finite have no place in JSON, and are null.
@@ -42,7 +44,7 @@ class Entry(Part):
     outcome: str = ""
 
     @classmethod
-    def of(cls, found: Finding) -> "Entry":
+    def of(cls, found: Finding) -> "RowEntry":
         """The entry of what was found."""
         numbers = found.value, found.low, found.high, *found.values
         value, low, high, *values = [number if math.isfinite(number) else None for number in numbers]
@@ -59,12 +61,12 @@ class Entry(Part):
 
     @property
     def lost(self) -> int:
-        """Of how many seeds the number is not finite."""
+        """The number of seeds whose value is not finite."""
         return self.values.count(None)
 
     @property
     def measured(self) -> str:
-        """The number with all that is to be said of it."""
+        """The number with its interval and remarks."""
         if self.value is None:
             return f"not finite in {self.lost} of {len(self.values)}"
         said = f"{self.value:.4g}" + f" ({self.interval})" * bool(self.interval)
@@ -73,7 +75,7 @@ class Entry(Part):
 
 
 class Repeat(Part):
-    """A claim's runs made anew: on which day, with which version, and what came of it.
+    """A repetition of a claim's runs: its date, version and verdict.
 
     Attributes:
         same: whether every number of every seed was the same, not the verdict alone.
@@ -86,7 +88,7 @@ class Repeat(Part):
 
 
 class Row(Part):
-    """What became of a claim at a scale.
+    """The outcome of a claim at a scale.
 
     Attributes:
         says, mark, setting: as the claim had them when it was decided.
@@ -108,15 +110,15 @@ class Row(Part):
     mark: str
     setting: str
     verdict: str
-    criteria: list[Entry]
-    beside: list[Entry]
+    criteria: list[RowEntry]
+    beside: list[RowEntry]
     grids: list[str]
     chosen: list[str]
     runs: dict[str, float]
     version: str
     machine: list[str]
     taken: str
-    repeats: list[Repeat] = Field([])
+    repeats: list[Repeat] = Field(default=[])
 
     @property
     def seconds(self) -> float:
@@ -130,13 +132,13 @@ class Row(Part):
 
     @property
     def tally(self) -> str:
-        """How many criteria hold, fail and are open; nothing where all hold, or where none was drawn."""
+        """The number of criteria that hold, fail and are open; empty where all hold, or where there is no verdict."""
         counts = Counter(entry.outcome for entry in self.criteria)
         if self.verdict in (Verdict.REPRODUCED, Verdict.NONE):
             return ""
-        found = [f"{counts[Outcome.HOLDS]} of {len(self.criteria)} hold"]
-        found += [f"{counts[Outcome.FAILS]} fail"] * bool(counts[Outcome.FAILS])
-        return ", ".join(found + [f"{counts[Outcome.OPEN]} open"] * bool(counts[Outcome.OPEN]))
+        found = [f"{counts[CriterionOutcome.HOLDS]} of {len(self.criteria)} hold"]
+        found += [f"{counts[CriterionOutcome.FAILS]} fail"] * bool(counts[CriterionOutcome.FAILS])
+        return ", ".join(found + [f"{counts[CriterionOutcome.OPEN]} open"] * bool(counts[CriterionOutcome.OPEN]))
 
 
 def path_of(row: Row, folder: Path) -> Path:
@@ -144,8 +146,8 @@ def path_of(row: Row, folder: Path) -> Path:
     return folder / row.scale / f"{row.id}.json"
 
 
-def write(row: Row, table: "pd.DataFrame | None", folder: Path) -> Path:
-    """Store a row and the numbers of its figure; answers the row's file."""
+def write_row(row: Row, table: "pd.DataFrame | None", folder: Path) -> Path:
+    """Store a row and the numbers of its figure; return the row's file."""
     path = path_of(row, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     if table is not None:
@@ -156,7 +158,7 @@ def write(row: Row, table: "pd.DataFrame | None", folder: Path) -> Path:
     return path
 
 
-def stored(name: str, folder: Path, scale: Scale) -> Row | None:
+def read_row(name: str, folder: Path, scale: Scale) -> Row | None:
     """The row of the claim called `name`, if it has one.
 
     Raises:
@@ -166,7 +168,7 @@ def stored(name: str, folder: Path, scale: Scale) -> Row | None:
     return _row(path) if path.is_file() else None
 
 
-def ledger(folder: Path = LEDGER, scale: Scale = "cpu") -> Mapping[str, Row]:
+def ledger(folder: Path = STORED, scale: Scale = "cpu") -> Mapping[str, Row]:
     """The rows that are stored at a scale, by their claim.
 
     Raises:
@@ -176,7 +178,7 @@ def ledger(folder: Path = LEDGER, scale: Scale = "cpu") -> Mapping[str, Row]:
     return {row.id: row for row in sorted(rows, key=lambda row: (row.id[0], int(row.id[1:])))}
 
 
-def figure_table(row: Row, folder: Path = LEDGER) -> "pd.DataFrame | None":
+def figure_table(row: Row, folder: Path = STORED) -> "pd.DataFrame | None":
     """The numbers of a row's figure, if it has one."""
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""What no run records, as gradients beside those that it uses: a probe simulates a config and answers with numbers."""
+"""Probes: simulations that compute numbers which runs do not record, such as additional gradients."""
 
 import hashlib
 import json
@@ -14,22 +14,20 @@ import xarray as xr
 from numpy.typing import NDArray
 from torch import Tensor
 
-from experiments.build import arguments
-from experiments.claims.statistics import array
-from experiments.config import Config
-from experiments.grid import Run, members, runs
-from experiments.record import circumstances
-from experiments.store import run_id
-from simulator import Task, simulate
-from simulator.gradients import Settled
-from simulator.rules.scalars import Scalar
-from simulator.rules.uncompensated import Compensation
+from laggard.experiments.claims.statistics import array
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.running.run import circumstances
+from laggard.simulator import Task, simulate
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules.damping import Compensation
+from laggard.simulator.learning.rules.optimizers import Scalar
 
 QUARTERS = 4
 
 
 @dataclass(frozen=True)
-class Beside:
+class DistanceProbe:
     """A compensation that also takes the gradient of the same mini-batch at the weights now, and notes the distances.
 
     Attributes:
@@ -47,13 +45,15 @@ class Beside:
     def init(self, weights: Tensor) -> Any:
         return self.inner.init(weights)
 
-    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any, lr: Scalar) -> tuple[Tensor, Any]:
+    def correct(
+        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
+    ) -> tuple[Tensor, Any]:
         fresh = self.task.gradients(weights.unsqueeze(0), [gradient.whole.batch])[0][0]
         corrected, state = self.inner.correct(value, gradient, weights, state, lr)
         self.distances.append(((corrected - fresh).norm(dim=1), (value - fresh).norm(dim=1)))
         return corrected, state
 
-    def scale(self, gradient: Settled, lr: Scalar) -> Scalar:
+    def scale(self, gradient: GradientPromise, lr: Scalar) -> Scalar:
         return self.inner.scale(gradient, lr)
 
 
@@ -66,7 +66,7 @@ def closeness(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]
     Source: Zheng et al. (2017), arXiv 1609.08326: the compensation is a Taylor expansion of the fresh gradient.
     """
     rule = given["algorithm"].rule
-    beside = Beside(rule.compensation, given["task"])
+    beside = DistanceProbe(rule.compensation, given["task"])
     simulate(**{**given, "algorithm": replace(given["algorithm"], rule=replace(rule, compensation=beside))})
     compensated, stale = (torch.stack(each) for each in zip(*beside.distances, strict=True))
     rows: list[dict[str, float]] = []
@@ -78,7 +78,7 @@ def closeness(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]
 
 
 @dataclass(frozen=True)
-class Along:
+class TrajectoryProbe:
     """No compensation, but the models at which gradients are applied are noted.
 
     Attributes:
@@ -92,11 +92,13 @@ class Along:
     def init(self, weights: Tensor) -> Any:
         return None
 
-    def correct(self, value: Tensor, gradient: Settled, weights: Tensor, state: Any, lr: Scalar) -> tuple[Tensor, Any]:
+    def correct(
+        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
+    ) -> tuple[Tensor, Any]:
         self.models.append(weights)
         return value, state
 
-    def scale(self, gradient: Settled, lr: Scalar) -> Scalar:
+    def scale(self, gradient: GradientPromise, lr: Scalar) -> Scalar:
         return 1.0
 
 
@@ -110,15 +112,17 @@ def momentum(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]
 
     Source: Mitliagkas et al. (2016), arXiv 1605.09774: staleness that is geometric gives mu = 1 - 1 / P.
     """
-    along = Along()
+    along = TrajectoryProbe()
     rule = replace(given["algorithm"].rule, compensation=along)
     simulate(**{**given, "algorithm": replace(given["algorithm"], rule=rule)})
     models = torch.stack(along.models).double()
     lags = 2 * config.cluster.workers
-    return [{"member": member, "number": fitted(models[:, member].numpy(), lags)} for member in range(models.shape[1])]
+    return [
+        {"member": member, "number": fit_momentum(models[:, member].numpy(), lags)} for member in range(models.shape[1])
+    ]
 
 
-def fitted(models: NDArray[np.float64], lags: int) -> float:
+def fit_momentum(models: NDArray[np.float64], lags: int) -> float:
     """The momentum mu of a stationary trajectory `(updates, params)`, as in `momentum`."""
     n = len(models)
     covariance = np.array([(models[: n - lag] * models[lag:]).sum() / n for lag in range(lags + 2)])
@@ -132,7 +136,7 @@ PROBES: Mapping[str, Probe] = {"closeness": closeness, "momentum": momentum}
 """What a study may ask for instead of runs: from a config, and what it gives `simulate`, to a row a number."""
 
 
-def probed(probe: str, config: Config, out: Path) -> xr.DataArray:
+def run_probe(probe: str, config: Config, out: Path) -> xr.DataArray:
     """A probe of every run of a config, over its swept keys and whatever the probe adds; kept under `out`.
 
     A member that diverged has no number, which counts as an infinite one: nothing is to be chosen for it.
@@ -141,29 +145,29 @@ def probed(probe: str, config: Config, out: Path) -> xr.DataArray:
     import pandas as pd
 
     every = runs(config)
-    kept = [_kept(probe, run, out) for run in every]
+    kept = [_load_or_run(probe, run, out) for run in every]
     rows = pd.concat([found for found, _ in kept], ignore_index=True)
-    made = {_key(probe, run): how for run, (_, how) in zip(every, kept, strict=True)}
+    made = {_probe_key(probe, run): how for run, (_, how) in zip(every, kept, strict=True)}
     return array(rows.drop(columns=["member"]), rows["number"].fillna(np.inf)).assign_attrs(made=made)
 
 
-def _key(probe: str, run: Run) -> str:
-    return hashlib.sha256(f"{probe} {run_id(run.config)}".encode()).hexdigest()[:12]
+def _probe_key(probe: str, run: RunSpec) -> str:
+    return hashlib.sha256(f"{probe} {run.id}".encode()).hexdigest()[:12]
 
 
-def _kept(probe: str, run: Run, out: Path) -> tuple[Any, dict[str, Any]]:
+def _load_or_run(probe: str, run: RunSpec, out: Path) -> tuple[Any, dict[str, Any]]:
     """The rows of one run, with its labels and its members' settings, and how they were made; read where they are."""
     import pandas as pd
 
-    path = out / run.config.name / f"{probe}-{_key(probe, run)}.csv"
+    path = out / run.config.name / f"{probe}-{_probe_key(probe, run)}.csv"
     how = path.with_suffix(".json")
     if not path.is_file() or not how.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        part, given = path.with_suffix(".part"), arguments(run.config)
+        part, given = path.with_suffix(".part"), run.arguments()
         began = perf_counter()
         pd.DataFrame(PROBES[probe](run.config, given)).to_csv(part, index=False)
         how.write_text(json.dumps(circumstances(run.config, given["task"], perf_counter() - began)), encoding="utf-8")
         part.replace(path)
     found = pd.read_csv(path)
-    settings = pd.DataFrame(members(run.config)).reindex(found["member"]).reset_index(drop=True)
+    settings = pd.DataFrame(run.members).reindex(found["member"]).reset_index(drop=True)
     return pd.concat([found.assign(**run.labels), settings], axis=1), json.loads(how.read_text(encoding="utf-8"))

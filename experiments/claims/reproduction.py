@@ -1,4 +1,4 @@
-"""A claim carried out: its studies are run, its statistics evaluated, its criteria decided, and a row is written."""
+"""Reproduces a claim: runs its studies, evaluates its statistics, decides its criteria, and stores a row."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -7,17 +7,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from experiments.claims.claim import Claim, Scale
-from experiments.claims.expressions import evaluated
-from experiments.claims.ledger import Entry, Repeat, Row, stored, write
-from experiments.claims.resampling import DRAWS, resampled
-from experiments.claims.studies import Tell, carried_out, choices, grids
-from experiments.claims.verdicts import Verdict, beside, finding, numbers, verdict
-from experiments.results import Results
-from experiments.store import MANIFEST, ResultError
+from laggard.experiments.claims.claim import Claim, Joint, NumberArrays, Scale, StudyResults
+from laggard.experiments.claims.ledger import Repeat, Row, RowEntry, read_row, write_row
+from laggard.experiments.claims.studies import Tell, choices, grids, run_studies
+from laggard.experiments.claims.verdicts import Verdict, additional_finding, finding, verdict
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.results.result import MANIFEST, ResultError
+from laggard.experiments.results.results import Results
+
+DRAWS = 200
+"""Bootstrap samples of the seeds, for the interval of a number that all of them make together."""
 
 
-def reproduced(
+def reproduce(
     claim: Claim,
     scale: Scale,
     out: str | Path = "results",
@@ -25,7 +27,7 @@ def reproduced(
     tell: Tell = lambda _: None,
     folder: str | Path | None = None,
 ) -> Row:
-    """Run what a claim needs at `scale`, as far as it is not there, decide it, and store its row under `folder`.
+    """Run what is missing for a claim at `scale`, decide it, and store its row under `folder`.
 
     At the scale `smoke` every criterion is computed, and no verdict drawn.
 
@@ -34,24 +36,25 @@ def reproduced(
         folder: where rows are stored; by default `claims` under `out`.
 
     Raises:
-        ConfigError: a study cannot be run, or an expression has no value.
+        ConfigError: a study cannot be run, or a number is missing or has dimensions left.
         SweepError: runs failed.
     """
     folder = Path(out) / "claims" if folder is None else Path(folder)
-    results = carried_out(claim, scale, Path(out), jobs, tell)
-    row, names = decided(claim, scale, results)
+    results = run_studies(claim, scale, Path(out), jobs, tell)
+    row, numbers = evaluate_claim(claim, scale, results)
     with suppress(ResultError):  # a row of another version is replaced
-        if (kept := stored(claim.id, folder, scale)) is not None and kept.numbers == row.numbers:
+        if (kept := read_row(claim.id, folder, scale)) is not None and kept.numbers == row.numbers:
             row = row.model_copy(update={"repeats": kept.repeats})
     table = None
     if claim.figure is not None:
-        array = evaluated(claim.figure.of, names, f"{claim.id}.yaml, figure.of")
-        table = array.rename("value").to_dataframe().reset_index().dropna(subset=["value"])
-    write(row, table, folder)
+        shown = numbers[claim.figure.of]
+        shown = shown.value if isinstance(shown, Joint) else shown
+        table = shown.rename("value").to_dataframe().reset_index().dropna(subset=["value"])
+    write_row(row, table, folder)
     return row
 
 
-def repeated(
+def repeat(
     claim: Claim,
     scale: Scale,
     out: str | Path = "results",
@@ -59,18 +62,18 @@ def repeated(
     tell: Tell = lambda _: None,
     folder: str | Path | None = None,
 ) -> Row:
-    """Make all runs of a claim anew, and note in its stored row whether it comes to the same verdict.
+    """Repeat all runs of a claim, and record in its stored row whether the verdict is the same.
 
     Seeds are the same, so that on one machine every number should be the same too; on another one gradients round
     differently. The new runs lie under `again` and the day in `out`, and replace nothing.
 
     Raises:
         ResultError: the claim has no row at this scale, or was repeated today.
-        ConfigError: a study cannot be run, or an expression has no value.
+        ConfigError: a study cannot be run, or a number is missing or has dimensions left.
         SweepError: runs failed.
     """
     folder = Path(out) / "claims" if folder is None else Path(folder)
-    if (kept := stored(claim.id, folder, scale)) is None:
+    if (kept := read_row(claim.id, folder, scale)) is None:
         raise ResultError(
             f"{folder / scale / claim.id}.json: is not there, and a repeat has nothing to be held against"
         )
@@ -78,47 +81,43 @@ def repeated(
     if today in (repeat.taken for repeat in kept.repeats):
         raise ResultError(f"{claim.id}: was repeated today, and those runs would be taken again: wait for another day")
     apart = Path(out) / "again" / today
-    row, _ = decided(claim, scale, carried_out(claim, scale, apart, jobs, tell))
+    row, _ = evaluate_claim(claim, scale, run_studies(claim, scale, apart, jobs, tell))
     repeat = Repeat(taken=row.taken, version=row.version, verdict=row.verdict, same=row.numbers == kept.numbers)
     kept = kept.model_copy(update={"repeats": [*kept.repeats, repeat]})
-    write(kept, None, folder)
+    write_row(kept, None, folder)
     return kept
 
 
-def decided(claim: Claim, scale: Scale, results: Mapping[str, Any]) -> tuple[Row, dict[str, Any]]:
-    """The row that `results` of a claim's studies make, and all statistics by name."""
-    where = f"{claim.id}.yaml"
-    names: dict[str, Any] = dict(results)
-    for name, expression in claim.statistics.items():
-        names[name] = evaluated(expression, names, f"{where}, statistics.{name}")
+def evaluate_claim(claim: Claim, scale: Scale, results: StudyResults) -> tuple[Row, NumberArrays]:
+    """The row that `results` of a claim's studies make, and all numbers by name.
 
-    def found(expression: str, where: str) -> dict[str, Any]:
-        draws = 0 if scale == "smoke" else DRAWS
-        value = evaluated(expression, names, where)
-        numbers(value, where)
-        others = resampled(expression, claim.statistics, names, where, draws)
-        return {"value": value, "where": where, "resampled": others}
-
-    findings = [
-        finding(criterion, **found(criterion.value, f"{where}, criteria.{number}"))
-        for number, criterion in enumerate(claim.criteria)
+    Raises:
+        ConfigError: a number is missing, or has other dimensions than seeds.
+    """
+    numbers = claim.decide(results)
+    wanted = [*(each.number for each in claim.criteria), *claim.beside, *([claim.figure.of] if claim.figure else [])]
+    if missing := [name for name in wanted if name not in numbers]:
+        raise ConfigError(claim.id, f"decide gives no {', '.join(missing)}")
+    draws = 0 if scale == "smoke" else DRAWS
+    findings = [finding(each, numbers[each.number], f"{claim.id}, {each.number}", draws) for each in claim.criteria]
+    shown = [
+        additional_finding(says, numbers[name], f"{claim.id}, {name}", draws) for name, says in claim.beside.items()
     ]
-    shown = [beside(says, **found(value, f"{where}, beside.{says}")) for says, value in claim.beside.items()]
     said = verdict([each.outcome for each in findings if each.outcome]) if scale != "smoke" else Verdict.NONE
-    made = Made.of(results.values())
+    made = Circumstances.of(results.values())
     row = Row(
-        id=claim.id, scale=scale, question=claim.question, paper=claim.paper, says=claim.says, mark=claim.mark,
+        id=claim.id, scale=scale, question=claim.question, paper=claim.paper.key, says=claim.says, mark=claim.mark,
         setting=claim.setting, verdict=str(said),
-        criteria=[Entry.of(each) for each in findings], beside=[Entry.of(each) for each in shown],
+        criteria=[RowEntry.of(each) for each in findings], beside=[RowEntry.of(each) for each in shown],
         grids=grids(claim, scale), chosen=choices(claim, results),
         runs={run: round(seconds, 1) for run, seconds in sorted(made.seconds.items())},
         version=", ".join(sorted(made.versions)), machine=sorted(made.machines), taken=max(made.days),
     )  # fmt: skip
-    return row, names
+    return row, numbers
 
 
 @dataclass
-class Made:
+class Circumstances:
     """How the runs and probes of a claim were made.
 
     Attributes:
@@ -148,7 +147,7 @@ class Made:
         return made
 
     def add(self, run: str, circumstances: Mapping[str, Any]) -> None:
-        """Take in one run."""
+        """Add one run."""
         versions = circumstances["versions"]
         self.seconds[run] = float(circumstances["wall_seconds"])
         self.versions.add(versions["laggard"])

@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.axes import axes
-from experiments.claims.claim import Claim, Scale, Study, Tuning
-from experiments.claims.probes import probed
-from experiments.config import Config
-from experiments.errors import ConfigError
-from experiments.grid import filled, runs
-from experiments.measures import is_seed, said
-from experiments.results import Results
-from experiments.selection import Best, best
-from experiments.sweeps import Ended, sweep
+from laggard.experiments.claims.claim import Claim, Scale, Study, Tuning
+from laggard.experiments.claims.probes import run_probe
+from laggard.experiments.config.axes import axes
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import fill_swept_keys, runs
+from laggard.experiments.results.measures import format_setting, is_seed
+from laggard.experiments.results.results import Results
+from laggard.experiments.results.selection import Best, best
+from laggard.experiments.running.sweep import RunEnd, sweep
 
-Tell = Callable[[Ended], None]
+Tell = Callable[[RunEnd], None]
 
 
 def configs(claim: Claim, scale: Scale, results: Mapping[str, Results] | None = None) -> dict[str, Config]:
@@ -41,32 +41,32 @@ def config_of(claim: Claim, name: str, scale: Scale, results: Mapping[str, Resul
     try:
         document = study.document(scale)
         if study.tuned is not None:
-            document = tuned(document, study.tuned, results[study.tuned.on])
-        config = filled({"name": f"claim-{claim.id}-{name}", **document})
+            document = apply_tuning(document, study.tuned, results[study.tuned.on])
+        config = fill_swept_keys({"name": f"claim-{claim.id}-{name}", **document})
         runs(config)
     except ConfigError as error:
-        raise error.moved(where=f"{claim.id}.yaml, {name}") from None
+        raise error.relocate(where=f"{claim.id}, {name}") from None
     return config
 
 
-def carried_out(claim: Claim, scale: Scale, out: Path, jobs: int | None, tell: Tell) -> dict[str, Any]:
-    """The results of every study of a claim, or what was probed; what is there already is not simulated again.
+def run_studies(claim: Claim, scale: Scale, out: Path, jobs: int | None, tell: Tell) -> dict[str, Any]:
+    """The results of every study of a claim, or what was probed; existing results are not simulated again.
 
     Raises:
         ConfigError: a study cannot be run.
         SweepError: runs failed.
     """
     found: dict[str, Any] = {}
-    for name in _in_order(claim):
+    for name in _study_order(claim):
         config = config_of(claim, name, scale, found)
         if (probe := claim.studies[name].probe) is not None:
-            found[name] = probed(probe, config, out)
+            found[name] = run_probe(probe, config, out)
         else:
             found[name] = sweep(config, out, jobs=jobs, tell=tell)
     return found
 
 
-def tuned(document: dict[str, Any], tuning: Tuning, results: Results) -> dict[str, Any]:
+def apply_tuning(document: dict[str, Any], tuning: Tuning, results: Results) -> dict[str, Any]:
     """`document` with the best of `tuning.over` for each value of its one axis that is no seed, as `results` had it.
 
     Raises:
@@ -76,11 +76,11 @@ def tuned(document: dict[str, Any], tuning: Tuning, results: Results) -> dict[st
     sweep = dict(document.get("sweep", {}))
     own = [key for key in sweep if key != "seeds" and not is_seed(key)]
     if not own:
-        return {**document, "sweep": {tuning.over: [_plain(chosen[tuning.over].iloc[0])], **sweep}}
+        return {**document, "sweep": {tuning.over: [_plain_values(chosen[tuning.over].iloc[0])], **sweep}}
     if len(own) > 1:
         raise ConfigError("sweep", f"expected one axis for which {tuning.over} is chosen, got {', '.join(own)}")
     (axis,) = own
-    picks = {setting: _plain(lr) for setting, lr in zip(chosen[axis], chosen[tuning.over], strict=True)}
+    picks = {setting: _plain_values(lr) for setting, lr in zip(chosen[axis], chosen[tuning.over], strict=True)}
     (spelt,) = axes({axis: sweep[axis]})
     missing = [option.labels[axis] for option in spelt.options if option.labels[axis] not in picks]
     if missing:
@@ -100,8 +100,10 @@ def grids(claim: Claim, scale: Scale) -> list[str]:
     """What each study sweeps that is not tuned, and what the scale changes in it, a line each."""
     found = []
     for name, study in claim.studies.items():
-        changes = [f"{key} {said(value)}" for key, value in getattr(study, scale).items() if "sweep" not in key]
-        swept = [] if study.tuned else _axes(study.document(scale).get("sweep", {}))
+        changes = [
+            f"{key} {format_setting(value)}" for key, value in getattr(study, scale).items() if "sweep" not in key
+        ]
+        swept = [] if study.tuned else _sweep_axes(study.document(scale).get("sweep", {}))
         if line := "; ".join([*changes, *swept]):
             found.append(f"{name}: {line}")
     return found
@@ -115,40 +117,40 @@ def choices(claim: Claim, results: Mapping[str, Any]) -> list[str]:
             over = study.tuned.over
             for row in _choice(study.tuned, results[study.tuned.on]).table.to_dict("records"):
                 edge = ", an end of its grid" if row["edge"] else ""
-                who = [said(value) for key, value in row.items() if key not in (over, "edge", "tied")]
-                found.setdefault(f"{name}: {over} = {said(row[over])}{edge}", []).extend(who)
+                who = [format_setting(value) for key, value in row.items() if key not in (over, "edge", "tied")]
+                found.setdefault(f"{name}: {over} = {format_setting(row[over])}{edge}", []).extend(who)
     return [f"{what}, for {', '.join(who)}" if who else what for what, who in found.items()]
 
 
-def _axes(sweep: Mapping[str, Any]) -> Iterator[str]:
+def _sweep_axes(sweep: Mapping[str, Any]) -> Iterator[str]:
     """The axes of a sweep in words; of named variants the names, and their own grids."""
     for key, values in sweep.items():
         if key == "seeds":
             yield f"{values} seeds"
         elif isinstance(values, list):
-            yield f"{key} {', '.join(map(said, values))}"
+            yield f"{key} {', '.join(map(format_setting, values))}"
         elif key == "zip":
-            yield " with ".join(_axes(values))
+            yield " with ".join(_sweep_axes(values))
         else:
-            own = {name: "; ".join(_axes(of.get("sweep", {}))) for name, of in values.items()}
+            own = {name: "; ".join(_sweep_axes(of.get("sweep", {}))) for name, of in values.items()}
             yield f"{key} " + ", ".join(f"{name} ({grid})" if grid else name for name, grid in own.items())
 
 
 def _choice(tuning: Tuning, results: Results) -> Best:
-    return best(results, over=tuning.over, by=tuning.by, target=tuning.target, select_seeds=_seeds(results))
+    return best(results, over=tuning.over, by=tuning.by, target=tuning.target, select_seeds=_study_seeds(results))
 
 
-def _seeds(results: Results) -> list[int] | None:
-    """All seeds of what chooses: others report."""
+def _study_seeds(results: Results) -> list[int] | None:
+    """All seeds of the study that chooses; other seeds report."""
     keys = [key for key in results.keys if is_seed(key)]
     return sorted({int(seed) for seed in results.final[keys[0]]}) if keys else None
 
 
-def _plain(value: Any) -> Any:
+def _plain_values(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-def _in_order(claim: Claim) -> list[str]:
+def _study_order(claim: Claim) -> list[str]:
     """The studies, those that choose before those for which they choose.
 
     Raises:
@@ -160,9 +162,7 @@ def _in_order(claim: Claim) -> list[str]:
         ready = [name for name, study in waiting.items() if _is_ready(study, order)]
         if not ready:
             names = ", ".join(waiting)
-            raise ConfigError(
-                "studies", f"{names}: tuned on a study that is not there, or waits too", f"{claim.id}.yaml"
-            )
+            raise ConfigError("studies", f"{names}: tuned on a study that is not there, or waits too", claim.id)
         order += ready
         waiting = {name: study for name, study in waiting.items() if name not in ready}
     return order

@@ -3,18 +3,18 @@
 import math
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from experiments.claims.claim import Criterion
-from experiments.claims.statistics import SEED
-from experiments.errors import ConfigError
-from experiments.estimates import mean
+from laggard.experiments.claims.claim import Criterion, Joint
+from laggard.experiments.claims.statistics import SEED
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.results.statistics import mean
 
 
-class Outcome(StrEnum):
+class CriterionOutcome(StrEnum):
     """Whether a criterion's inequality holds."""
 
     HOLDS = "holds"
@@ -23,7 +23,7 @@ class Outcome(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What is said of a claim."""
+    """The verdict on a claim."""
 
     REPRODUCED = "reproduced"
     IN_PART = "reproduced in part"
@@ -52,37 +52,38 @@ class Finding(NamedTuple):
     values: tuple[float, ...]
     seeds: bool
     joint: bool
-    outcome: Outcome | None
+    outcome: CriterionOutcome | None
 
 
-def finding(criterion: Criterion, value: Any, where: str, resampled: Sequence[float] = ()) -> Finding:
+def finding(criterion: Criterion, value: xr.DataArray | Joint, where: str, draws: int = 0) -> Finding:
     """The outcome of a criterion.
 
     Args:
-        resampled: of a number that all seeds make together, what it is for other samples of them.
+        draws: how many bootstrap samples of the seeds make the interval of a number that all seeds make together.
 
     Raises:
         ConfigError: the value has other dimensions than seeds.
     """
-    found = beside(criterion.says, value, where, resampled)
-    return found._replace(bar=criterion.bar, outcome=_outcome(found, criterion.at_least, criterion.at_most))
+    found = additional_finding(criterion.says, value, where, draws)
+    return found._replace(bar=criterion.bar, outcome=_criterion_outcome(found, criterion.at_least, criterion.at_most))
 
 
-def beside(says: str, value: Any, where: str, resampled: Sequence[float] = ()) -> Finding:
+def additional_finding(says: str, value: xr.DataArray | Joint, where: str, draws: int = 0) -> Finding:
     """A number without a bar, as `finding` has it."""
-    values, seeds = numbers(value, where)
+    values, seeds = _criterion_values(value.value if isinstance(value, Joint) else value, where)
     if seeds:
         estimate = mean(values)
         number, low, high = estimate.value, estimate.value - estimate.half, estimate.value + estimate.half
-    elif resampled:
-        low, high = np.quantile(resampled, [0.025, 0.975], method="inverted_cdf")
+    elif isinstance(value, Joint) and draws:
+        low, high = np.quantile(value.resample(draws), [0.025, 0.975], method="inverted_cdf")
         number, low, high = values[0], min(float(low), values[0]), max(float(high), values[0])
     else:
         number = low = high = values[0]
-    return Finding(says, "", number, low, high, values, seeds, bool(resampled), None)
+    joint = isinstance(value, Joint) and draws > 0
+    return Finding(says, "", number, low, high, values, seeds, joint, None)
 
 
-def numbers(value: Any, where: str) -> tuple[tuple[float, ...], bool]:
+def _criterion_values(value: xr.DataArray, where: str) -> tuple[tuple[float, ...], bool]:
     """A value as one number a seed, and whether there are seeds.
 
     Raises:
@@ -95,16 +96,16 @@ def numbers(value: Any, where: str) -> tuple[tuple[float, ...], bool]:
     return tuple(float(number) for number in np.atleast_1d(array.values)), array.dims == (SEED,)
 
 
-def verdict(outcomes: Sequence[Outcome]) -> Verdict:
+def verdict(outcomes: Sequence[CriterionOutcome]) -> Verdict:
     """All criteria hold: reproduced; some hold: in part; none does and one fails: contradicted; else not resolved."""
-    if all(outcome is Outcome.HOLDS for outcome in outcomes):
+    if all(outcome is CriterionOutcome.HOLDS for outcome in outcomes):
         return Verdict.REPRODUCED
-    if Outcome.HOLDS in outcomes:
+    if CriterionOutcome.HOLDS in outcomes:
         return Verdict.IN_PART
-    return Verdict.CONTRADICTED if Outcome.FAILS in outcomes else Verdict.OPEN
+    return Verdict.CONTRADICTED if CriterionOutcome.FAILS in outcomes else Verdict.OPEN
 
 
-def _outcome(found: Finding, at_least: float | None, at_most: float | None) -> Outcome:
+def _criterion_outcome(found: Finding, at_least: float | None, at_most: float | None) -> CriterionOutcome:
     """Whether the 95 % interval lies within the bars, beyond one, or across it.
 
     An exact number decides by itself; of infinite values (a target that was never reached) all have to agree; one seed
@@ -112,10 +113,10 @@ def _outcome(found: Finding, at_least: float | None, at_most: float | None) -> O
     """
     low, high = -math.inf if at_least is None else at_least, math.inf if at_most is None else at_most
     if any(math.isnan(value) for value in found.values) or (found.seeds and len(found.values) < 2):
-        return Outcome.OPEN
+        return CriterionOutcome.OPEN
     ends = (found.low, found.high)
     if found.seeds and not all(map(math.isfinite, found.values)):
         ends = (min(found.values), max(found.values))
     if low <= ends[0] and ends[1] <= high:
-        return Outcome.HOLDS
-    return Outcome.FAILS if ends[1] < low or ends[0] > high else Outcome.OPEN
+        return CriterionOutcome.HOLDS
+    return CriterionOutcome.FAILS if ends[1] < low or ends[0] > high else CriterionOutcome.OPEN

@@ -6,10 +6,10 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from experiments.commands import DONE, FAILED, count
+from laggard.experiments.commands import DONE, FAILED, Command, count, duration
 
 if TYPE_CHECKING:
-    from experiments.claims import Claim
+    from laggard.experiments.claims import Claim
 
 SCALES = ("smoke", "cpu", "paper")
 
@@ -24,7 +24,7 @@ def arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at once (default: as many as there are cores)")
     parser.add_argument("--out", default="results", metavar="FOLDER", help="where runs and rows are kept")
-    parser.add_argument("--claims", metavar="FOLDER", help="where claims lie (default: laggard's own)")
+    parser.add_argument("--claims", metavar="FOLDER", help="where modules with claims lie (default: laggard's own)")
     parser.add_argument("--dry-run", action="store_true", help="say what would be run, and how long it would take")
     parser.add_argument("--stored", action="store_true", help="run nothing: take the rows that are stored")
     parser.add_argument("--again", action="store_true", help="make the runs anew, and note whether the verdict stands")
@@ -33,41 +33,39 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def carry_out(args: Namespace) -> int:
-    from experiments.claims import claims
-    from experiments.claims.claim import FOLDER
+    from laggard.experiments.claims import claims
 
-    folder = Path(args.claims) if args.claims else FOLDER
-    chosen = claims(args.names, folder)
+    chosen = claims(args.names, args.claims)
     if args.list:
         for claim in chosen:
             print(f"{claim.id:<4}{claim.question}")
         return DONE
     if args.dry_run:
-        return _foretell(chosen, args)
-    if args.scale == "paper" and not args.stored:  # hours, for which one would rather know before
-        _foretell(chosen, args)
+        return _print_forecast(chosen, args)
+    if args.scale == "paper" and not args.stored:  # takes hours: print the forecast first
+        _print_forecast(chosen, args)
     failed = 0 if args.stored else sum(not _one(claim, args) for claim in chosen)
     if args.page:
-        _write(args, folder)
+        _write(args)
     if failed:
         print(f"{failed} of {count(len(chosen), 'claim')} could not be decided", file=sys.stderr)
     return FAILED if failed else DONE
 
 
 def _one(claim: "Claim", args: Namespace) -> bool:
-    """Carry out one claim and print its row; whether that went well. One that fails does not cost the others."""
-    from experiments.claims import repeated, reproduced
-    from experiments.claims.ledger import path_of
-    from experiments.claims.page import again, line, lines, told
-    from experiments.store import ResultError
-    from experiments.sweeps import Ended, SweepError
+    """Reproduce one claim and print its row; true on success. A failure does not stop the other claims."""
+    from laggard.experiments.claims import repeat, reproduce
+    from laggard.experiments.claims.ledger import path_of
+    from laggard.experiments.claims.presentation import describe_claim, describe_repeat, number_lines, summary_line
+    from laggard.experiments.results.result import ResultError
+    from laggard.experiments.running.sweep import RunEnd, SweepError
 
-    def tell(ended: Ended) -> None:
+    def tell(ended: RunEnd) -> None:
         if sys.stderr.isatty() and ended.seconds is not None:
             print(f"  {claim.id}: {ended.run.config.name} {ended.seconds:.1f} s", file=sys.stderr)
 
     try:
-        row = (repeated if args.again else reproduced)(claim, args.scale, args.out, args.jobs, tell)
+        row = (repeat if args.again else reproduce)(claim, args.scale, args.out, args.jobs, tell)
     except SweepError as error:
         for failure in error.failures:
             print(f"{claim.id}: {failure}", file=sys.stderr)
@@ -75,19 +73,19 @@ def _one(claim: "Claim", args: Namespace) -> bool:
     except ResultError as error:  # nothing to repeat, or too soon
         print(error, file=sys.stderr)
         return False
-    print(line(row))
+    print(summary_line(row))
     if args.again:
-        print(f"    {again(row.repeats[-1])}", flush=True)
+        print(f"    {describe_repeat(row.repeats[-1])}", flush=True)
         return True
-    for text in (*told(row, get_terminal_size().columns), *lines([*row.criteria, *row.beside])):
+    for text in (*describe_claim(row, get_terminal_size().columns), *number_lines([*row.criteria, *row.beside])):
         print(text)
     print(f"    {count(len(row.runs), 'run')}; the row: {path_of(row, Path(args.out) / 'claims')}", flush=True)
     return True
 
 
-def _foretell(chosen: "list[Claim]", args: Namespace) -> int:
-    from experiments.claims.studies import configs
-    from experiments.plan import duration, plan
+def _print_forecast(chosen: "list[Claim]", args: Namespace) -> int:
+    from laggard.experiments.claims.studies import configs
+    from laggard.experiments.running.estimate import plan
 
     total = 0.0
     for claim in chosen:
@@ -104,23 +102,25 @@ def _foretell(chosen: "list[Claim]", args: Namespace) -> int:
     return DONE
 
 
-def _write(args: Namespace, folder: Path) -> None:
+def _write(args: Namespace) -> None:
     import os
 
-    from experiments.claims import claims, ledger
-    from experiments.claims.claim import papers
-    from experiments.claims.ledger import figure_table
-    from experiments.claims.page import page
-    from experiments.figures.claims import picture
+    from laggard.experiments.claims import claims, ledger
+    from laggard.experiments.claims.ledger import figure_table
+    from laggard.experiments.claims.presentation import page
+    from laggard.experiments.figures.claims import picture
 
     rows_in = Path(args.out) / "claims"
-    every, rows, pictures = claims((), folder), ledger(rows_in, args.scale), {}
+    every, rows, pictures = claims((), args.claims), ledger(rows_in, args.scale), {}
     for claim in every:
         if claim.id in rows and claim.figure and (table := figure_table(rows[claim.id], rows_in)) is not None:
             path = rows_in / args.scale / f"{claim.id}.png"
             picture(claim, table, path)
             pictures[claim.id] = Path(os.path.relpath(path, Path(args.page).parent)).as_posix()
     on_gpu = None if args.scale == "paper" else len(ledger(rows_in, "paper"))
-    text = page(every, papers(folder), rows, args.scale, args.page, pictures, on_gpu)
+    text = page(every, rows, args.scale, args.page, pictures, on_gpu)
     Path(args.page).write_text(text, encoding="utf-8")
     print(args.page)
+
+
+COMMANDS = (Command("reproduce", "hold what papers claim against runs", arguments, carry_out),)

@@ -1,47 +1,70 @@
 """The figure of a claim: a statistic against one of its keys, a line for each value of another."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
+from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from experiments.figures.look import COUNT, PLAIN, SPARSE, drawing, legend, saved
-from experiments.figures.seeds import Seeds, draw, reach, refer, seeds
-from experiments.lines import CONFIDENCE, said
+from laggard.experiments.figures.lines import CONFIDENCE, half_width, label_text
+from laggard.experiments.figures.style import (
+    COUNT,
+    DASHES,
+    LIGHT,
+    MARKERS,
+    PALETTE,
+    PLAIN,
+    SPARSE,
+    legend,
+    save_if_asked,
+    styled_figure,
+)
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from laggard.experiments.claims import Claim
+    from laggard.experiments.claims.claim import Picture
 
-    from experiments.claims import Claim
-    from experiments.claims.claim import Picture, Scale
-
-SEED = "seed"
+SEED_KEY = "seed"
 TICKS = 12
 CLOSE = 0.02  # settings that lie closer than this, as a share of the axis, are not named each
 REFERENCES = ("theory", "bound")
+CURVE = 25  # a line of more settings than these is a curve
+APART, BESIDE = 0.1, 0.035  # of a step from one name to the next: two lines, and a mean from its seeds
+Numbers = NDArray[np.float64]
 
 
-def stored(name: str, folder: str | Path = "results/claims", scale: "Scale" = "cpu") -> Figure:
-    """The figure of the claim called `name`, from the numbers that its row was stored with.
+class SeedPoints(NamedTuple):
+    """The seeds of one line.
 
-    Raises:
-        ValueError: no such row, or it has no figure.
+    Attributes:
+        at: where each setting lies on the axis, `(settings,)`.
+        mean, low, high: of the values that are finite, with the mean's 95 % interval; of a single one itself.
+        never: how many seeds of each setting have no finite value.
+        seeds, values: of every setting and seed, where it lies on the axis and its value; NaN where that is not finite.
+        named: whether settings are names, between which nothing lies.
     """
-    from experiments.claims import claims
-    from experiments.claims.ledger import figure_table, ledger
 
-    rows = ledger(Path(folder), scale)
-    table = figure_table(rows[name], Path(folder)) if name in rows else None
-    if table is None:
-        raise ValueError(f"{name}: expected a stored row with a figure; there are {', '.join(rows) or 'none'}")
-    return picture(claims([name])[0], table)
+    at: Numbers
+    mean: Numbers
+    low: Numbers
+    high: Numbers
+    never: NDArray[np.int64]
+    seeds: Numbers
+    values: Numbers
+    named: bool
+
+    @property
+    def is_curve(self) -> bool:
+        """Whether it has too many settings for a point at each."""
+        return len(self.at) > CURVE
 
 
-def picture(claim: "Claim", table: "pd.DataFrame", path: str | Path | None = None) -> Figure:
+def picture(claim: "Claim", table: pd.DataFrame, path: str | Path | None = None) -> Figure:
     """A claim's statistic: means over seeds with the 95 % interval of the mean, of the values that are finite.
 
     On a logarithmic axis they are means of logarithms, if all values have one. Seeds are light points beside their
@@ -63,33 +86,33 @@ def picture(claim: "Claim", table: "pd.DataFrame", path: str | Path | None = Non
     names = list(dict.fromkeys(table[drawn.lines])) if drawn.lines else [None]
     settings = None if is_numeric_dtype(table[drawn.x]) else list(dict.fromkeys(table[drawn.x]))
     log = drawn.log_y and bool((table["value"] > 0).all())
-    with drawing(8, 4.2) as figure:
+    with styled_figure(8, 4.2) as figure:
         axes = figure.subplots()
         lines = []
         for number, name in enumerate(names):
             own = table if name is None else table[table[drawn.lines] == name]
             lines.append(seeds(own, drawn.x, settings, number - (len(names) - 1) / 2, log))
             if drawn.lines == "of" and name in REFERENCES:
-                refer(axes, lines[-1], name)
+                draw_reference(axes, lines[-1], name)
             else:
-                draw(axes, lines[-1], number, _label(drawn, name), drawn.lost)
-        _across(axes, drawn, settings or sorted(set(table[drawn.x])), settings is not None)
-        _upwards(axes, drawn, lines)
+                draw_seeds(axes, lines[-1], number, _claim_label(drawn, name), drawn.lost)
+        _set_x_axis(axes, drawn, settings or sorted(set(table[drawn.x])), settings is not None)
+        _set_y_axis(axes, drawn, lines)
         legend(figure, axes, [f"{claim.id}: {claim.question}{_note(table, lines, drawn, log)}"])
-    return saved(figure, path)
+    return save_if_asked(figure, path)
 
 
-def _label(drawn: "Picture", name: Any) -> str | None:
-    """What a line is called: names speak for themselves, numbers with their key."""
+def _claim_label(drawn: "Picture", name: Any) -> str | None:
+    """The label of a line: a name alone, a number with its key."""
     if name is None:
         return None
     if drawn.label is not None:
-        return drawn.label.replace("{}", said(name))
-    return name if isinstance(name, str) else said(name, str(drawn.lines))
+        return drawn.label.replace("{}", label_text(name))
+    return name if isinstance(name, str) else label_text(name, str(drawn.lines))
 
 
-def _across(axes: Axes, drawn: "Picture", settings: list[Any], named: bool) -> None:
-    """The axis across, with the settings as its ticks where they are few and lie apart."""
+def _set_x_axis(axes: Axes, drawn: "Picture", settings: list[Any], named: bool) -> None:
+    """Set up the x axis, with the settings as ticks where they are few and well separated."""
     axes.set_xlabel(drawn.xlabel or drawn.x)
     if named:
         axes.set_xticks(range(len(settings)), list(map(str, settings)))
@@ -106,9 +129,9 @@ def _across(axes: Axes, drawn: "Picture", settings: list[Any], named: bool) -> N
         axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _upwards(axes: Axes, drawn: "Picture", lines: list[Seeds]) -> None:
-    """The axis upwards; a logarithmic one of less than two decades is named by plain numbers."""
-    low, high = reach(lines, drawn.log_y)
+def _set_y_axis(axes: Axes, drawn: "Picture", lines: list[SeedPoints]) -> None:
+    """Set up the y axis; a logarithmic one of less than two decades has plain numbers as tick labels."""
+    low, high = y_range(lines, drawn.log_y)
     axes.set_ylabel(drawn.y)
     if drawn.log_y:
         axes.set_yscale("log")
@@ -119,9 +142,9 @@ def _upwards(axes: Axes, drawn: "Picture", lines: list[Seeds]) -> None:
     axes.set_ylim(low, high)
 
 
-def _note(table: "pd.DataFrame", lines: list[Seeds], drawn: "Picture", log: bool) -> str:
-    """What points and bars are."""
-    count = table[SEED].nunique() if SEED in table else 0
+def _note(table: pd.DataFrame, lines: list[SeedPoints], drawn: "Picture", log: bool) -> str:
+    """A note on the meaning of points and bars."""
+    count = table[SEED_KEY].nunique() if SEED_KEY in table else 0
     if count < 2:
         return ""
     points = "" if all(line.is_curve for line in lines) else "; seeds are light"
@@ -129,3 +152,77 @@ def _note(table: "pd.DataFrame", lines: list[Seeds], drawn: "Picture", log: bool
     never = f", without those that {lost}" if any(line.never.any() for line in lines) else ""
     means = "Geometric means" if log else "Means"
     return f" {means} of {count} seeds{never}, {100 * CONFIDENCE:.0f} % intervals{points}."
+
+
+def seeds(
+    table: pd.DataFrame, x: str, names: list[Any] | None = None, aside: float = 0.0, log: bool = False
+) -> SeedPoints:
+    """Statistics over the seeds of each setting `x`.
+
+    Args:
+        table: a row per setting and seed, with its `value`.
+        names: the settings in order, where they are names: they lie at 0, 1, ...
+        aside: how many lines' widths this one lies beside the names.
+        log: means and intervals are those of the logarithms, for values that are all above 0.
+    """
+    finite = table["value"].where(np.isfinite(table["value"]))
+    given, back = (np.log, np.exp) if log else (np.asarray, np.asarray)
+    by = pd.Series(given(finite), table.index).groupby(table[x], sort=names is None)
+    mean, n = by.mean(), by.count()
+    half = half_width(by.std(ddof=1), n).fillna(0)
+    places = {name: place + APART * aside for place, name in enumerate(names)} if names else {}
+    every, at = (np.array([places.get(each, each) for each in of], float) for of in (table[x], mean.index))
+    middle, low, high = (np.asarray(back(each.to_numpy())) for each in (mean, mean - half, mean + half))
+    never, beside = (by.size() - n).to_numpy(), BESIDE if names else 0.0
+    return SeedPoints(at, middle, low, high, never, every + beside, finite.to_numpy(float), bool(names))
+
+
+def draw_seeds(axes: Axes, line: SeedPoints, number: int, label: str | None, lost: str = "never") -> None:
+    """A curve in its band, or a point at each setting with its interval, and its seeds as light points.
+
+    Seeds without a finite value are counted above the frame, with what is to be said of them.
+    """
+    look: dict[str, Any] = {"color": PALETTE[number % len(PALETTE)], "label": label}
+    dash = DASHES[number % len(DASHES)]
+    if line.is_curve:
+        axes.plot(line.at, line.mean, linestyle=dash, **look)
+        axes.fill_between(line.at, line.low, line.high, color=look["color"], alpha=0.18, lw=0)
+        return
+    look |= {"marker": MARKERS[number % len(MARKERS)], "linestyle": "none" if line.named else dash}
+    half = [line.mean - line.low, line.high - line.mean]
+    axes.errorbar(line.at, line.mean, half, markersize=4.5, elinewidth=1, capsize=2.5, **look)
+    if len(line.values) > len(line.at):
+        axes.scatter(line.seeds, line.values, s=13, color=look["color"], alpha=0.35, linewidths=0)
+    for at, count in zip(line.at[line.never > 0], line.never[line.never > 0], strict=True):
+        above = 2 + 10 * number * (not line.named)  # names of lines already separate them
+        axes.annotate(f"{count} {lost}", (at, 1), (0, above), axes.get_xaxis_transform(), "offset points", ha="center",
+                      fontsize="small", color=look["color"])  # fmt: skip
+
+
+def draw_reference(axes: Axes, line: SeedPoints, label: str | None) -> None:
+    """Draw a reference line, such as theory: broad and light, beneath the others."""
+    axes.plot(line.at, line.mean, color=LIGHT, linewidth=6, zorder=1, label=label)
+
+
+def y_range(lines: list[SeedPoints], log: bool) -> tuple[float, float]:
+    """The limits of the y axis: all seeds, and intervals up to half the range of the seeds beyond them.
+
+    The interval of a mean of few seeds can go where no value can, as below 0; there it ends at the frame.
+    """
+    values = np.concatenate([line.values[np.isfinite(line.values)] for line in lines] or [np.empty(0)])
+    values = values[values > 0] if log else values
+    if not len(values):
+        return (0.1, 1.0) if log else (0.0, 1.0)
+    given, back = (np.log, np.exp) if log else (np.asarray, float)
+    low, high = given(values.min()), given(values.max())
+    span = float(high - low) or abs(float(high)) / 10 or 1.0
+    ends = np.concatenate([[line.low, line.high] for line in lines], axis=1)
+    ends = given(np.maximum(ends, values.min() / 10)) if log else ends
+    bottom = max(float(np.nanmin([low, *ends[0]])), low - span / 2)
+    top = min(float(np.nanmax([high, *ends[1]])), high + span / 2)
+    if not log and low >= 0 and bottom < span / 3:
+        bottom = 0.0
+    if not log and low >= 0 and high <= 1:  # shares and accuracies
+        top = min(top, 1.0)
+    margin = 0.04 * (top - bottom)
+    return float(back(bottom - margin)), float(back(top + margin))

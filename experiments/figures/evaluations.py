@@ -1,4 +1,4 @@
-"""What evaluations measured along the way: accuracy, losses, and how far nodes' models lie apart."""
+"""Curves of evaluations: accuracy, losses, and the consensus distance of the nodes' models."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,26 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
-from experiments.figures.lateness import applied_of, histogram
-from experiments.figures.look import AXES, PALETTE, draw, drawing, known, legend, looks, saved, several
-from experiments.lines import Drawn, Label, Line, best_of, lines_of, measures_of
+from laggard.experiments.figures.lines import Label, Line, applied_gradients, best_of, lines_of, measures_of
+from laggard.experiments.figures.staleness import histogram
+from laggard.experiments.figures.style import (
+    AXIS_LABELS,
+    PALETTE,
+    as_sequence,
+    check_axis,
+    draw,
+    legend,
+    line_styles,
+    save_if_asked,
+    styled_figure,
+)
+from laggard.experiments.results.result import Result
 
 MOST = len(PALETTE)
 
 
 def comparison(
-    results: Sequence[Drawn],
+    results: Sequence[Result],
     path: str | Path | None = None,
     target: float | None = None,
     label: Label | None = None,
@@ -33,13 +44,13 @@ def comparison(
     Raises:
         ValueError: two results cannot be told apart.
     """
-    results = several(results)
+    results = as_sequence(results)
     lines, measure = lines_of(results, label), measures_of(results)[0]
     shown = best_of(lines, measure, MOST)
     target = target if measure == "test_accuracy" else None
     updates = {line.run: pd.concat([results[index].updates for index in line.results]) for line in shown}
     rows = math.ceil(len(updates) / 4)
-    with drawing(8, 3.4 + 2.1 * rows) as figure:
+    with styled_figure(8, 3.4 + 2.1 * rows) as figure:
         grid = figure.add_gridspec(1 + rows, 12, height_ratios=[3.2] + [2.1] * rows)
         left = figure.add_subplot(grid[0, :6])
         right = figure.add_subplot(grid[0, 6:], sharey=left)
@@ -47,13 +58,13 @@ def comparison(
         draw(right, shown, "updates", measure, target)
         right.tick_params(labelleft=False, which="both")
         right.set_ylabel("")
-        _histograms(figure, grid, updates, dict(zip([line.run for line in shown], looks(shown), strict=False)))
+        _histograms(figure, grid, updates, dict(zip([line.run for line in shown], line_styles(shown), strict=False)))
         legend(figure, left, notes(shown, lines))
-    return saved(figure, path)
+    return save_if_asked(figure, path)
 
 
 def learning(
-    results: Sequence[Drawn], path: str | Path | None = None, x: str = "time", label: Label | None = None
+    results: Sequence[Result], path: str | Path | None = None, x: str = "time", label: Label | None = None
 ) -> Figure:
     """Accuracy and losses of runs against one axis: virtual time, updates, samples or epochs.
 
@@ -66,33 +77,33 @@ def learning(
     Raises:
         ValueError: another x, or two results that cannot be told apart.
     """
-    results = several(results)
+    results = as_sequence(results)
     measures, lines = measures_of(results), lines_of(results, label)
     shown = best_of(lines, measures[0], MOST)
-    with drawing(8, 3.6 if len(measures) < 3 else 3.3) as figure:
+    with styled_figure(8, 3.6 if len(measures) < 3 else 3.3) as figure:
         for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures, strict=True):
-            draw(axes, shown, known(x), measure)
+            draw(axes, shown, check_axis(x), measure)
         legend(figure, axes, notes(shown, lines))
-    return saved(figure, path)
+    return save_if_asked(figure, path)
 
 
-def curves(results: Sequence[Drawn] | Drawn, path: str | Path | None = None) -> Figure:
-    """What runs learnt, accuracy, where the task has one, and losses, against each of the four axes."""
-    results = several(results)
+def curves(results: Sequence[Result] | Result, path: str | Path | None = None) -> Figure:
+    """Accuracy, where the task has one, and losses, against each of the four axes."""
+    results = as_sequence(results)
     measures, lines = measures_of(results), lines_of(results)
     shown = best_of(lines, measures[0], MOST)
-    with drawing(8, 1 + 1.5 * len(measures)) as figure:
-        panels = figure.subplots(len(measures), len(AXES), sharex="col", sharey="row", squeeze=False)
+    with styled_figure(8, 1 + 1.5 * len(measures)) as figure:
+        panels = figure.subplots(len(measures), len(AXIS_LABELS), sharex="col", sharey="row", squeeze=False)
         for row, measure in zip(panels, measures, strict=True):
-            for axes, x in zip(row, AXES, strict=True):
+            for axes, x in zip(row, AXIS_LABELS, strict=True):
                 draw(axes, shown, x, measure)
                 axes.label_outer()
         legend(figure, axes, notes(shown, lines))
-    return saved(figure, path)
+    return save_if_asked(figure, path)
 
 
 def consensus(
-    results: Sequence[Drawn], path: str | Path | None = None, x: str = "updates", label: Label | None = None
+    results: Sequence[Result], path: str | Path | None = None, x: str = "updates", label: Label | None = None
 ) -> Figure:
     """How far the nodes' models lie apart: the consensus distance against updates, on a log axis.
 
@@ -107,21 +118,20 @@ def consensus(
     Raises:
         ValueError: another x, or no result whose nodes have models of their own.
     """
-    results = [result for result in several(results) if "consensus" in result.metrics]
-    if not results:
+    found = [result for result in as_sequence(results) if "consensus" in result.metrics]
+    if not found:
         raise ValueError("no result has a consensus distance: expected a method whose nodes have models, as dpsgd")
     lines = [
-        line._replace(curves=[curve[curve["updates"] > 0] for curve in line.curves])
-        for line in lines_of(results, label)
+        line._replace(curves=[curve[curve["updates"] > 0] for curve in line.curves]) for line in lines_of(found, label)
     ]
     shown = best_of(lines, "consensus", MOST)
-    with drawing(8, 3.8) as figure:
+    with styled_figure(8, 3.8) as figure:
         axes = figure.subplots()
-        draw(axes, shown, known(x), "consensus")
+        draw(axes, shown, check_axis(x), "consensus")
         axes.set_ylabel("consensus distance\n(root mean square over nodes)")
         zero = any((curve["consensus"] == 0).any() for line in shown for curve in line.curves)
         legend(figure, axes, [*notes(shown, lines), "a gap: the nodes' models are equal" if zero else ""])
-    return saved(figure, path)
+    return save_if_asked(figure, path)
 
 
 def notes(shown: Sequence[Line], lines: Sequence[Line]) -> list[str]:
@@ -137,7 +147,7 @@ def _histograms(
     figure: Figure, grid: GridSpec, updates: Mapping[str, pd.DataFrame], colours: Mapping[str, tuple[str, object]]
 ) -> None:
     """A histogram a run, up to four in each row of `grid` below the first, all in the same bins."""
-    top = applied_of(pd.concat(updates.values()))["staleness"].max()
+    top = applied_gradients(pd.concat(updates.values()))["staleness"].max()
     span = grid.ncols // min(len(updates), 4)
     for index, (run, of) in enumerate(updates.items()):
         row, start = 1 + index // 4, index % 4 * span

@@ -1,7 +1,7 @@
-"""The loss around a final model, and the way that led there."""
+"""The loss around a final model, and the trajectory of the run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -10,11 +10,23 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-from experiments.figures.look import PALETTE, drawing, legend, saved, several
-from experiments.lines import Drawn, Label, shortened, titles
+from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.figures.lines import Label, shorten, titles
+from laggard.experiments.figures.style import (
+    PALETTE,
+    as_sequence,
+    legend,
+    omission_note,
+    panels_of,
+    save_if_asked,
+    styled_figure,
+)
+from laggard.experiments.results.result import Result
 
 RUNS, MARGIN, CHUNK = 4, 0.3, 32
+Numbers = NDArray[np.float64]
 
 
 class Plane(NamedTuple):
@@ -26,13 +38,13 @@ class Plane(NamedTuple):
         explained: the share of the way's squared length along each direction.
     """
 
-    directions: np.ndarray
-    way: np.ndarray
+    directions: Numbers
+    way: Numbers
     explained: tuple[float, float]
 
 
 def landscape(
-    results: Sequence[Drawn] | Drawn,
+    results: Sequence[Result] | Result,
     path: str | Path | None = None,
     directions: Literal["pca", "random"] = "pca",
     points: int = 21,
@@ -49,46 +61,31 @@ def landscape(
     Needs `evaluate.keep_models`, and evaluates `points`^2 models a run on the test set. Of several runs the first four.
 
     Args:
-        directions: `pca` or `random`.
         points: of the grid, in each direction.
-        member: of the ensemble.
-        seed: of the random directions.
+        member, seed: of the ensemble; of random directions.
 
     Raises:
         ValueError: a run has kept no models, or less than three; the member's final model is not finite.
-
     Source: Li et al. (2018), arXiv 1712.09913, sections 4 and 7.
     """
-    from experiments.build import task
-
-    results = several(results)
+    results = as_sequence(results)
     if directions not in ("pca", "random"):
         raise ValueError(f"directions: expected pca or random, got {directions!r}")
-    shown = results[:RUNS]
-    ways = [_way(result, member) for result in shown]
-    columns = min(len(shown), 2)
-    rows = math.ceil(len(shown) / columns)
-    with drawing(8 if columns > 1 else 5.2, 0.7 + rows * (3.4 if columns > 1 else 4.2)) as figure:
-        panels = figure.subplots(rows, columns, squeeze=False)
-        for axes, result, way, name in zip(panels.flat, shown, ways, titles(results, label), strict=False):
-            learnt = task(result.config)
-            pca = directions == "pca"
-            plane = principal(way) if pca else filterwise(way, _shapes(learnt, way), np.random.default_rng(seed))
-            _surface(figure, axes, *surface(learnt, way[-1], plane, points, 0.0 if pca else 1.0), plane)
-            axes.set_title(shortened(name, 100 // columns) if len(shown) > 1 else "")
-            for axis, share, which in zip((axes.set_xlabel, axes.set_ylabel), plane.explained, ("1", "2"), strict=True):
-                axis(f"{'main' if pca else 'random'} direction {which} ({100 * share:.3g} % of the way)")
-        for axes in panels.flat[len(shown) :]:
-            axes.set_visible(False)
-        counts = sorted({len(way) for way in ways})
-        n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
-        units = "axes in units of |w|" if directions == "pca" else "axes in units of filter-normalised directions"
-        more = f"{len(results) - RUNS} more runs are not shown" * (len(results) > RUNS)
-        legend(figure, list(panels.flat), [f"way: {n} evaluations, projected; member {member}", units, more])
-    return saved(figure, path)
+    shown, columns = results[:RUNS], min(len(results), 2)
+    ways = [_trajectory(result, member) for result in shown]
+    height = 0.7 + math.ceil(len(shown) / 2) * (3.4 if columns > 1 else 4.2)
+    with styled_figure(8 if columns > 1 else 5.2, height) as figure:
+        panels = panels_of(figure, len(shown), columns)
+        for axes, result, way, name in zip(panels, shown, ways, titles(results, label), strict=False):
+            _landscape(figure, axes, RunSpec(result.config).task(), way, directions == "pca", points, seed)
+            axes.set_title(shorten(name, 100 // columns) if len(shown) > 1 else "")
+        evaluations = f"way: {_range(map(len, ways))} evaluations, projected; member {member}"
+        units = "axes in units of " + ("|w|" if directions == "pca" else "filter-normalised directions")
+        legend(figure, panels, [evaluations, units, omission_note(len(results), len(shown))])
+    return save_if_asked(figure, path)
 
 
-def principal(way: np.ndarray) -> Plane:
+def principal(way: Numbers) -> Plane:
     """The plane of a way's two main directions, unit vectors, through its last model.
 
     Args:
@@ -100,7 +97,7 @@ def principal(way: np.ndarray) -> Plane:
     return Plane(directions[:2], apart @ directions[:2].T, (float(shares[0]), float(shares[1])))
 
 
-def filterwise(way: np.ndarray, shapes: Sequence[tuple[int, ...]], rng: np.random.Generator) -> Plane:
+def filterwise(way: Numbers, shapes: Sequence[tuple[int, ...]], rng: np.random.Generator) -> Plane:
     """The plane of two random directions whose filters have the norms of the last model's, through that model.
 
     A filter is a row of a weight of two dimensions or more; one-dimensional parameters do not move, unless there is
@@ -127,15 +124,15 @@ def filterwise(way: np.ndarray, shapes: Sequence[tuple[int, ...]], rng: np.rando
 
 
 def surface(
-    task: Any, final: np.ndarray, plane: Plane, points: int, least: float = 0.0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    task: Any, final: Numbers, plane: Plane, points: int, least: float = 0.0
+) -> tuple[Numbers, Numbers, Numbers]:
     """Coordinates `(points,)` along each direction, and the test loss at `final` + x d_1 + y d_2 `(points, points)`.
 
-    They span the way, with some room around it, and reach at least from -`least` to `least`.
+    They span the way, with a margin around it, and reach at least from -`least` to `least`.
     """
     low, high = plane.way.min(0), plane.way.max(0)
-    room = MARGIN * np.maximum(high - low, 0.3 * (high - low).max() or 1.0)
-    low, high = np.minimum(low - room, -least), np.maximum(high + room, least)
+    margin = MARGIN * np.maximum(high - low, 0.3 * (high - low).max() or 1.0)
+    low, high = np.minimum(low - margin, -least), np.maximum(high + margin, least)
     x, y = (np.linspace(low[axis], high[axis], points) for axis in (0, 1))
     grid = np.stack([axis.ravel() for axis in np.meshgrid(x, y)], axis=1)
     dtype, device = getattr(task, "dtype", torch.float32), getattr(task, "device", "cpu")
@@ -146,30 +143,47 @@ def surface(
     return x, y, np.concatenate(losses).reshape(points, points)
 
 
-def _way(result: Drawn, member: int) -> np.ndarray:
+def _trajectory(result: Result, member: int) -> Numbers:
     """The models that a run evaluated `(evaluations, params)`, in double precision."""
     models, name = getattr(result, "models", None), result.config.name
     if models is None:
         raise ValueError(f"{name}: no models on the way were kept: run it with evaluate.keep_models=true")
     if not 0 <= member < models.shape[1]:
         raise ValueError(f"{name}: member: expected 0 to {models.shape[1] - 1}, got {member}")
-    way = models[:, member].double().numpy()
+    way: Numbers = models[:, member].double().numpy()
     if not np.isfinite(way[-1]).all():
         raise ValueError(f"{name}: member {member} diverged: there is no final model to look around")
     way = way[np.isfinite(way).all(1)]
     if len(way) < 3 or way.shape[1] < 2:
-        raise ValueError(
-            f"{name}: expected three evaluations or more of a model of two parameters or more, got {way.shape}"
-        )
+        expected = "three evaluations or more of a model of two parameters or more"
+        raise ValueError(f"{name}: expected {expected}, got {way.shape}")
     return way
 
 
-def _shapes(task: Any, way: np.ndarray) -> Sequence[tuple[int, ...]]:
+def _shapes(task: Any, way: Numbers) -> Sequence[tuple[int, ...]]:
     """The shapes of the model's parameters, in their order; of a task that does not say, one vector."""
-    return task.shapes() if hasattr(task, "shapes") else [(way.shape[1],)]
+    shapes: Sequence[tuple[int, ...]] = task.shapes() if hasattr(task, "shapes") else [(way.shape[1],)]
+    return shapes
 
 
-def _surface(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, losses: np.ndarray, plane: Plane) -> None:
+def _range(counts: Iterable[int]) -> str:
+    """`n = 9`, or `n = 9 to 12`."""
+    low, *_, high = sorted([*counts] * 2)
+    return f"n = {low}" if low == high else f"n = {low} to {high}"
+
+
+def _landscape(figure: Figure, axes: Axes, learnt: Any, way: Numbers, pca: bool, points: int, seed: int) -> None:
+    """The loss in the plane of the way's main directions, or of random ones, and the way; the axes name them."""
+    plane = principal(way) if pca else filterwise(way, _shapes(learnt, way), np.random.default_rng(seed))
+    _surface(figure, axes, *surface(learnt, way[-1], plane, points, 0.0 if pca else 1.0), plane)
+    across, up = (
+        f"{'main' if pca else 'random'} direction {number} ({100 * share:.3g} % of the way)"
+        for number, share in enumerate(plane.explained, start=1)
+    )
+    axes.set(xlabel=across, ylabel=up)
+
+
+def _surface(figure: Figure, axes: Axes, x: Numbers, y: Numbers, losses: Numbers, plane: Plane) -> None:
     """Filled contours of the loss, and the way over them."""
     finite = losses[np.isfinite(losses)]
     positive = finite.min() > 0
@@ -181,7 +195,6 @@ def _surface(figure: Figure, axes: Axes, x: np.ndarray, y: np.ndarray, losses: n
         axes.plot(*plane.way.T, "-", color=colour, linewidth=width)
     axes.plot(*plane.way.T, "o", color="black", markeredgecolor="white", markersize=4, label="evaluations")
     axes.plot(*plane.way[0], "s", color=PALETTE[1], markeredgecolor="white", markersize=7, label="start")
-    axes.plot(
-        *plane.way[-1], "*", color=PALETTE[4], markeredgecolor="black", markersize=12, label="final model", zorder=5
-    )
+    axes.plot(*plane.way[-1], "*", color=PALETTE[4], markeredgecolor="black", markersize=12, label="final model",
+              zorder=5)  # fmt: skip
     axes.grid(visible=False)

@@ -1,7 +1,8 @@
-"""Who did what when: workers that compute, send and wait."""
+"""Figures of time: the workers' states, a timeline of computations, and the phases of a gradient's life."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,27 +11,91 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
-from experiments.figures.lateness import applied_of
-from experiments.figures.look import AXES, LIGHT, PALETTE, drawing, legend, saved, several
-from experiments.figures.phases import recorded
-from experiments.lines import Drawn, Label, shortened, titles
+from laggard.experiments.figures.lines import Label, applied_gradients, shorten, titles
+from laggard.experiments.figures.style import (
+    AXIS_LABELS,
+    LIGHT,
+    PALETTE,
+    PERCENT,
+    as_sequence,
+    legend,
+    omission_note,
+    save_if_asked,
+    styled_figure,
+)
+from laggard.experiments.results.result import Result
 
-ROWS, WINDOW, RUNS = 24, 30, 4
-UNUSED = {
+STATE_STYLES: dict[str, dict[str, Any]] = {
+    "computing": {"color": PALETTE[0]},
+    "sending": {"color": PALETTE[4]},
+    "waiting": {"facecolor": "white", "edgecolor": PALETTE[1], "hatch": "////"},
+    "down": {"color": LIGHT},
+}
+MOST, ROWS, WINDOW, RUNS = 40, 24, 30, 4
+QUEUED: dict[str, Any] = {"facecolor": "white", "edgecolor": LIGHT, "hatch": "//////", "linewidth": 0.5}
+UNUSED: dict[str, dict[str, Any]] = {
     "dropped": {"facecolor": "white", "edgecolor": PALETTE[1]},
     "cancelled": {"facecolor": "white", "edgecolor": PALETTE[-1], "hatch": "/////"},
 }
+PHASES = ("network down", "compute", "network up", "barrier", "queue")
+"""From the read to the worker; computing; to the target; waiting for the others of the same update; waiting in turn."""
+UNSPLIT = "network up, queue, barrier"
+"""The last three together, where a run did not record when gradients arrived."""
+
+
+def occupation(
+    results: Sequence[Result] | Result, path: str | Path | None = None, label: Label | None = None
+) -> Figure:
+    """Utilisation: the shares of their time that workers computed, sent, waited and were down.
+
+    A bar a worker for one run, a bar a run for several, over all of its workers. A share written in it is the waiting.
+    """
+    results = as_sequence(results)
+    if len(results) == 1:
+        table = time_shares(results[0].workers)
+        names = [f"worker {rank}" for rank in results[0].workers["worker"]]
+    else:
+        table = pd.concat([time_shares(of.workers.sum().to_frame().T) for of in results], ignore_index=True)
+        counts = [len(of.workers) for of in results]
+        called = [shorten(name, 48) for name in titles(results, label)]
+        names = [f"{name} (n = {n})" for name, n in zip(called, counts, strict=True)]
+    shown = table.head(MOST).fillna(0.0)
+    with styled_figure(8, 1.1 + 0.24 * max(3, len(shown))) as figure:
+        axes, left = figure.subplots(), np.zeros(len(shown))
+        for state, look in STATE_STYLES.items():
+            width = shown[state].to_numpy()
+            if width.any():
+                axes.barh(range(len(shown)), width, 0.72, left, label=state, linewidth=0.7, **look)
+            left = left + width
+        for row, waited in enumerate(shown["waiting"]):
+            axes.annotate(f"{waited:.0%}", (1, row), (4, 0), textcoords="offset points", va="center", size="small")
+        axes.set(xlabel="share of the workers' time (%); beside it, of waiting", xlim=(0, 1))
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.set_yticks(range(len(shown)), names[:MOST])
+        axes.xaxis.set_major_formatter(PERCENT)
+        axes.grid(visible=False)
+        more = f"{len(table) - len(shown)} more are not shown" * (len(table) > MOST)
+        notes = ["n: workers" * (len(results) > 1), more]
+        legend(figure, axes, notes)
+    return save_if_asked(figure, path)
+
+
+def time_shares(workers: pd.DataFrame) -> pd.DataFrame:
+    """Of each row of `Result.workers`, the share (0 to 1) of its time in each state; NaN where it had no time."""
+    spent = workers[list(STATE_STYLES)].astype(float)
+    return spent.div(spent.sum(axis=1).replace(0.0, np.nan), axis=0)
 
 
 def timeline(
-    results: Sequence[Drawn] | Drawn,
+    results: Sequence[Result] | Result,
     path: str | Path | None = None,
     until: float | None = None,
     workers: Sequence[int] | None = None,
     label: Label | None = None,
 ) -> Figure:
-    """Who computed when: a row a worker, a bar a gradient from its start to its fate, a tick an update.
+    """A timeline of computations: a row a worker, a bar a gradient from its start to its end, a tick an update.
 
     Thick bars compute, thin ones are on their way, hatched thin ones have arrived and wait; where arrivals were not
     recorded the last two are one. What is blank waits. Of several runs the first four, on one axis of time.
@@ -38,46 +103,46 @@ def timeline(
     Args:
         results: runs. Gradients still in flight at their end are not drawn.
         path: where the figure is saved, if at all.
-        until: where the window ends (s); by default when the fastest worker's 30th gradient meets its fate.
+        until: where the window ends (s); by default when the fastest worker's 30th gradient ends.
         workers: ranks to show; by default the first 24, of several runs the first 8.
     """
-    results = several(results)
+    results = as_sequence(results)
     shown, most = results[:RUNS], ROWS if len(results) == 1 else 8
     ranks = [list(of.workers["worker"])[:most] if workers is None else list(workers) for of in shown]
     until = min(_until(of, its) for of, its in zip(shown, ranks, strict=True)) if until is None else until
-    tops = [applied_of(of.updates[of.updates["started"] < until])["staleness"].max() for of in shown]
+    tops = [applied_gradients(of.updates[of.updates["started"] < until])["staleness"].max() for of in shown]
     colours = ScalarMappable(Normalize(0, max(1, *np.nan_to_num(tops))), "viridis")
     heights = [0.5 + 0.27 * (len(its) + 1) for its in ranks]
-    with drawing(8, 1.2 + sum(heights) + 0.2 * (len(shown) > 1) * len(shown)) as figure:
+    with styled_figure(8, 1.2 + sum(heights) + 0.2 * (len(shown) > 1) * len(shown)) as figure:
         panels = figure.subplots(len(shown), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
         for axes, of, its, name in zip(panels, shown, ranks, titles(results, label), strict=False):
             _rows(axes, of.updates, its, until, colours)
-            axes.set_title(shortened(name, 100) if len(shown) > 1 else "")
-        panels[-1].set(xlim=(0, until), xlabel=AXES["time"])
+            axes.set_title(shorten(name, 100) if len(shown) > 1 else "")
+        panels[-1].set(xlim=(0, until), xlabel=AXIS_LABELS["time"])
         if max(np.nan_to_num(tops)) > 0:
             figure.colorbar(colours, ax=panels, label="staleness (updates)", ticks=MaxNLocator(integer=True))
         hidden = sum(len(of.workers) - len(its) for of, its in zip(shown, ranks, strict=True))
-        notes = ["blank: waiting", f"{hidden} more workers are not shown" * (hidden > 0)]
+        notes = ["blank: waiting", omission_note(hidden, 0, "workers")]
         if any(len(set(its) - set(of.updates["worker"])) for of, its in zip(shown, ranks, strict=True)):
-            notes.append("rows without bars had no gradient with a fate, as the first stages of a pipeline")
-        legend(figure, panels, [*notes, f"{len(results) - len(shown)} more runs are not shown" * (len(results) > RUNS)])
-    return saved(figure, path)
+            notes.append("rows without bars had no gradient that ended, as the first stages of a pipeline")
+        legend(figure, panels, [*notes, omission_note(len(results), len(shown))])
+    return save_if_asked(figure, path)
 
 
-def _until(result: Drawn, ranks: Sequence[int]) -> float:
-    fates = result.updates[result.updates["worker"].isin(ranks)]
-    ends = fates.groupby("worker")["time"].nth(WINDOW - 1)
-    if not len(fates):
+def _until(result: Result, ranks: Sequence[int]) -> float:
+    ended = result.updates[result.updates["worker"].isin(ranks)]
+    ends = ended.groupby("worker")["time"].nth(WINDOW - 1)
+    if not len(ended):
         return float(result.metrics["time"].max()) or 1.0
-    return float(min(ends) if len(ends) else max(fates["time"]))
+    return float(min(ends) if len(ends) else max(ended["time"]))
 
 
 def _rows(axes: Axes, updates: pd.DataFrame, ranks: Sequence[int], until: float, colours: ScalarMappable) -> None:
     """A row a rank, and one of updates where servers make them."""
-    fates = updates[updates["worker"].isin(ranks) & (updates["started"] < until)]
-    fates = fates.assign(row=fates["worker"].map(list(ranks).index), computed=fates["computed"].fillna(fates["time"]))
-    _bars(axes, fates, colours)
-    names, served = [str(rank) for rank in ranks], applied_of(updates)
+    ended = updates[updates["worker"].isin(ranks) & (updates["started"] < until)]
+    ended = ended.assign(row=ended["worker"].map(list(ranks).index), computed=ended["computed"].fillna(ended["time"]))
+    _bars(axes, ended, colours)
+    names, served = [str(rank) for rank in ranks], applied_gradients(updates)
     served = served[(served["target"] < 0) & (served["time"] <= until)]
     if len(served):
         moments = served.drop_duplicates(["target", "version"])["time"]
@@ -88,20 +153,86 @@ def _rows(axes: Axes, updates: pd.DataFrame, ranks: Sequence[int], until: float,
     axes.grid(visible=False)
 
 
-def _bars(axes: Axes, fates: pd.DataFrame, colours: ScalarMappable) -> None:
-    """A bar while a gradient is computed, coloured by its staleness, then thin ones until its fate."""
-    applied = applied_of(fates)
-    looks = [("applied", "computing", {"color": colours.to_rgba(applied["staleness"].to_numpy())})]
-    for status, label, look in looks + [(fate, fate, look) for fate, look in UNUSED.items()]:
-        of = fates[fates["status"] == status]
+def _bars(axes: Axes, ended: pd.DataFrame, colours: ScalarMappable) -> None:
+    """A bar while a gradient is computed, coloured by its staleness, then thin ones until its end."""
+    applied = applied_gradients(ended)
+    for status, look in {"applied": {"color": colours.to_rgba(applied["staleness"].to_numpy())}, **UNUSED}.items():
+        of, label = ended[ended["status"] == status], "computing" if status == "applied" else status
         if len(of):
             axes.barh(of["row"], of["computed"] - of["started"], 0.7, of["started"], label=label, **look)
-    ends = fates["time"]
-    if split := recorded(fates):
-        ends = fates["arrived"].where(fates["arrived"] <= fates["time"], fates["computed"])
-        queued = {"facecolor": "white", "edgecolor": LIGHT, "hatch": "//////", "linewidth": 0.5}
-        late = "arrived, not yet applied" if (ends < fates["time"]).any() else None
-        axes.barh(fates["row"], fates["time"] - ends, 0.2, ends, label=late, **queued)
-    way = ("on its way" if split else "on its way or queued") if (ends > fates["computed"]).any() else None
-    axes.barh(fates["row"], ends - fates["computed"], 0.2, fates["computed"], color=LIGHT, label=way)
+    ends = ended["time"]
+    if split := has_arrivals(ended):
+        ends = ended["arrived"].where(ended["arrived"] <= ended["time"], ended["computed"])
+        late = "arrived, not yet applied" if (ends < ended["time"]).any() else None
+        axes.barh(ended["row"], ended["time"] - ends, 0.2, ends, label=late, **QUEUED)
+    way = ("on its way" if split else "on its way or queued") if (ends > ended["computed"]).any() else None
+    axes.barh(ended["row"], ends - ended["computed"], 0.2, ended["computed"], color=LIGHT, label=way)
     axes.plot(applied["time"], applied["row"], "|", color="black", markersize=9, label="applied")
+
+
+def phases(updates: pd.DataFrame) -> pd.DataFrame:
+    """Of each applied gradient, the updates of its target that fell into each phase of its life; their sum is its
+    staleness.
+
+    A gradient is read, `started`, `computed`, it `arrived`, its update was ready (the last of the gradients that were
+    applied together had arrived), and it was applied. With V(t) the version of its target just before t,
+
+        network down = V(started) - version_read,   compute = V(computed) - V(started),   ...
+
+    so that updates at the very moment at which two phases meet are the later one's. Where `arrived` is not recorded the
+    last three phases are one.
+
+    Args:
+        updates: rows as of `Result.updates`.
+
+    Returns:
+        A row per applied gradient with its `worker`, `staleness` and a column per phase.
+    """
+    applied = updates[updates["status"] == "applied"]
+    borders = _borders(applied)
+    counts = pd.DataFrame(index=applied.index)
+    for target, of in applied.groupby("target"):
+        moments, versions = _versions(updates[updates["target"] == target])
+        before = of["version_read"].to_numpy()
+        for name, border in borders.items():
+            if border is None:
+                reached = of["version"].to_numpy()
+            else:
+                found = np.searchsorted(moments, border[of.index].to_numpy(), side="left") - 1
+                reached = np.where(found >= 0, versions[np.maximum(found, 0)], 0)
+            reached = np.clip(reached, before, of["version"])
+            counts.loc[of.index, name] = reached - before
+            before = reached
+    return applied[["worker", "staleness"]].join(counts.reindex(columns=list(borders)).fillna(0.0))
+
+
+def seconds(updates: pd.DataFrame) -> pd.DataFrame:
+    """Of each applied gradient, the seconds that each phase after its start took, and its `worker`."""
+    applied = updates[updates["status"] == "applied"]
+    before, spent = applied["started"], {"worker": applied["worker"]}
+    for name, border in list(_borders(applied).items())[1:]:
+        border = applied["time"] if border is None else border
+        spent[name] = border - before
+        before = border
+    return pd.DataFrame(spent)
+
+
+def has_arrivals(updates: pd.DataFrame) -> bool:
+    """Whether the moments at which gradients arrived are known."""
+    return "arrived" in updates and bool(updates["arrived"].notna().any())
+
+
+def _borders(applied: pd.DataFrame) -> dict[str, pd.Series | None]:
+    """The moment (s) at which each phase ends, in their order; None at the end itself."""
+    start = {"network down": applied["started"], "compute": applied["computed"].fillna(applied["time"])}
+    if not has_arrivals(applied):
+        return {**start, UNSPLIT: None}
+    arrived = applied["arrived"].fillna(start["compute"])  # a local gradient is not sent
+    ready = arrived.groupby([applied["target"], applied["version"], applied["time"]]).transform("max")
+    return {**start, "network up": arrived, "barrier": ready, "queue": None}
+
+
+def _versions(updates: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The moments (s) of a target's updates, and the versions that its model then had."""
+    rose = updates[updates["status"] == "applied"].groupby("version")["time"].min()
+    return rose.to_numpy(), rose.index.to_numpy() + 1

@@ -1,4 +1,4 @@
-"""A run as a trace that ui.perfetto.dev and chrome://tracing open: who computed, sent and updated when.
+"""A run as a trace that ui.perfetto.dev and chrome://tracing open: with computations, messages and updates.
 
 A process a machine, in it a thread for what it computes, for each direction of its card, and for the updates of its
 model. What overlaps on one of them goes to further lanes. Arrows lead from a gradient's computation over the message
@@ -10,30 +10,52 @@ Source: Trace Event Format, Google, section "Event Types"; timestamps are micros
 import gzip
 import json
 import os
-from collections.abc import Iterator
-from heapq import merge
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush, merge
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments.lines import MEASURES
-from experiments.perfetto.arrows import arrows
-from experiments.perfetto.slices import Window, computing, crossing, gradients, messages, nanoseconds, updating
-from experiments.perfetto.tracks import CURVES, machines, named, on_tracks
-from experiments.store import Result
+from laggard.experiments.perfetto.slices import (
+    COMPUTING,
+    KINDS,
+    TimeWindow,
+    arrows,
+    computation_slices,
+    gradients,
+    machine,
+    message_slices,
+    messages,
+    nanoseconds,
+    update_slices,
+)
+from laggard.experiments.results.measures import CURVES
+from laggard.experiments.results.result import Result
 
-__all__ = ["WHOLE", "Window", "events", "write"]
+__all__ = ["WHOLE_RUN", "TimeWindow", "events", "write_trace"]
 
 Event = dict[str, Any]
-WHOLE = Window()
+WHOLE_RUN = TimeWindow()
+LEARNING_TRACK = 1
+"""The process whose counters show what is learnt; those of the machines follow."""
 
 
-def write(result: Result, path: str | Path, window: Window = WHOLE) -> int:
+class Track(NamedTuple):
+    """A lane of what a machine does, and the process and the thread that stand for it."""
+
+    rank: int
+    kind: str
+    lane: int
+    pid: int
+    tid: int
+
+
+def write_trace(result: Result, path: str | Path, window: TimeWindow = WHOLE_RUN) -> int:
     """Write the trace of a run, compressed where `path` ends in .gz, whole or not at all; the number of its events.
 
-    Without recorded messages it has no links. Gradients without a fate at the end of the run are not in it.
+    Without recorded messages it has no links. Gradients still in flight at the end of the run are not in it.
 
     Raises:
         OSError: it cannot be written.
@@ -41,7 +63,7 @@ def write(result: Result, path: str | Path, window: Window = WHOLE) -> int:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    head = {"run": result.manifest["run"], "name": result.config.name, "messages recorded": result.recorded}
+    head = {"run": result.manifest["run"], "name": result.config.name, "messages recorded": result.has_messages}
     count = 0
     try:
         with gzip.open(part, "wt") if path.suffix == ".gz" else part.open("w", encoding="utf-8") as file:
@@ -57,18 +79,18 @@ def write(result: Result, path: str | Path, window: Window = WHOLE) -> int:
     return count
 
 
-def events(result: Result, window: Window = WHOLE) -> Iterator[Event]:
+def events(result: Result, window: TimeWindow = WHOLE_RUN) -> Iterator[Event]:
     """The events of the trace: the names of its tracks, then what happened, in order of time."""
-    fates, sent = gradients(result.updates, window), messages(result, window)
-    slices = pd.concat([computing(fates), updating(fates), *crossing(sent)], ignore_index=True)
-    slices, tracks = on_tracks(slices.sort_values("start", kind="stable"), machines(result))
-    happened = merge(_slices(slices), arrows(slices, fates, sent), _curves(result.metrics, window), key=_moment)
-    return chain(named(tracks), ({**event, "ts": event["ts"] / 1000} for event in happened))
+    ended, sent = gradients(result.updates, window), messages(result, window)
+    slices = pd.concat([computation_slices(ended), update_slices(ended), *message_slices(sent)], ignore_index=True)
+    slices, tracks = assign_tracks(slices.sort_values("start", kind="stable"), machines(result))
+    happened = merge(_slices(slices), arrows(slices, ended, sent), _curves(result.metrics, window), key=_moment)
+    return chain(track_names(tracks), ({**event, "ts": event["ts"] / 1000} for event in happened))
 
 
 def _moment(event: Event) -> int:
-    """When it happened, in nanoseconds."""
-    return event["ts"]  # type: ignore[no-any-return]
+    """The time of an event, in nanoseconds."""
+    return int(event["ts"])
 
 
 def _slices(slices: pd.DataFrame) -> Iterator[Event]:
@@ -80,11 +102,60 @@ def _slices(slices: pd.DataFrame) -> Iterator[Event]:
         }  # fmt: skip
 
 
-def _curves(metrics: pd.DataFrame, window: Window) -> Iterator[Event]:
-    """What the first member of the ensemble learnt, a counter each."""
+def _curves(metrics: pd.DataFrame, window: TimeWindow) -> Iterator[Event]:
+    """The metrics of the first member of the ensemble, a counter each."""
     first = metrics[(metrics["member"] == 0) & window.meets(metrics["time"], metrics["time"])]
     for time, evaluation in zip(nanoseconds(first["time"]).tolist(), first.to_dict("records"), strict=True):
-        for measure in MEASURES:
+        for measure in CURVES:
             value = evaluation.get(measure, float("nan"))
             if abs(value) < float("inf"):
-                yield {"ph": "C", "name": measure, "pid": CURVES, "ts": time, "args": {measure: value}}
+                yield {"ph": "C", "name": measure, "pid": LEARNING_TRACK, "ts": time, "args": {measure: value}}
+
+
+def machines(result: Result) -> list[int]:
+    """The ranks of the servers, then those of the workers."""
+    log = result.messages
+    ranks = {*result.workers["worker"], *result.updates["target"], *log["sender"], *log["receiver"]}
+    return sorted(map(int, ranks), key=lambda rank: (rank >= 0, abs(rank)))
+
+
+def assign_tracks(slices: pd.DataFrame, ranks: Sequence[int]) -> tuple[pd.DataFrame, list[Track]]:
+    """`slices`, in order of their starts, with the `pid` and the `tid` of their track; and all tracks."""
+    lanes = _lanes(slices)
+    taken = {*lanes, *((rank, COMPUTING, 0) for rank in ranks if rank >= 0)}
+    order = sorted(taken, key=lambda one: (ranks.index(one[0]), KINDS.index(one[1]), one[2]))
+    pid = {rank: place for place, rank in enumerate(ranks, start=LEARNING_TRACK + 1)}
+    tracks = {
+        one: Track(*one, pid[one[0]], LEARNING_TRACK + len(ranks) + place) for place, one in enumerate(order, start=1)
+    }
+    own = [tracks[lane] for lane in lanes]
+    return slices.assign(pid=[track.pid for track in own], tid=[track.tid for track in own]), list(tracks.values())
+
+
+def track_names(tracks: Sequence[Track]) -> Iterator[dict[str, Any]]:
+    """The events that name and order the tracks."""
+    processes = {LEARNING_TRACK: "learning", **{track.pid: machine(track.rank) for track in tracks}}
+    for pid, name in processes.items():
+        yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+        yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
+    for track in tracks:
+        name = track.kind if track.lane == 0 else f"{track.kind} ({track.lane + 1})"
+        where = {"pid": track.pid, "tid": track.tid}
+        yield {"ph": "M", "name": "thread_name", **where, "args": {"name": name}}
+        yield {"ph": "M", "name": "thread_sort_index", **where, "args": {"sort_index": track.tid}}
+
+
+def _lanes(slices: pd.DataFrame) -> list[tuple[int, str, int]]:
+    """Machine, kind and lane of each slice: the first lane of its machine and kind that is free at its start."""
+    free: dict[tuple[int, str], list[int]] = {}
+    under_way: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    lanes = []
+    columns = (slices[name].tolist() for name in ("rank", "kind", "start", "end"))
+    for rank, kind, start, end in zip(*columns, strict=True):
+        ends, left = under_way.setdefault((rank, kind), []), free.setdefault((rank, kind), [])
+        while ends and ends[0][0] <= start:
+            heappush(left, heappop(ends)[1])
+        lane = heappop(left) if left else len(ends)
+        heappush(ends, (max(end, start + 1), lane))  # an instant lasts one nanosecond, so that arrows can address it
+        lanes.append((rank, kind, lane))
+    return lanes

@@ -1,54 +1,54 @@
-"""What happened in a run as slices of time: tables of `rank`, `kind`, `start`, `end` (ns), `name`, `args`, `key`."""
+"""A run as slices of time, with arrows between them that follow each gradient to its update."""
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from experiments.store import Result
+from laggard.experiments.results.result import Result
 
 COMPUTING, UP, DOWN, UPDATES = KINDS = ("computing", "up link", "down link", "updates")
 
 
-class Window(NamedTuple):
+class TimeWindow(NamedTuple):
     """A stretch of virtual time (s), its start in it and its end not."""
 
     start: float = 0.0
     end: float = math.inf
 
     def meets(self, begins: pd.Series, ends: pd.Series) -> pd.Series:
-        """Which stretches have a part in it."""
+        """Whether each interval overlaps the window."""
         return (begins < self.end) & (ends >= self.start)
 
 
 def nanoseconds(seconds: pd.Series) -> pd.Series:
-    """Whole numbers: what follows upon another in time does not overlap it by rounding."""
+    """Integer nanoseconds, so that rounding does not make consecutive slices overlap."""
     return (seconds * 1e9).round().astype("int64")
 
 
 def machine(rank: int) -> str:
-    """What a node is called."""
+    """The name of a node."""
     return f"worker {rank}" if rank >= 0 else "server" if rank == -1 else f"server {-rank}"
 
 
-def gradients(updates: pd.DataFrame, window: Window) -> pd.DataFrame:
+def gradients(updates: pd.DataFrame, window: TimeWindow) -> pd.DataFrame:
     """The gradients that have a part in the window, each under its `row` in `updates`, with its times in ns.
 
     `computation` and `update` number the slices it has part in; -1 where it made part of none, or of one outside.
     """
-    fates = updates.assign(computed=updates["computed"].fillna(updates["time"]), status=updates["status"].astype(str))
-    fates = fates.rename_axis("row").reset_index()
-    fates = fates[window.meets(fates["started"], fates["time"])]
-    applied = (fates["status"] == "applied") & window.meets(fates["time"], fates["time"])
-    fates = fates.assign(**{name: nanoseconds(fates[name]) for name in ("started", "computed", "time")})
-    computation = fates.groupby(["worker", "started", "computed"], sort=False).ngroup()
-    update = fates.groupby(["target", "time"], sort=False).ngroup()
-    return fates.assign(computation=computation, update=update.where(applied, -1))
+    ended = updates.assign(computed=updates["computed"].fillna(updates["time"]), status=updates["status"].astype(str))
+    ended = ended.rename_axis("row").reset_index()
+    ended = ended[window.meets(ended["started"], ended["time"])]
+    applied = (ended["status"] == "applied") & window.meets(ended["time"], ended["time"])
+    ended = ended.assign(**{name: nanoseconds(ended[name]) for name in ("started", "computed", "time")})
+    computation = ended.groupby(["worker", "started", "computed"], sort=False).ngroup()
+    update = ended.groupby(["target", "time"], sort=False).ngroup()
+    return ended.assign(computation=computation, update=update.where(applied, -1))
 
 
-def messages(result: Result, window: Window) -> pd.DataFrame:
+def messages(result: Result, window: TimeWindow) -> pd.DataFrame:
     """The messages that have a part in the window, with their times in ns.
 
     One that is under way at the end of the run is on its way until then; one that was lost, for no time.
@@ -60,24 +60,24 @@ def messages(result: Result, window: Window) -> pd.DataFrame:
     return log.assign(sent=nanoseconds(log["sent"]), arrived=nanoseconds(log["arrived"]))
 
 
-def computing(fates: pd.DataFrame) -> pd.DataFrame:
+def computation_slices(ended: pd.DataFrame) -> pd.DataFrame:
     """A slice a gradient; the pieces that it may have share one computation, with the staleness of the stalest."""
-    of = fates.assign(applied=fates["status"] == "applied").groupby("computation", sort=False)
+    of = ended.assign(applied=ended["status"] == "applied").groupby("computation", sort=False)
     whole = of.agg(
         worker=("worker", "first"), started=("started", "first"), computed=("computed", "first"),
         applied=("applied", "any"), status=("status", "first"), staleness=("staleness", "max"),
         version_read=("version_read", "first"),
     ).reset_index()  # fmt: skip
-    fate = whole["status"].where(~whole["applied"], "applied")
+    status = whole["status"].where(~whole["applied"], "applied")
     stale = "staleness " + whole["staleness"].astype(str)
-    args = whole[["staleness", "version_read"]].assign(fate=fate).to_dict("records")
-    name = "gradient, " + stale.where(whole["applied"], fate)
+    args = whole[["staleness", "version_read"]].assign(fate=status).to_dict("records")
+    name = "gradient, " + stale.where(whole["applied"], status)
     return _table(whole["worker"], COMPUTING, whole["started"], whole["computed"], name, args, whole["computation"])
 
 
-def updating(fates: pd.DataFrame) -> pd.DataFrame:
+def update_slices(ended: pd.DataFrame) -> pd.DataFrame:
     """An instant an update of a model; those of one model in one instant are one."""
-    of = fates[fates["update"] >= 0].groupby("update", sort=False)
+    of = ended[ended["update"] >= 0].groupby("update", sort=False)
     each = of.agg(
         target=("target", "first"), time=("time", "first"), first=("version", "min"), version=("version", "max"),
         gradients=("row", "size"), workers=("worker", "nunique"), mean_staleness=("staleness", "mean"),
@@ -90,7 +90,7 @@ def updating(fates: pd.DataFrame) -> pd.DataFrame:
     return _table(each["target"], UPDATES, each["time"], each["time"], name, args, each["update"])
 
 
-def crossing(sent: pd.DataFrame) -> Iterator[pd.DataFrame]:
+def message_slices(sent: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """A slice a message on its sender's up link, and one on its receiver's down link, from sending to arrival."""
     args = sent[["bytes", "status"]].to_dict("records")
     for own, kind, other, word in (("sender", UP, "receiver", " to "), ("receiver", DOWN, "sender", " from ")):
@@ -99,10 +99,45 @@ def crossing(sent: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 
 def _table(
-    rank: pd.Series, kind: str, start: pd.Series, end: pd.Series, name: pd.Series, args: list[dict], key: pd.Series
+    rank: pd.Series, kind: str, start: pd.Series, end: pd.Series, name: pd.Series, args: list[Any], key: pd.Series
 ) -> pd.DataFrame:
     columns = {"rank": rank, "start": start, "end": end, "key": key}
     numbers = {column: np.asarray(values, dtype=np.int64) for column, values in columns.items()}
     return pd.DataFrame(
         {**numbers, "kind": kind, "name": np.asarray(name, dtype=object), "args": pd.Series(args, dtype=object)}
     )
+
+
+def arrows(slices: pd.DataFrame, ended: pd.DataFrame, sent: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """The flow events of all gradients, in order of time (ns); each is in the midst of the slice that it belongs to."""
+    ways = _stops(ended, sent)
+    ways = ways.merge(slices[["kind", "key", "pid", "tid", "start", "end"]], on=["kind", "key"])
+    ways["ts"] = (ways["start"] + ways["end"]) // 2
+    ways = ways.sort_values(["ts", "stop"], kind="stable")
+    of = ways.groupby("row")
+    place, last = of.cumcount(), of["row"].transform("size") - 1
+    ways["ph"] = np.where(place == 0, "s", np.where(place == last, "f", "t"))
+    ways = ways[last > 0]
+    for row, ph, pid, tid, ts in zip(*(ways[name].tolist() for name in ("row", "ph", "pid", "tid", "ts")), strict=True):
+        ends = {"bp": "e"} if ph == "f" else {}
+        yield {"ph": ph, "cat": "gradient", "name": "gradient", "id": row + 1, "pid": pid, "tid": tid, "ts": ts, **ends}
+
+
+def _stops(ended: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
+    """The slices, by `kind` and `key`, at which each gradient (`row`) stops: one message, the first after it."""
+    carried = sent.assign(message=sent.index)[sent["status"] == "delivered"]
+    carried = carried.merge(ended[["row", "computed", "time"]], left_on="gradient", right_on="row")
+    carried = carried[(carried["sent"] >= carried["computed"]) & (carried["arrived"] <= carried["time"])]
+    carried = carried.drop_duplicates("row")
+    applied = ended[ended["update"] >= 0]
+    stops = [
+        (ended["row"], ended["computation"], COMPUTING),
+        (carried["row"], carried["message"], UP),
+        (carried["row"], carried["message"], DOWN),
+        (applied["row"], applied["update"], UPDATES),
+    ]
+    tables = [
+        pd.DataFrame({"row": row, "key": key, "kind": kind, "stop": stop})
+        for stop, (row, key, kind) in enumerate(stops)
+    ]
+    return pd.concat(tables, ignore_index=True).astype({"row": "int64", "key": "int64"})

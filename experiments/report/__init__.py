@@ -1,30 +1,42 @@
-"""A run or a sweep as one HTML page that needs nothing else: tables, figures, config and provenance."""
+"""A run or a sweep as one self-contained HTML page: facts, tables, figures (SVG), config and provenance."""
 
+import math
 import os
+from base64 import b64encode
 from collections.abc import Sequence
+from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from matplotlib import style
+from matplotlib.figure import Figure
 
-from experiments.documents import text_of
-from experiments.report import sections
-from experiments.report.pictures import pictures
-from experiments.results import question as asked
-from experiments.store import Result
+from laggard.experiments.config.load import text_of
+from laggard.experiments.figures import ENTRIES, comparison
+from laggard.experiments.figures.lines import by_method
+from laggard.experiments.figures.style import STYLE
+from laggard.experiments.results.measures import WRITTEN, method, names, shares, summary
+from laggard.experiments.results.result import Result
+from laggard.experiments.results.results import common_question
 
 __all__ = ["page", "write"]
 
 HERE = Path(__file__).parent
+HEAVY = 1_500_000
+"""Bytes above which a figure is dots rather than lines."""
 
 
-def write(results: Sequence[Result], path: str | Path, question: str | None = None) -> None:
+def write_report(results: Sequence[Result], path: str | Path, question: str | None = None) -> None:
     """Write the page of `results`, whole or not at all.
 
     Raises:
         OSError: it cannot be written.
     """
     path = Path(path)
-    text = page(results, question)
+    text = report_page(results, question)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -36,8 +48,8 @@ def write(results: Sequence[Result], path: str | Path, question: str | None = No
         part.unlink(missing_ok=True)
 
 
-def page(results: Sequence[Result], question: str | None = None) -> str:
-    """The page: what came out, who waited, how stale gradients were, how it was run, and what vouches for it.
+def report_page(results: Sequence[Result], question: str | None = None) -> str:
+    """The page: outcome, waiting, staleness, config and provenance.
 
     It has no script and refers to nothing outside itself.
 
@@ -48,17 +60,180 @@ def page(results: Sequence[Result], question: str | None = None) -> str:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
-    first, named = results[0], sections.labels(results)
+    first, named = results[0], labels(results)
     return environment.get_template("page.html").render(
         style=(HERE / "page.css").read_text(encoding="utf-8"),
         name=first.config.name,
-        question=asked(results) if question is None else question,
+        question=common_question(results) if question is None else question,
         several=len(results) > 1,
-        facts=sections.facts(results),
-        summary=sections.outcomes(results),
+        facts=facts(results),
+        summary=outcomes(results),
         pictures=pictures(results, named),
-        waiting=sections.waiting(results, named),
-        staleness=sections.staleness(results, named),
+        waiting=waiting_table(results, named),
+        staleness=staleness_table(results, named),
         configs=[(name, text_of(of.config.resolved())) for name, of in zip(named, results, strict=True)],
-        manifests=[(name, sections.provenance(of)) for name, of in zip(named, results, strict=True)],
+        manifests=[(name, provenance(of)) for name, of in zip(named, results, strict=True)],
     )
+
+
+class ReportFigure(NamedTuple):
+    """A figure as a data URI, with its title, alternative text and caption."""
+
+    title: str
+    source: str
+    alt: str
+    caption: str
+
+
+def pictures(results: Sequence[Result], named: Sequence[str]) -> list[ReportFigure]:
+    """The figures that these results have: those that say that they do not apply are left out."""
+    outcome = "; ".join(f"{what} {value}" for what, value in facts(results))
+    runs = ", ".join(named[:8]) + (f" and {len(named) - 8} more" if len(named) > 8 else "")
+    found = []
+    for function, title, caption, one, several in ENTRIES:
+        if several if len(results) > 1 else one:
+            with suppress(ValueError):
+                figure = _comparison(results) if function is comparison else function(results)
+                found.append(ReportFigure(title, uri(figure), f"{caption} Of {runs}: {outcome}.", caption))
+    return found
+
+
+def uri(figure: Figure) -> str:
+    """A figure as a data URI, without a background."""
+    with style.context(STYLE):
+        kind, image = "svg+xml", _figure_bytes(figure, format="svg", metadata={"Date": None})
+        if len(image) > HEAVY:
+            kind, image = "png", _figure_bytes(figure, format="png", dpi=200)
+    return f"data:image/{kind};base64,{b64encode(image).decode()}"
+
+
+def _figure_bytes(figure: Figure, **options: Any) -> bytes:
+    stream = BytesIO()
+    figure.savefig(stream, transparent=True, **options)
+    return stream.getvalue()
+
+
+def _comparison(results: Sequence[Result]) -> Figure:
+    """Named by what was swept, or by method where nothing was."""
+    return comparison(results, target=results[0].config.evaluate.target_accuracy, label=by_method(results))
+
+
+REPORT_ROWS = 32
+"""Workers that a table of one run shows, and rows that a table of several does not exceed tenfold."""
+
+
+class ReportTable(NamedTuple):
+    """Columns (title, whether its cells are numbers), rows of texts, and what was left out."""
+
+    columns: list[tuple[str, bool]]
+    rows: list[list[str]]
+    note: str = ""
+
+
+class TimeShares(NamedTuple):
+    """A name, and the shares (0 to 1) of its time by state."""
+
+    name: str
+    shares: dict[str, float]
+
+
+def labels(results: Sequence[Result]) -> list[str]:
+    """The label of each run: its coordinates in the sweep, or its method."""
+    said = names(results)
+    return [", ".join(_row_label(*item) for item in of.labels.items()) or said[of.path] for of in results]
+
+
+def facts(results: Sequence[Result]) -> list[tuple[str, str]]:
+    """The main facts: of one run its outcome, of several their number and the best."""
+    table = summary(results)
+    best = table.get("accuracy", pd.Series(dtype=float)).max()
+    accuracy = [("best accuracy" if len(table) > 1 else "test accuracy", f"{best:.2%}")] * (not math.isnan(best))
+    stale = table["staleness"].mean()
+    late = [("mean staleness", "–" if math.isnan(stale) else f"{stale:.2f}")]
+    late += [("time waited", f"{table['waiting'].mean():.0%}")]
+    if len(results) > 1:
+        finished = sum(of.manifest["status"] == "finished" for of in results)
+        counts = [("runs", f"{len(results)}, {finished} finished"), ("models", str(len(table)))]
+        return [*counts, *accuracy, *late]
+    (of,) = results
+    mileage = of.manifest["mileage"]
+    run = [("method", method(of)), ("workers", f"{of.config.cluster.workers}")]
+    length = [("virtual time", f"{mileage['time']:.4g} s"), ("updates", f"{mileage['updates']:,.6g}")]
+    return [*run, *accuracy, *length, *late]
+
+
+def outcomes(results: Sequence[Result]) -> ReportTable:
+    """The summary: a row a run and member, the first 320."""
+    table = summary(results)
+    shown = table.head(10 * REPORT_ROWS)
+    columns = [(name.replace("_", " "), table[name].map(_number).all()) for name in table]
+    rows = [[cell(name, value) for name, value in row.items()] for row in shown.to_dict("records")]
+    left = len(table) - len(shown)
+    return ReportTable(columns, rows, f"{left} more rows are not shown" if left else "")
+
+
+def waiting_table(results: Sequence[Result], named: Sequence[str]) -> tuple[list[TimeShares], str]:
+    """How the workers of one run, or of each of several on average, spent their time; and what was left out."""
+    if len(results) > 1:
+        return _time_shares(
+            named, pd.DataFrame([of.workers.sum() for of in results])
+        ), "Each bar is the mean of a run's workers."
+    workers = results[0].workers
+    shown = workers.head(REPORT_ROWS)
+    left = len(workers) - len(shown)
+    names = [f"worker {worker}" for worker in shown["worker"]]
+    return _time_shares(names, shown), f"{left} more workers are not shown." if left else ""
+
+
+def staleness_table(results: Sequence[Result], named: Sequence[str]) -> ReportTable:
+    """How stale the applied gradients of each run were, and the number of dropped and cancelled ones."""
+    titles = ("run", "applied", "mean", "std. dev.", "median", "95 %", "max", "dropped", "cancelled")
+    rows = []
+    for name, of in zip(named, results, strict=True):
+        applied = of.updates.loc[of.updates["status"] == "applied", "staleness"]
+        told = [applied.mean(), applied.std(ddof=0), *applied.quantile([0.5, 0.95]), applied.max()]
+        totals = of.manifest["gradients"]
+        counts = [f"{totals[status]:,}" for status in ("applied", "dropped", "cancelled")]
+        rows.append([name, counts[0], *(f"{value:.4g}" if len(applied) else "–" for value in told), *counts[1:]])
+    return ReportTable([(title, title != "run") for title in titles], rows)
+
+
+def provenance(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The provenance in the manifest, in groups of (name, text)."""
+    manifest = result.manifest
+    run = {key: manifest[key] for key in ("run", "status", "reached", "stalled", "device", "threads", "wall_seconds")}
+    run |= {"seed": manifest["seeds"]["seed"], "seed of the cluster": manifest["seeds"]["cluster"]}
+    run |= {"seeds of learning": ", ".join(map(str, dict.fromkeys(manifest["seeds"]["learning"])))}
+    counts = {f"gradients {status}": n for status, n in manifest["gradients"].items()}
+    counts |= {"evaluated": manifest["evaluated"]}
+    counts |= {f"messages {status}": n for status, n in manifest["messages"].items()}
+    return [
+        ("Run", [(key.replace("_", " "), str(value)) for key, value in run.items() if value is not None]),
+        ("Counts", [(key, f"{value:,}") for key, value in counts.items()]),
+        ("Versions", list(manifest["versions"].items())),
+        ("Files, SHA-256", list(manifest["files"].items())),
+    ]
+
+
+def cell(name: str, value: Any) -> str:
+    """A value of the summary as the page writes it."""
+    if isinstance(value, str):
+        return value
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "not reached" if name == "time_to_target" else "–"
+    if isinstance(value, bool) or (isinstance(value, int) and name not in WRITTEN):
+        return str(value).lower()
+    return WRITTEN.get(name, "{:g}").format(value)
+
+
+def _number(value: Any) -> bool:
+    return value is None or (not isinstance(value, str) and not isinstance(value, bool))
+
+
+def _row_label(key: str, value: Any) -> str:
+    return value if isinstance(value, str) else f"{key.rpartition('.')[2]} = {value}"
+
+
+def _time_shares(names: Sequence[str], seconds: pd.DataFrame) -> list[TimeShares]:
+    found = [row.dropna().to_dict() for _, row in shares(seconds).iterrows()]
+    return [TimeShares(name, of) for name, of in zip(names, found, strict=True)]

@@ -1,16 +1,14 @@
 """Ways to take the gradients of many models at once, with the same result: threads, and batched calls for a GPU."""
 
-from models.backends.backend import Backend, Loss
-from models.backends.batched import Batched
-from models.backends.choice import NAMES, choose
-from models.backends.chunked import Chunked
-from models.backends.devices import describe, find_device, moved
-from models.backends.graphs import Graphs
-from models.backends.threads import Threads
-from models.backends.unfolded import Unfolded, unfoldable
+from laggard.models.backends.batched import Backend, Batched, Loss, describe, find_device, to_device
+from laggard.models.backends.choice import BACKEND_NAMES, choose
+from laggard.models.backends.chunked import Chunked
+from laggard.models.backends.graphs import Graphs
+from laggard.models.backends.threads import Threads
+from laggard.models.backends.unfolded import Unfolded, unfoldable
 
 __all__ = [
-    "NAMES",
+    "BACKEND_NAMES",
     "Backend",
     "Batched",
     "Chunked",
@@ -21,6 +19,6 @@ __all__ = [
     "choose",
     "describe",
     "find_device",
-    "moved",
+    "to_device",
     "unfoldable",
 ]

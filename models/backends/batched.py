@@ -1,22 +1,54 @@
-"""One batched call over all models, whatever the module: the backend that every other one of a GPU is held against."""
+"""What a backend is, its device, one batched call over all models (vmap), and the same through `torch.compile`."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from models.backends.backend import Loss
-from models.backends.exact import exact
-from models.flat import shapes, unflatten
+from laggard.models.backends.handwritten import Loss
+from laggard.models.flat import shapes, unflatten
 
-EVERYTHING = 1 << 20  # lanes of hardware that is never full
+__all__ = ["EVALUATED", "Backend", "Loss"]
+
+EVALUATED = 250  # samples in one forward pass of an evaluation; 1,000 outgrow a CPU's cache and take twice the time
+
+
+class Backend(Protocol):
+    """Arithmetic on many models at once: one module, and a row of weights per model.
+
+    Attributes:
+        lanes: how many gradients keep the hardware busy at once.
+        name: its name in a config; of one that chooses among others, the chosen ones.
+    """
+
+    @property
+    def lanes(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+
+    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients `(models, params)` and losses `(models,)` at `weights` `(models, params)`.
+
+        A model's mini-batch is its row of `index` `(models, batch)` into `x` `(samples, ...)` and `y` `(samples,)`.
+        """
+        ...
+
+    def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
+        """Outputs `(models, samples, classes)` of `weights` `(models, params)` on all of `x` `(samples, ...)`."""
+        ...
+
+
+EVERYTHING = 1 << 20  # lanes of a device that takes all gradients in one call
 
 
 class Batched:
     """One call for all models: `vmap` over the gradient of a functional module.
 
-    Meant for a GPU, where a convolution with weights of its own for every model becomes a grouped one. On a CPU,
-    convolutions are up to three times slower than in a loop, and small full layers up to seven times faster. Kernels
+    Meant for a GPU, where convolutions with different weights for every model become one grouped convolution. On a CPU,
+    convolutions are up to three times slower than in a loop, and small linear layers up to seven times faster. Kernels
     are deterministic and keep full float32 (no TF32), but grouping may change the last digits.
     """
 
@@ -24,20 +56,80 @@ class Batched:
     name = "vmap"
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
-        self._module, self._loss = copy.deepcopy(module), loss  # torch leaves tensors of its own in shared layers
+        self._module, self._loss = copy.deepcopy(module), loss  # torch stores tensors in the module that it calls
         self._names, self._shapes = [name for name, _ in module.named_parameters()], shapes(module)
 
     def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         def loss(flat: Tensor, samples: Tensor) -> Tensor:
             return self._loss(self._forward(flat, x[samples]), y[samples])
 
-        with exact():
+        with exact_arithmetic():
             return torch.vmap(torch.func.grad_and_value(loss))(weights, index)
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
-        with exact(), torch.no_grad():
+        with exact_arithmetic(), torch.no_grad():
             return torch.vmap(self._forward, in_dims=(0, None))(weights, x)
 
     def _forward(self, flat: Tensor, x: Tensor) -> Tensor:
         parameters = dict(zip(self._names, unflatten(flat, self._shapes), strict=True))
-        return torch.func.functional_call(self._module, parameters, (x,))
+        outputs: Tensor = torch.func.functional_call(self._module, parameters, (x,))
+        return outputs
+
+
+class Compiled:
+    """Another backend's gradients under `torch.compile`, which takes tens of seconds for each size of call.
+
+    Args:
+        compiler: the backend of `torch.compile`; the default needs Triton on a GPU, a C++ compiler on a CPU.
+    """
+
+    def __init__(self, backend: Backend, compiler: str = "inductor") -> None:
+        self.lanes, self.name = backend.lanes, f"{backend.name}-compile"
+        self._backend = backend
+        self._gradients = torch.compile(backend.gradients, backend=compiler, dynamic=False)
+
+    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        gradients, losses = self._gradients(weights, x, y, index)
+        return gradients, losses
+
+    def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
+        return self._backend.outputs(weights, x)
+
+
+@contextmanager
+def exact_arithmetic() -> Iterator[None]:
+    """On a GPU, full float32 precision and deterministic kernels; no effect on a CPU."""
+    before = torch.get_float32_matmul_precision()
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+        torch.set_float32_matmul_precision("highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+
+def find_device(name: str) -> torch.device:
+    """The device called `name`; "auto" takes the GPU where there is one.
+
+    Raises:
+        ValueError: an unknown name, or "cuda" where torch sees no GPU.
+    """
+    if name not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device = {name!r}: expected 'auto', 'cpu' or 'cuda'")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device = 'cuda', but torch sees no GPU here: use 'auto' or 'cpu', or install a CUDA torch")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """`tensor` on `device`; to a GPU through pinned memory, from which the copy does not block."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+def describe(device: torch.device) -> str:
+    """The device, and of a GPU its name: `cpu`, or `cuda (NVIDIA ...)`."""
+    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)

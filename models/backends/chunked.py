@@ -6,33 +6,33 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from models.backends.backend import EVALUATED, Backend
+from laggard.models.backends.batched import EVALUATED, Backend
 
 T = TypeVar("T")
 
-SHARE = 0.5  # of the memory that is free, which one piece may take; weights to come need some, and recordings
-TRIED = 32  # models in the first piece, by which the others are measured
-ON_CPU = 256  # models in a piece where nothing bounds it
+SHARE = 0.5  # of the free memory, for one piece; later weights and recordings need the rest
+TRIED = 32  # models in the first piece, on which memory is measured
+ON_CPU = 256  # models in a piece on a CPU
 
 
 class Memory(Protocol):
-    """What a device has room for, in bytes."""
+    """The memory of a device, in bytes."""
 
     def free(self) -> int:
-        """What could still be taken."""
+        """The free memory."""
         ...
 
     def peak(self, call: Callable[[], T]) -> tuple[T, int]:
-        """What `call` answers, and the most that it took while it ran."""
+        """The result of `call`, and its peak memory."""
         ...
 
     def release(self) -> None:
-        """Give back what is held, but not used."""
+        """Release memory that is reserved but unused."""
         ...
 
 
 class CudaMemory:
-    """The memory of a GPU, of which torch holds some that it does not use."""
+    """The memory of a GPU, of which torch reserves some that it does not use."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -52,15 +52,15 @@ class CudaMemory:
 
 
 class Chunked:
-    """Another backend in pieces of so many models as the free memory has room for.
+    """Another backend, called for as many models at a time as fit into free memory.
 
-    The first call begins with a small piece, which says what a model takes. A piece for which there is no room after
-    all is halved, and what was too much is not tried again. Pieces are about equal, so that their sizes are few. An
-    evaluation takes 250 samples at a time.
+    The first call starts with a small piece, on which the memory per model is measured. A piece that runs out of memory
+    is halved, and larger ones are not tried again. Pieces are about equal, so that there are few sizes. An evaluation
+    takes 250 samples at a time.
 
     Args:
         most: models in a piece at most; None for as many as fit.
-        memory: what there is room for; None where nothing is measured.
+        memory: of the device; None where it is not measured.
 
     Raises:
         torch.OutOfMemoryError: not even one model fits.
@@ -73,7 +73,7 @@ class Chunked:
         self.lanes = backend.lanes
         self._backend, self._memory = backend, memory
         self._most = most or (ON_CPU if memory is None else 1 << 30)
-        self._room: dict[tuple[int, ...], Room] = {}
+        self._sizes: dict[tuple[str, int], PieceSize] = {}
 
     @property
     def name(self) -> str:
@@ -96,49 +96,49 @@ class Chunked:
         return torch.cat(self._pieces(("outputs", min(EVALUATED, len(x))), len(weights), piece))
 
     def _pieces(self, kind: tuple[str, int], count: int, piece: Callable[[slice], T]) -> list[T]:
-        """What `piece` answers for all of `count` rows, in order."""
-        room = self._room.setdefault(kind, Room(self._most, self._memory))
+        """The results of `piece` for all of `count` rows, in order."""
+        sizes = self._sizes.setdefault(kind, PieceSize(self._most, self._memory))
         done: list[T] = []
         start = 0
         while start < count:
-            size = room.piece(count - start)
+            size = sizes.piece(count - start)
             try:
-                done.append(room.measured(size, lambda: piece(slice(start, start + size))))  # noqa: B023
+                done.append(sizes.measure(size, lambda: piece(slice(start, start + size))))  # noqa: B023
             except torch.OutOfMemoryError:
                 if size == 1:
                     raise
-                room.too_small_for(size)
+                sizes.reduce_below(size)
                 continue
             start += size
         return done
 
 
-class Room:
-    """How many models of one kind of call fit into memory at once, as far as has been seen."""
+class PieceSize:
+    """How many models of one kind of call fit into memory at once, by measurement."""
 
     def __init__(self, most: int, memory: Memory | None) -> None:
         self._most, self._memory = most, memory
-        self._bytes = 0.0  # that a model takes
-        self._seen = 0  # the largest piece for which there was room: as many need not be asked for again
+        self._bytes = 0.0  # per model
+        self._seen = 0  # the largest piece that has fitted: no need to check smaller ones
 
     def piece(self, left: int) -> int:
-        """The size of the next piece, where so many rows are left."""
+        """The size of the next piece when `left` rows remain."""
         most = min(left, self._most)
         if self._memory is not None and most > self._seen:
             fits = int(SHARE * self._memory.free() / self._bytes) if self._bytes else TRIED
             most = min(most, max(1, self._seen, fits))
         return -(-left // -(-left // most))
 
-    def measured(self, size: int, call: Callable[[], T]) -> T:
-        """What `call` answers; of the first that takes `size` or more, the memory is measured."""
+    def measure(self, size: int, call: Callable[[], T]) -> T:
+        """The result of `call`; memory is measured the first time `size` is this large."""
         if self._memory is None or size <= self._seen:
             return call()
         answer, peak = self._memory.peak(call)
         self._bytes, self._seen = max(1.0, peak / size), size
         return answer
 
-    def too_small_for(self, size: int) -> None:
-        """There was no room for so many."""
+    def reduce_below(self, size: int) -> None:
+        """Record that `size` models did not fit."""
         self._most = size // 2
         self._seen = min(self._seen, self._most)
         if self._memory is not None:

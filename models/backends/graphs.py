@@ -2,46 +2,51 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from models.backends.backend import Backend
+from laggard.models.backends.batched import Backend
 
-KEPT = 8  # recordings; each holds weights and gradients of its size
-WARM_UP = 2  # calls before a recording: libraries set themselves up, which may not be recorded
+MOST_RECORDINGS = 8  # each holds weights and gradients of its size
+WARM_UP_CALLS = 2  # calls before a recording: initialisation of libraries cannot be recorded
 
-Results = tuple[Tensor, Tensor]
-Call = Callable[[], Results]
-Record = Callable[[Call], Call]
+CallResults = tuple[Tensor, Tensor]
+Call = Callable[[], CallResults]
+RecordCall = Callable[[Call], Call]
 
 
 class Graphs:
     """Another backend's gradients as CUDA graphs, one for each size of call.
 
     A graph's shapes and addresses are fixed. So a call is copied into the recording's own weights and indices, and its
-    results out of it; and it is rounded up to one of eight sizes an octave, so that schedules of uneven calls need few
-    recordings. The rows that this adds compute on whatever they hold, and are thrown away. The recordings used
-    last are kept, and share one pool of memory: they are replayed one at a time. On a CPU nothing is recorded, and all
-    else is the same.
+    results out of it; and it is rounded up to one of eight sizes per factor of two, so that calls of many sizes need
+    few recordings. The additional rows hold old values, and their results are discarded. The most recent recordings are
+    kept, and share one pool of memory, since they are replayed one at a time. On a CPU nothing is recorded.
 
-    Evaluations, which are rare, are not recorded.
+    Evaluations are rare, and not recorded.
 
     Args:
-        record: makes a replay of a call; None for a CUDA graph on a GPU, and the call itself on a CPU.
+        record: turns a call into its replay; None for a CUDA graph on a GPU, and the call itself on a CPU.
     """
 
-    def __init__(self, backend: Backend, record: Record | None = None) -> None:
+    def __init__(self, backend: Backend, record: RecordCall | None = None) -> None:
         self.lanes, self.name = backend.lanes, f"{backend.name}-graphs"
         self._backend, self._record = backend, record
         self._recordings: OrderedDict[tuple[int, ...], Recording] = OrderedDict()
 
-    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> Results:
-        key = (rounded_up(len(weights)), index.shape[1], id(x), id(y))  # a recording keeps x and y, and so their ids
+    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> CallResults:
+        key = (
+            rounded_up(len(weights)),
+            index.shape[1],
+            id(x),
+            id(y),
+        )  # a recording refers to x and y, so that their ids stay theirs
         if key not in self._recordings:
-            while len(self._recordings) >= KEPT:
+            while len(self._recordings) >= MOST_RECORDINGS:
                 self._recordings.popitem(last=False)
-            record = self._record or (recorded if weights.is_cuda else _as_it_is)
+            record = self._record or (record_graph if weights.is_cuda else _unrecorded)
             self._recordings[key] = Recording(self._backend, record, key[0], weights, x, y, index)
         self._recordings.move_to_end(key)
         return self._recordings[key](weights, index)
@@ -53,22 +58,22 @@ class Graphs:
 class Recording:
     """A backend's gradients of `size` models, on the data `x` and `y`, recorded.
 
-    Every call of it writes over the same memory; what it answers with is a copy.
+    Every call overwrites the same memory, and returns a copy.
     """
 
     def __init__(
-        self, backend: Backend, record: Record, size: int, weights: Tensor, x: Tensor, y: Tensor, index: Tensor
+        self, backend: Backend, record: RecordCall, size: int, weights: Tensor, x: Tensor, y: Tensor, index: Tensor
     ) -> None:
         self._weights = weights.new_zeros(size, weights.shape[1])
         self._index = index.new_zeros(size, index.shape[1])
         self._load(weights, index)
 
-        def run() -> Results:
+        def run() -> CallResults:
             return backend.gradients(self._weights, x, y, self._index)
 
         self._replay = record(run)
 
-    def __call__(self, weights: Tensor, index: Tensor) -> Results:
+    def __call__(self, weights: Tensor, index: Tensor) -> CallResults:
         self._load(weights, index)
         gradients, losses = self._replay()
         return gradients[: len(weights)].clone(), losses[: len(weights)].clone()
@@ -78,40 +83,40 @@ class Recording:
         self._index[: len(index)].copy_(index)
 
 
-def recorded(run: Call) -> Call:
-    """`run` as a CUDA graph: what it answers with lies where it lay when it was recorded."""
+def record_graph(run: Call) -> Call:
+    """`run` as a CUDA graph, whose results are always in the same memory."""
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
-        for _ in range(WARM_UP):
+        for _ in range(WARM_UP_CALLS):
             run()
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool=_pool()):
         results = run()
 
-    def replay() -> Results:
+    def replay() -> CallResults:
         graph.replay()
         return results
 
     return replay
 
 
-def _as_it_is(run: Call) -> Call:
+def _unrecorded(run: Call) -> Call:
     return run
 
 
 def rounded_up(size: int) -> int:
-    """The next of eight sizes an octave, so that a call grows by an eighth at most; up to 16 every size is one."""
+    """The next of eight sizes per factor of two: at most an eighth more; sizes up to 16 stay."""
     step = 1 << max(0, size.bit_length() - 4)
     return -(-size // step) * step
 
 
-_POOLS: list[tuple[int, int]] = []
+_POOLS: list[Any] = []
 
 
-def _pool() -> tuple[int, int]:
-    """The memory that all recordings share."""
+def _pool() -> Any:  # torch does not export the type
+    """The memory pool that all recordings share."""
     if not _POOLS:
         _POOLS.append(torch.cuda.graph_pool_handle())
     return _POOLS[0]

@@ -9,22 +9,24 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from models.backprop import Backpropagation, Loss, backpropagation
-from models.cores import cores
+from laggard.models.backends.handwritten import Backpropagation, Loss, backpropagation
+from laggard.models.cores import cores
 
 T = TypeVar("T")
 
-EVALUATED = 100  # samples in one forward pass of an evaluation; more outgrow a CPU's cache, 1,000 take twice the time
+THREAD_SAMPLES = (
+    100  # samples in one forward pass of an evaluation; more outgrow a CPU's cache, 1,000 take twice the time
+)
 
 
 class Threads:
     """A pool of threads with one copy of the module each; every model is a job of its own.
 
-    A job sees its own row and nothing else, so that results are bitwise independent of grouping and of thread.
-    Two jobs a thread at once keep the pool from waiting for its slowest thread (2 to 4 % on two cores).
+    A job uses its own row only, so that results are bitwise independent of grouping and of thread.
+    Two jobs per thread shorten the wait for the slowest thread (by 2 to 4 % on two cores).
 
-    Sets torch's intra-op threads to one for the whole process: the parallelism lies across gradients, where it
-    costs no synchronisation (two intra-op threads made a step forty times slower on a busy machine).
+    Sets torch's intra-op threads to one for the whole process: gradients run in parallel, which needs
+    no synchronisation (two intra-op threads made a step forty times slower on a busy machine).
 
     Raises:
         ValueError: fewer than one thread.
@@ -55,21 +57,22 @@ class Threads:
         return gradients, losses
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
-        chunks = x.split(EVALUATED)
+        chunks = x.split(THREAD_SAMPLES)
 
         def job(number: int) -> Tensor:
             row, chunk = divmod(number, len(chunks))
             return self._mine().outputs(weights[row], chunks[chunk])
 
-        return torch.cat(self._each(job, len(weights) * len(chunks))).unflatten(0, (len(weights), len(x)))
+        outputs: Tensor = torch.cat(self._each(job, len(weights) * len(chunks))).unflatten(0, (len(weights), len(x)))
+        return outputs
 
     def _each(self, job: Callable[[int], T], count: int) -> list[T]:
-        """The results of `job` for 0 to `count` - 1; inline where a second thread would find nothing to do."""
+        """The results of `job` for 0 to `count` - 1; inline where a second thread would have no work."""
         if min(self._threads, count) == 1:
             return list(map(job, range(count)))
         try:
             return list(self._pool.map(job, range(count)))
-        except BaseException:  # Ctrl-C amid handing jobs over: Python would not exit before the last of them is done
+        except BaseException:  # Ctrl-C while jobs are submitted: else Python exits only after the last of them
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = self._idle_pool()
             raise
@@ -78,7 +81,8 @@ class Threads:
         return ThreadPoolExecutor(self._threads, "gradient", initializer=torch.set_num_threads, initargs=(1,))
 
     def _mine(self) -> Backpropagation:
-        """This thread's own, with a copy of the module."""
+        """This thread's own instance, with a copy of the module."""
         if not hasattr(self._own, "backpropagation"):
             self._own.backpropagation = backpropagation(copy.deepcopy(self._module), self._loss)
-        return self._own.backpropagation
+        own: Backpropagation = self._own.backpropagation
+        return own

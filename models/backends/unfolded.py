@@ -6,39 +6,40 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from models.backends.backend import Loss
-from models.backends.batched import EVERYTHING
-from models.backends.exact import exact
-from models.flat import shapes
+from laggard.models.backends.batched import EVERYTHING, Loss, exact_arithmetic
+from laggard.models.flat import shapes
 
 POOLS = (nn.MaxPool2d, nn.AvgPool2d)
 POINTWISE = (
     nn.CELU, nn.ELU, nn.GELU, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.Identity, nn.LeakyReLU, nn.LogSigmoid,
     nn.Mish, nn.ReLU, nn.ReLU6, nn.SELU, nn.Sigmoid, nn.SiLU, nn.Softplus, nn.Softsign, nn.Tanh,
 )  # fmt: skip
-"""Layers that treat every number alike, so that it does not matter how many models they see at once."""
+"""Layers that act on every number alone, so that they can be applied to all models at once."""
 
-Step = Callable[[Sequence[Tensor], Tensor], Tensor]  # every parameter (models, ...), x (models, batch, ...) -> the same
+LayerStep = Callable[
+    [Sequence[Tensor], Tensor], Tensor
+]  # every parameter (models, ...), x (models, batch, ...) -> the same
+Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # x, weight, bias -> their product
 
 
 class Unfolded:
-    """All models at once, layer by layer: a convolution is a batched product of its weights with the windows it sees.
+    """All models at once, layer by layer: a convolution is a batched product of its weights with its windows.
 
     With windows X (channels x kernel, batch x places) of one model's maps, and its weights W (maps, channels x kernel):
-    Y = W X + b, a product that a GPU batches over all models, where it has no fast kernels for so many groups of small
-    convolutions. The windows take the room of a map times the kernel's. Maps lie channel by channel in memory, so
-    that nothing is transposed between layers. Last digits are those of a sum in another order.
+    Y = W X + b, a product that a GPU batches over all models; it has no fast kernels for so many groups of small
+    convolutions. The windows take the memory of a map times the size of a kernel. Maps are stored channel by channel,
+    so that nothing is transposed between layers. The last digits may differ, since sums have another order.
 
     Raises:
-        ValueError: the module is no sequence of convolutions, poolings, activations, `Flatten` and `Linear`, on
-            whose layers nothing hangs.
+        ValueError: the module is no sequence of convolutions, poolings, activations, `Flatten` and `Linear`
+            without hooks.
     """
 
     lanes = EVERYTHING
     name = "unfold"
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
-        slots = {parameter: number for number, parameter in enumerate(module.parameters())}
+        slots: dict[Tensor, int] = {parameter: number for number, parameter in enumerate(module.parameters())}
         self._steps = [_step(layer, slots) for layer in _sequence(module)]
         self._loss, self._shapes = loss, shapes(module)
 
@@ -47,12 +48,12 @@ class Unfolded:
             losses = torch.vmap(self._loss)(self._forward(weights, x[index]), y[index])
             return losses.sum(), losses  # a model's gradient depends on its own loss alone
 
-        with exact():
+        with exact_arithmetic():
             gradients, (_, losses) = torch.func.grad_and_value(total, has_aux=True)(weights)
         return gradients, losses
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
-        with exact(), torch.no_grad():
+        with exact_arithmetic(), torch.no_grad():
             return self._forward(weights, x.expand(len(weights), *x.shape))
 
     def _forward(self, weights: Tensor, x: Tensor) -> Tensor:
@@ -81,29 +82,35 @@ def _sequence(module: nn.Module) -> list[nn.Module]:
 
 
 def _check_bare(layer: nn.Module) -> None:
-    """Refuse a layer on which something hangs that would be called beside it."""
+    """Raise for a layer with hooks or a replaced `forward`."""
     hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
     if any(hooks) or "forward" in vars(layer):
         raise ValueError(f"backend 'unfold' cannot take {layer}, which has hooks or a forward of its own: use 'vmap'")
 
 
-def _step(layer: nn.Module, slots: dict[nn.Parameter, int]) -> Step:
-    """What `layer` does, given all parameters by their place in `slots`; a subclass may do anything, and is refused."""
+def _step(layer: nn.Module, slots: dict[Tensor, int]) -> LayerStep:
+    """The function of `layer` on all parameters, indexed by `slots`; raises for subclasses of known layers."""
     kind = type(layer)
     if kind in POINTWISE:
         return lambda parameters, x: layer(x)
-    if kind is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
+    if type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
         return lambda parameters, x: x.flatten(2)
     if kind in POOLS and not getattr(layer, "return_indices", False):
         return lambda parameters, x: _pooled(layer, x)
-    if kind is nn.Linear or (kind is nn.Conv2d and _plain(layer)):
-        product = _full if kind is nn.Linear else _convolution(layer)
-        weight, bias = slots[layer.weight], None if layer.bias is None else slots[layer.bias]
-        return lambda parameters, x: product(x, parameters[weight], None if bias is None else parameters[bias])
+    if type(layer) is nn.Linear:
+        return _with_parameters(_linear, layer, slots)
+    if type(layer) is nn.Conv2d and _plain_layer(layer):
+        return _with_parameters(_convolution(layer), layer, slots)
     raise ValueError(f"backend 'unfold' cannot take {layer}: use 'vmap', which takes any module")
 
 
-def _plain(layer: nn.Conv2d) -> bool:
+def _with_parameters(product: Product, layer: nn.Linear | nn.Conv2d, slots: dict[Tensor, int]) -> LayerStep:
+    """A product with a layer's weight and bias, found by their places in `slots`."""
+    weight, bias = slots[layer.weight], None if layer.bias is None else slots[layer.bias]
+    return lambda parameters, x: product(x, parameters[weight], None if bias is None else parameters[bias])
+
+
+def _plain_layer(layer: nn.Conv2d) -> bool:
     return (
         layer.groups == 1
         and layer.dilation == (1, 1)
@@ -113,21 +120,23 @@ def _plain(layer: nn.Conv2d) -> bool:
 
 
 def _pooled(layer: nn.Module, x: Tensor) -> Tensor:
-    """Pooling knows no channels: those of all models are pooled as if they were one model's."""
+    """Pool the channels of all models as if they were one model's."""
     maps = _maps(x)
     return layer(maps.flatten(0, 1)).unflatten(0, maps.shape[:2]).transpose(1, 2)  # type: ignore[no-any-return]
 
 
-def _full(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`weight` `(models, out, in)` on `x` `(models, ..., in)`."""
     rows, transposed = x.flatten(1, -2), weight.transpose(1, 2)
     product = torch.bmm(rows, transposed) if bias is None else torch.baddbmm(bias.unsqueeze(1), rows, transposed)
-    return product.unflatten(1, x.shape[1:-1])
+    outputs: Tensor = product.unflatten(1, x.shape[1:-1])
+    return outputs
 
 
-def _convolution(layer: nn.Conv2d) -> Callable[[Tensor, Tensor, Tensor | None], Tensor]:
+def _convolution(layer: nn.Conv2d) -> Product:
     """A convolution of `x` `(models, batch, channels, height, width)` with `weight` `(models, maps, channels, ...)`."""
     (high, wide), (down, right) = layer.kernel_size, layer.stride
+    assert not isinstance(layer.padding, str)  # `_plain_layer`
     above, beside = layer.padding
 
     def convolved(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -136,7 +145,8 @@ def _convolution(layer: nn.Conv2d) -> Callable[[Tensor, Tensor, Tensor | None], 
         columns, places = windows.flatten(4).flatten(1, 3), windows.shape[4:]
         rows = weight.flatten(2)
         product = torch.bmm(rows, columns) if bias is None else torch.baddbmm(bias.unsqueeze(2), rows, columns)
-        return product.unflatten(2, places).transpose(1, 2)
+        outputs: Tensor = product.unflatten(2, places).transpose(1, 2)
+        return outputs
 
     return convolved
 

@@ -1,29 +1,27 @@
-"""One file per family of methods: the only code that a new method needs."""
+"""The algorithms, one file per family of methods."""
 
-from simulator.algorithms.all_reduce import AllReduce
-from simulator.algorithms.asynchronous import AsyncPS
-from simulator.algorithms.delayed import Delayed
-from simulator.algorithms.easgd import EASGD
-from simulator.algorithms.gossip import DPSGD
-from simulator.algorithms.k_async import KAsync, SoftSync
-from simulator.algorithms.k_batch_sync import KBatchSync
-from simulator.algorithms.local_sgd import DiLoCo, LocalSGD
-from simulator.algorithms.pairwise import ADPSGD
-from simulator.algorithms.pipedream import PipeDream, PipeDream2BW
-from simulator.algorithms.pipeline import GPipe, Naive, OneForwardOneBackward
-from simulator.algorithms.push_sum import SGP
-from simulator.algorithms.ringmaster import Ringmaster
-from simulator.algorithms.stale_synchronous import SSP
-from simulator.algorithms.sync_replicas import SyncReplicas
-from simulator.algorithms.synchronous import SyncPS
+from laggard.simulator.algorithms.all_reduce import AllReduce
+from laggard.simulator.algorithms.asynchronous import AsyncPS, Downpour
+from laggard.simulator.algorithms.delayed import Delayed
+from laggard.simulator.algorithms.easgd import EASGD
+from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD
+from laggard.simulator.algorithms.k_async import KAsync, KBatchSync, SoftSync
+from laggard.simulator.algorithms.local_sgd import DiLoCo, LocalSGD
+from laggard.simulator.algorithms.pipelines import GPipe, Naive, OneForwardOneBackward, PipeDream, PipeDream2BW
+from laggard.simulator.algorithms.push_sum import SGP
+from laggard.simulator.algorithms.staleness_bounds import SSP, Ringmaster
+from laggard.simulator.algorithms.sync_replicas import SyncReplicas
+from laggard.simulator.algorithms.synchronous import KSync, SyncPS
 
 ALGORITHMS: dict[str, type] = {
     # a parameter server that takes gradients of its present weights
     "sync_ps": SyncPS,
+    "k_sync": KSync,
     "k_batch_sync": KBatchSync,
     "sync_replicas": SyncReplicas,
     # one that takes gradients of any age
     "async_ps": AsyncPS,
+    "downpour": Downpour,
     "k_async": KAsync,
     "soft_sync": SoftSync,
     "ssp": SSP,
@@ -47,7 +45,7 @@ ALGORITHMS: dict[str, type] = {
 }
 
 __all__ = [
-    "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "SGP", "SSP", "AllReduce", "AsyncPS", "Delayed", "DiLoCo", "GPipe",
-    "KAsync", "KBatchSync", "LocalSGD", "Naive", "OneForwardOneBackward", "PipeDream", "PipeDream2BW", "Ringmaster",
-    "SoftSync", "SyncPS", "SyncReplicas",
+    "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "SGP", "SSP", "AllReduce", "AsyncPS", "Delayed", "DiLoCo", "Downpour",
+    "GPipe", "KAsync", "KBatchSync", "KSync", "LocalSGD", "Naive", "OneForwardOneBackward", "PipeDream",
+    "PipeDream2BW", "Ringmaster", "SoftSync", "SyncPS", "SyncReplicas",
 ]  # fmt: skip

@@ -1,41 +1,80 @@
-"""The asynchronous parameter server, with what Downpour does about the cost of its messages."""
+"""The asynchronous parameter server, and Downpour, which sends fewer messages."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
 
-from simulator.algorithm import Role
-from simulator.bounds import Invalid, bounded
-from simulator.gradients import Settled
-from simulator.node import Node
-from simulator.rules import SGD, Rule, Uncompensated, total
-from simulator.shards import Sharded, Shards
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.sharding import Sharded, Shards
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules import SGD, Rule, Uncompensated, total
 
 
 @dataclass(frozen=True)
 class AsyncPS(Sharded):
-    """Asynchronous SGD (Downpour): the server applies each gradient as it arrives and answers with the new weights.
+    """Asynchronous SGD: the server applies each gradient as it arrives and answers with the new weights.
 
-    w <- w - lr g(w_read). `rule` decides what a late gradient is worth: sgd gives ASGD, a DC-ASGD compensation before
-    it DC-ASGD. With one worker it is plain SGD; with P equal workers on a free network, `delayed` with delay P - 1.
+    w <- w - lr g(w_read). With plain sgd as `rule` this is ASGD, with a DC-ASGD compensation DC-ASGD. With one worker
+    it is plain SGD; with P equal workers on a free network, `delayed` with delay P - 1. Mean staleness (P - 1) /
+    accumulate, in updates. Each shard applies gradients in its own order of arrival; where that is the same on all,
+    they learn what one server would.
 
-    Downpour's replica goes on from its own steps, w' <- w' - lr g(w'), pushes the sum of its gradients and fetches now
-    and then: a push is one update, and a fetch that is due with it rides on it. What is fetched replaces w'. Mean
-    staleness, in pushes: P - 1 where n_push = n_fetch, P (n_fetch / n_push + 1) / 2 - 1 where n_push divides n_fetch;
-    (P - 1) / accumulate in updates. A worker that crashes loses what it has not pushed, and holds a barrier up. Each
-    shard takes the gradients as they come to it; with all of them equally quick, they learn what one server would.
+    Attributes:
+        accumulate: G, gradients that the server sums before one step of its optimiser; workers do not wait for it.
+
+    Source: Recht et al. (2011), arXiv 1106.5730; Zheng et al. (2017), arXiv 1609.08326, algorithms 1 and 2; Aji &
+    Heafield (2019) (accumulate).
+    """
+
+    rule: Rule
+    accumulate: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounded(self, "accumulate", least=1, whole=True)
+
+    def worker(self, node: Node) -> Role:
+        servers = Shards(node, self.shards)
+        servers.announce()
+        while True:
+            weights = yield from servers.read()
+            gradient = yield node.compute(weights)
+            servers.push(gradient)
+
+    def server(self, node: Node) -> Role:
+        state, gathered = self.rule.init(node.weights), list[GradientPromise]()
+        while True:
+            worker, gradient = yield node.receive()
+            if gradient is not None:
+                gathered.append(gradient)
+            if len(gathered) == self.accumulate:
+                yield node.work(node.apply_seconds)
+                weights, state = self.rule.update(node.weights, gathered, state, combine=total)
+                node.apply(weights, gathered)
+                gathered = []
+            node.send(worker, node.weights, size=1 / self.shards)
+
+
+@dataclass(frozen=True)
+class Downpour(Sharded):
+    """Downpour SGD: a replica makes local steps, and pushes and fetches periodically.
+
+    w' <- w' - lr g(w') at the replica; the sum of its gradients since its last push is one update of the server,
+    w <- w - lr sum g; fetched weights replace w', and a fetch that is due with a push is part of it. With n_push =
+    n_fetch = 1 it is `async_ps`. Mean staleness, in pushes: P - 1 where n_push = n_fetch, P (n_fetch / n_push + 1) / 2
+    - 1 where n_push divides n_fetch. A worker that crashes loses the gradients not pushed, and delays a barrier.
 
     Attributes:
         n_push, n_fetch: mini-batches from one push to the next, and from one fetch to the next.
         local_rule: the replica's own steps: plain `sgd` at the rule's learning rate, the `same` optimiser as the
-            server's with a state of its own, or `none`. Where every mini-batch fetches, they would be overwritten.
+            server's with a state of its own, or `none`. They have no effect where every mini-batch fetches.
         warm_start: updates that worker 0 makes alone before the others begin.
-        sync_every: mini-batches after which a worker waits until all have come as far, counted from the warm start.
-        accumulate: G, pushes that the server sums before one step of its optimiser; nobody waits for it.
+        sync_every: mini-batches after which a worker waits until all have made as many, counted from the warm start.
 
-    Source: Recht et al. (2011), arXiv 1106.5730; Dean et al. (2012), NIPS, algorithm 7.1 (Downpour); Zheng et
-    al. (2017), arXiv 1609.08326, algorithms 1 and 2; Aji & Heafield (2019) (accumulate).
+    Source: Dean et al. (2012), NIPS, algorithm 7.1.
     """
 
     rule: Rule
@@ -44,32 +83,31 @@ class AsyncPS(Sharded):
     local_rule: Literal["sgd", "same", "none"] = "sgd"
     warm_start: int = 0
     sync_every: int | None = None
-    accumulate: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field in ("n_push", "n_fetch", "accumulate"):
-            bounded(self, field, least=1, whole=True)
+        bounded(self, "n_push", least=1, whole=True)
+        bounded(self, "n_fetch", least=1, whole=True)
         bounded(self, "warm_start", least=0, whole=True)
         if self.local_rule not in ("sgd", "same", "none"):
-            raise Invalid(type(self).__name__, "local_rule", "sgd, same or none", self.local_rule)
+            raise InvalidSettingError(type(self).__name__, "local_rule", "sgd, same or none", self.local_rule)
         if self.sync_every is not None:
             bounded(self, "sync_every", least=1, whole=True)
             if self.sync_every % self.n_push or self.sync_every % self.n_fetch:
                 expected = f"a multiple of n_push = {self.n_push} and n_fetch = {self.n_fetch}"
-                raise Invalid(type(self).__name__, "sync_every", expected, self.sync_every)
+                raise InvalidSettingError(type(self).__name__, "sync_every", expected, self.sync_every)
 
     def worker(self, node: Node) -> Role:
-        servers, accrued = Shards(node, self.shards), list[Settled]()
+        servers, accrued = Shards(node, self.shards), list[GradientPromise]()
         local = self.local()
         state = local.init(node.weights, replicas=node.workers)
-        servers.push(([], True), size=0)  # here I am
+        servers.push(([], True), size=0)  # announces the worker
         for step in count(1):
             if (step - 1) % self.n_fetch == 0:
                 weights = read = yield from servers.read()
             gradient = yield node.compute(weights, read)
             accrued.append(gradient)
-            if self.n_fetch > 1 and self.local_rule != "none":  # else nothing comes of it
+            if self.n_fetch > 1 and self.local_rule != "none":  # else they have no effect
                 weights, state = local.update(weights, [gradient], state)
             push, fetch = step % self.n_push == 0, step % self.n_fetch == 0
             if push:
@@ -86,18 +124,14 @@ class AsyncPS(Sharded):
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
         taken = dict.fromkeys(range(node.workers), 0)  # mini-batches, by worker
-        gathered, pushes, held = list[Settled](), 0, dict[int, None]()
+        held = dict[int, None]()
         while True:
             worker, (gradients, fetch) = yield node.receive()
             if gradients:
-                gathered += gradients
-                pushes += 1
                 taken[worker] += len(gradients) if node.version >= self.warm_start else 0
-            if pushes == self.accumulate:
                 yield node.work(node.apply_seconds)
-                weights, state = self.rule.update(node.weights, gathered, state, combine=total)
-                node.apply(weights, gathered)
-                gathered, pushes = [], 0
+                weights, state = self.rule.update(node.weights, gradients, state, combine=total)
+                node.apply(weights, gradients)
             if fetch:
                 held[worker] = None
             for reader in self.admitted(held, taken, node.version):
@@ -105,7 +139,7 @@ class AsyncPS(Sharded):
                 node.send(reader, node.weights, size=1 / self.shards)
 
     def admitted(self, held: Iterable[int], taken: Mapping[int, int], version: int) -> list[int]:
-        """Those of the workers that ask for weights that need not wait for the others any more."""
+        """The workers in `held` that need not wait for the others any more."""
         if version < self.warm_start:
             return [worker for worker in held if worker == 0]
         if self.sync_every is None:

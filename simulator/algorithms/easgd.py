@@ -1,34 +1,34 @@
-"""Workers tied to a centre by springs: elastic averaging."""
+"""Elastic averaging between workers and a centre."""
 
 from dataclasses import dataclass
 from itertools import count
 
 from torch import Tensor
 
-from simulator.algorithm import Algorithm, Role
-from simulator.bounds import bounded
-from simulator.gradients import Gradient
-from simulator.node import Node
-from simulator.rules import Rule, total
-from simulator.topology import SERVER
+from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import bounded
+from laggard.simulator.learning.gradients import Gradient
+from laggard.simulator.learning.rules import Rule, total
+from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
 class EASGD(Algorithm):
-    """Elastic averaging SGD: every H steps of its own a worker and the centre move towards each other.
+    """Elastic averaging SGD: after every H local steps a worker and the centre move towards each other.
 
     d = a (x_i - c);  x_i <- x_i - d;  c <- c + d, so that an exchange conserves x_i + c; then, as at every step,
     x_i <- x_i - lr g(x), where x is x_i before the exchange. With momentum in the worker's rule it is EAMSGD.
 
-    The model is the centre's, c: it sees gradients through exchanges alone. An exchange is an update; it applies the
+    The model is the centre's, c, which changes through exchanges only. An exchange is an update; it applies the
     worker's gradients since its last one, and their staleness is the exchanges that others made since then, P - 1 in
     the mean, 0 together. A crash loses the gradients since the last exchange, and may lose x_i's half of one.
 
     Attributes:
         elastic: a, the moving rate; 0.9 / P by default, the paper's beta = 0.9.
         local_steps: H, the paper's communication period tau.
-        together: False, each worker comes when it is ready; True, all exchange with the same centre, which moves by the
-            sum of their d.
+        together: False, each worker exchanges when it is ready; True, all exchange with the same centre, which moves by
+            the sum of their d.
 
     Source: Zhang, Choromanska, LeCun (2015), arXiv 1412.6651, algorithm 1; section 3 (together).
     """
@@ -60,7 +60,7 @@ class EASGD(Algorithm):
         asked: dict[int, tuple[Tensor, list[Gradient]]] = {}
         while True:
             worker, (theirs, gradients) = yield node.receive()
-            earlier = asked[worker][1] if worker in asked else []  # it was down since, and asks again
+            earlier = asked[worker][1] if worker in asked else []  # it has crashed since, and asks again
             asked[worker] = theirs, earlier + gradients
             if len(asked) == partners:
                 yield node.work(node.apply_seconds)
@@ -70,7 +70,7 @@ class EASGD(Algorithm):
                 if gradients:
                     node.apply(centre, gradients)
                 else:
-                    node.weights = centre  # the first exchange, where all are alike
+                    node.weights = centre  # the first exchange: all models are equal
                 for reader in asked:
                     node.send(reader, (moves[reader], node.weights))
                 asked = {}

@@ -1,16 +1,17 @@
-"""Decentralised SGD in lock-step: every node averages its model with its neighbours'."""
+"""Decentralised SGD: nodes average models with their neighbours, in lock step (D-PSGD) or in pairs (AD-PSGD)."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import ClassVar, Literal
 
-from simulator.algorithm import Algorithm, Role
-from simulator.bounds import Invalid
-from simulator.cluster import Cluster
-from simulator.mixing import doubly_stochastic
-from simulator.node import Node
-from simulator.rules import Rule
-from simulator.topology import Ring, Topology, graph_of_workers
+from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.network.mixing import doubly_stochastic
+from laggard.simulator.network.topology import Ring, Topology, asked_by, graph_of_workers
 
 ORDERS = ("combine_then_adapt", "adapt_then_combine")
 
@@ -23,7 +24,7 @@ class DPSGD(Algorithm):
     adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
 
     with W doubly stochastic; times for N bytes, latency alpha, beta seconds a byte, one card a node and gradients of
-    t_c seconds. The first order sends what it has before it computes, so that messages and gradient overlap; `mixings`
+    t_c seconds. The first order sends before it computes, so that messages and gradient overlap; `mixings`
     is 1, since the model is averaged between read and step. The second is `sgp` without overlap, and on the complete
     graph with weights 1/P and an optimiser that is linear in the gradient (SGD, momentum, Nesterov) `sync_ps`. Each
     node keeps its own state of the optimiser. Staleness 0.
@@ -44,13 +45,13 @@ class DPSGD(Algorithm):
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
-            raise Invalid("DPSGD", "order", " or ".join(ORDERS), self.order)
+            raise InvalidSettingError("DPSGD", "order", " or ".join(ORDERS), self.order)
 
     def check(self, cluster: Cluster) -> None:
         graph = graph_of_workers(cluster.network.topology, self.topology, cluster.workers)
         if not doubly_stochastic(self.mixing, graph, cluster.workers):
             expected = "one that is doubly stochastic on this graph, as metropolis on an undirected one; or use sgp"
-            raise Invalid("DPSGD", "mixing", expected, self.mixing)
+            raise InvalidSettingError("DPSGD", "mixing", expected, self.mixing)
 
     def worker(self, node: Node) -> Role:
         combine_first = self.order == "combine_then_adapt"
@@ -68,7 +69,7 @@ class DPSGD(Algorithm):
                 yield from self.combine(node, step)
 
     def tell(self, node: Node, step: int) -> None:
-        """Send the model to the neighbours. A step's messages bear its number: a fast neighbour may be one ahead."""
+        """Send the model to the neighbours. Messages are tagged by step, since a fast neighbour may be one ahead."""
         for peer in node.out_peers(step):
             node.send(peer, node.weights, tag=step)
 
@@ -78,3 +79,62 @@ class DPSGD(Algorithm):
         for _ in mixing.into:
             peer, theirs[peer] = yield node.receive(tag=step)
         node.weights = sum((weight * theirs[peer] for peer, weight in mixing.into.items()), mixing.own * node.weights)
+
+
+ASK, ANSWER = "may we average?", "yes"
+
+
+@dataclass(frozen=True)
+class ADPSGD(Algorithm):
+    """Asynchronous decentralised SGD: a gradient at its own model, an average with a random neighbour, then the step.
+
+    g_i = g(x_i);    x_i, x_j <- (x_i + x_j) / 2;    x_i <- x_i - lr g_i
+
+    There is no deadlock, since nodes are in two halves: the active half asks, and the passive half only answers, at
+    once while it computes. The halves are the two colours of a bipartite graph, rank 0 active; on any other, even ranks
+    ask odd ones. An average conserves the sum of the models: the passive node moves half way to the model that it
+    received, and the active one by the opposite amount once it has the answer. No node waits for a slow one: with one
+    that is s times slower, P nodes on a free network compute P - 1 + 1/s times as many gradients as one. Staleness 0;
+    `mixings` counts the averages between a gradient's read and its step. Where a neighbour is down, another is asked.
+
+    Source: Lian et al. (2018), arXiv 1710.06952, algorithm 1, in its deadlock-free form on bipartite graphs.
+    """
+
+    topology: ClassVar[Topology] = Ring()
+
+    rule: Rule
+
+    def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
+        return {rank: [self.worker, self.answer] for rank in range(workers)}
+
+    def check(self, cluster: Cluster) -> None:
+        asked_by(graph_of_workers(cluster.network.topology, self.topology, cluster.workers), cluster.workers)
+
+    def worker(self, node: Node) -> Role:
+        state = self.rule.init(node.weights, replicas=node.workers)
+        neighbours = asked_by(node.topology, node.workers)[node.rank]
+        while True:
+            gradient = yield node.compute(node.weights)
+            yield from self.average(node, list(neighbours))
+            weights, state = self.rule.update(node.weights, [gradient], state)
+            node.apply(weights, [gradient])
+
+    def average(self, node: Node, neighbours: list[int]) -> Role:
+        """Average with one of the `neighbours` at random, if any of them is up."""
+        while neighbours:
+            neighbour = neighbours.pop(node.rng.integers(len(neighbours)))
+            mine = node.weights
+            node.send(neighbour, mine, tag=ASK)
+            answer = node.receive(tag=ANSWER)
+            yield answer | node.down(neighbour)
+            if answer.fired:
+                _, theirs = answer.value
+                node.weights = node.weights + (theirs - mine) / 2
+                return
+
+    def answer(self, node: Node) -> Role:
+        while True:
+            asker, theirs = yield node.receive(tag=ASK)
+            mine = node.weights
+            node.weights = mine + (theirs - mine) / 2
+            node.send(asker, mine, tag=ANSWER)

@@ -1,13 +1,14 @@
-"""The parameter server that makes an update of some gradients of any age: K-async and soft synchronisation."""
+"""Parameter servers that update by some of the gradients: K-async, soft synchronisation and K-batch-sync."""
 
 from dataclasses import dataclass
 
-from simulator.algorithm import Algorithm, Role
-from simulator.bounds import Invalid, bounded
-from simulator.cluster import Cluster
-from simulator.node import Node
-from simulator.rules import Rule
-from simulator.topology import SERVER
+from laggard.simulator.algorithms.base import Algorithm, Role, check_wait_for
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import bounded
+from laggard.simulator.learning.gradients import Gradient
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class ReadComputePush(Algorithm):
     rule: Rule
 
     def worker(self, node: Node) -> Role:
-        node.send(SERVER, None, size=0)  # here I am
+        node.send(SERVER, None, size=0)  # announces the worker
         while True:
             _, weights = yield node.receive()
             gradient = yield node.compute(weights)
@@ -43,10 +44,7 @@ class KAsync(ReadComputePush):
         bounded(self, "wait_for", least=1, whole=True)
 
     def check(self, cluster: Cluster) -> None:
-        workers = cluster.workers
-        if self.wait_for > workers:
-            expected = f"at most workers = {workers}, or the server would wait for ever"
-            raise Invalid(type(self).__name__, "wait_for", expected, self.wait_for)
+        check_wait_for(self, self.wait_for, cluster)
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
@@ -54,12 +52,16 @@ class KAsync(ReadComputePush):
         while True:
             worker, gradient = yield node.receive()
             if gradient is not None:
-                gathered.append(gradient)  # its worker waits, so that no two are one worker's
-            elif all(worker != contribution.worker for contribution in gathered):  # else it was down, and waits on
+                gathered.append(gradient)  # its worker waits, so that all are of distinct workers
+            elif all(
+                worker != contribution.worker for contribution in gathered
+            ):  # else it has crashed, and waits for the update
                 node.send(worker, node.weights)
             if len(gathered) == self.wait_for:
                 yield node.work(node.apply_seconds)
-                in_order = sorted(gathered, key=lambda gradient: gradient.worker)  # sums do not depend on who was first
+                in_order = sorted(
+                    gathered, key=lambda gradient: gradient.worker
+                )  # sums do not depend on the order of arrival
                 weights, state = self.rule.update(node.weights, in_order, state)
                 node.apply(weights, in_order)
                 for contribution in gathered:
@@ -71,9 +73,9 @@ class KAsync(ReadComputePush):
 class SoftSync(ReadComputePush):
     """K-batch-async SGD: any K gradients make an update, however old; a contributor re-reads at once.
 
-    w <- w - lr (1/K) sum_k g(w_read_k) over the next K gradients to arrive, two of one worker if it is quick; the
+    w <- w - lr (1/K) sum_k g(w_read_k) over the next K gradients to arrive, possibly two of one worker; the
     K-th contributor re-reads after the update. With K = 1 it is `async_ps`; with K = P / n it is n-softsync, and
-    without local steps FedBuff. Mean staleness (P - 1) / K; K E[X] / P seconds an update, for any law.
+    without local steps FedBuff. Mean staleness (P - 1) / K; K E[X] / P seconds an update, for any distribution.
 
     Attributes:
         gradients: K, gradients per update.
@@ -99,3 +101,57 @@ class SoftSync(ReadComputePush):
                 node.apply(weights, gathered)
                 gathered = []
             node.send(worker, node.weights)
+
+
+@dataclass(frozen=True)
+class KBatchSync(Algorithm):
+    """K-batch-sync SGD (Rennala): the first K mini-batches at the present weights make an update; others are cancelled.
+
+    w <- w - lr (1/K) sum_k g(w). A worker continues at its weights until newer ones arrive, so that a fast one
+    may contribute several mini-batches; its computation is then cancelled, and late gradients are dropped. Staleness 0.
+    Exponential times with mean 1 / mu on a free network: K / (P mu) seconds an update.
+
+    Attributes:
+        gradients: K, gradients per update.
+
+    Source: Dutta et al. (2018), arXiv 1803.01113; Tyurin & Richtarik (2023), arXiv 2305.12387 (Rennala SGD).
+    """
+
+    rule: Rule
+    gradients: int = 1
+
+    def __post_init__(self) -> None:
+        bounded(self, "gradients", least=1, whole=True)
+
+    def worker(self, node: Node) -> Role:
+        node.send(SERVER, None, size=0)  # announces the worker
+        _, weights = yield node.receive()
+        while True:
+            work, newer = node.compute(weights), node.receive()
+            yield work | newer
+            if newer.fired:
+                work.cancel()
+                _, weights = newer.value
+            else:
+                node.send(SERVER, work.gradient)
+
+    def server(self, node: Node) -> Role:
+        state = self.rule.init(node.weights)
+        workers: dict[int, None] = {}
+        gathered: list[Gradient] = []
+        while True:
+            worker, gradient = yield node.receive()
+            workers[worker] = None
+            if gradient is None:
+                node.send(worker, node.weights)
+            elif gradient.staleness > 0:  # newer weights are on their way to the worker
+                gradient.drop()
+            else:
+                gathered.append(gradient)
+            if len(gathered) == self.gradients:
+                yield node.work(node.apply_seconds)
+                weights, state = self.rule.update(node.weights, gathered, state)
+                node.apply(weights, gathered)
+                for reader in workers:
+                    node.send(reader, node.weights)
+                gathered = []

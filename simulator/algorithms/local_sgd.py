@@ -1,69 +1,94 @@
-"""Workers that take many steps of their own between two averages of their models."""
+"""Workers that make many local steps between two averages of their models."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
 
-from simulator.algorithm import Algorithm, Role
-from simulator.bounds import Invalid, bounded
-from simulator.gradients import Gradient
-from simulator.node import Node
-from simulator.rules import SGD, Nesterov, Rule, RuleState, mean
-from simulator.topology import SERVER
+from laggard.simulator.algorithms.base import Role, check_wait_for
+from laggard.simulator.algorithms.sharding import Sharded, Shards
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules import SGD, Nesterov, Rule, RuleState, mean
+
+Contribution = tuple[Sequence[GradientPromise], Tensor]
+"""A worker's contribution to a round: its gradients, and the resulting model or its change."""
 
 
 @dataclass(frozen=True)
-class LocalSGD(Algorithm):
-    """Local SGD: every worker takes H steps of its own from the same weights, then their models are averaged.
+class LocalSGD(Sharded):
+    """Local SGD: every worker makes H local steps from the same weights, then a server averages their models.
 
-    x_i <- w, H times x_i <- x_i - lr g(x_i), w <- (1/P) sum_i x_i. Workers keep the state of their optimiser from one
-    round to the next; a worker that crashes loses it, and its round. With H = 1 it is `sync_ps` for SGD, momentum and
-    Nesterov, with any H `sync_ps` that averages weights. An update is a round; staleness 0.
+    x_i <- w, H times x_i <- x_i - lr g(x_i), w <- (1/N) sum_i x_i over the first N workers; with `average: updates`,
+    w <- w + (1/N) sum_i (x_i - w), the same but for rounding. An update is a round; staleness 0. With H = 1 it is
+    `sync_ps` for SGD, momentum and Nesterov whose buffers persist, all waited for; not for Adagrad, RMSProp, Adam, nor
+    with `reset`. Workers keep the state of their optimiser from one round to the next; one that crashes loses it, and
+    its round. Each shard drops what arrives late at it.
 
     Attributes:
         local_steps: H, mini-batches of each worker from one average to the next.
+        average: what is averaged.
+        reset: whether the workers' optimisers reset their buffers at every read.
+        wait_for: N, workers per round; all by default.
 
     Source: McMahan et al. (2017), arXiv 1602.05629 (FedAvg); Stich (2019), arXiv 1805.09767, algorithm 1.
     """
 
     rule: Rule
     local_steps: int = 8
+    average: Literal["weights", "updates"] = "weights"
+    reset: bool = False
+    wait_for: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         bounded(self, "local_steps", least=1, whole=True)
+        if self.average not in ("weights", "updates"):
+            raise InvalidSettingError(type(self).__name__, "average", "weights or updates", self.average)
+        if self.wait_for is not None:
+            bounded(self, "wait_for", least=1, whole=True)
+
+    def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        check_wait_for(self, self.wait_for, cluster)
 
     def worker(self, node: Node) -> Role:
-        state = self.rule.init(node.weights, replicas=node.workers)
-        node.send(SERVER, None, size=0)  # here I am
+        servers, state = Shards(node, self.shards), self.rule.init(node.weights, replicas=node.workers)
+        servers.announce()
         while True:
-            _, read = yield node.receive()
-            model, gradients = read, []
+            model = read = yield from servers.read()
+            gradients: list[GradientPromise] = []
+            if self.reset:
+                state = self.rule.init(read, replicas=node.workers)._replace(progress=state.progress)
             for _ in range(self.local_steps):
                 gradient = yield node.compute(model, read)
                 model, state = self.rule.update(model, [gradient], state)
                 gradients.append(gradient)
-            node.send(SERVER, (model, gradients))
+            servers.push((gradients, model - read if self.average == "updates" else model))
 
     def server(self, node: Node) -> Role:
-        state = self.outer().init(node.weights)
-        models: dict[int, Tensor] = {}
-        gathered: list[Gradient] = []
+        state, gathered = self.outer().init(node.weights), dict[int, Contribution]()
         while True:
             worker, pushed = yield node.receive()
-            if pushed is not None:
-                models[worker] = pushed[0]
-                gathered += pushed[1]
-            elif worker not in models:  # else it was down, and waits on
-                node.send(worker, node.weights)
-            if len(models) == node.workers:
+            if pushed is not None and pushed[0][0].staleness == 0:
+                gathered[worker] = pushed
+            elif pushed is not None:  # it is late
+                for gradient in pushed[0]:
+                    gradient.drop()
+            if worker not in gathered:  # else it has contributed, crashed since, and waits for the update
+                node.send(worker, node.weights, size=1 / self.shards)
+            if len(gathered) == (self.wait_for or node.workers):
                 yield node.work(node.apply_seconds)
-                average = mean([models[rank] for rank in sorted(models)])
+                offered = mean([gathered[rank][1] for rank in sorted(gathered)])
+                average = offered if self.average == "weights" else node.weights + offered
                 weights, state = self.merge(node.weights, average, state)
-                node.apply(weights, gathered)
-                for reader in models:
-                    node.send(reader, node.weights)
-                models, gathered = {}, []
+                node.apply(weights, [gradient for taken, _ in gathered.values() for gradient in taken])
+                for reader in gathered:
+                    node.send(reader, node.weights, size=1 / self.shards)
+                gathered = {}
 
     def outer(self) -> Rule:
         """The server's own rule."""
@@ -76,10 +101,11 @@ class LocalSGD(Algorithm):
 
 @dataclass(frozen=True)
 class DiLoCo(LocalSGD):
-    """DiLoCo: local SGD whose average is a gradient to an outer optimiser at the server.
+    """DiLoCo: local SGD whose average is used as a gradient by an outer optimiser at the server.
 
     d = (1/P) sum_i (w - x_i) after H steps of each worker, then w <- outer step along -d: with Nesterov,
-    b <- momentum b + d, w <- w - outer_lr (d + momentum b). With SGD, outer_lr 1 and no momentum it is `local_sgd`.
+    b <- momentum b + d, w <- w - outer_lr (d + momentum b). With SGD, outer_lr 1 and no momentum it is `local_sgd`,
+    whose other settings it shares.
 
     Attributes:
         outer_lr, outer_momentum: of the outer optimiser.
@@ -97,7 +123,7 @@ class DiLoCo(LocalSGD):
         bounded(self, "outer_lr", above=0)
         bounded(self, "outer_momentum", least=0, below=1)
         if self.outer_optimizer not in ("nesterov", "sgd"):
-            raise Invalid(type(self).__name__, "outer_optimizer", "nesterov or sgd", self.outer_optimizer)
+            raise InvalidSettingError(type(self).__name__, "outer_optimizer", "nesterov or sgd", self.outer_optimizer)
 
     def outer(self) -> Rule:
         optimizer = Nesterov if self.outer_optimizer == "nesterov" else SGD

@@ -1,4 +1,4 @@
-"""Stochastic gradient push: gossip along directed edges, whose bias push-sum weights take out."""
+"""Stochastic gradient push: gossip along directed edges, whose bias push-sum weights correct."""
 
 from dataclasses import dataclass
 from itertools import count
@@ -6,38 +6,39 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from simulator.algorithm import Algorithm, Role
-from simulator.bounds import Invalid, bounded
-from simulator.cluster import Cluster
-from simulator.mixing import mixing
-from simulator.node import Node
-from simulator.rules import Rule
-from simulator.topology import Exponential, Topology, graph_of_workers
+from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.network.mixing import mixing
+from laggard.simulator.network.topology import Exponential, Topology, graph_of_workers
 
 
 @dataclass(frozen=True)
 class SGP(Algorithm):
-    """Stochastic gradient push: nodes push shares of their model along directed edges, and weights that undo the bias.
+    """Stochastic gradient push: nodes push shares of their model along directed edges; weights correct the bias.
 
     x_i <- x_i - lr g_i(x_i / w_i);    x_i <- sum_j p_ij x_j,  w_i <- sum_j p_ij w_j,    p column stochastic
 
-    The model of a node is x / w. Nobody gives away more than it has: the sum of w over nodes and messages under way
-    stays P, that of x changes by gradients alone, and x / w tends to the average on any strongly connected digraph,
+    The model of a node is x / w. The sum of w over nodes and messages under way stays P, that of x changes by
+    gradients only, and x / w tends to the average on any strongly connected digraph,
     though p need not average. Where p is doubly stochastic, w is 1 after every exchange and this is `dpsgd` with
     adapt_then_combine; on the complete graph with weights 1/P, and with an optimiser that is linear in the gradient
     (SGD, momentum, Nesterov), it is `sync_ps`. Each node keeps its own state of the optimiser. Staleness 0.
 
-    With `overlap` tau, one exchange at a time goes on behind the gradients: what has come is taken without waiting
-    after each of the next tau - 1 gradients, and waited for after the tau-th. For N bytes, latency alpha and beta
-    seconds a byte to one peer: t_c + alpha + N beta seconds a step; with tau = 1, max(t_c, alpha + N beta).
+    With `overlap` tau, one exchange at a time overlaps with the gradients: messages that have arrived are received
+    without waiting after each of the next tau - 1 gradients, and waited for after the tau-th. For N bytes, latency
+    alpha and beta seconds a byte to one peer: t_c + alpha + N beta seconds a step; with tau = 1, max(t_c, alpha + N
+    beta).
 
     Source: Assran et al. (2019), arXiv 1811.10792, algorithms 1 and 2; one exchange at a time as in their public code.
 
     Attributes:
-        mixing: p by name: `uniform` divides a model equally among oneself and one's peers.
+        mixing: p by name: `uniform` divides a model equally among the node and its peers.
         overlap: tau, in gradients; 0 waits for every exchange.
-        biased: take x for the model, as if w were 1. While a share of it is under way, w is less: the model shrinks
-            by as much when that leaves, and its steps are smaller. Without overlap it matters where w does not stay 1.
+        biased: use x as the model, as if w were 1. While a share of x is under way, w and x are smaller, and so are
+            steps. Without overlap it matters where w does not stay 1.
     """
 
     topology: ClassVar[Topology] = Exponential(peers=1)
@@ -53,10 +54,10 @@ class SGP(Algorithm):
 
     def check(self, cluster: Cluster) -> None:
         graph, workers = graph_of_workers(cluster.network.topology, self.topology, cluster.workers), cluster.workers
-        kept = min(mixing(self.mixing, graph, *at, workers).own for at in _everywhere(graph, workers))
-        if self.overlap and kept == 0:
-            expected = "weights that leave everybody a share of its own, since it goes on computing with that"
-            raise Invalid("SGP", "mixing", expected, self.mixing)
+        own = min(mixing(self.mixing, graph, *at, workers).own for at in _ranks_and_steps(graph, workers))
+        if self.overlap and own == 0:
+            expected = "weights that leave every node a share of its own model, with which it computes meanwhile"
+            raise InvalidSettingError("SGP", "mixing", expected, self.mixing)
 
     def worker(self, node: Node) -> Role:
         return self.overlapped(node) if self.overlap else self.in_step(node)
@@ -98,7 +99,7 @@ class SGP(Algorithm):
         return x if self.biased or node.weight == 1.0 else x / node.weight
 
     def push(self, node: Node, x: Tensor, exchange: int) -> Tensor:
-        """Send each peer its share of x and w; what is left of x."""
+        """Send each peer its share of x and w; return the node's own share of x."""
         shares, w = node.mixing(self.mixing, exchange), node.weight
         parts = {share: share * x for share in {shares.own, *shares.out.values()}}  # most are equal
         for peer, share in shares.out.items():
@@ -107,6 +108,6 @@ class SGP(Algorithm):
         return parts[shares.own]
 
 
-def _everywhere(graph: Topology, workers: int) -> list[tuple[int, int]]:
+def _ranks_and_steps(graph: Topology, workers: int) -> list[tuple[int, int]]:
     """Every rank at every step of the graph's period."""
     return [(rank, step) for step in range(graph.period(workers)) for rank in range(workers)]

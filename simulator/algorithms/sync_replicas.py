@@ -1,15 +1,15 @@
-"""TensorFlow's synchronous replicas: a queue of tokens says who may go on, and at which step a gradient counts."""
+"""TensorFlow's synchronous replicas: a queue of tokens decides which worker continues, and for which step."""
 
 from collections import deque
 from dataclasses import dataclass
 
-from simulator.algorithm import Algorithm, Role
-from simulator.bounds import Invalid, bounded
-from simulator.cluster import Cluster
-from simulator.gradients import Gradient
-from simulator.node import Node
-from simulator.rules import Rule
-from simulator.topology import SERVER
+from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.learning.gradients import Gradient
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
@@ -17,16 +17,16 @@ class SyncReplicas(Algorithm):
     """SyncReplicasOptimizer: the first R gradients of workers that hold a token of the present step make an update.
 
     w <- w - lr (1/R) sum_k g(w); then max(R, P) tokens with the new step join a queue, from which a worker takes one
-    after each push. A gradient whose worker's token is older than the present step is dropped, whatever weights it was
-    taken at. So an update costs max(R, P) pushes, of which P - R are dropped where R < P; a worker may contribute
-    twice. R > P is several mini-batches a worker. With R = P and num_tokens 0 it is `sync_ps`.
+    after each push. A gradient whose worker's token is older than the present step is dropped, whatever its weights. So
+    an update costs max(R, P) pushes, of which P - R are dropped where R < P; a worker may contribute twice. With R > P
+    workers make several mini-batches each. With R = P and num_tokens 0 it is `sync_ps`.
 
     Attributes:
         replicas_to_aggregate: R, gradients per update; one for each worker by default.
-        num_tokens: tokens in the queue at the start; -1, the default, puts R there, with which an early worker may
-            contribute twice, and equal workers waste a gradient each; 0 is clean lock-step.
+        num_tokens: tokens in the queue at the start; -1, the default, puts R there: an early worker may then
+            contribute twice, and equal workers waste a gradient each; 0 is lock-step.
 
-    A worker that comes, or comes back, holds the present step without a token of the queue's.
+    A worker that starts, or returns from a crash, gets the present step without a token of the queue.
 
     Source: tensorflow/python/training/sync_replicas_optimizer.py; Chen et al. (2016), arXiv 1604.00981.
     """
@@ -46,10 +46,10 @@ class SyncReplicas(Algorithm):
             expected = (
                 f"-1, or at least replicas_to_aggregate - workers = {needed}, or the first step would wait for ever"
             )
-            raise Invalid(type(self).__name__, "num_tokens", expected, self.num_tokens)
+            raise InvalidSettingError(type(self).__name__, "num_tokens", expected, self.num_tokens)
 
     def worker(self, node: Node) -> Role:
-        node.send(SERVER, None, size=0)  # here I am
+        node.send(SERVER, None, size=0)  # announces the worker
         while True:
             _, (token, weights) = yield node.receive()
             gradient = yield node.compute(weights)
@@ -63,7 +63,7 @@ class SyncReplicas(Algorithm):
         while True:
             worker, pushed = yield node.receive()
             if pushed is None:
-                waiting.pop(worker, None)  # it was down: nobody takes the token that it waited for
+                waiting.pop(worker, None)  # it has crashed: the token that it waited for stays in the queue
                 node.send(worker, (node.version, node.weights))
             else:
                 waiting[worker] = None

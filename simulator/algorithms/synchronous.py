@@ -1,119 +1,121 @@
-"""The synchronous parameter server: of the gradients, the weights or the updates of its workers, the mean."""
+"""The synchronous parameter server: it waits for all of its workers, or for the first of them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from torch import Tensor
-
-from simulator.algorithm import Role
-from simulator.bounds import Invalid, bounded
-from simulator.cluster import Cluster
-from simulator.gradients import Settled
-from simulator.node import Node
-from simulator.rules import Rule, RuleState, mean
-from simulator.shards import Sharded, Shards
-
-Contribution = tuple[Sequence[Settled], Tensor]
-"""What a worker brings to an update: its gradients, and the model or the change of it that they led to."""
+from laggard.simulator.algorithms.base import Role, check_wait_for
+from laggard.simulator.algorithms.sharding import Sharded, Shards
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import bounded
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules import Rule
 
 
 @dataclass(frozen=True)
-class SyncPS(Sharded):
-    """Synchronous SGD: an update is the mean of gradients at the same weights, then every contributor re-reads.
-
-    w <- w - lr (1/N) sum of the first N workers' gradients at the present version. Waiting for all P workers
-    (`wait_for` unset) it is one worker with the P mini-batches together; with `wait_for` N < P the slowest P - N are
-    backup workers, and what they bring late is dropped. A worker counts once an update, even if it crashes and returns.
-
-    With `average: weights`, w <- (1/N) sum_i x_i after each worker's own steps x_i <- x_i - lr g(x_i) from w; with
-    `updates`, w <- w + (1/N) sum_i (x_i - w), the same but for rounding. Both are `gradients` for one step of SGD,
-    momentum or Nesterov whose buffers persist, all waited for; not for Adagrad, RMSProp, Adam, nor with `reset`.
-
-    Shards decide each for itself who was late: with backup workers a gradient may count on some of them only.
-
-    Attributes:
-        wait_for: N, workers per update; all by default.
-        cancel: True interrupts the workers that are late with the new weights; False lets them finish first.
-        average: what is averaged. With `weights` and `updates` every worker has an optimiser of its own.
-        local_steps: mini-batches of a worker per update; where gradients are averaged, all at the weights read.
-        reset: the workers' optimisers forget their buffers at every read.
-
-    Source: Chen et al. (2016), arXiv 1604.00981, algorithms 3 and 4; Dutta et al. (2018), arXiv 1803.01113 (K-sync).
-    """
+class Synchronous(Sharded):
+    """The family's server: w <- w - lr (mean of the gradients of the first workers at the present version)."""
 
     rule: Rule
+
+    def first(self, node: Node, wait_for: int, cancel: bool = False) -> Role:
+        """Wait for `wait_for` workers an update; `cancel` interrupts the others with the new weights.
+
+        A worker counts once per update, even if it crashes and returns.
+        """
+        state, workers, gathered = self.rule.init(node.weights), dict[int, None](), dict[int, list[GradientPromise]]()
+        while True:
+            worker, gradients = yield node.receive()
+            workers[worker] = None
+            if gradients is None:
+                node.send(worker, node.weights, size=1 / self.shards)
+            elif (late := gradients[0].staleness > 0) or worker in gathered:
+                for gradient in gradients:
+                    gradient.drop()
+                if late and not cancel:  # else the next update is its answer
+                    node.send(worker, node.weights, size=1 / self.shards)
+            else:
+                gathered[worker] = gradients
+            if len(gathered) == wait_for:
+                yield node.work(node.apply_seconds)
+                taken = [gradient for worker in sorted(gathered) for gradient in gathered[worker]]
+                weights, state = self.rule.update(node.weights, taken, state)
+                node.apply(weights, taken)
+                for reader in workers if cancel else gathered:
+                    node.send(reader, node.weights, size=1 / self.shards)
+                gathered = {}
+
+
+@dataclass(frozen=True)
+class SyncPS(Synchronous):
+    """Synchronous SGD: an update is the mean of all workers' gradients at the same weights, then all workers re-read.
+
+    w <- w - lr (1/P) sum_i g_i(w): equal to one worker with all P mini-batches. Staleness 0.
+
+    Attributes:
+        accumulate: mini-batches of a worker per update, all at the weights that it read.
+
+    Source: Chen et al. (2016), arXiv 1604.00981, algorithms 3 and 4, without backup workers.
+    """
+
+    accumulate: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounded(self, "accumulate", least=1, whole=True)
+
+    def worker(self, node: Node) -> Role:
+        servers = Shards(node, self.shards)
+        servers.announce()
+        while True:
+            weights = yield from servers.read()
+            gradients = []
+            for _ in range(self.accumulate):
+                gradients.append((yield node.compute(weights)))
+            servers.push(gradients)
+
+    def server(self, node: Node) -> Role:
+        return self.first(node, node.workers)
+
+
+@dataclass(frozen=True)
+class KSync(Synchronous):
+    """K-sync SGD (backup workers): the first K workers' gradients at the present weights make an update.
+
+    w <- w - lr (1/K) sum of the first K of P workers' gradients at the present version: the slowest P - K are backup
+    workers, and their late gradients are dropped. With K = P it is `sync_ps`. Exponential times with mean 1 / mu on a
+    free network, the late cancelled: (H_P - H_(P-K)) / mu seconds an update. Staleness 0. Each shard decides by
+    itself which gradients were late: one may count on some shards only.
+
+    Attributes:
+        wait_for: K, workers per update; all by default.
+        cancel: True interrupts the workers that are late with the new weights; False lets them finish first.
+
+    Source: Chen et al. (2016), arXiv 1604.00981, algorithms 3 and 4; Dutta et al. (2018), arXiv 1803.01113.
+    """
+
     wait_for: int | None = None
     cancel: bool = False
-    average: Literal["gradients", "weights", "updates"] = "gradients"
-    local_steps: int = 1
-    reset: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.wait_for is not None:
             bounded(self, "wait_for", least=1, whole=True)
-        bounded(self, "local_steps", least=1, whole=True)
-        if self.average not in ("gradients", "weights", "updates"):
-            raise Invalid(type(self).__name__, "average", "gradients, weights or updates", self.average)
 
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
-        if self.wait_for is not None and self.wait_for > cluster.workers:
-            expected = f"at most workers = {cluster.workers}, or the server would wait for ever"
-            raise Invalid(type(self).__name__, "wait_for", expected, self.wait_for)
+        check_wait_for(self, self.wait_for, cluster)
 
     def worker(self, node: Node) -> Role:
-        servers, state = Shards(node, self.shards), self.rule.init(node.weights, replicas=node.workers)
+        servers = Shards(node, self.shards)
         servers.announce()
         while True:
-            model = read = yield from servers.read()
-            gradients: list[Settled] = []
-            if self.reset:
-                state = self.rule.init(read, replicas=node.workers)._replace(progress=state.progress)
-            for _ in range(self.local_steps):
-                work = node.compute(model, read)
-                if not self.cancel:
-                    yield work
-                elif (yield from servers.overtaken(work)):  # the others were quicker: their update is the news
-                    work.cancel()
-                    for gradient in gradients:
-                        gradient.drop()
-                    break
-                gradients.append(work.value)
-                if self.average != "gradients":
-                    model, state = self.rule.update(model, [work.value], state)
-            else:
-                servers.push((gradients, model - read if self.average == "updates" else model))
+            work = node.compute((yield from servers.read()))
+            if not self.cancel:
+                yield work
+            elif (yield from servers.overtaken(work)):  # the update came first
+                work.cancel()
+                continue
+            servers.push([work.value])
 
     def server(self, node: Node) -> Role:
-        state, workers, gathered = self.rule.init(node.weights), dict[int, None](), dict[int, Contribution]()
-        while True:
-            worker, pushed = yield node.receive()
-            workers[worker] = None
-            if pushed is None:
-                node.send(worker, node.weights, size=1 / self.shards)
-            elif (late := pushed[0][0].staleness > 0) or worker in gathered:
-                for gradient in pushed[0]:
-                    gradient.drop()
-                if late and not self.cancel:  # else the answer is an update: it is under way, or to come
-                    node.send(worker, node.weights, size=1 / self.shards)
-            else:
-                gathered[worker] = pushed
-            if len(gathered) == (self.wait_for or node.workers):
-                yield node.work(node.apply_seconds)
-                state = self.merge(node, [gathered[worker] for worker in sorted(gathered)], state)
-                for reader in workers if self.cancel else gathered:
-                    node.send(reader, node.weights, size=1 / self.shards)
-                gathered = {}
-
-    def merge(self, node: Node, contributions: Sequence[Contribution], state: RuleState) -> RuleState:
-        """The update that `contributions` make; the state is the server's optimiser's, if it has one."""
-        gradients = [gradient for taken, _ in contributions for gradient in taken]
-        if self.average == "gradients":
-            weights, state = self.rule.update(node.weights, gradients, state)
-        else:
-            offered = mean([offer for _, offer in contributions])
-            weights = offered if self.average == "weights" else node.weights + offered
-        node.apply(weights, gradients)
-        return state
+        return self.first(node, self.wait_for or node.workers, self.cancel)

@@ -1,6 +1,6 @@
-"""What every algorithm must satisfy, whatever it learns and on whichever cluster: for tests of one's own.
+"""What every algorithm must satisfy, whatever it learns and on whichever cluster: for your own tests.
 
-from simulator.testing import check_algorithm
+from laggard.simulator.testing import check_algorithm
 
 def test_it_keeps_the_identities_of_every_algorithm():
     check_algorithm(MyAlgorithm)
@@ -8,12 +8,12 @@ def test_it_keeps_the_identities_of_every_algorithm():
 
 from collections.abc import Callable
 
-from simulator.algorithm import Algorithm
-from simulator.cluster import Cluster
-from simulator.rules import Rule
-from simulator.task import Task
-from simulator.testing.identities import IDENTITIES
-from simulator.testing.trial import Trial, trial_of
+from laggard.simulator.algorithms.base import Algorithm
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.task import Task
+from laggard.simulator.testing.identities import IDENTITIES
+from laggard.simulator.testing.trial import Trial, trial_of
 
 __all__ = ["IDENTITIES", "Trial", "check_algorithm", "trial_of"]
 
@@ -26,20 +26,20 @@ def check_algorithm(
     updates: int = 60,
     seed: int = 0,
 ) -> list[str]:
-    """Check every identity of `IDENTITIES`; its names, but for those that could not be asked.
+    """Check every identity of `IDENTITIES`; return the names of those that could be checked.
 
-    An algorithm that another process cannot import, as from a notebook, is not asked about hash seeds.
+    Hash seeds are not checked for an algorithm that another process cannot import, as from a notebook.
 
     Args:
-        algorithm: an instance, or what makes one from a rule: the class itself, where all else has defaults.
-        cluster: by default four uneven workers on a slow network, or as many as the algorithm agrees to.
+        algorithm: an instance, or a function that makes one from a rule: the class, where all else has defaults.
+        cluster: by default four uneven workers on a slow network, or as many as the algorithm accepts.
         task: a noisy quadratic by default; one of your own must give the same bits in an ensemble as alone.
         updates: of each run.
         seed: of everything random.
 
     Raises:
         AssertionError: an identity does not hold; names it and says what to look for.
-        Invalid: the algorithm agrees to none of the clusters.
+        InvalidSettingError: the algorithm accepts none of the clusters.
     """
     made = trial_of(algorithm, cluster=cluster, task=task, updates=updates, seed=seed)
     return [name for name, check in IDENTITIES.items() if check(made) is not False]

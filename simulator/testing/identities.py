@@ -12,28 +12,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simulator.cluster import Cluster
-from simulator.gradients import Gradient
-from simulator.laws import Constant
-from simulator.milestones import Evaluate
-from simulator.network import Network
-from simulator.outcome import Outcome
-from simulator.testing.elsewhere import fingerprint, fingerprints_elsewhere
-from simulator.testing.trial import Trial
-from simulator.testing.watching import Handed, watch
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.stopping import Evaluate
+from laggard.simulator.learning.gradients import Gradient
+from laggard.simulator.network.config import Network
+from laggard.simulator.recording.metrics import Outcome
+from laggard.simulator.testing.fingerprint import fingerprint, fingerprints_elsewhere
+from laggard.simulator.testing.trial import Handed, Trial, watch_node
+from laggard.simulator.timing.distributions import Constant
 
 
 class Broken(Exception):
-    """How an identity does not hold."""
+    """An identity that does not hold; the message says how."""
 
 
 Check = Callable[[Trial], bool | None]
 IDENTITIES: dict[str, Check] = {}
-"""What `check_algorithm` checks, by name; a check answers False where it could not be asked."""
+"""What `check_algorithm` checks, by name; a check returns False where it could not be made."""
 
 
 def identity(name: str, look_for: str) -> Callable[[Check], Check]:
-    """Call a check by the name of its identity, and let it fail with what to look for."""
+    """Register a check under the name of its identity, and let it fail with what to look for."""
 
     def named(check: Check) -> Check:
         @wraps(check)
@@ -52,10 +51,10 @@ def identity(name: str, look_for: str) -> Callable[[Check], Check]:
 
 @identity(
     "it gets on",
-    "a message that nobody sends, a receive with another tag, or what the engine's own words name",
+    "a message that is never sent, a receive with another tag, or what the engine's message names",
 )
 def check_progress(trial: Trial) -> None:
-    """The run ends by its updates or because its workers are done: no deadlock, nothing that the engine refuses."""
+    """The run ends by its updates or because its workers are done: no deadlock, no error of the engine."""
     outcome = trial.run()
     if not outcome.gradients["applied"]:
         raise Broken(f"{outcome.gradients['started']} gradients were started and none was applied")
@@ -65,8 +64,8 @@ def check_progress(trial: Trial) -> None:
 
 @identity(
     "the same seed is the same run",
-    "`random`, `torch.rand` and other global streams (use `node.rng`), the clock on the wall, "
-    "and what is kept from one run to the next",
+    "`random`, `torch.rand` and other global streams (use `node.rng`), the wall clock, "
+    "and state that survives from one run to the next",
 )
 def check_determinism(trial: Trial) -> None:
     """Two runs are bit for bit the same, and leave Python's, numpy's and torch's global streams where they were."""
@@ -105,7 +104,7 @@ def check_divergence(trial: Trial) -> None:
     "weights or mini-batches that are written to after a gradient was asked at them, as through `.data` or `.numpy()`",
 )
 def check_deferral(trial: Trial) -> None:
-    """Gradients are the same evaluated when first needed, when they start, or one by one for want of memory."""
+    """Gradients are the same evaluated when first needed, when they start, or one by one since memory is short."""
     deferred = trial.run()
     _expect_equal(deferred, trial.run(defer=False), "evaluation when a value is needed and when a gradient starts")
     _expect_equal(deferred, trial.run(memory=1.0), "evaluation in groups and one by one")
@@ -115,40 +114,30 @@ def check_deferral(trial: Trial) -> None:
     "every gradient and message is accounted for",
     "a gradient that is applied before `yield node.compute(...)` has fired, or at weights of the future",
 )
-def check_accounts(trial: Trial) -> None:
-    """Every gradient has one fate, every message one end; time never runs backwards, no staleness is negative."""
+def check_counts(trial: Trial) -> None:
+    """Gradients and messages have one final status each; time never runs backwards, no staleness is negative."""
     outcome = trial.run()
     rows, counts, messages = outcome.updates, outcome.gradients, outcome.messages
-    fates = [fate for fate in counts if fate not in ("started", "in flight")]
-    for fate in fates:
-        found = (rows["status"] == fate).sum()
+    statuses = [status for status in counts if status not in ("started", "in flight")]
+    for status in statuses:
+        found = (rows["status"] == status).sum()
         _expect(
-            counts[fate] <= found <= trial.slices * counts[fate], f"{found} rows of {counts[fate]} {fate} gradients"
+            counts[status] <= found <= trial.slices * counts[status],
+            f"{found} rows of {counts[status]} {status} gradients",
         )
-    _expect(sum(counts[fate] for fate in fates) + counts["in flight"] == counts["started"], f"gradients: {counts}")
+    _expect(
+        sum(counts[status] for status in statuses) + counts["in flight"] == counts["started"], f"gradients: {counts}"
+    )
     _expect(sum(messages.values()) == 2 * messages["sent"], f"messages: {messages}")
     _expect(min(*counts.values(), *messages.values()) >= 0, f"gradients: {counts}, messages: {messages}")
-    _expect((np.diff(rows["time"]) >= 0).all(), "a gradient met its fate before one that met it earlier")
+    _expect((np.diff(rows["time"]) >= 0).all(), "a gradient was resolved before one that was resolved earlier")
     _expect((rows["staleness"] >= 0).all(), "a gradient was taken at weights that did not exist yet")
     applied = rows["status"] == "applied"
     _expect(not np.isnan(rows["computed"][applied]).any(), "a gradient was applied before it was computed")
     ended = ~np.isnan(rows["computed"])
-    _expect((rows["started"] <= rows["time"]).all(), "a gradient met its fate before it was started")
+    _expect((rows["started"] <= rows["time"]).all(), "a gradient was resolved before it was started")
     _expect((rows["started"][ended] <= rows["computed"][ended]).all(), "a gradient ended before it was started")
-    _expect((rows["computed"][ended] <= rows["time"][ended]).all(), "a gradient met its fate before it was computed")
-
-
-@identity(
-    "the seed of Python's hashes changes nothing",
-    "the order of a set of texts or objects, and `hash()`; dicts and lists keep their order",
-)
-def check_hash_seed(trial: Trial) -> bool | None:
-    """Another process, with another PYTHONHASHSEED, gets bit for bit the same run; False where it cannot be asked."""
-    there = fingerprints_elsewhere([trial])
-    if there is None:
-        return False
-    _expect(there == [fingerprint(trial.run())], "another process with another PYTHONHASHSEED gets another run")
-    return True
+    _expect((rows["computed"][ended] <= rows["time"][ended]).all(), "a gradient was resolved before it was computed")
 
 
 @identity(
@@ -166,8 +155,8 @@ def check_ties(trial: Trial) -> None:
     for _ in range(4):
         _expect_equal(first, tied.run(), "two runs with the same ties")
         apart += [object() for _ in range(1001)]
-    looked_at = tied.run(evaluate=Evaluate(every_seconds=1.0))
-    _expect_equal(first, looked_at, "a run that is evaluated at its ends and one that is at every second")
+    evaluated = tied.run(evaluate=Evaluate(every_seconds=1.0))
+    _expect_equal(first, evaluated, "a run that is evaluated at its ends and one that is at every second")
 
 
 @identity(
@@ -179,13 +168,26 @@ def check_in_place(trial: Trial) -> None:
     """What a node has sent, computed at or stood for is the same ever after, and so is a gradient's value."""
     handed: list[Handed] = []
     gradients: list[Gradient] = []
-    trial.run(see=partial(watch, handed, gradients))
+    trial.run(see=partial(watch_node, handed, gradients))
     for thing in handed:
         _expect(thing.unchanged(), f"{thing.what} was changed in place later")
     for gradient in gradients if handed and handed[0].tensor.numel() else ():
         fresh, _ = trial.task.gradients(gradient.weights.unsqueeze(0), [gradient.batch])
         same = torch.allclose(gradient.value, fresh[0], equal_nan=True)
         _expect(same, f"the value of a gradient of worker {gradient.worker} was changed in place")
+
+
+@identity(
+    "the seed of Python's hashes changes nothing",
+    "the order of a set of texts or objects, and `hash()`; dicts and lists keep their order",
+)
+def check_hash_seed(trial: Trial) -> bool | None:
+    """Another process, with another PYTHONHASHSEED, gets bit for bit the same run; False where it cannot be asked."""
+    there = fingerprints_elsewhere([trial])
+    if there is None:
+        return False
+    _expect(there == [fingerprint(trial.run())], "another process with another PYTHONHASHSEED gets another run")
+    return True
 
 
 def _tied(cluster: Cluster) -> Cluster:
@@ -195,23 +197,23 @@ def _tied(cluster: Cluster) -> Cluster:
 
 @contextmanager
 def _global_streams_untouched() -> Iterator[None]:
-    """Raise `Broken` if a global stream is moved or seeded; each starts from a seed that nobody else would think of."""
+    """Raise `Broken` if a global stream is moved or seeded; each starts from a seed drawn at random."""
     before = _global_streams()
     unusual = secrets.randbits(31)
     random.seed(unusual)
-    np.random.seed(unusual)  # noqa: NPY002  # it is asked whether anybody uses it
+    np.random.seed(unusual)  # noqa: NPY002  # the check is whether it is used
     torch.default_generator.manual_seed(unusual)
     try:
-        start = _plain(_global_streams())
+        start = _plain_outcome(_global_streams())
         yield
-        _expect(_plain(_global_streams()) == start, "it draws from a global random stream, or seeds one")
+        _expect(_plain_outcome(_global_streams()) == start, "it draws from a global random stream, or seeds one")
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])  # noqa: NPY002
         torch.default_generator.set_state(before[2])
 
 
-def _plain(streams: tuple[Any, Any, Tensor]) -> list[Any]:
+def _plain_outcome(streams: tuple[Any, Any, Tensor]) -> list[Any]:
     """The states of streams as what `==` compares."""
     pythons, numpys, torchs = streams
     return [pythons, [np.asarray(part).tolist() for part in numpys], torchs.tolist()]
@@ -234,7 +236,7 @@ def _expect_equal(one: Outcome, other: Outcome, who: str, row: int | None = None
             common = min(len(values), len(others))
             differ = [i for i in range(common) if values[i] != others[i] and values[i] == values[i]]
             at = differ[0] if differ else common
-            raise Broken(f"{who} differ in the {name} of gradient {at}, in order of their fates")
+            raise Broken(f"{who} differ in the {name} of gradient {at}, in order of resolution")
     weights = (one.weights, other.weights) if row is None else (one.weights[row], other.weights[other_row])
     if weights[0].shape != weights[1].shape or not torch.allclose(*weights, rtol=0, atol=0, equal_nan=True):
         apart = (weights[0] - weights[1]).abs().max() if weights[0].shape == weights[1].shape else "all"

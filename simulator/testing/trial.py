@@ -1,38 +1,164 @@
-"""An algorithm, and what it is tried on."""
+"""An algorithm, what it is tested on, a small task to learn, and nodes that record the tensors that they pass on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from simulator.algorithm import Algorithm
-from simulator.bounds import Invalid
-from simulator.cluster import Cluster
-from simulator.laws import Gamma
-from simulator.milestones import Stop
-from simulator.network import Network
-from simulator.node import Node
-from simulator.outcome import Outcome
-from simulator.rules import SGD, Rule
-from simulator.simulation import simulate
-from simulator.task import Task, layers_of
-from simulator.testing.bowl import Bowl
-from simulator.testing.watching import watched
+from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.engine import simulate
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.machine import Machine
+from laggard.simulator.engine.node import Node
+from laggard.simulator.engine.stopping import Stop
+from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.learning.gradients import Gradient
+from laggard.simulator.learning.rules import SGD, Rule
+from laggard.simulator.learning.task import EqualLayer, Task, layers_of
+from laggard.simulator.network.config import Network
+from laggard.simulator.recording.metrics import Outcome
+from laggard.simulator.timing.distributions import Gamma
+from laggard.simulator.timing.events import Message, Work
+
+
+class Handed(NamedTuple):
+    """A tensor that a node passed on, with torch's count of its changes in place and a copy."""
+
+    what: str
+    tensor: Tensor
+    changes: int
+    was: Tensor
+
+    def unchanged(self) -> bool:
+        """Whether neither the values nor torch's count of changes differ."""
+        same = torch.allclose(self.tensor, self.was, rtol=0, atol=0, equal_nan=True)
+        return same and self.tensor._version == self.changes
+
+
+def watched(algorithm: Algorithm, see: Callable[[Node], None]) -> Algorithm:
+    """The same algorithm, whose nodes are shown to `see` before their roles start."""
+    roles, seen = algorithm.roles, set[int]()
+
+    def shown(role: Callable[[Node], Role], node: Node) -> Role:
+        if node.rank not in seen:
+            seen.add(node.rank)
+            see(node)
+        return role(node)
+
+    def all_shown(workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
+        return {rank: [partial(shown, role) for role in on] for rank, on in roles(workers).items()}
+
+    twin = copy(algorithm)
+    object.__setattr__(twin, "roles", all_shown)
+    return twin
+
+
+def watch_node(handed: list[Handed], gradients: list[Gradient], node: Node) -> None:
+    """Record, with copies, the tensors that `node` passes on."""
+
+    class Watched(type(node)):  # type: ignore[misc]
+        @property
+        def weights(self) -> Tensor:
+            return super().weights  # type: ignore[no-any-return]
+
+        @weights.setter
+        def weights(self, weights: Tensor) -> None:
+            Machine.weights.fset(self, weights)  # type: ignore[attr-defined]
+            self.hand(f"the model of node {self.rank} after {self.version} updates", super().weights)
+
+        def compute(self, weights: Tensor, *args: Any, **given: Any) -> Work:
+            self.hand(f"what node {self.rank} computed at", weights)
+            work: Work = super().compute(weights, *args, **given)
+            if work.gradient is not None:
+                gradients.append(cast(Gradient, work.gradient))
+            return work
+
+        def promise(self, weights: Tensor, *args: Any, **given: Any) -> Gradient:
+            self.hand(f"what node {self.rank} took a gradient at", weights)
+            gradient: Gradient = super().promise(weights, *args, **given)
+            gradients.append(gradient)
+            return gradient
+
+        def send(self, receiver: int, content: Any, *args: Any, **given: Any) -> Message:
+            self.hand(f"what node {self.rank} sent to node {receiver}", content)
+            message: Message = super().send(receiver, content, *args, **given)
+            return message
+
+        def hand(self, what: str, content: Any) -> None:
+            for tensor in _tensors(content):
+                handed.append(Handed(what, tensor, tensor._version, tensor.detach().clone()))
+
+    node.__class__ = Watched
+
+
+def _tensors(content: Any) -> Iterator[Tensor]:
+    if isinstance(content, Tensor):
+        yield content
+    elif isinstance(content, Mapping):
+        yield from _tensors(list(content.values()))
+    elif isinstance(content, list | tuple):
+        for item in content:
+            yield from _tensors(item)
+
+
+@dataclass
+class Bowl:
+    """A noisy quadratic in double precision, of which every operation is element by element.
+
+    f(w) = 1/2 sum_i h_i w_i^2, gradient h w + noise xi; a mini-batch is its xi `(params,)`, or `(ensemble, params)`.
+    """
+
+    dim: int = 6
+    noise: float = 0.3
+    batch: int = 1
+    epoch: int = 20
+    lanes: int = 1 << 20
+
+    @property
+    def curvature(self) -> Tensor:
+        """The eigenvalues h `(params,)`, over two orders of magnitude."""
+        return torch.logspace(0, -2, self.dim, dtype=torch.float64)
+
+    def layers(self) -> list[EqualLayer]:
+        """Its coordinates, for pipelines to cut."""
+        return [EqualLayer(f"w{number}", 1, 1.0, 1.0) for number in range(1, self.dim + 1)]
+
+    def start(self, seeds: Sequence[int]) -> Tensor:
+        return torch.stack([torch.from_numpy(np.random.default_rng(seed).standard_normal(self.dim)) for seed in seeds])
+
+    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
+        while True:
+            draws = [torch.from_numpy(rng.standard_normal(self.dim)) for rng in rngs]
+            yield draws[0] if len(draws) == 1 else torch.stack(draws)
+
+    def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        noise = torch.stack([batch.expand(weights.shape[1:]) for batch in batches])
+        return self.curvature * weights + self.noise * noise, self._loss(weights)
+
+    def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
+        return {"test_loss": self._loss(weights)}
+
+    def _loss(self, weights: Tensor) -> Tensor:
+        return (self.curvature * weights.square()).sum(-1) / 2
+
 
 RULE = Rule(SGD(momentum=0.5), lr=0.02)
 PATIENCE = 100
-"""Gradients that a worker may compute, per update that it is waited for, before it is said that nothing gets on."""
+"""Gradients that a worker may compute, per update, before a run without progress is stopped."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """An algorithm, and what it is tried on.
+    """An algorithm, and what it is tested on.
 
     Attributes:
         make: the algorithm that learns by a given rule.
-        rule: by which it learns, where a check does not say otherwise.
+        rule: by which it learns, unless a check gives another.
         updates: after which a run ends.
     """
 
@@ -86,14 +212,14 @@ def _with_rule(algorithm: Algorithm, rule: Rule) -> Algorithm:
 
 
 def _cluster(algorithm: Algorithm) -> Cluster:
-    """Uneven workers on a slow network: as many as the algorithm agrees to."""
+    """Uneven workers on a slow network: as many as the algorithm accepts."""
     refusals = []
     for workers in (4, 1, 2, 3, 6, 8):
         network = Network(bandwidth=50.0, latency=0.01, message_bytes=2.0)
         cluster = Cluster(workers, compute=Gamma(1.0, 0.6), network=network, apply_seconds=0.01)
         try:
             algorithm.check(cluster)
-        except Invalid as refusal:
+        except InvalidSettingError as refusal:
             refusals.append(refusal)
         else:
             return cluster

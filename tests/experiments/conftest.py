@@ -10,11 +10,10 @@ import pandas as pd
 import pytest
 from ruamel.yaml import YAML
 
-from experiments import plugins
-from experiments.build import arguments
-from experiments.config import parse
-from experiments.grid import members
-from simulator import simulate
+from laggard.experiments.config import plugins
+from laggard.experiments.config.config import parse
+from laggard.experiments.config.grid import RunSpec
+from laggard.simulator import simulate
 
 TOY = """\
 # A noisy quadratic on three uneven workers.
@@ -73,8 +72,8 @@ def bench() -> Callable[..., SimpleNamespace]:
 
     def simulated(text: str, **labels: object) -> SimpleNamespace:
         config = parse(YAML(typ="safe").load(text))
-        outcome = simulate(**arguments(config))
-        swept = {key: [each[key] for each in members(config)] for key in config.sweep}
+        outcome = simulate(**RunSpec(config).arguments())
+        swept = {key: [each[key] for each in RunSpec(config).members] for key in config.sweep}
         metrics = pd.DataFrame(outcome.metrics)
         for key, values in swept.items():
             metrics[key] = [values[member] for member in metrics["member"]]

@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from experiments import load_result, parts, tasks
-from experiments.choice import Choice
-from experiments.cli import main
-from experiments.figures import FIGURES
-from experiments.progress import said
-from models import DATASETS, NETWORKS, PARTITIONS
-from simulator import ALGORITHMS, Deadlock, Mileage
-from simulator.laws import LAWS
-from simulator.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
-from simulator.slowdowns import SLOWDOWNS
-from simulator.topology import TOPOLOGIES
+from laggard import load_result
+from laggard.experiments.cli import main
+from laggard.experiments.config import parts, tasks
+from laggard.experiments.config.parts import NamedChoice
+from laggard.experiments.figures import FIGURES
+from laggard.experiments.running.progress import describe_progress
+from laggard.models import DATASETS, NETWORKS, PARTITIONS
+from laggard.simulator import ALGORITHMS, Deadlock, RunProgress
+from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
+from laggard.simulator.network.topology import TOPOLOGIES
+from laggard.simulator.timing.distributions import DISTRIBUTIONS
+from laggard.simulator.timing.slowdowns import SLOWDOWNS
 
 ROOT = Path(__file__).parents[2]
 GRID = "sweep: {method: {synchronous: {algorithm.name: sync_ps}, late: {seed: 3}}, learning.lr: [0.1, 0.2]}"
@@ -40,7 +41,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("a figure")
 
-    monkeypatch.setattr("experiments.figures.comparison", comparison)
+    monkeypatch.setattr("laggard.experiments.figures.comparison", comparison)
     return calls
 
 
@@ -64,7 +65,7 @@ def laggard(
 
 def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
     script = (
-        "import sys, experiments\nfrom experiments.cli import parser\nparser().format_help()\n"
+        "import sys\nfrom laggard.experiments.cli import parser\nparser().format_help()\n"
         "print(sorted({'torch', 'numpy', 'pandas', 'pydantic', 'simpy', 'matplotlib'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -101,7 +102,7 @@ def test_sweep_prints_a_row_per_run_and_member(laggard: Laggard, toy: Callable[.
     assert rows[0].split()[:2] == ["method", "learning.lr"]
     expected = [["synchronous", "0.1"], ["synchronous", "0.2"], ["late", "0.1"], ["late", "0.2"]]
     assert [row.split()[:2] for row in rows[1:5]] == expected
-    assert laggard("sweep", toy(GRID)) == (0, out, "2 of 2 runs are there already\n")
+    assert laggard("sweep", toy(GRID)) == (0, out, "2 of 2 runs already exist\n")
 
 
 def test_a_sweep_whose_runs_diverge_is_code_1_with_a_summary(laggard: Laggard, toy: Callable[..., Path]) -> None:
@@ -186,7 +187,7 @@ def test_plot_lists_the_figures_a_line_each(laggard: Laggard) -> None:
 
 
 def test_the_figure_is_a_real_one(toy: Callable[..., Path], tmp_path: Path) -> None:
-    script = "import sys; from experiments.cli import main; sys.exit(main(sys.argv[1:]))"
+    script = "import sys; from laggard.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", script, "sweep", str(toy(GRID)), "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0
@@ -194,7 +195,8 @@ def test_the_figure_is_a_real_one(toy: Callable[..., Path], tmp_path: Path) -> N
 
 
 TABLES = {
-    "methods": ALGORITHMS, "laws": LAWS, "slowdowns": SLOWDOWNS, "topologies": TOPOLOGIES, "optimizers": OPTIMIZERS,
+    "methods": ALGORITHMS, "laws": DISTRIBUTIONS, "slowdowns": SLOWDOWNS, "topologies": TOPOLOGIES,
+    "optimizers": OPTIMIZERS,
     "compensations": COMPENSATIONS, "schedules": SCHEDULES, "models": [*NETWORKS, "quadratic", "timing"],
     "data": DATASETS, "partitions": PARTITIONS,
 }  # fmt: skip
@@ -203,19 +205,19 @@ TABLES = {
 def test_list_has_one_line_for_every_entry_of_every_table(laggard: Laggard) -> None:
     code, out, err = laggard("list")
     assert (code, err) == (0, "")
-    rooms: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     for line in out.splitlines():
         if line.startswith("  "):
-            next(reversed(rooms.values())).append(line.split(":")[0].strip())
+            next(reversed(sections.values())).append(line.split(":")[0].strip())
         else:
-            rooms[line.split()[0]] = []
-    assert rooms == {title: list(table) for title, table in TABLES.items()}
+            sections[line.split()[0]] = []
+    assert sections == {title: list(table) for title, table in TABLES.items()}
     assert "  step: `factor` times the learning rate after every `every` updates or epochs" in out
     assert "[every, factor = 0.1, unit = 'epochs' | 'updates']" in out
     assert "Source: Zheng et al. (2017), arXiv 1609.08326" in out
 
 
-def test_list_of_a_room_or_an_entry(laggard: Laggard) -> None:
+def test_list_of_a_section_or_an_entry(laggard: Laggard) -> None:
     code, out, _ = laggard("list", "schedules", "laws")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines() if line[0] != " "] == ["schedules", "laws"]
@@ -223,7 +225,7 @@ def test_list_of_a_room_or_an_entry(laggard: Laggard) -> None:
     assert code == 0
     first = [line for line in out.splitlines() if line and line[0] != " "]
     assert first == ["constant (cluster.compute.law)", "constant (learning.schedule)", "sync_ps (algorithm.name)"]
-    assert "      wait_for: N, " in out
+    assert "      accumulate: mini-batches " in out
     said = "laggard list: 'sync_sp': nothing is called so; did you mean sync_ps?\n"
     assert laggard("list", "sync_sp") == (2, "", said)
     code, _, err = laggard("list", "qqq")
@@ -237,7 +239,7 @@ def test_in_a_terminal_the_list_is_wrapped_and_loses_no_word(
     words = ["list", "optimizers", "quadratic", "dc_asgd_a"]
     flat = laggard(*words)[1]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr("experiments.commands.list.get_terminal_size", lambda: os.terminal_size((width, 24)))
+    monkeypatch.setattr("laggard.experiments.commands.configs.get_terminal_size", lambda: os.terminal_size((width, 24)))
     wrapped = laggard(*words)[1]
     longest = max(len(word) for word in flat.split()) + 12
     assert max(map(len, wrapped.splitlines())) <= max(width, longest)
@@ -245,16 +247,18 @@ def test_in_a_terminal_the_list_is_wrapped_and_loses_no_word(
     assert (wrapped == flat) == (width > max(map(len, flat.splitlines())))
 
 
-def test_no_name_is_a_room_and_an_entry() -> None:
+def test_no_name_is_a_section_and_an_entry() -> None:
     """So that `laggard list NAME` means one or the other."""
     assert not set(TABLES) & {name for table in TABLES.values() for name in table}
 
 
 def test_every_choice_of_a_config_is_listed() -> None:
-    from experiments.catalogue import ROOMS
+    from laggard.experiments.config.catalogue import SECTIONS
 
-    choices = {id(value) for room in (parts, tasks) for value in vars(room).values() if isinstance(value, Choice)}
-    assert choices == {id(choice) for choice in ROOMS.values()}
+    choices = {
+        id(value) for module in (parts, tasks) for value in vars(module).values() if isinstance(value, NamedChoice)
+    }
+    assert choices == {id(choice) for choice in SECTIONS.values()}
 
 
 @pytest.mark.parametrize(
@@ -295,12 +299,12 @@ def test_a_mistake_is_one_line_and_no_traceback(
 def test_data_that_is_missing_is_one_line(
     laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from models import DataMissingError
+    from laggard.models import DataMissingError
 
     def offline(name: str) -> None:
         raise DataMissingError(f"{name} is missing: put it there")
 
-    monkeypatch.setattr("models.data.read", offline)
+    monkeypatch.setattr("laggard.models.data.read_images", offline)
     code, out, err = laggard("run", toy(), "task={model: logistic, dataset: fashion_mnist}", "device=cpu")
     assert (code, out, err) == (2, "", "FashionMNIST is missing: put it there\n")
 
@@ -320,7 +324,7 @@ def test_a_run_that_fails_is_one_line_and_code_1(
         raise Deadlock("deadlock at 3 s after 2 updates: node 0 waits since 1 s for a message")
 
     path = toy(GRID)
-    monkeypatch.setattr("experiments.runs.simulate", deadlock)
+    monkeypatch.setattr("laggard.experiments.running.run.simulate", deadlock)
     code, _, err = laggard("run", path, "sweep={}")
     assert (code, err) == (1, f"{path}: deadlock at 3 s after 2 updates: node 0 waits since 1 s for a message\n")
     code, _, err = laggard("sweep", path)
@@ -332,7 +336,7 @@ def test_a_run_that_fails_is_one_line_and_code_1(
 
 
 def test_ctrl_c_says_what_is_saved(laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    from experiments import runs
+    from laggard.experiments.running import run as runs
 
     simulate, calls = runs.simulate, []
 
@@ -342,7 +346,7 @@ def test_ctrl_c_says_what_is_saved(laggard: Laggard, toy: Callable[..., Path], m
             raise KeyboardInterrupt
         return simulate(*args, **kwargs)
 
-    monkeypatch.setattr("experiments.runs.simulate", second_time)
+    monkeypatch.setattr("laggard.experiments.running.run.simulate", second_time)
     code, out, err = laggard("sweep", toy(GRID))
     first, last = err.splitlines()
     assert first.startswith("1 of 2: run ")
@@ -376,12 +380,12 @@ def test_ctrl_c_leaves_at_once_and_without_a_traceback(
 
 SIGNALLED = """
 import sys
-from experiments import cli
-leaving = cli._leaving_at_once
+from laggard.experiments import cli
+leaving = cli._exit_on_interrupt
 def announced():
     print("begun", flush=True)
     return leaving()
-cli._leaving_at_once = announced
+cli._exit_on_interrupt = announced
 sys.exit(cli.main(sys.argv[1:]))
 """
 
@@ -401,7 +405,7 @@ def test_the_table_is_there_before_the_figure_is_drawn(
     def undrawable(*args: object, **given: object) -> None:
         raise OSError(28, "No space left on device", "figure.png")
 
-    monkeypatch.setattr("experiments.figures.comparison", undrawable)
+    monkeypatch.setattr("laggard.experiments.figures.comparison", undrawable)
     code, out, err = laggard("run", toy())
     assert (code, err) == (2, "figure.png: No space left on device\n")
     assert out.startswith("method")
@@ -417,7 +421,7 @@ def test_the_progress_bar_counts_in_the_unit_of_the_stop(
     laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("experiments.progress.PERIOD", 0)
+    monkeypatch.setattr("laggard.experiments.running.progress.BAR_PERIOD", 0.001)
     code, _, err = laggard("run", toy(), "stop={updates: 40}")
     assert code == 0
     assert "s simulated, 40 updates, " in err
@@ -427,7 +431,7 @@ def test_on_the_way_to_an_accuracy_updates_are_counted(
     laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("experiments.progress.PERIOD", 0)
+    monkeypatch.setattr("laggard.experiments.running.progress.BAR_PERIOD", 0.001)
     learns = "task={model: logistic, dataset: {name: synthetic, samples: 64}, batch: 8}"
     code, _, err = laggard("run", toy(), learns, "stop={accuracy: 0.5}", "evaluate={every_updates: 5}")
     assert code == 0
@@ -435,7 +439,7 @@ def test_on_the_way_to_an_accuracy_updates_are_counted(
 
 
 def test_the_progress_bar_fits_in_100_columns() -> None:
-    far = said(Mileage(1.234567e5, 1234567, 1234567, 1234567, 12.0), 100)
+    far = describe_progress(RunProgress(1.234567e5, 1234567, 1234567, 1234567, 12.0), 100)
     assert far == "1.235e+05 s simulated, 1,234,567 updates, 12,346 updates/s"
     assert len(f"{'x' * 12} 100%|{' ' * 6}| 01:02<01:02:03, {far}") <= 100
 
@@ -446,6 +450,6 @@ def test_a_fault_of_ours_keeps_its_traceback(
     def fault(*args: object, **kwargs: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("experiments.runs.simulate", fault)
+    monkeypatch.setattr("laggard.experiments.running.run.simulate", fault)
     with pytest.raises(ZeroDivisionError):
         laggard("run", toy())

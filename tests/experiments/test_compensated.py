@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.compensated import compensated
-from simulator.rules import COMPENSATIONS
+from laggard.experiments.theory.stability import compensation_table
+from laggard.simulator.learning.rules import COMPENSATIONS
 
 LR, SLOPE, TAUS = 0.05, 2.0, np.array([0, 1, 3, 9])
 EXPECTED = {
@@ -21,7 +21,7 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def left():
     settings = {"delay_adaptive": {"ceiling": 0.3}, "dc_asgd_c": {"strength": 0.4}, "dc_asgd_a": {"strength": 3.0}}
-    return compensated(TAUS.tolist(), lr=LR, slope=SLOPE, workers=5, settings=settings)
+    return compensation_table(TAUS.tolist(), lr=LR, slope=SLOPE, workers=5, settings=settings)
 
 
 def test_every_compensation_has_a_row(left):

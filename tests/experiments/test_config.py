@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments import ConfigError, load, tasks
-from experiments.config import Config, parse
-from experiments.documents import parsed, put, text_of
-from experiments.grid import runs
-from simulator.laws import Gamma, Scaled
+from laggard import ConfigError, load
+from laggard.experiments.config import tasks
+from laggard.experiments.config.axes import put
+from laggard.experiments.config.config import Config, parse
+from laggard.experiments.config.grid import runs
+from laggard.experiments.config.load import parse_yaml, text_of
+from laggard.simulator.timing.distributions import Gamma, Scaled
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
@@ -102,7 +104,7 @@ WRONG = {
         "cluster.workers: expected at most 15, among whom disjoint can deal 15 samples, got 16: "
         "use fewer workers or iid"
     ),
-    "algorithm={name: sync_ps, wait_for: 17}": (
+    "algorithm={name: k_sync, wait_for: 17}": (
         "algorithm.wait_for: expected at most workers = 16, or the server would wait for ever, got 17"
     ),
     "algorithm.name=delayed": (
@@ -137,7 +139,7 @@ def test_what_is_wrong_is_said_in_one_line(toy: Callable[..., Path], override: s
 )
 def test_the_file_is_held_to_the_same_as_the_command_line(toy: Callable[..., Path], override: str) -> None:
     key, _, value = override.partition("=")
-    document = put(parsed(STRAGGLERS, "here"), key, parsed(value, "there"))
+    document = put(parse_yaml(STRAGGLERS, "here"), key, parse_yaml(value, "there"))
     from_file = toy(text=text_of(document))
     assert refusal(from_file) == refusal(toy(text=STRAGGLERS), override)
 
@@ -253,7 +255,7 @@ def test_a_resolved_config_is_complete_and_comes_back_from_yaml(toy: Callable[..
     assert document["cluster"]["network"]["bandwidth"] == float("inf")
     assert document["learning"]["momentum"] == 0
     assert set(document) == set(Config.model_fields)
-    again = parse(parsed(text_of(document), "here"))
+    again = parse(parse_yaml(text_of(document), "here"))
     assert again == run.config
     assert runs(again)[0].config == run.config
 

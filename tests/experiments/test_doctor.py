@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments import doctor
-from experiments.cli import main
-from models.idx import FILES
+from laggard.experiments import doctor
+from laggard.experiments.cli import main
+from laggard.models.mnist import IDX_FILES
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,13 +27,13 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
     raw = tmp_path / "MNIST" / "raw"
     raw.mkdir(parents=True)
-    for name in FILES:
+    for name in IDX_FILES:
         (raw / name).write_bytes(idx(3, 2, 2) if "images" in name else idx(3))
     return raw
 
 
-def states(out: Path) -> dict[str, doctor.Finding]:
-    return {finding.subject: finding for finding in doctor.examined(out)}
+def states(out: Path) -> dict[str, doctor.Diagnosis]:
+    return {finding.subject: finding for finding in doctor.diagnose(out)}
 
 
 def test_here_a_run_can_work(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,14 +47,14 @@ def test_here_a_run_can_work(data: Path, tmp_path: Path, capsys: pytest.CaptureF
 def test_data_are_whole_or_not(data: Path, tmp_path: Path) -> None:
     assert states(tmp_path)["mnist"].state == "ok"
     assert states(tmp_path)["fashion_mnist"].state == "missing"
-    whole = (data / FILES[0]).read_bytes()
+    whole = (data / IDX_FILES[0]).read_bytes()
     for spoilt in (whole[:-1], whole + b"x", b"<html>", b"", whole[:6]):
-        (data / FILES[0]).write_bytes(spoilt)
+        (data / IDX_FILES[0]).write_bytes(spoilt)
         found = states(tmp_path)["mnist"]
-        assert (found.state, FILES[0] in found.said) == ("missing", True)
+        assert (found.state, IDX_FILES[0] in found.said) == ("missing", True)
         assert found.remedy
-    (data / FILES[0]).unlink()
-    assert f"without {FILES[0]}" in states(tmp_path)["mnist"].said
+    (data / IDX_FILES[0]).unlink()
+    assert f"without {IDX_FILES[0]}" in states(tmp_path)["mnist"].said
 
 
 def test_a_folder_that_cannot_be_written_is_broken(
@@ -87,9 +87,9 @@ def test_an_incomplete_checkout_is_named(tmp_path: Path) -> None:
     for name in ("setup.cfg", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     assert doctor._installation(tmp_path).state == "ok"
-    (tmp_path / "experiments" / "commands" / "table.py").unlink()
+    (tmp_path / "experiments" / "commands" / "results.py").unlink()
     found = doctor._installation(tmp_path)
-    assert (found.state, "experiments/commands/table.py" in found.said) == ("broken", True)
+    assert (found.state, "experiments/commands/results.py" in found.said) == ("broken", True)
 
 
 def test_what_is_asked_for_is_what_the_package_requires() -> None:
@@ -100,6 +100,6 @@ def test_what_is_asked_for_is_what_the_package_requires() -> None:
 
 
 def test_every_line_is_one_line(data: Path, tmp_path: Path) -> None:
-    for finding in doctor.examined(tmp_path):
+    for finding in doctor.diagnose(tmp_path):
         assert "\n" not in finding.said + finding.remedy
         assert bool(finding.remedy) == (finding.state != "ok")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.estimates import Estimate, duration, mean, written
+from laggard.experiments.results.statistics import Estimate, format_estimate, mean, time_to_reach
 
 NAN = float("nan")
 
@@ -28,19 +28,19 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
 
 def test_one_seed_has_no_interval() -> None:
     assert math.isnan(mean([0.5]).half)
-    assert written(mean([0.5])) == "0.5 (n = 1)"
+    assert format_estimate(mean([0.5])) == "0.5 (n = 1)"
 
 
 def test_who_diverged_is_in_n_and_not_in_the_mean() -> None:
     of = mean([0.5, NAN, 0.7], diverged=1)
     assert (of.value, of.n, of.diverged) == (pytest.approx(0.6), 3, 1)
-    assert written(of, 100, "%") == "60 ± 127 % (n = 3, 1 diverged)"
+    assert format_estimate(of, 100, "%") == "60 ± 127 % (n = 3, 1 diverged)"
     assert mean([NAN], diverged=1).kind == "none"
-    assert written(mean([NAN], diverged=1)) == "- (n = 1, 1 diverged)"
+    assert format_estimate(mean([NAN], diverged=1)) == "- (n = 1, 1 diverged)"
 
 
 def test_where_all_got_there_their_time_is_a_mean() -> None:
-    of = duration([1.0, 2.0, 3.0], [9.0] * 3, [False] * 3)
+    of = time_to_reach([1.0, 2.0, 3.0], [9.0] * 3, [False] * 3)
     assert (of.value, of.kind, of.reached) == (2.0, "mean", 3)
     assert of.half == mean([1.0, 2.0, 3.0]).half
 
@@ -61,9 +61,9 @@ def slow_median(times: list[float], followed: list[float], never: list[bool]) ->
 
 def test_a_worked_example_of_the_median() -> None:
     """At 1: 1 of 5, S = 0.8. One leaves at 2. At 3: 1 of 3, S = 0.533. At 4: 1 of 2, S = 0.267."""
-    of = duration([1, NAN, 3, 4, NAN], [9, 2, 9, 9, 5], [False] * 5)
+    of = time_to_reach([1, NAN, 3, 4, NAN], [9, 2, 9, 9, 5], [False] * 5)
     assert (of.value, of.kind, of.reached, of.n) == (4, "median", 3, 5)
-    assert written(of, 1, "s") == "median 4 s (3 of 5)"
+    assert format_estimate(of, 1, "s") == "median 4 s (3 of 5)"
 
 
 def test_the_median_is_the_product_limits() -> None:
@@ -74,7 +74,7 @@ def test_the_median_is_the_product_limits() -> None:
         event, end = rng.integers(1, 12, n).astype(float), rng.integers(1, 12, n).astype(float)
         never = rng.random(n) < 0.2
         times = np.where((event <= end) & ~never, event, NAN)
-        of = duration(times, end, never)
+        of = time_to_reach(times, end, never)
         kinds.add(of.kind)
         expected = slow_median(times.tolist(), end.tolist(), never.tolist())
         if of.kind == "median":
@@ -87,17 +87,17 @@ def test_the_median_is_the_product_limits() -> None:
 
 def test_not_reached_is_not_dropped() -> None:
     """One of five was quick: the median is not its time, but lies beyond all that was seen."""
-    of = duration([1.0, *[NAN] * 4], [5.0] * 5, [False] * 5)
+    of = time_to_reach([1.0, *[NAN] * 4], [5.0] * 5, [False] * 5)
     assert (of.value, of.kind, of.reached) == (5.0, "more", 1)
-    assert written(of, 1, "s") == "> 5 s (1 of 5)"
+    assert format_estimate(of, 1, "s") == "> 5 s (1 of 5)"
 
 
 def test_who_diverged_never_gets_there() -> None:
     """Were they taken as runs that ended early, the estimate would be 1: two of two that were left."""
-    of = duration([1.0, 1.0, NAN, NAN, NAN], [9.0, 9.0, 0.1, 0.1, 0.1], [False] * 2 + [True] * 3, diverged=3)
+    of = time_to_reach([1.0, 1.0, NAN, NAN, NAN], [9.0, 9.0, 0.1, 0.1, 0.1], [False] * 2 + [True] * 3, diverged=3)
     assert (of.kind, of.value) == ("more", 1.0)
-    none = duration([NAN, NAN], [0.1, 0.2], [True, True], diverged=2)
-    assert written(none) == "never (0 of 2, 2 diverged)"
+    none = time_to_reach([NAN, NAN], [0.1, 0.2], [True, True], diverged=2)
+    assert format_estimate(none) == "never (0 of 2, 2 diverged)"
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_who_diverged_never_gets_there() -> None:
     ],
 )
 def test_a_number_has_the_digits_that_its_interval_warrants(value: float, half: float, said: str) -> None:
-    assert written(Estimate(value, half, "mean", 3, None, 0), counted=False) == said
+    assert format_estimate(Estimate(value, half, "mean", 3, None, 0), counted=False) == said

@@ -1,12 +1,15 @@
 """Theory stands beside what was measured: the right row, the right half of the run, and their ratio."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from experiments import load, sweep
-from experiments.expectations import expected_seconds, expected_staleness
+from laggard import load, load_result, run, sweep
+from laggard.experiments import figures
+from laggard.experiments.theory.iteration_time import expected_seconds
+from laggard.experiments.theory.staleness import expected_staleness
 
 TEXT = """\
 cluster: {workers: 4}
@@ -44,3 +47,83 @@ def test_seconds_of_an_update_by_theory_and_as_measured(toy: Callable[..., Path]
     assert table["theory"].isna().tolist() == [False, False, True]
     (alone,) = expected_seconds(sweep(load(toy("", TEXT), "sweep={}"), tmp_path)).to_dict("records")
     assert alone["method"] == "async_ps"
+
+
+OWN = """
+from dataclasses import dataclass
+from laggard.experiments.theory.iteration_time import FREE_SECONDS
+from laggard.experiments.theory.staleness import STALENESS, constant
+from laggard.simulator import AsyncPS, Rule
+
+@dataclass(frozen=True)
+class Held(AsyncPS):
+    '''A server that holds the last gradients back: each waits for `hold` others.'''
+
+    hold: int = 2
+
+    def server(self, node):
+        state, held = self.rule.init(node.weights), []
+        while True:
+            worker, gradient = yield node.receive()
+            held += [] if gradient is None else [gradient]
+            if len(held) > self.hold:
+                oldest = [held.pop(0)]
+                weights, state = self.rule.update(node.weights, oldest, state)
+                node.apply(weights, oldest)
+            node.send(worker, node.weights)
+
+@dataclass(frozen=True)
+class Derived(Held):
+    pass
+
+@STALENESS.of(Held)
+def staleness(algorithm, cluster):
+    return constant(algorithm.hold) if cluster.workers == 1 else None
+
+@FREE_SECONDS.of(Held)
+def seconds(algorithm, cluster):
+    return cluster.compute.mean
+"""
+
+
+@pytest.fixture
+def own(module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+    """Runs an algorithm of one's own that brings its closed forms; the folder of the result."""
+    module("brings", OWN)
+    text = "task: {model: timing}\nstop: {updates: 41}\n"
+
+    def result(name: str = "Held", workers: int = 1) -> Path:
+        more = [
+            f"algorithm={{name: 'brings:{name}', hold: 3}}",
+            f"cluster={{workers: {workers}, compute: {{mean: 5}}}}",
+        ]
+        return run(load(toy("", text), *more), tmp_path / "out").path
+
+    return result
+
+
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_an_algorithm_of_ones_own_brings_its_closed_forms(own: Callable[..., Path], reloaded: bool) -> None:
+    """They stand in the tables and in the figure, also of a result that another process reads."""
+    result = load_result(own())
+    if reloaded:
+        del sys.modules["brings"]
+    (stale,), (seconds,) = (table([result]).to_dict("records") for table in (expected_staleness, expected_seconds))
+    assert (stale["law"], stale["theory"], stale["measured"]) == ("constant", 3.0, 3.0)
+    assert (seconds["theory"], seconds["measured"]) == (5.0, pytest.approx(5.0))
+    assert "theory: constant, mean 3.00" in figures.histograms([result]).axes[0].get_title(loc="left")
+
+
+def test_a_class_has_the_closed_forms_that_it_registered_and_no_others(own: Callable[..., Path]) -> None:
+    """Held derives from AsyncPS, whose P - 1 is not its own; it refuses two workers; Derived registered nothing."""
+    for folder in (own(workers=2), own("Derived")):
+        (row,) = expected_staleness([load_result(folder)]).to_dict("records")
+        assert (row["law"], row["theory"] != row["theory"]) == ("", True)
+
+
+def test_theory_runs_no_source_that_has_changed_since_the_run(own: Callable[..., Path], tmp_path: Path) -> None:
+    result = load_result(own())
+    del sys.modules["brings"]
+    (tmp_path / "brings.py").write_text(OWN.replace("constant(algorithm.hold)", "constant(7)"))
+    assert expected_staleness([result])["theory"].isna().all()
+    assert "brings" not in sys.modules

@@ -11,14 +11,15 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import stats
 
-from experiments import figures
-from experiments.figures.lateness import ROLLING
-from experiments.figures.look import AXES, STYLE
-from experiments.lines import LEARNT, MEASURES, Line
-from models import Quadratic
-from simulator import AsyncPS, Cluster, Evaluate, Network, Rule, Stop, SyncPS, simulate
-from simulator.laws import Gamma
-from simulator.slowdowns import Factor
+from laggard.experiments import figures
+from laggard.experiments.figures.lines import LEARNT, Line
+from laggard.experiments.figures.staleness import ROLLING
+from laggard.experiments.figures.style import AXIS_LABELS, STYLE
+from laggard.experiments.results.measures import CURVES
+from laggard.models import Quadratic
+from laggard.simulator import AsyncPS, Cluster, Evaluate, KSync, Network, Rule, Stop, simulate
+from laggard.simulator.timing.distributions import Gamma
+from laggard.simulator.timing.slowdowns import Factor
 
 NETWORK = Network(bandwidth=1e8, latency=1e-3, message_bytes=1e5)
 
@@ -48,12 +49,12 @@ def asynchronous():
 
 @pytest.fixture(scope="module")
 def backup():
-    return result(SyncPS(Rule(), wait_for=3), method="backup")
+    return result(KSync(Rule(), wait_for=3), method="backup")
 
 
 @pytest.fixture(scope="module")
 def cancelling():
-    return result(SyncPS(Rule(), wait_for=2, cancel=True), method="cancelling")
+    return result(KSync(Rule(), wait_for=2, cancel=True), method="cancelling")
 
 
 def applied(of):
@@ -284,8 +285,8 @@ def test_curves_are_drawn_against_all_four_axes(asynchronous):
     panels = np.reshape(figure.axes, (3, 4))
     assert [axes.get_xlabel() for axes in panels[-1]] == ["virtual time (s)", "updates", "samples", "epochs"]
     for row, measure in zip(panels, LEARNT, strict=True):
-        assert row[0].get_ylabel() == MEASURES[measure]
-        for axes, x in zip(row, AXES, strict=True):
+        assert row[0].get_ylabel() == CURVES[measure]
+        for axes, x in zip(row, AXIS_LABELS, strict=True):
             np.testing.assert_array_equal(drawn(axes)["stragglers"], asynchronous.metrics[[x, measure]])
 
 
@@ -354,7 +355,7 @@ def test_no_global_state_is_touched(asynchronous):
     assert len(sources) > 5
     assert not any("pyplot" in source.read_text() for source in sources)
     assert STYLE.is_file()
-    assert sys.modules["experiments.figures"] is figures
+    assert sys.modules["laggard.experiments.figures"] is figures
 
 
 def test_a_loss_within_a_decade_is_labelled_in_plain_numbers_and_fits(asynchronous, tmp_path):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments import figures
-from experiments.figures import FIGURES
+from laggard.experiments import figures
+from laggard.experiments.figures import FIGURES
 
 TEXT = """
 cluster: {workers: 3, compute: {law: gamma, mean: 1, cv: 0.3}, network: {bandwidth: 100, message_bytes: 4}}

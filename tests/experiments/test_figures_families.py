@@ -7,11 +7,11 @@ import pytest
 import torch
 from scipy import stats
 
-from experiments import figures
-from experiments.figures.graphs import busiest, steps
-from experiments.figures.landscapes import filterwise, principal, surface
-from experiments.figures.phases import phases, seconds
-from models import Quadratic
+from laggard.experiments import figures
+from laggard.experiments.figures.landscapes import filterwise, principal, surface
+from laggard.experiments.figures.network import busiest, steps
+from laggard.experiments.figures.timelines import phases, seconds
+from laggard.models import Quadratic
 
 QUADRATIC = """
 cluster: {workers: 1}
@@ -67,8 +67,8 @@ def accurate(grid, accuracies):
 
 def test_the_measured_limit_stands_between_what_learns_and_what_fails(grid, monkeypatch):
     """Of the first row nothing fails; the second fails at its last; the third learns nowhere; 0.5 is chance."""
-    monkeypatch.setattr("experiments.figures.grids.exact_limit", lambda config: None)
-    monkeypatch.setattr("experiments.figures.grids.chance", lambda config: 0.1)
+    monkeypatch.setattr("laggard.experiments.figures.grids.exact_limit", lambda config: None)
+    monkeypatch.setattr("laggard.experiments.figures.grids.chance", lambda config: 0.1)
     accuracy = [[0.5, 0.9, 0.8, 0.7], [0.5, 0.9, 0.8, 0.1], [0.1, 0.12, 0.1, 0.1]]
     figure = figures.lr_delay(accurate(grid, accuracy))
     axes = figure.axes[0]
@@ -290,7 +290,7 @@ def test_a_topology_has_the_edges_of_its_config(bench, method, workers, count, c
     assert [busiest(one.graph) for one in drawings] == cost
     assert all(nx.is_directed(one.graph) for one in drawings)
     figure = figures.topology(run)
-    arrows = [sum(isinstance(patch, figures.graphs.FancyArrowPatch) for patch in axes.patches) for axes in figure.axes]
+    arrows = [sum(isinstance(patch, figures.network.FancyArrowPatch) for patch in axes.patches) for axes in figure.axes]
     pairs = [len({frozenset(edge) for edge in one.graph.edges}) for one in drawings]
     assert arrows[: len(pairs)] == pairs
 
@@ -330,7 +330,7 @@ def test_scaling_asks_theory_at_each_size_for_what_was_run_there(bench):
         cluster = (
             f"cluster: {{workers: {P}, compute: {{law: constant, mean: 1}}, slowdowns: [{{worker: 0, factor: 3}}]}}"
         )
-        method = f"algorithm: {{name: sync_ps, wait_for: {K}, cancel: true}}"
+        method = f"algorithm: {{name: k_sync, wait_for: {K}, cancel: true}}"
         text = f"{cluster}\n{method}\ntask: {{model: timing}}\nstop: {{updates: 9}}\n"
         runs.append(bench(text, **{"cluster.workers": P}))
     points, line = figures.scaling(runs).axes[0].lines

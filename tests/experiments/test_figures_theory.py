@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
-from experiments import figures
-from experiments.config import parse
-from experiments.figures.closed import closed_form
-from experiments.figures.iterations import seconds_per_update
-from experiments.figures.limits import exact_limit, measured_limit
-from experiments.figures.orders import order_statistic
-from experiments.figures.theory import staleness_theory
-from simulator.laws import (
+from laggard.experiments import figures
+from laggard.experiments.config.config import parse
+from laggard.experiments.theory.iteration_time import seconds_per_update, seconds_theory
+from laggard.experiments.theory.order_statistics import order_statistic
+from laggard.experiments.theory.stability import exact_limit, measured_limit
+from laggard.experiments.theory.staleness import staleness_theory
+from laggard.simulator.timing.distributions import (
     Constant,
     Exponential,
     Gamma,
@@ -45,7 +44,7 @@ LAWS = [
     ),
     ("constant", "cluster: {workers: 5}\nalgorithm: async_ps\n", 4.0),
     ("constant", "cluster: {workers: 1}\nalgorithm: {name: delayed, delay: 6}\n", 6.0),
-    ("constant", "cluster: {workers: 4}\nalgorithm: {name: sync_ps, wait_for: 3}\n", 0.0),
+    ("constant", "cluster: {workers: 4}\nalgorithm: {name: k_sync, wait_for: 3}\n", 0.0),
     ("geometric", f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: k_async, wait_for: 2}}\n", 2.0),
     (
         "Little's law",
@@ -56,7 +55,7 @@ LAWS = [
     ("Little's law", "cluster: {workers: 6, network: {bandwidth: 3, message_bytes: 1}}\n", 5.0),
     (
         "Little's law",
-        f"cluster: {{workers: 4, {EXPONENTIAL}}}\nalgorithm: {{name: async_ps, n_push: 2, n_fetch: 4}}\n",
+        f"cluster: {{workers: 4, {EXPONENTIAL}}}\nalgorithm: {{name: downpour, n_push: 2, n_fetch: 4}}\n",
         5.0,
     ),
 ]
@@ -95,8 +94,8 @@ def test_a_run_without_a_config_of_the_bench_has_no_theory():
     "text",
     [
         "cluster: {workers: 4, slowdowns: [{worker: 0, at: 3, back: 5}]}\n",
-        "algorithm: {name: async_ps, warm_start: 9}\n",
-        "algorithm: {name: async_ps, sync_every: 4}\n",
+        "algorithm: {name: downpour, warm_start: 9}\n",
+        "algorithm: {name: downpour, sync_every: 4}\n",
         "algorithm: {name: ssp, bound: 2}\n",
         "algorithm: {name: delayed, delay: 2, ramp_to: 8, over: 20}\ncluster: {workers: 1}\n",
     ],
@@ -179,16 +178,14 @@ def test_closed_forms_of_time_are_what_a_simulation_takes(bench, method, sharing
     network = f"{{bandwidth: 8, latency: 0.125, message_bytes: 2, sharing: {sharing}}}"
     cluster = f"cluster: {{workers: {workers}, network: {network}}}"
     run = bench(f"{cluster}\n{method}\ntask: {{model: timing}}\nstop: {{updates: 24}}\n")
-    closed = closed_form(run)
-    assert closed is not None
-    assert seconds_per_update(run) == pytest.approx(closed(workers), rel=1e-9)
+    assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
 
 
 def test_there_is_no_closed_form_for_uneven_clusters(bench):
     for more in ("compute: {law: exponential, mean: 1}", "slowdowns: [{worker: 0, factor: 2}]", "apply_seconds: 1"):
         cluster = f"cluster: {{workers: 2, network: {{latency: 0.1}}, {more}}}"
         run = bench(f"{cluster}\nalgorithm: sync_ps\ntask: {{model: timing}}\nstop: {{updates: 4}}\n")
-        assert closed_form(run) is None
+        assert seconds_theory(run) is None
 
 
 def harmonic(n):
@@ -230,8 +227,8 @@ def test_order_statistics_of_uneven_workers():
 SLOW = "slowdowns: [{worker: 0, factor: 5}]"
 STOCHASTIC = [
     ("sync_ps", f"workers: 4, {EXPONENTIAL}"),
-    ("{name: sync_ps, wait_for: 3, cancel: true}", f"workers: 4, {EXPONENTIAL}, {SLOW}"),
-    ("sync_ps", "workers: 5, compute: {law: pareto, least: 1, tail: 3.5}"),
+    ("{name: k_sync, wait_for: 3, cancel: true}", f"workers: 4, {EXPONENTIAL}, {SLOW}"),
+    ("sync_ps", "workers: 5, compute: {law: pareto, scale: 1, alpha: 3.5}"),
     ("{name: all_reduce, collective: ring}", "workers: 4, compute: {law: gamma, mean: 2, cv: 0.4}"),
     ("async_ps", f"workers: 4, compute: {{law: uniform, low: 1, high: 3}}, {SLOW}"),
     ("{name: async_ps, accumulate: 3}", f"workers: 4, {EXPONENTIAL}"),
@@ -253,7 +250,7 @@ def test_closed_forms_on_a_free_network_are_what_a_simulation_takes(bench, metho
     for seed in range(5):
         run = bench(f"cluster: {{{cluster}}}\nalgorithm: {method}\nseed: {seed}\n{TIMING.replace('4000', '400')}")
         seconds.append(seconds_per_update(run))
-    expected = closed_form(run)(run.config.cluster.workers)
+    expected = seconds_theory(run)
     error = np.std(seconds, ddof=1) / math.sqrt(len(seconds))
     assert np.mean(seconds) == pytest.approx(expected, abs=5 * error + 2e-3 * expected)
 
@@ -261,7 +258,7 @@ def test_closed_forms_on_a_free_network_are_what_a_simulation_takes(bench, metho
 @pytest.mark.parametrize(
     ("method", "cluster"),
     [
-        ("{name: sync_ps, wait_for: 3}", f"workers: 4, {EXPONENTIAL}"),
+        ("{name: k_sync, wait_for: 3}", f"workers: 4, {EXPONENTIAL}"),
         ("{name: k_async, wait_for: 3}", "workers: 4, compute: {law: uniform, low: 1, high: 2}"),
         ("{name: ssp, bound: 2}", f"workers: 4, {EXPONENTIAL}"),
         ("sgp", f"workers: 4, {EXPONENTIAL}"),
@@ -272,4 +269,4 @@ def test_closed_forms_on_a_free_network_are_what_a_simulation_takes(bench, metho
 )
 def test_where_theory_has_no_closed_form_it_says_none(bench, method, cluster):
     run = bench(f"cluster: {{{cluster}}}\nalgorithm: {method}\ntask: {{model: timing}}\nstop: {{updates: 3}}\n")
-    assert closed_form(run) is None
+    assert seconds_theory(run) is None

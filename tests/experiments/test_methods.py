@@ -5,10 +5,10 @@ from time import process_time
 
 import pytest
 
-from experiments import load
-from experiments.grid import runs
-from experiments.runs import simulated
-from simulator import ALGORITHMS
+from laggard import load
+from laggard.experiments.config.grid import runs
+from laggard.experiments.running.run import run_spec
+from laggard.simulator import ALGORITHMS
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "methods").glob("*.yaml"))
 SECONDS = 20.0
@@ -30,7 +30,7 @@ def test_a_methods_config_answers_its_question_in_seconds(path: Path, tmp_path: 
     assert any(path.stem.startswith(method) for method in methods), f"it runs {', '.join(methods)}"
     for run in planned:
         start = process_time()
-        result = simulated(run.config, run.labels, tmp_path, force=False, progress=None)
+        result = run_spec(run, tmp_path)
         spent = process_time() - start
         assert result.manifest["gradients"]["applied"] > 0
         assert spent < SECONDS, f"{dict(run.labels)} takes {spent:.1f} s"

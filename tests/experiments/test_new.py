@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from experiments import load_results
-from experiments.cli import main
-from experiments.new import TEMPLATES
+from laggard import load_results
+from laggard.experiments.cli import main
+from laggard.experiments.config.catalogue import TEMPLATES
 
 ROOT = Path(__file__).parents[2]
 KINDS = sorted(path.name for path in TEMPLATES.iterdir())
-LAGGARD = "import sys; from experiments.cli import main; sys.exit(main())"
+LAGGARD = "import sys; from laggard.experiments.cli import main; sys.exit(main())"
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_the_tests_pass_as_they_are(written: Path) -> None:
 def test_a_config_runs_as_it_is(
     kind: str, written: Path, monkeypatch: pytest.MonkeyPatch, module: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("experiments.figures.comparison", lambda *_, **__: None)
+    monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
     capsys.readouterr()
     assert main(["run", f"my_own_{kind}.yaml"]) == 0
     assert "finished" in capsys.readouterr().out
@@ -90,7 +90,7 @@ def test_nothing_is_overwritten(
     monkeypatch.chdir(tmp_path)
     (tmp_path / there).write_text("mine")
     assert main(["new", "algorithm", "mine"]) == 2
-    assert capsys.readouterr().err == f"{there}: is there already: nothing is written\n"
+    assert capsys.readouterr().err == f"{there}: exists already: nothing is written\n"
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(there, "mine")]
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from experiments import Result, load, run
-from experiments.cli import main
-from experiments.grid import runs
-from experiments.perfetto import WHOLE, Window, events, write
+from laggard import Result, load, run
+from laggard.experiments.cli import main
+from laggard.experiments.config.grid import runs
+from laggard.experiments.perfetto import WHOLE_RUN, TimeWindow, events, write_trace
 from tests.experiments.trace_format import broken
 
 ROOT = Path(__file__).parents[2]
-SERVERS = ("async_ps", "async_ps_downpour", "sync_ps_shards", "sync_ps_crash", "easgd")
+SERVERS = ("async_ps", "downpour", "sync_ps_shards", "k_sync_crash", "easgd")
 METHODS = (*SERVERS, "gpipe", "pipedream", "adpsgd", "all_reduce_ring")
 LINE = """\
 # One worker, a second a gradient, a model in 0.75 s.
@@ -26,7 +26,7 @@ record: {messages: true}
 """
 
 
-def traced(result: Result, window: Window = WHOLE) -> list[dict[str, Any]]:
+def traced(result: Result, window: TimeWindow = WHOLE_RUN) -> list[dict[str, Any]]:
     return list(events(result, window))
 
 
@@ -78,7 +78,7 @@ def test_the_trace_of_every_kind_of_method_keeps_the_format(method: str, recorde
     settings = ["stop.epochs=null", "stop.updates=12", f"record.messages={str(recorded).lower()}"]
     config = runs(load(ROOT / "configs" / "methods" / f"{method}.yaml", *settings))[-1].config
     result = run(config, tmp_path)
-    write(result, tmp_path / "trace.json")
+    write_trace(result, tmp_path / "trace.json")
     assert broken((tmp_path / "trace.json").read_text()) == []
     found = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     kinds = [event["cat"] for event in found if event["ph"] == "X"]
@@ -91,7 +91,7 @@ def test_the_trace_of_every_kind_of_method_keeps_the_format(method: str, recorde
 
 
 def test_a_window_keeps_what_has_a_part_in_it(line: Result) -> None:
-    found = traced(line, Window(1.5, 3.0))
+    found = traced(line, TimeWindow(1.5, 3.0))
     assert broken(json.dumps({"traceEvents": found})) == []
     slices = {(event["name"], event["ts"] / 1e6) for event in found if event["ph"] == "X"}
     gradient, weights = ("gradient, staleness 0", 1.0), {("weights to worker 0", 2.75), ("weights from server", 2.75)}

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import torch
 
-from experiments import ConfigError, Result, load, load_result, load_results, run, sweep
-from experiments.cli import main
-from experiments.store import digest
+from laggard import ConfigError, Result, load, load_result, load_results, run, sweep
+from laggard.experiments.cli import main
+from laggard.experiments.config.grid import RunSpec
 
-LAGGARD = "import sys; from experiments.cli import main; sys.exit(main())"
+LAGGARD = "import sys; from laggard.experiments.cli import main; sys.exit(main())"
 
 VARIANT = """
 from dataclasses import dataclass
-from simulator.rules import DCASGDc
-from simulator.rules.scalars import cast
+from laggard.simulator.learning.rules import DCASGDc
+from laggard.simulator.learning.rules.optimizers import cast
 
 @dataclass(frozen=True)
 class Absolute(DCASGDc):
@@ -41,7 +41,7 @@ def test_a_one_line_variant_of_dc_asgd_takes_no_change_inside_the_repository(
     """The variant as a user would write it; with g*g in its place it is DC-ASGD, bit for bit."""
     module("mine", ABSOLUTE + VARIANT.replace("VALUE", "value * value").replace("Absolute", "Squared"))
     path = toy("sweep: {learning.compensation.strength: [0.0, 0.5, 1.0]}")
-    monkeypatch.setattr("experiments.figures.comparison", lambda *_, **__: None)
+    monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
     monkeypatch.chdir("/")
     out = str(tmp_path / "out")
     runs = {}
@@ -76,9 +76,11 @@ def test_the_console_finds_modules_beside_the_config_and_in_the_current_director
 PIECES = """
 from dataclasses import dataclass, field
 from collections.abc import Sequence
-import simulator, models
-from simulator import laws, slowdowns, topology, rules
-from models import Dataset
+from laggard import models, simulator
+from laggard.simulator.timing import distributions as laws, slowdowns
+from laggard.simulator.network import topology
+from laggard.simulator.learning import rules
+from laggard.models import Dataset
 
 @dataclass(frozen=True)
 class Server(simulator.AsyncPS):
@@ -194,7 +196,7 @@ def test_an_algorithm_that_learns_nothing_needs_no_rule(
 ) -> None:
     source = """
 from dataclasses import dataclass
-from simulator import Algorithm
+from laggard.simulator import Algorithm
 
 @dataclass(frozen=True)
 class Still(Algorithm):
@@ -221,8 +223,8 @@ WRONG = {
     "lacking:Mine": "lacking cannot be imported: ModuleNotFoundError: No module named 'nowhere' (*lacking.py, line 1)",
     "leaving:Mine": "leaving cannot be imported: SystemExit: 3 (*leaving.py, line 2)",
     "unfinished:Mine": "unfinished cannot be imported: SyntaxError: * (*unfinished.py, line 1)",
-    "mine:number": "expected a class that serves as simulator.algorithm.Algorithm, but mine:number is 3",
-    "mine:function": "expected a class that serves as simulator.algorithm.Algorithm, but mine:function is <function *>",
+    "mine:number": "expected a class that serves as laggard.simulator.algorithms.base.Algorithm, but mine:number is 3",
+    "mine:function": "expected a class that serves as laggard.*.Algorithm, but mine:function is <function *>",
     "mine:Absolute": "expected a class *.Algorithm, but mine:Absolute does not derive from Algorithm",
     "mine:Bare": "mine:Bare is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys",
     "mine:Named": "mine:Named: name is a key of the config's own: call the field something else",
@@ -232,7 +234,7 @@ WRONG = {
 }
 MINE = f"""{ABSOLUTE}
 import threading
-from simulator import Algorithm, AsyncPS, Invalid, Rule
+from laggard.simulator import Algorithm, AsyncPS, InvalidSettingError, Rule
 
 number = 3
 
@@ -262,7 +264,7 @@ class Fine(Algorithm):
 
     def __post_init__(self):
         if self.patience < 0:
-            raise Invalid("Fine", "patience", "a number >= 0", self.patience)
+            raise InvalidSettingError("Fine", "patience", "a number >= 0", self.patience)
 """
 SOURCES = {
     "mine": MINE,
@@ -322,23 +324,27 @@ def test_its_fields_are_keys_like_any_others(
         (
             "cluster.compute",
             "{law: 'mine:Fine'}",
-            "law: expected a class that serves as simulator.*.Law, but mine:Fine has no mean",
+            "law: expected a class that serves as laggard.*.Distribution, but mine:Fine has no mean",
         ),
         (
             "learning.schedule",
             "'mine:Fine'",
-            "name: expected a class that serves as simulator.rules.*.Schedule, * has no __call__",
+            "name: expected a class that serves as laggard.simulator.learning.rules.*.Schedule, * has no __call__",
         ),
-        ("learning", "{optimizer: 'mine:Fine'}", "optimizer: expected a class * simulator.rules.*.Optimizer, *"),
+        (
+            "learning",
+            "{optimizer: 'mine:Fine'}",
+            "optimizer: expected a class * laggard.simulator.learning.rules.*.Optimizer, *",
+        ),
         (
             "task",
             "{model: 'mine:Fine'}",
-            "model: expected a class * simulator.task.Task or models.Network, * has no build",
+            "model: expected a class * laggard.simulator.learning.task.Task or laggard.models.Network, * has no build",
         ),
         (
             "task",
             "{model: mlp, dataset: 'mine:Fine'}",
-            "dataset.name: expected a class that serves as models.data.Dataset, *",
+            "dataset.name: expected a class that serves as laggard.models.data.Dataset, *",
         ),
     ],
 )
@@ -374,7 +380,7 @@ def test_another_source_is_another_run(
     assert second.path != first.path
     assert not torch.equal(second.weights, first.weights)
     module("mine", ABSOLUTE)
-    assert digest(load(path)) == digest(first.config)
+    assert RunSpec(load(path)).digest == RunSpec(first.config).digest
 
 
 def test_a_result_is_read_without_its_source(
@@ -390,7 +396,7 @@ def test_a_result_is_read_without_its_source(
         (tmp_path / f"{file}.py").unlink()
     (read,) = load_results(tmp_path / "out" / "toy")
     assert read.config.resolved() == results[0].config.resolved()
-    assert digest(read.config) == read.manifest["config"]
+    assert RunSpec(read.config).digest == read.manifest["config"]
     assert len(read.members) == 2
     assert len(read.config.resolved()["algorithm"]["sha256"]) == 64
     with pytest.raises(ConfigError, match="no module pieces"):
@@ -405,7 +411,7 @@ def test_a_resolved_config_runs_with_its_own_source_alone(
     path = result.path / "config.yaml"
     module("elsewhere", "")
     sys.path.append(str(tmp_path))
-    assert digest(load(path)) == digest(result.config)
+    assert RunSpec(load(path)).digest == RunSpec(result.config).digest
     module("mine", ABSOLUTE + "\n")
     with pytest.raises(ConfigError, match=r"learning\.compensation\.sha256: expected '\w{64}', got '\w{64}'"):
         load(path)

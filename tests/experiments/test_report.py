@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments import Result, load, run, sweep
-from experiments.cli import main
-from experiments.report import page, sections
-from experiments.store import FILES
+from laggard import Result, load, run, sweep
+from laggard.experiments.cli import main
+from laggard.experiments.report import report_page, staleness_table, waiting_table
+from laggard.experiments.results.result import FILES
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -81,7 +81,7 @@ def faults(text: str) -> list[str]:
 def text(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("report")
     (folder / "toy.yaml").write_text(SWEEP, encoding="utf-8")
-    return page(sweep(load(folder / "toy.yaml"), folder), "Which of <both>?")
+    return report_page(sweep(load(folder / "toy.yaml"), folder), "Which of <both>?")
 
 
 SWEEP = """\
@@ -120,7 +120,7 @@ def test_a_planted_fault_is_found(text: str, place: str, fault: str) -> None:
 
 def test_the_page_of_a_run_says_how_it_was_run(toy: Callable[..., Path], tmp_path: Path) -> None:
     result = run(load(toy(), "record.messages=true"), tmp_path)
-    found = Page(page([result]))
+    found = Page(report_page([result]))
     assert found.faults == []
     assert len(found.pictures) >= 3
     for said in (result.manifest["run"], *FILES, *result.manifest["files"].values(), "law: gamma", "messages lost"):
@@ -129,7 +129,7 @@ def test_the_page_of_a_run_says_how_it_was_run(toy: Callable[..., Path], tmp_pat
 
 def test_shares_of_time_are_the_workers_seconds(toy: Callable[..., Path], tmp_path: Path) -> None:
     result: Result = run(load(toy()), tmp_path)
-    rows, _ = sections.waiting([result], ["toy"])
+    rows, _ = waiting_table([result], ["toy"])
     for row, (_, seconds) in zip(rows, result.workers.iterrows(), strict=True):
         assert row.name == f"worker {seconds['worker']:.0f}"
         assert sum(row.shares.values()) == pytest.approx(1)
@@ -138,7 +138,7 @@ def test_shares_of_time_are_the_workers_seconds(toy: Callable[..., Path], tmp_pa
 
 def test_staleness_is_counted_over_applied_gradients(toy: Callable[..., Path], tmp_path: Path) -> None:
     result = run(load(toy()), tmp_path)
-    (row,) = sections.staleness([result], ["toy"]).rows
+    (row,) = staleness_table([result], ["toy"]).rows
     applied = sorted(result.updates["staleness"][result.updates["status"] == "applied"])
     assert row[:2] == ["toy", str(len(applied))]
     assert float(row[2]) == pytest.approx(sum(applied) / len(applied), rel=1e-3)

@@ -10,8 +10,9 @@ import pandas as pd
 import pyarrow.dataset as ds
 import pytest
 
-from experiments import Results, load, load_results, run, store, sweep
-from experiments.store import ResultError
+from laggard import Results, load, load_results, run, sweep
+from laggard.experiments.results import result as store
+from laggard.experiments.results.result import ResultError
 
 GRID = """
 sweep:

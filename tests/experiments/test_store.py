@@ -19,9 +19,9 @@ import pytest
 import torch
 from pyarrow import parquet
 
-from experiments import Result, load, load_result, load_results, run, sweep
-from experiments.build import task
-from experiments.store import FILES, TABLES, ResultError, folder
+from laggard import Result, load, load_result, load_results, run, sweep
+from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.results.result import FILES, TABLES, ResultError
 from tests.experiments.conftest import TOY
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def stamps(path: Path) -> dict[str, int]:
 
 
 def test_a_run_leaves_exactly_its_files(result: Result, tmp_path: Path) -> None:
-    assert result.path == folder(result.config, tmp_path / "out")
+    assert result.path == RunSpec(result.config).folder(tmp_path / "out")
     assert {file.name for file in result.path.iterdir()} == {*FILES, "manifest.json"}
     manifest = json.loads((result.path / "manifest.json").read_text())
     for name in FILES:
@@ -108,7 +108,9 @@ def test_models_evaluated_are_kept_where_they_are_asked_for(toy: Callable[..., P
     assert kept.models is not None
     assert kept.models.shape == (5, 2, 3)
     assert torch.equal(kept.models[-1], kept.weights)
-    measured = [float(loss) for models in kept.models for loss in task(kept.config).evaluate(models)["test_loss"]]
+    measured = [
+        float(loss) for models in kept.models for loss in RunSpec(kept.config).task().evaluate(models)["test_loss"]
+    ]
     assert measured == kept.metrics["test_loss"].to_list()
     (kept.path / "models.safetensors").write_bytes(b"something else")
     with pytest.raises(ResultError, match=r"models\.safetensors: not as the run left it"):
@@ -143,11 +145,11 @@ def test_a_run_that_is_interrupted_leaves_what_was_there(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("experiments.record.save_weights", interrupted)
+        patch.setattr("laggard.experiments.results.store.save_weights", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(config, tmp_path, force=True)
-    assert stamps(folder(config, tmp_path)) == before
-    assert list((tmp_path / "toy").iterdir()) == [folder(config, tmp_path)]
+    assert stamps(RunSpec(config).folder(tmp_path)) == before
+    assert list((tmp_path / "toy").iterdir()) == [RunSpec(config).folder(tmp_path)]
 
 
 def test_what_a_dead_process_left_is_cleared_away_and_a_living_ones_is_not(
@@ -204,7 +206,7 @@ def test_messages_are_recorded_where_they_are_asked_for_and_a_run_with_them_serv
     toy: Callable[..., Path], tmp_path: Path
 ) -> None:
     plain = run(load(toy()), tmp_path)
-    assert (plain.recorded, len(plain.messages)) == (False, 0)
+    assert (plain.has_messages, len(plain.messages)) == (False, 0)
     before = stamps(plain.path)
     logged = run(load(toy(), "record.messages=true"), tmp_path)
     assert logged.path == plain.path
@@ -213,7 +215,7 @@ def test_messages_are_recorded_where_they_are_asked_for_and_a_run_with_them_serv
     assert len(logged.messages) == logged.manifest["messages"]["sent"] > 0
     assert logged.updates["arrived"].notna().all()
     before = stamps(logged.path)
-    assert run(load(toy()), tmp_path).recorded
+    assert run(load(toy()), tmp_path).has_messages
     assert stamps(logged.path) == before
     run(load(toy()), tmp_path, force=True)
     assert not (logged.path / "messages.parquet").exists()
@@ -257,13 +259,6 @@ def test_processes_may_run_one_sweep_into_one_folder(toy: Callable[..., Path], t
 def test_runs_without_a_sweep_are_read_from_the_folder_above_them(toy: Callable[..., Path], tmp_path: Path) -> None:
     written = [run(load(toy(), f"seed={seed}"), tmp_path) for seed in (0, 1)]
     assert {read.path for read in load_results(tmp_path / "toy")} == {result.path for result in written}
-
-
-def test_a_result_draws_its_target(toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {}
-    monkeypatch.setattr("experiments.figures.comparison", lambda _, **more: given.update(more))
-    run(load(toy(), "evaluate.target_accuracy=0.5"), tmp_path).plot()
-    assert given["target"] == 0.5
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -431,7 +426,7 @@ def test_two_processes_with_different_hash_seeds_write_the_same_bytes(toy: Calla
     assert files[0] == files[1]
 
 
-SCRIPT = "import sys; from experiments import load, run; run(load(sys.argv[1], *sys.argv[3:]), sys.argv[2])"
+SCRIPT = "import sys; from laggard import load, run; run(load(sys.argv[1], *sys.argv[3:]), sys.argv[2])"
 
 
 # --------------------------------------------------------------------------------------------------- the question

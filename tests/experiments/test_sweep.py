@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import torch
 
-from experiments import ConfigError, load, run, sweep
-from experiments.documents import read
-from experiments.grid import members, runs
-from experiments.parts import COMPENSATION, LEARNING, SCHEDULE
-from experiments.schema import Described
-from experiments.store import Result, run_id
-from experiments.sweeps import SweepError
-from simulator import simulate
+from laggard import ConfigError, load, run, sweep
+from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.config.load import read
+from laggard.experiments.config.parts import COMPENSATION, LEARNING, SCHEDULE
+from laggard.experiments.config.schema import Described
+from laggard.experiments.results.result import Result
+from laggard.experiments.running.sweep import SweepError
+from laggard.simulator import simulate
 
 
 def grid(path: Path, *overrides: str) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    return [(dict(run.labels), members(run.config)) for run in runs(load(path, *overrides))]
+    return [(dict(run.labels), run.members) for run in runs(load(path, *overrides))]
 
 
 def test_numbers_of_the_rule_are_members_and_everything_else_is_runs(toy: Callable[..., Path]) -> None:
@@ -51,7 +51,7 @@ def test_a_number_that_cannot_differ_in_an_ensemble_becomes_runs(toy: Callable[.
 
 
 def test_variants_set_several_keys_and_leave_nothing_behind(toy: Callable[..., Path]) -> None:
-    a = "{algorithm: {name: sync_ps, wait_for: 2}, learning.compensation: dc_asgd_a}"
+    a = "{algorithm: {name: k_sync, wait_for: 2}, learning.compensation: dc_asgd_a}"
     first, second = runs(load(toy(f"sweep: {{method: {{a: {a}, b: {{seed: 1}}}}}}")))
     assert (first.labels, second.labels) == ({"method": "a"}, {"method": "b"})
     assert (first.config.algorithm.wait_for, first.config.seed) == (2, 0)
@@ -95,8 +95,8 @@ TARGET = "sweep.m.a: evaluate.target_accuracy changes no run: set it outside the
             "sweep.record.messages: record.messages changes no run: set it outside the sweep",
         ),
         ("sweep.m={a: {evaluate.target_accuracy: 1}}", TARGET),
-        ("sweep.seeds=0", "sweep.seeds: expected how many seeds, a whole number >= 1, got 0"),
-        ("sweep.seeds=true", "sweep.seeds: expected how many seeds, a whole number >= 1, got true"),
+        ("sweep.seeds=0", "sweep.seeds: expected an integer >= 1, got 0"),
+        ("sweep.seeds=true", "sweep.seeds: expected an integer >= 1, got true"),
         ("sweep={seed: [1], seeds: 2}", "sweep.seeds: sets seed, as sweep.seed does: sweep it once"),
         ("sweep.zip={seed: [1]}", f"sweep.zip: {TWO}, got {{'seed': [1]}}"),
         ("sweep.zip={seed: 1, learning.lr: [1]}", f"sweep.zip: {TWO}, got {{'seed': 1, 'learning.lr': [1]}}"),
@@ -155,14 +155,14 @@ def test_zipped_keys_go_together(toy: Callable[..., Path]) -> None:
         {"task.noise": 0.1, "learning.lr": 0.2},
     ]
     assert [(run.config.task.noise, run.config.learning.lr) for run in planned] == [(0, 0.1), (0.1, 0.2)]
-    assert [members(run.config) for run in planned] == [[{"learning.momentum": 0}, {"learning.momentum": 0.5}]] * 2
+    assert [run.members for run in planned] == [[{"learning.momentum": 0}, {"learning.momentum": 0.5}]] * 2
 
 
 def test_zipped_numbers_of_the_rule_are_members(toy: Callable[..., Path]) -> None:
     rule = "{learning.lr: [1, 2], learning.momentum: [0, 0.5]}"
     data = "{learning.seed: [3, 4], learning.compensation.strength: [0, 1]}"
     (run,) = runs(load(toy(), "learning.compensation=dc_asgd_c", f"sweep.zip=[{rule}, {data}]"))
-    rows = [tuple(member.values()) for member in members(run.config)]
+    rows = [tuple(member.values()) for member in run.members]
     assert rows == [(lr, momentum, *pair) for lr, momentum in ((1, 0), (2, 0.5)) for pair in ((3, 0), (4, 1))]
 
 
@@ -225,15 +225,15 @@ def test_a_run_is_the_same_whatever_sweep_it_came_from(toy: Callable[..., Path])
     plain = runs(load(path, "algorithm.name=sync_ps"))[0].config
     variant = runs(load(path, "sweep.method={x: {seed: 4}, sync: {algorithm.name: sync_ps}}"))[1].config
     listed = runs(load(path, "sweep.algorithm.name=[async_ps, sync_ps]", "name=other", "threads=1"))[1].config
-    assert run_id(plain) == run_id(variant) == run_id(listed)
-    assert run_id(plain) != run_id(runs(load(path))[0].config)
+    assert RunSpec(plain).id == RunSpec(variant).id == RunSpec(listed).id
+    assert RunSpec(plain).id != runs(load(path))[0].id
 
 
 def test_the_order_of_the_members_is_part_of_the_run(toy: Callable[..., Path]) -> None:
     path = toy()
     one = load(path, "sweep={learning.lr: [0.1, 0.2], learning.momentum: [0, 0.5]}")
     other = load(path, "sweep={learning.momentum: [0, 0.5], learning.lr: [0.1, 0.2]}")
-    assert run_id(runs(one)[0].config) != run_id(runs(other)[0].config)
+    assert runs(one)[0].id != runs(other)[0].id
 
 
 def axes() -> Iterator[tuple[str, str, str]]:
@@ -269,7 +269,7 @@ def test_members_of_a_zip_are_their_single_runs_bit_for_bit(toy: Callable[..., P
     hold_to_singles(toy(), tmp_path, (f"sweep.zip={zipped}", "sweep.learning.seed=[0, 1]"))
 
 
-@pytest.mark.parametrize("algorithm", ["{name: sync_ps, wait_for: 2}", "async_ps"])
+@pytest.mark.parametrize("algorithm", ["{name: k_sync, wait_for: 2}", "async_ps"])
 def test_an_ensemble_of_networks_is_its_single_runs_bit_for_bit(
     toy: Callable[..., Path], tmp_path: Path, algorithm: str
 ) -> None:
@@ -280,7 +280,7 @@ def test_an_ensemble_of_networks_is_its_single_runs_bit_for_bit(
 
 def hold_to_singles(path: Path, out: Path, overrides: tuple[str, ...]) -> None:
     together = run(load(path, *overrides), out)
-    swept = members(together.config)
+    swept = RunSpec(together.config).members
     assert len({tuple(row) for row in together.weights.tolist()}) == len(swept), "the axis does nothing here"
     for member, values in enumerate(swept):
         alone = run(load(path, *overrides, "sweep={}", *(f"{key}={value}" for key, value in values.items())), out)
@@ -337,7 +337,7 @@ def test_the_grid_of_delays_is_ensembles_of_every_rate_and_seed_that_fit_into_th
     grid = read(path)["sweep"]
     assert math.prod(len(options) for options in grid.values()) == 1344
     planned = runs(load(path, "sweep.algorithm.delay=[256]", "sweep.task.batch=[1024]"))
-    assert [len(members(run.config)) for run in planned] == [24, 24]
+    assert [len(run.members) for run in planned] == [24, 24]
     params = sum(layer.params for layer in planned[0].config.task.layers())
     promised = (256 + 1) * 24 * params * 4 * 2  # bytes: of weights, and of gradients to come
     assert promised < signature(simulate).parameters["memory"].default

@@ -13,11 +13,18 @@ from time import monotonic, sleep
 
 import pytest
 
-from experiments import ConfigError, load, sweep
-from experiments.forecasts import Enough, Probe, evaluations, makespan, rough
-from experiments.grid import runs
-from experiments.sweeps import Ended, SweepError, jobs_for
-from simulator import Evaluate, Mileage, Stop
+from laggard import ConfigError, load, sweep
+from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.running.estimate import (
+    ProbeFinished,
+    StopAfter,
+    evaluations,
+    jobs_for,
+    makespan,
+    rough_seconds,
+)
+from laggard.experiments.running.sweep import RunEnd, SweepError
+from laggard.simulator import Evaluate, RunProgress, Stop
 from tests.experiments.killing import hold
 from tests.experiments.killing import workers as workers_of
 
@@ -55,13 +62,13 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
 def test_two_processes_leave_what_one_leaves_and_redo_nothing(toy: Callable[..., Path], tmp_path: Path) -> None:
     config = load(toy("sweep: {seed: [0, 1, 2], learning.lr: [0.1, 0.2]}"))
     alone = sweep(config, tmp_path / "alone", jobs=1)
-    told: list[Ended] = []
+    told: list[RunEnd] = []
     together = sweep(config, tmp_path / "together", jobs=2, tell=told.append)
     assert [result.labels for result in together] == [result.labels for result in alone]
     assert contents(tmp_path / "together/toy") == contents(tmp_path / "alone/toy")
     assert sorted(ended.run.labels["seed"] for ended in told) == [0, 1, 2]
     assert not list((tmp_path / "together/toy").glob(".*"))
-    again: list[Ended] = []
+    again: list[RunEnd] = []
     sweep(config, tmp_path / "together", jobs=2, tell=again.append)
     assert [ended.seconds for ended in again] == [None] * 3
 
@@ -80,7 +87,7 @@ def test_a_failure_elsewhere_is_one_line_and_stops_nothing(module: Callable[[str
 
 SULKY = '''
 from dataclasses import dataclass
-from simulator import Algorithm
+from laggard.simulator import Algorithm
 
 @dataclass(frozen=True)
 class Sulky(Algorithm):
@@ -109,9 +116,9 @@ class Sulky(Algorithm):
 def test_as_many_at_once_as_pays(
     toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, overrides: list[str], cores: int, jobs: int
 ) -> None:
-    monkeypatch.setattr("experiments.sweeps.cores", lambda: cores)
+    monkeypatch.setattr("laggard.experiments.running.estimate.cores", lambda: cores)
     config = load(toy("sweep: {seeds: 4}\n"), *overrides)
-    assert jobs_for(config, [run.config for run in runs(config)]) == jobs
+    assert jobs_for(runs(config)) == jobs
 
 
 @pytest.mark.parametrize(
@@ -130,7 +137,7 @@ def test_what_cannot_be_is_said(toy: Callable[..., Path], tmp_path: Path, given:
 def test_a_backend_that_is_not_installed_says_what_to_install(
     toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("experiments.processes.find_spec", lambda name: None)
+    monkeypatch.setattr("laggard.experiments.running.jobs.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"backend: dask is not installed: pip install laggard\[dask\]"):
         sweep(load(toy()), tmp_path, backend="dask")
 
@@ -201,7 +208,7 @@ def test_a_run_that_kills_its_worker_is_given_up_and_the_others_are_not(
 DEADLY = '''
 import os, signal
 from dataclasses import dataclass
-from simulator import Algorithm
+from laggard.simulator import Algorithm
 
 @dataclass(frozen=True)
 class Deadly(Algorithm):
@@ -232,7 +239,7 @@ def test_a_list_is_scheduled_longest_first() -> None:
 
 
 def test_evaluations_are_counted_on_their_own_axis() -> None:
-    end = Mileage(time=10.0, updates=400.0, samples=0, epochs=5.0, gradients=0)
+    end = RunProgress(time=10.0, updates=400.0, samples=0, epochs=5.0, gradients=0)
     assert evaluations(Evaluate(), end) == 1 + 5  # at the start, and after each epoch
     assert evaluations(Evaluate(every_updates=100), end) == 1 + 4
     assert evaluations(Evaluate(every_seconds=0.5), end) == 1 + 20
@@ -242,39 +249,39 @@ def test_evaluations_are_counted_on_their_own_axis() -> None:
 def test_a_probe_goes_by_the_speed_after_warming_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten of 100 updates take 5 s at first and 1 s from then on: after 20, there are 8 s to go."""
     now = [0.0]
-    monkeypatch.setattr("experiments.forecasts.perf_counter", lambda: now[0])
-    probe = Probe(Stop(updates=100, time=1e9), seconds=6.0)
+    monkeypatch.setattr("laggard.experiments.running.estimate.perf_counter", lambda: now[0])
+    probe = StopAfter(Stop(updates=100, time=1e9), seconds=6.0)
     for moment, updates in [(1.0, 0), (6.0, 10), (6.9, 19), (7.0, 20)]:
         now[0] = moment
-        mileage = Mileage(time=updates / 2, updates=updates, samples=0, epochs=0.0, gradients=3 * updates)
-        with pytest.raises(Enough) if moment == 7.0 else nullcontext():
+        mileage = RunProgress(time=updates / 2, updates=updates, samples=0, epochs=0.0, gradients=3 * updates)
+        with pytest.raises(ProbeFinished) if moment == 7.0 else nullcontext():
             probe(mileage)
-    assert probe.rest() == pytest.approx(8.0)
+    assert probe.remaining() == pytest.approx(8.0)
     assert probe.end().gradients == 300
 
 
 def test_a_probe_waits_for_a_second_update_where_one_takes_longer_than_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """An update of 5 s, of 11 in all, and half a second to look at it: 10 are left after the first that was timed."""
     now = [0.0]
-    monkeypatch.setattr("experiments.forecasts.perf_counter", lambda: now[0])
-    probe = Probe(Stop(updates=11), seconds=0.5)
+    monkeypatch.setattr("laggard.experiments.running.estimate.perf_counter", lambda: now[0])
+    probe = StopAfter(Stop(updates=11), seconds=0.5)
     for moment, updates in [(0.0, 0), (3.0, 0), (5.0, 1)]:
         now[0] = moment
-        mileage = Mileage(time=0.0, updates=updates, samples=0, epochs=0.0, gradients=updates)
-        with pytest.raises(Enough) if updates else nullcontext():
+        mileage = RunProgress(time=0.0, updates=updates, samples=0, epochs=0.0, gradients=updates)
+        with pytest.raises(ProbeFinished) if updates else nullcontext():
             probe(mileage)
-    assert probe.rest() == pytest.approx(50.0)
+    assert probe.remaining() == pytest.approx(50.0)
 
 
 def test_the_roughest_of_forecasts_knows_which_run_is_longer(toy: Callable[..., Path]) -> None:
     lenet = "task={model: lenet5, dataset: mnist, batch: 32}"
     base = ["stop={updates: 100}"]
     seconds = [
-        rough(load(toy(), *base)),
-        rough(load(toy(), "stop={updates: 1000}")),
-        rough(load(toy(), lenet, "stop={updates: 1000}")),
-        rough(runs(load(toy(), lenet, "stop={updates: 1000}", "sweep.learning.lr=[0.1, 0.2, 0.3]"))[0].config),
-        rough(load(toy(), lenet, "stop={epochs: 10}")),
+        rough_seconds(RunSpec(load(toy(), *base))),
+        rough_seconds(RunSpec(load(toy(), "stop={updates: 1000}"))),
+        rough_seconds(RunSpec(load(toy(), lenet, "stop={updates: 1000}"))),
+        rough_seconds(runs(load(toy(), lenet, "stop={updates: 1000}", "sweep.learning.lr=[0.1, 0.2, 0.3]"))[0]),
+        rough_seconds(RunSpec(load(toy(), lenet, "stop={epochs: 10}"))),
     ]
     assert seconds == sorted(seconds)
     assert seconds[3] == pytest.approx(3 * seconds[2], rel=0.2)

@@ -11,11 +11,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from experiments import Results, load, run, sweep
-from experiments.cli import main
-from experiments.selection import best
-from experiments.tabulation import table
-from experiments.writing import FORMATS
+from laggard import Results, load, run, sweep
+from laggard.experiments.cli import main
+from laggard.experiments.results.selection import best
+from laggard.experiments.results.tables import FORMATS, table
 
 CONFIG = """\
 cluster: {workers: 3, compute: {law: gamma, mean: 0.01, cv: 0.3}}
@@ -39,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> Results:
-    from experiments import load_results
+    from laggard import load_results
 
     return load_results(folder)
 
@@ -151,16 +150,16 @@ def test_the_best_by_time_got_there_most_often_and_then_soonest(results: Results
 
 def scored(monkeypatch: pytest.MonkeyPatch, results: Results, accuracies: dict[tuple[float, int], float]) -> None:
     """Has every member of `results` end at the accuracy of its lr and seed."""
-    from experiments import measures
+    from laggard.experiments.results import measures
 
-    real = measures.measured
+    real = measures.measure_runs
 
     def measured(*args: object) -> pd.DataFrame:
         frame = real(*args)  # type: ignore[arg-type]
         pairs = zip(frame["learning.lr"], frame["seed"], strict=True)
         return frame.assign(value=[accuracies.get(pair, 0.1) for pair in pairs])
 
-    monkeypatch.setattr("experiments.selection.measured", measured)
+    monkeypatch.setattr("laggard.experiments.results.selection.measure_runs", measured)
 
 
 def test_an_optimum_at_the_edge_and_a_tie_are_flagged(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:

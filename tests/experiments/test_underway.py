@@ -11,36 +11,35 @@ from pathlib import Path
 
 import pytest
 
-from experiments import load, run, sweep, underway
-from experiments.grid import runs
-from experiments.progress import Sweeping, how_far
-from experiments.store import run_id
-from experiments.underway import NOTE, Noting, Way, noting
-from simulator import Mileage
+from laggard import load, run, sweep
+from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.results.store import private_folder
+from laggard.experiments.running import progress
+from laggard.experiments.running.progress import NOTE, Advance, SweepDisplay, heartbeat, read_progress
+from laggard.simulator import RunProgress
 
 
 class Halfway:
     """A simulation that stands still at 30 of 40 updates and at 5 of 20 s."""
 
-    def mileage(self) -> Mileage:
-        return Mileage(time=5.0, updates=30.0, samples=0, epochs=0.0, gradients=31)
+    def mileage(self) -> RunProgress:
+        return RunProgress(time=5.0, updates=30.0, samples=0, epochs=0.0, gradients=31)
 
 
-def test_what_is_noted_is_the_nearest_limit_and_it_goes_with_the_run(
+def test_the_note_is_of_the_nearest_limit_and_goes_with_the_run(
     toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(underway, "PERIOD", 0.01)
-    config = load(toy(), "stop={updates: 40, time: 20.0}")
-    own = tmp_path / "toy" / f".{run_id(config)}.here.{os.getpid()}"
+    monkeypatch.setattr(progress, "PERIOD", 0.01)
+    spec = RunSpec(load(toy(), "stop={updates: 40, time: 20.0}"))
+    own = private_folder(spec, tmp_path)
     own.mkdir(parents=True)
-    notes = Noting(config, own / NOTE)
-    notes.observe(Halfway())
-    while not (found := underway.underway(tmp_path / "toy")):
-        time.sleep(0.01)
-    way = found[run_id(config)]
+    with heartbeat(spec, tmp_path) as observer:
+        observer.observe(Halfway())
+        while not (found := read_progress(tmp_path / "toy")):
+            time.sleep(0.01)
+    way = found[spec.id]
     assert way[:3] == ("updates", 30.0, 40)
     assert way.left == pytest.approx(way.seconds / 3)
-    notes.end()
     assert not list(own.iterdir())
 
 
@@ -50,24 +49,26 @@ def test_notes_of_the_dead_and_what_is_no_note_are_passed_by(tmp_path: Path) -> 
         own.mkdir()
         (own / NOTE).write_text(text)
         os.utime(own / NOTE, 2 * (time.time() - age,))
-    assert underway.underway(tmp_path) == {}
+    assert read_progress(tmp_path) == {}
 
 
 def test_noting_changes_no_result_and_leaves_no_file(
     toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(underway, "PERIOD", 1e-4)
+    monkeypatch.setattr(progress, "PERIOD", 1e-4)
     config = load(toy(), "stop.updates=2000")
     plain = run(config, tmp_path / "plain")
-    noted = run(config, tmp_path / "noted", progress=partial(noting, out=tmp_path / "noted"))
+    noted = run(config, tmp_path / "noted", progress=partial(heartbeat, out=tmp_path / "noted"))
     assert noted.manifest["files"] == plain.manifest["files"]
     assert {file.name for file in noted.path.iterdir()} == {file.name for file in plain.path.iterdir()}
 
 
 def test_an_update_is_told_nothing(toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given, simulate = [], sys.modules["experiments.runs"].simulate
-    monkeypatch.setattr("experiments.runs.simulate", lambda **with_: (given.append(with_), simulate(**with_))[1])
-    run(load(toy()), tmp_path, progress=partial(noting, out=tmp_path))
+    given, simulate = [], sys.modules["laggard.experiments.running.run"].simulate
+    monkeypatch.setattr(
+        "laggard.experiments.running.run.simulate", lambda **with_: (given.append(with_), simulate(**with_))[1]
+    )
+    run(load(toy()), tmp_path, progress=partial(heartbeat, out=tmp_path))
     assert given[0]["watch"] is None
     assert given[0]["observe"] is not None
 
@@ -82,32 +83,32 @@ def test_runs_under_way_have_a_line_on_a_terminal_and_nowhere_else(
     toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: type[io.StringIO]
 ) -> None:
     planned = runs(load(toy("sweep: {seed: [0, 1]}")))
-    own = tmp_path / f".{run_id(planned[1].config)}.here.1"
+    own = tmp_path / f".{planned[1].id}.here.1"
     own.mkdir()
     (own / NOTE).write_text('["updates", 30, 40, 6.0]')
-    with Sweeping(planned, tmp_path, said := file(), quiet=False) as sweeping:
+    with SweepDisplay(planned, tmp_path, said := file(), quiet=False) as sweeping:
         if said.isatty():
-            sweeping.look()
+            sweeping.refresh()
         shown = said.getvalue()
     assert ("seed = 1: 75%, 30 of 40 updates, 0:00:02 left" in shown) is said.isatty()
     assert "seed = 0" not in shown
 
 
 def test_the_words_fit_the_limit() -> None:
-    assert how_far(Way("epochs", 0.5, 4.0, 7.0)) == "12%, 0.5 of 4 epochs, 0:00:49 left"
-    assert how_far(Way("time", 0.0, 90.0, 7.0)) == "0%, 0 of 90 s simulated"
-    assert how_far(Way("updates", 12500.0, 50000, 1200.0)) == "25%, 12,500 of 50,000 updates, 1:00:00 left"
+    assert str(Advance("epochs", 0.5, 4.0, 7.0)) == "12%, 0.5 of 4 epochs, 0:00:49 left"
+    assert str(Advance("time", 0.0, 90.0, 7.0)) == "0%, 0 of 90 s simulated"
+    assert str(Advance("updates", 12500.0, 50000, 1200.0)) == "25%, 12,500 of 50,000 updates, 1:00:00 left"
 
 
 def test_workers_note_how_far_they_are(toy: Callable[..., Path], tmp_path: Path) -> None:
     """Seen from outside, as the parent sees it, when the first of two runs is over and the other still goes on."""
     config = load(toy("sweep: {stop.updates: [1, 15000]}"))
-    seen: dict[str, Way] = {}
+    seen: dict[str, Advance] = {}
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(0.05):
-            seen.update(underway.underway(tmp_path / "toy"))
+            seen.update(read_progress(tmp_path / "toy"))
 
     looking = threading.Thread(target=look)
     looking.start()

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from models import DATASETS, DataMissingError, digits, fashion_mnist, mnist, synthetic
-from models.idx import FILES
+from laggard.models import DATASETS, DataMissingError, digits, fashion_mnist, mnist, synthetic
+from laggard.models.mnist import IDX_FILES
 
 HERE = Path(os.environ.get("LAGGARD_DATA", "absent")) / "MNIST" / "raw"
 needs_mnist = pytest.mark.skipif(
-    not all((HERE / file).is_file() for file in FILES), reason="LAGGARD_DATA is unset, or has no MNIST"
+    not all((HERE / file).is_file() for file in IDX_FILES), reason="LAGGARD_DATA is unset, or has no MNIST"
 )
 
 
@@ -78,7 +78,7 @@ def test_missing_files_are_named_in_one_line(tmp_path, monkeypatch, load, name):
     def offline(self):
         raise RuntimeError("Error downloading\nTried a mirror, got:\n<urlopen error>")
 
-    from models.idx import _torchvision
+    from laggard.models.mnist import _torchvision
 
     monkeypatch.setattr(_torchvision().datasets.MNIST, "download", offline)
     monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
@@ -86,14 +86,14 @@ def test_missing_files_are_named_in_one_line(tmp_path, monkeypatch, load, name):
         load()
     message = str(caught.value)
     assert "\n" not in message
-    assert all(file in message for file in FILES)
+    assert all(file in message for file in IDX_FILES)
     assert str(tmp_path / name / "raw") in message
     assert caught.value.__suppress_context__
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>", bytes([0, 0, 8, 1, 0, 0, 0, 9, 1])], ids=["empty", "page", "cut"])
 def test_broken_files_are_missing_files(small_mnist, content):
-    (small_mnist / FILES[1]).write_bytes(content)
+    (small_mnist / IDX_FILES[1]).write_bytes(content)
     with pytest.raises(DataMissingError):
         mnist()
 

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from models import MLP, LeNet5
-from models.backends import Batched, Chunked, Threads, find_device
-from models.flat import Bound, check_pure, flatten, shapes, unflatten
+from laggard.models import MLP, LeNet5
+from laggard.models.backends import Batched, Chunked, Threads, find_device
+from laggard.models.flat import Bound, check_pure, flatten, shapes, unflatten
 
 SAMPLES, BATCH, MODELS = 40, 5, 6
 SMALL = MLP(hidden=(7,))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from models import Language, characters
-from models.language import ALPHABET, CONSONANTS, VOWELS
+from laggard.models import Language, characters
+from laggard.models.language import ALPHABET, CONSONANTS, VOWELS
 
 CHARACTERS = 400_000
 

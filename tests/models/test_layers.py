@@ -6,9 +6,9 @@ import sys
 import torch
 from torch import nn
 
-from models import LeNet5
-from models.flat import flatten
-from models.layers import layers
+from laggard.models import LeNet5
+from laggard.models.flat import flatten
+from laggard.models.layers import layers
 
 
 def test_work_is_counted_in_multiplications_and_activations_in_numbers():
@@ -37,7 +37,7 @@ def test_the_network_is_left_as_it_was():
 def test_torch_s_compiler_is_left_alone():
     """Its import takes a second, and activations on the meta device ask for it."""
     code = (
-        "import sys, torch; from models import LeNet5; from models.layers import layers\n"
+        "import sys, torch; from laggard.models import LeNet5; from laggard.models.layers import layers\n"
         "with torch.device('meta'): module = LeNet5().build((1, 28, 28), 10)\n"
         "layers(module, (1, 28, 28), 2)\n"
         "assert not {'torch._dynamo', 'sympy'} & set(sys.modules), 'imported'"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models import PARTITIONS, ByLabel, Dirichlet, Disjoint, Iid
+from laggard.models import PARTITIONS, ByLabel, Dirichlet, Disjoint, Iid
 
 LABELS = np.random.default_rng(0).integers(10, size=1003)
 DEALT = [Disjoint(), ByLabel(), ByLabel(pieces=2), Dirichlet(alpha=100.0), Dirichlet(alpha=0.3), Dirichlet(alpha=1e-6)]

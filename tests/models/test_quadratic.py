@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models import Quadratic
+from laggard.models import Quadratic
 
 OPTIONS = {"curvature": [1.0, 2.0, 5.0], "optimum": [0.5, -1.0, 2.0], "dtype": torch.float64}
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from models import MLP, ByLabel, Disjoint, LeNet5, Logistic, Quadratic, Supervised, digits, synthetic
-from simulator.task import Task
+from laggard.models import MLP, ByLabel, Disjoint, LeNet5, Logistic, Quadratic, Supervised, digits, synthetic
+from laggard.simulator.learning.task import Task
 
 DATA = synthetic(samples=50, features=4, classes=3)
 

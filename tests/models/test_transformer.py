@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from models import ByLabel, Dirichlet, Disjoint, Logistic, Supervised, Transformer, characters, synthetic
-from models.flat import flatten, unflatten
-from models.layers import layers
+from laggard.models import ByLabel, Dirichlet, Disjoint, Logistic, Supervised, Transformer, characters, synthetic
+from laggard.models.flat import flatten, unflatten
+from laggard.models.layers import layers
 
 POSITIONS, CLASSES = 12, 27
 SMALL = Transformer(width=16, blocks=2, heads=2)

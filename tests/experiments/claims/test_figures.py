@@ -1,14 +1,15 @@
 """The figure of a claim against its table: means and intervals, seeds that never got there, scales and labels."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import t
 
-from experiments.claims import claims
-from experiments.claims.claim import Picture
-from experiments.figures.claims import picture
-from experiments.figures.seeds import reach, seeds
+from laggard.experiments.claims import claims
+from laggard.experiments.claims.claim import Picture
+from laggard.experiments.figures.claims import picture, seeds, y_range
 
 TIMES = {"sync": [1.0, 2.0, 4.5, np.inf], "async": [0.5, 0.7, 0.6, 1.0]}
 
@@ -19,9 +20,8 @@ def drawn():
 
     def of(table, **settings):
         (claim,) = claims(["B3"])
-        return picture(claim.model_copy(update={"figure": Picture(**{"of": "it", "y": "s", **settings})}), table).axes[
-            0
-        ]
+        figure = Picture(**{"of": "it", "y": "s", **settings})
+        return picture(replace(claim, figure=figure), table).axes[0]
 
     return of
 
@@ -91,12 +91,12 @@ def test_every_seed_is_within_the_frame_and_an_interval_does_not_blow_it_up(draw
 
 def test_what_is_nowhere_finite_has_a_frame_all_the_same():
     line = seeds(table(times={"sync": [np.inf, np.inf]}), "method", ["sync"])
-    assert reach([line], log=False) == (0, 1)
-    assert reach([line], log=True) == (0.1, 1)
+    assert y_range([line], log=False) == (0, 1)
+    assert y_range([line], log=True) == (0.1, 1)
 
 
 def test_accuracies_end_at_one():
-    assert reach([seeds(table(times={"sync": [0.0, 0.98]}), "method", ["sync"])], log=False)[1] < 1.1
+    assert y_range([seeds(table(times={"sync": [0.0, 0.98]}), "method", ["sync"])], log=False)[1] < 1.1
 
 
 def test_lines_are_named_by_themselves_with_their_key_or_as_the_claim_says(drawn):

@@ -1,16 +1,17 @@
 """Faults that a simulator of distributed SGD is prone to: each turns the verdict on a claim, at a small scale."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from experiments.claims import Verdict, claims
-from experiments.claims.reproduction import decided
-from experiments.claims.studies import carried_out
-from simulator.algorithms import k_async, pairwise
-from simulator.collectives import circles
-from simulator.rules import DCASGDc
-from simulator.shards import Shards
+from laggard.experiments.claims import Verdict, claims
+from laggard.experiments.claims.reproduction import evaluate_claim
+from laggard.experiments.claims.studies import run_studies
+from laggard.simulator.algorithms import gossip, k_async
+from laggard.simulator.algorithms.collectives import rings as circles
+from laggard.simulator.algorithms.sharding import Shards
+from laggard.simulator.learning.rules import DCASGDc
 
 WORSE = {
     Verdict.REPRODUCED: (Verdict.IN_PART, Verdict.CONTRADICTED),
@@ -21,10 +22,11 @@ WORSE = {
 def verdict(name, out, **smaller):
     """The verdict on a claim as at `cpu`, from runs at smoke scale; `smaller` changes more of its studies."""
     (claim,) = claims([name])
-    claim = claim.model_copy(deep=True)
-    for study, changes in smaller.items():
-        claim.studies[study].smoke.update(changes)
-    return decided(claim, "cpu", carried_out(claim, "smoke", out, 1, lambda _: None))[0].verdict
+    studies = {
+        key: replace(study, smoke={**study.smoke, **smaller.get(key, {})}) for key, study in claim.studies.items()
+    }
+    claim = replace(claim, studies=studies)
+    return evaluate_claim(claim, "cpu", run_studies(claim, "smoke", out, 1, lambda _: None))[0].verdict
 
 
 def aliased(monkeypatch):
@@ -78,12 +80,12 @@ def not_atomic(monkeypatch):
 
     def answer(self, node):
         while True:
-            asker, theirs = yield node.receive(tag=pairwise.ASK)
+            asker, theirs = yield node.receive(tag=gossip.ASK)
             mine = node.weights
-            yield node.send(asker, mine, tag=pairwise.ANSWER)
+            yield node.send(asker, mine, tag=gossip.ANSWER)
             node.weights = mine + (theirs - mine) / 2
 
-    monkeypatch.setattr(pairwise.ADPSGD, "answer", answer)
+    monkeypatch.setattr(gossip.ADPSGD, "answer", answer)
 
 
 FOUR = {"stop.updates": 2000, "sweep.seeds": 4}  # of eight, so that others are cancelled

@@ -5,10 +5,10 @@ from time import perf_counter
 import numpy as np
 import pytest
 
-from experiments import load
-from experiments.build import arguments
-from experiments.claims.probes import closeness, fitted, momentum, probed
-from experiments.claims.statistics.arrays import best
+from laggard import load
+from laggard.experiments.claims.probes import closeness, fit_momentum, momentum, run_probe
+from laggard.experiments.claims.statistics import best_setting
+from laggard.experiments.config.grid import RunSpec
 
 DELAYED = """\
 cluster: {workers: 1}
@@ -34,7 +34,7 @@ def by_hand(strength, lr=0.1, delay=2, updates=12):
 @pytest.mark.parametrize("strength", [0.0, 0.5, 2.0])
 def test_closeness_is_that_of_the_recursion(toy, strength):
     config = load(toy(text=DELAYED.replace("STRENGTH", str(strength))))
-    rows = closeness(config, arguments(config))
+    rows = closeness(config, RunSpec(config).arguments())
     assert [row["quarter"] for row in rows] == [1, 2, 3, 4]
     np.testing.assert_allclose([row["number"] for row in rows], by_hand(strength), rtol=1e-4)
 
@@ -45,22 +45,22 @@ def test_a_grid_is_probed_once_and_carries_its_axes(toy, tmp_path, monkeypatch):
         + "sweep: {algorithm.delay: [1, 2], learning.compensation.strength: [0.0, 2.0]}\n"
     )
     config = load(toy(text=text))
-    first = probed("closeness", config, tmp_path)
+    first = run_probe("closeness", config, tmp_path)
     assert dict(first.sizes) == {"quarter": 4, "delay": 2, "strength": 2}
     np.testing.assert_allclose(first.sel(strength=0.0), 1.0)
     np.testing.assert_allclose(first.sel(strength=2.0, delay=2), by_hand(2.0), rtol=1e-4)
-    monkeypatch.setattr("experiments.claims.probes.PROBES", {})  # nothing is simulated again
-    assert probed("closeness", config, tmp_path).equals(first)
+    monkeypatch.setattr("laggard.experiments.claims.probes.PROBES", {})  # nothing is simulated again
+    assert run_probe("closeness", config, tmp_path).equals(first)
 
 
 def test_a_member_that_diverges_is_infinitely_far_away(toy, tmp_path):
     """Else its mean would be that of the quarters before, and the strength that diverges might be chosen."""
     text = DELAYED.replace("STRENGTH", "1.0").replace("updates: 12", "updates: 400")
     config = load(toy(text=text + "sweep: {learning.lr: [0.1, 30.0], seeds: 2}\n"))
-    found = probed("closeness", config, tmp_path)
+    found = run_probe("closeness", config, tmp_path)
     assert np.isinf(found.sel(lr=30.0, quarter=4)).all()
     whole = found.mean("quarter")
-    assert best(whole, "lr", chosen_on=1, lowest=True).values.tolist() == whole.sel(lr=0.1)[1:].values.tolist()
+    assert best_setting(whole, "lr", chosen_on=1, lowest=True).values.tolist() == whole.sel(lr=0.1)[1:].values.tolist()
 
 
 def test_a_heavy_ball_has_the_momentum_that_it_was_given():
@@ -70,7 +70,7 @@ def test_a_heavy_ball_has_the_momentum_that_it_was_given():
     for t in range(1, len(models) - 1):
         step = 0.6 * (models[t] - models[t - 1]) - 0.4 * models[t]
         models[t + 1] = models[t] + step + rng.standard_normal(16)
-    assert fitted(models, 4) == pytest.approx(0.6, abs=0.02)
+    assert fit_momentum(models, 4) == pytest.approx(0.6, abs=0.02)
 
 
 def test_a_delay_of_one_has_a_momentum_of_lr_times_curvature(toy):
@@ -83,7 +83,7 @@ learning: {lr: 0.3}
 stop: {updates: 3000}
 """
     config = load(toy(text=text))
-    (row,) = momentum(config, arguments(config))
+    (row,) = momentum(config, RunSpec(config).arguments())
     assert row["number"] == pytest.approx(0.3, abs=0.02)
 
 
@@ -97,8 +97,8 @@ sweep: {cluster.workers: [2, 3]}
 """
     config = load(toy(text=text))
     began = perf_counter()
-    made = probed("momentum", config, tmp_path).attrs["made"]
+    made = run_probe("momentum", config, tmp_path).attrs["made"]
     assert len(made) == 2
     assert 0 < sum(each["wall_seconds"] for each in made.values()) < perf_counter() - began
     assert {each["device"] for each in made.values()} == {"cpu"}
-    assert probed("momentum", config, tmp_path).attrs["made"] == made
+    assert run_probe("momentum", config, tmp_path).attrs["made"] == made

@@ -4,13 +4,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from experiments import load, sweep
-from experiments.claims.expressions import evaluated
-from experiments.claims.statistics import arrays as of
-from experiments.claims.statistics.runs import curve, final, when
-from experiments.claims.statistics.staleness import staleness, staler
-from experiments.claims.statistics.theory import harmonic
-from experiments.errors import ConfigError
+from laggard import load, sweep
+from laggard.experiments.claims import statistics as of
+from laggard.experiments.claims.statistics import curve, final, harmonic, staleness, staler, when
 
 DESCENT = """\
 cluster: {workers: 1}
@@ -31,19 +27,19 @@ def accuracy():
 
 
 def test_the_largest_setting_that_will_do(accuracy):
-    bar = of.best(of.at(accuracy, delay=0), "lr") - 0.06
+    bar = of.best_setting(of.at(accuracy, delay=0), "lr") - 0.06
     np.testing.assert_allclose(of.largest(accuracy >= bar, "lr"), [[0.1] * 3, [0.01] * 3])
     np.testing.assert_allclose(of.largest(accuracy >= 2.0, "lr"), [[0.005] * 3] * 2)  # below the grid
 
 
 def test_the_best_is_chosen_on_other_seeds_than_it_reports(accuracy):
     accuracy.loc[{"delay": 0, "lr": 0.01, "seed": 0}] = 0.99  # the seed that chooses is mistaken
-    chosen = of.best(accuracy, "lr", chosen_on=1)
+    chosen = of.best_setting(accuracy, "lr", chosen_on=1)
     assert chosen.seed.values.tolist() == [1, 2]
     np.testing.assert_allclose(of.at(chosen, delay=0), [0.91, 0.89])
     np.testing.assert_allclose(of.at(chosen, delay=8), [0.94, 0.92])
     np.testing.assert_allclose(
-        of.at(of.best(-accuracy, "lr", lowest=True), delay=8), -of.at(of.best(accuracy, "lr"), delay=8)
+        of.at(of.best_setting(-accuracy, "lr", lowest=True), delay=8), -of.at(of.best_setting(accuracy, "lr"), delay=8)
     )
 
 
@@ -63,24 +59,29 @@ def test_slopes_are_powers():
     assert float(of.slope(y, "delay", scale=2, offset=1)) == pytest.approx(-1.5)
 
 
-def test_rises_and_extremes():
+def test_the_greatest_rise_is_between_neighbours():
     y = xr.DataArray([3.0, 1.0, 1.5, 0.5], dims="b", coords={"b": [0, 1, 2, 3]})
     assert float(of.rises(y, "b")) == 0.5
     assert float(of.rises(-y, "b")) == 2.0
-    assert (int(of.where_least(y, "b")), float(of.smallest(y, "b")), float(of.greatest(y, "b"))) == (3, 0.5, 3.0)
 
 
-def test_an_unknown_setting_or_name_is_said_in_a_line(accuracy):
-    with pytest.raises(ConfigError, match=r"X: 'at\(a, delay=9\)': at: no delay = 9; there are 0, 8"):
-        evaluated("at(a, delay=9)", {"a": accuracy}, "X")
-    with pytest.raises(ConfigError, match="no dimension 'dela'"):
-        evaluated("at(a, dela=9)", {"a": accuracy}, "X")
-    with pytest.raises(ConfigError, match="'b' is not known here"):
-        evaluated("b", {"a": accuracy}, "X")
-    with pytest.raises(ConfigError, match="X: "):
-        evaluated("at(a, ", {"a": accuracy}, "X")
-    with pytest.raises(ConfigError, match="X: "):
-        evaluated("().__class__.__bases__", {}, "X")
+def test_an_unknown_setting_is_said_in_a_line(accuracy):
+    with pytest.raises(ValueError, match=r"at: no delay = 9; there are 0, 8"):
+        of.at(accuracy, delay=9)
+    with pytest.raises(ValueError, match="no dimension 'dela'"):
+        of.at(accuracy, dela=9)
+
+
+def test_a_dimension_may_be_called_as_an_argument_of_sel(accuracy):
+    """Where `sel(method=8)` would keep both methods."""
+    methods = accuracy.rename(delay="method")
+    assert of.at(methods, method=8).equals(of.at(accuracy, delay=8))
+
+
+def test_the_cliff_is_held_against_the_best_of_each_seed(accuracy):
+    """At delay 0 the best is at 0.1, and at delay 8 at 0.01, above which nothing comes within a point of it."""
+    np.testing.assert_allclose(of.cliff_setting(accuracy), [[0.1] * 3, [0.01] * 3])
+    np.testing.assert_allclose(of.cliff_setting(accuracy, below=0.34), [[0.1] * 3] * 2)
 
 
 def test_arrays_of_a_grid_carry_its_axes(toy, tmp_path):
@@ -96,8 +97,8 @@ def test_arrays_of_a_grid_carry_its_axes(toy, tmp_path):
 
 
 def test_settings_are_numbers_that_theory_is_a_function_of(accuracy):
-    np.testing.assert_allclose(harmonic(of.setting(accuracy, "delay")), [0.0, sum(1 / n for n in range(1, 9))])
-    both = of.together(measured=of.at(accuracy, delay=8), theory=of.setting(accuracy, "lr"))
+    np.testing.assert_allclose(harmonic(accuracy["delay"]), [0.0, sum(1 / n for n in range(1, 9))])
+    both = of.stack_arrays(measured=of.at(accuracy, delay=8), theory=accuracy["lr"])
     assert both["of"].values.tolist() == ["measured", "theory"]
     np.testing.assert_allclose(both.sel(of="theory", seed=2), [0.01, 0.1, 1.0])
     np.testing.assert_allclose(both.sel(of="measured").transpose("lr", "seed"), of.at(accuracy, delay=8))

@@ -6,16 +6,23 @@ import pytest
 import xarray as xr
 from scipy.stats import t as student
 
-from experiments.claims.claim import Criterion
-from experiments.claims.verdicts import Outcome, Verdict, finding, verdict
-from experiments.errors import ConfigError
+from laggard.experiments.claims.claim import Criterion, Joint
+from laggard.experiments.claims.verdicts import CriterionOutcome, Verdict, finding, verdict
+from laggard.experiments.config.errors import ConfigError
 
-HOLDS, FAILS, OPEN = Outcome
+HOLDS, FAILS, OPEN = CriterionOutcome
 
 
-def found(values, seeds=True, resampled=(), **bars):
+def found(values, seeds=True, **bars):
     value = xr.DataArray(values, dims="seed" if seeds else ())
-    return finding(Criterion(says="x", value="x", **bars), value, "test", resampled)
+    return finding(Criterion("x", "x", **bars), value, "test")
+
+
+def of_all_seeds(number, draws, **bars):
+    """What is found of a number that all seeds make together, which other samples of them make to be `draws`."""
+    answers = iter([number, *draws])
+    joint = Joint(lambda _: xr.DataArray(next(answers)), xr.DataArray([0.0], dims="seed"))
+    return finding(Criterion("x", "x", **bars), joint, "test", len(draws))
 
 
 @pytest.mark.parametrize(("halves", "outcome"), [(-1.1, HOLDS), (-0.9, OPEN), (0.0, OPEN), (0.9, OPEN), (1.1, FAILS)])
@@ -42,12 +49,12 @@ def test_one_seed_decides_nothing_but_a_number_without_seeds_does():
 def test_a_number_of_all_seeds_decides_by_what_other_seeds_would_make_of_it():
     """Of 100 draws the 95 % interval is without the two or three at either end, and never without the number itself."""
     draws = [1.0] * 2 + [2.0] * 10 + [3.0] * 76 + [4.0] * 10 + [9.0] * 2
-    number = found(3.0, seeds=False, resampled=draws, at_least=2.0, at_most=4.0)
+    number = of_all_seeds(3.0, draws, at_least=2.0, at_most=4.0)
     assert (number.value, number.low, number.high, number.outcome) == (3.0, 2.0, 4.0, HOLDS)
-    assert found(3.0, seeds=False, resampled=draws, at_most=3.0).outcome is OPEN
-    assert found(3.0, seeds=False, resampled=draws, at_most=1.0).outcome is FAILS
-    assert found(5.0, seeds=False, resampled=draws, at_most=4.0).outcome is OPEN
-    assert found(1.0, seeds=False, resampled=draws, at_least=2.0).outcome is OPEN
+    assert of_all_seeds(3.0, draws, at_most=3.0).outcome is OPEN
+    assert of_all_seeds(3.0, draws, at_most=1.0).outcome is FAILS
+    assert of_all_seeds(5.0, draws, at_most=4.0).outcome is OPEN
+    assert of_all_seeds(1.0, draws, at_least=2.0).outcome is OPEN
 
 
 def test_where_a_target_was_never_reached_all_seeds_have_to_agree():
@@ -61,7 +68,7 @@ def test_where_a_target_was_never_reached_all_seeds_have_to_agree():
 def test_a_value_with_other_dimensions_is_refused():
     value = xr.DataArray([[1.0, 2.0]], dims=("lr", "seed"))
     with pytest.raises(ConfigError, match=r"A1, criteria: expected a number a seed, but lr is left"):
-        finding(Criterion(says="x", value="x", at_most=1.0), value, "A1, criteria")
+        finding(Criterion("x", "x", at_most=1.0), value, "A1, criteria")
 
 
 @pytest.mark.parametrize(("outcomes", "said"), [

@@ -7,11 +7,12 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from models import Quadratic
-from simulator import Evaluate
-from simulator.laws import Constant, Exponential, Gamma, Uniform
-from simulator.simulation import Seeds, Simulation
-from simulator.topology import Peers
+from laggard.models import Quadratic
+from laggard.simulator import Evaluate
+from laggard.simulator.engine.simulation import Simulation
+from laggard.simulator.network.topology import Peers
+from laggard.simulator.timing.distributions import Constant, Exponential, Gamma, Uniform
+from laggard.simulator.timing.streams import Seeds
 
 
 class Observed:
@@ -59,7 +60,7 @@ class Observed:
 
     def local(self, rank, name):
         """A variable of the first role of a node, as it is at the end."""
-        return self.simulation._roles[rank]._processes[0]._generator.gi_frame.f_locals[name]
+        return self.simulation.faults.roles[rank]._processes[0]._generator.gi_frame.f_locals[name]
 
     def total(self, name="weights"):
         """The sum of an attribute over the nodes."""

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from models import Quadratic
-from simulator import Cluster, Delayed, Evaluate, Invalid, Network, Rule, Stop, SyncPS, simulate
-from simulator.algorithms.all_reduce import AllReduce
-from simulator.collectives import COLLECTIVES
-from simulator.laws import Constant, Exponential, Gamma
-from simulator.network import SlowLink
-from simulator.rules import COMPENSATIONS, OPTIMIZERS, SGD, WarmUp
-from simulator.slowdowns import Crash, Factor
-from simulator.topology import Exponential as ExponentialGraph
-from simulator.topology import Ring, Star
+from laggard.models import Quadratic
+from laggard.simulator import Cluster, Delayed, Evaluate, InvalidSettingError, Network, Rule, Stop, SyncPS, simulate
+from laggard.simulator.algorithms.all_reduce import AllReduce
+from laggard.simulator.algorithms.collectives import COLLECTIVES
+from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SGD, WarmUp
+from laggard.simulator.network.config import SlowLink
+from laggard.simulator.network.topology import Exponential as ExponentialGraph
+from laggard.simulator.network.topology import Ring, Star
+from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
+from laggard.simulator.timing.slowdowns import Crash, Factor
 
 every = pytest.mark.parametrize("collective", COLLECTIVES)
 OPTIMISERS = {name: optimizer() for name, optimizer in OPTIMIZERS.items()} | {"momentum": SGD(momentum=0.9)}
@@ -28,10 +28,12 @@ def weights_of(cluster, algorithm, task, **more):
     return simulate(cluster, algorithm, task, **more).weights
 
 
-@every
-@pytest.mark.parametrize("name", OPTIMISERS)
-@pytest.mark.parametrize("P", [2, 6, 8])
-def test_every_collective_with_every_optimiser_is_the_synchronous_server(collective, name, P, quadratic):
+@pytest.mark.parametrize(
+    ("collective", "name", "P"),
+    [(collective, "adam", P) for collective in COLLECTIVES for P in (2, 6, 8)]
+    + [("ring", name, 6) for name in OPTIMISERS],
+)
+def test_every_collective_and_every_optimiser_is_the_synchronous_server(collective, name, P, quadratic):
     rule = Rule(OPTIMISERS[name], lr=0.03, schedule=WarmUp(length=2.0, unit="epochs"))
     server = weights_of(Cluster(workers=P, compute=Exponential(1.0)), SyncPS(rule), quadratic)
     network = Network(bandwidth=30.0, latency=0.1)
@@ -69,9 +71,8 @@ def test_every_compensation_is_the_synchronous_servers(name, quadratic):
 
 
 @every
-@pytest.mark.parametrize("name", OPTIMISERS)
-def test_one_worker_is_plain_sgd(collective, name, quadratic):
-    rule, one = Rule(OPTIMISERS[name], lr=0.03), Cluster(workers=1, compute=Exponential(1.0))
+def test_one_worker_is_plain_sgd(collective, quadratic):
+    rule, one = Rule(OPTIMISERS["adam"], lr=0.03), Cluster(workers=1, compute=Exponential(1.0))
     assert torch.equal(
         weights_of(one, AllReduce(rule, collective), quadratic), weights_of(one, Delayed(rule), quadratic)
     )
@@ -87,16 +88,16 @@ def test_the_nodes_models_never_drift_apart(collective):
             return super().worker(node)
 
     task = Quadratic(dim=7, noise=1.0, condition=30.0)
-    outcome = simulate(CLUSTER, Seen(Rule(OPTIMISERS["adam"]), collective), task, stop=Stop(updates=100))
-    assert outcome.mileage.updates == 100
+    outcome = simulate(CLUSTER, Seen(Rule(OPTIMISERS["adam"]), collective), task, stop=Stop(updates=40))
+    assert outcome.mileage.updates == 40
     assert len(nodes) == CLUSTER.workers
     assert all(torch.equal(node.weights, nodes[0].weights) for node in nodes)
 
 
 @every
 def test_every_gradient_is_fresh_and_applied_and_every_message_accounted_for(collective):
-    outcome = simulate(CLUSTER, AllReduce(Rule(lr=0.1), collective), Quadratic(noise=0.1), stop=Stop(updates=100))
-    assert outcome.gradients["applied"] == 100 * CLUSTER.workers
+    outcome = simulate(CLUSTER, AllReduce(Rule(lr=0.1), collective), Quadratic(noise=0.1), stop=Stop(updates=40))
+    assert outcome.gradients["applied"] == 40 * CLUSTER.workers
     assert outcome.gradients["dropped"] == outcome.gradients["cancelled"] == 0
     assert 0 <= outcome.gradients["in flight"] == outcome.gradients["started"] - outcome.gradients["applied"]
     assert outcome.gradients["in flight"] <= CLUSTER.workers
@@ -104,7 +105,7 @@ def test_every_gradient_is_fresh_and_applied_and_every_message_accounted_for(col
     sent, *ends = outcome.messages.values()
     assert sum(ends) == sent
     assert outcome.messages["lost"] == 0
-    assert outcome.mileage.samples == 100 * CLUSTER.workers
+    assert outcome.mileage.samples == 40 * CLUSTER.workers
     spent = outcome.workers
     np.testing.assert_allclose(spent["computing"] + spent["sending"] + spent["waiting"], outcome.mileage.time)
 
@@ -138,7 +139,7 @@ def test_the_collective_comes_after_the_slowest():
 
 
 @every
-@pytest.mark.parametrize("at", [0.5, 1.0, 1.1, 2.4, 2.6, 2.9])
+@pytest.mark.parametrize("at", [0.5, 1.1, 2.6])
 def test_a_node_that_crashed_is_missed_for_ever_and_nobody_goes_on_with_half_a_sum(collective, at):
     """Computing, sending or waiting, and back at once: what it had sent of its gradient is not mixed with another's."""
     applied = {}
@@ -184,12 +185,14 @@ def test_one_node_alone_goes_on_after_a_crash(quadratic):
 def test_a_collective_runs_where_its_messages_can_go(collective, topology, refused):
     cluster, algorithm = Cluster(workers=8, network=Network(topology=topology)), AllReduce(Rule(), collective)
     if refused:
-        with pytest.raises(Invalid, match=rf"messages a {type(topology).__name__} carries; this one's go \d+ -> \d"):
+        with pytest.raises(
+            InvalidSettingError, match=rf"messages a {type(topology).__name__} carries; this one's go \d+ -> \d"
+        ):
             simulate(cluster, algorithm, stop=Stop(updates=1))
     else:
         assert simulate(cluster, algorithm, stop=Stop(updates=3)).mileage.updates == 3
 
 
 def test_an_unknown_collective_is_refused():
-    with pytest.raises(Invalid, match="collective: expected one of ring, naive_ring"):
+    with pytest.raises(InvalidSettingError, match="collective: expected one of ring, naive_ring"):
         AllReduce(Rule(), "star")

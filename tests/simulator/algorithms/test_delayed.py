@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from simulator import Cluster, Delayed, Invalid, Rule, Stop, simulate
-from simulator.algorithms.delayed import LAWS
-from simulator.rules import SGD, Adam
-from simulator.streams import BATCHES, CHOICES, stream
+from laggard.simulator import Cluster, Delayed, InvalidSettingError, Rule, Stop, simulate
+from laggard.simulator.algorithms.delayed import LAWS
+from laggard.simulator.learning.rules import SGD, Adam
+from laggard.simulator.timing.streams import BATCHES, CHOICES, stream
 
 ONE = Cluster(workers=1)
 LR = 0.03
@@ -115,5 +115,5 @@ def test_a_ramp_ends_at_its_end():
     ],
 )
 def test_settings_out_of_range_are_refused(wrong, message):
-    with pytest.raises(Invalid, match=message):
+    with pytest.raises(InvalidSettingError, match=message):
         Delayed(Rule(), **wrong)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from models import Quadratic
-from simulator import SERVER, Cluster, Evaluate, Invalid, Network, Rule, Stop, simulate
-from simulator.algorithms.easgd import EASGD
-from simulator.laws import Constant, Exponential, Gamma
-from simulator.rules import Nesterov, WarmUp
-from simulator.simulation import Seeds, Simulation
-from simulator.slowdowns import Crash, Factor
-from simulator.streams import BATCHES, start_seed, stream
+from laggard.models import Quadratic
+from laggard.simulator import SERVER, Cluster, Evaluate, InvalidSettingError, Network, Rule, Stop, simulate
+from laggard.simulator.algorithms.easgd import EASGD
+from laggard.simulator.engine.simulation import Simulation
+from laggard.simulator.learning.rules import Nesterov, WarmUp
+from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
+from laggard.simulator.timing.slowdowns import Crash, Factor
+from laggard.simulator.timing.streams import BATCHES, Seeds, start_seed, stream
 
 UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.5))
 LR = 0.05
@@ -168,5 +168,5 @@ def test_a_worker_comes_back_with_the_model_that_it_had(together, quadratic):
 
 @pytest.mark.parametrize("wrong", [{"elastic": 0.0}, {"elastic": 1.5}, {"local_steps": 0}])
 def test_settings_out_of_range_are_refused(wrong):
-    with pytest.raises(Invalid, match=next(iter(wrong))):
+    with pytest.raises(InvalidSettingError, match=next(iter(wrong))):
         EASGD(Rule(), **wrong)

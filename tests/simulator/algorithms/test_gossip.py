@@ -10,18 +10,29 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models import Quadratic
-from simulator import Cluster, Delayed, Evaluate, Invalid, Network, Rule, Stop, SyncPS, Timing, simulate
-from simulator.algorithms.gossip import DPSGD
-from simulator.algorithms.push_sum import SGP
-from simulator.laws import Constant, Exponential, Gamma
-from simulator.mixing import matrix
-from simulator.rules import SGD, Adam, Nesterov, WarmUp
-from simulator.slowdowns import Factor
-from simulator.streams import BATCHES, stream
-from simulator.testing import IDENTITIES, trial_of
-from simulator.topology import Complete, Graph, Ring, Star, Torus
-from simulator.topology import Exponential as ExponentialGraph
+from laggard.models import Quadratic
+from laggard.simulator import (
+    Cluster,
+    Delayed,
+    Evaluate,
+    InvalidSettingError,
+    Network,
+    Rule,
+    Stop,
+    SyncPS,
+    Timing,
+    simulate,
+)
+from laggard.simulator.algorithms.gossip import DPSGD
+from laggard.simulator.algorithms.push_sum import SGP
+from laggard.simulator.learning.rules import SGD, Adam, Nesterov, WarmUp
+from laggard.simulator.network.mixing import matrix
+from laggard.simulator.network.topology import Complete, Graph, Ring, Star, Torus
+from laggard.simulator.network.topology import Exponential as ExponentialGraph
+from laggard.simulator.testing import IDENTITIES, trial_of
+from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
+from laggard.simulator.timing.slowdowns import Factor
+from laggard.simulator.timing.streams import BATCHES, stream
 
 LR = 0.1
 ORDERS = ["combine_then_adapt", "adapt_then_combine"]
@@ -234,7 +245,7 @@ def test_variants_keep_the_identities_of_every_algorithm(name):
     ],
 )
 def test_settings_at_odds_are_refused(wrong, message):
-    with pytest.raises(Invalid, match=message):
+    with pytest.raises(InvalidSettingError, match=message):
         wrong()
 
 

@@ -9,13 +9,13 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from simulator import Cluster, Delayed, Invalid, Network, Rule, Star, Stop, Timing, simulate
-from simulator.algorithms.pairwise import ADPSGD, ANSWER, ASK
-from simulator.laws import Constant, Exponential
-from simulator.rules import SGD
-from simulator.slowdowns import Crash, Factor
-from simulator.topology import Complete, Graph, Ring, Torus, asked_by
-from simulator.topology import Exponential as ExponentialGraph
+from laggard.simulator import Cluster, Delayed, InvalidSettingError, Network, Rule, Star, Stop, Timing, simulate
+from laggard.simulator.algorithms.gossip import ADPSGD, ANSWER, ASK
+from laggard.simulator.learning.rules import SGD
+from laggard.simulator.network.topology import Complete, Graph, Ring, Torus, asked_by
+from laggard.simulator.network.topology import Exponential as ExponentialGraph
+from laggard.simulator.timing.distributions import Constant, Exponential
+from laggard.simulator.timing.slowdowns import Crash, Factor
 
 LR = 0.1
 
@@ -25,7 +25,7 @@ def on(graph, workers, compute=None, **more):
     return Cluster(workers=workers, compute=compute or Exponential(1.0), network=network, **more)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data(), time=st.floats(0.1, 25.0))
 def test_the_sum_of_the_models_changes_by_gradients_alone(data, time, gossip):
     """Where an answer is under way, the passive node has gone its half of the way, and the active one is to go."""
@@ -44,7 +44,7 @@ def test_the_sum_of_the_models_changes_by_gradients_alone(data, time, gossip):
 def _asked(graph, workers):
     try:
         return asked_by(graph, workers)
-    except Invalid:
+    except InvalidSettingError:
         return None
 
 
@@ -75,7 +75,7 @@ def test_one_half_asks_the_other(graph, workers, asked):
     assert asked_by(graph, workers) == tuple(asked)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_the_halves_of_any_graph_are_neighbours_and_no_passive_node_asks(data, gossip):
     graph, workers = data.draw(gossip.graphs())
@@ -171,11 +171,11 @@ def test_a_node_that_returns_averages_again(crashed, gossip):
     [(ExponentialGraph(), 8), (Graph("cycle_graph", {"n": 4}, directed=True), 4), (Star(), 4)],
 )
 def test_a_graph_on_which_nobody_can_answer_is_refused(graph, workers):
-    with pytest.raises(Invalid, match="topology"):
+    with pytest.raises(InvalidSettingError, match="topology"):
         ADPSGD(Rule()).check(on(graph, workers))
 
 
 def test_a_graph_that_falls_apart_by_parity_is_refused(gossip):
     triangle = gossip.drawn(nx.Graph([(0, 2), (2, 4), (4, 0), (4, 1), (1, 3)]))
-    with pytest.raises(Invalid, match="even ranks ask odd ones"):
+    with pytest.raises(InvalidSettingError, match="even ranks ask odd ones"):
         ADPSGD(Rule()).check(on(triangle, 5))

@@ -8,13 +8,13 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from simulator import Cluster, Evaluate, Invalid, Network, Rule, Stop, Timing, simulate
-from simulator.algorithms.push_sum import SGP
-from simulator.laws import Constant, Exponential
-from simulator.mixing import matrix
-from simulator.streams import BATCHES, stream
-from simulator.topology import Exponential as ExponentialGraph
-from simulator.topology import Graph
+from laggard.simulator import Cluster, Evaluate, InvalidSettingError, Network, Rule, Stop, Timing, simulate
+from laggard.simulator.algorithms.push_sum import SGP
+from laggard.simulator.network.mixing import matrix
+from laggard.simulator.network.topology import Exponential as ExponentialGraph
+from laggard.simulator.network.topology import Graph
+from laggard.simulator.timing.distributions import Constant, Exponential
+from laggard.simulator.timing.streams import BATCHES, stream
 
 LR = 0.1
 OVERLAPS = st.integers(0, 3)
@@ -25,7 +25,7 @@ def on(graph, workers, compute=None):
     return Cluster(workers=workers, compute=compute or Exponential(1.0), network=network)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data(), time=st.floats(0.1, 25.0), overlap=OVERLAPS, biased=st.booleans())
 def test_nodes_and_messages_hold_all_the_weight_and_all_the_models_whenever_it_stops(
     data, time, overlap, biased, gossip
@@ -175,5 +175,5 @@ def test_a_share_of_one_is_no_share_to_go_on_with(tmp_path):
     file.write_text("0 1 1.0\n1 2 1.0\n2 0 1.0\n")
     cluster = Cluster(workers=3, network=Network(topology=Graph(file=str(file), directed=True)))
     SGP(Rule(), mixing="weights").check(cluster)
-    with pytest.raises(Invalid, match="a share of its own"):
+    with pytest.raises(InvalidSettingError, match="a share of its own model"):
         SGP(Rule(), mixing="weights", overlap=1).check(cluster)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from simulator import Cluster, KAsync, Rule, SoftSync, Stop, simulate
-from simulator.laws import Exponential, Gamma
-from simulator.slowdowns import Crash, Factor
-from simulator.streams import BATCHES, stream
+from laggard.simulator import Cluster, KAsync, Rule, SoftSync, Stop, simulate
+from laggard.simulator.timing.distributions import Exponential, Gamma
+from laggard.simulator.timing.slowdowns import Crash, Factor
+from laggard.simulator.timing.streams import BATCHES, stream
 
 QUICK = [Factor(worker=0, factor=0.1)]
 

@@ -1,17 +1,29 @@
 """Local SGD and DiLoCo: rounds of local steps, and what the server makes of their average."""
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from models import Quadratic
-from simulator import Cluster, Invalid, Network, Rule, Stop, SyncPS, simulate
-from simulator.algorithms.local_sgd import DiLoCo, LocalSGD
-from simulator.laws import Constant, Gamma
-from simulator.rules import SGD, Adagrad, Adam, Nesterov, RMSProp, WarmUp
-from simulator.slowdowns import Crash, Factor, Window
+from laggard.models import Quadratic
+from laggard.simulator import (
+    Cluster,
+    DiLoCo,
+    InvalidSettingError,
+    KSync,
+    LocalSGD,
+    Network,
+    Rule,
+    Stop,
+    SyncPS,
+    simulate,
+)
+from laggard.simulator.learning.rules import SGD, Adagrad, Adam, Nesterov, RMSProp, WarmUp, schedules
+from laggard.simulator.timing.distributions import Constant, Gamma
+from laggard.simulator.timing.slowdowns import Crash, Factor, Window
+from laggard.simulator.timing.streams import BATCHES, stream
 
 LINEAR = [SGD(), SGD(momentum=0.9), Nesterov(momentum=0.8)]
 OTHERS = [Adagrad(), RMSProp(decay=0.95), Adam()]
@@ -28,23 +40,66 @@ def assert_close(a, b):
     torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("optimizer", LINEAR + OTHERS, ids=repr)
-@pytest.mark.parametrize("H", [1, 4])
-def test_local_sgd_is_the_synchronous_server_that_averages_weights(optimizer, H, quadratic, perceptron):
+SCHEDULES = [schedules.Constant(), WarmUp(length=1.0), WarmUp(length=20.0, unit="updates")]
+
+
+@pytest.mark.parametrize("optimizer", LINEAR, ids=repr)
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
+def test_one_local_step_of_a_linear_rule_is_synchronous_sgd(optimizer, schedule, quadratic, perceptron):
+    """Also under a schedule: a worker's epochs are the cluster's."""
+    rule = Rule(optimizer, LR, schedule)
     for task in (quadratic, perceptron):
-        rule = Rule(optimizer, LR, WarmUp(length=1.0))
-        synchronous = weights_of(SyncPS(rule, average="weights", local_steps=H), task)
-        assert torch.equal(weights_of(LocalSGD(rule, H), task), synchronous)
+        gradients = weights_of(SyncPS(rule), task)
+        for average in ("weights", "updates"):
+            assert_close(gradients, weights_of(LocalSGD(rule, 1, average), task))
+
+
+@pytest.mark.parametrize("optimizer", OTHERS, ids=repr)
+def test_a_rule_that_is_not_linear_averages_differently(optimizer, quadratic):
+    rule = Rule(optimizer, LR)
+    assert (weights_of(LocalSGD(rule, 1), quadratic) - weights_of(SyncPS(rule), quadratic)).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("options", "other"),
+    [
+        ({"local_steps": 1, "reset": True}, SyncPS),
+        ({"local_steps": 2}, partial(SyncPS, accumulate=2)),
+        ({"local_steps": 1, "wait_for": 3}, partial(KSync, wait_for=3)),
+    ],
+    ids=repr,
+)
+def test_nor_is_momentum_the_same_where_buffers_are_reset_or_steps_are_many_or_some_are_late(options, other, quadratic):
+    rule = Rule(SGD(momentum=0.9), LR)
+    assert (weights_of(LocalSGD(rule, **options), quadratic) - weights_of(other(rule), quadratic)).abs().max() > 1e-6
 
 
 @pytest.mark.parametrize("optimizer", LINEAR + OTHERS, ids=repr)
-def test_one_local_step_is_synchronous_sgd_for_linear_rules_alone(optimizer, quadratic):
-    rule = Rule(optimizer, LR)
-    local, synchronous = weights_of(LocalSGD(rule, 1), quadratic), weights_of(SyncPS(rule), quadratic)
-    if optimizer in LINEAR:
-        assert_close(local, synchronous)
-    else:
-        assert (local - synchronous).abs().max() > 1e-6
+@pytest.mark.parametrize("method", [LocalSGD, partial(DiLoCo, outer_lr=0.5)], ids=repr)
+@pytest.mark.parametrize("options", [{"local_steps": 1}, {}, {"wait_for": 3}, {"reset": True}, {"shards": 2}], ids=repr)
+def test_averaged_weights_are_averaged_updates(optimizer, method, options, quadratic):
+    weights, updates = (
+        weights_of(method(Rule(optimizer, LR), average=of, **{"local_steps": 3, **options}), quadratic)
+        for of in ("weights", "updates")
+    )
+    assert_close(weights, updates)
+
+
+def test_many_steps_are_each_taken_where_the_one_before_led(quadratic):
+    P, H, models = UNEVEN.workers, 3, [quadratic.start([0])] * UNEVEN.workers
+    streams = [quadratic.batches(rank, [stream(0, BATCHES, rank)]) for rank in range(P)]
+    for _ in range(ROUNDS):
+        for rank, batches in enumerate(streams):
+            for _ in range(H):
+                models[rank] = models[rank] - LR * quadratic.gradients(models[rank][None], [next(batches)])[0][0]
+        models = [torch.stack(models).mean(0)] * P
+    assert_close(weights_of(LocalSGD(Rule(lr=LR), H), quadratic), models[0])
+
+
+def test_reset_forgets_the_buffers_and_not_the_schedule(quadratic):
+    """For one step momentum's fresh buffer is the gradient: plain SGD, under a schedule too."""
+    forgetful, plain = (Rule(optimizer, LR, WarmUp(length=1.0)) for optimizer in (SGD(momentum=0.9), SGD()))
+    assert_close(weights_of(LocalSGD(forgetful, 1, reset=True), quadratic), weights_of(LocalSGD(plain, 1), quadratic))
 
 
 @pytest.mark.parametrize("optimizer", LINEAR + OTHERS, ids=repr)
@@ -131,6 +186,9 @@ def test_a_worker_that_crashes_after_its_push_is_answered_once(end):
     ("wrong", "message"),
     [
         (lambda: LocalSGD(Rule(), 0), "local_steps"),
+        (lambda: LocalSGD(Rule(), average="models"), "average: expected weights or updates, got 'models'"),
+        (lambda: LocalSGD(Rule(), wait_for=0), "wait_for"),
+        (lambda: LocalSGD(Rule(), wait_for=5).check(UNEVEN), "wait_for: expected at most workers = 4"),
         (lambda: DiLoCo(Rule(), 0), "local_steps"),
         (lambda: DiLoCo(Rule(), outer_lr=0.0), "outer_lr"),
         (lambda: DiLoCo(Rule(), outer_momentum=1.0), "outer_momentum"),
@@ -138,5 +196,5 @@ def test_a_worker_that_crashes_after_its_push_is_answered_once(end):
     ],
 )
 def test_settings_out_of_range_are_refused(wrong, message):
-    with pytest.raises(Invalid, match=message):
+    with pytest.raises(InvalidSettingError, match=message):
         wrong()

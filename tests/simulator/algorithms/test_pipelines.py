@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from models import MLP, Quadratic, Supervised, digits
-from models.layers import Layer
-from simulator import Cluster, Delayed, Evaluate, Invalid, Network, Rule, Stop, Timing, simulate
-from simulator.algorithms.pipedream import PipeDream, PipeDream2BW
-from simulator.algorithms.pipeline import GPipe, Naive, OneForwardOneBackward
-from simulator.laws import Constant, Gamma
-from simulator.rules import SGD, Adagrad, Adam, DCASGDa, Nesterov
-from simulator.slowdowns import Factor
-from simulator.stages import staged
-from simulator.streams import BATCHES, start_seed, stream
+from laggard.models import MLP, Quadratic, Supervised, digits
+from laggard.models.layers import Layer
+from laggard.simulator import Cluster, Delayed, Evaluate, InvalidSettingError, Network, Rule, Stop, Timing, simulate
+from laggard.simulator.algorithms.pipelines import GPipe, Naive, OneForwardOneBackward, PipeDream, PipeDream2BW
+from laggard.simulator.algorithms.staging import stage_layers
+from laggard.simulator.learning.rules import SGD, Adagrad, Adam, DCASGDa, Nesterov
+from laggard.simulator.timing.distributions import Constant, Gamma
+from laggard.simulator.timing.slowdowns import Factor
+from laggard.simulator.timing.streams import BATCHES, start_seed, stream
 
 OPTIMIZERS = [SGD(), SGD(momentum=0.9), Nesterov(), Adagrad(), Adam()]
 FLUSHED = [GPipe, OneForwardOneBackward]
@@ -178,7 +177,7 @@ def test_layers_are_cut_where_it_is_said_and_else_evenly(network):
     assert [layer.name for layer in layers] == ["flatten", *(f"{kind}{n}" for n in (1, 2, 3, 4)
                                                             for kind in ("full", "relu"))][:-1]  # fmt: skip
     assert sum(layer.params for layer in layers) == network.params
-    stages = staged(layers, 3, ["full2", "full4"])
+    stages = stage_layers(layers, 3, ["full2", "full4"])
     assert [stage.params for stage in stages] == [slice(0, 12 * 785), slice(12 * 785, 12 * 785 + 8 * 13 + 6 * 9),
                                                   slice(12 * 785 + 8 * 13 + 6 * 9, network.params)]  # fmt: skip
     assert [stage.activations * network.params for stage in stages[:2]] == pytest.approx([16 * 12, 16 * 6])
@@ -194,7 +193,7 @@ def test_the_even_cut_is_the_best_of_all_cuts(seed):
         cuts = [(0, *cut, len(layers)) for cut in combinations(learning[1:], stages - 1)]
         best = min(max(sum(layer.work for layer in layers[a:b]) for a, b in pairwise(cut)) for cut in cuts)
         total = sum(layer.work for layer in layers)
-        assert max(stage.work for stage in staged(layers, stages)) * total == pytest.approx(best)
+        assert max(stage.work for stage in stage_layers(layers, stages)) * total == pytest.approx(best)
 
 
 @pytest.mark.parametrize(("cut", "expected"), [
@@ -202,14 +201,14 @@ def test_the_even_cut_is_the_best_of_all_cuts(seed):
     (["flatten", "full2"], "2 of the layers"), (["full2", "full2"], "2 of the layers"),
 ])  # fmt: skip
 def test_a_cut_that_names_no_layers_in_order_is_refused(cut, expected, network):
-    with pytest.raises(Invalid, match=expected):
-        staged(network.layers(), 3, cut)
+    with pytest.raises(InvalidSettingError, match=expected):
+        stage_layers(network.layers(), 3, cut)
 
 
 def test_more_stages_than_layers_are_refused(network):
-    with pytest.raises(Invalid, match="at most 4, a stage for each layer"):
-        staged(network.layers(), 5)
-    with pytest.raises(Invalid, match="micro_batches: expected at least workers - 1 = 3"):
+    with pytest.raises(InvalidSettingError, match="at most 4, a stage for each layer"):
+        stage_layers(network.layers(), 5)
+    with pytest.raises(InvalidSettingError, match="micro_batches: expected at least workers - 1 = 3"):
         simulate(UNEVEN, PipeDream2BW(Rule(), micro_batches=2), stop=Stop(updates=1))
 
 

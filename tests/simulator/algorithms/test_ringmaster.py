@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from simulator import AsyncPS, Cluster, Invalid, Network, Rule, Stop, simulate
-from simulator.algorithms import Ringmaster
-from simulator.laws import Exponential, Gamma
-from simulator.rules import SGD, Adam
-from simulator.slowdowns import Crash, Factor
+from laggard.simulator import AsyncPS, Cluster, InvalidSettingError, Network, Rule, Stop, simulate
+from laggard.simulator.algorithms import Ringmaster
+from laggard.simulator.learning.rules import SGD, Adam
+from laggard.simulator.timing.distributions import Exponential, Gamma
+from laggard.simulator.timing.slowdowns import Crash, Factor
 
 LR = 0.02
 WIRED = Network(bandwidth=50.0, latency=0.05, message_bytes=2.0)
@@ -94,5 +94,5 @@ def test_a_worker_that_crashed_begins_at_the_newest_weights(cancel):
 
 
 def test_a_threshold_of_nothing_is_refused():
-    with pytest.raises(Invalid, match="threshold: expected a number >= 1, got 0"):
+    with pytest.raises(InvalidSettingError, match="threshold: expected a number >= 1, got 0"):
         Ringmaster(Rule(), threshold=0)

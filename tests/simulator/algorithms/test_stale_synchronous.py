@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from simulator import AsyncPS, Cluster, Invalid, Network, Rule, Stop, SyncPS, simulate
-from simulator.algorithms import SSP
-from simulator.laws import Constant, Exponential, Gamma
-from simulator.rules import SGD, Adam
-from simulator.slowdowns import Crash, Factor
+from laggard.simulator import AsyncPS, Cluster, InvalidSettingError, Network, Rule, Stop, SyncPS, simulate
+from laggard.simulator.algorithms import SSP
+from laggard.simulator.learning.rules import SGD, Adam
+from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
+from laggard.simulator.timing.slowdowns import Crash, Factor
 
 LR = 0.02
 
@@ -90,5 +90,5 @@ def test_a_worker_that_crashed_holds_the_others_at_the_bound_until_it_is_back():
 
 
 def test_a_bound_below_zero_is_refused():
-    with pytest.raises(Invalid, match="bound: expected a number >= 0, got -1"):
+    with pytest.raises(InvalidSettingError, match="bound: expected a number >= 0, got -1"):
         SSP(Rule(), bound=-1)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from simulator import Cluster, Invalid, Network, Rule, Stop, SyncPS, simulate
-from simulator.algorithms.sync_replicas import SyncReplicas
-from simulator.laws import Constant, Exponential, Gamma
-from simulator.rules import SGD, Adam
-from simulator.slowdowns import Crash, Factor
+from laggard.simulator import Cluster, InvalidSettingError, KSync, Network, Rule, Stop, SyncPS, simulate
+from laggard.simulator.algorithms.sync_replicas import SyncReplicas
+from laggard.simulator.learning.rules import SGD, Adam
+from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
+from laggard.simulator.timing.slowdowns import Crash, Factor
 
 
 def run(cluster, task=None, updates=200, rule=None, **options):
@@ -64,7 +64,7 @@ def test_backup_replicas_are_not_backup_workers():
     """A quick worker takes a token that a slow one leaves: it may contribute twice, where `wait_for` counts workers."""
     cluster = Cluster(workers=3, slowdowns=[Factor(worker=1, factor=10.0), Factor(worker=2, factor=10.5)])
     tokens = run(cluster, updates=1, replicas_to_aggregate=2, num_tokens=1)
-    workers = simulate(cluster, SyncPS(Rule(), wait_for=2), stop=Stop(updates=1))
+    workers = simulate(cluster, KSync(Rule(), wait_for=2), stop=Stop(updates=1))
     assert tokens.updates["worker"].tolist() == [0, 0]
     assert tokens.mileage.time == 2.0
     assert workers.updates["worker"].tolist() == [0, 1]
@@ -87,13 +87,15 @@ def test_too_few_tokens_are_refused_and_the_fewest_are_enough(tokens):
     if tokens in (-1, 3):
         assert simulate(cluster, algorithm, stop=Stop(updates=20)).reached == "updates"
     else:
-        with pytest.raises(Invalid, match="num_tokens: expected -1, or at least replicas_to_aggregate - workers = 3"):
+        with pytest.raises(
+            InvalidSettingError, match="num_tokens: expected -1, or at least replicas_to_aggregate - workers = 3"
+        ):
             simulate(cluster, algorithm, stop=Stop(updates=20))
 
 
 @pytest.mark.parametrize("wrong", [{"num_tokens": -2}, {"replicas_to_aggregate": 0}])
 def test_settings_out_of_range_are_refused(wrong):
-    with pytest.raises(Invalid, match=next(iter(wrong))):
+    with pytest.raises(InvalidSettingError, match=next(iter(wrong))):
         SyncReplicas(Rule(), **wrong)
 
 

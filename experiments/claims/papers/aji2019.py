@@ -1,0 +1,318 @@
+"""What Aji, Heafield (2019) claim."""
+
+import xarray as xr
+
+from laggard.experiments.claims.claim import (
+    Claim,
+    Criterion,
+    NumberArrays,
+    Paper,
+    Picture,
+    Study,
+    StudyResults,
+    paragraph,
+)
+from laggard.experiments.claims.statistics import at, final, largest, nearest, per_sample, staleness
+
+PAPER = Paper(
+    key="aji2019",
+    authors="Aji, Heafield",
+    year=2019,
+    title="Making asynchronous stochastic gradient descent work for Transformers",
+    where="arXiv 1906.03496",
+)
+
+
+def decide_g1(results: StudyResults) -> NumberArrays:
+    stale = staleness(results["accumulated"], after=0.1)
+    theory = (stale["workers"] - 1) / stale["accumulate"]
+    return {
+        "theory": abs(stale / theory - 1).max(["accumulate", "workers"]),
+        "four": at(stale, workers=4, accumulate=4),
+        "staleness": stale,
+    }
+
+
+G1 = Claim(
+    id="G1",
+    paper=PAPER,
+    question="Is the mean staleness (P - 1) / G where a server accumulates G gradients before a step?",
+    says=paragraph("""
+        accumulating G gradients at the server divides the mean staleness by G; with 4 workers and G = 4 it is about
+        0.75.
+    """),
+    mark="notes",
+    setting=paragraph("""
+        clock alone, 4 and 16 workers, exponential times of 10 ms, a free network; G = 1, 2, 4, 8 gradients a step,
+        20,000 gradients a run, 5 seeds. Little's law gives (P - 1) / G under any law; the first tenth of a run is
+        left out.
+    """),
+    studies={
+        "accumulated": Study(
+            config={
+                "cluster": {"workers": 4, "compute": {"law": "exponential", "mean": 0.01}},
+                "algorithm": {"name": "async_ps"},
+                "task": {"model": "timing"},
+                "stop": {"gradients": 20000},
+                "sweep": {"cluster.workers": [4, 16], "algorithm.accumulate": [1, 2, 4, 8], "seeds": 5},
+            },
+            smoke={"stop.gradients": 1000, "sweep.algorithm.accumulate": [1, 4], "sweep.seeds": 2},
+        )
+    },
+    decide=decide_g1,
+    criteria=(
+        Criterion("theory", "mean staleness over (P - 1) / G, furthest from 1 over P and G", at_most=0.01),
+        Criterion("four", "mean staleness, P = 4, G = 4", at_least=0.74, at_most=0.76),
+    ),
+    figure=Picture(
+        of="staleness",
+        x="accumulate",
+        y="mean staleness (updates)",
+        lines="workers",
+        xlabel="gradients accumulated",
+        log_x=True,
+        log_y=True,
+    ),
+)
+
+
+RATES = [0.001, 0.002, 0.004, 0.008, 0.016]
+FEW_CHARACTERS = {
+    "task.width": 8,
+    "task.dataset.samples": 320,
+    "task.dataset.positions": 8,
+    "task.batch": 4,
+    "sweep.learning.lr": [0.002, 0.016],
+    "sweep.seeds": 2,
+}
+FEW_IMAGES = {
+    "task.model": "logistic",
+    "task.dataset": "digits",
+    "task.batch": 8,
+    "stop.epochs": 0.3,
+    "sweep.learning.lr": [0.002, 0.008],
+    "sweep.seeds": 2,
+}
+CHARACTERS = {
+    "name": "claims-characters",
+    "cluster": {"workers": 4, "compute": {"law": "gamma", "mean": 0.01, "cv": 0.5}},
+    "algorithm": {"name": "async_ps"},
+    "task": {"model": "transformer", "dataset": "characters", "batch": 16},
+    "learning": {"optimizer": "adam"},
+    "stop": {"epochs": 1},
+    "evaluate": {"every_epochs": 1},
+}
+IMAGES = {**CHARACTERS, "name": "claims-images", "task": {"model": "lenet5", "dataset": "mnist", "batch": 32}}
+
+
+def high_rate(loss: xr.DataArray) -> xr.DataArray:
+    """The largest rate at which one worker alone comes within 5 % of its best loss."""
+    alone = at(loss, method="one worker")
+    return largest(alone <= 1.05 * alone.min("lr"), "lr")
+
+
+def decide_g2(results: StudyResults) -> NumberArrays:
+    loss = final(results["characters"], "loss")
+    high = nearest(loss, "lr", high_rate(loss))
+    alone = at(high, method="one worker")
+    images = final(results["images"], "loss")
+    high_images = nearest(images, "lr", high_rate(images))
+    own = loss.min("lr")
+    return {
+        "staleness_over_batch": at(high, method="asynchronous") - at(high, method="synchronous"),
+        "staleness": at(high, method="asynchronous") - alone,
+        "batch": at(high, method="synchronous") - alone,
+        "both": at(high, method="asynchronous and large") - alone,
+        "high_rate": high_rate(loss),
+        "own": at(own, method="asynchronous") - at(own, method="synchronous"),
+        "images": at(high_images, method="asynchronous") - at(high_images, method="synchronous"),
+        "loss": loss,
+    }
+
+
+G2 = Claim(
+    id="G2",
+    paper=PAPER,
+    question=paragraph("""
+        Does Adam suffer more from stale gradients than from the larger batch that avoids them, at a high learning
+        rate?
+    """),
+    says=paragraph("""
+        asynchronous training of a Transformer fails under Adam at the learning rates that synchronous training
+        takes; taken apart, it is staleness that does the harm, and not the batch size.
+    """),
+    mark="notes",
+    setting=paragraph("""
+        a Transformer of 2 blocks, width 64, on 20,000 pieces of 32 characters of an invented language (entropy
+        0.467 nats a character), Adam, 1 epoch, 3 seeds; LeNet-5 on MNIST beside. The 2 x 2 of staleness and batch
+        size at equal samples: one worker (16 samples an update, fresh), 4 synchronous (64, fresh), 4 asynchronous
+        (16, stale by 3), 4 asynchronous with mini-batches of 64 (64, stale by 3); gamma times (cv 0.5). High is the
+        largest rate of the grid at which one worker alone still comes within 5 % of its best loss, each seed's own.
+    """),
+    studies={
+        "characters": Study(
+            config={
+                **CHARACTERS,
+                "sweep": {
+                    "method": {
+                        "one worker": {"cluster.workers": 1},
+                        "synchronous": {"algorithm.name": "sync_ps"},
+                        "asynchronous": {"algorithm.name": "async_ps"},
+                        "asynchronous and large": {"task.batch": 64},
+                    },
+                    "learning.lr": RATES,
+                    "seeds": 3,
+                },
+            },
+            smoke=FEW_CHARACTERS,
+            paper={"stop.epochs": 10},
+        ),
+        "images": Study(
+            config={
+                **IMAGES,
+                "sweep": {
+                    "method": {
+                        "one worker": {"cluster.workers": 1},
+                        "synchronous": {"algorithm.name": "sync_ps"},
+                        "asynchronous": {"algorithm.name": "async_ps"},
+                        "asynchronous and large": {"task.batch": 128},
+                    },
+                    "learning.lr": [0.001, 0.002, 0.004, 0.008],
+                    "seeds": 3,
+                },
+            },
+            smoke=FEW_IMAGES,
+            paper={"stop.epochs": 30},
+        ),
+    },
+    decide=decide_g2,
+    criteria=(
+        Criterion(
+            "staleness_over_batch",
+            "Transformer: rise of the loss by staleness less that by batch size (nats), at the high rate",
+            at_least=0.0,
+        ),
+    ),
+    beside={
+        "staleness": "Transformer: rise of the loss by staleness, at the high rate",
+        "batch": "Transformer: rise of the loss by batch size, at the high rate",
+        "both": "Transformer: rise of the loss by both",
+        "high_rate": "Transformer: the high learning rate",
+        "own": "Transformer: by staleness less by batch size, each at its own best rate",
+        "images": "LeNet-5: by staleness less by batch size, at the high rate",
+    },
+    figure=Picture(
+        of="loss",
+        x="lr",
+        y="test loss, Transformer (nats a character)",
+        lines="method",
+        xlabel="learning rate",
+        log_x=True,
+    ),
+    notes="It is the Transformer that shows it; for LeNet-5 the interval is on both sides of 0.",
+)
+
+
+def decide_g3(results: StudyResults) -> NumberArrays:
+    loss = final(results["characters"], "loss")
+    high = nearest(loss, "lr", high_rate(loss))
+    pace = nearest(per_sample(results["characters"]), "lr", high_rate(loss))
+    own = loss.min("lr")
+    images = final(results["images"], "loss")
+    high_images = nearest(images, "lr", high_rate(images))
+    return {
+        "accumulated": at(high, method="accumulated") / at(high, method="synchronous"),
+        "pace": at(pace, method="accumulated") / at(pace, method="synchronous"),
+        "asynchronous": at(high, method="asynchronous") / at(high, method="synchronous"),
+        "own_accumulated": at(own, method="accumulated") / at(own, method="synchronous"),
+        "own_asynchronous": at(own, method="asynchronous") / at(own, method="synchronous"),
+        "images_accumulated": at(high_images, method="accumulated") / at(high_images, method="synchronous"),
+        "images_asynchronous": at(high_images, method="asynchronous") / at(high_images, method="synchronous"),
+        "loss": loss,
+    }
+
+
+G3 = Claim(
+    id="G3",
+    paper=PAPER,
+    question=paragraph("""
+        Does an asynchronous server that accumulates as many gradients as there are workers come back to the
+        synchronous loss, in less time?
+    """),
+    says=paragraph("""
+        accumulating the stale gradients of as many mini-batches as there are workers before each step of Adam
+        restores the quality of synchronous training, without its barrier.
+    """),
+    mark="notes",
+    setting=paragraph("""
+        the Transformer, data, learning rates and seeds of G2, 4 workers with gamma times (cv 0.5) on a free
+        network, 1 epoch: synchronous, asynchronous, and asynchronous with 4 gradients a step. All at G2's high
+        rate, the largest at which one worker alone comes within 5 % of its best loss; each at its own best rate,
+        and LeNet-5 on MNIST, beside.
+    """),
+    studies={
+        "characters": Study(
+            config={
+                **CHARACTERS,
+                "sweep": {
+                    "method": {
+                        "one worker": {"cluster.workers": 1},
+                        "synchronous": {"algorithm.name": "sync_ps"},
+                        "asynchronous": {"algorithm.name": "async_ps"},
+                        "accumulated": {"algorithm.accumulate": 4},
+                    },
+                    "learning.lr": RATES,
+                    "seeds": 3,
+                },
+            },
+            smoke=FEW_CHARACTERS,
+            paper={"stop.epochs": 10},
+        ),
+        "images": Study(
+            config={
+                **IMAGES,
+                "sweep": {
+                    "method": {
+                        "one worker": {"cluster.workers": 1},
+                        "synchronous": {"algorithm.name": "sync_ps"},
+                        "asynchronous": {"algorithm.name": "async_ps"},
+                        "accumulated": {"algorithm.accumulate": 4},
+                    },
+                    "learning.lr": [0.001, 0.002, 0.004, 0.008],
+                    "seeds": 3,
+                },
+            },
+            smoke=FEW_IMAGES,
+            paper={"stop.epochs": 30},
+        ),
+    },
+    decide=decide_g3,
+    criteria=(
+        Criterion("accumulated", "Transformer: loss accumulated over synchronous, at the high rate", at_most=1.05),
+        Criterion("pace", "virtual time a sample, accumulated over synchronous", at_most=1.0),
+    ),
+    beside={
+        "asynchronous": "Transformer: loss asynchronous over synchronous, at the high rate",
+        "own_accumulated": "Transformer: loss accumulated over synchronous, each at its own best rate",
+        "own_asynchronous": "Transformer: loss asynchronous over synchronous, each at its own best rate",
+        "images_accumulated": "LeNet-5: loss accumulated over synchronous, at its high rate",
+        "images_asynchronous": "LeNet-5: loss asynchronous over synchronous, at its high rate",
+    },
+    figure=Picture(
+        of="loss",
+        x="lr",
+        y="test loss, Transformer (nats a character)",
+        lines="method",
+        xlabel="learning rate",
+        log_x=True,
+    ),
+    notes=paragraph("""
+        Four gradients a step from four workers leave a mean staleness of 0.75 (G1), and that is far from none where
+        there is momentum, as Adam has with beta1 = 0.9: on a quadratic the limit of stability falls from 3.8 to 0.1
+        over the curvature with the first update of delay. Accumulating helps from a learning rate of 0.002 on, and
+        is in time what it promises; the lowest rate of the grid was the best for both asynchronous methods.
+    """),
+)
+
+
+CLAIMS = (G1, G2, G3)

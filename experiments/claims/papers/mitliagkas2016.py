@@ -1,0 +1,183 @@
+"""What Mitliagkas, Zhang, Hadjis, Re (2016) claim."""
+
+import xarray as xr
+
+from laggard.experiments.claims.claim import (
+    Claim,
+    Criterion,
+    Joint,
+    NumberArrays,
+    Paper,
+    Picture,
+    Study,
+    StudyResults,
+    paragraph,
+)
+from laggard.experiments.claims.statistics import at, final, log, mean, rises, stack_arrays
+
+PAPER = Paper(
+    key="mitliagkas2016",
+    authors="Mitliagkas, Zhang, Hadjis, Re",
+    year=2016,
+    title="Asynchrony begets momentum, with an application to deep learning",
+    where="arXiv 1605.09774",
+)
+
+
+def decide_i2(results: StudyResults) -> NumberArrays:
+    fits = results["fits"]
+    theory = 1 - 1 / fits["P"].astype(float)
+    exponential, constant = at(fits, law="exponential"), at(fits, law="constant")
+    return {
+        "exponential": abs(exponential - theory).max("P"),
+        "constant": abs(constant - theory).min("P"),
+        "exponential_2": at(exponential, P="2"),
+        "exponential_4": at(exponential, P="4"),
+        "exponential_8": at(exponential, P="8"),
+        "constant_2": at(constant, P="2"),
+        "momentum": stack_arrays(exponential=exponential, constant=constant, theory=theory),
+    }
+
+
+I2 = Claim(
+    id="I2",
+    paper=PAPER,
+    question="Do exponential computing times act like a momentum of 1 - 1 / P, and a constant delay not?",
+    says=paragraph("""
+        asynchronous SGD whose staleness is geometric, as exponential times make it, behaves on a quadratic like SGD
+        with a momentum of 1 - 1 / P.
+    """),
+    mark="notes",
+    setting=paragraph("""
+        a quadratic of curvature 1 in 16 coordinates with gradient noise 1, an asynchronous server without explicit
+        momentum, P = 2, 4, 8, learning rate 1.5 / P, 8,000 updates, 5 seeds. A worker that pushes is any of the P,
+        so that w(t+1) - w(t) = mu (w(t) - w(t-1)) - a w(t) in expectation given what was known two updates earlier,
+        with mu = 1 - 1 / P and a = lr h / P; the autocovariances of the trajectory obey it from lag 1 on, and (mu,
+        a) is their least-squares fit over 2 P lags. For constant times the delay is P - 1, and for P = 2 the same
+        fit is lr h = 0.75 exactly. Learning rate, length and lags were chosen on an independent recursion (iid
+        workers, numpy), where the deviation of mu between seeds was 0.001 to 0.006.
+    """),
+    studies={
+        "fits": Study(
+            config={
+                "cluster": {"workers": 2},
+                "algorithm": {"name": "async_ps"},
+                "task": {"model": "quadratic", "dim": 16, "initial": 0.0, "noise": 1.0},
+                "stop": {"updates": 8000},
+                "evaluate": {"every_updates": 8000},
+                "sweep": {
+                    "P": {
+                        "2": {"cluster.workers": 2, "learning.lr": 0.75},
+                        "4": {"cluster.workers": 4, "learning.lr": 0.375},
+                        "8": {"cluster.workers": 8, "learning.lr": 0.1875},
+                    },
+                    "law": {
+                        "exponential": {"cluster.compute": {"law": "exponential", "mean": 0.01}},
+                        "constant": {"cluster.compute": {"law": "constant", "mean": 0.01}},
+                    },
+                    "seeds": 5,
+                },
+            },
+            smoke={"stop.updates": 200, "sweep.seeds": 2},
+            probe="momentum",
+        )
+    },
+    decide=decide_i2,
+    criteria=(
+        Criterion(
+            "exponential", "exponential times: fitted momentum less 1 - 1 / P, furthest from 0 over P", at_most=0.02
+        ),
+        Criterion("constant", "constant times: the same, nearest to 0", at_least=0.05),
+    ),
+    beside={
+        "exponential_2": "exponential times, P = 2 (theory 0.5)",
+        "exponential_4": "exponential times, P = 4 (theory 0.75)",
+        "exponential_8": "exponential times, P = 8 (theory 0.875)",
+        "constant_2": "constant times, P = 2 (theory 0.75)",
+    },
+    figure=Picture(of="momentum", x="P", y="fitted momentum", lines="of", xlabel="workers"),
+)
+
+
+def decide_i3(results: StudyResults) -> NumberArrays:
+    loss = mean(log(final(results["grid"], "loss")), "learning_seed").min("lr")
+    momentum = loss.idxmin("momentum")
+
+    def rise(losses: xr.DataArray) -> xr.DataArray:
+        return rises(mean(losses).idxmin("momentum"), "workers")
+
+    return {
+        "rise": Joint(rise, loss),
+        "fall": at(momentum, workers=16) - at(momentum, workers=1),
+        "best_1": at(momentum, workers=1),
+        "best_16": at(momentum, workers=16),
+        "momentum": momentum,
+    }
+
+
+I3 = Claim(
+    id="I3",
+    paper=PAPER,
+    question=paragraph("""
+        Does the best explicit momentum fall, or at least not rise, with the number of asynchronous workers?
+    """),
+    says=paragraph("""
+        asynchrony brings momentum of its own, so that the best explicit momentum falls as workers are added.
+    """),
+    mark="notes",
+    setting=paragraph("""
+        a quadratic of 20 coordinates, condition 100, noise 0.05; an asynchronous server, 1 to 16 workers with
+        exponential times; the loss after 500 updates, each momentum at its own best of ten learning rates; 6
+        timelines with 3 seeds of the gradient noise each, over which log losses are averaged before the best is
+        taken. Momentum is at least 0: what asynchrony has too much of cannot be taken away.
+    """),
+    studies={
+        "grid": Study(
+            config={
+                "cluster": {"workers": 1, "compute": {"law": "exponential", "mean": 0.01}},
+                "algorithm": {"name": "async_ps"},
+                "task": {"model": "quadratic", "dim": 20, "condition": 100, "noise": 0.05},
+                "learning": {"optimizer": "sgd", "lr": 0.1, "momentum": 0.0},
+                "stop": {"updates": 500},
+                "evaluate": {"every_updates": 500},
+                "sweep": {
+                    "cluster.workers": [1, 2, 4, 8, 16],
+                    "learning.lr": [0.003, 0.006, 0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6],
+                    "learning.momentum": [0.0, 0.2, 0.4, 0.6, 0.8, 0.9],
+                    "learning.seed": [0, 1, 2],
+                    "seeds": 6,
+                },
+            },
+            smoke={
+                "stop.updates": 50,
+                "evaluate.every_updates": 50,
+                "sweep.cluster.workers": [1, 16],
+                "sweep.learning.lr": [0.025, 0.1],
+                "sweep.learning.momentum": [0.0, 0.6],
+                "sweep.learning.seed": [0, 1],
+                "sweep.seeds": 2,
+            },
+        )
+    },
+    decide=decide_i3,
+    criteria=(
+        Criterion(
+            "rise",
+            "greatest rise of the best momentum from one number of workers to the next, losses averaged over timelines",
+            at_most=0.0,
+        ),
+        Criterion("fall", "best momentum at P = 16 less that at P = 1, each timeline for itself", at_most=-0.2),
+    ),
+    beside={"best_1": "best momentum, P = 1", "best_16": "best momentum, P = 16"},
+    figure=Picture(of="momentum", x="workers", y="best explicit momentum", log_x=True),
+    notes=paragraph("""
+        With losses averaged over timelines the best momentum is 0.6, 0.8, 0, 0 and 0.4 for 1, 2, 4, 8 and 16
+        workers. It falls in between and rises at either end; but momentum and learning rate trade off along a flat
+        valley (for P up to 4 the losses of all momenta are within a tenth of one another), the grid is coarse, and
+        the greatest of several rises is a number that chance can only raise. The comparison of P = 16 with P = 1
+        points the way of the paper, and its interval crosses the bar.
+    """),
+)
+
+
+CLAIMS = (I2, I3)

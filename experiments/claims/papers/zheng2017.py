@@ -1,0 +1,478 @@
+"""What Zheng et al. (2017) claim."""
+
+from laggard.experiments.claims.claim import (
+    Claim,
+    Criterion,
+    NumberArrays,
+    Paper,
+    Picture,
+    Study,
+    StudyResults,
+    paragraph,
+)
+from laggard.experiments.claims.statistics import (
+    at,
+    best_setting,
+    choice,
+    cliff_setting,
+    final,
+    mean,
+    nearest,
+    per_sample,
+    share,
+)
+
+PAPER = Paper(
+    key="zheng2017",
+    authors="Zheng et al.",
+    year=2017,
+    title="Asynchronous stochastic gradient descent with delay compensation",
+    where="ICML 2017, arXiv 1609.08326",
+)
+
+WORKERS = {"workers": 16, "compute": {"law": "gamma", "mean": 0.01, "cv": 0.2}}
+LENET = {"model": "lenet5", "dataset": "mnist", "batch": 32}
+CLOSENESS = {
+    "cluster": {"workers": 8, "compute": {"law": "gamma", "mean": 0.01, "cv": 0.2}},
+    "algorithm": {"name": "async_ps"},
+    "task": LENET,
+    "stop": {"updates": 2000},
+    "evaluate": {"every_updates": 2000},
+    "sweep": {"cluster.workers": [8, 16], "learning.compensation.strength": [1.0, 10.0, 100.0, 1000.0], "seeds": 7},
+}
+
+
+def decide_b1(results: StudyResults) -> NumberArrays:
+    gaps = results["gaps"]
+    whole = mean(gaps, "quarter")
+    reported = best_setting(whole, "strength", chosen_on=2, lowest=True)
+    faster = best_setting(mean(results["faster"], "quarter"), "strength", chosen_on=2, lowest=True)
+    chosen = choice(whole, "strength", chosen_on=2, lowest=True)
+    few = at(gaps, workers=8, strength=100.0)
+    many = at(gaps, workers=16, strength=10.0)
+    return {
+        "share_8": at(reported, workers=8),
+        "share_16": at(reported, workers=16),
+        "faster_8": at(faster, workers=8),
+        "faster_16": at(faster, workers=16),
+        "second_quarter_8": at(few, quarter=2),
+        "last_quarter_8": at(few, quarter=4),
+        "second_quarter_16": at(many, quarter=2),
+        "last_quarter_16": at(many, quarter=4),
+        "strength_8": at(chosen, workers=8),
+        "strength_16": at(chosen, workers=16),
+        "diverged": share(at(whole, workers=16, strength=100.0) > 1e9),
+        "distance": whole,
+    }
+
+
+B1 = Claim(
+    id="B1",
+    paper=PAPER,
+    question="Is a compensated gradient closer to the fresh one than the stale gradient is?",
+    says=paragraph("""
+        the compensated gradient is a better approximation of the gradient at the present weights than the stale one
+        (a first-order Taylor expansion with a cheap diagonal for the Hessian), and the more so the further training
+        has come.
+    """),
+    mark="notes",
+    setting=paragraph("""
+        LeNet-5, MNIST, asynchronous SGD with compensation of constant strength, 8 and 16 workers with gamma times
+        (cv 0.2), batch 32, learning rate 0.01, at which ASGD with 16 workers still learns (B4), 2,000 updates; the
+        fresh gradient is computed beside, of the same mini-batch at the weights that are updated. Shares are E|g_dc
+        - g_fresh| / E|g_stale - g_fresh| in each quarter of the run, and of the four the mean. The strength is
+        chosen on 2 seeds, the other 5 report.
+    """),
+    studies={
+        "gaps": Study(
+            config={
+                **CLOSENESS,
+                "name": "claims-closeness",
+                "learning": {"optimizer": "sgd", "lr": 0.01, "compensation": {"name": "dc_asgd_c", "strength": 0.04}},
+            },
+            smoke={
+                "task.model": "logistic",
+                "task.dataset": "digits",
+                "learning.lr": 0.05,
+                "stop.updates": 16,
+                "sweep.cluster.workers": [8, 16],
+                "sweep.learning.compensation.strength": [10.0, 100.0],
+                "sweep.seeds": 4,
+            },
+            probe="closeness",
+        ),
+        "faster": Study(
+            config={
+                **CLOSENESS,
+                "name": "claims-closeness-faster",
+                "learning": {"optimizer": "sgd", "lr": 0.05, "compensation": {"name": "dc_asgd_c", "strength": 0.04}},
+            },
+            smoke={
+                "task.model": "logistic",
+                "task.dataset": "digits",
+                "stop.updates": 16,
+                "sweep.cluster.workers": [8, 16],
+                "sweep.learning.compensation.strength": [10.0, 100.0],
+                "sweep.seeds": 2,
+            },
+            probe="closeness",
+        ),
+    },
+    decide=decide_b1,
+    criteria=(
+        Criterion("share_8", "share at the strength chosen, 8 workers", at_most=0.97),
+        Criterion("share_16", "share at the strength chosen, 16 workers", at_most=0.97),
+    ),
+    beside={
+        "faster_8": "the same at learning rate 0.05, 8 workers",
+        "faster_16": "the same at learning rate 0.05, 16 workers",
+        "second_quarter_8": "8 workers, strength 100: share in the second quarter",
+        "last_quarter_8": "8 workers, strength 100: share in the last quarter",
+        "second_quarter_16": "16 workers, strength 10: share in the second quarter",
+        "last_quarter_16": "16 workers, strength 10: share in the last quarter",
+        "strength_8": "strength chosen, 8 workers",
+        "strength_16": "strength chosen, 16 workers",
+        "diverged": "share of seeds in which strength 100 diverges, 16 workers",
+    },
+    figure=Picture(
+        of="distance",
+        x="strength",
+        y="distance to the fresh gradient (stale = 1)",
+        lines="workers",
+        log_x=True,
+        lost="diverged",
+    ),
+    notes=paragraph("""
+        The correction points the right way in every seed but is small, by 1.2 to 1.6 %. Stronger ones diverge: a
+        strength of 100 does with 16 workers in three of seven seeds, and one of 1,000 in all, with 8 or 16. The
+        correction gains most in the second quarter and least in the last, not the more as training goes on: as
+        gradients shrink their squares shrink faster, and the correction with them. Quarters in which a model had
+        diverged were at first left out of the means, so that strength 100 was chosen for 16 workers (1.055, 0.87 to
+        1.24, open); they count as infinite since, with the same verdict; the quarters beside were chosen anew with
+        that. The learning rate was 0.05 until A1 and B4 showed that ASGD with 16 workers does not learn there; it
+        was lowered before this claim was decided; four of fourteen runs at the old rate had finished by then, and
+        were removed unread. The old rate goes beside (study `faster`); there a strength of 10 gains about one per
+        cent at 8 workers in six seeds of seven and loses six in the other, and with 16, where plain ASGD does not
+        learn, only a strength of 1 never diverges.
+    """),
+)
+
+
+RATES = [0.005, 0.007, 0.01, 0.014, 0.02, 0.028]
+ASYNC = {
+    "cluster": WORKERS,
+    "algorithm": {"name": "async_ps"},
+    "task": LENET,
+    "learning": {"optimizer": "sgd"},
+    "stop": {"epochs": 2},
+    "evaluate": {"every_epochs": 1},
+}
+SMALL = {"task.model": "logistic", "task.dataset": "digits", "task.batch": 16, "stop.epochs": 0.2}
+
+
+def decide_b2(results: StudyResults) -> NumberArrays:
+    accuracy = final(results["grid"], "accuracy")
+    edge = cliff_setting(at(accuracy, method="asgd"))
+    loss = at(nearest(final(results["grid"], "train_loss"), "lr", edge * 0.7), workers=32)
+    error = 1 - nearest(accuracy, "lr", edge * 0.7)
+    many = at(error, workers=32)
+    few = at(error, workers=16)
+    own = 1 - best_setting(at(accuracy, workers=32), "lr")
+    mild = final(results["weaker"], "accuracy")
+    gain = at(many, method="asgd") - at(many, method="adaptive") - at(few, method="asgd") + at(few, method="adaptive")
+    return {
+        "lower_loss": share(at(loss, method="adaptive") < at(loss, method="asgd")),
+        "adaptive_over_constant": at(many, method="adaptive") / at(many, method="constant"),
+        "constant_over_asgd": at(many, method="constant") / at(many, method="asgd"),
+        "gain": gain,
+        "own_adaptive": at(own, method="adaptive") / at(own, method="asgd"),
+        "own_constant": at(own, method="constant") / at(own, method="asgd"),
+        "weaker": (1 - nearest(mild, "lr", at(edge, workers=32) * 0.7)) / at(many, method="asgd"),
+        "own_weaker": (1 - best_setting(mild, "lr")) / at(own, method="asgd"),
+        "accuracy": at(accuracy, workers=32),
+    }
+
+
+B2 = Claim(
+    id="B2",
+    paper=PAPER,
+    question=paragraph("""
+        Is the error of adaptive DC-ASGD at most that of DC-ASGD with a constant strength, and that at most plain
+        ASGD's, the more so with more workers?
+    """),
+    says=paragraph("""
+        test error falls from ASGD over DC-ASGD-c to DC-ASGD-a, at 4 workers on CIFAR-10 from 9.27 to 8.67 and 8.19
+        %, at 8 from 10.26 to 9.27 and 8.57 % [partly recalled].
+    """),
+    mark="notes",
+    setting=paragraph("""
+        LeNet-5, MNIST, 16 and 32 workers with gamma times (cv 0.2), batch 32, 2 epochs, 5 seeds. All three are
+        compared at the learning rate nearest to 0.7 times each seed's cliff of plain ASGD (the largest rate with an
+        accuracy at most a point below its best), and, beside, each at its own best rate of the same grid.
+        Strengths: adaptive 2 as in the paper; constant 100, since g^2 is small on LeNet-5.
+    """),
+    studies={
+        "grid": Study(
+            config={
+                **ASYNC,
+                "name": "claims-compensation",
+                "sweep": {
+                    "cluster.workers": [16, 32],
+                    "method": {
+                        "asgd": {"learning.compensation": "none"},
+                        "constant": {"learning.compensation": {"name": "dc_asgd_c", "strength": 100.0}},
+                        "adaptive": {"learning.compensation": {"name": "dc_asgd_a", "strength": 2.0}},
+                    },
+                    "learning.lr": RATES,
+                    "seeds": 5,
+                },
+            },
+            smoke={**SMALL, "sweep.cluster.workers": [16, 32], "sweep.learning.lr": [0.007, 0.014], "sweep.seeds": 2},
+            paper={"stop.epochs": 30},
+        ),
+        "weaker": Study(
+            config={
+                **ASYNC,
+                "name": "claims-compensation-weaker",
+                "cluster": {"workers": 32, "compute": {"law": "gamma", "mean": 0.01, "cv": 0.2}},
+                "learning": {"optimizer": "sgd", "compensation": {"name": "dc_asgd_c", "strength": 10.0}},
+                "sweep": {"learning.lr": RATES, "seeds": 5},
+            },
+            smoke={**SMALL, "sweep.learning.lr": [0.007, 0.014], "sweep.seeds": 2},
+            paper={"stop.epochs": 30},
+        ),
+    },
+    decide=decide_b2,
+    criteria=(
+        Criterion(
+            "lower_loss",
+            "share of seeds in which the adaptive one has the lower training loss than ASGD, 32 workers",
+            at_least=0.8,
+        ),
+        Criterion("adaptive_over_constant", "error of the adaptive over that of the constant, 32 workers", at_most=1.0),
+        Criterion("constant_over_asgd", "error of the constant over that of ASGD, 32 workers", at_most=1.0),
+        Criterion("gain", "gain of the adaptive in error at 32 workers less that at 16", at_least=0.0),
+    ),
+    beside={
+        "own_adaptive": "error of the adaptive over ASGD's at 32 workers, each at its own best rate",
+        "own_constant": "the same for the constant",
+        "weaker": "constant of strength 10, 32 workers: its error over ASGD's at the compared rate",
+        "own_weaker": "the same, each at its own best rate",
+    },
+    figure=Picture(
+        of="accuracy", x="lr", y="final test accuracy (32 workers)", lines="method", xlabel="learning rate", log_x=True
+    ),
+    notes=paragraph("""
+        A constant strength of 100, laid before B1 and B4 had run and not changed since, is too strong: it diverges
+        in most seeds from a rate of 0.007 on, so that the criteria which compare with it say little. One of 10, run
+        beside after that was seen, makes no difference to plain ASGD that five seeds can tell. The adaptive one
+        bears rates that plain ASGD does not: with 32 workers at a rate of 0.02, two to four times its cliff, it
+        reaches 0.91 to 0.96 in four of five seeds and fails in one, ASGD 0.11 to 0.71 (in the figure; no criterion
+        asks for it). Each at its own best rate its error is 0.85 of ASGD's, and that interval leaves 1 out, though
+        it flatters: each seed picks by what it reports, and the adaptive one has twice as many rates that will do.
+        Below the cliff, where the criteria look, there is little to gain, and in one seed it is 8 points behind.
+        The learning rates were laid after A1 and B4 had shown where the cliff of delayed SGD lies on LeNet-5, and
+        before this claim ran at this scale.
+    """),
+)
+
+
+UNEVEN = {"workers": 8, "compute": {"law": "two_point", "usual": 0.01, "factor": 10, "probability": 0.05}}
+
+
+def decide_b3(results: StudyResults) -> NumberArrays:
+    seconds = per_sample(results["methods"])
+    ratio = seconds / at(seconds, method="ASGD")
+    many = per_sample(results["many"])
+    return {
+        "adaptive": at(ratio, method="DC-ASGD-a"),
+        "constant": at(ratio, method="DC-ASGD-c"),
+        "synchronous": at(ratio, method="SSGD"),
+        "synchronous_many": at(many, method="SSGD") / at(many, method="ASGD"),
+        "milliseconds": seconds * 1000,
+    }
+
+
+B3 = Claim(
+    id="B3",
+    paper=PAPER,
+    question="Does compensating delay cost time, and do stragglers make synchronous SGD slower than it?",
+    says=paragraph("""
+        DC-ASGD's time per update is that of ASGD; synchronous SGD's is longer where there are stragglers.
+    """),
+    mark="notes",
+    setting=paragraph("""
+        a quadratic of 20 coordinates, 8 workers, 10 ms a mini-batch but 100 ms for one in twenty, a free network;
+        2,000 mini-batches, 5 seeds. The simulator charges a server what `apply_seconds` says, and a compensation
+        nothing beside it: it is three products a parameter against a gradient's thousands. So the first statement
+        is held as it is built in (compensation moves no event), the second is measured. In closed form sync over
+        async is 1 + 9 (1 - 0.95^8) = 4.029 over 1.45: 2.78 a sample.
+    """),
+    studies={
+        "methods": Study(
+            config={
+                "cluster": UNEVEN,
+                "task": {"model": "quadratic", "dim": 20, "condition": 20, "noise": 0.5},
+                "learning": {"lr": 0.01},
+                "stop": {"gradients": 2000},
+                "evaluate": {"every_updates": 1000},
+                "sweep": {
+                    "method": {
+                        "ASGD": {"algorithm.name": "async_ps"},
+                        "DC-ASGD-c": {
+                            "algorithm.name": "async_ps",
+                            "learning.compensation": {"name": "dc_asgd_c", "strength": 0.04},
+                        },
+                        "DC-ASGD-a": {
+                            "algorithm.name": "async_ps",
+                            "learning.compensation": {"name": "dc_asgd_a", "strength": 2.0},
+                        },
+                        "SSGD": {"algorithm.name": "sync_ps"},
+                    },
+                    "seeds": 5,
+                },
+            },
+            smoke={"stop.gradients": 80, "sweep.seeds": 2},
+        ),
+        "many": Study(
+            config={
+                "cluster": UNEVEN,
+                "task": {"model": "timing"},
+                "stop": {"updates": 2000},
+                "sweep": {
+                    "method": {
+                        "ASGD": {"algorithm.name": "async_ps"},
+                        "SSGD": {"algorithm.name": "sync_ps", "stop.updates": 250},
+                    },
+                    "seeds": 100,
+                },
+            },
+            smoke={"sweep.seeds": 2},
+        ),
+    },
+    decide=decide_b3,
+    criteria=(
+        Criterion("adaptive", "DC-ASGD-a over ASGD, time per sample", at_least=0.999, at_most=1.001),
+        Criterion("constant", "DC-ASGD-c over ASGD, time per sample", at_least=0.999, at_most=1.001),
+        Criterion("synchronous", "SSGD over ASGD, time per sample (closed form 2.78)", at_least=1.5),
+    ),
+    beside={"synchronous_many": "SSGD over ASGD, time per sample, the clock alone, a hundred seeds"},
+    figure=Picture(of="milliseconds", x="method", y="virtual ms per sample"),
+    notes=paragraph("""
+        These five seeds lie above the closed form by chance; a hundred, on the clock alone, stand beside.
+    """),
+)
+
+
+STRENGTHS = {
+    "cluster": WORKERS,
+    "algorithm": {"name": "async_ps"},
+    "task": LENET,
+    "stop": {"epochs": 1},
+    "evaluate": {"every_epochs": 1},
+    "sweep": {"learning.compensation.strength": [0.0, 100.0, 10000.0, 1e6], "seeds": 3},
+}
+
+
+def decide_b4(results: StudyResults) -> NumberArrays:
+    accuracy = final(results["strengths"], "accuracy")
+    at_a_hundredth = final(results["learning"], "accuracy")
+    asgd = final(results["plain"], "accuracy")
+    momentum = final(results["momentum"], "accuracy")
+    return {
+        "diverges": at(accuracy, strength=1000000.0),
+        "is_asgd": abs(at(accuracy, strength=0.0) - asgd),
+        "learns": at(at_a_hundredth, strength=0.0),
+        "diverges_at_0.01": at(at_a_hundredth, strength=1000000.0),
+        "at_0.05": at(accuracy, strength=0.0),
+        "strength_100": at(at_a_hundredth, strength=100.0),
+        "momentum_asgd": at(momentum, method="asgd"),
+        "momentum_adaptive": at(momentum, method="adaptive"),
+        "accuracy": at_a_hundredth,
+    }
+
+
+B4 = Claim(
+    id="B4",
+    paper=PAPER,
+    question="Does too strong a compensation diverge, and is none of it plain ASGD?",
+    says=paragraph("""
+        too large a strength diverges; strength 0 is ASGD. DANA's re-runs found DC-ASGD failing by 20 workers with
+        momentum [notes].
+    """),
+    mark="notes",
+    setting=paragraph("""
+        LeNet-5, MNIST, 16 workers with gamma times (cv 0.2), batch 32, learning rates 0.05 and 0.01, 1 epoch, 3
+        seeds; with momentum 0.9, learning rate 0.005 and 20 workers beside.
+    """),
+    studies={
+        "strengths": Study(
+            config={
+                **STRENGTHS,
+                "name": "claims-strengths",
+                "learning": {"optimizer": "sgd", "lr": 0.05, "compensation": {"name": "dc_asgd_c"}},
+            },
+            smoke={**SMALL, "sweep.seeds": 2},
+            paper={"stop.epochs": 30},
+        ),
+        "learning": Study(
+            config={
+                **STRENGTHS,
+                "name": "claims-strengths-learning",
+                "learning": {"optimizer": "sgd", "lr": 0.01, "compensation": {"name": "dc_asgd_c"}},
+            },
+            smoke={**SMALL, "sweep.seeds": 2},
+            paper={"stop.epochs": 30},
+        ),
+        "plain": Study(
+            config={
+                **STRENGTHS,
+                "name": "claims-strengths-plain",
+                "learning": {"optimizer": "sgd", "lr": 0.05},
+                "sweep": {"seeds": 3},
+            },
+            smoke={**SMALL, "sweep.seeds": 2},
+            paper={"stop.epochs": 30},
+        ),
+        "momentum": Study(
+            config={
+                **STRENGTHS,
+                "name": "claims-strengths-momentum",
+                "cluster": {"workers": 20, "compute": {"law": "gamma", "mean": 0.01, "cv": 0.2}},
+                "learning": {"optimizer": "sgd", "momentum": 0.9, "lr": 0.005},
+                "sweep": {
+                    "method": {
+                        "asgd": {"learning.compensation": "none"},
+                        "adaptive": {"learning.compensation": {"name": "dc_asgd_a", "strength": 2.0}},
+                    },
+                    "seeds": 3,
+                },
+            },
+            smoke={**SMALL, "sweep.seeds": 2},
+            paper={"stop.epochs": 30},
+        ),
+    },
+    decide=decide_b4,
+    criteria=(
+        Criterion("diverges", "accuracy at strength 1,000,000 (0 where it diverged)", at_most=0.5),
+        Criterion("is_asgd", "accuracy at strength 0 less that of ASGD, either way", at_most=0.0),
+        Criterion("learns", "learning rate 0.01: accuracy at strength 0, which has to learn", at_least=0.8),
+        Criterion("diverges_at_0.01", "learning rate 0.01: accuracy at strength 1,000,000", at_most=0.5),
+    ),
+    beside={
+        "at_0.05": "learning rate 0.05: accuracy at strength 0",
+        "strength_100": "learning rate 0.01: accuracy at strength 100",
+        "momentum_asgd": "accuracy with momentum 0.9, 20 workers: ASGD",
+        "momentum_adaptive": "the same, adaptive DC-ASGD",
+    },
+    figure=Picture(
+        of="accuracy", x="strength", y="test accuracy after an epoch", xlabel="strength of the compensation", log_x=True
+    ),
+    notes=paragraph("""
+        The first run had the criteria at 0.05 alone. It met them, but said little: with 16 workers not even ASGD
+        learns at that rate. Those at 0.01 were added after it.
+    """),
+)
+
+
+CLAIMS = (B1, B2, B3, B4)

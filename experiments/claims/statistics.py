@@ -1,0 +1,250 @@
+"""The statistics that claims are decided by: numbers over settings and seeds, as arrays with named dimensions.
+
+A dimension is a swept key, called by its last part (`delay`, `lr`, `seed`); an axis of named variants has its own name.
+A member that diverged has accuracy 0 and infinite loss, and what is probed of it is infinite; a run that never reached
+a target took infinitely long.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy.special import digamma
+
+from laggard.experiments.results.measures import MEASURES, as_results, measure_runs
+from laggard.experiments.results.result import Result
+
+SEED = "seed"
+NO_KEYS = ("run", "member", "value", "followed", "never", "diverged", "number")
+
+
+def final(results: Sequence[Result], value: str, target: float | None = None) -> xr.DataArray:
+    """A value of `laggard table` (accuracy, loss, staleness, time_to, ...) of every setting and seed.
+
+    Raises:
+        ValueError: no such value, or runs that are no grid: a setting is there twice.
+    """
+    table = measure_runs(results, value, target)
+    number = table["value"].astype(float)
+    lost = table["never"] if value.endswith("_to") else table["diverged"]
+    number = number.mask(lost & number.isna(), 0.0 if value == "accuracy" else np.inf)
+    return array(table, number.fillna(np.inf) if value.endswith("_to") else number)
+
+
+def when(results: Sequence[Result], value: str, epoch: float) -> xr.DataArray:
+    """accuracy, loss or train_loss at the last evaluation up to an epoch, of every setting and seed.
+
+    Raises:
+        ValueError: none was made until then.
+    """
+    found = as_results(results)
+    metrics = found.metrics[found.metrics["epoch"] <= epoch * (1 + 1e-9)]
+    columns = ["run", *found.keys, "member", MEASURES[value].column]
+    rows = metrics.drop_duplicates(["run", "member"], keep="last")[columns]
+    if rows.empty:
+        raise ValueError(f"when: nothing was evaluated until epoch {epoch:g}")
+    number = rows[MEASURES[value].column].astype(float)
+    return array(rows[["run", *found.keys, "member"]], number.fillna(0.0 if value == "accuracy" else np.inf))
+
+
+def per_update(results: Sequence[Result]) -> xr.DataArray:
+    """Virtual seconds per update of the model: those of the whole run over its updates."""
+    return _pace(results, "updates")
+
+
+def per_sample(results: Sequence[Result]) -> xr.DataArray:
+    """Virtual seconds per sample of the mini-batches whose gradients were applied."""
+    return _pace(results, "samples")
+
+
+def curve(results: Sequence[Result], measure: str, along: str = "time") -> xr.DataArray:
+    """A column of `metrics` (test_loss, consensus, ...) at every evaluation, with the axis `along` as a dimension.
+
+    Args:
+        along: time (s) or updates, at which all runs have to be evaluated alike (`evaluate.every_seconds`). Where a run
+            has no evaluation that others have, the value is missing.
+    """
+    runs = as_results(results)
+    rows = runs.metrics.drop_duplicates(["run", "member", along], keep="last")
+    return array(rows[["run", *runs.keys, along]].assign(**{along: rows[along].round(9)}), rows[measure])
+
+
+def staleness(results: Sequence[Result], after: float = 0.0) -> xr.DataArray:
+    """The mean staleness of applied gradients, in updates.
+
+    Args:
+        after: the share of a run's applied gradients, the first ones, that is left out: staleness begins at 0.
+
+    Source: by Little's law (P - 1) / K where K gradients make an update and every worker always computes one.
+    """
+    return _of_applied(results, after, pd.Series.mean)
+
+
+def staler(results: Sequence[Result], than: float, after: float = 0.0) -> xr.DataArray:
+    """The share of applied gradients whose staleness is greater than a bound; `after` as in `staleness`."""
+    return _of_applied(results, after, lambda stale: float((stale > than).mean()))
+
+
+def array(table: Any, number: Any) -> xr.DataArray:
+    """Numbers, a row of `table` each, as an array over the swept keys among its columns, called by their last parts.
+
+    Raises:
+        ValueError: a setting is there twice.
+    """
+    keys = [key for key in table.columns if key not in NO_KEYS]
+    names = {key: key.rpartition(".")[2] for key in keys}
+    twice = [name for name in names.values() if list(names.values()).count(name) > 1]
+    names = {key: key.replace(".", "_") if name in twice else name for key, name in names.items()}
+    rows = table[keys].rename(columns=names).assign(number=np.asarray(number, float))
+    if not keys:
+        return xr.DataArray(float(rows["number"].iloc[0]))
+    settings = rows.set_index(list(names.values()))["number"]
+    if settings.index.has_duplicates:
+        raise ValueError("a setting is there twice: name what tells the runs apart in the sweep")
+    found: xr.DataArray = settings.to_xarray()
+    order = {name: rows[name].drop_duplicates().tolist() for name in names.values()}
+    return found.reindex({name: values for name, values in order.items() if not _numeric(values)})
+
+
+def at(values: xr.DataArray, **where: Any) -> xr.DataArray:
+    """The values at some settings: `at(accuracy, delay=128)`; of a list of them, those.
+
+    What `sel` does, but for a dimension called `method`, which `sel` takes for an argument of its own.
+
+    Raises:
+        ValueError: no such dimension or setting.
+    """
+    for name, setting in where.items():
+        if name not in values.dims:
+            raise ValueError(f"at: no dimension {name!r}; there are {', '.join(map(str, values.dims))}")
+        try:
+            values = values.sel({name: setting}, drop=True)
+        except KeyError:
+            there = ", ".join(map(str, values[name].values.tolist()))
+            raise ValueError(f"at: no {name} = {setting}; there are {there}") from None
+    return values
+
+
+def largest(condition: xr.DataArray, over: str) -> xr.DataArray:
+    """The largest setting of `over` at which `condition` holds; half of the least one where it holds at none.
+
+    That half is a bound and no measurement: `nowhere` says how often it stands in.
+    """
+    settings = condition[over].astype(float)
+    return settings.where(condition).max(over).fillna(float(settings.min()) / 2)
+
+
+def nowhere(condition: xr.DataArray, over: str) -> xr.DataArray:
+    """1 where `condition` holds at no setting of `over`, so that `largest` has nothing to find, else 0."""
+    return (~condition).all(over).astype(float)
+
+
+def cliff_setting(accuracy: xr.DataArray, over: str = "lr", below: float = 0.01) -> xr.DataArray:
+    """The largest setting of `over` at which the accuracy is at most `below` under the best, each seed's own."""
+    return largest(accuracy >= best_setting(accuracy, over) - below, over)
+
+
+def best_setting(values: xr.DataArray, over: str, chosen_on: int = 0, lowest: bool = False) -> xr.DataArray:
+    """`values` at the setting of `over` whose mean is best; that chosen on the first seeds, the others are left.
+
+    Args:
+        chosen_on: how many seeds choose; 0 lets each seed choose for itself, which flatters, and the more so the more
+            settings there are.
+        lowest: the least is the best.
+    """
+    if not chosen_on:
+        return values.min(over) if lowest else values.max(over)
+    reporting = values.isel({SEED: slice(chosen_on, None)})
+    return reporting.sel({over: choice(values, over, chosen_on, lowest)}).drop_vars(over)
+
+
+def choice(values: xr.DataArray, over: str, chosen_on: int, lowest: bool = False) -> xr.DataArray:
+    """The setting of `over` at which the mean of the first `chosen_on` seeds is best: what `best` then reports on."""
+    choosing = mean(values.isel({SEED: slice(None, chosen_on)}))
+    return (-choosing if lowest else choosing).idxmax(over)
+
+
+def nearest(values: xr.DataArray, over: str, setting: xr.DataArray | float) -> xr.DataArray:
+    """`values` at the setting of `over` that is nearest to `setting` on a log axis, each seed's own."""
+    distance = abs(log(values[over].astype(float)) - np.log(setting))
+    return values.sel({over: distance.idxmin(over)}).drop_vars(over)
+
+
+def pick(values: xr.DataArray, over: str, by: xr.DataArray) -> xr.DataArray:
+    """`values` at the setting of `over` at which `by` is greatest, each seed for itself."""
+    return values.sel({over: by.idxmax(over)}).drop_vars(over)
+
+
+def between(values: xr.DataArray, over: str, low: float, high: float) -> xr.DataArray:
+    """The values at the settings of `over` from `low` to `high`.
+
+    Raises:
+        ValueError: there are none.
+    """
+    found = values.sel({over: (values[over] >= low) & (values[over] <= high)})
+    if not found.sizes[over]:
+        raise ValueError(f"between: no {over} from {low:g} to {high:g}")
+    return found
+
+
+def rises(values: xr.DataArray, along: str) -> xr.DataArray:
+    """The greatest rise between neighbours along a dimension; not above 0 where the values never rise."""
+    return values.diff(along).max(along)
+
+
+def slope(values: xr.DataArray, along: str, scale: float = 1.0, offset: float = 0.0) -> xr.DataArray:
+    """The least-squares slope of log(values) against log(scale x + offset), x the settings of `along`."""
+    x, y = log(scale * values[along].astype(float) + offset), log(values)
+    x = x - x.mean()
+    return (x * (y - y.mean(along))).sum(along) / (x**2).sum()
+
+
+def last(values: xr.DataArray, over: str, part: float = 0.25) -> xr.DataArray:
+    """The mean over the last part of the settings of a dimension: what a curve ends at."""
+    return values.isel({over: slice(-max(1, round(part * values.sizes[over])), None)}).mean(over)
+
+
+def mean(values: xr.DataArray, over: str = SEED) -> xr.DataArray:
+    """The mean over a dimension, by default the seeds; none where a value is missing."""
+    return values.mean(over, skipna=False)
+
+
+def share(condition: xr.DataArray) -> xr.DataArray:
+    """The share of these seeds for which a condition holds: a count, and no estimate for others."""
+    return condition.astype(float).mean(SEED)
+
+
+def stack_arrays(**parts: xr.DataArray) -> xr.DataArray:
+    """Several arrays as one, told apart along the dimension `of`, for example measured and theory."""
+    bare = xr.broadcast(*(part.reset_coords(drop=True) for part in parts.values()))
+    return xr.concat(bare, xr.Variable("of", list(parts)))
+
+
+def log(values: xr.DataArray) -> xr.DataArray:
+    """The natural logarithm."""
+    return values.copy(data=np.log(values.values))
+
+
+def harmonic(n: xr.DataArray | float) -> xr.DataArray:
+    """The harmonic number H_n = 1 + 1/2 + ... + 1/n, with H_0 = 0: E[max of n exponential times of mean 1]."""
+    found: xr.DataArray = xr.apply_ufunc(lambda count: digamma(np.asarray(count, float) + 1) + np.euler_gamma, n)
+    return found
+
+
+def _pace(results: Sequence[Result], of_what: str) -> xr.DataArray:
+    table = measure_runs(results, of_what)
+    return array(table, measure_runs(results, "time")["value"] / table["value"])
+
+
+def _of_applied(results: Sequence[Result], after: float, number: Callable[[pd.Series], float]) -> xr.DataArray:
+    table = measure_runs(results, "updates")
+    applied = as_results(results).scan("updates", columns=["run", "staleness"], where={"status": "applied"})
+    groups = applied.groupby("run", observed=True)["staleness"]
+    each = {str(run): number(stale.iloc[int(after * len(stale)) :]) for run, stale in groups}
+    return array(table, table["run"].astype(str).map(each))
+
+
+def _numeric(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)

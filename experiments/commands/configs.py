@@ -1,0 +1,86 @@
+"""The commands about configs and about what they may name: validate, list, new, doctor."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from shutil import get_terminal_size
+
+from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, Command, count
+
+MARKS = {"ok": " ", "missing": "-", "broken": "!"}
+
+
+def validate_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("configs", nargs="+", metavar="CONFIG", help="a YAML file")
+
+
+def validate(args: Namespace) -> int:
+    from laggard.experiments.config.errors import ConfigError
+    from laggard.experiments.config.grid import runs
+    from laggard.experiments.config.load import load
+
+    code = DONE
+    for path in args.configs:
+        try:
+            planned = runs(load(path))
+        except ConfigError as error:
+            print(error, file=sys.stderr)
+            code = BAD_INPUT
+        else:
+            trained = sum(len(run.members) for run in planned)
+            print(f"{path}: fine: {count(len(planned), 'run')}, {count(trained, 'member')}")
+    return code
+
+
+def list_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("words", nargs="*", metavar="NAME", help="a table (methods, laws, ...), or an entry of one")
+
+
+def list_entries(args: Namespace) -> int:
+    from laggard.experiments.config.catalogue import describe_entries, wrap
+
+    lines = list(describe_entries(args.words))
+    print("\n".join(wrap(lines, get_terminal_size().columns) if sys.stdout.isatty() else lines))
+    return DONE
+
+
+def new_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("kind", metavar="KIND", help="algorithm, compensation, law, model or topology")
+    parser.add_argument("name", metavar="NAME", help="of its module, in snake case")
+
+
+def new_entry(args: Namespace) -> int:
+    from laggard.experiments.config.catalogue import new
+
+    module, *others = new(args.kind, args.name)
+    config, test = sorted(others, key=lambda path: path.suffix, reverse=True)
+    print(f"{module}\n{config}: laggard run {config}\n{test}: pytest {test}")
+    return DONE
+
+
+def doctor_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--out", default="results", metavar="FOLDER", help="where results are kept (default: results)")
+
+
+def doctor(args: Namespace) -> int:
+    from laggard.experiments.doctor import diagnose
+
+    broken = 0
+    for subject, state, said, remedy in diagnose(args.out):
+        broken += state == "broken"
+        print(f"{MARKS[state]} {subject:<14}{said}" + (f": {remedy}" if remedy else ""), flush=True)
+    print(f"{count(broken, 'thing')} to mend before a run can work" if broken else "a run can work here")
+    return FAILED if broken else DONE
+
+
+COMMANDS = (
+    Command("validate", "check configs without simulating them", validate_arguments, validate),
+    Command("list", "list what a config may name", list_arguments, list_entries),
+    Command("new", "write an entry of one's own, with a config and a test", new_arguments, new_entry),
+    Command(
+        "doctor",
+        "say what this machine has of what a run needs: device, threads, memory, libraries, data",
+        doctor_arguments,
+        doctor,
+        checks_imports=True,
+    ),
+)

@@ -1,0 +1,137 @@
+"""The commands that simulate: run, watch, sweep."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from laggard.experiments.commands import DONE, FAILED, Command, count, duration, size
+
+if TYPE_CHECKING:
+    from laggard.experiments.config.config import Config
+    from laggard.experiments.results.result import Result
+    from laggard.experiments.running.run import ProgressDisplay
+
+
+def run_arguments(parser: ArgumentParser) -> None:
+    """CONFIG and overrides of its keys, where results go, and how much is printed."""
+    parser.add_argument("config", metavar="CONFIG", help="a YAML file")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="a dotted key of the config and its value")
+    parser.add_argument("--out", default="results", metavar="FOLDER", help="where results are kept (default: results)")
+    parser.add_argument("--force", action="store_true", help="simulate again even if a result exists")
+    parser.add_argument("--quiet", action="store_true", help="say nothing unless something is wrong")
+
+
+def sweep_arguments(parser: ArgumentParser) -> None:
+    run_arguments(parser)
+    parser.add_argument("--jobs", type=int, metavar="N", help="runs at once (default: as many as there are cores)")
+    parser.add_argument("--backend", default="loky", metavar="NAME", help="loky (default), ray or dask")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be simulated, and how long it would take"
+    )
+
+
+def run(args: Namespace) -> int:
+    _run_one(args, _bar(args))
+    return DONE
+
+
+def watch(args: Namespace) -> int:
+    from laggard.experiments.running.watch import live_view
+
+    _run_one(args, None if args.quiet else live_view)
+    return DONE
+
+
+def sweep(args: Namespace) -> int:
+    from laggard.experiments.config.grid import runs
+    from laggard.experiments.config.load import load
+    from laggard.experiments.running.progress import SweepDisplay, heartbeat
+    from laggard.experiments.running.sweep import SweepError, sweep
+
+    config = load(args.config, *args.overrides)
+    if args.dry_run:
+        return _print_plan(config, args)
+    args.planned = runs(config)
+    folder = Path(args.out) / config.name
+    with SweepDisplay(args.planned, folder, sys.stderr, args.quiet) as display:
+        shown = _bar(args)
+        if shown and len(args.planned) > 1:
+            shown = partial(heartbeat, out=args.out)
+        given = {"jobs": args.jobs, "backend": args.backend, "tell": display.report}
+        try:
+            results: Sequence[Result] = sweep(config, args.out, args.force, shown, **given)
+            failed = 0
+        except SweepError as error:
+            results, failed = error.results, len(error.failures)
+    report(results, folder, args)
+    diverged = sum(result.manifest["status"] == "diverged" for result in results)
+    for number, how in ((failed, "failed"), (diverged, "diverged")):
+        if number:
+            print(f"{number} of {count(len(args.planned), 'run')} {how}", file=sys.stderr)
+    return FAILED if failed or diverged else DONE
+
+
+def _print_plan(config: "Config", args: Namespace) -> int:
+    """Print what would be simulated, a line per run and one for all of them."""
+    from laggard.experiments.running.estimate import plan
+
+    planned = plan(config, args.out, args.force, args.jobs, args.backend)
+    width = max(len(each.run.title) for each in planned.runs)
+    for run, each in planned.runs:
+        left = f"about {duration(each.seconds):>7}  {size(each.memory):>8}" if each else "finished already"
+        print(f"{run.id}  {run.title:<{width}}  {count(len(run.members), 'member'):>11}  {left}")
+    trained = sum(len(each.run.members) for each in planned.runs)
+    there = len(planned.runs) - len(planned.missing)
+    print(f"\n{len(planned.runs)} runs, {trained} members, in {planned.folder}: {there} finished already")
+    if planned.missing:
+        at_once = f"{planned.jobs} at once" if planned.jobs > 1 else "one after the other"
+        print(
+            f"the other {len(planned.missing)}, {at_once}: about {duration(planned.seconds)} and "
+            f"{size(planned.memory)} of memory, an estimate from the first moments of each on this machine as busy "
+            "as it is now"
+        )
+    return DONE
+
+
+def _run_one(args: Namespace, progress: "ProgressDisplay | None") -> None:
+    """Simulate one config, shown by `progress`, and report."""
+    from laggard.experiments.config.grid import runs
+    from laggard.experiments.config.load import load
+    from laggard.experiments.running.run import run
+
+    config = load(args.config, *args.overrides)
+    args.planned = runs(config)
+    result = run(config, args.out, args.force, progress)
+    report([result], result.path, args)
+
+
+def _bar(args: Namespace) -> "ProgressDisplay | None":
+    """A progress bar if standard error is a terminal."""
+    from laggard.experiments.running.progress import bar
+
+    return bar if sys.stderr.isatty() and not args.quiet else None
+
+
+def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
+    """The table of `results`, and their figure in `folder`."""
+    from laggard.experiments.figures import comparison
+    from laggard.experiments.results.measures import format_table, summary
+
+    if not results:
+        return
+    path = folder / "figure.png"
+    if not args.quiet:  # the table first: drawing takes seconds, and may fail
+        print(format_table(summary(results)), flush=True)
+    comparison(results, path, target=results[0].config.evaluate.target_accuracy)
+    if not args.quiet:
+        print(f"\n{path}")
+
+
+COMMANDS = (
+    Command("run", "simulate one config", run_arguments, run),
+    Command("watch", "simulate one config with a live display: curves, staleness, who waits", run_arguments, watch),
+    Command("sweep", "simulate a grid of configs", sweep_arguments, sweep),
+)

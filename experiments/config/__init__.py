@@ -1,0 +1,1 @@
+"""Configs: their keys, grids, plugins, and the runs that they stand for."""

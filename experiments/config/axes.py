@@ -1,0 +1,177 @@
+"""The axes of a `sweep`: options, each with the dotted keys that it sets, and its own grid if it has one.
+
+learning.lr: [0.1, 0.2]                                 a list of values: an axis of one key
+seeds: 5                                                the same as seed: [0, 1, 2, 3, 4]
+zip: {task.batch: [32, 64], learning.lr: [0.1, 0.2]}    keys that go together, value by value; or a list of such
+method:                                                 named variants of several keys at once, which may
+  sgd: {learning.optimizer: sgd, sweep: {learning.lr: [0.1, 0.3]}}         have grids of their own, of all this
+  adam: {learning.optimizer: adam, sweep: {learning.lr: [0.001, 0.003]}}
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from laggard.experiments.config.config import IGNORED
+from laggard.experiments.config.errors import ConfigError, Refused, format_value
+
+COLUMNS = ("time", "updates", "samples", "epoch", "member", "train_loss", "test_loss", "test_accuracy", "run", "name")
+"""Names that no axis of variants may take: metrics and figures have columns called so."""
+
+
+class Option(NamedTuple):
+    """One value of an axis: its labels in tables, where `sweep` names it, the dotted keys it sets, and its own grid."""
+
+    labels: Mapping[str, Any]
+    place: str
+    settings: Mapping[str, Any]
+    axes: "Sequence[Axis]" = ()
+
+
+class Axis(NamedTuple):
+    """One line of `sweep`; `named` where its options are variants that set several keys."""
+
+    place: str
+    options: Sequence[Option]
+    named: bool = False
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Every dotted key that it sets, and every column that it makes -> its place in the config."""
+        found: dict[str, str] = {}
+        for option in self.options:
+            found |= dict.fromkeys([*option.settings, *option.labels], self.place)
+            for axis in option.axes:
+                found |= axis.keys
+        return found
+
+    @property
+    def sure(self) -> dict[str, Any]:
+        """The keys that all of its options set, with the values of the first."""
+        each = [
+            {**option.settings, **{key: value for axis in option.axes for key, value in axis.sure.items()}}
+            for option in self.options
+        ]
+        return {key: value for key, value in each[0].items() if all(key in other for other in each)}
+
+
+def axes(sweep: Any, place: str = "sweep") -> list[Axis]:
+    """The axes of a `sweep`, the slowest first.
+
+    Raises:
+        ConfigError: neither of the forms above, an empty one, a value that is listed twice, lists of different lengths
+            in a zip, or a key that is swept twice or changes no run.
+    """
+    if not isinstance(sweep, Mapping):
+        raise ConfigError(place, f"expected a mapping of axes, got {format_value(sweep)}")
+    found = [axis for key, values in sweep.items() for axis in _axes(key, values, f"{place}.{key}")]
+    _check_swept_once(found)
+    return found
+
+
+def _axes(key: Any, values: Any, place: str) -> Iterator[Axis]:
+    if not isinstance(key, str):
+        raise ConfigError(place, "expected a dotted key, or the name of an axis")
+    if key == "zip":
+        yield from (_read_zip(lists, place) for lists in (values if isinstance(values, list) else [values]))
+    elif key == "seeds":
+        if not isinstance(values, int) or isinstance(values, bool) or values < 1:
+            raise ConfigError(place, f"expected an integer >= 1, got {format_value(values)}")
+        yield Axis(place, [Option({"seed": seed}, place, {"seed": seed}) for seed in range(values)])
+    elif isinstance(values, list) and values:
+        _check_distinct(values, place)
+        yield Axis(place, [Option({key: _axis_label(value)}, place, {key: value}) for value in values])
+    elif isinstance(values, Mapping) and values:
+        yield _variants(key, values, place)
+    else:
+        raise ConfigError(
+            place, f"expected a list of values, or a mapping of named variants, got {format_value(values)}"
+        )
+
+
+def _read_zip(lists: Any, place: str) -> Axis:
+    fine = isinstance(lists, Mapping) and len(lists) > 1 and all(isinstance(key, str) for key in lists)
+    if not (fine and all(isinstance(values, list) and values for values in lists.values())):
+        raise ConfigError(place, f"expected lists of values of two or more dotted keys, got {format_value(lists)}")
+    if len({len(values) for values in lists.values()}) > 1:
+        said = ", ".join(f"{key} has {len(values)}" for key, values in lists.items())
+        raise ConfigError(place, f"expected lists of one length, but {said}")
+    together = list(zip(*lists.values(), strict=True))
+    _check_distinct([list(values) for values in together], place)
+    settings = [dict(zip(lists, values, strict=True)) for values in together]
+    return Axis(place, [Option({key: _axis_label(of[key]) for key in of}, place, of) for of in settings])
+
+
+def _variants(key: str, variants: Mapping[str, Any], place: str) -> Axis:
+    if key in COLUMNS:
+        raise ConfigError(place, "is a column of the metrics already: call the axis something else")
+    options = []
+    for name, settings in variants.items():
+        own = f"{place}.{name}"
+        if not (isinstance(name, str) and isinstance(settings, Mapping) and all(isinstance(s, str) for s in settings)):
+            raise ConfigError(own, f"expected a variant {{dotted key: value}}, got {format_value(settings)}")
+        grid = axes(settings["sweep"], f"{own}.sweep") if "sweep" in settings else []
+        sets = {key: value for key, value in settings.items() if key != "sweep"}
+        _check_swept_once([Axis(own, [Option({key: name}, own, sets)]), *grid])
+        options.append(Option({key: name}, own, sets, grid))
+    return Axis(place, options, named=True)
+
+
+def _check_swept_once(found: Sequence[Axis]) -> None:
+    owners: dict[str, str] = {}
+    for axis in found:
+        for key, place in axis.keys.items():
+            if any(key == ignored or key.startswith(f"{ignored}.") for ignored in IGNORED):
+                raise ConfigError(place, f"{key} changes no run: set it outside the sweep")
+            if key in owners:
+                raise ConfigError(place, f"sets {key}, as {owners[key]} does: sweep it once")
+        owners |= axis.keys
+
+
+def _check_distinct(values: Sequence[Any], place: str) -> None:
+    seen = set()
+    for value in values:
+        if _comparison_key(value) in seen:
+            raise ConfigError(place, f"expected different values, got {format_value(value)} twice")
+        seen.add(_comparison_key(value))
+
+
+def _comparison_key(value: Any) -> Any:
+    """A comparison key: 1 and 1.0 are equal, 1 and true are not."""
+    if isinstance(value, list):
+        return tuple(map(_comparison_key, value))
+    if isinstance(value, dict):
+        return tuple((key, _comparison_key(value[key])) for key in sorted(value, key=str))
+    return isinstance(value, bool), value
+
+
+def _axis_label(value: Any) -> Any:
+    """A value as a table shows it: numbers, names and null as they are."""
+    return json.dumps(value).replace('"', "") if isinstance(value, list | dict) else value
+
+
+def put(document: Any, key: str, value: Any) -> Any:
+    """`document` with `value` at a dotted key; numbers are places in lists, and a name `x` stands for {name: x}.
+
+    Raises:
+        Refused: the key leads through something that holds no keys.
+
+    Example:
+        >>> put({"learning": {"compensation": "dc_asgd_a"}}, "learning.compensation.strength", 1.0)
+        {'learning': {'compensation': {'name': 'dc_asgd_a', 'strength': 1.0}}}
+    """
+    first, _, rest = key.partition(".")
+    if isinstance(document, list):
+        if not (first.isdecimal() and int(first) < len(document)):
+            raise Refused(first, f"expected a place from 0 to {len(document) - 1} in a list, got {format_value(first)}")
+        place = int(first)
+        return [*document[:place], _put_rest(document[place], rest, value), *document[place + 1 :]]
+    if isinstance(document, str):
+        document = {"name": document}
+    if not isinstance(document, Mapping):
+        raise Refused(first, f"unknown key: {format_value(document)} has no keys")
+    return {**document, first: _put_rest(document.get(first, {}), rest, value)}
+
+
+def _put_rest(document: Any, rest: str, value: Any) -> Any:
+    return put(document, rest, value) if rest else value

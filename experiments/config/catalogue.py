@@ -1,0 +1,153 @@
+"""What a config may name, and `laggard new`: an entry of one's own with a config and a test."""
+
+import keyword
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from importlib.util import find_spec
+from inspect import cleandoc
+from pathlib import Path
+from string import Template
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from laggard.experiments.config import parts, tasks
+from laggard.experiments.config.errors import ConfigError, format_value, suggest, unknown_name
+from laggard.experiments.config.parts import NamedChoice
+from laggard.experiments.config.schema import Described
+
+SECTIONS = {
+    "methods (algorithm.name)": parts.ALGORITHM,
+    "laws (cluster.compute.law)": parts.COMPUTE,
+    "slowdowns (cluster.slowdowns)": parts.SLOWDOWN,
+    "topologies (cluster.network.topology)": parts.NETWORK,
+    "compensations (learning.compensation)": parts.COMPENSATION,
+    "optimizers (learning.optimizer)": parts.LEARNING,
+    "schedules (learning.schedule)": parts.SCHEDULE,
+    "models (task.model)": tasks.TASK,
+    "data (task.dataset)": tasks.DATASET,
+    "partitions (task.partition)": tasks.PARTITION,
+}
+"""Title -> entries; the title's first word is the name of the section."""
+ATTRIBUTE_LINE = re.compile(r"\s+[\w, ]+: ")
+"""How an entry's line begins, and an attribute's in a docstring."""
+
+
+def describe_entries(words: Sequence[str] = ()) -> Iterator[str]:
+    """Lines on the sections and entries that `words` name; without any, on all sections.
+
+    Raises:
+        ConfigError: a word is neither a section nor an entry.
+    """
+    sections = {title.split()[0]: title for title in SECTIONS}
+    if not words:
+        yield from lines(SECTIONS)
+    for word in words:
+        entries = [(title, choice.parts[word]) for title, choice in SECTIONS.items() if word in choice.parts]
+        if word in sections:
+            yield from lines({sections[word]: SECTIONS[sections[word]]})
+        elif not entries:
+            known = [*sections, *(name for choice in SECTIONS.values() for name in choice.parts)]
+            hint = suggest(word, known) or f"expected one of {', '.join(sections)}, or a name that one of them lists"
+            raise ConfigError("", f"{format_value(word)}: nothing is called so; {hint}", "laggard list")
+        for title, part in entries:
+            yield from describe_fully(word, title, part)
+
+
+def lines(sections: Mapping[str, NamedChoice]) -> Iterator[str]:
+    """The entries of sections: name, first sentence, keys with their defaults, and source."""
+    for title, choice in sections.items():
+        yield title
+        for name, part in choice.parts.items():
+            yield f"  {name}: {describe_entry(part)}"
+
+
+def describe_fully(name: str, title: str, part: type[Described]) -> Iterator[str]:
+    """The full description of one entry, and its keys."""
+    text = re.sub(r"^(Raises|Example):\n( .*\n?|\n(?= ))*", "", cleandoc(part.__doc__ or ""), flags=re.MULTILINE)
+    paragraphs = [""]
+    for line in text.strip().splitlines():
+        if line and paragraphs[-1] and not (line.startswith(" ") and ATTRIBUTE_LINE.match(line)):
+            paragraphs[-1] += f" {line.strip()}"
+        else:
+            paragraphs.append(line)
+    yield f"{name} {title[title.index('(') :]}"
+    yield from (f"  {paragraph}".rstrip() for paragraph in paragraphs[1:])
+    if keys := _keys(part):
+        yield from ("", f"  {keys}")
+
+
+def describe_entry(part: type[Described]) -> str:
+    """An entry in one line."""
+    text = cleandoc(part.__doc__ or "")
+    first = _one_line(re.split(r"(?<=\.)\s|\n\n", text, maxsplit=1)[0])
+    source = re.search(r"^Source: (.*?)(?=\n\n|\Z)", text, flags=re.MULTILINE | re.DOTALL)
+    return " ".join(piece for piece in (first, _keys(part), source and _one_line(source[0])) if piece)
+
+
+def wrap(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Lines wrapped to `width` columns: continuation lines are indented, sections separated by blank lines."""
+    for number, line in enumerate(lines):
+        indent = line[: len(line) - len(line.lstrip())]
+        if number and line and not indent:
+            yield ""
+        hang = indent + "    " * bool(ATTRIBUTE_LINE.match(line))
+        yield from textwrap.wrap(line, width, subsequent_indent=hang, break_long_words=False) or [""]
+
+
+def _keys(part: type[Described]) -> str:
+    """`[required, other = its default]`; where a key takes one of a few values, all of them, the default first."""
+    said = [_key(key, field) for key, field in part.model_fields.items() if key in part.settings]
+    return f"[{', '.join(said)}]" if said else ""
+
+
+def _key(key: str, field: FieldInfo) -> str:
+    default = [] if field.is_required() else [field.default]
+    values = default + [value for value in _default_values(field.annotation) if value not in default]
+    return f"{key} = {' | '.join(map(format_value, values))}" if values else key
+
+
+def _default_values(hint: Any) -> list[Any]:
+    """The values that a type lists, if it does."""
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    return [value for branch in get_args(hint) for value in _default_values(branch)]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+TEMPLATES = Path(str(files("laggard.experiments"))) / "templates"
+
+
+def new(kind: str, name: str, folder: str | Path = ".") -> Sequence[Path]:
+    """Write `<name>.py`, `<name>.yaml` and `test_<name>.py` into `folder`; they run as they are.
+
+    Args:
+        kind: algorithm, compensation, law, model or topology.
+        name: of the module, in snake case; its class is called the same in CamelCase.
+
+    Raises:
+        ConfigError: there is no such kind, the name is invalid, or one of the files exists already.
+        OSError: the folder cannot be written.
+    """
+    kinds = sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir())
+    if kind not in kinds:
+        raise ConfigError("KIND", unknown_name("", kind, kinds).problem, "laggard new")
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or keyword.iskeyword(name):
+        raise ConfigError("NAME", f"expected a name in snake case, as my_{kind}, got {name!r}", "laggard new")
+    sources = sorted((TEMPLATES / kind).glob("*.txt"), key=lambda path: path.name != "name.py.txt")
+    files = {Path(folder) / source.stem.replace("name", name): source for source in sources}
+    for file in files:
+        if file.exists():
+            raise ConfigError("", "exists already: nothing is written", str(file))
+    if find_spec(name) is not None:
+        raise ConfigError("NAME", f"there is a module {name} already: choose another name, as my_{name}", "laggard new")
+    words = {"name": name, "Class": "".join(word.capitalize() for word in name.split("_"))}
+    for file, source in files.items():
+        with file.open("x", encoding="utf-8") as text:
+            text.write(Template(source.read_text(encoding="utf-8")).substitute(words))
+    return list(files)

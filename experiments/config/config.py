@@ -1,0 +1,159 @@
+"""The config of an experiment: every key, typed strictly, and what it is by default."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from laggard.experiments.config.errors import ConfigError, format_value, translate_error
+from laggard.experiments.config.parts import ALGORITHM, LEARNING, ClusterPart, EvaluatePart, RecordPart, StopPart
+from laggard.experiments.config.schema import Count, Part, Seed, fill_defaults
+from laggard.experiments.config.tasks import TASK
+from laggard.models.backends import BACKEND_NAMES
+from laggard.simulator import InvalidSettingError
+
+
+class Config(Part):
+    """An experiment: one run, or under `sweep` a grid of them.
+
+    `question` is the first comment of its file unless it is said. Seeds that are null follow `seed`; `threads` null
+    means one per core. `backend` is how gradients are taken: by `threads` on a CPU, and on a GPU by whichever of the
+    others is the fastest, unless it says which.
+    """
+
+    name: Annotated[str, Field(pattern=r"^\w[\w .-]*$")] = "experiment"
+    question: str = ""
+    cluster: Annotated[Any, fill_defaults(ClusterPart)] = Field({}, validate_default=True)
+    algorithm: Annotated[Any, BeforeValidator(ALGORITHM)] = Field("async_ps", validate_default=True)
+    task: Annotated[Any, BeforeValidator(TASK)] = Field({}, validate_default=True)
+    learning: Annotated[Any, BeforeValidator(LEARNING)] = Field({}, validate_default=True)
+    stop: Annotated[Any, fill_defaults(StopPart)] = Field({"epochs": 1.0}, validate_default=True)
+    evaluate: Annotated[Any, fill_defaults(EvaluatePart)] = Field({}, validate_default=True)
+    record: Annotated[Any, fill_defaults(RecordPart)] = Field({}, validate_default=True)
+    seed: Seed = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    backend: Literal[BACKEND_NAMES] = "auto"  # type: ignore[valid-type]
+    threads: Count | None = None
+    sweep: dict[str, Any] = Field({})
+
+    def resolved(self) -> dict[str, Any]:
+        """The config of one run as plain data, with every default written out; `parse` reads it back."""
+        return self.model_dump()
+
+    def given(self) -> dict[str, Any]:
+        """The explicit settings, as plain data without the defaults and without the sweep."""
+        return self.model_dump(exclude_unset=True, exclude={"sweep"})
+
+
+class Checks:
+    """A cache of checks for a grid's configs: equal parts are parsed, built and checked once.
+
+    Attributes:
+        known: the parts, by where they stand and what was written there; they stay alive here, so that their ids
+            stay theirs.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[Any, Part] = {}
+        self._fine: set[tuple[Any, ...]] = set()
+        self._said: dict[int, str] = {}
+
+    def agree(self, config: Config) -> None:
+        """As the function `agree`, once for an algorithm on a cluster."""
+        pair = ("agree", id(config.algorithm), id(config.cluster))
+        if pair not in self._fine:
+            agree(config)
+            self._fine.add(pair)
+
+    def fit(self, config: Config) -> None:
+        """Check that task, workers and device fit together and the model can be cut, once for each of them.
+
+        Raises:
+            ConfigError: they do not; says what would have to change.
+        """
+        parts = ("fit", id(config.task), id(config.algorithm), config.cluster.workers, config.device, config.backend)
+        if parts not in self._fine:
+            config.task.fits(config.cluster.workers, config.device, config.backend)
+            cuts(config)
+            self._fine.add(parts)
+
+    def identity(self, config: Config) -> tuple[Any, ...]:
+        """A value that is equal for two configs of a grid exactly if they are the same run."""
+        parts = [config.cluster, config.algorithm, config.task, config.learning, config.stop, config.evaluate]
+        for part in parts:
+            if id(part) not in self._said:
+                self._said[id(part)] = json.dumps(part.model_dump(), sort_keys=True)
+        return (*(self._said[id(part)] for part in parts), config.seed, json.dumps(config.sweep))
+
+
+def parse(document: Mapping[str, Any], kept: bool = False, checks: Checks | None = None) -> Config:
+    """The config that a document describes; each of its parts has been built once as a check.
+
+    Args:
+        kept: the document is a result's: nothing is built, and entries of one's own are not imported.
+        checks: of the grid that the document belongs to.
+
+    Raises:
+        ConfigError: an unknown key or name, a wrong type, a value out of its range; names the dotted key.
+    """
+    context = {"kept": kept, "known": checks.known if checks else None}
+    try:
+        return Config.model_validate(document, context=context)
+    except ValidationError as error:
+        raise translate_error(error, document) from None
+
+
+def agree(config: Config) -> None:
+    """Check that the algorithm can run on the cluster.
+
+    Raises:
+        ConfigError: it cannot; says what would have to change.
+    """
+    with _report_under_key(config):
+        config.algorithm.build(config.cluster.workers).check(config.cluster.build())
+
+
+def cuts(config: Config) -> None:
+    """Check that the algorithm can cut the model into the slices that its nodes hold, if it does.
+
+    Raises:
+        ConfigError: it cannot; says what would have to change.
+    """
+    layers = config.task.layers()
+    params = sum(layer.params for layer in layers)
+    with _report_under_key(config):
+        config.algorithm.build(config.cluster.workers).slices(config.cluster.workers, params, layers)
+
+
+@contextmanager
+def _report_under_key(config: Config) -> Iterator[None]:
+    """Report an invalid setting under its dotted key."""
+    try:
+        yield
+    except InvalidSettingError as error:
+        places = {"Network": "cluster.network"}
+        own = error.field in type(config.algorithm).model_fields
+        owner = "algorithm" if own else places.get(error.owner, "cluster")
+        raise ConfigError(
+            f"{owner}.{error.field}", f"expected {error.expected}, got {format_value(error.got)}"
+        ) from None
+
+
+IGNORED = ("name", "question", "device", "backend", "threads", "evaluate.target_accuracy", "record")
+"""Keys that do not change a run's outcome: names, execution, targets and additional records."""
+
+
+def digest_of(resolved: Mapping[str, Any]) -> str:
+    """SHA-256 of what decides a run's outcome: its resolved config as canonical JSON, without the keys in `IGNORED`.
+
+    It is also that of a config with keys that this version does not have.
+    """
+    document = {**resolved, "evaluate": dict(resolved.get("evaluate", {}))}
+    for key in IGNORED:
+        owner, _, name = key.rpartition(".")
+        (document[owner] if owner else document).pop(name, None)  # older results lack some
+    document["sweep"] = list(document.get("sweep", {}).items())  # their order is the order of the members
+    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,129 @@
+"""Errors of configs, in one line: the place, what was expected, what was given, and a suggestion."""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from laggard.simulator import InvalidSettingError
+
+EXPECTED = {
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "int_type": "a whole number",
+    "bool_type": "a boolean",
+    "string_type": "a string",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "none_required": "null",
+    "literal_error": "{expected}",
+    "greater_than": "a number > {gt}",
+    "greater_than_equal": "a number >= {ge}",
+    "less_than": "a number < {lt}",
+    "less_than_equal": "a number <= {le}",
+    "string_pattern_mismatch": "letters, digits, spaces and . _ - after a first letter or digit",
+}
+
+
+class ConfigError(ValueError):
+    """A config that cannot be run; its text is one line.
+
+    Attributes:
+        key: the dotted key at fault; empty where the whole file is.
+        problem: what is wrong with it.
+        where: the file, where it is known.
+    """
+
+    def __init__(self, key: str, problem: str, where: str = "") -> None:
+        super().__init__(": ".join(part for part in (where, key, problem) if part))
+        self.key, self.problem, self.where = key, problem, where
+
+    def relocate(self, *, key: str | None = None, where: str | None = None) -> "ConfigError":
+        """The same problem under another key, or in another file."""
+        return ConfigError(self.key if key is None else key, self.problem, self.where if where is None else where)
+
+
+class Refused(ValueError):
+    """A key that a part of a config does not accept."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(problem)
+        self.key, self.problem = key, problem
+
+
+def unknown_key(key: str, known: Iterable[str], moved: Mapping[str, str] = {}) -> Refused:
+    """The refusal of a key that does not exist, with what it has become, or the one that was probably meant."""
+    if key in moved:
+        return Refused(key, moved[key])
+    return Refused(key, f"unknown key; {suggest(key, known) or 'expected one of ' + ', '.join(known)}")
+
+
+def unknown_name(key: str, got: object, known: Iterable[str]) -> Refused:
+    """The refusal of a name that stands in no table, with the one that was probably meant."""
+    hint = suggest(str(got), known)
+    return Refused(key, f"expected one of {', '.join(known)}, got {format_value(got)}" + (f"; {hint}" if hint else ""))
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """`did you mean ...?`, or nothing where no known word is close."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean {close[0]}?" if close else ""
+
+
+def format_value(value: object) -> str:
+    """A value as a config would spell it, cut where it is long.
+
+    Example:
+        >>> format_value(True), format_value(None), format_value("1e-3"), format_value(17)
+        ('true', 'null', "'1e-3'", '17')
+    """
+    plain = {True: "true", False: "false", None: "null"}
+    text = plain[value] if value is None or isinstance(value, bool) else " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def translate_error(error: ValidationError, document: Mapping[str, Any]) -> ConfigError:
+    """The first problem that pydantic found in `document`, as a `ConfigError` under its dotted key."""
+    problems = [(_path(item["loc"], document, item["type"]), item) for item in error.errors(include_url=False)]
+    path, first = problems[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, Refused):
+        return ConfigError(".".join((*path, *([cause.key] if cause.key else []))), cause.problem)
+    if isinstance(cause, InvalidSettingError):
+        return ConfigError(".".join((*path, cause.field)), f"expected {cause.expected}, got {format_value(cause.got)}")
+    if first["type"] == "missing":
+        return ConfigError(".".join(path), "missing: it has no default")
+    if cause is not None:
+        return error_at(".".join(path), cause)
+    expected = dict.fromkeys(_expected(item) for at, item in problems if at == path)  # one per branch of a union
+    return ConfigError(".".join(path), f"expected {' or '.join(expected)}, got {format_value(first['input'])}")
+
+
+def error_at(key: str, error: ValueError) -> ConfigError:
+    """An error of a part at `key` as a `ConfigError`; one like `alpha = 0.0: expected ...` is blamed on `key.alpha`."""
+    named = re.fullmatch(r"(\w+) = ([^=]*): (expected [^:]*)", str(error))
+    if named is None:
+        return ConfigError(key, str(error))
+    name, got, expected = named.groups()
+    return ConfigError(f"{key}.{name}", f"{expected}, got {got}")
+
+
+def _expected(item: Mapping[str, Any]) -> str:
+    wanted = EXPECTED.get(item["type"])
+    return wanted.format(**item.get("ctx", {})) if wanted else item["msg"]
+
+
+def _path(location: tuple[int | str, ...], document: Any, kind: str) -> tuple[str, ...]:
+    """The keys of `location` that stand in `document`; pydantic names the branches of unions among them."""
+    path: list[str] = []
+    for depth, step in enumerate(location):
+        there = step in document if isinstance(document, Mapping) else isinstance(step, int)
+        if there and isinstance(document, Mapping | list):
+            document = document[step]  # type: ignore[index]
+            path.append(str(step))
+        elif kind == "missing" and depth == len(location) - 1:
+            path.append(str(step))
+    return tuple(path)

@@ -1,0 +1,129 @@
+"""Loads a config from a file and the command line, and validates every run of it."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from laggard.experiments.config.axes import axes, put
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.errors import ConfigError, Refused, format_value
+from laggard.experiments.config.grid import fill_swept_keys, runs
+from laggard.experiments.config.plugins import look_beside
+
+
+def load(path: str | Path, *overrides: str) -> Config:
+    """The config in a YAML file, with `key=value` overrides; all runs that it expands to have been validated.
+
+    Modules of one's own that it names are found on Python's path, in the current directory and beside the file.
+
+    Args:
+        overrides: a dotted key and a YAML value, as in `learning.lr=0.1` or `sweep.learning.lr=[0.1, 0.2]`. A key
+            that `sweep` lists is fixed by its override and swept no more.
+
+    Raises:
+        ConfigError: one line with the file, the dotted key, what was expected and what came.
+    """
+    name = re.sub(r"[^\w .-]", "-", Path(path).stem).lstrip(" .-")
+    written = read(path)
+    document: Mapping[str, Any] = {**({"name": name} if name else {}), "question": question(path), **written}
+    look_beside(path)
+    try:
+        config = fill_swept_keys(apply_overrides(document, overrides))
+        runs(config)
+    except ConfigError as error:
+        raise error if error.where else error.relocate(where=str(path)) from None
+    return config
+
+
+def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Mapping[str, Any]:
+    """`document` with the overrides, the later ones last.
+
+    Raises:
+        ConfigError: an override that is no `key=value`, or that a variant of the sweep would undo.
+    """
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not (key and equals):
+            raise ConfigError("", "expected an override key=value, as in learning.lr=0.1", override)
+        value = parse_yaml(text, override)
+        sweep = document.get("sweep") or {}
+        try:
+            if key.startswith("sweep."):  # its own keys have dots in them
+                document = {**document, "sweep": {**sweep, key.removeprefix("sweep."): value}}
+            else:
+                document = _remove_axis(put(document, key, value), key, sweep)
+        except Refused as error:
+            raise ConfigError(key, error.problem) from None
+    return document
+
+
+def _remove_axis(document: Mapping[str, Any], key: str, sweep: Any) -> Mapping[str, Any]:
+    """`document` without the axis that swept `key`."""
+    if key == "sweep" or not sweep:
+        return document
+    own = {key, "seeds"} if key == "seed" else {key}
+    rest = {axis: values for axis, values in sweep.items() if axis not in own} if isinstance(sweep, Mapping) else sweep
+    for axis in axes(rest):
+        if key in axis.keys:
+            place = next((option.place for option in axis.options if key in option.settings), axis.keys[key])
+            raise ConfigError(key, f"is set by {place}; override that, or leave the sweep out: sweep={{}}")
+    return {**document, "sweep": rest}
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """The mapping in a YAML 1.2 file.
+
+    Raises:
+        ConfigError: the file cannot be read, is no YAML (with line and column), names a key twice, or holds no mapping.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is no text in UTF-8"
+        raise ConfigError("", f"cannot be read: {reason}", str(path)) from None
+    document = parse_yaml(text, str(path))
+    if not isinstance(document, dict):
+        raise ConfigError("", f"expected a mapping of keys, got {format_value(document)}", str(path))
+    return document
+
+
+def question(path: str | Path) -> str:
+    """The question of a config: the first line of its YAML file, if that is a comment.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with Path(path).open(encoding="utf-8-sig") as file:
+        first = next((line for line in map(str.strip, file) if line not in ("", "---")), "")
+    return first.lstrip("# ") if first.startswith("#") else ""
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """The value that YAML 1.2 `text` stands for: 1e-3 is a number, `yes` a string.
+
+    Raises:
+        ConfigError: no YAML, an unknown tag, or a key named twice; says where.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        spot = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(spot, (error.problem or error.context or "no YAML").split(" (original")[0], where) from None
+    except (YAMLError, ValueError) as error:
+        raise ConfigError("", f"no YAML: {str(error).splitlines()[0]}", where) from None
+
+
+def text_of(document: Mapping[str, Any]) -> str:
+    """`document` as YAML, in its own order, short lists and mappings on one line."""
+    from ruamel.yaml import YAML
+
+    yaml, stream = YAML(), io.StringIO()
+    yaml.default_flow_style, yaml.width = None, 120
+    yaml.dump(document, stream)
+    return stream.getvalue()

@@ -1,0 +1,246 @@
+"""The parts of a config but for the task: what each key means, and the simulator's object that it becomes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from inspect import signature
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic.errors import PydanticUserError
+
+from laggard import simulator
+from laggard.experiments.config.errors import Refused, format_value, unknown_name
+from laggard.experiments.config.plugins import Plugin, load_entry
+from laggard.experiments.config.schema import (
+    Count,
+    Described,
+    Finite,
+    Part,
+    Seed,
+    built,
+    is_from_result,
+    keys,
+    make_once,
+    part,
+)
+from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
+from laggard.simulator.learning.rules.damping import Compensation
+from laggard.simulator.learning.rules.optimizers import Optimizer
+from laggard.simulator.learning.rules.schedules import Schedule
+from laggard.simulator.network.topology import TOPOLOGIES, Topology
+from laggard.simulator.timing.distributions import DISTRIBUTIONS, Distribution, Scaled
+from laggard.simulator.timing.slowdowns import SLOWDOWNS, Slowdown
+
+SOURCE = "sha256"
+"""The key, in a resolved config, of the hash of the source of an entry of one's own."""
+
+
+def own_part(plugin: Plugin, tag: str, name: str, base: type[Described] = Described, **shape: Any) -> type[Described]:
+    """A part for an entry of one's own, which holds the hash of its source: another source makes another run.
+
+    Raises:
+        ValueError: it has fields that can be no keys of a config.
+    """
+    try:
+        said = keys(plugin.recipe)
+        for key in said:
+            if key in {tag, SOURCE, *base.model_fields, *shape} - set(shape.get("without", ())):
+                raise ValueError(f"{key} is a key of the config's own: call the field something else")
+        shape[SOURCE] = (Literal[plugin.sha256], plugin.sha256)
+        return part(plugin.recipe, tag, name, base, **shape)
+    except (NameError, TypeError, PydanticUserError) as error:
+        raise ValueError(f"its fields can be no keys of a config: {str(error).splitlines()[0]}") from None
+
+
+def part_of_result(base: type[Described] = Described, **_: Any) -> type[Described]:
+    """A part in the config of a result: of an entry of one's own, which is read without its source, or of one that an
+    earlier version had. It has the keys that it was stored with."""
+
+    class KeptPart(base):  # type: ignore[valid-type, misc]
+        model_config = ConfigDict(extra="allow")
+        recipe: ClassVar[Callable[..., Any]] = dict
+        settings: ClassVar[frozenset[str]] = frozenset()
+        scalars: ClassVar[frozenset[str]] = frozenset()
+
+    return KeptPart
+
+
+@dataclass(frozen=True)
+class NamedChoice:
+    """One of several parts, named by a key of its own, as `law` names the law of compute times.
+
+    Where that key is `name`, the name alone stands for the mapping {name: ...}. A name with a colon,
+    `package.module:Name`, is an entry of one's own.
+
+    Attributes:
+        tag: the key.
+        parts: name -> part.
+        default: the name where none is given; a function tells it from the other keys.
+        kinds: what an entry of one's own may serve as -> `part`'s further arguments.
+    """
+
+    tag: str
+    parts: Mapping[str, type[Described]]
+    default: str | Callable[[Mapping[str, Any]], str]
+    kinds: Mapping[type, Mapping[str, Any]]
+    _own: dict[tuple[str, Plugin], type[Described]] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def of(
+        cls, tag: str, table: Mapping[str, Callable[..., Any]], default: Any, kind: type, **shape: Any
+    ) -> "NamedChoice":
+        """The choice among the entries of a table, each a `kind`, with `part`'s further arguments."""
+        return cls(
+            tag, {name: part(recipe, tag, name, **shape) for name, recipe in table.items()}, default, {kind: shape}
+        )
+
+    def named(self, name: Any, info: ValidationInfo) -> type[Described]:
+        """The part called `name`.
+
+        Raises:
+            Refused: there is none, and it can be imported from nowhere.
+        """
+        if isinstance(name, str) and name in self.parts:
+            return self.parts[name]
+        if not isinstance(name, str) or ":" not in name:
+            raise unknown_name(self.tag, name, self.parts)
+        if is_from_result(info):
+            return part_of_result(**next(iter(self.kinds.values())))
+        found = load_entry(self.tag, name, self.kinds)
+        if (name, found) not in self._own:
+            try:
+                self._own[name, found] = own_part(found, self.tag, name, **self.kinds[found.kind])
+            except ValueError as error:
+                raise Refused(self.tag, f"{name}: {error}") from None
+        return self._own[name, found]
+
+    def __call__(self, value: Any, info: ValidationInfo) -> Described:
+        """The part that `value` describes.
+
+        Raises:
+            Refused: it is no mapping, or names nothing in the table and nothing that can be imported.
+            ValidationError: the part that it names refuses it.
+        """
+        if isinstance(value, Described):
+            return value
+        return make_once(value, lambda said: self._made(said, info), info, place=id(self))  # type: ignore[no-any-return]
+
+    def _made(self, value: Any, info: ValidationInfo) -> Described:
+        if isinstance(value, str) and self.tag == "name":
+            value = {"name": value}
+        if not isinstance(value, Mapping):
+            raise Refused("", f"expected a mapping{' or a name' * (self.tag == 'name')}, got {format_value(value)}")
+        default = self.default if isinstance(self.default, str) else self.default(value)
+        try:
+            return self.named(value.get(self.tag, default), info).model_validate(value, context=info.context)
+        except (Refused, ValidationError):
+            if not is_from_result(info):
+                raise
+            return part_of_result(**next(iter(self.kinds.values()))).model_validate(value, context=info.context)
+
+
+WIRES = {key: said for key, said in keys(simulator.Network).items() if key != "topology"}
+
+
+class NetworkPart(Described):
+    """`cluster.network`: a topology with its keys, and the links."""
+
+    topology: str
+
+    def build(self, workers: int = 1, **given: Any) -> simulator.Network:
+        links = {key: built(getattr(self, key)) for key in WIRES}
+        return simulator.Network(topology=super().build(workers, **given), **links)
+
+
+class AlgorithmPart(Described):
+    """`algorithm`: a method with its keys; its rule is what `learning` says."""
+
+    name: str
+
+    def build(self, workers: int = 1, rule: simulator.Rule | None = None, **given: Any) -> simulator.Algorithm:
+        learns = "rule" in signature(type(self).recipe).parameters
+        learning = {"rule": rule or simulator.Rule()} if learns else {}
+        algorithm: simulator.Algorithm = super().build(workers, **learning, **given)
+        return algorithm
+
+
+def _slowdown(value: Mapping[str, Any]) -> str:
+    own = {"window": {"start", "end"}, "markov": {"slow_for", "fast_for"}, "crash": {"at", "back"}}
+    return next((kind for kind, keys in own.items() if keys & set(value)), "factor")
+
+
+COMPUTE = NamedChoice.of("law", DISTRIBUTIONS, "constant", Distribution, per=(Literal["batch", "sample"], "batch"))
+SLOWDOWN = NamedChoice.of("kind", SLOWDOWNS, _slowdown, Slowdown)
+NETWORK = NamedChoice.of("topology", TOPOLOGIES, "auto", Topology, base=NetworkPart, **WIRES)
+ALGORITHM = NamedChoice.of(
+    "name", simulator.ALGORITHMS, "async_ps", simulator.Algorithm, base=AlgorithmPart, without=["rule"]
+)
+SCHEDULE = NamedChoice.of("name", SCHEDULES, "constant", Schedule)
+COMPENSATION = NamedChoice.of("name", COMPENSATIONS, "none", Compensation)
+
+
+class ClusterPart(Part):
+    """`cluster`: the machines."""
+
+    workers: Count = 8
+    compute: Annotated[Any, BeforeValidator(COMPUTE)] = Field({"law": "constant", "mean": 1.0}, validate_default=True)
+    slowdowns: list[Annotated[Any, BeforeValidator(SLOWDOWN)]] = Field([])
+    network: Annotated[Any, BeforeValidator(NETWORK)] = Field({}, validate_default=True)
+    apply_seconds: Finite = 0.0
+    seed: Seed | None = None
+
+    def build(self, batch: int = 1) -> simulator.Cluster:
+        """The cluster, on which a mini-batch has `batch` samples."""
+        law = self.compute.build()
+        return simulator.Cluster(
+            workers=self.workers,
+            compute=Scaled(law, batch) if self.compute.per == "sample" else law,
+            slowdowns=[slowdown.build() for slowdown in self.slowdowns],
+            network=self.network.build(),
+            apply_seconds=self.apply_seconds,
+            seed=self.seed,
+        )
+
+    @model_validator(mode="after")
+    def _in_range(self, info: ValidationInfo) -> Self:
+        if not is_from_result(info):
+            self.build()
+        return self
+
+
+class LearningPart(Described):
+    """`learning`: an optimiser with its keys, and the rest of the rule."""
+
+    optimizer: str
+    lr: Finite = 0.05
+    schedule: Annotated[Any, BeforeValidator(SCHEDULE)] = Field("constant", validate_default=True)
+    compensation: Annotated[Any, BeforeValidator(COMPENSATION)] = Field("none", validate_default=True)
+    seed: Seed | None = None
+
+    def build(self, workers: int = 1, **given: Any) -> simulator.Rule:
+        """The rule, with `given` at dotted keys below `learning` instead of the part's own values."""
+        below = {name: _keys_below(name, given) for name in ("schedule", "compensation")}
+        return simulator.Rule(
+            optimizer=super().build(workers, **{key: given[key] for key in given if key in self.settings}),
+            lr=given.get("lr", self.lr),
+            schedule=self.schedule.build(workers, **below["schedule"]),
+            compensation=self.compensation.build(workers, **below["compensation"]),
+        )
+
+    def per_member(self, key: str) -> bool:
+        """Whether the dotted `key` below `learning` may differ among the members of one ensemble."""
+        owner, _, name = key.rpartition(".")
+        of = {"": self, "schedule": self.schedule, "compensation": self.compensation}.get(owner)
+        return key in ("lr", "seed") or (of is not None and name in of.scalars)
+
+
+def _keys_below(prefix: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.removeprefix(f"{prefix}."): given[key] for key in given if key.startswith(f"{prefix}.")}
+
+
+LEARNING = NamedChoice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=LearningPart)
+StopPart = part(simulator.Stop)
+EvaluatePart = part(
+    simulator.Evaluate, target_accuracy=(Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None, None)
+)
+RecordPart = part(simulator.Record)

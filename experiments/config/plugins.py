@@ -1,0 +1,167 @@
+"""Entries of one's own: `package.module:Name`, wherever a config names an entry of a table."""
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from inspect import getsource, isclass, isfunction
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol, get_type_hints
+
+from laggard.experiments.config.errors import Refused, format_value, suggest
+
+FOLDERS: dict[Path, None] = {}
+"""Where modules are looked for beside Python's own path: the current directory, the folders of configs."""
+
+_hashes: dict[str, str] = {}  # of the sources of modules, as they were when they were loaded
+
+
+class Plugin(NamedTuple):
+    """An entry of one's own: the class or function, what it serves as, and the SHA-256 of its module's source."""
+
+    recipe: Callable[..., Any]
+    kind: type
+    sha256: str
+
+
+def look_beside(config: str | Path) -> None:
+    """From now on, modules are also looked for in the current directory and in the folder of `config`.
+
+    Both go to the end of Python's path, for good: what a module imports while it runs is found there too.
+    """
+    for folder in (Path.cwd(), Path(config).resolve().parent):
+        look_in(folder)
+
+
+def look_in(folder: Path) -> None:
+    """From now on, modules are also looked for in `folder`, which goes to the end of Python's path."""
+    FOLDERS[folder] = None
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def load_entry(key: str, name: str, kinds: Iterable[type]) -> Plugin:
+    """What `module:Name` names under `key` in a config; a module whose source has changed is loaded anew.
+
+    Args:
+        kinds: what the entry may serve as: classes to derive from, protocols to fulfil, or what a function returns.
+
+    Raises:
+        Refused: there is no such module or name, the module cannot be imported, or the entry is of another kind.
+    """
+    try:
+        place, _, attribute = name.partition(":")
+        if not all(word.isidentifier() for word in (*place.split("."), attribute)):
+            raise Refused(key, f"expected a name of the table or package.module:Name, got {format_value(name)}")
+        module = _module(place)
+        recipe = getattr(module, attribute, None)
+        if recipe is None:
+            hint = suggest(attribute, vars(module))
+            raise Refused(key, f"{_plugin_place(module)} has no {attribute}" + (f"; {hint}" if hint else ""))
+        return Plugin(recipe, _kind(name, recipe, list(kinds)), _hashes.get(place) or _hash(module, recipe))
+    except Refused as refusal:
+        raise Refused(key, refusal.problem) from None
+
+
+def _module(name: str) -> ModuleType:
+    loaded = sys.modules.get(name)
+    if loaded is not None and name != "__main__" and _hashes.get(name, _hash(loaded)) != _hash(loaded):
+        _forget(loaded)
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            problem = f"no module {error.name} on Python's path, in the current directory or beside the config"
+            raise Refused("", problem) from None
+        raise Refused("", f"{name} cannot be imported: {_describe_failure(error, name)}") from None
+    _check_unique(name.partition(".")[0])
+    if getattr(module, "__file__", None):
+        _hashes.setdefault(name, _hash(module))
+    return module
+
+
+def _forget(module: ModuleType) -> None:
+    """Make the next import read the source, not bytecode of an older version from the same second."""
+    del sys.modules[module.__name__], _hashes[module.__name__]
+    if module.__file__ and Path(module.__file__).is_file():
+        Path(importlib.util.cache_from_source(module.__file__)).unlink(missing_ok=True)
+
+
+def _check_unique(top: str) -> None:
+    """Refuse a module that is not the one that lies in the current directory or beside a config."""
+    loaded = getattr(sys.modules[top], "__file__", None)
+    for folder in FOLDERS:
+        for other in (folder / f"{top}.py", folder / top / "__init__.py"):
+            if other.is_file() and loaded and not other.samefile(loaded):
+                raise Refused("", f"{top} is {loaded}, and {other} is another: rename one of them")
+
+
+def _hash(module: ModuleType, recipe: Any = None) -> str:
+    """SHA-256 of the source: the module's file or, where there is none, as in a notebook, the entry's functions."""
+    source = b""
+    with suppress(OSError):
+        if file := getattr(module, "__file__", None):
+            source = Path(file).read_bytes()
+    if not source:
+        for function in [recipe, *vars(recipe).values()] if recipe is not None else ():
+            with suppress(OSError, TypeError):  # what a dataclass writes itself has no source
+                source += getsource(function).encode() if isfunction(function) else b""
+    return hashlib.sha256(source).hexdigest()
+
+
+def _kind(name: str, recipe: Any, kinds: list[type]) -> type:
+    """The first of `kinds` that `recipe` can serve as."""
+    if isfunction(recipe):
+        returned = get_type_hints(recipe).get("return")
+        if returned in kinds:
+            return returned  # type: ignore[no-any-return]
+    wanted = " or ".join(f"{kind.__module__}.{kind.__name__}" for kind in kinds)
+    if not isclass(recipe):
+        raise Refused("", f"expected a class that serves as {wanted}, but {name} is {format_value(recipe)}")
+    lacks = {kind: _find_missing(recipe, kind) for kind in kinds}
+    fitting = [kind for kind, lacking in lacks.items() if not lacking]
+    if not fitting:
+        nearest = min(kinds, key=lambda kind: len(lacks[kind]))
+        raise Refused("", f"expected a class that serves as {wanted}, but {name} {lacks[nearest][0]}")
+    if not is_dataclass(recipe):
+        raise Refused("", f"{name} is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys")
+    return fitting[0]
+
+
+def _find_missing(recipe: type, kind: type) -> list[str]:
+    """The members that the class `recipe` lacks to serve as `kind`."""
+    if not getattr(kind, "_is_protocol", False):
+        return [] if issubclass(recipe, kind) else [f"does not derive from {kind.__name__}"]
+    there = {name for base in recipe.__mro__ for name in (*vars(base), *vars(base).get("__annotations__", {}))}
+    there |= {field.name for field in fields(recipe)} if is_dataclass(recipe) else set()
+    asked = [
+        name
+        for base in kind.__mro__
+        if base not in (object, Protocol) and getattr(base, "_is_protocol", False)
+        for name in (*vars(base), *vars(base).get("__annotations__", {}))
+        if name == "__call__" or not name.startswith("_")
+    ]
+    return [f"has no {name}" for name in dict.fromkeys(asked) if name not in there]
+
+
+def _plugin_place(module: ModuleType) -> str:
+    return f"{module.__name__} ({getattr(module, '__file__', None) or 'no file'})"
+
+
+def _describe_failure(error: BaseException, module: str) -> str:
+    """An error in one line: its type, its first line, and the last line of the module itself that led to it."""
+    if isinstance(error, SyntaxError):
+        where, line, text = error.filename, error.lineno, error.msg
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if Path(frame.filename).stem == module.rpartition(".")[2]]
+        last = (own or frames)[-1]
+        where, line, text = last.filename, last.lineno, str(error)
+    first = text.splitlines()[0] if text else ""
+    return f"{type(error).__name__}: {first} ({where}, line {line})"

@@ -1,0 +1,226 @@
+"""Parts of a config, generated from the dataclasses that they describe: new laws and methods need no schema."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from functools import reduce
+from inspect import isclass, signature
+from operator import or_
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
+from torch import Tensor
+
+from laggard.experiments.config.errors import unknown_key
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]  # tables and manifests store 64 bits
+Key = tuple[Any, Any]
+"""A key's type and its default; `...` where it has none."""
+
+DOWNPOUR = {"n_push": 1, "n_fetch": 1, "local_rule": "sgd", "warm_start": 0, "sync_every": None}
+SYNCHRONOUS = {"wait_for": None, "cancel": False, "average": "gradients", "local_steps": 1, "reset": False}
+"""The keys that `async_ps` and `sync_ps` had in version 0.1, with their defaults."""
+
+MOVED: Mapping[str, Mapping[str, str]] = {
+    "async_ps": {key: f"{{name: downpour, {key}: ...}}" for key in DOWNPOUR},
+    "sync_ps": {
+        "wait_for": "{name: k_sync, wait_for: ...}",
+        "cancel": "{name: k_sync, cancel: ...}",
+        "average": "{name: local_sgd, average: ...}",
+        "reset": "{name: local_sgd, reset: ...}",
+        "local_steps": "{name: sync_ps, accumulate: ...}, or {name: local_sgd, local_steps: ...} to average models",
+    },
+    "pareto": {"least": "{law: pareto, scale: ...}", "tail": "{law: pareto, alpha: ...}"},
+    "shifted_exponential": {"tail": "{law: shifted_exponential, scale: ...}"},
+}
+"""Method or law -> key that it had -> how that is written now."""
+
+LAW_KEYS = {"pareto": {"least": "scale", "tail": "alpha"}, "shifted_exponential": {"tail": "scale"}}
+
+
+class Part(BaseModel):
+    """A mapping in a config: typed strictly, frozen, without unknown keys.
+
+    Attributes:
+        moved: keys that it had in an earlier version -> what to say of them.
+    """
+
+    moved_keys: ClassVar[Mapping[str, str]] = {}
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, document: Any) -> Any:
+        if isinstance(document, Mapping) and cls.model_config["extra"] == "forbid":
+            for key in document:
+                if key not in cls.model_fields:
+                    raise unknown_key(str(key), cls.model_fields, cls.moved_keys)
+        return document
+
+
+class Described(Part):
+    """The part that fills one dataclass, or the arguments of one function.
+
+    Attributes:
+        recipe: the dataclass or function.
+        settings: those of its keys that the part holds.
+        scalars: those that may be one number per member of an ensemble.
+    """
+
+    recipe: ClassVar[Callable[..., Any]]
+    settings: ClassVar[frozenset[str]]
+    scalars: ClassVar[frozenset[str]]
+
+    def build(self, workers: int = 1, **given: Any) -> Any:
+        """What the part describes, with `given` instead of its own values, for a cluster of so many workers.
+
+        Raises:
+            InvalidSettingError: a value out of its range.
+        """
+        own = {name: built(getattr(self, name)) for name in self.settings}
+        if own.get("workers", workers) is None:
+            own["workers"] = workers
+        return type(self).recipe(**own | given)
+
+    @model_validator(mode="after")
+    def _in_range(self, info: ValidationInfo) -> Self:
+        if isclass(type(self).recipe) and not is_from_result(
+            info
+        ):  # a function may be costly: it is called when the run starts
+            self.build()
+        return self
+
+
+def built(value: Any) -> Any:
+    """A key's value as the dataclass wants it: lists of parts become lists of what they describe."""
+    if isinstance(value, list):
+        return [one.build() if isinstance(one, Described) else one for one in value]
+    return value
+
+
+def is_from_result(info: ValidationInfo) -> bool:
+    """Whether a config is read back from a result: its values were checked when it was run."""
+    return bool(info.context and info.context.get("kept"))
+
+
+def make_once(value: Any, make: Callable[[Any], Any], info: ValidationInfo, place: Any = None) -> Any:
+    """The result of `make` for a value at one place of a config; computed once per grid for equal values."""
+    known = info.context.get("known") if info.context else None
+    if known is None or isinstance(value, Part):
+        return make(value)
+    said = (place or info.field_name, repr(value))
+    if said not in known:
+        known[said] = make(value)
+    return known[said]
+
+
+def fill_defaults(model: type[Part]) -> BeforeValidator:
+    """The validator of a key that holds a `model`, which may be made at run time; as in `make_once`."""
+
+    def validate(value: Any, info: ValidationInfo) -> Any:
+        return make_once(value, lambda given: model.model_validate(given, context=info.context), info)
+
+    return BeforeValidator(validate)
+
+
+def keys(recipe: Callable[..., Any]) -> dict[str, Key]:
+    """The config keys of a dataclass or function: the type that a config may give, and the default."""
+    hints = get_type_hints(recipe.__init__ if isclass(recipe) else recipe)
+    made = {field.name: field.default_factory for field in fields(recipe)} if is_dataclass(recipe) else {}
+    found: dict[str, Key] = {}
+    for name, parameter in signature(recipe).parameters.items():
+        factory = made.get(name, MISSING)
+        default = factory() if factory is not MISSING else parameter.default
+        default = list(default) if isinstance(default, tuple) else default
+        hint = Seed if name == "seed" and hints[name] is int else hints[name]
+        found[name] = (field_type(hint, default), ... if default is parameter.empty else default)
+    return found
+
+
+def field_type(hint: Any, default: Any = None) -> Any:
+    """A type hint as YAML can fill it: no tensors, sequences as lists, numbers finite unless the default is not."""
+    if hint is float:
+        return float if default == float("inf") else Finite
+    if get_origin(hint) in (Union, UnionType):
+        branches = [field_type(branch, default) for branch in get_args(hint) if branch is not Tensor]
+        return reduce(or_, branches)
+    if get_origin(hint) is Sequence:
+        (item,) = get_args(hint)
+        return list[part(item) if isclass(item) and is_dataclass(item) else field_type(item)]  # type: ignore[misc]
+    return hint
+
+
+def part(
+    recipe: Callable[..., Any],
+    tag: str = "",
+    name: str = "",
+    base: type[Described] = Described,
+    without: Sequence[str] = (),
+    **more: Key,
+) -> type[Described]:
+    """A part for `recipe`, called `name` under the key `tag`; `without` some of its keys, with `more` beside them.
+
+    A number of `workers` that has no default is the cluster's, unless it is given.
+    """
+    own = {key: said for key, said in keys(recipe).items() if key not in without}
+    if own.get("workers", (int, 0))[1] is ...:
+        own["workers"] = (int | None, None)
+    label: dict[str, Key] = {tag: (Literal[name], name)} if tag else {}
+    shape: dict[str, Any] = {**label, **own, **more}
+    model: type[Described] = create_model(f"{recipe.__name__}Part", __base__=base, __doc__=recipe.__doc__, **shape)
+    hints = get_type_hints(recipe.__init__ if isclass(recipe) else recipe)
+    model.recipe, model.settings = recipe, frozenset(own)
+    model.moved_keys = {key: f"no longer a key of {name}; write {now}" for key, now in MOVED.get(name, {}).items()}
+    model.scalars = frozenset(key for key in own if Tensor in get_args(hints[key]))
+    return model
+
+
+def upgrade(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A config of version 0.1 with the current keys of its `algorithm` and of `cluster.compute`.
+
+    Any other config comes back as it is, also one whose combination of old keys no method has now.
+    """
+    cluster = document.get("cluster")
+    law = cluster.get("compute") if isinstance(cluster, Mapping) else None
+    if isinstance(cluster, Mapping) and isinstance(law, Mapping) and law.get("law") in LAW_KEYS:
+        keys = LAW_KEYS[law["law"]]
+        compute = {keys.get(key, key): value for key, value in law.items()}
+        document = {**document, "cluster": {**cluster, "compute": compute}}
+    algorithm = document.get("algorithm")
+    if not isinstance(algorithm, Mapping) or not set(MOVED.get(algorithm.get("name", ""), ())) & set(algorithm):
+        return document
+    now = _upgrade_async_ps(algorithm) if algorithm["name"] == "async_ps" else _upgrade_sync_ps(algorithm)
+    return document if now is None else {**document, "algorithm": now}
+
+
+def _upgrade_async_ps(old: Mapping[str, Any]) -> dict[str, Any] | None:
+    own, rest = _split(old, DOWNPOUR)
+    if {**own, "local_rule": "sgd"} == DOWNPOUR:  # where every step fetches, the local rule has no effect
+        return rest
+    return {**rest, **own, "name": "downpour"} if rest.pop("accumulate", 1) == 1 else None
+
+
+def _upgrade_sync_ps(old: Mapping[str, Any]) -> dict[str, Any] | None:
+    own, rest = _split(old, SYNCHRONOUS)
+    if own["average"] != "gradients":
+        return None if own.pop("cancel") else {**rest, **own, "name": "local_sgd"}
+    if own["wait_for"] is None and not own["cancel"]:
+        return {**rest, "accumulate": own["local_steps"]}
+    wait_for, cancel = own["wait_for"], own["cancel"]
+    return {**rest, "name": "k_sync", "wait_for": wait_for, "cancel": cancel} if own["local_steps"] == 1 else None
+
+
+def _split(old: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values of the keys that have moved, and everything else."""
+    own = {key: old.get(key, default) for key, default in defaults.items()}
+    return own, {key: value for key, value in old.items() if key not in defaults}

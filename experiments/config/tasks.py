@@ -1,0 +1,168 @@
+"""`task` in a config: what is learnt, and what can be known of it before anything is read."""
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, Literal, NamedTuple
+
+import torch
+from pydantic import BeforeValidator, Field
+from torch import nn
+
+from laggard import simulator
+from laggard.experiments.config.errors import ConfigError, error_at
+from laggard.experiments.config.parts import NamedChoice
+from laggard.experiments.config.schema import Count, Described, part
+from laggard.models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic, Supervised
+from laggard.models.backends import find_device, unfoldable
+from laggard.models.language import ALPHABET
+from laggard.models.layers import check_labels, layers
+from laggard.simulator.learning.task import Layer, layers_of
+
+
+class Sizes(NamedTuple):
+    """What can be known of a data set without reading it: shape of an input, classes, training samples, shape of the
+    labels of one.
+    """
+
+    shape: tuple[int, ...]
+    classes: int
+    samples: int
+    labels: tuple[int, ...] = ()
+
+
+class Known(NamedTuple):
+    """What can be known of a network on a data set without reading it: sizes, layers, whether `unfold` can take it."""
+
+    sizes: Sizes
+    layers: list[Layer]
+    unfolds: bool
+
+
+IMAGES = (1, 28, 28)
+SIZES = {name: Sizes(IMAGES, 10, n) for name, n in {"digits": 1500, "mnist": 60000, "fashion_mnist": 60000}.items()}
+BY_LABEL = ("by_label", "dirichlet")
+DTYPE = (Literal["float32", "float64"], "float32")
+DATASET = NamedChoice.of("name", DATASETS, "mnist", Dataset)
+PARTITION = NamedChoice.of("name", PARTITIONS, "iid", Partition)
+
+
+class TaskPart(Described):
+    """`task`: what is learnt; a network on a data set, or something of its own."""
+
+    model: str
+
+    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
+        """Check that the pieces fit together, before anything is read or run.
+
+        Raises:
+            ConfigError: they do not; says what would have to change.
+        """
+        if device == "cuda":
+            raise ConfigError("device", f"expected auto or cpu, since {self.model} uses no GPU, got 'cuda'")
+        if backend != "auto":
+            raise ConfigError("backend", f"expected auto, since {self.model} has a way of its own, got {backend!r}")
+
+    def layers(self) -> Sequence[Layer]:
+        """The layers that a pipeline could cut, as far as they can be known without reading data."""
+        return layers_of(self.build())
+
+    def task(self, *, workers: int, seed: int, device: str, backend: str, threads: int | None) -> simulator.Task:
+        """The task, for a cluster of `workers`; `seed` deals the training set.
+
+        Raises:
+            ValueError: network, data set, partition and workers do not fit together.
+            DataMissingError: the data set is not there.
+        """
+        given = {"dtype": getattr(torch, self.dtype)} if hasattr(self, "dtype") else {}
+        return self.build(**given)  # type: ignore[no-any-return]
+
+
+class SupervisedPart(TaskPart):
+    """`task` where a network classifies."""
+
+    dataset: Annotated[Any, BeforeValidator(DATASET)] = Field("mnist", validate_default=True)
+    batch: Count = 32
+    partition: Annotated[Any, BeforeValidator(PARTITION)] = Field("iid", validate_default=True)
+    dtype: Literal["float32", "float64"] = "float32"
+
+    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
+        try:
+            find_device(device)
+        except ValueError:
+            raise ConfigError("device", "expected a GPU, but torch sees none here: use auto or cpu") from None
+        try:
+            known = self.known
+        except ValueError as error:
+            raise error_at("task", error) from None
+        if known is None:
+            return
+        if backend.startswith("unfold") and not known.unfolds:
+            problem = f"expected threads or vmap, since {self.model} is no plain sequence of layers, got {backend!r}"
+            raise ConfigError("backend", problem)
+        samples = known.sizes.samples
+        if known.sizes.labels and self.partition.name in BY_LABEL:
+            problem = f"expected iid or disjoint, since a text has no label of its own, got {self.partition.name!r}"
+            raise ConfigError("task.partition", problem)
+        most = samples // getattr(self.partition, "pieces", 1)
+        if self.partition.name != "iid" and workers > most:
+            problem = f"expected at most {most}, among whom {self.partition.name} can deal {samples} samples"
+            raise ConfigError("cluster.workers", f"{problem}, got {workers}: use fewer workers or iid")
+
+    def layers(self) -> Sequence[Layer]:
+        return () if self.known is None else self.known.layers
+
+    @cached_property
+    def known(self) -> Known | None:
+        """What is known without reading data; cached, since all runs of a sweep need it.
+
+        Raises:
+            ValueError: the network cannot take the data set's inputs, or does not answer its labels.
+        """
+        if (sizes := sizes_of(self.dataset)) is None:
+            return None
+        with torch.device("meta"):  # shapes only
+            module: nn.Module = self.build().build(sizes.shape, sizes.classes)
+        check_labels(module, sizes.shape, sizes.labels)
+        return Known(sizes, list(layers(module, sizes.shape, self.batch)), unfoldable(module))
+
+    def task(self, *, workers: int, seed: int, device: str, backend: str, threads: int | None) -> simulator.Task:
+        return Supervised(
+            self.build().build,
+            _dataset(self.dataset),
+            self.batch,
+            partition=self.partition.build(workers),
+            workers=workers,
+            partition_seed=seed,
+            device=device,
+            backend=backend,
+            threads=threads,
+            dtype=getattr(torch, self.dtype),
+        )
+
+
+def sizes_of(dataset: Any) -> Sizes | None:
+    """What is known of a data set without reading it, where anything is."""
+    if dataset.name == "synthetic":
+        return Sizes((dataset.features,), dataset.classes, dataset.samples)
+    if dataset.name == "characters":
+        return Sizes((dataset.positions,), len(ALPHABET), dataset.samples, (dataset.positions,))
+    return SIZES.get(dataset.name)
+
+
+@lru_cache(maxsize=2)
+def _dataset(described: Described) -> Dataset:
+    """The data set; the runs of a sweep share it."""
+    data: Dataset = described.build()
+    return data
+
+
+TASK = NamedChoice(
+    "model",
+    {
+        **{name: part(network, "model", name, base=SupervisedPart) for name, network in NETWORKS.items()},
+        "quadratic": part(Quadratic, "model", "quadratic", base=TaskPart, without=["dtype"], dtype=DTYPE),
+        "timing": part(simulator.Timing, "model", "timing", base=TaskPart),
+    },
+    "lenet5",
+    {simulator.Task: {"base": TaskPart}, Network: {"base": SupervisedPart}},
+)

@@ -1,0 +1,1 @@
+"""Results: folders written and read, tables over runs and members, statistics over seeds."""

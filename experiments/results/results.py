@@ -1,0 +1,238 @@
+"""Many runs as one: their tables joined, with the parameters as columns, read when they are needed."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from laggard.experiments.config.errors import suggest
+from laggard.experiments.results.result import MANIFEST, SCHEMA, Result, ResultError
+from laggard.experiments.results.store import INDEX, open_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyarrow.dataset import Expression
+
+
+class Results(Sequence[Result]):
+    """The runs of a sweep, or any others: a sequence of `Result`, whose tables are one each over all runs.
+
+    A table has a column `run` (the run's id), one per swept key, and those of the run's own table. Nothing but
+    manifests is read before it is asked for; a file is held against its manifest when it is first read.
+
+    Attributes:
+        planned: how many runs the sweep has, finished or not.
+
+    Raises:
+        ResultError: on reading a file that is missing or not as its run left it; names the file.
+    """
+
+    def __init__(self, runs: Iterable[Result], planned: int | None = None) -> None:
+        self._runs = tuple(runs)
+        self.planned = len(self._runs) if planned is None else planned
+
+    @overload
+    def __getitem__(self, index: int) -> Result: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Results": ...
+    def __getitem__(self, index: int | slice) -> "Result | Results":
+        return Results(self._runs[index]) if isinstance(index, slice) else self._runs[index]
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __repr__(self) -> str:
+        return f"Results({len(self)} of {self.planned} runs, swept: {', '.join(self.keys) or 'nothing'})"
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The entries of the column `run`: each run's id, with a number where an id occurs twice."""
+        seen: dict[str, int] = {}
+        for result in self:
+            seen[result.manifest["run"]] = seen.get(result.manifest["run"], 0) + 1
+        counts, found = dict.fromkeys(seen, 0), []
+        for result in self:
+            name = result.manifest["run"]
+            counts[name] += 1
+            found.append(name if seen[name] == 1 else f"{name}.{counts[name]}")
+        return found
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """The swept keys, of runs and of members, in the order of the sweep."""
+        within = [key for result in self for key in result.swept]
+        return list(dict.fromkeys([*(key for result in self for key in result.labels), *within]))
+
+    @cached_property
+    def metrics(self) -> "pd.DataFrame":
+        """A row per run, evaluation and member: as `Result.metrics`."""
+        return self.scan("metrics")
+
+    @cached_property
+    def updates(self) -> "pd.DataFrame":
+        """A row per run and gradient that has ended: as `Result.updates`."""
+        return self.scan("updates")
+
+    @cached_property
+    def workers(self) -> "pd.DataFrame":
+        """A row per run and worker: as `Result.workers`."""
+        return self.scan("workers")
+
+    @cached_property
+    def nodes(self) -> "pd.DataFrame":
+        """A row per run, evaluation, node and member, where nodes have models of their own: as `Result.nodes`."""
+        return self.scan("nodes")
+
+    @cached_property
+    def final(self) -> "pd.DataFrame":
+        """A row per run and member: its metrics at the end, `status` (finished, stalled, diverged), and `diverged_at`
+        (updates), NaN where it did not.
+        """
+        import numpy as np
+
+        last = self.metrics.drop_duplicates(["run", "member"], keep="last").reset_index(drop=True)
+        moments = {
+            (name, entry["member"]): entry["updates"]
+            for name, result in zip(self.names, self, strict=True)
+            for entry in result.manifest["diverged"]
+        }
+        status = {name: result.manifest["status"] for name, result in zip(self.names, self, strict=True)}
+        members = list(zip(last["run"], last["member"], strict=True))
+        ended = ["diverged" if member in moments else status[member[0]] for member in members]
+        return last.assign(status=ended, diverged_at=[moments.get(member, np.nan) for member in members])
+
+    @cached_property
+    def parameters(self) -> "pd.DataFrame":
+        """A row per run, indexed by `run`: every dotted key of the configs in which the runs differ.
+
+        What members of an ensemble differ in is no parameter of a run: `metrics` has a column for that.
+        """
+        import pandas as pd
+
+        each = [dict(_flat({**result.config.resolved(), "sweep": {}})) for result in self]
+        within = {"sweep", "question", *(key for result in self for key in result.swept)}
+        every = dict.fromkeys(key for settings in each for key in settings if key not in within)
+        differ = [key for key in every if len({repr(settings.get(key, "")) for settings in each}) > 1]
+        rows = [[settings.get(key) for key in differ] for settings in each]
+        return pd.DataFrame(rows, columns=differ, index=pd.Index(self.names, name="run"))
+
+    def scan(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        where: "Expression | Mapping[str, Any] | None" = None,
+        parameters: bool = False,
+    ) -> "pd.DataFrame":
+        """One table over all runs, or the part of it that is wanted: nothing else is read into memory.
+
+        Runs that a mapping `where` rules out by their coordinates are not read, and so not checked; of those that an
+        expression rules out, the names and types of the columns are.
+
+        Args:
+            table: metrics, updates, workers or nodes, or another that the runs have.
+            columns: those wanted; by default all.
+            where: a value, or a list of values, for each of some columns; or an expression of `pyarrow.dataset`.
+            parameters: whether to add a column for every key of `parameters` too.
+
+        Raises:
+            ValueError: no such table, or no such column.
+        """
+        from laggard.experiments.results.scanning import scan_table
+
+        found = scan_table(self, table, columns, where)
+        if not parameters:
+            return found
+        more = self.parameters[[key for key in self.parameters if key not in found]]
+        return found.join(more, on="run") if "run" in found else found
+
+    def where(self, **values: Any) -> "Results":
+        """The runs and members at these values of dotted keys, swept or not: `where(**{"learning.lr": [0.1, 0.2]})`.
+
+        Raises:
+            ValueError: no run has such a key.
+        """
+        kept: Iterable[Result] = self
+        for key, value in values.items():
+            wanted = list(value) if isinstance(value, list | tuple | set) else [value]
+            if key not in self.keys and not any(key in dict(_flat(result.config.resolved())) for result in self):
+                hint = suggest(key, self.keys) or f"swept keys: {', '.join(self.keys) or 'none'}"
+                raise ValueError(f"{key}: no run has such a key; {hint}")
+            kept = [part for result in kept if (part := _at(result, key, wanted)) is not None]
+        return Results(kept)
+
+
+def load_results(path: str | Path) -> Results:
+    """The runs of the sweep last started in a folder `<out>/<name>`, with their coordinates.
+
+    In a folder without a sweep they are all finished runs below it; a run's own folder holds just that run. Manifests
+    are read at once, and every other file when it is first asked for, and held against its hash then: what was
+    spoilt is refused by name at that moment.
+
+    Raises:
+        ResultError: as in `store.open_run`, or where no run of the sweep is finished.
+    """
+    path = Path(path)
+    if not (path / INDEX).is_file():
+        below = sorted(run.parent for run in path.glob(f"[!.]*/{MANIFEST}"))  # a dot marks unfinished runs
+        return Results([open_run(run) for run in below] if below else [open_run(path)])
+    entries = _entries(path / INDEX)
+    finished = [(run, labels) for run, labels in entries if (path / run / MANIFEST).is_file()]
+    if not finished:
+        raise ResultError(f"{path}: none of its {len(entries)} runs is finished")
+    found = []
+    for run, labels in finished:
+        result = open_run(path / run)
+        if result.manifest["run"] != run:
+            raise ResultError(f"{path / run / MANIFEST}: the manifest of another run, {result.manifest['run']}")
+        found.append(replace(result, labels=labels))
+    return Results(found, len(entries))
+
+
+def common_question(results: Iterable[Result]) -> str:
+    """The question that the configs of all results share; empty where there is none."""
+    asked = {result.config.question for result in results} - {""}
+    return asked.pop() if len(asked) == 1 else ""
+
+
+def _entries(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The runs that the index of a sweep lists, and their labels."""
+    try:
+        index = json.loads(path.read_bytes())
+        entries = index["runs"] if isinstance(index, dict) and "schema" in index else index  # an older one is a list
+        found = [(entry["run"], dict(entry["labels"])) for entry in entries]
+        fine = all(re.fullmatch("[0-9a-f]{12}", run) and _plain_frame(labels) for run, labels in found)
+    except (ValueError, KeyError, TypeError):
+        fine = False
+    if not fine:
+        raise ResultError(f"{path}: not the index of a sweep")
+    if isinstance(index, dict) and index["schema"] != SCHEMA:
+        raise ResultError(f"{path}: expected schema {SCHEMA}, got {index['schema']!r}: run the sweep again")
+    return found
+
+
+def _plain_frame(labels: Mapping[str, Any]) -> bool:
+    return all(value is None or isinstance(value, bool | int | float | str) for value in labels.values())
+
+
+def _at(result: Result, key: str, wanted: Sequence[Any]) -> Result | None:
+    """The members of a result at which `key` has one of the values `wanted`, if there are any."""
+    if key in result.labels:
+        return result if result.labels[key] in wanted else None
+    if key in result.swept:
+        members = result.members
+        left = members.loc[members[key].isin(wanted), "member"].tolist()
+        return replace(result, only=tuple(left)) if left else None
+    settings = dict(_flat(result.config.resolved()))
+    return result if key in settings and settings[key] in wanted else None
+
+
+def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """Dotted keys and their values."""
+    for key, value in document.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,0 +1,245 @@
+"""Runs on disk: a folder is written under a temporary name, renamed when complete, and read by its manifest."""
+
+import json
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from errno import EEXIST, ENOTEMPTY
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from laggard.experiments.config.errors import format_value
+from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.config.load import text_of
+from laggard.experiments.results.result import (
+    FILES,
+    MANIFEST,
+    MESSAGES,
+    MODELS,
+    OPTIONAL,
+    SCHEMA,
+    Result,
+    ResultError,
+    hash_of,
+)
+from laggard.simulator import Outcome
+from laggard.simulator.recording.trace import TraceColumns
+
+INDEX = "sweep.json"
+ROWS = 2**20  # of a table at once: ten million gradients are not to be in memory twice
+STALE = 3600.0  # seconds after which a temporary index is abandoned; writing one takes milliseconds
+STATED = {"run": str, "config": str, "status": str, "files": dict, "mileage": dict, "diverged": list}
+"""The keys of every manifest, and their types."""
+
+
+def open_run(path: str | Path) -> Result:
+    """The finished run in a folder, by its manifest alone: each file is checked when it is first read.
+
+    Raises:
+        ResultError: no finished run, or written in another schema.
+    """
+    file = Path(path) / MANIFEST
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except OSError:
+        raise ResultError(f"{path}: no finished run: it has no {MANIFEST}") from None
+    except ValueError:
+        manifest = None
+    if not isinstance(manifest, dict) or "schema" not in manifest:
+        raise ResultError(f"{file}: not the manifest of a run")
+    if manifest["schema"] != SCHEMA:
+        raise ResultError(f"{file}: expected schema {SCHEMA}, got {format_value(manifest['schema'])}: run it again")
+    if not all(isinstance(manifest.get(key), kind) for key, kind in STATED.items()):
+        raise ResultError(f"{file}: not the manifest of a run")
+    return Result(Path(path), manifest)
+
+
+def load_result(path: str | Path) -> Result:
+    """The finished run in a folder; every file is checked against the manifest first.
+
+    Raises:
+        ResultError: no finished run, written in another schema, or a file that is missing or not the run's own.
+    """
+    result = open_run(path).verify()
+    return replace(result, given=result.stored_config())
+
+
+def find_run(spec: RunSpec, out: str | Path) -> Result | None:
+    """The finished run, if it is in `out` and intact, with its messages if the config asks for them."""
+    try:
+        result = open_run(spec.folder(out))
+        lacks = spec.config.record.messages and not result.has_messages
+        if lacks or result.manifest["config"] != spec.digest:
+            return None
+        return replace(result.verify(), given=spec.config, labels=spec.labels)
+    except ResultError:
+        return None
+
+
+@contextmanager
+def start_run(spec: RunSpec, out: str | Path) -> Iterator[Path]:
+    """A temporary folder of this process beside the run's own, with `config.yaml`; it is removed afterwards.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path, own = spec.folder(out), private_folder(spec, out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_stale(path.parent)
+    rmtree(own, ignore_errors=True)
+    try:
+        own.mkdir()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    try:
+        text = text_of(spec.config.resolved())
+        _write_atomically(own / "config.yaml", lambda part: part.write_text(text, encoding="utf-8"))
+        yield own
+    finally:
+        rmtree(own, ignore_errors=True)
+
+
+def private_folder(spec: RunSpec, out: str | Path) -> Path:
+    """The folder in which this process writes the run until it is finished."""
+    path = spec.folder(out)
+    return path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
+
+
+def finish(spec: RunSpec, own: Path, outcome: Outcome, facts: Mapping[str, Any]) -> None:
+    """Write a run's tables and weights to `own`, and then the manifest, with `facts` in it: it is finished then."""
+    member = outcome.metrics["member"]
+    swept = {key: np.array([spec.members[row][key] for row in member]) for key in spec.members[0]}
+    tables = {"metrics": {**outcome.metrics, **swept}, "updates": outcome.updates, "workers": outcome.workers}
+    for name, table in {**tables, "nodes": outcome.nodes}.items():
+        _write_table(own / f"{name}.parquet", table)
+    save_weights(own / "weights.safetensors", outcome.weights)
+    if outcome.models is not None:
+        save_weights(own / MODELS, outcome.models)
+    if outcome.message_log is not None:
+        _write_table(own / MESSAGES, outcome.message_log)
+    identity = {"run": spec.id, "config": spec.digest, "settings": spec.config.resolved()}
+    files = {name: hash_of(own / name) for name in (*FILES, *OPTIONAL) if (own / name).is_file()}
+    _write_json(own / MANIFEST, {"schema": SCHEMA, **identity, **facts, "files": files})
+
+
+def save_weights(path: Path, weights: Tensor) -> None:
+    """Write models `(ensemble, params)`, or `(evaluations, ensemble, params)`."""
+    from safetensors.torch import save_file
+
+    _write_atomically(path, lambda part: save_file({"weights": weights.detach().cpu().contiguous()}, part))
+
+
+def publish(own: Path, path: Path) -> None:
+    """Give the folder `own` the name `path`; files of what stood there before that are no run's are moved over.
+
+    Raises:
+        OSError: it cannot be done.
+    """
+    aside = own.with_name(f"{own.name}.old")
+    while True:
+        rmtree(aside, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            path.rename(aside)  # no folder can replace one that holds files
+        try:
+            own.rename(path)
+        except OSError as error:
+            if error.errno not in (EEXIST, ENOTEMPTY):
+                raise
+            continue  # another process created it in between
+        break
+    for file in aside.iterdir() if aside.is_dir() else ():
+        if file.name not in (MANIFEST, *FILES, *OPTIONAL):
+            file.rename(path / file.name)
+    rmtree(aside, ignore_errors=True)
+
+
+def write_index(planned: Sequence[RunSpec], out: str | Path) -> None:
+    """Write the index of a sweep in `<out>/<name>`: its runs and their coordinates.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = Path(out) / planned[0].config.name
+    path.mkdir(parents=True, exist_ok=True)
+    remove_stale(path)
+    entries = [{"run": spec.id, "labels": spec.labels} for spec in planned]
+    _write_json(path / INDEX, {"schema": SCHEMA, "runs": entries})
+
+
+def remove_stale(path: Path) -> None:
+    """Remove what processes of this machine left in `path` when they were killed: what is not finished.
+
+    Of another machine's processes nobody knows; their unfinished indices go after an hour, as do those of whom nobody
+    knows the machine.
+    """
+    here = re.escape(platform.node())
+    for left in path.iterdir():
+        ours = re.fullmatch(rf"\.[0-9a-f]{{12}}\.{here}\.(\d+)(\.old)?", left.name)
+        if ours and not _alive(int(ours[1])):
+            rmtree(left, ignore_errors=True)
+        index = re.fullmatch(rf"\.{re.escape(INDEX)}\.(?:{here}\.(\d+)|.+)\.part", left.name)
+        if index and ((index[1] and not _alive(int(index[1]))) or _age(left) > STALE):
+            with suppress(OSError):  # another process removed it first
+                left.unlink()
+
+
+def _age(path: Path) -> float:
+    """Seconds since a file was written; 0 if it has been removed meanwhile."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _alive(pid: int) -> bool:
+    """Whether the process exists; true where that cannot be determined."""
+    try:
+        if os.name == "posix":
+            os.kill(pid, 0)
+    except (PermissionError, OverflowError):
+        return True
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _write_table(path: Path, columns: Mapping[str, np.ndarray]) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    def table(columns: Mapping[str, np.ndarray]) -> pa.Table:
+        arrays = {name: pa.array(column) for name, column in columns.items()}
+        texts = {name: array.dictionary_encode() for name, array in arrays.items() if pa.types.is_string(array.type)}
+        return pa.table(arrays | texts)
+
+    def write(part: Path) -> None:
+        pieces = columns.parts(ROWS) if isinstance(columns, TraceColumns) else iter([columns])
+        first = table(next(pieces))
+        with parquet.ParquetWriter(part, first.schema, compression="zstd") as writer:
+            writer.write_table(first)
+            for piece in pieces:
+                writer.write_table(table(piece))
+
+    _write_atomically(path, write)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    _write_atomically(path, lambda part: part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8"))
+
+
+def _write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
+    """Let `write` fill a temporary file in the same folder, and rename it once it is complete."""
+    part = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.part")
+    try:
+        write(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

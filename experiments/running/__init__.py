@@ -1,0 +1,1 @@
+"""Running: one run, a sweep, worker processes, estimates and progress."""

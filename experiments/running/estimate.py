@@ -1,0 +1,249 @@
+"""How long runs will take and how much memory they need: from a config alone, from a run's beginning, of a sweep."""
+
+import heapq
+import json
+import math
+import os
+import resource
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.config.tasks import sizes_of
+from laggard.experiments.results.store import find_run
+from laggard.experiments.running.jobs import check
+from laggard.models.cores import cores
+from laggard.simulator import Evaluate, RunProgress, Stop, Task, simulate
+
+BRIEF = 10.0
+"""Approximate seconds of work below which starting worker processes does not pay."""
+QUICK = 0.1
+"""Seconds within which a model is evaluated so quickly that all of an ensemble may be."""
+START_UP, WRITING = 3.0, 0.15
+"""Seconds that a worker process takes to import torch, and that a run's files take."""
+ROW = 130
+"""Bytes that a gradient takes in memory until its run's tables are written."""
+MULTIPLICATIONS, CYCLE, UPDATE = 5e9, 3e-5, 1e-4
+"""Of a core, a second; and seconds of a worker's cycle on the clock, and of an update where something is learnt."""
+
+
+class Forecast(NamedTuple):
+    """What a run is expected to take: seconds of wall time, and bytes of the process that simulates it."""
+
+    seconds: float
+    memory: float
+
+
+def rough_seconds(spec: RunSpec) -> float:
+    """Seconds that a run takes, to within a factor of ten or so, from its config alone; nothing is run or read."""
+    config, task, members = spec.config, spec.config.task, len(spec.members)
+    known = sizes_of(task.dataset) if hasattr(task, "dataset") else None
+    batch, epoch = getattr(task, "batch", 32), known.samples if known else getattr(task, "epoch", 60_000)
+    limits: dict[str, Callable[[float], float]] = {
+        "epochs": lambda epochs: epochs * epoch / batch,
+        "updates": float,
+        "gradients": float,
+        "time": lambda seconds: seconds * config.cluster.workers / max(config.cluster.build(batch).compute.mean, 1e-9),
+    }
+    gradients = min((count(value) for key, count in limits.items() if (value := getattr(config.stop, key))), default=1)
+    learnt = task.model != "timing"
+    work = 3 * batch * sum(layer.work for layer in task.layers()) if learnt else 0.0
+    return float(gradients * (CYCLE + learnt * UPDATE + members * work / MULTIPLICATIONS))
+
+
+def forecast(spec: RunSpec, seconds: float = 0.5) -> Forecast:
+    """What a run will take, from running the first of it for so many `seconds` and from one evaluation.
+
+    A run that may stop at an accuracy is taken to go on to its other limits.
+    """
+    start = perf_counter()
+    config, given = spec.config, spec.arguments()
+    task = given["task"]
+    models: Tensor = task.start(given["learning_seeds"])
+    task.evaluate(models[:1])
+    built = perf_counter() - start
+    evaluation = _evaluation(task, models)
+    probe = StopAfter(given["stop"], seconds)
+    began, rest = perf_counter(), 0.0
+    try:
+        simulate(**{**given, "evaluate": Evaluate(every_updates=1e15)}, watch=probe)
+    except ProbeFinished:
+        rest = probe.remaining()
+    ran = perf_counter() - began
+    end = probe.end()
+    times = evaluations(given["evaluate"], end) * (config.cluster.workers if config.evaluate.nodes else 1)
+    memory = (probe.memory or resident_bytes()) + ROW * end.gradients
+    return Forecast(built + ran + rest + WRITING + times * evaluation, memory)
+
+
+def _evaluation(task: Task, models: Tensor) -> float:
+    """Seconds that an evaluation takes: of all models where that is quick, or else of one, times their number."""
+    start = perf_counter()
+    task.evaluate(models[:1])
+    one = perf_counter() - start
+    if one > QUICK:
+        return one * len(models)
+    start = perf_counter()
+    task.evaluate(models)
+    return perf_counter() - start
+
+
+class ProbeFinished(Exception):
+    """The probe has run for long enough."""
+
+
+class StopAfter:
+    """Measures the speed of a run's first seconds; the first quarter of them is warm-up."""
+
+    def __init__(self, stop: Stop, seconds: float) -> None:
+        self._stop, self._seconds = stop, seconds
+        self._first: tuple[float, float] | None = None
+        self._warm: tuple[float, float] | None = None
+        self._last: tuple[float, float] = (0.0, 0.0)
+        self._mileage = RunProgress(0.0, 0.0, 0, 0.0, 0)
+        self.memory = 0.0
+
+    def __call__(self, mileage: RunProgress) -> None:
+        """Record the progress of the run; raises `ProbeFinished` once the time is over."""
+        now = perf_counter()
+        self._mileage = mileage
+        self._last = (now, self._share(mileage))
+        self._first = self._first or self._last
+        start, share = self._first
+        if self._last[1] == share:  # where an update takes longer than all the time there is, the next is waited for
+            return
+        if self._warm is None and now - start >= self._seconds / 4:
+            self._warm = self._last
+        if now - start >= self._seconds:
+            self.memory = resident_bytes()
+            raise ProbeFinished
+
+    def remaining(self) -> float:
+        """Seconds until the end at the last measured speed."""
+        (now, share), first = self._last, self._first or (0.0, 0.0)
+        then, before = self._warm if self._warm and self._warm[1] < share else first
+        return (1 - share) * (now - then) / (share - before) if share > before else math.inf
+
+    def end(self) -> RunProgress:
+        """The expected progress at the end of the run."""
+        share = max(self._share(self._mileage), 1e-12)
+        time, updates, samples, epochs, gradients = (axis / min(share, 1.0) for axis in self._mileage)
+        return RunProgress(time, updates, round(samples), epochs, round(gradients))
+
+    def _share(self, mileage: RunProgress) -> float:
+        limits: dict[str, Any] = {key: getattr(self._stop, key) for key in ("epochs", "updates", "gradients", "time")}
+        return float(max((getattr(mileage, key) / limit for key, limit in limits.items() if limit), default=0.0))
+
+
+def evaluations(evaluate: Evaluate, end: RunProgress) -> float:
+    """The number of evaluations of a run that ends there."""
+    axes = {"every_epochs": end.epochs, "every_updates": end.updates, "every_seconds": end.time}
+    periods = {axis: float(getattr(evaluate, axis) or math.inf) for axis in axes}
+    return 1 + max(1.0, *(axes[axis] / period for axis, period in periods.items()))
+
+
+def makespan(seconds: Sequence[float], jobs: int) -> float:
+    """The time at which the last run ends, if each starts, the longest first, as soon as one of `jobs` is free.
+
+    Source: Graham (1969), SIAM Journal on Applied Mathematics 17, longest processing time first.
+
+    Example:
+        >>> makespan([2.0, 3.0, 4.0, 1.0], jobs=2)
+        5.0
+    """
+    free = [0.0] * jobs
+    for each in sorted(seconds, reverse=True):
+        heapq.heapreplace(free, free[0] + each)
+    return max(free)
+
+
+def resident_bytes() -> float:
+    """Bytes of memory that this process has now, or its maximum where the system reports only that."""
+    table = Path("/proc/self/statm")
+    if table.is_file():
+        return float(table.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
+
+
+def jobs_for(missing: Sequence[RunSpec], backend: str = "loky") -> int:
+    """The default number of runs at once."""
+    first = missing[0].config if missing else None
+    if first is None or (
+        backend == "loky" and (len(missing) < 2 or _on_gpu(first) or sum(map(rough_seconds, missing)) < BRIEF)
+    ):
+        return 1
+    return min(max(1, cores() // (first.threads or 1)), len(missing))
+
+
+def _on_gpu(config: Config) -> bool:
+    return config.device != "cpu" and hasattr(config.task, "dataset") and torch.cuda.is_available()
+
+
+PROBING = 20.0
+"""Seconds that all forecasts of a plan may take, without reading data."""
+
+
+class PlannedRun(NamedTuple):
+    """A run of a plan and its forecast; None where its result exists already."""
+
+    run: RunSpec
+    forecast: Forecast | None
+
+
+class SweepPlan(NamedTuple):
+    """The runs of a sweep, the number simulated at once, and the folder of their results."""
+
+    runs: list[PlannedRun]
+    jobs: int
+    folder: Path
+
+    @property
+    def missing(self) -> list[Forecast]:
+        """The forecasts of the runs without a result."""
+        return [planned.forecast for planned in self.runs if planned.forecast is not None]
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the sweep."""
+        took = makespan([each.seconds for each in self.missing], self.jobs)
+        return took + (START_UP if self.jobs > 1 else 0.0)
+
+    @property
+    def memory(self) -> float:
+        """Bytes that the processes take together at most."""
+        return sum(sorted((each.memory for each in self.missing), reverse=True)[: self.jobs])
+
+
+def plan(
+    config: Config, out: str | Path = "results", force: bool = False, jobs: int | None = None, backend: str = "loky"
+) -> SweepPlan:
+    """What `sweep` would do with the same arguments; runs that differ in seeds only are taken to be alike.
+
+    Raises:
+        ConfigError: one of the runs cannot be run.
+        DataMissingError: a data set is not there.
+    """
+    check(backend)
+    planned = runs(config)
+    missing = {spec.id: spec for spec in planned if force or find_run(spec, out) is None}
+    jobs = max(1, min(jobs or jobs_for(list(missing.values()), backend), len(missing)))
+    kinds = {_run_kind(spec.config): spec for spec in missing.values()}
+    seconds = min(0.5, PROBING / max(1, len(kinds)))
+    alone = {} if jobs == 1 else {"threads": config.threads or 1}
+    known = {kind: forecast(RunSpec(spec.config.model_copy(update=alone)), seconds) for kind, spec in kinds.items()}
+    each = [PlannedRun(spec, known[_run_kind(spec.config)] if spec.id in missing else None) for spec in planned]
+    return SweepPlan(each, jobs, Path(out) / config.name)
+
+
+def _run_kind(config: Config) -> str:
+    """A key that is equal for runs that take equally long."""
+    document: dict[str, Any] = config.resolved()
+    document["seed"] = document["cluster"]["seed"] = document["learning"]["seed"] = None
+    return json.dumps(document, sort_keys=True, default=str)

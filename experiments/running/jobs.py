@@ -1,0 +1,211 @@
+"""Where the runs of a sweep are simulated: worker processes here, or a cluster engine, through joblib."""
+
+import os
+import signal
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from laggard.experiments.config.errors import ConfigError
+
+WATCHED = 0.5  # seconds between two checks that the parent process is alive
+
+
+class Job(NamedTuple):
+    """A run to be simulated elsewhere, as plain data.
+
+    Attributes:
+        number: of the run in its sweep.
+        document: the run's config.
+        folders: where modules are looked for.
+        out: the absolute path of the folder of results.
+        force: whether to simulate again if a result exists.
+    """
+
+    number: int
+    document: Mapping[str, Any]
+    folders: tuple[str, ...]
+    out: str
+    force: bool
+
+
+class JobResult(NamedTuple):
+    """The outcome of a job: its seconds of wall time, and the error, if there was one."""
+
+    number: int
+    seconds: float
+    failure: str = ""
+
+
+def error_line(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def start_worker(parent: int) -> None:
+    """Have this process ignore Ctrl-C, and exit as soon as the process `parent` has ended for any reason."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+
+
+def _exit_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(WATCHED)
+    os._exit(1)
+
+
+BACKENDS = ("loky", "ray", "dask")
+"""Processes of this machine; Ray; Dask."""
+LIVES = 3
+"""The number of workers that a run may kill before it fails: twice beside other runs, the last time alone."""
+
+
+def check(backend: str) -> None:
+    """Check that there is such a backend here.
+
+    Raises:
+        ConfigError: there is not; says what to install.
+    """
+    if backend not in BACKENDS:
+        raise ConfigError("backend", f"expected one of {', '.join(BACKENDS)}, got {backend!r}")
+    module = {"dask": "distributed"}.get(backend, backend)
+    if backend != "loky" and find_spec(module) is None:
+        raise ConfigError("backend", f"{backend} is not installed: pip install laggard[{backend}]")
+
+
+def run_jobs(
+    work: Callable[[Job], JobResult], jobs: Iterable[Job], at_once: int, backend: str, finished: Callable[[Job], bool]
+) -> Iterator[JobResult]:
+    """The outcome of each job as it ends; where a worker dies, all workers are replaced and the work goes on.
+
+    A run in whose company a worker has died twice is simulated by itself, so that a run which kills its worker is
+    told from those that only stood beside it.
+
+    Args:
+        work: does a job, in another process.
+        at_once: how many jobs at once.
+        finished: whether a job whose report was lost with a worker had been done by then.
+    """
+    left, deaths = {job.number: job for job in jobs}, Counter[int]()
+    with _engine(backend, at_once) as settings:
+        while left:
+            company = [job for job in left.values() if deaths[job.number] < LIVES - 1]
+            together = company or list(left.values())[:1]
+            begun: list[int] = []
+            with closing(_round(work, together, at_once if company else 1, settings, begun)) as reports:
+                try:
+                    for done in reports:
+                        del left[done.number]
+                        yield done
+                    continue
+                except Exception as error:  # a worker has died, or the engine has lost it
+                    broken = error
+            if not begun:
+                raise broken
+            for number in [number for number in begun if number in left]:
+                if finished(left[number]):
+                    del left[number]
+                    yield JobResult(number, float("nan"))
+                    continue
+                deaths[number] += 1
+                if deaths[number] >= LIVES:
+                    del left[number]
+                    yield JobResult(
+                        number, float("nan"), f"its worker was killed {LIVES} times: {error_line(broken)[:200]}"
+                    )
+
+
+def _round(
+    work: Callable[[Job], JobResult], jobs: Sequence[Job], at_once: int, settings: Mapping[str, Any], begun: list[int]
+) -> Generator[JobResult, None, None]:
+    """Yield results until all jobs are done or a worker dies; append started jobs to `begun`."""
+    from joblib import Parallel, delayed
+
+    def tasks() -> Iterator[Any]:
+        for job in jobs:
+            begun.append(job.number)
+            yield delayed(work)(job)
+
+    parallel = Parallel(**settings, pre_dispatch=at_once, batch_size=1)
+    if parallel.return_generator:
+        with _defer_interrupt():  # processes that are started now inherit that: Ctrl-C is for this one alone
+            reports = parallel(tasks())
+    else:
+        reports = parallel(tasks())
+    try:
+        yield from reports
+    finally:
+        with warnings.catch_warnings(), suppress(AttributeError):  # joblib warns about results that are not read
+            warnings.simplefilter("ignore")
+            reports.close()
+
+
+@contextmanager
+def _engine(backend: str, jobs: int) -> Iterator[dict[str, Any]]:
+    """The arguments of `joblib.Parallel`; the workers exist until this context ends."""
+    with ExitStack() as stack:
+        engine = {"loky": _loky, "dask": _dask, "ray": _ray}[backend]
+        yield {"return_as": "generator_unordered"} | engine(jobs, stack)
+
+
+def _loky(jobs: int, stack: ExitStack) -> dict[str, Any]:
+    from joblib import parallel_config
+    from joblib.externals.loky import get_reusable_executor
+
+    # A worker that has grown by 300 MB, as a data set makes it do, is replaced between runs; loky suspects a leak.
+    warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
+    # two at least: joblib simulates in this process what has one
+    stack.callback(lambda: get_reusable_executor(max_workers=max(2, jobs), reuse=True).shutdown(kill_workers=True))
+    watched = {"initializer": start_worker, "initargs": (os.getpid(),)}
+    stack.enter_context(parallel_config("loky", inner_max_num_threads=1, **watched))
+    return {"n_jobs": max(2, jobs)}
+
+
+def _dask(jobs: int, stack: ExitStack) -> dict[str, Any]:
+    """The cluster of the current client, or of DASK_SCHEDULER_ADDRESS, or else processes of this machine."""
+    import dask
+    from distributed import Client, default_client
+    from joblib import parallel_config
+
+    try:
+        default_client()
+    except ValueError:
+        local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
+        known = dask.config.get("scheduler-address", None)
+        stack.enter_context(Client(**({} if known else local)))
+    stack.enter_context(parallel_config("dask"))
+    return {"n_jobs": -1}
+
+
+def _ray(jobs: int, stack: ExitStack) -> dict[str, Any]:
+    """The cluster that this process has joined, or that of RAY_ADDRESS, or else processes of this machine."""
+    import ray
+    from joblib import parallel_config
+    from ray.util.joblib import register_ray
+
+    if not ray.is_initialized():
+        local = {"num_cpus": jobs, "include_dashboard": False}
+        ray.init(log_to_driver=False, **({} if os.environ.get("RAY_ADDRESS") else local))
+        stack.callback(ray.shutdown)
+    register_ray()
+    needed = {"num_gpus": 1} if ray.cluster_resources().get("GPU") else {}
+    stack.enter_context(parallel_config("ray", ray_remote_args=needed))
+    return {"n_jobs": jobs, "return_as": "list"}  # joblib returns Ray's results when all are done
+
+
+@contextmanager
+def _defer_interrupt() -> Iterator[None]:
+    """Delay Ctrl-C until the end of this context, where the system can do that."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,164 @@
+"""A grid of runs: existing results are kept, and the rest is simulated, on all cores if that pays."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+from laggard.experiments.config import plugins
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.results import store
+from laggard.experiments.results.result import MANIFEST, Result
+from laggard.experiments.results.results import Results
+from laggard.experiments.running.estimate import jobs_for, rough_seconds
+from laggard.experiments.running.jobs import Job, JobResult, check, error_line, run_jobs
+from laggard.experiments.running.run import ProgressDisplay, run_job, run_spec
+
+
+class SweepError(RuntimeError):
+    """Some runs of a sweep failed; a line of text for each.
+
+    Attributes:
+        results: of the others.
+        failures: a line per run that failed.
+        runs: how many there were.
+    """
+
+    def __init__(self, results: Results, failures: Sequence[str], runs: int) -> None:
+        super().__init__("\n".join(failures))
+        self.results, self.failures, self.runs = results, list(failures), runs
+
+
+class RunEnd(NamedTuple):
+    """A run of a sweep that is over.
+
+    Attributes:
+        run: which one.
+        result: None where it failed.
+        seconds: of wall time that it took just now; None where its result existed already, NaN where the worker
+            that knew has died.
+        failure: what went wrong, in one line; empty where nothing did.
+    """
+
+    run: RunSpec
+    result: Result | None
+    seconds: float | None
+    failure: str = ""
+
+
+def sweep(
+    config: Config,
+    out: str | Path = "results",
+    force: bool = False,
+    progress: ProgressDisplay | None = None,
+    jobs: int | None = None,
+    backend: str = "loky",
+    tell: Callable[[RunEnd], None] = lambda _: None,
+) -> Results:
+    """Simulate every run that a config expands to, and keep them all under `<out>/<name>`.
+
+    Runs that are there and intact are not simulated again, unless `force` asks for it: a sweep that was interrupted
+    goes on where it stopped. Neither a run that fails nor a worker that is killed stops the others.
+
+    Args:
+        progress: is shown how far each run is, where they are simulated in this process.
+        jobs: how many runs at once, a process each with one thread, or as many as the config says; 1 simulates in this
+            process. By default all cores, but this process alone for ten seconds of work or less, and on a GPU.
+        backend: "loky", processes here; "ray" or "dask", an engine that runs already or is started here.
+        tell: called with each run as soon as it has ended.
+
+    Raises:
+        ConfigError: one of the runs cannot be run; nothing has been started then.
+        SweepError: runs failed; carries the results of the others.
+        OSError: the folder cannot be written.
+    """
+    check(backend)
+    if jobs is not None and jobs < 1:
+        raise ConfigError("jobs", f"expected at least 1, got {jobs}")
+    planned = runs(config)
+    store.write_index(planned, out)
+    found: dict[int, RunEnd] = {}
+    for number, ended in _execute_plan(planned, Path(out), force, progress, jobs, backend):
+        found[number] = ended
+        tell(ended)
+    every = [found[number] for number in sorted(found)]
+    results = Results([each.result for each in every if each.result is not None], len(planned))
+    if failed := [each for each in every if each.result is None]:
+        raise SweepError(results, [f"run {of.run.id} ({of.run.title}): {of.failure}" for of in failed], len(planned))
+    return results
+
+
+def _execute_plan(
+    planned: Sequence[RunSpec], out: Path, force: bool, progress: ProgressDisplay | None, jobs: int | None, backend: str
+) -> Iterator[tuple[int, RunEnd]]:
+    """Every run of the plan as it ends, with its number; those whose results exist come first."""
+    missing: dict[int, RunSpec] = {}
+    for number, spec in enumerate(planned):
+        if (result := None if force else store.find_run(spec, out)) is None:
+            missing[number] = spec
+        else:
+            yield number, RunEnd(spec, result, None)
+    if not missing:
+        return
+    at_once = min(jobs or jobs_for(list(missing.values()), backend), len(missing))
+    if backend == "loky" and at_once == 1:
+        for number, spec in missing.items():
+            yield number, _run_here(spec, out, force, progress)
+    else:
+        yield from _run_elsewhere(missing, out, force, at_once, backend)
+
+
+def _run_here(spec: RunSpec, out: Path, force: bool, progress: ProgressDisplay | None) -> RunEnd:
+    start = perf_counter()
+    try:
+        result = run_spec(spec, out, force, progress)
+    except Exception as error:  # no error may stop the sweep's other runs
+        return RunEnd(spec, None, perf_counter() - start, error_line(error))
+    return RunEnd(spec, result, perf_counter() - start)
+
+
+def _run_elsewhere(
+    missing: Mapping[int, RunSpec], out: Path, force: bool, at_once: int, backend: str
+) -> Iterator[tuple[int, RunEnd]]:
+    """The missing runs, simulated in other processes, the longest first."""
+    before = {number: _manifest_stamp(spec, out) for number, spec in missing.items()}
+
+    def finished(job: Job) -> bool:
+        spec = missing[job.number]
+        renewed = not force or _manifest_stamp(spec, out) != before[job.number]
+        return renewed and store.find_run(spec, out) is not None
+
+    order = sorted(missing, key=lambda number: rough_seconds(missing[number]), reverse=True)
+    jobs = [_job(number, missing[number].config, out, force) for number in order]
+    try:
+        for done in run_jobs(run_job, jobs, at_once, backend, finished):
+            yield done.number, _read_report(done, missing[done.number], out)
+    finally:
+        store.remove_stale(out / next(iter(missing.values())).config.name)  # left by workers that were killed
+
+
+def _job(number: int, config: Config, out: Path, force: bool) -> Job:
+    document = {**config.given(), "sweep": config.sweep, "threads": config.threads or 1}
+    return Job(number, document, tuple(map(str, plugins.FOLDERS)), str(out.resolve()), force)
+
+
+def _read_report(done: JobResult, spec: RunSpec, out: Path) -> RunEnd:
+    if done.failure:
+        return RunEnd(spec, None, done.seconds, done.failure)
+    try:
+        result = store.open_run(spec.folder(out))
+    except ValueError as error:  # its folder is not visible here, or was removed
+        return RunEnd(spec, None, done.seconds, error_line(error))
+    return RunEnd(spec, replace(result, given=spec.config, labels=spec.labels), done.seconds)
+
+
+def _manifest_stamp(spec: RunSpec, out: Path) -> tuple[int, int] | None:
+    """A value that changes when a run's manifest is written again."""
+    path = spec.folder(out) / MANIFEST
+    if not path.is_file():
+        return None
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns

@@ -1,0 +1,195 @@
+"""Seconds of an update: by closed forms, as far as they hold for a config, and as measured."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from laggard import simulator
+from laggard.experiments.results.result import Result
+from laggard.experiments.theory import Forms, build_algorithm, compare, name_of
+from laggard.experiments.theory.order_statistics import factors_of, is_steady, law_of, order_statistic
+from laggard.simulator import Cluster
+from laggard.simulator.network.topology import Auto, Ring
+from laggard.simulator.timing.distributions import Constant, Exponential, Trace, TwoLevelGamma
+
+FREE_SECONDS: Forms[float] = Forms()
+"""Seconds of an update on a network that takes no time; of an algorithm and a cluster of constant slowdowns."""
+CARD_SECONDS: Forms[float] = Forms()
+"""Seconds of an update with equal cards and constant times; of an algorithm, a cluster, and a model's N beta (s)."""
+COLLECTIVE_SECONDS: dict[str, Callable[[int, float, float], float]] = {
+    "ring": lambda P, alpha, transfer: 2 * (P - 1) * alpha + 2 * (P - 1) / P * transfer,
+    "naive_ring": lambda P, alpha, transfer: (P - 1) * (alpha + transfer),
+    "mesh": lambda P, alpha, transfer: alpha + (P - 1) * transfer,
+    "recursive_doubling": lambda P, alpha, transfer: math.log2(P) * (alpha + transfer),
+    "halving_doubling": lambda P, alpha, transfer: 2 * math.log2(P) * alpha + 2 * (P - 1) / P * transfer,
+    "tree": lambda P, alpha, transfer: 2 * math.ceil(math.log2(P)) * (alpha + transfer),
+}
+"""Seconds of each collective over cards, beside the gradient's: of P, alpha and N beta (`transfer`)."""
+
+
+def expected_seconds(results: Sequence[Result]) -> pd.DataFrame:
+    """A row a run: the seconds of an update by theory, beside those that it took in the second half of the run.
+
+    Theory is `seconds_theory`; measured is `seconds_per_update`, where an update is a server's, a round of a
+    collective, or one step of every node of a gossip. Columns: what was swept (else `method`), `theory` and `measured`
+    (s; NaN where theory has no closed form), `ratio` of measured to theory.
+    """
+    pairs = [(result, seconds_theory(result), seconds_per_update(result)) for result in results]
+    rows = [{**name_of(of), **compare(math.nan if theory is None else theory, took)} for of, theory, took in pairs]
+    return pd.DataFrame(rows)
+
+
+def seconds_per_update(result: Result) -> float:
+    """Virtual seconds from one update of a model to its next, in the second half of a run.
+
+    Of P models with s_i seconds an update each: P / sum_i (1 / s_i), the time in which they have one each on average.
+    NaN where no model had two updates.
+    """
+    applied = result.updates[result.updates["status"] == "applied"]
+    applied = applied.drop_duplicates(["target", "version"]).sort_values("version")
+    gaps = []
+    for _, of in applied.groupby("target"):
+        late = of.iloc[len(of) // 2 - (len(of) < 4) :]
+        if len(late) > 1:
+            ends = late.iloc[[0, -1]]
+            gaps.append(np.diff(ends["time"])[0] / np.diff(ends["version"])[0])
+    return len(gaps) / sum(1 / gap for gap in gaps) if gaps and min(gaps) > 0 else 0.0 if gaps else math.nan
+
+
+def model_bytes(result: Result) -> float:
+    """The bytes of one model's message."""
+    given = result.config.cluster.network.message_bytes
+    return float(4 * result.weights.shape[1] if given is None else given)
+
+
+def seconds_theory(result: Result) -> float | None:
+    """Seconds an update of P workers takes by theory, with t_c constant, N bytes, latency alpha, beta seconds a byte.
+
+    all_reduce                   t_c + the collective's (`COLLECTIVE_SECONDS`)
+    sync_ps                      t_c + 2 alpha + 2 P N beta (fair), t_c + 2 alpha + (P + 1) N beta (fifo)
+    async_ps, fifo               max((t_c + 2 alpha + 2 N beta) / P, N beta)
+    sgp, one peer                t_c + alpha + N beta; max(t_c, alpha + N beta) with overlap 1
+    dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta); t_c + alpha + 2 N beta where it adapts first
+
+    On a free network, for other laws and uneven workers too, with X_i the seconds of worker i and mu_i = 1 / E[X_i]:
+
+    k_sync                       E[X_(K:P)], the K-th to finish: all of them, or `cancel`
+    sync_ps, all_reduce          E[X_(P:P)]
+    async_ps, soft_sync          K / sum_i mu_i; gradients come at their workers' rates, K of them an update
+    adpsgd                       P / sum_i mu_i, for a step of every node
+    k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential: they forget
+    dpsgd, sgp                   max_i X_i, if times are constant: waiting for neighbours amounts to waiting for all
+    local_sgd, diloco            H max_i X_i, if times are constant
+
+    None where none of them holds: other laws or settings, slowdowns that come and go, unequal cards, private wires, a
+    server whose work takes time.
+
+    Source: Dutta et al. (2018), arXiv 1803.01113 (K-sync, K-async); Chen et al. (2016), arXiv 1604.00981 (backups).
+    """
+    found = build_algorithm(result.config)
+    if found is None:
+        return None
+    algorithm, cluster = found
+    network = cluster.network
+    uneven = network.cards or network.links or network.colocated or network.server_bandwidth
+    if uneven or network.wiring != "cards" or cluster.apply_seconds or not is_steady(cluster):
+        return None
+    if network.unlimited and not network.latency:
+        return FREE_SECONDS(algorithm, cluster)
+    if cluster.slowdowns or not isinstance(law_of(cluster), Constant):
+        return None
+    return CARD_SECONDS(algorithm, cluster, model_bytes(result) / network.bandwidth)
+
+
+def _order(cluster: Cluster, K: int | None = None) -> float | None:
+    """The K-th of P durations, or the last."""
+    return order_statistic(cluster.compute, factors_of(cluster), K or cluster.workers)
+
+
+def _rate(cluster: Cluster, gradients: int) -> float | None:
+    """Updates of so many gradients that come as their workers make them."""
+    if isinstance(law_of(cluster), TwoLevelGamma | Trace):  # a machine's mean is drawn; a trace has an order of its own
+        return None
+    return float(gradients * cluster.compute.mean / (1 / factors_of(cluster)).sum())
+
+
+def _slowest(cluster: Cluster, steps: int = 1) -> float | None:
+    constant = isinstance(law_of(cluster), Constant)
+    return float(steps * cluster.compute.mean * factors_of(cluster).max()) if constant else None
+
+
+@FREE_SECONDS.of(simulator.SyncPS)
+def _sync_ps(algorithm: simulator.SyncPS, cluster: Cluster) -> float | None:
+    return _order(cluster) if algorithm.accumulate == 1 else None
+
+
+@FREE_SECONDS.of(simulator.KSync)
+def _k_sync(algorithm: simulator.KSync, cluster: Cluster) -> float | None:
+    K = algorithm.wait_for
+    return _order(cluster, K) if K is None or algorithm.cancel or cluster.workers == K else None
+
+
+@FREE_SECONDS.of(simulator.KAsync)
+def _k_async_seconds(algorithm: simulator.KAsync, cluster: Cluster) -> float | None:
+    if algorithm.wait_for == 1:
+        return _rate(cluster, 1)
+    return _order(cluster, algorithm.wait_for) if isinstance(law_of(cluster), Exponential) else None
+
+
+@FREE_SECONDS.of(simulator.KBatchSync)
+def _k_batch_sync(algorithm: simulator.KBatchSync, cluster: Cluster) -> float | None:
+    return _rate(cluster, algorithm.gradients) if isinstance(law_of(cluster), Exponential) else None
+
+
+@FREE_SECONDS.of(simulator.LocalSGD, simulator.DiLoCo)
+def _local_sgd(algorithm: simulator.LocalSGD, cluster: Cluster) -> float | None:
+    return _slowest(cluster, algorithm.local_steps) if algorithm.wait_for in (None, cluster.workers) else None
+
+
+FREE_SECONDS.of(simulator.AllReduce)(lambda algorithm, cluster: _order(cluster))
+FREE_SECONDS.of(simulator.AsyncPS)(lambda algorithm, cluster: _rate(cluster, algorithm.accumulate))
+FREE_SECONDS.of(simulator.SoftSync)(lambda algorithm, cluster: _rate(cluster, algorithm.gradients))
+FREE_SECONDS.of(simulator.ADPSGD)(lambda algorithm, cluster: _rate(cluster, cluster.workers))
+FREE_SECONDS.of(simulator.DPSGD, simulator.SGP)(lambda algorithm, cluster: _slowest(cluster))
+
+
+@CARD_SECONDS.of(simulator.AllReduce)
+def _all_reduce_cards(algorithm: simulator.AllReduce, cluster: Cluster, transfer: float) -> float | None:
+    P, name = cluster.workers, algorithm.collective
+    if "doubling" in name and P & (P - 1):
+        return None
+    return cluster.compute.mean + COLLECTIVE_SECONDS[name](P, cluster.network.latency, transfer) * (P > 1)
+
+
+@CARD_SECONDS.of(simulator.SyncPS)
+def _sync_ps_cards(algorithm: simulator.SyncPS, cluster: Cluster, transfer: float) -> float | None:
+    if algorithm.accumulate != 1 or algorithm.shards != 1:
+        return None
+    models = 2 * cluster.workers if cluster.network.sharing == "fair" else cluster.workers + 1
+    return cluster.compute.mean + 2 * cluster.network.latency + models * transfer
+
+
+@CARD_SECONDS.of(simulator.AsyncPS)
+def _async_ps_cards(algorithm: simulator.AsyncPS, cluster: Cluster, transfer: float) -> float | None:
+    if algorithm.accumulate != 1 or algorithm.shards != 1 or cluster.network.sharing != "fifo":
+        return None
+    return max((cluster.compute.mean + 2 * cluster.network.latency + 2 * transfer) / cluster.workers, transfer)
+
+
+@CARD_SECONDS.of(simulator.SGP)
+def _sgp_cards(algorithm: simulator.SGP, cluster: Cluster, transfer: float) -> float | None:
+    if not isinstance(cluster.network.topology, Auto) or algorithm.overlap > 1:
+        return None
+    t_c, way = cluster.compute.mean, (cluster.network.latency + transfer) * (cluster.workers > 1)
+    return max(t_c, way) if algorithm.overlap else t_c + way
+
+
+@CARD_SECONDS.of(simulator.DPSGD)
+def _dpsgd_cards(algorithm: simulator.DPSGD, cluster: Cluster, transfer: float) -> float | None:
+    if not isinstance(cluster.network.topology, Auto | Ring):
+        return None
+    P, t_c = cluster.workers, cluster.compute.mean
+    way = (cluster.network.latency + min(P - 1, 2) * transfer) * (P > 1)
+    return max(t_c, way) if algorithm.order == "combine_then_adapt" else t_c + way

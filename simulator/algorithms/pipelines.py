@@ -1,0 +1,143 @@
+"""A model cut into stages, one per node: naive, GPipe, 1F1B with a flush, and PipeDream without one."""
+
+from dataclasses import dataclass
+from itertools import count
+
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.staging import Pipeline
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import InvalidSettingError, bounded
+
+
+@dataclass(frozen=True)
+class Naive(Pipeline):
+    """Model parallel without a pipeline: one mini-batch passes through all stages and back before the next begins.
+
+    w <- w - lr g(w): plain SGD, and one node works at a time.
+
+    Source: Huang et al. (2019), arXiv 1811.06965, figure 2b, the baseline of pipelines.
+    """
+
+    def worker(self, node: Node) -> Role:
+        stage, state = self.stage(node), self.rule.init(node.weights)
+        while True:
+            yield from stage.forward(node.weights)
+            piece = yield from stage.backward()
+            weights, state = self.rule.update(node.weights, [piece], state)
+            node.apply(weights, [piece])
+
+
+@dataclass(frozen=True)
+class GPipe(Pipeline):
+    """GPipe: M micro-batches follow each other through the stages, and back, before all stages update together.
+
+    w <- w - lr (1/M) sum_m g_m(w), the gradient of all M together; a micro-batch is a mini-batch of the task. With
+    equal stages on a free network an update takes (M + S - 1)(f + b) seconds, of which (S - 1) / (M + S - 1) is the
+    bubble.
+
+    Attributes:
+        micro_batches: M.
+
+    Source: Huang et al. (2019), arXiv 1811.06965, section 2.3.
+    """
+
+    micro_batches: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounded(self, "micro_batches", least=1, whole=True)
+
+    def warm_up(self, node: Node) -> int:
+        """The number of forward passes before the first backward pass: all."""
+        return self.micro_batches
+
+    def worker(self, node: Node) -> Role:
+        stage, state = self.stage(node), self.rule.init(node.weights)
+        while True:
+            pieces = []
+            for _ in range(self.warm_up(node)):
+                yield from stage.forward(node.weights)
+            for _ in range(self.micro_batches - self.warm_up(node)):
+                yield from stage.forward(node.weights)
+                pieces.append((yield from stage.backward()))
+            for _ in range(self.warm_up(node)):
+                pieces.append((yield from stage.backward()))
+            weights, state = self.rule.update(node.weights, pieces, state)
+            node.apply(weights, pieces)
+
+
+@dataclass(frozen=True)
+class OneForwardOneBackward(GPipe):
+    """GPipe with a schedule that stores fewer activations: after a warm-up, one micro-batch forward, one backward.
+
+    The gradient and the time of `gpipe`; stage s of S stores S - s activations at most, not M.
+
+    Source: Narayanan et al. (2019), arXiv 1806.03377; with a flush Narayanan et al. (2021), arXiv 2104.04473,
+    section 2.2.1.
+    """
+
+    def warm_up(self, node: Node) -> int:
+        """The number of forward passes before the first backward pass: one for each later stage."""
+        return min(node.workers - 1 - node.rank, self.micro_batches)
+
+
+@dataclass(frozen=True)
+class PipeDream(Pipeline):
+    """PipeDream: as many mini-batches in flight as stages, and a stage updates after each, at stashed weights.
+
+    Stage s of n, s = 1 .. n, applies w_s <- w_s - lr g_s(w_1(t - n + 1), ..., w_s(t - n + s), ..., w_n(t)): the
+    backward pass of a mini-batch uses the weights of its forward pass, and is n - s updates late. With one stage it is
+    plain SGD.
+
+    Source: Narayanan et al. (2019), arXiv 1806.03377, sections 3.2 and 3.3.
+    """
+
+    def worker(self, node: Node) -> Role:
+        stage, state = self.stage(node), self.rule.init(node.weights)
+        for _ in range(node.workers - node.rank):
+            yield from stage.forward(node.weights)
+        while True:
+            piece = yield from stage.backward()
+            weights, state = self.rule.update(node.weights, [piece], state)
+            node.apply(weights, [piece])
+            yield from stage.forward(node.weights)
+
+
+@dataclass(frozen=True)
+class PipeDream2BW(Pipeline):
+    """PipeDream-2BW: two versions of the weights, and M micro-batches an update, which is late by one on every stage.
+
+    w_{t+1} = w_t - lr (1/M) sum_m g_m(w_{t-1}): `delayed` with delay 1, without a bubble. A micro-batch is a
+    mini-batch of the task.
+
+    Attributes:
+        micro_batches: M, at least the number of stages less one, or a stage would wait for itself.
+
+    Source: Narayanan et al. (2021), arXiv 2006.09503, section 3.1.
+    """
+
+    micro_batches: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounded(self, "micro_batches", least=1, whole=True)
+
+    def check(self, cluster: Cluster) -> None:
+        if self.micro_batches < cluster.workers - 1:
+            expected = f"at least workers - 1 = {cluster.workers - 1}, or the first stage would wait for itself"
+            raise InvalidSettingError(type(self).__name__, "micro_batches", expected, self.micro_batches)
+
+    def worker(self, node: Node) -> Role:
+        stage, state = self.stage(node), self.rule.init(node.weights)
+        before, pieces = node.weights, []
+        for micro_batch in count():
+            fresh = node.version == micro_batch // self.micro_batches  # then its mini-batch reads the version before
+            yield from stage.forward(before if fresh else node.weights)
+            if micro_batch >= node.workers - 1 - node.rank:
+                pieces.append((yield from stage.backward()))
+            if len(pieces) == self.micro_batches:
+                before = node.weights
+                weights, state = self.rule.update(before, pieces, state)
+                node.apply(weights, pieces)
+                pieces = []

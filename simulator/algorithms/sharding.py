@@ -1,0 +1,133 @@
+"""A parameter server divided into shards: the slice of each rank, and a worker's communication with all of them."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.promises import Promise
+from laggard.simulator.learning.task import Layer
+from laggard.simulator.learning.weights import join_slices
+from laggard.simulator.network.topology import SERVER
+from laggard.simulator.timing.events import Event, Work
+
+
+@dataclass(frozen=True)
+class Sharded(Algorithm):
+    """A method whose server may be divided into shards, each with a slice of the model and its own card.
+
+    Its `server` runs on every shard, over the shard's slice; its `worker` communicates with them through `Shards`.
+
+    Attributes:
+        shards: S, servers that share the parameters evenly; at most as many as there are workers.
+
+    Source: Dean et al. (2012), NIPS, section 4; Li et al. (2014), OSDI.
+    """
+
+    shards: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        bounded(self, "shards", least=1, whole=True)
+
+    def check(self, cluster: Cluster) -> None:
+        if self.shards > cluster.workers:
+            expected = f"at most workers = {cluster.workers}, whose cards are the bottleneck from then on"
+            raise InvalidSettingError(type(self).__name__, "shards", expected, self.shards)
+
+    def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
+        roles = dict(super().roles(workers))
+        return dict.fromkeys(split_parameters(0, self.shards), roles[SERVER]) | roles
+
+    def slices(self, workers: int, params: int, layers: Sequence[Layer] = ()) -> Mapping[int, slice]:
+        return split_parameters(params, self.shards) if self.shards > 1 else {}
+
+
+class Shards:
+    """A worker's side of its shards: it reads a slice of the model from each, and pushes its part to each.
+
+    With one shard it reads the whole model, and pushes its contents unchanged.
+    """
+
+    def __init__(self, node: Node, shards: int) -> None:
+        self._node = node
+        parts = list(split_parameters(node.weights.shape[1], shards).items())
+        first = node.rank % shards  # workers start with different shards, which avoids queues
+        self._parts = dict(parts[first:] + parts[:first])
+        self._models: dict[int, Tensor] = {}
+        self._fresh: set[int] = set()
+
+    def announce(self) -> None:
+        """Announce the worker to every shard, also after a crash."""
+        for shard in self._parts:
+            self._node.send(shard, None, size=0)
+
+    def push(self, content: Any, size: float = 1.0) -> None:
+        """Send every shard its part of `content`: of promises and models, and of lists and tuples of them.
+
+        All of `content` has the size of `size` models.
+        """
+        if len(self._parts) == 1:
+            self._node.send(SERVER, content, size=size)
+            return
+        for shard in self._parts:
+            self._node.send(shard, self._part(content, shard), size=size / len(self._parts))
+
+    def read(self) -> Generator[Event, Any, Tensor]:
+        """Wait until every shard has sent its slice since the last read; return the model `(ensemble, params)`."""
+        if len(self._parts) == 1 and not self._fresh:
+            _, model = yield self._node.receive()
+            read: Tensor = model
+            self._models[SERVER] = read
+            return read
+        while not self._complete:
+            self._take(*(yield self._node.receive()))
+        self._fresh = set()
+        return join_slices([self._models[shard] for shard in sorted(self._models, reverse=True)])
+
+    def overtaken(self, work: Work) -> Generator[Event, Any, bool]:
+        """Wait for the end of `work`, or until every shard has sent newer weights; return whether they have.
+
+        A shard that has not can still use a gradient at the weights that were read.
+        """
+        while not (work.fired or self._complete):
+            receive = self._node.receive()
+            yield work | receive
+            if receive.fired and receive.value[1] is not self._models[receive.value[0]]:
+                self._take(*receive.value)
+        return self._complete
+
+    @property
+    def _complete(self) -> bool:
+        return len(self._fresh) == len(self._parts)
+
+    def _take(self, shard: int, model: Tensor) -> None:
+        self._models[shard] = model
+        self._fresh.add(shard)
+
+    def _part(self, content: Any, shard: int) -> Any:
+        if isinstance(content, GradientPromise):
+            return content.piece(shard)
+        if isinstance(content, Promise):
+            return content[self._parts[shard]]
+        if isinstance(content, Tensor):
+            return content[:, self._parts[shard]]
+        if isinstance(content, list | tuple):
+            return [self._part(one, shard) for one in content]
+        return content
+
+
+def split_parameters(params: int, shards: int) -> dict[int, slice]:
+    """The slice of `params` parameters of each shard `SERVER`, `SERVER` - 1, ...; sizes differ by one at most.
+
+    Example:
+        >>> split_parameters(5, 2)
+        {-1: slice(0, 2, None), -2: slice(2, 5, None)}
+    """
+    bounds = [params * shard // shards for shard in range(shards + 1)]
+    return {SERVER - shard: slice(*bounds[shard : shard + 2]) for shard in range(shards)}

@@ -1,0 +1,163 @@
+"""A model cut into stages: their layers, their shares of the work, and what crosses the cuts."""
+
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar, NamedTuple
+
+from torch import Tensor
+
+from laggard.simulator.algorithms.base import Algorithm
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.learning.gradients import Gradient, GradientPromise
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.task import Layer
+from laggard.simulator.learning.weights import join_slices
+from laggard.simulator.network.topology import Complete, Topology
+from laggard.simulator.timing.events import Event
+
+FORWARD, BACKWARD = "forward", "backward"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A run of consecutive layers on one node.
+
+    Attributes:
+        params: their slice of the parameter vector.
+        work: their share of the work of the whole model.
+        activations: the size of what a mini-batch sends to the next stage, in models; the gradient is as large.
+    """
+
+    params: slice
+    work: float
+    activations: float
+
+
+def stage_layers(layers: Sequence[Layer], stages: int, cut: Sequence[str] = ()) -> list[Stage]:
+    """`layers` as so many stages, each further one beginning at a layer named in `cut`.
+
+    By default the cut, before layers with parameters, that minimises the work of the largest stage.
+
+    Raises:
+        InvalidSettingError: too few layers for so many stages, or a cut that does not name layers in their order.
+    """
+    names = [layer.name for layer in layers]
+    expected = f"{stages - 1} of the layers {', '.join(names[1:])}, in this order: the first of each further stage"
+    if cut and (len(cut) != stages - 1 or not set(cut) <= set(names[1:])):
+        raise InvalidSettingError("Pipeline", "cut", expected, list(cut))
+    starts = [names.index(name) for name in cut] if cut else balance(layers, stages)
+    if sorted(set(starts)) != starts:
+        raise InvalidSettingError("Pipeline", "cut", expected, list(cut))
+    offsets = [0, *accumulate(layer.params for layer in layers)]
+    work, params = sum(layer.work for layer in layers), max(offsets[-1], 1)
+    return [
+        Stage(
+            slice(offsets[first], offsets[end]),
+            sum(layer.work for layer in layers[first:end]) / work,
+            layers[end - 1].activations / params,
+        )
+        for first, end in pairwise([0, *starts, len(layers)])
+    ]
+
+
+def balance(layers: Sequence[Layer], stages: int) -> list[int]:
+    """The first layers of the further stages that minimise the work of the largest stage.
+
+    Raises:
+        InvalidSettingError: too few layers for so many stages.
+    """
+    learning = [number for number, layer in enumerate(layers) if layer.params] or range(len(layers))
+    ends = [*learning[1:], len(layers)]  # a layer without parameters stays with the one before
+    if len(ends) < stages:
+        raise InvalidSettingError(
+            "Cluster", "workers", f"at most {len(ends)}, a stage for each layer of the model", stages
+        )
+    total = [0.0, *accumulate(layer.work for layer in layers)]
+    best: dict[int, tuple[float, list[int]]] = {end: (total[end], []) for end in ends}
+    for _ in range(1, stages):
+        best = {
+            end: min((max(most, total[end] - total[start]), [*starts, start]) for start, (most, starts) in before)
+            for end in ends
+            if (before := [(start, found) for start, found in best.items() if start < end])
+        }
+    return best[len(layers)][1]
+
+
+class Pass(NamedTuple):
+    """A mini-batch in its forward pass: its start, and the weights that each stage used."""
+
+    batch: Any
+    started: float
+    reads: tuple[Tensor, ...]
+
+
+class Carriage:
+    """The two passes of a stage: a mini-batch forward to the next one, and its gradient back to the one before.
+
+    Args:
+        backward: the work of a backward pass in forward passes.
+    """
+
+    def __init__(self, node: Node, stage: Stage, before: Stage | None, backward: float) -> None:
+        self._node, self._stage, self._before = node, stage, before
+        self._last = node.rank == node.workers - 1
+        self._shares = stage.work / (1 + backward), stage.work * backward / (1 + backward)
+        self._at_last_stage: deque[Pass] = deque()  # mini-batches at the last stage
+
+    def forward(self, weights: Tensor) -> Generator[Event, Any, None]:
+        """Receive the next mini-batch, make the forward pass at `weights`, and send it on."""
+        node = self._node
+        if node.rank == 0:
+            passed = Pass(node.batch(), node.now, ())
+        else:
+            _, passed = yield node.receive(FORWARD)
+        yield node.work(share=self._shares[0])
+        passed = passed._replace(reads=(*passed.reads, weights))
+        if self._last:
+            self._at_last_stage.append(passed)
+        else:
+            node.send(node.rank + 1, passed, tag=FORWARD, size=self._stage.activations)
+
+    def backward(self) -> Generator[Event, Any, GradientPromise]:
+        """Receive the oldest gradient, make the backward pass, and send it on; return the stage's own piece."""
+        node = self._node
+        if self._last:
+            batch, started, reads = self._at_last_stage.popleft()
+            gradient: Gradient = node.promise(join_slices(reads), batch, started)
+        else:
+            _, gradient = yield node.receive(BACKWARD)
+        yield node.work(share=self._shares[1])
+        if self._before is not None:
+            node.send(node.rank - 1, gradient, tag=BACKWARD, size=self._before.activations)
+        return gradient.piece(node.rank)
+
+
+@dataclass(frozen=True)
+class Pipeline(Algorithm):
+    """The base class of pipelines: a model cut into as many stages as there are workers.
+
+    Attributes:
+        cut: the first layer of each further stage; by default the work is divided as evenly as layers allow.
+        backward: the work of a backward pass in forward passes; compute times are those of both together.
+    """
+
+    topology: ClassVar[Topology] = Complete()
+    readmits: ClassVar[bool] = False
+    rule: Rule
+    cut: Sequence[str] = ()
+    backward: float = 2.0
+
+    def __post_init__(self) -> None:
+        bounded(self, "backward", above=0)
+
+    def slices(self, workers: int, params: int, layers: Sequence[Layer] = ()) -> Mapping[int, slice]:
+        return {rank: stage.params for rank, stage in enumerate(stage_layers(layers, workers, self.cut))}
+
+    def stage(self, node: Node) -> Carriage:
+        """The passes of the stage on `node`."""
+        stages = stage_layers(node.layers, node.workers, self.cut)
+        before = stages[node.rank - 1] if node.rank else None
+        return Carriage(node, stages[node.rank], before, self.backward)

@@ -1,0 +1,77 @@
+"""A cluster, as a config describes it: workers, their compute times, what slows them, and the network."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.network.config import Network
+from laggard.simulator.timing.distributions import Constant, Distribution
+from laggard.simulator.timing.slowdowns import Crash, Slowdown
+from laggard.simulator.timing.streams import SLOWDOWNS, stream
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The machines that train.
+
+    Attributes:
+        workers: how many, ranks 0 to workers - 1; servers are not counted.
+        compute: the distribution of the seconds that one mini-batch's gradient takes.
+        slowdowns: what happens to workers over time: slower, with factors that multiply, or down.
+        network: links and topology; free by default.
+        apply_seconds: what one update costs the server.
+        seed: of the compute times, where it differs from the simulation's.
+    """
+
+    workers: int
+    compute: Distribution = field(default_factory=lambda: Constant(1.0))
+    slowdowns: Sequence[Slowdown | Crash] = ()
+    network: Network = field(default_factory=Network)
+    apply_seconds: float = 0.0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        bounded(self, "workers", least=1, whole=True)
+        bounded(self, "apply_seconds", least=0)
+        for index, slowdown in enumerate(self.slowdowns):
+            self._check_ranks(f"slowdowns.{index}", slowdown)
+        self._check_crashes()
+        try:
+            self.network.check(self.workers)
+        except InvalidSettingError as error:
+            raise InvalidSettingError("Cluster", f"network.{error.field}", error.expected, error.got) from None
+
+    def bound(self, seed: int) -> "Cluster":
+        """The cluster with random slowdowns drawn, each from the stream of its index in the list."""
+        bound: list[Slowdown | Crash] = [
+            one if isinstance(one, Crash) else one.bound(stream(seed, SLOWDOWNS, index))
+            for index, one in enumerate(self.slowdowns)
+        ]
+        return replace(self, slowdowns=bound)
+
+    def slowdowns_of(self, rank: int) -> list[Slowdown]:
+        """What slows worker `rank`."""
+        return [one for one in self.slowdowns if not isinstance(one, Crash) and one.hits(rank)]
+
+    @property
+    def crashes(self) -> list[Crash]:
+        """Who goes down, and when."""
+        return [one for one in self.slowdowns if isinstance(one, Crash)]
+
+    def _check_ranks(self, key: str, slowdown: Slowdown | Crash) -> None:
+        wrong = [rank for rank in getattr(slowdown, "ranks", ()) if rank >= self.workers]
+        if wrong or not any(slowdown.hits(rank) for rank in range(self.workers)):
+            field = "workers" if getattr(slowdown, "workers", ()) else "worker"
+            got = wrong[0] if wrong else slowdown
+            raise InvalidSettingError("Cluster", f"{key}.{field}", f"a rank below workers = {self.workers}", got)
+
+    def _check_crashes(self) -> None:
+        crashes = {index: one for index, one in enumerate(self.slowdowns) if isinstance(one, Crash)}
+        for rank in {rank for crash in self.crashes for rank in crash.ranks}:
+            own = sorted((index for index in crashes if crashes[index].hits(rank)), key=lambda index: crashes[index].at)
+            for before, index in pairwise(own):
+                back, at = crashes[before].back, crashes[index].at
+                if back is None or at <= back:
+                    expected = f"a moment after worker {rank} is back from the crash before"
+                    raise InvalidSettingError("Cluster", f"slowdowns.{index}.at", expected, at)

@@ -1,0 +1,137 @@
+"""Crashes and returns of workers, and deadlocks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from simpy.events import Event, Process
+
+from laggard.simulator.engine.machine import Machine
+from laggard.simulator.network.transport import Transport
+from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.events import Message
+from laggard.simulator.timing.slowdowns import Crash
+
+if TYPE_CHECKING:
+    from laggard.simulator.algorithms.base import Role
+
+
+class Roles:
+    """The roles of one node, which run as processes of the clock, end with a crash and start again with a return."""
+
+    def __init__(self, env: Clock, node: Machine, roles: "Sequence[Callable[[Machine], Role]]") -> None:
+        self._env, self._node, self._roles = env, node, roles
+        self._processes: list[Process] = []
+        self.start()
+
+    def start(self) -> None:
+        """Start every role from its first line."""
+        self._processes = [self._env.process(role(self._node)) for role in self._roles]
+        for process in self._processes:
+            cast(list[Callable[[Event], None]], process.callbacks).append(reraise)
+
+    def stop(self) -> None:
+        """Close the generator of every role; it does not resume."""
+        for process in self._processes:
+            if process.is_alive:
+                waiting = process.target.callbacks or ()
+                if process._resume in waiting:  # it is missing where the message waited for is lost
+                    cast(list[Any], waiting).remove(process._resume)
+                process._generator.close()
+        self._processes = []
+
+    @property
+    def alive(self) -> bool:
+        """Whether any of them has not returned."""
+        return any(process.is_alive for process in self._processes)
+
+
+def reraise(role: Event) -> None:
+    """Raise what a role raised, as it was: SimPy would make a copy of it, from its arguments alone."""
+    if not role._ok:
+        raise cast(BaseException, role.value)
+
+
+class Faults:
+    """The roles of all nodes, their crashes and returns.
+
+    Attributes:
+        roles: of each node.
+        outside: workers that returned and were not readmitted.
+    """
+
+    def __init__(
+        self,
+        env: Clock,
+        crashes: Sequence[Crash],
+        machines: Mapping[int, Machine],
+        roles: "Mapping[int, Sequence[Callable[[Machine], Role]]]",
+        readmits: bool,
+        transport: Transport,
+    ) -> None:
+        self._machines, self._readmits, self._transport = machines, readmits, transport
+        self.roles = {rank: Roles(env, machines[rank], on) for rank, on in roles.items()}
+        self.outside: list[int] = []
+        self._env, self._ends = (
+            env,
+            dict[tuple[int, int], Event](),
+        )  # fired by the crash of a peer; by (asking rank, peer)
+        for crash in crashes:
+            for rank in crash.ranks:
+                env.daemon(crash.at, partial(self.crash, rank))
+                if crash.back is not None:
+                    env.call_in(crash.back, partial(self.restart, rank))
+
+    def crash(self, rank: int) -> None:
+        """Take node `rank` down: its computation and the messages from and to it are lost."""
+        self.roles[rank].stop()
+        self._machines[rank].crash()
+        for (_, peer), event in self._ends.items():
+            if peer == rank and not event.triggered:
+                event.succeed()
+        for message in self._transport.cut(rank):
+            cast(Message, message).lose()
+
+    def restart(self, rank: int) -> None:
+        """Bring node `rank` back with the model that it had; start its roles if the algorithm readmits workers."""
+        self._machines[rank].revive()
+        self._ends = {pair: event for pair, event in self._ends.items() if pair[1] != rank}
+        if self._readmits:
+            self.roles[rank].start()
+        else:
+            self.outside.append(rank)
+
+    def down(self, rank: int, peer: int) -> Event:
+        """Fires, for node `rank`, when node `peer` crashes; at once if it is down."""
+        event = self._ends.get((rank, peer))
+        if event is None or event.callbacks is None:
+            event = self._ends[rank, peer] = Event(self._env)
+            if self._machines[peer].life % 2:
+                event.succeed()
+        return event
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a node is down or not readmitted, or a worker's role has not returned; servers never return."""
+        down = any(machine.life % 2 for machine in self._machines.values())
+        return down or bool(self.outside) or any(role.alive for rank, role in self.roles.items() if rank >= 0)
+
+
+SHOWN = 8
+
+
+class Deadlock(RuntimeError):
+    """Nothing can happen any more, and the simulation has not reached its end."""
+
+
+def describe_waits(nodes: Mapping[int, Machine], outside: Sequence[int]) -> str:
+    """The receives that wait at `nodes`, workers' first since servers may wait, and the workers in `outside`."""
+    waits = [
+        f"node {rank} waits since {receive.since:g} s for a message"
+        + ("" if receive.tag is None else f" with tag {receive.tag!r}")
+        for rank, node in sorted(nodes.items(), key=lambda item: item[0] < 0)
+        for receive in node.mailbox.waiting()
+    ]
+    waits += [f"node {rank} is back and not let in again" for rank in outside]
+    more = [f"and {len(waits) - SHOWN} more"] * (len(waits) > SHOWN)
+    return "; ".join(waits[:SHOWN] + more or ["workers wait for cancelled work"])

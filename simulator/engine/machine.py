@@ -1,0 +1,250 @@
+"""A node as the engine drives it: the verbs of `Node`, crashes and returns, and how its time is spent."""
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from numpy.random import Generator
+from torch import Tensor
+
+from laggard.simulator.engine.mailbox import Mailbox
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import InvalidSettingError, check_duration
+from laggard.simulator.learning.gradients import Gradient, GradientPromise
+from laggard.simulator.learning.task import Layer
+from laggard.simulator.learning.weights import stamp
+from laggard.simulator.network.mixing import Mixing, NodePeers
+from laggard.simulator.network.topology import Ranks, Topology
+from laggard.simulator.recording.trace import BUSY, DOWN, SENDING, WAITING
+from laggard.simulator.timing.distributions import Durations
+from laggard.simulator.timing.events import Event, Message, Receive, Work
+from laggard.simulator.timing.slowdowns import Slowdown, apply_slowdowns
+
+if TYPE_CHECKING:
+    from laggard.simulator.engine.simulation import Simulation
+
+REMEMBERED = 1024  # receivers that a node caches as reachable
+
+
+class Machine(Node):
+    """A node, as the engine drives it.
+
+    Attributes:
+        life: how often it has crashed and returned; odd while it is down.
+        mailbox: messages not received yet, and receives that wait for a message.
+        spent: seconds busy, sending, waiting, down; waiting is what is left at the end.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        world: "Simulation",
+        start: Tensor,
+        durations: Durations,
+        slowdowns: Sequence[Slowdown],
+        batches: Iterator[Any],
+        choices: Callable[[], Generator],
+    ) -> None:
+        self._world, self._env = world, world.env  # thirty attributes at most: see ARCHITECTURE
+        self.rank, self.version, self.mixings = rank, 0, -1  # setting the start counts as no averaging step
+        self.weight, self.life, self.mailbox = 1.0, 0, Mailbox()
+        self.workers, self._choices = world.cluster.workers, choices
+        self.weights = start
+        self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down; waiting is what is left at the end
+        self._pool, self._counters, self._transport = world.pool, world.counters, world.transport
+        self._model_bytes, self._log = world.model_bytes, world.log
+        self._peers = NodePeers(world.topology, rank, self.workers)
+        self._joined: dict[int, Machine] = {}  # cached receivers that it may send to
+        self._durations, self._slowdowns, self._batches = durations, slowdowns, batches
+        self._work: Work | None = None
+        self._at_once = Work(self._env, self, None)  # the answer to `work(0)`
+        self._at_once.callbacks = None  # type: ignore[assignment]
+        self._outgoing, self._since = 0, 0.0  # messages under way; start (s) of the present state
+
+    @property
+    def weights(self) -> Tensor:
+        return self._weights
+
+    @weights.setter
+    def weights(self, weights: Tensor) -> None:
+        if self._world.reached is None:  # once the end is reached nothing counts
+            self.mixings += 1
+            self._weights = stamp(weights, self)
+
+    def compute(self, weights: Tensor, read: Tensor | None = None) -> Work:
+        if self.rank < 0:
+            raise RuntimeError(f"node {self.rank} is a server: it has no mini-batches; compute on a worker's node")
+        seconds, now = self._durations.next(), self._env._now
+        if self._slowdowns:
+            seconds = apply_slowdowns(seconds, now, self._slowdowns)
+        gradient = self._pool.promise(self.rank, self, weights, next(self._batches), read)
+        gradient.started, gradient.due = now, now + seconds
+        self._counters.started += 1
+        return self._begin(gradient, seconds)
+
+    @cached_property
+    def rng(self) -> Generator:
+        return self._choices()
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        return self._world.layers
+
+    @property
+    def apply_seconds(self) -> float:
+        return self._world.cluster.apply_seconds
+
+    @property
+    def now(self) -> float:
+        return self._env.now
+
+    def batch(self) -> Any:
+        return next(self._batches)
+
+    def promise(self, weights: Tensor, batch: Any, started: float) -> Gradient:
+        gradient = self._pool.promise(self.rank, self, weights, batch)
+        gradient.started, gradient.due, gradient.computed = started, self._env.now, self._env.now
+        self._counters.started += 1
+        self._computed()
+        return gradient
+
+    def work(self, seconds: float = 0.0, *, share: float = 0.0) -> Work:
+        if share:
+            seconds = apply_slowdowns(share * self._durations.next(), self._env.now, self._slowdowns)
+        return self._begin(None, seconds) if seconds else self._at_once
+
+    def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
+        target = self._joined.get(receiver) or self._join(receiver)
+        if not 0 <= size < math.inf:
+            raise InvalidSettingError("send", "size", "a finite number of models >= 0", size)
+        if not self._outgoing and self._work is None:
+            self._since = self._env._now
+        self._outgoing += 1
+        life = self.mailbox.heard.get(receiver, target.life) if self.rank < 0 else target.life
+        message = Message(self._env, self, target, life, content, tag)
+        self._counters.sent += 1
+        if self._log is not None:
+            self._log.sent(message, size * self._model_bytes)
+        self._transport.carry(self.rank, receiver, size * self._model_bytes, message)
+        return message
+
+    def receive(self, tag: Hashable = None) -> Receive:
+        return self.mailbox.ask(Receive(self._env, self, tag))
+
+    def arrived(self, tag: Hashable = None) -> bool:
+        return self.mailbox.holds(tag)
+
+    @property
+    def topology(self) -> Topology:
+        return self._world.topology
+
+    def out_peers(self, step: int = 0) -> Ranks:
+        return self._peers.at(step)[0]
+
+    def in_peers(self, step: int = 0) -> Ranks:
+        return self._peers.at(step)[1]
+
+    def mixing(self, name: str, step: int = 0) -> Mixing:
+        return self._peers.mixing(name, step)
+
+    def down(self, peer: int) -> Event:
+        return self._world.faults.down(self.rank, peer)
+
+    def apply(self, weights: Tensor, gradients: Sequence[GradientPromise]) -> None:
+        if self._world.applies(gradients):
+            self.version += 1
+            self._weights = stamp(weights, self)
+
+    def done(self, work: Work) -> None:
+        """Record that `work` has ended."""
+        if self._work is work:
+            self._spend(BUSY)
+            self._work = None
+        if work.gradient is not None:
+            work.gradient.computed = self._env._now
+            self._computed()
+
+    def cancelled(self, work: Work) -> None:
+        """Interrupt `work`: the node is free, and the event of its end is cancelled."""
+        if self._work is work:
+            self._spend(BUSY)
+            self._work = None
+            self._env.cancel(work)
+
+    def sent(self, message: Message) -> None:
+        """Record that one of the node's messages has arrived."""
+        self._outgoing -= 1
+        if not self._outgoing and self._work is None:
+            self._spend(SENDING)
+        self._counters.delivered += 1
+
+    def lost(self, message: Message) -> None:
+        """Record that one of the node's messages is lost, and with it a crashed worker's gradients."""
+        if message.lives[0] == self.life:
+            self._outgoing -= 1
+            if not self._outgoing and self._work is None:
+                self._spend(SENDING)
+        self._world.lost(message)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it is up and computes nothing."""
+        return self._work is None and self.life % 2 == 0
+
+    def crash(self) -> None:
+        """Go down: what it computes is cancelled, its mailbox is empty, and its receives wait no longer."""
+        if self._work is not None:
+            self._work.cancel()
+        if self._outgoing:
+            self._spend(SENDING)
+        self._outgoing, self._since = 0, self._env.now
+        self.mailbox.clear()
+        self.life += 1
+
+    def revive(self) -> None:
+        """Come back, with the model that it had."""
+        self._spend(DOWN)
+        self.life += 1
+
+    def close(self) -> None:
+        """Count the time up to now."""
+        if self.life % 2 or self._work is not None or self._outgoing:
+            self._spend(DOWN if self.life % 2 else BUSY if self._work is not None else SENDING)
+        self.spent[WAITING] = max(0.0, self._env.now - self.spent[BUSY] - self.spent[SENDING] - self.spent[DOWN])
+
+    def _begin(self, gradient: Gradient | None, seconds: float) -> Work:
+        if self._work is not None:
+            at = f"node {self.rank} starts to compute at {self._env.now:g} s while it is computing already"
+            raise RuntimeError(f"{at}; yield the first computation, or cancel it, before the second")
+        if not 0 <= seconds < math.inf:
+            check_duration(seconds, f"node {self.rank}", "work")
+        if self._outgoing:
+            self._spend(SENDING)
+        self._since = self._env._now
+        self._work = work = Work(self._env, self, gradient)
+        self._env.after(seconds, work)
+        return work
+
+    def _computed(self) -> None:
+        """Count a computed gradient."""
+        self._counters.computed += 1
+        if self._counters.computed >= self._world.most_computed:
+            self._world.end("gradients")
+
+    def _spend(self, state: int) -> None:
+        """Add the time since the node entered `state`, one of busy, sending and down."""
+        now = self._env._now
+        self.spent[state] += now - self._since
+        self._since = now
+
+    def _join(self, receiver: int) -> "Machine":
+        """The node `receiver`, once the topology allows messages to it; cached by `send`."""
+        target = self._world.nodes.get(receiver)
+        if target is None:
+            raise InvalidSettingError("send", "receiver", f"a rank of {sorted(self._world.nodes)}", receiver)
+        self._transport.check(self.rank, receiver)
+        if len(self._joined) >= REMEMBERED:
+            self._joined.clear()
+        self._joined[receiver] = target
+        return target

@@ -1,0 +1,147 @@
+"""A node: what an algorithm sees of the cluster. Four verbs and the model that the node stands for.
+
+    gradient = yield node.compute(weights)               # a promise; .value evaluates it
+    yield node.send(receiver, content, tag=t, size=1.0)  # fires when it has arrived; size in models
+    sender, content = yield node.receive(tag=t)          # the next message with that tag
+    node.apply(weights, [gradients])                     # one update of the node's model
+
+The first three start at once and return an event; `yield` is the only way to wait.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol
+
+from numpy.random import Generator
+from torch import Tensor
+
+from laggard.simulator.learning.gradients import Gradient, GradientPromise
+from laggard.simulator.learning.task import Layer
+from laggard.simulator.network.mixing import Mixing
+from laggard.simulator.network.topology import Ranks, Topology
+from laggard.simulator.timing.events import Event, Message, Receive, Work
+
+
+class Node(Protocol):
+    """One machine of the cluster, a worker or the parameter server, as an algorithm sees it.
+
+    Attributes:
+        rank: 0, 1, ... for workers, `SERVER` for the server.
+        workers: how many workers the cluster has.
+        version: updates that the node's model has seen.
+        mixings: averaging steps: how often its model was set without an update.
+        weight: push-sum's weight, by which the node's sum is divided; 1 unless the algorithm sets it.
+    """
+
+    rank: int
+    workers: int
+    version: int
+    mixings: int
+    weight: float
+
+    @property
+    def weights(self) -> Tensor:
+        """The model `(ensemble, params)` that the node stands for, stamped with (node, version)."""
+        ...
+
+    @weights.setter
+    def weights(self, weights: Tensor) -> None: ...
+
+    def compute(self, weights: Tensor, read: Tensor | None = None) -> Work:
+        """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with the `Gradient` when it is done.
+
+        Its staleness counts the updates of the owner of `weights` since they were read. `read` is the model that was
+        read, where local steps have changed it since.
+
+        Raises:
+            RuntimeError: the node is computing already, or is a server.
+            InvalidSettingError: the compute-time distribution drew an invalid duration.
+        """
+        ...
+
+    @property
+    def rng(self) -> Generator:
+        """The node's own random stream, for choices that the algorithm makes."""
+        ...
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """The model's layers, between which a pipeline can cut it."""
+        ...
+
+    @property
+    def apply_seconds(self) -> float:
+        """Seconds that one update costs the server, for `yield node.work(node.apply_seconds)`."""
+        ...
+
+    @property
+    def now(self) -> float:
+        """The time in virtual seconds."""
+        ...
+
+    def batch(self) -> Any:
+        """The node's next mini-batch, for `promise`."""
+        ...
+
+    def promise(self, weights: Tensor, batch: Any, started: float) -> Gradient:
+        """The gradient of `batch` at `weights`, whose time has been spent by `work` since `started` (s)."""
+        ...
+
+    def work(self, seconds: float = 0.0, *, share: float = 0.0) -> Work:
+        """Keep the node busy for `seconds` without a gradient; 0 does not wait.
+
+        With `share`, for that part of a mini-batch's compute time instead, by the node's distribution and slowdowns.
+
+        Raises:
+            RuntimeError: the node is computing already.
+            InvalidSettingError: a negative or infinite duration.
+        """
+        ...
+
+    def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
+        """Send `content` to node `receiver`; fires when it has arrived.
+
+        `size` is in models: 1 for weights or a gradient, 0 for a token. Weights are read when they are sent:
+        from then on their owner's updates make them stale. A server's answer to a worker that has crashed since its
+        request is lost, even if the worker has returned.
+
+        Raises:
+            InvalidSettingError: there is no such node, or the topology does not join the two.
+        """
+        ...
+
+    def receive(self, tag: Hashable = None) -> Receive:
+        """The next message with that tag; fires with `(sender, content)`, at once if one has come already."""
+        ...
+
+    def arrived(self, tag: Hashable = None) -> bool:
+        """Whether a message with that tag is in the mailbox, without waiting."""
+        ...
+
+    @property
+    def topology(self) -> Topology:
+        """Which nodes may send to which; the method's own topology unless the config names one."""
+        ...
+
+    def out_peers(self, step: int = 0) -> Ranks:
+        """The nodes that it may send to at its own `step`, the next in rank first."""
+        ...
+
+    def in_peers(self, step: int = 0) -> Ranks:
+        """The nodes that may send to it at its own `step`."""
+        ...
+
+    def mixing(self, name: str, step: int = 0) -> Mixing:
+        """Its row and column of the mixing matrix called `name` at that step.
+
+        Raises:
+            InvalidSettingError: the topology has no such mixing.
+        """
+        ...
+
+    def down(self, peer: int) -> Event:
+        """Fires when node `peer` crashes, at once if it is down: `yield node.receive() | node.down(peer)`."""
+        ...
+
+    def apply(self, weights: Tensor, gradients: Sequence[GradientPromise]) -> None:
+        """One update: the node's model becomes `weights`, its version grows by 1, and `gradients` are applied."""
+        ...

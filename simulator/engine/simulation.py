@@ -1,0 +1,225 @@
+"""The engine: one virtual clock, its nodes, and the outcome."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.faults import Deadlock, Faults, describe_waits
+from laggard.simulator.engine.machine import Machine
+from laggard.simulator.engine.stopping import Evaluate, Stop, StoppingCriteria
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.pool import GradientPool
+from laggard.simulator.learning.task import Task, layers_of
+from laggard.simulator.learning.weights import EmptyWeights, mean
+from laggard.simulator.network.topology import resolve_topology
+from laggard.simulator.network.transport import Transport
+from laggard.simulator.recording.counters import Counters, RunProgress
+from laggard.simulator.recording.messages import MessageLog, Record
+from laggard.simulator.recording.metrics import Learning, Outcome
+from laggard.simulator.recording.trace import BUSY, DOWN, SENDING, WAITING, Columns, Trace
+from laggard.simulator.timing.clock import Clock, collect_garbage, rare_collections
+from laggard.simulator.timing.distributions import Durations
+from laggard.simulator.timing.events import Message
+from laggard.simulator.timing.streams import BATCHES, CHOICES, COMPUTE, Seeds, Streams, start_seed, stream
+
+if TYPE_CHECKING:
+    from laggard.simulator.algorithms.base import Algorithm
+
+
+class Simulation:
+    """A cluster that runs an algorithm on a task: clock, nodes, transport and counters."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        algorithm: "Algorithm",
+        task: Task,
+        stop: Stop,
+        evaluate: Evaluate,
+        seeds: Seeds,
+        watch: Callable[[RunProgress], None] | None = None,
+        memory: float = 4 * 2**30,
+        defer: bool = True,
+        record: Record | None = None,
+    ) -> None:
+        algorithm.check(cluster)
+        cluster = cluster.bound(seeds.cluster)
+        self.cluster, self.env, self.trace, self.counters = cluster, Clock(), Trace(), Counters(task)
+        self.log = MessageLog(self.env) if record is not None and record.messages else None
+        self.reached: str | None = None
+        self.most_computed = math.inf if stop.gradients is None else stop.gradients
+        self._task, self._stop, self._evaluate, self._watch = task, stop, evaluate, watch
+        start = task.start([start_seed(seed) for seed in seeds.learning])
+        if start.shape[1] == 0:
+            start = cast(Tensor, EmptyWeights(len(start)))
+        message_bytes = cluster.network.message_bytes
+        self.model_bytes = 4.0 * start.shape[1] if message_bytes is None else message_bytes
+        self._learning = Learning(task, start, evaluate.nodes, evaluate.keep_models)
+        self.pool = GradientPool(task, start, partial(self.trace.record, self.env), memory, defer)
+        self.layers = layers_of(task)
+        self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
+        self.topology = resolve_topology(cluster.network.topology, algorithm.topology)
+        self.transport = Transport(self.env, cluster.network, self.topology, cluster.workers, bool(cluster.crashes))
+        self._start_roles(algorithm, start, seeds)
+        self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
+        self._criteria = StoppingCriteria(stop, evaluate, self.counters, len(self._models))
+        self._periodic_evaluations = 0
+        self.stalled: str | None = None
+
+    def _start_roles(self, algorithm: "Algorithm", start: Tensor, seeds: Seeds) -> None:
+        """Make the nodes with `start` as their model, and start their roles."""
+        workers, crashes = self.cluster.workers, self.cluster.crashes
+        roles = algorithm.roles(workers)
+        collect_garbage(workers)
+        with rare_collections(workers):
+            self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
+            readmits = algorithm.readmits or workers == 1
+            self.faults = Faults(self.env, crashes, self.nodes, roles, readmits, self.transport)
+
+    def run(self) -> Outcome:
+        """Run to the end.
+
+        Raises:
+            Deadlock: no event is left; names what each node waits for and since when.
+        """
+        self._evaluate_now()
+        if self._stop.time is not None:
+            self.env.after_all(self._stop.time, lambda: self.end("time"))
+        if self._evaluate.every_seconds is not None:
+            self._evaluate_periodically()
+        with rare_collections(self.cluster.workers):
+            self.env.run_to_end()
+        if self.reached is None:
+            if self.faults.waiting:
+                self._stall()
+            self.end("returned")
+        self._evaluate_now()
+        return self._outcome()
+
+    def mileage(self) -> RunProgress:
+        """How far the simulation has come."""
+        return self.counters.mileage(self.env.now, len(self._models))
+
+    def evaluations(self) -> Columns:
+        """The evaluations up to now, as `Outcome.metrics` has them."""
+        return self._learning.columns()
+
+    def applies(self, gradients: Sequence[GradientPromise]) -> bool:
+        """Count one node's update by `gradients`; False once the end is reached, after which nothing counts."""
+        if self.reached is not None:
+            return False
+        fresh = self.counters.apply(gradients)
+        counters = self.counters
+        if self._learning.learns:
+            self._learning.applied(fresh, counters.applies / len(self._models), self.env._now)
+        if self._criteria.passed():
+            self._check_criteria()
+        if self._watch is not None:
+            self._watch(self.mileage())
+        return True
+
+    def lost(self, message: Message) -> None:
+        """Count a lost message."""
+        if self.log is not None:
+            self.log.lost(message)
+        sender = self.nodes[message.sender.rank]
+        self.counters.lose(message.content, sender.rank if sender.life != message.lives[0] else None)
+
+    def _node(self, rank: int, start: Tensor, seeds: Seeds) -> Machine:
+        durations = Durations(self.cluster.compute, stream(seeds.cluster, COMPUTE, rank), f"worker {rank}")
+        own = start[:, self._slices[rank]] if rank in self._slices else start
+        choices = partial(stream, seeds.cluster, CHOICES, rank)
+        batches = self._task.batches(rank, Streams(seeds.data(), BATCHES, rank)) if rank >= 0 else iter(())
+        return Machine(rank, self, own, durations, self.cluster.slowdowns_of(rank), batches, choices)
+
+    def _stall(self) -> None:
+        """End a run in which no event is left although nodes wait.
+
+        Raises:
+            Deadlock: no node crashed, so that the algorithm is the cause.
+        """
+        waits = describe_waits(self.nodes, self.faults.outside)
+        self.stalled = f"{self.env.now:g} s after {self.counters.applies} updates: {waits}"
+        if not self.cluster.crashes:
+            raise Deadlock(f"deadlock at {self.stalled}")
+        self.end("stalled")
+
+    def _check_criteria(self) -> None:
+        """End at a limit; evaluate, after everything else of the instant, where that is due."""
+        limit, evaluation = self._criteria.take(self.mileage())
+        if limit is not None:
+            self.end(limit)
+        if evaluation:
+            self.env.after_all(0.0, self._evaluate_now)
+
+    def end(self, reached: str) -> None:
+        """Stop the clock and the counters: a limit has been `reached`."""
+        self.reached = self.reached or reached
+        self.env.stopped = True
+
+    def _model(self) -> Tensor:
+        """The model that the algorithm stands for: the mean of its live nodes', or their slices side by side."""
+        if not self._learning.learns:
+            return torch.empty(self._models[0].weights.shape)
+        if self._slices:
+            return torch.cat([node.weights for node in self._models], dim=1)
+        return mean([node.weights for node in self._live()])
+
+    def _live(self) -> list[Machine]:
+        """Those of the algorithm's model nodes that are up; all if none is."""
+        return [node for node in self._models if node.life % 2 == 0] or self._models
+
+    def _evaluate_now(self) -> None:
+        """Evaluate the model that the algorithm stands for, as it is now."""
+        nodes = self._live() if len(self._models) > 1 and not self._slices else ()
+        self._learning.evaluate(self._model(), self.mileage(), nodes)
+        if self._learning.all_diverged:
+            self.end("diverged")
+        elif self._stop.accuracy is not None and self._learning.accuracy >= self._stop.accuracy:
+            self.end("accuracy")
+
+    def _evaluate_periodically(self) -> None:
+        """Evaluate now and at every further multiple of the period."""
+        self._evaluate_now()
+        self._periodic_evaluations += 1
+        self.env.after_all(
+            self._periodic_evaluations * cast(float, self._evaluate.every_seconds) - self.env.now,
+            self._evaluate_periodically,
+        )
+
+    def _outcome(self) -> Outcome:
+        for node in self.nodes.values():
+            node.close()
+        workers = [node for rank, node in self.nodes.items() if rank >= 0]
+        spent = np.array([node.spent for node in workers])
+        updates = self.trace.columns()
+        if self.log is not None:
+            updates = updates.arriving(self.log.arrivals(updates))
+        return Outcome(
+            metrics=self._learning.columns(),
+            updates=updates,
+            workers={
+                "worker": np.array([node.rank for node in workers]),
+                "computing": spent[:, BUSY],
+                "sending": spent[:, SENDING],
+                "waiting": spent[:, WAITING],
+                "down": spent[:, DOWN],
+            },
+            nodes=self._learning.spread.columns(),
+            weights=self._model(),
+            gradients=self.counters.gradients(self.trace.counts),
+            messages=self.counters.messages(),
+            evaluated=self.pool.evaluated,
+            reached=self.reached or "returned",
+            mileage=self.mileage(),
+            diverged=self._learning.diverged,
+            stalled=self.stalled,
+            models=self._learning.models,
+            message_log=None if self.log is None else self.log.columns(updates),
+        )

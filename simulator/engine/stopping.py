@@ -1,0 +1,139 @@
+"""When a simulation stops, and when it is evaluated."""
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.recording.counters import RunProgress
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The limits of a simulation; the first reached wins. All are counted from its start.
+
+    Attributes:
+        epochs, updates: as in `RunProgress`.
+        gradients: computed; the last one is counted but not applied.
+        time: virtual seconds; events of that very instant still take place.
+        accuracy: test accuracy (0 to 1) of the best member of an ensemble, at an evaluation.
+    """
+
+    epochs: float | None = None
+    updates: int | None = None
+    gradients: int | None = None
+    time: float | None = None
+    accuracy: float | None = None
+
+    def __post_init__(self) -> None:
+        limits = [field.name for field in fields(self) if getattr(self, field.name) is not None]
+        if not limits:
+            raise InvalidSettingError(
+                "Stop", "epochs", "at least one of epochs, updates, gradients, time, accuracy", None
+            )
+        for limit in limits:
+            bounded(self, limit, above=0, most=1 if limit == "accuracy" else None)
+
+    def reached(self, progress: RunProgress) -> str | None:
+        """The limit that has been reached, if any. Epochs are sums of fractions: a billionth less is enough."""
+        if self.updates is not None and progress.updates >= self.updates:
+            return "updates"
+        if self.epochs is not None and progress.epochs >= self.epochs * (1 - 1e-9):
+            return "epochs"
+        if self.gradients is not None and progress.gradients >= self.gradients:
+            return "gradients"
+        return None
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """How often the model is evaluated, besides at the start and at the end; it costs no virtual time.
+
+    Attributes:
+        every_epochs, every_updates: the axis; once an epoch by default.
+        every_seconds: virtual seconds.
+        nodes: whether every node's model is measured beside their mean, where nodes have models of their own.
+        keep_models: whether the evaluated models are kept, for example for a loss landscape.
+    """
+
+    every_epochs: float | None = None
+    every_updates: float | None = None
+    every_seconds: float | None = None
+    nodes: bool = False
+    keep_models: bool = False
+
+    def __post_init__(self) -> None:
+        axes = [axis for axis in ("every_epochs", "every_updates", "every_seconds") if getattr(self, axis) is not None]
+        if len(axes) > 1:
+            raise InvalidSettingError("Evaluate", axes[1], f"none beside {axes[0]}", getattr(self, axes[1]))
+        if not axes:
+            object.__setattr__(self, "every_epochs", 1.0)
+        for axis in axes:
+            bounded(self, axis, above=0)
+
+    def period(self, progress: RunProgress) -> int:
+        """How many times the axis of updates or epochs has passed its period; 0 where seconds are the axis."""
+        if self.every_updates is not None:
+            return math.floor(progress.updates / self.every_updates + 1e-9)
+        if self.every_epochs is not None:
+            return math.floor(progress.epochs / self.every_epochs + 1e-9)
+        return 0
+
+
+def first(due: Callable[[int], bool], now: int) -> float:
+    """The first count after `now` at which something is `due`, and stays due from then on; infinite if there is none.
+
+    Computed once per criterion reached, so that an update compares two numbers only.
+
+    Example:
+        >>> first(lambda count: count >= 1000, 10)
+        1000
+    """
+    step = 1
+    while not due(now + step):
+        step *= 2
+        if step > 2**52:
+            return math.inf
+    return bisect_left(range(now + step), True, lo=now + 1, key=due)
+
+
+class Counts(Protocol):
+    """The counters that stopping criteria read.
+
+    Attributes:
+        applies, applied: updates of single models, and the gradients applied in them.
+    """
+
+    applies: int
+    applied: int
+
+    def at(self, applies: int, applied: int, models: int) -> RunProgress:
+        """The progress, without time and computations, after so many updates by so many gradients."""
+        ...
+
+
+class StoppingCriteria:
+    """The next limit and the next evaluation, on the axes of updates, of which one of `models` counts 1 / models."""
+
+    def __init__(self, stop: Stop, evaluate: Evaluate, counts: Counts, models: int) -> None:
+        self._stop, self._evaluate, self._counts, self._models = stop, evaluate, counts, models
+        self._periods = 0
+        self._applies = self._applied = 0.0  # counts at which the next one is due
+
+    def passed(self) -> bool:
+        """Whether a limit or an evaluation may be due."""
+        return self._counts.applies >= self._applies or self._counts.applied >= self._applied
+
+    def take(self, progress: RunProgress) -> tuple[str | None, bool]:
+        """The limit reached at `progress`, if any, and whether an evaluation is due; then find the next counts."""
+        limit, periods = self._stop.reached(progress), self._evaluate.period(progress)
+        evaluation, self._periods = periods > self._periods, max(periods, self._periods)
+        counts, models = self._counts, self._models
+        self._applies = first(lambda count: self._due(counts.at(count, 0, models)), counts.applies)
+        self._applied = first(lambda count: self._due(counts.at(0, count, models)), counts.applied)
+        return limit, evaluation
+
+    def _due(self, progress: RunProgress) -> bool:
+        return self._stop.reached(progress) is not None or self._evaluate.period(progress) > self._periods

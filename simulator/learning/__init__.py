@@ -1,0 +1,1 @@
+"""What is learnt: weights, promises, gradients, rules. Nothing here imports simpy."""

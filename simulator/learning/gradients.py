@@ -1,0 +1,246 @@
+"""Gradients as promises: their weights, worker, staleness and status, and values derived from them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from laggard.simulator.learning.promises import Derived, Leaf, Promise, evaluate
+from laggard.simulator.learning.weights import Model, Piece, stamp_of
+
+IN_FLIGHT, APPLIED, DROPPED, CANCELLED = "in flight", "applied", "dropped", "cancelled"
+STATUSES = (APPLIED, DROPPED, CANCELLED)
+
+
+WHOLE: "dict[int, GradientPiece]" = {}  # the pieces of a gradient that is not divided
+
+
+class GradientPromise(Promise):
+    """The promise of a gradient, of a piece of one, or of a value that a worker derives from one before sending it.
+
+    Attributes:
+        worker: the rank that computes it.
+        weights: the weights `(ensemble, n)` at which it is taken.
+        version_read: the version of that model when it was read.
+        mixed_read: the averaging steps of that model when it was read.
+        share: its mini-batches as a fraction of an epoch.
+        status: in flight, applied, dropped or cancelled.
+        columns: the part of the parameters that it is the gradient of.
+        whole: the gradient that it is, is a piece of, or is derived from.
+    """
+
+    __slots__ = ()
+
+    worker: int
+    weights: Tensor
+    version_read: int
+    mixed_read: int
+    share: float
+    status: str
+    columns: slice
+    whole: "Gradient"
+
+    @property
+    def staleness(self) -> int:
+        """Updates that the model read has received since; fixed once the status is final."""
+        raise NotImplementedError
+
+    @property
+    def mixings(self) -> int:
+        """Averaging steps of the model read since the read; fixed once the status is final."""
+        raise NotImplementedError
+
+    @property
+    def target(self) -> int:
+        """The rank of the node whose model was read, and whose updates make it stale."""
+        raise NotImplementedError
+
+    @property
+    def version(self) -> int:
+        """The version of the model that was read, now or when the status became final."""
+        return self.version_read + self.staleness
+
+    def piece(self, rank: int) -> "GradientPromise":
+        """The promise of the slice that belongs to node `rank`; the whole where one node owns all weights."""
+        return self
+
+    def resolve(self, status: str) -> "Gradient | None":
+        """Make the status final: applied, dropped or cancelled; return the gradient if this makes its status final."""
+        raise NotImplementedError
+
+    def drop(self) -> None:
+        """Discard it: it counts as dropped, and is never evaluated unless it already was."""
+        self.resolve(DROPPED)
+
+    def map(self, function: Callable[..., Tensor], *promises: Promise, batches: float = 1) -> "GradientPromise":
+        """This gradient with another value: `function(own, *theirs)` of values `(ensemble, n)`.
+
+        For what a worker does to a gradient before it sends it: compress, clip, correct, add noise, average. `function`
+        is pure and called at most once, when the value is first needed. State, such as the error in error feedback, is
+        passed in `promises`, since values may be computed late, together, or never.
+
+        Args:
+            function: from the gradient's value and those of `promises` to the new value.
+            promises: what else the value depends on.
+            batches: how many times the gradient's mini-batches the value represents.
+        """
+        return MappedGradient(self, (self, *promises), function, batches * self.share)
+
+
+class Read(GradientPromise):
+    """A gradient or a piece of one: taken at a model that may change afterwards."""
+
+    __slots__ = ()
+
+    _owner: Model
+    _staleness: int | None
+    _mixings: int | None
+
+    @property
+    def staleness(self) -> int:
+        return self._owner.version - self.version_read if self._staleness is None else self._staleness
+
+    @property
+    def mixings(self) -> int:
+        return self._owner.mixings - self.mixed_read if self._mixings is None else self._mixings
+
+    @property
+    def target(self) -> int:
+        return self._owner.rank
+
+
+class Evaluator(Protocol):
+    """What a gradient needs from the pool that made it."""
+
+    share: float
+
+    def evaluate(self, asked: "Sequence[Gradient]") -> None: ...
+
+    def resolve(self, gradient: "Gradient | GradientPiece", status: str) -> "Gradient | None": ...
+
+
+class Gradient(Leaf, Read):
+    """The promise of one mini-batch's gradient `(ensemble, params)`.
+
+    Attributes:
+        batch: the mini-batch.
+        started, due: virtual seconds at which its computation starts and is expected to end.
+        computed: virtual seconds at which the computation ended; NaN until then.
+    """
+
+    columns = slice(None)
+    __slots__ = (
+        "_changes", "_losses", "_mixings", "_owner", "_pieces", "_pool", "_staleness",
+        "batch", "computed", "due", "mixed_read", "share", "started", "status", "version_read", "weights", "worker",
+    )  # fmt: skip
+
+    def __init__(self, pool: Evaluator, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor) -> None:
+        self._pool, self.worker, self.weights, self.batch = pool, worker, weights, batch
+        self._owner, self.version_read, self.mixed_read = stamp_of(read, reader)
+        pieces: Sequence[Piece] = getattr(read, "pieces", ())  # slices with different owners
+        self.share = pool.share
+        self._pieces = {piece.stamp[0].rank: GradientPiece(self, piece) for piece in pieces} if pieces else WHOLE
+        self._changes = weights._version
+        self._staleness: int | None = None
+        self._mixings: int | None = None
+        self._value: Tensor | None = None
+        self._losses: Tensor | None = None
+        self.started = self.due = self.computed = float("nan")
+        self.status = IN_FLIGHT
+
+    @property
+    def whole(self) -> "Gradient":  # type: ignore[override]  # an attribute would be a reference cycle
+        return self
+
+    def piece(self, rank: int) -> GradientPromise:
+        return self._pieces[rank] if self._pieces else self
+
+    @property
+    def losses(self) -> Tensor:
+        """The mini-batch loss `(ensemble,)` at the weights."""
+        evaluate([self])
+        assert self._losses is not None
+        return self._losses
+
+    @property
+    def all_pieces_resolved(self) -> bool:
+        """Whether every piece has a final status."""
+        return all(piece.status != IN_FLIGHT for piece in self._pieces.values())
+
+    def evaluate(self, leaves: Sequence["Gradient"]) -> None:
+        self._pool.evaluate(leaves)
+
+    def resolve(self, status: str) -> "Gradient | None":
+        return self._pool.resolve(self, status)
+
+    def cancel(self) -> None:
+        """Withdraw the promise of a computation that was interrupted; a status that is final stays."""
+        if self.status == IN_FLIGHT:
+            self.resolve(CANCELLED)
+
+
+class GradientPiece(Derived, Read):
+    """The promise of the slice of a gradient that belongs to one of several owners: a shard, a pipeline's stage.
+
+    It has a read, a staleness and a status of its own; the first piece that is applied makes its gradient applied, and
+    the gradient is dropped once all of its pieces are.
+    """
+
+    __slots__ = (
+        "_mixings", "_owner", "_staleness",
+        "columns", "mixed_read", "share", "status", "version_read", "whole", "worker",
+    )  # fmt: skip
+
+    def __init__(self, whole: Gradient, piece: Piece) -> None:
+        self.columns = slice(piece.start, piece.stop)
+        super().__init__((whole,), lambda value: value[:, self.columns])
+        self._owner, self.version_read, self.mixed_read = piece.stamp
+        self._staleness: int | None = None
+        self._mixings: int | None = None
+        self.whole, self.worker, self.share, self.status = whole, whole.worker, whole.share, IN_FLIGHT
+
+    @property
+    def weights(self) -> Tensor:  # type: ignore[override]  # a view made when it is needed
+        return self.whole.weights[:, self.columns]
+
+    def resolve(self, status: str) -> Gradient | None:
+        return self.whole._pool.resolve(self, status)
+
+
+class MappedGradient(Derived, GradientPromise):
+    """What `GradientPromise.map` makes: another value, and all else as for the original gradient."""
+
+    __slots__ = ("_of", "columns", "mixed_read", "share", "version_read", "weights", "whole", "worker")
+
+    def __init__(
+        self, of: GradientPromise, sources: tuple[Promise, ...], function: Callable[..., Tensor], share: float
+    ) -> None:
+        super().__init__(sources, function)
+        self._of, self.share, self.worker, self.weights = of, share, of.worker, of.weights
+        self.version_read, self.mixed_read, self.columns = of.version_read, of.mixed_read, of.columns
+        self.whole = of.whole
+
+    @property
+    def status(self) -> str:  # type: ignore[override]  # it changes with that of the gradient
+        return self._of.status
+
+    @property
+    def staleness(self) -> int:
+        return self._of.staleness
+
+    @property
+    def mixings(self) -> int:
+        return self._of.mixings
+
+    @property
+    def target(self) -> int:
+        return self._of.target
+
+    def piece(self, rank: int) -> GradientPromise:
+        piece = self._of.piece(rank)
+        if piece is self._of:
+            return self
+        return MappedGradient(piece, (self,), lambda value: value[:, piece.columns], self.share)
+
+    def resolve(self, status: str) -> Gradient | None:
+        return self._of.resolve(status)

@@ -1,0 +1,124 @@
+"""Every gradient in flight, evaluated together.
+
+A gradient depends only on its weights and its mini-batch, so its arithmetic can wait until the value is first
+needed, and then other gradients in flight can be evaluated with it. A gradient whose value is never needed costs
+nothing.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from laggard.simulator.learning.gradients import APPLIED, IN_FLIGHT, Gradient, GradientPiece
+from laggard.simulator.learning.task import Task
+from laggard.simulator.learning.weights import Model
+
+AHEAD = 4  # times the lanes: threads wait for each other at the end of a call, so that longer calls are cheaper
+UNUSED_SHARE = 0.05  # the largest share of evaluated but unused gradients at which calls are that long
+
+
+class GradientPool:
+    """Every gradient in flight, evaluated together when the first value is needed.
+
+    Args:
+        task: computes gradients.
+        start: weights `(ensemble, params)` give the shape; with zero parameters nothing is evaluated.
+        on_resolved: called when a gradient or a piece of one gets its final status, with it, the whole gradient, and
+            whether this makes the status of the whole final.
+        memory: bytes of promised weights and gradients above which some are evaluated early.
+        defer: False evaluates each promise when it is made, for comparison.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        start: Tensor,
+        on_resolved: Callable[[Gradient | GradientPiece, Gradient, bool], None],
+        memory: float = 4 * 2**30,
+        defer: bool = True,
+    ) -> None:
+        self._task, self._on_resolved, self._defer = task, on_resolved, defer
+        self._ensemble, params = start.shape
+        self._no_losses = torch.zeros(self._ensemble, dtype=start.dtype) if params == 0 else None
+        self._most = max(1, int(memory // max(1, 2 * start.numel() * start.element_size())))
+        self._pending: dict[Gradient, None] = {}
+        self.share = task.batch / task.epoch
+        self.evaluated = self.unused = 0
+        self.calls = 0
+
+    def promise(self, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor | None = None) -> Gradient:
+        """A gradient of `batch` at `weights`, read by worker `worker`, whose value is evaluated later or never.
+
+        `read` is the model that was read, where `weights` have changed since.
+        """
+        gradient = Gradient(self, worker, reader, weights, batch, weights if read is None else read)
+        if self._no_losses is not None:
+            gradient._value, gradient._losses = weights, self._no_losses
+            return gradient
+        if len(self._pending) >= self._most:
+            self.evaluate(self._soonest(1))
+        self._pending[gradient] = None
+        if not self._defer:
+            self._evaluate([gradient])
+        return gradient
+
+    def evaluate(self, asked: Sequence[Gradient]) -> None:
+        """Evaluate `asked`, and to fill the lanes others in flight, soonest due first."""
+        wanted = list(dict.fromkeys(gradient for gradient in asked if gradient._value is None))
+        if wanted:
+            self._evaluate(wanted + self._fill(wanted))
+
+    def resolve(self, gradient: Gradient | GradientPiece, status: str) -> Gradient | None:
+        """Make the status of a gradient or a piece final; return the gradient whose status this makes final, if any.
+
+        A promise still pending is withdrawn.
+
+        Raises:
+            RuntimeError: its status is final already; only being applied again, by another node, is allowed.
+        """
+        if gradient.status is not IN_FLIGHT:
+            if gradient.status == status == APPLIED:
+                return None
+            raise RuntimeError(f"a gradient of worker {gradient.worker} is to be {status}, but was {gradient.status}")
+        gradient._staleness, gradient._mixings = gradient.staleness, gradient.mixings
+        gradient.status, whole, first = status, gradient.whole, True
+        if gradient is not whole:
+            first = whole.status is IN_FLIGHT and (status == APPLIED or whole.all_pieces_resolved)
+            if first:
+                whole._staleness, whole._mixings, whole.status = gradient._staleness, gradient._mixings, status
+        if first and self._no_losses is None:
+            if whole in self._pending:
+                del self._pending[whole]
+            elif status != APPLIED:
+                self.unused += 1
+        self._on_resolved(gradient, whole, first)
+        return whole if first else None
+
+    def _fill(self, wanted: list[Gradient]) -> list[Gradient]:
+        if len(wanted) >= self._task.lanes:
+            return []
+        calls = AHEAD if self.unused <= UNUSED_SHARE * self.evaluated else 1
+        return self._soonest(max(0, calls * self._task.lanes // self._ensemble - len(wanted)), frozenset(wanted))
+
+    def _soonest(self, count: int, apart: frozenset[Gradient] = frozenset()) -> list[Gradient]:
+        others = (gradient for gradient in self._pending if gradient not in apart)
+        return heapq.nsmallest(count, others, key=lambda gradient: gradient.due) if count else []
+
+    def _evaluate(self, gradients: list[Gradient]) -> None:
+        for gradient in gradients:
+            if gradient.weights._version != gradient._changes:
+                raise RuntimeError(
+                    f"the weights at which worker {gradient.worker} computes since {gradient.started:g} s were changed "
+                    "in place while their gradient is promised; weights are values: write `weights = weights + step`"
+                )
+            self._pending.pop(gradient, None)
+        weights = [gradient.weights for gradient in gradients]
+        stacked = weights[0].unsqueeze(0) if len(weights) == 1 else torch.stack(weights)  # an ensemble can be large
+        values, losses = self._task.gradients(stacked, [gradient.batch for gradient in gradients])
+        for gradient, value, loss in zip(gradients, values, losses, strict=True):
+            gradient._value, gradient._losses = value, loss
+        self.evaluated += len(gradients)
+        self.calls += 1

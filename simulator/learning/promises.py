@@ -1,0 +1,107 @@
+"""Promised tensors: sliced, added and scaled now, and computed when a value is first needed."""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Promise:
+    """A tensor `(ensemble, n)` whose value is computed when it is first needed, or never.
+
+    `(p + q)[0:3] * 0.5` is one as well.
+    """
+
+    __slots__ = ("_value",)
+
+    _value: Tensor | None
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor; its sources are evaluated together when it is first needed."""
+        return evaluate([self])[0]
+
+    @property
+    def sources(self) -> tuple["Promise", ...]:
+        """The promises that it is computed from."""
+        return ()
+
+    def __getitem__(self, part: slice) -> "Promise":
+        """The columns `part` of it."""
+        return Derived((self,), lambda value: value[:, part])
+
+    def __add__(self, other: "Promise") -> "Promise":
+        return Derived((self, other), lambda one, two: one + two)
+
+    def __mul__(self, factor: float) -> "Promise":
+        return Derived((self,), lambda value: value * factor)
+
+    def compute_value(self) -> None:
+        """Compute the value from those of its sources, which have all been computed."""
+        raise NotImplementedError
+
+
+class Leaf(Promise):
+    """A promise without sources."""
+
+    __slots__ = ()
+
+    def evaluate(self, leaves: Sequence[Any]) -> None:
+        """Compute the values of `leaves`, itself among them, together."""
+        raise NotImplementedError
+
+
+class Derived(Promise):
+    """The result of an operation on other promises, which are released once it is computed."""
+
+    __slots__ = ("_operation", "_sources")
+
+    def __init__(self, sources: tuple[Promise, ...], operation: Callable[..., Tensor]) -> None:
+        self._value = None
+        self._sources, self._operation = sources, operation
+
+    @property
+    def sources(self) -> tuple[Promise, ...]:
+        return self._sources
+
+    def compute_value(self) -> None:
+        self._value = self._operation(*(source._value for source in self._sources))
+        self._sources = ()
+
+
+def concatenate(promises: Sequence[Promise]) -> Promise:
+    """The columns of all `promises`, side by side."""
+    return promises[0] if len(promises) == 1 else Derived(tuple(promises), lambda *values: torch.cat(values, dim=1))
+
+
+def total(promises: Sequence[Promise]) -> Promise:
+    """The sum of `promises`, added up in the order in which they are given."""
+    return promises[0] if len(promises) == 1 else Derived(tuple(promises), lambda *values: reduce(add, values))
+
+
+def evaluate(promises: Sequence[Promise]) -> list[Tensor]:
+    """The values of all `promises`, whose sources are evaluated together."""
+    order = topological_order([promise for promise in promises if promise._value is None])
+    leaves = [promise for promise in order if isinstance(promise, Leaf)]
+    if leaves:
+        leaves[0].evaluate(leaves)
+    for promise in order:
+        if promise._value is None:
+            promise.compute_value()
+    return [promise._value for promise in promises]  # type: ignore[misc]
+
+
+def topological_order(promises: Sequence[Promise]) -> list[Promise]:
+    """`promises` and all their sources without a value, sources first."""
+    order: dict[Promise, None] = {}
+    pending = list(reversed(promises))  # no recursion: a ring's sums are as deep as it is long
+    while pending:
+        promise = pending[-1]
+        waits_for = [source for source in promise.sources if source._value is None and source not in order]
+        pending.extend(waits_for)
+        if not waits_for:
+            order[pending.pop()] = None
+    return list(order)

@@ -1,0 +1,122 @@
+"""Compensations that correct a late gradient coordinate by coordinate, and the table of all."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from laggard.simulator.errors import bounded
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules.damping import DelayAdaptive, OneOverN, Staleness, Uncompensated
+from laggard.simulator.learning.rules.optimizers import Scalar, cast, running
+
+
+@dataclass(frozen=True)
+class DCASGDc(Uncompensated):
+    """DC-ASGD with a constant strength: corrects the gradient to the current weights by the diagonal of g g^T.
+
+    g + strength g*g*(w - w_read), where w_read are the weights the gradient was taken at (that worker's
+    backup). With strength 0 it is plain ASGD.
+
+    Source: Zheng et al. (2017), arXiv 1609.08326, algorithm 2; their CIFAR-10 strength is 0.04.
+    """
+
+    strength: Scalar = 0.04
+
+    def __post_init__(self) -> None:
+        bounded(self, "strength", least=0)
+
+    def correct(
+        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
+    ) -> tuple[Tensor, Any]:
+        return value + cast(self.strength, value) * value * value * (weights - gradient.weights), state
+
+
+@dataclass(frozen=True)
+class DCASGDa(Uncompensated):
+    """DC-ASGD with a strength that adapts: divided by the root of the worker's mean squared gradient.
+
+    s <- decay s + (1 - decay) g*g;  g + strength / sqrt(s + 1e-7) g*g*(w - w_read), with one s per worker.
+    With strength 0 it is plain ASGD.
+
+    Source: Zheng et al. (2017), arXiv 1609.08326, DC-ASGD-a; CIFAR-10: strength 2, decay 0.95.
+    """
+
+    strength: Scalar = 2.0
+    decay: Scalar = 0.95
+
+    def __post_init__(self) -> None:
+        bounded(self, "strength", least=0)
+        bounded(self, "decay", least=0, below=1)
+
+    def init(self, weights: Tensor) -> Any:
+        return torch.zeros_like(weights)
+
+    def correct(
+        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
+    ) -> tuple[Tensor, Any]:
+        squares = running(self.decay, state, value * value)
+        strength = cast(self.strength, value) / (squares + 1e-7).sqrt()
+        return value + strength * value * value * (weights - gradient.weights), squares
+
+
+class Steps(NamedTuple):
+    """The steps that a model has made: its weights at the last update, and a running mean of its squared steps.
+
+    Attributes:
+        missing: decay to the power of the steps seen, the weight that the start at zero still has in the mean.
+    """
+
+    weights: Tensor
+    squares: Tensor
+    missing: Scalar
+
+
+@dataclass(frozen=True)
+class GapAware(Uncompensated):
+    """A gradient is divided by 1 + the typical steps its model has moved since the read, each coordinate on its own.
+
+    g / (1 + |w - w_read| / C),  C = sqrt(s / (1 - decay^t)),  s <- decay s + (1 - decay) (w_t - w_{t-1})^2.
+
+    C is the root mean square of the model's own steps, whatever the optimiser; under SGD with velocity v it is
+    lr sqrt(mean of v^2). (FTPipe takes the largest learning rate there where a schedule changes it.) A fresh gradient
+    counts in full; so does the first, before there was any step.
+
+    Attributes:
+        decay: of the running mean.
+
+    Source: Barkai, Hakimi, Schuster (2020), arXiv 1909.10802; C as in the public code of FTPipe.
+    """
+
+    shared: ClassVar[bool] = True
+
+    decay: Scalar = 0.999
+
+    def __post_init__(self) -> None:
+        bounded(self, "decay", least=0, below=1)
+
+    def init(self, weights: Tensor) -> Any:
+        return Steps(weights, torch.zeros_like(weights), 1.0)
+
+    def correct(
+        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
+    ) -> tuple[Tensor, Any]:
+        if weights is not state.weights:  # the first gradient of an update: the last one has made a step
+            squares = running(self.decay, state.squares, (weights - state.weights).square())
+            state = Steps(weights, squares, state.missing * self.decay)
+        gap = (weights - gradient.weights).abs()
+        typical = (state.squares / cast(1 - state.missing, value)).sqrt()
+        defined = (gap > 0) & (typical > 0)  # before the first step it is 0 / 0
+        return torch.where(defined, value * typical / (typical + gap), value), state
+
+
+COMPENSATIONS: dict[str, type] = {
+    "none": Uncompensated,
+    "staleness": Staleness,
+    "one_over_n": OneOverN,
+    "delay_adaptive": DelayAdaptive,
+    "dc_asgd_c": DCASGDc,
+    "dc_asgd_a": DCASGDa,
+    "gap_aware": GapAware,
+}

@@ -1,0 +1,228 @@
+"""Optimisers: from the mean gradient of an update to the change of the weights; hyper-parameters may vary by member."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from laggard.simulator.errors import bounded
+
+Scalar = float | Tensor
+"""A hyper-parameter: a float, or a float64 tensor `(ensemble, 1)` with a value per member.
+
+Arithmetic between scalars is double precision either way and rounded once, where it meets the weights, so
+that a member of an ensemble sees bit for bit the numbers of a run of its own.
+"""
+
+
+def cast(scalar: Scalar, like: Tensor) -> Scalar:
+    """The scalar in the precision and on the device of `like`; a float is rounded by torch itself.
+
+    Scalars stay in the host's memory; a copy to a GPU is made from pinned memory, which does not block.
+    """
+    if not isinstance(scalar, Tensor):
+        return scalar
+    if like.is_cuda and not scalar.is_cuda:
+        scalar = scalar.to(like.dtype).pin_memory()
+    return scalar.to(like, non_blocking=True)
+
+
+def sqrt(scalar: Scalar) -> Scalar:
+    """The square root of a scalar of either kind."""
+    return scalar.sqrt() if isinstance(scalar, Tensor) else math.sqrt(scalar)
+
+
+def at_least_one(scalar: Scalar) -> Scalar:
+    """The scalar, or 1 where it is less."""
+    return scalar.clamp(min=1.0) if isinstance(scalar, Tensor) else max(1.0, scalar)
+
+
+def is_zero(scalar: Scalar) -> bool:
+    """Whether the scalar is 0 for every member."""
+    return not scalar.any() if isinstance(scalar, Tensor) else scalar == 0
+
+
+def double(scalar: Scalar) -> Tensor:
+    """The scalar as a float64 tensor."""
+    return torch.as_tensor(scalar, dtype=torch.float64)
+
+
+class Optimizer(Protocol):
+    """An optimiser."""
+
+    def init(self, weights: Tensor) -> Any:
+        """The state before the first step."""
+        ...
+
+    def step(self, gradient: Tensor, state: Any, weights: Tensor, lr: Scalar) -> tuple[Tensor, Any]:
+        """The change of the weights `(ensemble, params)` for one gradient, and the state after it."""
+        ...
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient descent, with heavy-ball momentum where momentum > 0.
+
+    b <- momentum b + g;  w <- w - lr b.  With momentum 0: w <- w - lr g.
+
+    Source: Polyak (1964); Sutskever et al. (2013); `torch.optim.SGD`.
+    """
+
+    momentum: Scalar = 0.0
+
+    def __post_init__(self) -> None:
+        bounded(self, "momentum", least=0, below=1)
+
+    def init(self, weights: Tensor) -> Tensor | None:
+        return None if is_zero(self.momentum) else torch.zeros_like(weights)
+
+    def step(self, gradient: Tensor, state: Tensor | None, weights: Tensor, lr: Scalar) -> tuple[Tensor, Tensor | None]:
+        if state is None:
+            return gradient * cast(-lr, weights), None
+        velocity = cast(self.momentum, weights) * state + gradient
+        return velocity * cast(-lr, weights), velocity
+
+
+@dataclass(frozen=True)
+class Nesterov:
+    """Stochastic gradient descent with Nesterov's momentum.
+
+    b <- momentum b + g;  w <- w - lr (g + momentum b).  With momentum 0 it is SGD.
+
+    Source: Nesterov (1983) as in Sutskever et al. (2013); `torch.optim.SGD(nesterov=True)`.
+    """
+
+    momentum: Scalar = 0.9
+
+    def __post_init__(self) -> None:
+        bounded(self, "momentum", least=0, below=1)
+
+    def init(self, weights: Tensor) -> Tensor:
+        return torch.zeros_like(weights)
+
+    def step(self, gradient: Tensor, state: Tensor, weights: Tensor, lr: Scalar) -> tuple[Tensor, Tensor]:
+        momentum = cast(self.momentum, weights)
+        velocity = momentum * state + gradient
+        return (gradient + momentum * velocity) * cast(-lr, weights), velocity
+
+
+@dataclass(frozen=True)
+class Adagrad:
+    """Steps divided by the root of all squared gradients so far.
+
+    s <- s + g^2;  w <- w - lr g / (sqrt(s) + eps).
+
+    Source: Duchi et al. (2011); `torch.optim.Adagrad`.
+    """
+
+    eps: Scalar = 1e-10
+
+    def __post_init__(self) -> None:
+        bounded(self, "eps", least=0)
+
+    def init(self, weights: Tensor) -> Tensor:
+        return torch.zeros_like(weights)
+
+    def step(self, gradient: Tensor, state: Tensor, weights: Tensor, lr: Scalar) -> tuple[Tensor, Tensor]:
+        squares = state + gradient * gradient
+        return gradient * cast(-lr, weights) / (squares.sqrt() + cast(self.eps, weights)), squares
+
+
+@dataclass(frozen=True)
+class RMSProp:
+    """Steps divided by the root of a running mean of squared gradients.
+
+    s <- decay s + (1 - decay) g^2;  w <- w - lr g / (sqrt(s) + eps).
+
+    Source: Tieleman & Hinton (2012); `torch.optim.RMSprop`, where decay is alpha.
+    """
+
+    decay: Scalar = 0.99
+    eps: Scalar = 1e-8
+
+    def __post_init__(self) -> None:
+        bounded(self, "decay", least=0, below=1)
+        bounded(self, "eps", least=0)
+
+    def init(self, weights: Tensor) -> Tensor:
+        return torch.zeros_like(weights)
+
+    def step(self, gradient: Tensor, state: Tensor, weights: Tensor, lr: Scalar) -> tuple[Tensor, Tensor]:
+        squares = running(self.decay, state, gradient * gradient)
+        return gradient * cast(-lr, weights) / (squares.sqrt() + cast(self.eps, weights)), squares
+
+
+class Moments(NamedTuple):
+    """Adam's state: running means of g and g^2, and beta1^t and beta2^t, which correct their bias."""
+
+    first: Tensor
+    second: Tensor
+    power1: Scalar
+    power2: Scalar
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Running means of the gradient and of its square, both corrected for their start at zero.
+
+    m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;
+    w <- w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps).
+
+    Source: Kingma & Ba (2015), arXiv 1412.6980, algorithm 1, with eps where `torch.optim.Adam` has it.
+    """
+
+    beta1: Scalar = 0.9
+    beta2: Scalar = 0.999
+    eps: Scalar = 1e-8
+
+    def __post_init__(self) -> None:
+        bounded(self, "beta1", least=0, below=1)
+        bounded(self, "beta2", least=0, below=1)
+        bounded(self, "eps", least=0)
+
+    def init(self, weights: Tensor) -> Moments:
+        return Moments(torch.zeros_like(weights), torch.zeros_like(weights), 1.0, 1.0)
+
+    def step(self, gradient: Tensor, state: Moments, weights: Tensor, lr: Scalar) -> tuple[Tensor, Moments]:
+        m = running(self.beta1, state.first, gradient)
+        v = running(self.beta2, state.second, gradient * gradient)
+        state = Moments(
+            m, v, state.power1 * self.beta1, state.power2 * self.beta2
+        )  # powers as products: the same for floats and tensors
+        size, root = -lr / (1 - state.power1), sqrt(1 - state.power2)
+        return cast(size, weights) * m / (v.sqrt() / cast(root, weights) + cast(self.eps, weights)), state
+
+
+@dataclass(frozen=True)
+class AdamW(Adam):
+    """Adam with decoupled weight decay: w also shrinks by lr weight_decay w. With weight_decay 0 it is Adam.
+
+    Source: Loshchilov & Hutter (2019), arXiv 1711.05101, algorithm 2; `torch.optim.AdamW`.
+    """
+
+    weight_decay: Scalar = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounded(self, "weight_decay", least=0)
+
+    def step(self, gradient: Tensor, state: Moments, weights: Tensor, lr: Scalar) -> tuple[Tensor, Moments]:
+        change, state = super().step(gradient, state, weights, lr)
+        return change - cast(lr * self.weight_decay, weights) * weights, state
+
+
+def running(decay: Scalar, mean: Tensor, value: Tensor) -> Tensor:
+    """The running mean `decay mean + (1 - decay) value`."""
+    return cast(decay, mean) * mean + cast(1 - decay, mean) * value
+
+
+OPTIMIZERS: dict[str, type] = {
+    "sgd": SGD,
+    "nesterov": Nesterov,
+    "adagrad": Adagrad,
+    "rmsprop": RMSProp,
+    "adam": Adam,
+    "adamw": AdamW,
+}

@@ -1,0 +1,123 @@
+"""A rule: compensation per gradient, mean, schedule, optimiser; pure functions of tensors."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.promises import evaluate
+from laggard.simulator.learning.rules.damping import Compensation, Uncompensated
+from laggard.simulator.learning.rules.optimizers import SGD, Optimizer, Scalar, cast
+from laggard.simulator.learning.rules.schedules import Constant, Progress, Schedule
+
+ALL_WORKERS = -1
+"""The key of the state that all workers' gradients share."""
+
+
+class RuleState(NamedTuple):
+    """A rule's state: the optimiser's, the compensation's per worker, and the progress.
+
+    Attributes:
+        workers: the compensation's state by the worker's rank, or of `ALL_WORKERS`.
+        replicas: how many nodes have such a state of their own.
+    """
+
+    optimizer: Any
+    workers: Mapping[int, Any]
+    progress: Progress
+    replicas: int = 1
+
+
+@dataclass(frozen=True)
+class Rule:
+    """From the gradients of one update to the new weights.
+
+    For gradients g_1 .. g_K with compensation C, optimiser O and schedule s:
+    w <- w + mean_k scale_k * O(mean_k C(g_k); lr * s(progress)).
+
+    Attributes:
+        lr: the learning rate, a float or `(ensemble, 1)`.
+    """
+
+    optimizer: Optimizer = field(default_factory=SGD)
+    lr: Scalar = 0.05
+    schedule: Schedule = field(default_factory=Constant)
+    compensation: Compensation = field(default_factory=Uncompensated)
+
+    def __post_init__(self) -> None:
+        bounded(self, "lr", least=0)
+
+    def init(self, weights: Tensor, replicas: int = 1) -> RuleState:
+        """The state before the first update of `weights` `(ensemble, params)`.
+
+        Where `replicas` nodes have a state of their own, each sees a fraction 1 / replicas of an epoch's gradients: its
+        epochs count `replicas` times, so that a schedule in epochs follows the cluster's.
+
+        Raises:
+            InvalidSettingError: a hyper-parameter is a tensor without one number per member.
+        """
+        for part in (self, self.optimizer, self.schedule, self.compensation):
+            for name, value in vars(part).items():
+                if isinstance(value, Tensor) and value.shape != (weights.shape[0], 1):
+                    expected = f"a number, or a tensor (ensemble, 1) = ({weights.shape[0]}, 1)"
+                    raise InvalidSettingError(type(part).__name__, name, expected, tuple(value.shape))
+        return RuleState(self.optimizer.init(weights), {}, Progress(), replicas)
+
+    def update(
+        self, weights: Tensor, gradients: Sequence[GradientPromise], state: RuleState, combine: "Combine | None" = None
+    ) -> tuple[Tensor, RuleState]:
+        """The weights `(ensemble, params)` after one update by `gradients`, and the state after it.
+
+        The values of all gradients are evaluated together. `combine` makes one gradient of them: their `mean`, or
+        their `total`.
+        """
+        if weights.numel() == 0:  # timing only
+            return weights, state
+        lr = self.lr * self.schedule(state.progress)
+        workers = dict(state.workers)
+        corrected = []
+        for gradient, value in zip(gradients, evaluate(gradients), strict=True):
+            whose = ALL_WORKERS if self.compensation.shared else gradient.worker
+            before = workers[whose] if whose in workers else self.compensation.init(weights)
+            value, workers[whose] = self.compensation.correct(value, gradient, weights, before, lr)
+            corrected.append(value)
+        scale = sum(self.compensation.scale(gradient, lr) for gradient in gradients) / len(gradients)
+        epochs = sum(gradient.share for gradient in gradients)
+        combined = (combine or mean)(corrected)
+        return self.step(weights, combined, state._replace(workers=workers), epochs, scale)
+
+    def step(
+        self, weights: Tensor, gradient: Tensor, state: RuleState, epochs: float, scale: Scalar = 1.0
+    ) -> tuple[Tensor, RuleState]:
+        """An update by one gradient `(ensemble, params)` of many mini-batches, without compensation.
+
+        Args:
+            epochs: those mini-batches as a fraction of an epoch.
+            scale: a factor on the step.
+        """
+        if weights.numel() == 0:
+            return weights, state
+        lr = self.lr * self.schedule(state.progress)
+        change, optimizer = self.optimizer.step(gradient, state.optimizer, weights, lr)
+        progress = Progress(state.progress.updates + 1, state.progress.epochs + state.replicas * epochs)
+        weights = weights + (change * cast(scale, change) if isinstance(scale, Tensor) or scale != 1 else change)
+        return weights, state._replace(optimizer=optimizer, progress=progress)
+
+
+Combine = Callable[[Sequence[Tensor]], Tensor]
+"""Combines gradients `(ensemble, params)` into one."""
+
+
+def total(values: Sequence[Tensor]) -> Tensor:
+    """The sum of gradients `(ensemble, params)`, added up in the order in which they are given."""
+    return reduce(add, values)
+
+
+def mean(values: Sequence[Tensor]) -> Tensor:
+    """The mean of gradients `(ensemble, params)`, added up in the order in which they are given."""
+    return total(values) if len(values) == 1 else total(values) / len(values)

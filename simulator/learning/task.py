@@ -1,0 +1,125 @@
+"""What the engine needs of a task: four functions over whole ensembles."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from laggard.simulator.errors import bounded
+
+
+class Layer(Protocol):
+    """A part of a model that a pipeline does not cut.
+
+    Attributes:
+        name: what a cut calls it.
+        params: entries of the parameter vector; the layers' follow each other.
+        activations: numbers that one mini-batch sends on to the next layer.
+        work: how much computing it is, in any unit.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def params(self) -> int: ...
+    @property
+    def activations(self) -> float: ...
+    @property
+    def work(self) -> float: ...
+
+
+def layers_of(task: "Task") -> Sequence[Layer]:
+    """The layers of what is learnt, where the task has `layers()`; none otherwise."""
+    layers: Callable[[], Sequence[Layer]] | None = getattr(task, "layers", None)
+    return layers() if layers else ()
+
+
+@runtime_checkable
+class Task(Protocol):
+    """What is learnt, as the engine sees it: tensors `(ensemble, params)` and opaque mini-batches.
+
+    Tasks implement this protocol without importing it, so that `simulator` and `models` stay independent. The
+    same arguments must give the same values at any time, because the engine evaluates gradients when their values
+    are first needed, not when the simulated worker computes them.
+
+    Attributes:
+        batch: samples in one mini-batch.
+        epoch: samples in one epoch, the size of the training set.
+        lanes: how many model gradients keep the hardware busy at once; the pool fills a call to
+            `gradients` up to a multiple of it with promises in flight (on a GPU it is so large that all
+            gradients in flight are evaluated).
+    """
+
+    batch: int
+    epoch: int
+    lanes: int
+
+    def start(self, seeds: Sequence[int]) -> Tensor:
+        """Initial weights `(ensemble, params)`, a seed per member; equal seeds give equal rows."""
+        ...
+
+    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Any]:
+        """The endless mini-batches of worker `rank`: whatever `gradients` takes.
+
+        `rngs` holds one generator that all members share, or one per member where members have their own
+        data seed; then a batch carries a leading ensemble axis. A batch is always full.
+        """
+        ...
+
+    def gradients(self, weights: Tensor, batches: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """Gradients `(k, ensemble, params)` and losses `(k, ensemble)` at `weights` `(k, ensemble, params)`."""
+        ...
+
+    def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
+        """Named measures `(ensemble,)` of models `(ensemble, params)`."""
+        ...
+
+
+class EqualLayer(NamedTuple):
+    """A layer of `Timing`."""
+
+    name: str
+    params: int
+    activations: float
+    work: float
+
+
+class Timing:
+    """A task with nothing to learn: the clock runs, the weights are `(ensemble, 0)`, epochs are as on MNIST.
+
+    A pipeline cuts its `depth` equal layers `layer1`, `layer2`, ...; a cut is crossed by `activations` models.
+
+    Example:
+        >>> Timing().start([0, 1]).shape
+        torch.Size([2, 0])
+    """
+
+    lanes = 1
+
+    def __init__(self, batch: int = 32, epoch: int = 60_000, depth: int = 12, activations: float = 0.0) -> None:
+        self.batch = batch
+        self.epoch = epoch
+        self.depth = depth
+        self.activations = activations
+        bounded(self, "depth", least=1)
+        bounded(self, "activations", least=0)
+        bounded(self, "batch", least=1)
+        bounded(self, "epoch", least=1)
+
+    def layers(self) -> list[EqualLayer]:
+        return [EqualLayer(f"layer{number}", 0, self.activations, 1.0) for number in range(1, self.depth + 1)]
+
+    def start(self, seeds: Sequence[int]) -> Tensor:
+        return torch.empty(len(seeds), 0)
+
+    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[None]:
+        while True:
+            yield None
+
+    def gradients(self, weights: Tensor, batches: Sequence[None]) -> tuple[Tensor, Tensor]:
+        return torch.empty_like(weights), torch.zeros(weights.shape[:2])
+
+    def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
+        return {}

@@ -1,0 +1,165 @@
+"""A network, as a config describes it: cards, links, latency, and how messages share them.
+
+Every node has a card: an up link and a down link, each with its own bandwidth (full duplex). A message
+crosses its sender's up link and its receiver's down link, and arrives when its bytes have passed and the
+latency has passed: `latency + bytes / bandwidth` on a free network.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.network.topology import Auto, Topology
+
+
+def _fast(owner: str, what: str, bandwidth: float) -> None:
+    if not bandwidth > 0:
+        raise InvalidSettingError(owner, what, "bytes per second > 0", bandwidth)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A worker whose card has a bandwidth of its own, in bytes per second and direction."""
+
+    worker: int
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        bounded(self, "worker", least=0, whole=True)
+        _fast("Card", "bandwidth", self.bandwidth)
+
+
+@dataclass(frozen=True)
+class SlowLink:
+    """Two nodes whose messages to each other have a link or a latency of their own.
+
+    Attributes:
+        sender: a rank; -1 is the server.
+        receiver: another rank.
+        bandwidth: of a link that these messages cross besides the cards, in bytes per second; none by default.
+        latency: of these messages, in seconds; the network's by default.
+        both: whether the same holds for messages from `receiver` to `sender`, with a link in each direction.
+    """
+
+    sender: int
+    receiver: int
+    bandwidth: float | None = None
+    latency: float | None = None
+    both: bool = True
+
+    def __post_init__(self) -> None:
+        bounded(self, "sender", whole=True)
+        bounded(self, "receiver", whole=True)
+        if self.sender == self.receiver:
+            raise InvalidSettingError("SlowLink", "receiver", "a rank other than the sender's", self.receiver)
+        if self.bandwidth is None and self.latency is None:
+            raise InvalidSettingError("SlowLink", "bandwidth", "a bandwidth or a latency, or both", None)
+        if self.bandwidth is not None:
+            _fast("SlowLink", "bandwidth", self.bandwidth)
+        if self.latency is not None:
+            bounded(self, "latency", least=0)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The (sender, receiver) whose messages it slows."""
+        return [(self.sender, self.receiver), (self.receiver, self.sender)][: 1 + self.both]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network, as a config describes it.
+
+    Attributes:
+        topology: which nodes may send to which; by default the one that the method needs.
+        bandwidth: of every card, each direction, in bytes per second; infinite by default.
+        latency: seconds from the departure of the last byte to its arrival.
+        sharing: `fair`, concurrent messages share the links max-min fairly, or `fifo`, each link is a queue
+            in order of arrival at that link.
+        wiring: `cards`, or `pairs`: instead of cards, every ordered pair of nodes has a private link, as fast as the
+            slower of its two cards would be.
+        server_bandwidth: of the servers' cards, where it differs from the workers'.
+        message_bytes: the size of one model or gradient; by default 4 bytes a parameter.
+        cards: workers whose cards differ from the rest.
+        links: pairs of nodes whose messages differ from the rest; with `wiring: pairs` it replaces their private link.
+        colocated: whether server -1 - k stands on worker k's machine: they share its card, and messages between the
+            two cost nothing.
+    """
+
+    topology: Topology | Auto = field(default_factory=Auto)
+    bandwidth: float = math.inf
+    latency: float = 0.0
+    sharing: Literal["fair", "fifo"] = "fair"
+    wiring: Literal["cards", "pairs"] = "cards"
+    server_bandwidth: float | None = None
+    message_bytes: float | None = None
+    cards: Sequence[Card] = ()
+    links: Sequence[SlowLink] = ()
+    colocated: bool = False
+
+    def __post_init__(self) -> None:
+        _fast("Network", "bandwidth", self.bandwidth)
+        if self.server_bandwidth is not None:
+            _fast("Network", "server_bandwidth", self.server_bandwidth)
+            if self.colocated:
+                raise InvalidSettingError(
+                    "Network", "server_bandwidth", "null: a colocated server has a worker's card", self.server_bandwidth
+                )
+        if self.message_bytes is not None:
+            bounded(self, "message_bytes", least=0)
+        for what, choices in {"sharing": ("fair", "fifo"), "wiring": ("cards", "pairs")}.items():
+            if getattr(self, what) not in choices:
+                raise InvalidSettingError("Network", what, " or ".join(choices), getattr(self, what))
+        bounded(self, "latency", least=0)
+
+    def check(self, workers: int) -> None:
+        """Raise `InvalidSettingError` where the topology, a card or a link does not fit, or is given twice."""
+        if not isinstance(self.topology, Auto):
+            self.topology.check(workers)
+        carded: set[int] = set()
+        for index, card in enumerate(self.cards):
+            if card.worker >= workers or card.worker in carded:
+                expected = f"a rank below workers = {workers}, and one card each"
+                raise InvalidSettingError("Network", f"cards.{index}.worker", expected, card.worker)
+            carded.add(card.worker)
+        linked: set[tuple[int, int]] = set()
+        for index, link in enumerate(self.links):
+            for end in ("sender", "receiver"):
+                if not -workers <= getattr(link, end) < workers:
+                    expected = f"a worker below workers = {workers}, or a server from -1 down to -{workers}"
+                    raise InvalidSettingError("Network", f"links.{index}.{end}", expected, getattr(link, end))
+            self._check_pairs(index, link, linked, workers)
+
+    def _check_pairs(self, index: int, link: SlowLink, linked: set[tuple[int, int]], workers: int) -> None:
+        for pair in link.pairs:
+            if self.on_machines(pair, workers) in linked:
+                raise InvalidSettingError(
+                    "Network", f"links.{index}.receiver", "one link a pair and direction", list(pair)
+                )
+            linked.add(self.on_machines(pair, workers))
+        graph = self.topology
+        if isinstance(graph, Auto) or self.colocated or any(graph.joins(*pair, workers) for pair in link.pairs):
+            return
+        expected = f"a pair that a {type(graph).__name__} joins"
+        raise InvalidSettingError("Network", f"links.{index}.receiver", expected, [link.sender, link.receiver])
+
+    def card_bandwidth(self, rank: int) -> float:
+        """Bytes per second of each direction of the card of node `rank`."""
+        if rank < 0:
+            return self.bandwidth if self.server_bandwidth is None else self.server_bandwidth
+        return next((card.bandwidth for card in self.cards if card.worker == rank), self.bandwidth)
+
+    def machine(self, rank: int, workers: int) -> int:
+        """The rank to which the card of node `rank` belongs."""
+        return -1 - rank if self.colocated and -workers <= rank < 0 else rank
+
+    def on_machines(self, pair: tuple[int, int], workers: int) -> tuple[int, int]:
+        """The machines between which messages of a pair of nodes pass."""
+        return self.machine(pair[0], workers), self.machine(pair[1], workers)
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether all messages take the same latency and no other time."""
+        finite = [self.server_bandwidth or math.inf, self.bandwidth, *(card.bandwidth for card in self.cards)]
+        return min(finite) == math.inf and not self.links and not self.colocated

@@ -1,0 +1,244 @@
+"""Max-min fair sharing: progressive filling of the links that a change affects, and stars in virtual time."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush, heapreplace
+
+from laggard.simulator.network.links import Flow, Link, Passed, Rated, SharingGroup, Timer, slack
+from laggard.simulator.network.star import ProcessorSharingStar, StarEntry
+from laggard.simulator.timing.clock import Clock
+
+FILL_ROUNDING = 1e-12
+
+
+def refill(touched: Iterable[Link]) -> list[Rated]:
+    """The messages whose `share` (bytes per second) is not their `rate` any more, now that messages came or left.
+
+    Rates are max-min fair if and only if each message has a bottleneck: a full link of its route over which no message
+    is faster. So the rates of messages over the links `touched` are solved for while all others keep theirs. A message
+    that has thereby lost its bottleneck, or exceeds the rate of another one at that one's bottleneck, is then included,
+    until every message has a bottleneck. Rates with this property are unique: solving for all gives the same.
+
+    Source: Bertsekas & Gallager, Data Networks, section 6.5.2, the bottleneck condition.
+    """
+    anew = {flow: None for link in touched for flow in link.flows}
+    added = list(anew)
+    while added:
+        added = [flow for link in fill(anew) for flow in invalidated(link, anew)]
+        anew.update(dict.fromkeys(added))
+    return [flow for flow in anew if flow.share != flow.rate]
+
+
+def invalidated(link: Link, anew: dict[Rated, None]) -> list[Rated]:
+    """The messages over `link` outside `anew` that cannot keep their rates."""
+    others = [flow for flow in link.flows if flow not in anew]
+    if not others:
+        return others
+    shares = [flow.share for flow in link.flows]
+    least = max(shares) * (1 - FILL_ROUNDING)
+    if sum(shares) < link.bandwidth * (1 - FILL_ROUNDING):
+        least = math.inf
+    most = link.level * (1 + FILL_ROUNDING)
+    return [flow for flow in others if flow.share > most or (flow.bottleneck is link and flow.share < least)]
+
+
+def fill(flows: Iterable[Rated]) -> Iterable[Link]:
+    """Find the max-min fair `share` and `bottleneck` of each of `flows`, others fixed; return the links crossed.
+
+    All shares grow equally until a link is full, at its `level`; the shares of its messages are then fixed. What a link
+    can still give to each growing message increases when others are fixed. So a heap of these values, which may be
+    outdated but are never too high, yields the next full link: O(n log n).
+    """
+    links = {link: None for flow in flows for link in flow.route}
+    for flow in flows:
+        flow.share, flow.bottleneck = 0.0, None
+    heap = []
+    for index, link in enumerate(links):
+        crossing = link.flows
+        link.level, link.unallocated, link.waiting = math.inf, link.bandwidth, 0
+        for flow in crossing:
+            link.unallocated -= flow.share
+            if flow.bottleneck is None:
+                link.waiting += 1
+        heap.append((link.unallocated / link.waiting, index, link))
+    heapify(heap)
+    while heap:
+        share, index, link = heap[0]
+        if link.waiting:
+            current = link.unallocated / link.waiting
+            if current > share:
+                heapreplace(heap, (current, index, link))
+                continue
+            link.level = share
+            for flow in link.flows:
+                if flow.bottleneck is None:
+                    flow.share, flow.bottleneck = share, link
+                    for crossed in flow.route:
+                        crossed.unallocated -= share
+                        crossed.waiting -= 1
+        heappop(heap)
+    return links
+
+
+STAR = 4
+"""Messages from which on a `ProcessorSharingStar` is faster than general filling."""
+
+
+class MaxMin:
+    """Messages that share links in any way, connected or not, each with a rate, and a heap of the moments they end at.
+
+    Rates are solved once per instant, after its other events. Messages that form a star are then moved to a
+    `ProcessorSharingStar`.
+    """
+
+    def __init__(self, env: Clock, star: Callable[[Link], ProcessorSharingStar]) -> None:
+        self._env, self._star = env, star
+        self._flows = 0
+        self._touched: dict[Link, None] = {}
+        self._ends: list[StarEntry] = []  # heap; entries whose end differs from the message's are outdated
+        self._timer = Timer(env, self._wake)
+
+    def join(self, flows: Iterable[Rated]) -> None:
+        """Start to transfer the bytes `left` of `flows`, which are on their links already."""
+        for flow in flows:
+            flow.group, flow.since, flow.rate, flow.bottleneck = self, self._env.now, 0.0, None
+            self._flows += 1
+            self._touch(flow)
+
+    def withdraw(self, flow: Rated) -> None:
+        self._remove(flow)
+        self._rest()
+
+    def _touch(self, flow: Rated) -> None:
+        for link in flow.route:
+            self._touched[link] = None
+        self._timer.schedule(self._env.now)
+
+    def _remove(self, flow: Rated) -> None:
+        flow.leave()
+        flow.end = math.nan
+        self._flows -= 1
+        self._touch(flow)
+
+    def _wake(self) -> None:
+        """Complete the messages that end now, or solve for rates where links were touched."""
+        done = self._through()
+        for flow in done:
+            self._remove(flow)
+        for flow in sorted(done, key=lambda flow: flow.number):
+            flow.passed(0.0)
+        if self._touched and not done:
+            self._rate()
+        self._rest()
+
+    def _through(self) -> list[Rated]:
+        done, now = [], self._env.now
+        while self._ends:
+            end, _, flow = entry = self._ends[0]
+            if self._holds(entry):
+                if (end - now) * flow.rate > slack(flow.size, flow.rate, now):
+                    break
+                done.append(flow)
+                flow.end = math.nan
+            heappop(self._ends)
+        return done
+
+    def _rate(self) -> None:
+        """Solve for the rates that changes on the touched links affect."""
+        now, touched = self._env.now, [link for link in self._touched if self._rates(link)]
+        self._touched = {}
+        for flow in refill(touched):
+            flow.left -= flow.rate * (now - flow.since)
+            flow.since, flow.rate = now, flow.share
+            flow.end = now + flow.left / flow.rate
+            heappush(self._ends, (flow.end, flow.number, flow))
+        for link in touched:
+            if len(link.flows) >= STAR and self._rates(link) and is_star(link):
+                self._release(link)
+        if len(self._ends) > 2 * self._flows + 16:
+            self._ends = [entry for entry in self._ends if self._holds(entry)]
+            heapify(self._ends)
+
+    def _rates(self, link: Link) -> bool:
+        """Whether there are messages over `link`, and they are not in a star."""
+        return bool(link.flows) and next(iter(link.flows)).group is self
+
+    def _holds(self, entry: StarEntry) -> bool:
+        """Whether a heap entry is up to date."""
+        end, _, flow = entry
+        return end == flow.end and flow.group is self
+
+    def _release(self, link: Link) -> None:
+        """Move the messages over `link` to a star."""
+        for flow in link.flows:
+            flow.left -= flow.rate * (self._env.now - flow.since)
+            flow.end = math.nan
+        self._flows -= len(link.flows)
+        self._star(link).join(link.flows)
+
+    def _rest(self) -> None:
+        """Set the timer: now where links are touched, else for the first end."""
+        while self._ends and not self._holds(self._ends[0]):
+            heappop(self._ends)
+        if self._touched and self._flows:
+            self._timer.schedule(self._env.now)
+        elif self._ends:
+            self._timer.schedule(self._ends[0][0])
+        else:
+            self._timer.cancel()
+
+
+def is_star(link: Link) -> bool:
+    """Whether the messages over `link` share no other link with another message."""
+    return all(crossed is link or len(crossed.flows) == 1 for flow in link.flows for crossed in flow.route)
+
+
+class FairSharing:
+    """Messages under way share the links max-min fairly at every moment: the fluid model.
+
+    All rates grow equally until a link is full; the rates of its messages are then fixed and the others grow on. Only
+    messages connected through shared links affect each other. Such a group is a `ProcessorSharingStar` where they share
+    one link only, as at a parameter server's card, and otherwise part of a `MaxMin`.
+
+    Source: Bertsekas & Gallager, Data Networks, section 6.5.2; SimGrid's CM02 with all factors 1.
+    """
+
+    def __init__(self, env: Clock) -> None:
+        self._env, self._general = env, MaxMin(env, self._star)
+        self._stars: dict[Link, ProcessorSharingStar] = {}
+        self._numbers = itertools.count()
+
+    def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> Flow:
+        flow = Rated(next(self._numbers), size, route, passed)
+        met = {link: next(iter(link.flows)).group for link in route if link.flows}
+        group = self._group(met) if met else self._star(flow.narrowest)
+        flow.enter()
+        group.join([flow])
+        return flow
+
+    def _star(self, link: Link) -> ProcessorSharingStar:
+        """The star at `link`, made once: it and its timer refer to each other, which makes them expensive to free."""
+        if link not in self._stars:
+            self._stars[link] = ProcessorSharingStar(self._env, link)
+        return self._stars[link]
+
+    def _group(self, met: dict[Link, SharingGroup]) -> SharingGroup:
+        """The group of a message that shares links with the groups `met`; a star that it cannot join is dissolved."""
+        stars = [group for group in met.values() if isinstance(group, ProcessorSharingStar)]
+        if len(met) == len(stars) == 1:
+            (link,), (star,) = met, stars
+            here = self._star(link)
+            if star is not here and len(star) == 1:  # a single message can move its star to `link`
+                here.join(star.dissolve())
+                star = here
+            if star is here:
+                return here
+        for star in dict.fromkeys(stars):
+            self._general.join(star.dissolve())
+        return self._general
+
+    def withdraw(self, flow: Flow) -> None:
+        """Remove `flow` from its links, which the others then share."""
+        assert isinstance(flow, Rated)
+        flow.group.withdraw(flow)

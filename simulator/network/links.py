@@ -1,0 +1,157 @@
+"""A link, a message that crosses it, and timers that can be moved or cancelled."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Protocol, cast
+
+from simpy.events import Event
+
+from laggard.simulator.errors import check_duration
+from laggard.simulator.timing.clock import Clock
+
+Passed = Callable[[float], None]
+"""Called, once it is known, with the seconds from now until the last byte has left the last link."""
+
+
+class Flow:
+    """A message under way: its bytes, the links it crosses, and the callback at its end."""
+
+    __slots__ = ("passed", "route", "size")
+
+    def __init__(self, size: float, route: tuple["Link", ...], passed: Passed) -> None:
+        self.size, self.route, self.passed = size, route, passed
+
+
+class Rated(Flow):
+    """A message under max-min fair sharing, which has a rate.
+
+    Attributes:
+        number: orders messages that end together: the one sent first ends first.
+        left: bytes still to transfer, as of the moment `since` (s) of its last update.
+        group: the group that determines its rate.
+        end: the moment (s), or the virtual service (bytes), at which it ends.
+        rate, share, bottleneck: in a `MaxMin`, its bytes per second, the new value of that, and the full link that
+            limits it.
+        cap, bound: in a `ProcessorSharingStar`, the bandwidth of the narrowest link that it has to itself, and
+            whether that limits it.
+    """
+
+    __slots__ = ("bottleneck", "bound", "cap", "end", "group", "left", "number", "rate", "share", "since")
+
+    def __init__(self, number: int, size: float, route: tuple["Link", ...], passed: Passed) -> None:
+        self.size, self.route, self.passed = size, route, passed
+        self.number, self.left, self.since, self.end = number, size, 0.0, math.nan
+        self.rate, self.share, self.cap, self.bound = 0.0, 0.0, math.inf, False
+        self.bottleneck: Link | None = None
+        self.group: SharingGroup
+
+    @property
+    def narrowest(self) -> "Link":
+        """The link of its route with the least bandwidth."""
+        return min(self.route, key=lambda link: link.bandwidth)
+
+    def enter(self) -> None:
+        """Add it to its links."""
+        for link in self.route:
+            link.flows[self] = None
+
+    def leave(self) -> None:
+        """Remove it from its links."""
+        for link in self.route:
+            del link.flows[self]
+
+
+class SharingGroup(Protocol):
+    """Messages whose rates are determined together, independent of all others."""
+
+    def join(self, flows: Iterable[Rated]) -> None:
+        """Start to transfer the bytes `left` of `flows`, which are on their links already."""
+        ...
+
+    def withdraw(self, flow: Rated) -> None:
+        """Remove `flow` from its links, which the others then share."""
+        ...
+
+
+class Link:
+    """One direction of a card or a wire.
+
+    Attributes:
+        bandwidth: bytes per second, finite.
+        free: under `fifo`, the moment (s) at which its queue is empty.
+        flows: under `fair`, the messages that cross it now.
+        unallocated, waiting: while rates are solved for, the remaining bandwidth and the messages without a rate.
+        level: the rate (bytes per second) at which it was full, if it was.
+    """
+
+    __slots__ = ("bandwidth", "flows", "free", "level", "unallocated", "waiting")
+
+    def __init__(self, bandwidth: float) -> None:
+        self.bandwidth = self.unallocated = bandwidth
+        self.free, self.level, self.waiting = 0.0, math.inf, 0
+        self.flows: dict[Rated, None] = {}
+
+
+def slack(size: float, rate: float, now: float) -> float:
+    """The rounding error, in bytes, of a message of `size` bytes at `rate` when the clock is at `now`.
+
+    Messages whose ends differ by less end together.
+    """
+    return 1e-12 * size + 4 * math.ulp(now) * rate
+
+
+def call_in(env: Clock, delay: float, call: Callable[[], None]) -> Event:
+    """Call `call()` after `delay` seconds, unless the event is cancelled."""
+    return event_in(env, delay, lambda _: call())
+
+
+def event_in(env: Clock, delay: float, call: Callable[[Event], None]) -> Event:
+    """Call `call(event)` after `delay` seconds."""
+    event = env.timeout(check_duration(delay, "Network", "bytes over bandwidth"))
+    cast("list[Callable[[Event], None]]", event.callbacks).append(call)
+    return event
+
+
+class Timer:
+    """Calls a function at the moment (s) scheduled last.
+
+    At most one event is armed. Where the timer is postponed the event stays, and is armed again when it fires: a
+    message that joins others postpones the first end, and often another one joins before that.
+    """
+
+    __slots__ = ("_armed", "_at", "_callback", "_env", "_event")
+
+    def __init__(self, env: Clock, callback: Callable[[], None]) -> None:
+        self._env, self._callback = env, callback
+        self._event: Event | None = None
+        self._at = self._armed = 0.0
+
+    def schedule(self, at: float) -> None:
+        """Fire at `at`, or now if that has passed, instead of at the moment scheduled before.
+
+        Raises:
+            InvalidSettingError: `at` is infinite or not a number.
+        """
+        self._at = at
+        if self._event is not None:
+            if self._armed <= at:
+                return
+            self._env.cancel(self._event)
+        self._arm()
+
+    def cancel(self) -> None:
+        """Do not fire."""
+        if self._event is not None:
+            self._env.cancel(self._event)
+            self._event = None
+
+    def _arm(self) -> None:
+        self._armed = self._at
+        self._event = event_in(self._env, max(self._at - self._env.now, 0.0), self._fire)
+
+    def _fire(self, _: Event) -> None:
+        self._event = None
+        if self._armed < self._at:
+            self._arm()
+        else:
+            self._callback()

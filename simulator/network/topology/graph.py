@@ -1,0 +1,167 @@
+"""Any graph that networkx generates or reads, with ranks as nodes."""
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.network.topology.regular import Peers
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The edges of a graph, between ranks, with their weights.
+
+    Attributes:
+        out: for each rank, the ranks to which its edges lead, and their weights where they have one.
+        connected: whether every rank can be reached from every other.
+    """
+
+    out: Sequence[Mapping[int, float | None]]
+    connected: bool
+
+
+def draw_graph(
+    graph: str | None, arguments: dict[str, Any] | list[Any], file: str | None, directed: bool, weight: str
+) -> Edges:
+    """The edges of the graph that a networkx generator makes, or that a file holds.
+
+    Raises:
+        InvalidSettingError: there is no such generator or file, or it cannot be made or read.
+    """
+    import networkx as nx  # here, since importing it takes longer than simulating a small cluster
+
+    if file is None:
+        assert graph is not None
+        made = _generated(nx, graph, arguments, directed)
+    else:
+        made = _read(nx, Path(file), directed)
+    made = (nx.DiGraph if made.is_directed() else nx.Graph)(made)  # parallel edges become one
+    made.remove_edges_from(list(nx.selfloop_edges(made)))
+    if not made:
+        raise InvalidSettingError("Graph", "graph" if file is None else "file", "a graph with nodes", "an empty one")
+    ranks = {node: rank for rank, node in enumerate(sorted(made, key=_node_order))}
+    out: list[dict[int, float | None]] = [{} for _ in ranks]
+    for one, other, value in made.edges(data=weight):
+        out[ranks[one]][ranks[other]] = value
+        if not made.is_directed():
+            out[ranks[other]][ranks[one]] = value
+    return Edges(out, nx.is_strongly_connected(made) if made.is_directed() else nx.is_connected(made))
+
+
+def _node_order(node: Any) -> tuple[Any, ...]:
+    """Sort numbers by value, also those spelt in a file, then tuples of them, then strings."""
+    if isinstance(node, tuple):
+        return 1, tuple(_node_order(part) for part in node)
+    try:
+        return 0, float(node)
+    except (TypeError, ValueError):
+        return 2, str(node)
+
+
+def _generated(nx: Any, name: str, arguments: dict[str, Any] | list[Any], directed: bool) -> Any:
+    maker = getattr(nx, name, None)
+    if not getattr(maker, "__module__", "").startswith("networkx.generators."):
+        raise InvalidSettingError("Graph", "graph", "the name of a networkx generator, as random_regular_graph", name)
+    parameters = [key for key in inspect.signature(maker).parameters if "backend" not in key]  # type: ignore[arg-type]
+    given: dict[str, Any] = {"seed": 0} if "seed" in parameters else {}
+    if directed:
+        given |= {"create_using": nx.DiGraph} if "create_using" in parameters else {"directed": True}
+    try:
+        named = arguments
+        if isinstance(named, list):
+            named = dict(zip(parameters[: len(named)], named, strict=True))
+        made = maker(**given | named)  # type: ignore[misc]
+    except (TypeError, ValueError, AttributeError, nx.NetworkXException) as error:
+        raise InvalidSettingError(
+            "Graph", "arguments", f"those of {name}({', '.join(parameters)})", f"{arguments}: {error}"
+        ) from None
+    if not isinstance(made, nx.Graph):
+        raise InvalidSettingError("Graph", "graph", "the name of a networkx generator of one graph", name)
+    return made
+
+
+def _read(nx: Any, path: Path, directed: bool) -> Any:
+    kind = nx.DiGraph if directed else nx.Graph
+    readers = {
+        ".edgelist": lambda: nx.read_edgelist(path, create_using=kind, data=_columns(path)),
+        ".adjlist": lambda: nx.read_adjlist(path, create_using=kind),
+        ".graphml": lambda: nx.read_graphml(path),
+        ".json": lambda: _from_json(nx, path),
+    }
+    if path.suffix not in readers:
+        raise InvalidSettingError("Graph", "file", f"a name that ends in one of {', '.join(readers)}", str(path))
+    try:
+        return readers[path.suffix]()
+    except OSError as error:
+        raise InvalidSettingError("Graph", "file", "a file that can be read", f"{path}: {error.strerror}") from None
+    except (AttributeError, LookupError, SyntaxError, TypeError, ValueError, nx.NetworkXException) as error:
+        raise InvalidSettingError("Graph", "file", f"a graph as {path.suffix} has it", f"{path}: {error}") from None
+
+
+def _columns(path: Path) -> Any:
+    """The columns beside the two ends of an edge: the weight, where there is a third one."""
+    lines = (line.partition("#")[0].split() for line in path.read_text().splitlines())
+    return (("weight", float),) if len(next(filter(None, lines), ())) > 2 else False
+
+
+def _from_json(nx: Any, path: Path) -> Any:
+    document = json.loads(path.read_text())
+    return nx.node_link_graph(document, edges="links" if "links" in document else "edges")
+
+
+@dataclass(frozen=True, eq=False)  # a file may change, so that equal fields may be different graphs
+class Graph(Peers):
+    """Any graph, directed or not: a networkx generator by name, or a file.
+
+    Nodes become ranks in sorted order; self-loops and parallel edges are dropped. There must be a node per worker, and
+    every node must be reachable from every other along the edges.
+
+    Source: networkx, Hagberg et al. (2008).
+
+    Attributes:
+        graph: a generator's name, as `random_regular_graph`.
+        arguments: its arguments, by name or in order; where it takes a `seed`, that is 0 unless given.
+        file: .edgelist (two columns, or three with the weight), .adjlist, .graphml, or .json in node-link form.
+        directed: whether edges have a direction, where neither the generator nor the file determines it.
+        weight: the edge attribute with the share of its sender's model that goes along it, for the mixing `weights`.
+    """
+
+    graph: str | None = None
+    arguments: dict[str, Any] | list[Any] = field(default_factory=dict)
+    file: str | None = None
+    directed: bool = False
+    weight: str = "weight"
+
+    def __post_init__(self) -> None:
+        if (self.graph is None) == (self.file is None):
+            raise InvalidSettingError("Graph", "graph", "a generator's name or a file, one of the two", self.graph)
+
+    @cached_property
+    def edges(self) -> Edges:
+        """The graph's edges, between ranks."""
+        return draw_graph(self.graph, self.arguments, self.file, self.directed, self.weight)
+
+    def ranks(self, rank: int, step: int, workers: int) -> Sequence[int]:
+        return list(self.edges.out[rank])
+
+    def share(self, sender: int, receiver: int, workers: int) -> float:
+        weight = self.edges.out[sender][receiver]
+        if weight is None or not 0 < weight <= 1:
+            expected = f"a share from 0 to 1 on every edge as its attribute {self.weight!r}"
+            raise InvalidSettingError("Graph", "weight", expected, f"{weight} on {sender} -> {receiver}")
+        return weight
+
+    def check(self, workers: int) -> None:
+        what = "graph" if self.file is None else "file"
+        if len(self.edges.out) != workers:
+            nodes = f"{len(self.edges.out)} nodes"
+            raise InvalidSettingError("Graph", what, f"a graph with a node for each of workers = {workers}", nodes)
+        if not self.edges.connected:
+            raise InvalidSettingError(
+                "Graph", what, "a graph in which every node can reach every other", "a disconnected one"
+            )

@@ -1,0 +1,134 @@
+"""The protocol of a topology, the star, the choice left to the method, and the graphs of gossip."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from laggard.simulator.errors import InvalidSettingError
+
+SERVER = -1
+"""The rank of the parameter server; it has a node and a network card of its own. Further shards are -2, -3, ..."""
+
+Ranks = tuple[int, ...]
+
+
+class Topology(Protocol):
+    """The pairs of nodes that exchange messages, and each node's peers at every step."""
+
+    def joins(self, sender: int, receiver: int, workers: int) -> bool:
+        """Whether `sender` may send to `receiver` at some step."""
+        ...
+
+    def out_peers(self, rank: int, step: int, workers: int) -> Ranks:
+        """The workers to which `rank` sends at `step`, in rotating order: the next rank after its own first."""
+        ...
+
+    def in_peers(self, rank: int, step: int, workers: int) -> Ranks:
+        """The workers that send to `rank` at `step`."""
+        ...
+
+    def period(self, workers: int) -> int:
+        """The steps after which the graph repeats; 1 where it never changes."""
+        ...
+
+    def share(self, sender: int, receiver: int, workers: int) -> float:
+        """The weight that the graph itself gives to an edge."""
+        ...
+
+    def check(self, workers: int) -> None:
+        """Raise `InvalidSettingError` where the graph does not fit so many workers."""
+        ...
+
+    def __hash__(self) -> int:
+        """Topologies are values, so that results can be cached by them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Auto:
+    """The method's own topology: a star where it has a server, the graph of its paper for gossip."""
+
+
+def resolve_topology(topology: Topology | Auto, asked: Topology) -> Topology:
+    """`topology`, or the method's own for `Auto`."""
+    return asked if isinstance(topology, Auto) else topology
+
+
+@dataclass(frozen=True)
+class Star:
+    """Every worker is joined to the parameter servers only.
+
+    Source: Li et al. (2014), parameter server.
+    """
+
+    def joins(self, sender: int, receiver: int, workers: int) -> bool:
+        return (sender < 0) != (receiver < 0)
+
+    def out_peers(self, rank: int, step: int, workers: int) -> Ranks:
+        return ()
+
+    def in_peers(self, rank: int, step: int, workers: int) -> Ranks:
+        return ()
+
+    def period(self, workers: int) -> int:
+        return 1
+
+    def share(self, sender: int, receiver: int, workers: int) -> float:
+        raise InvalidSettingError("Star", "mixing", "a graph of workers: a star has no mixing", (sender, receiver))
+
+    def check(self, workers: int) -> None:
+        """Accept any number of workers."""
+
+
+def graph_of_workers(topology: Topology | Auto, asked: Topology, workers: int) -> Topology:
+    """`topology`, or the method's own for `Auto`.
+
+    Raises:
+        InvalidSettingError: it does not fit so many workers, or joins them to a server only.
+    """
+    graph = resolve_topology(topology, asked)
+    graph.check(workers)
+    if workers > 1 and not any(graph.joins(0, peer, workers) for peer in range(1, workers)):
+        expected = f"a graph on which workers talk to workers, as {type(asked).__name__.lower()}"
+        raise InvalidSettingError("Network", "topology", expected, type(graph).__name__.lower())
+    return graph
+
+
+@lru_cache(maxsize=64)
+def asked_by(graph: Topology, workers: int) -> tuple[Ranks, ...]:
+    """The ranks that each rank may ask: its neighbours in the active half; none in the passive half.
+
+    The halves are the two colours of a bipartite graph, rank 0 active. On any other, such as an odd ring or the
+    complete graph, even ranks are active and ask odd ones, and the edges within a half are not used.
+
+    Raises:
+        InvalidSettingError: the remaining graph is disconnected, or answers cannot go back along directed edges.
+    """
+    steps = range(graph.period(workers))
+    out = [{peer for step in steps for peer in graph.out_peers(rank, step, workers)} for rank in range(workers)]
+    both_ways = [sorted(peer for peer in peers if rank in out[peer]) for rank, peers in enumerate(out)]
+    active = _colours(both_ways) or {rank: rank % 2 == 0 for rank in range(workers)}
+    across = [[peer for peer in peers if active.get(peer) != active.get(rank)] for rank, peers in enumerate(both_ways)]
+    if len(_reached(across)) < workers:
+        expected = "an undirected graph that is bipartite, or stays connected where even ranks ask odd ones alone"
+        raise InvalidSettingError("Network", "topology", expected, graph)
+    return tuple(tuple(peers) if active[rank] else () for rank, peers in enumerate(across))
+
+
+def _reached(neighbours: Sequence[Sequence[int]]) -> Mapping[int, bool]:
+    """The ranks that rank 0 reaches, and whether by an even number of edges."""
+    even, fresh = {0: True}, [0]
+    for rank in fresh:
+        for peer in neighbours[rank]:
+            if peer not in even:
+                even[peer] = not even[rank]
+                fresh.append(peer)
+    return even
+
+
+def _colours(neighbours: Sequence[Sequence[int]]) -> Mapping[int, bool] | None:
+    """Which of two colours each rank has, if no two neighbours need the same."""
+    colour = _reached(neighbours)
+    clash = any(colour[rank] == colour[peer] for rank in colour for peer in neighbours[rank])
+    return None if clash else colour

@@ -1,0 +1,140 @@
+"""A network under a running clock: links, and the messages that cross them."""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol, cast
+
+from simpy.events import Event
+
+from laggard.simulator.errors import InvalidSettingError, check_duration
+from laggard.simulator.network.config import Network
+from laggard.simulator.network.fair import FairSharing
+from laggard.simulator.network.fifo import FifoSharing
+from laggard.simulator.network.links import Flow, Link
+from laggard.simulator.network.topology import Topology
+from laggard.simulator.timing.clock import Clock
+
+
+class Sharing(Protocol):
+    """How messages under way share links."""
+
+    def carry(self, size: float, route: tuple[Link, ...], passed: Callable[[float], None]) -> Flow:
+        """Carry `size` bytes over `route` from now on; call `passed` with the delay of the last byte, see `Passed`."""
+        ...
+
+    def withdraw(self, flow: Flow) -> None:
+        """Carry it no further, and never call `passed`."""
+        ...
+
+
+SHARINGS: dict[str, Callable[[Clock], Sharing]] = {"fair": FairSharing, "fifo": FifoSharing}
+
+
+Ends = tuple[str | int, int]
+"""The key of a link: the two machines that it joins, or the direction and the machine of a card."""
+
+
+class Transfer:
+    """A message under way, and how it crosses its links; once its arrival is `scheduled` it has crossed them."""
+
+    __slots__ = ("flow", "receiver", "scheduled", "sender")
+
+    def __init__(self, sender: int, receiver: int) -> None:
+        self.sender, self.receiver = sender, receiver
+        self.flow: Flow | None = None
+        self.scheduled = False
+
+
+class Transport:
+    """The links of a network, and what crosses them.
+
+    With `crashes` it records the messages under way, so that a crash can lose them.
+    """
+
+    def __init__(self, env: Clock, network: Network, topology: Topology, workers: int, crashes: bool = False) -> None:
+        topology.check(workers)
+        self._env, self._network, self._topology, self._workers = env, network, topology, workers
+        self._latency, self._plain = network.latency, network.unlimited and not crashes
+        self._sharing = SHARINGS[network.sharing](env)
+        self._special = {network.on_machines(pair, workers): link for link in network.links for pair in link.pairs}
+        self._links: dict[Ends, Link] = {}
+        self._path = lru_cache(maxsize=2**16)(self._between)  # bounded: a mesh of 1,024 has a million pairs
+        self._transfers: dict[Event, Transfer] | None = {} if crashes else None
+
+    def check(self, sender: int, receiver: int) -> None:
+        """Raise `InvalidSettingError` unless the topology joins the two."""
+        if not self._topology.joins(sender, receiver, self._workers):
+            topology = type(self._topology).__name__
+            raise InvalidSettingError(topology, "send", f"a pair that a {topology} joins", f"{sender} -> {receiver}")
+
+    def carry(self, sender: int, receiver: int, size: float, arrival: Event) -> None:
+        """Schedule `arrival` for the moment at which `size` bytes from `sender` have reached `receiver`.
+
+        Whether the topology joins the two is not checked here: see `check`.
+        """
+        if self._plain:
+            self._env.after(self._latency, arrival)
+            return
+        latency, route = self._path(sender, receiver)
+        transfer = None if self._transfers is None else self._record(sender, receiver, arrival)
+
+        def passed(delay: float) -> None:
+            if transfer is not None:
+                transfer.scheduled = True
+            self._env.after(check_duration(delay, "Network", "bytes over bandwidth") + latency, arrival)
+
+        if size == 0 or not route:
+            passed(0.0)
+            return
+        flow = self._sharing.carry(size, route, passed)
+        if transfer is not None:
+            transfer.flow = flow
+
+    def cut(self, rank: int) -> list[Event]:
+        """Lose the messages under way from and to `rank`; their arrivals, which are returned, never happen.
+
+        They free their links. In a queue (`fifo`) their time stays reserved, except on the node's own links.
+        """
+        assert self._transfers is not None, "without crashes, messages under way are not recorded"
+        lost = {arrival: one for arrival, one in self._transfers.items() if rank in (one.sender, one.receiver)}
+        for arrival, transfer in lost.items():
+            del self._transfers[arrival]
+            if transfer.scheduled:
+                self._env.cancel(arrival)
+            elif transfer.flow is not None:
+                self._sharing.withdraw(transfer.flow)
+        if not self._network.colocated:
+            for ends, link in self._links.items():
+                if rank in ends:
+                    link.free = min(link.free, self._env.now)
+        return list(lost)
+
+    def _record(self, sender: int, receiver: int, arrival: Event) -> Transfer:
+        """Record a message until it arrives."""
+        assert self._transfers is not None
+        transfer = self._transfers[arrival] = Transfer(sender, receiver)
+        cast(list[Callable[[Event], object]], arrival.callbacks).insert(0, self._transfers.pop)
+        return transfer
+
+    def _between(self, sender: int, receiver: int) -> tuple[float, tuple[Link, ...]]:
+        """The latency between two nodes, and the links with a bandwidth that a message crosses."""
+        start, end = self._network.on_machines((sender, receiver), self._workers)
+        if start == end:
+            return 0.0, ()
+        own, network = self._special.get((start, end)), self._network
+        latency = network.latency if own is None or own.latency is None else own.latency
+        between = None if own is None else own.bandwidth
+        cards = [network.card_bandwidth(rank) for rank in (start, end)]
+        if network.wiring == "pairs":
+            crossed: list[tuple[Ends, float | None]] = [((start, end), between or min(cards))]
+        else:
+            crossed = [(("up", start), cards[0]), ((start, end), between), (("down", end), cards[1])]
+        return latency, tuple(
+            self._link(key, speed) for key, speed in crossed if speed is not None and speed < math.inf
+        )
+
+    def _link(self, key: Ends, bandwidth: float) -> Link:
+        if key not in self._links:
+            self._links[key] = Link(bandwidth)
+        return self._links[key]

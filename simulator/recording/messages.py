@@ -1,0 +1,129 @@
+"""What was sent, when it arrived, and which gradient it carried: a row per message, for a run that asks for it."""
+
+import math
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from simpy.events import Event
+from torch import Tensor
+
+from laggard.simulator.learning.promises import Promise
+from laggard.simulator.learning.weights import EmptyWeights
+from laggard.simulator.recording.counters import gradients_in
+from laggard.simulator.recording.trace import Columns
+from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.events import Message
+
+FLYING, DELIVERED, LOST = range(3)
+MESSAGE_STATES = ("in flight", "delivered", "lost")
+CONTENTS = ("token", "weights", "gradient", "sum", "other")
+MESSAGE_COLUMNS = ("sent", "arrived", "sender", "receiver", "bytes", "status", "content", "gradients", "gradient")
+NONE = -1
+"""The row of no gradient."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a run records besides evaluations and gradients; it changes no event.
+
+    Attributes:
+        messages: whether every message gets a row, about 60 bytes in memory until the run ends.
+    """
+
+    messages: bool = False
+
+
+class MessageLog:
+    """Every message: when it was sent and arrived, its sender and receiver, bytes, status and content."""
+
+    def __init__(self, env: Clock) -> None:
+        self._env = env
+        self._sent, self._arrived, self._bytes = array("d"), array("d"), array("d")
+        self._sender, self._receiver = array("i"), array("i")
+        self._status, self._content = array("b"), array("b")
+        self._under_way: dict[Event, int] = {}
+        self._carrier = array("q")  # a message's row for each gradient that it carries, and the key of that gradient
+        self._worker, self._target, self._started = array("i"), array("i"), array("d")
+
+    def sent(self, message: Message, size: float) -> None:
+        """Record that `message`, of `size` bytes, is sent now."""
+        row = self._under_way[message] = len(self._sent)
+        self._sent.append(self._env.now)
+        self._arrived.append(math.nan)
+        self._bytes.append(size)
+        self._sender.append(message.sender.rank)
+        self._receiver.append(message.receiver.rank)
+        self._status.append(FLYING)
+        carried = list(gradients_in(message.content))
+        self._content.append(CONTENTS.index("gradient" if carried else kind(message.content, size)))
+        for gradient in carried:
+            self._carrier.append(row)
+            self._worker.append(gradient.worker)
+            self._target.append(gradient.target)
+            self._started.append(gradient.whole.started)
+        cast(list[Callable[[Event], None]], message.callbacks).append(self._delivered)
+
+    def lost(self, message: Message) -> None:
+        """Record that `message` is lost."""
+        self._status[self._under_way.pop(message)] = LOST
+
+    def columns(self, updates: Columns) -> Columns:
+        """A row a message, in the order in which they were sent.
+
+        `sent`, `arrived` (s; NaN where it was lost or is in flight), `sender`, `receiver` (ranks), `bytes`, `status`
+        (delivered, lost, in flight), `content` (token, weights, gradient, sum of gradients, other), `gradients` (how
+        many it carries), `gradient` (the row in `updates` of the first of them, -1 where there is none or it has no
+        final status).
+        """
+        rows = self._rows(updates)
+        carriers, first = np.unique(np.array(self._carrier, dtype=np.int64), return_index=True)
+        gradient = np.full(len(self._sent), NONE, dtype=np.int64)
+        gradient[carriers] = rows[first]
+        return {
+            "sent": np.array(self._sent),
+            "arrived": np.array(self._arrived),
+            "sender": np.array(self._sender),
+            "receiver": np.array(self._receiver),
+            "bytes": np.array(self._bytes),
+            "status": np.array(MESSAGE_STATES)[np.array(self._status, dtype=np.int8)],
+            "content": np.array(CONTENTS)[np.array(self._content, dtype=np.int8)],
+            "gradients": np.bincount(np.array(self._carrier, dtype=np.int64), minlength=len(self._sent)),
+            "gradient": gradient,
+        }
+
+    def arrivals(self, updates: Columns) -> np.ndarray:
+        """When each gradient of `updates` first arrived at any node (s); NaN where it did not."""
+        arrived = np.full(len(updates["time"]), math.inf)
+        rows, carriers = self._rows(updates), np.array(self._carrier, dtype=np.int64)
+        moments = np.array(self._arrived)[carriers]
+        seen = (rows != NONE) & ~np.isnan(moments)
+        np.minimum.at(arrived, rows[seen], moments[seen])
+        return np.where(np.isinf(arrived), math.nan, arrived)
+
+    def _delivered(self, message: Event) -> None:
+        row = self._under_way.pop(message)
+        self._status[row] = DELIVERED
+        self._arrived[row] = self._env.now
+
+    def _rows(self, updates: Columns) -> np.ndarray:
+        """The row in `updates` of every gradient that was carried: a worker starts one at a time.
+
+        Where several start in one instant, since the first were cancelled at once, the row is that of the last.
+        """
+        keys = zip(*(updates[name].tolist() for name in ("worker", "target", "started")), strict=True)
+        row_of = {gradient: row for row, gradient in enumerate(keys)}
+        carried = zip(self._worker, self._target, self._started, strict=True)
+        return np.array([row_of.get(gradient, NONE) for gradient in carried], dtype=np.int64)
+
+
+def kind(content: Any, size: float) -> str:
+    """The kind of content of a message of `size` bytes without a gradient."""
+    if size == 0:
+        return "token"
+    parts = content if isinstance(content, list | tuple) else [content]
+    if any(isinstance(part, Promise) for part in parts):
+        return "sum"
+    return "weights" if any(isinstance(part, Tensor | EmptyWeights) for part in parts) else "other"

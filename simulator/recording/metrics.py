@@ -1,0 +1,214 @@
+"""What is measured during a run (losses, evaluations, consensus distance), and what a simulation returns."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from laggard.simulator.learning.gradients import Gradient
+from laggard.simulator.learning.promises import evaluate
+from laggard.simulator.learning.task import Task
+from laggard.simulator.recording.counters import RunProgress
+from laggard.simulator.recording.trace import Columns
+
+
+class Holder(Protocol):
+    """A node that has a model of its own."""
+
+    rank: int
+    weight: float
+
+    @property
+    def weights(self) -> Tensor:
+        """Its model `(ensemble, params)`."""
+        ...
+
+
+class Spread:
+    """A row per evaluation, node and member: the distance of the node's model from the mean of all.
+
+    `distance` is |x_i - x_mean|, `weight` push-sum's w_i (1 elsewhere); the task's measures of each node's model
+    are added where they were asked for.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[Columns] = []
+
+    def note(
+        self, progress: RunProgress, nodes: Sequence[Holder], mean: Tensor, measures: Sequence[Mapping[str, Tensor]]
+    ) -> Tensor:
+        """Record the nodes' models; return the consensus distance `(ensemble,)`, their root mean square."""
+        distances = torch.stack([(node.weights - mean).double().norm(dim=1) for node in nodes])
+        members = np.arange(len(mean))
+        rows = len(nodes) * len(members)
+        self._rows.append(
+            {
+                "time": np.full(rows, progress.time),
+                "updates": np.full(rows, progress.updates),
+                "node": np.repeat([node.rank for node in nodes], len(members)),
+                "member": np.tile(members, len(nodes)),
+                "distance": distances.flatten().cpu().numpy(),
+                "weight": np.repeat([float(node.weight) for node in nodes], len(members)),
+            }
+            | {
+                name: torch.stack([measure[name] for measure in measures]).flatten().cpu().numpy()
+                for name in (measures[0] if measures else ())
+            }
+        )
+        return distances.square().mean(0).sqrt()
+
+    def columns(self) -> Columns:
+        """`time` (s), `updates`, `node`, `member`, `distance`, `weight`, and measures; no columns without rows."""
+        return {name: np.concatenate([row[name] for row in self._rows]) for name in (self._rows or [{}])[0]}
+
+
+FOLD = 1024  # losses buffered before they are summed, so that the update of a divergence can be named
+FOLD_AFAR = 64 * FOLD  # on a GPU, where reading them makes the program wait
+
+
+class Divergence(NamedTuple):
+    """Where a member's loss or weights ceased to be finite."""
+
+    updates: float
+    time: float
+
+
+class Learning:
+    """The record of an ensemble: `train_loss` since the last evaluation, the task's measures, and divergence.
+
+    Attributes:
+        spread: the distances between nodes' models.
+        learns: whether there is anything to learn; without parameters only the clock runs.
+    """
+
+    def __init__(self, task: Task, start: Tensor, every_node: bool = False, keep_models: bool = False) -> None:
+        self.spread, self._every_node = Spread(), every_node
+        self._models: list[Tensor] | None = [] if keep_models else None
+        self._task, self._ensemble, self.learns = task, start.shape[0], start.shape[1] > 0
+        self._losses: list[Tensor] = []
+        self._most = FOLD if start.device.type == "cpu" else FOLD_AFAR
+        self._moments: list[tuple[float, float]] = []
+        self._total, self._count = torch.zeros(self._ensemble, dtype=torch.float64), 0
+        self._rows: list[RunProgress] = []
+        self._measures: list[dict[str, Tensor]] = []
+        self.diverged: list[Divergence | None] = [None] * self._ensemble
+
+    @property
+    def accuracy(self) -> float:
+        """The best member's at the last evaluation; 0 where the task measures none."""
+        measured = self._measures[-1].get("test_accuracy")
+        return 0.0 if measured is None else float(measured.nan_to_num().max())
+
+    @property
+    def all_diverged(self) -> bool:
+        """Whether every member has diverged."""
+        return all(self.diverged)
+
+    def applied(self, gradients: Sequence[Gradient], updates: float, time: float) -> None:
+        """Record the mini-batch losses of gradients that an update applied."""
+        evaluate(gradients)
+        for gradient in gradients:
+            self._losses.append(gradient.losses)
+            self._moments.append((updates, time))
+        if len(self._losses) >= self._most:
+            self._fold()
+
+    def evaluate(self, weights: Tensor, progress: RunProgress, nodes: Sequence[Holder] = ()) -> None:
+        """Add a row for the models `weights` `(ensemble, params)`, unless the last row has the same progress.
+
+        Where they are the mean of several `nodes`' models, record their distances too.
+        """
+        if self._rows and self._rows[-1] == progress:
+            return
+        self._fold()
+        losses = self._total / self._count if self._count else torch.full_like(self._total, math.nan)
+        self._total, self._count = torch.zeros_like(self._total), 0
+        self._mark(weights.isfinite().all(1).cpu(), progress.updates, progress.time)
+        self._rows.append(progress)
+        self._measures.append({"train_loss": losses, **self._task.evaluate(weights)})
+        if self._models is not None:
+            self._models.append(weights.detach().cpu())
+        if nodes and self.learns:
+            each = [self._task.evaluate(node.weights) for node in nodes] if self._every_node else []
+            self._measures[-1]["consensus"] = self.spread.note(progress, nodes, weights, each)
+
+    @property
+    def models(self) -> Tensor | None:
+        """The models evaluated `(evaluations, ensemble, params)`, in the order of `columns`; None unless kept."""
+        return None if self._models is None else torch.stack(self._models)
+
+    def columns(self) -> Columns:
+        """`time` (s), `updates`, `samples`, `epoch`, `member`, `train_loss` and the task's measures.
+
+        Where several nodes have models of their own also `consensus`, the root mean square of their distances to the
+        mean.
+        """
+        rows, members = len(self._rows), np.arange(self._ensemble)
+        shared = {"time": "time", "updates": "updates", "samples": "samples", "epoch": "epochs"}
+        columns = {
+            name: np.repeat(np.array([getattr(row, axis) for row in self._rows]), self._ensemble)
+            for name, axis in shared.items()
+        }
+        columns["member"] = np.tile(members, rows)
+        for name in self._measures[-1] if self._measures else ():
+            columns[name] = torch.stack([measure[name].detach().cpu() for measure in self._measures]).flatten().numpy()
+        return columns
+
+    def _fold(self) -> None:
+        """Sum the buffered losses, and mark the members whose loss is not finite."""
+        if not self._losses:
+            return
+        losses = torch.stack(self._losses).double().cpu()
+        finite = losses.isfinite()
+        for row in (~finite.all(1)).nonzero().flatten().tolist():
+            self._mark(finite[row], *self._moments[row])
+        self._total, self._count = self._total + losses.sum(0), self._count + len(losses)
+        self._losses, self._moments = [], []
+
+    def _mark(self, finite: Tensor, updates: float, time: float) -> None:
+        for member in (~finite).nonzero().flatten().tolist():
+            self.diverged[member] = self.diverged[member] or Divergence(updates, time)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a simulation leaves behind.
+
+    Attributes:
+        metrics: columns, a row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`,
+            `train_loss`, and the task's measures.
+        updates: columns, a row per gradient with a final status; see `Trace.columns`. `arrived` (s) is when it
+            first arrived at another node, NaN where it did not or messages were not recorded.
+        workers: columns `worker`, `computing`, `sending`, `waiting`, `down` (s).
+        nodes: columns, a row per evaluation, node and member, where nodes have models of their own: `time` (s),
+            `updates`, `node`, `member`, `distance` to the mean, push-sum `weight`, measures if asked for.
+        weights: the final models `(ensemble, params)`.
+        gradients: counts `started`, `applied`, `dropped`, `cancelled`, `in flight`.
+        messages: counts `sent`, `delivered`, `lost`, `in flight`.
+        evaluated: gradients that were evaluated.
+        reached: the limit that ended it, `returned` where every worker's roles did, `diverged`, or `stalled`.
+        mileage: the progress on each axis.
+        diverged: per member, where its loss ceased to be finite, or None.
+        stalled: what each node waits for and since when, where no event was left after a crash, or None.
+        models: those evaluated `(evaluations, ensemble, params)`, under `Evaluate.keep_models`, or None.
+        message_log: columns, a row per message, see `MessageLog.columns`; None where they were not recorded.
+    """
+
+    metrics: Columns
+    updates: Columns
+    workers: Columns
+    nodes: Columns
+    weights: Tensor
+    gradients: dict[str, int]
+    messages: dict[str, int]
+    evaluated: int
+    reached: str
+    mileage: RunProgress
+    diverged: list[Divergence | None]
+    stalled: str | None = None
+    models: Tensor | None = None
+    message_log: Columns | None = None

@@ -1,0 +1,113 @@
+"""The timeline: a row per gradient with a final status, in columns that grow cheaply."""
+
+from array import array
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laggard.simulator.learning.gradients import STATUSES, Gradient, Read
+from laggard.simulator.timing.clock import Clock
+
+BUSY, SENDING, WAITING, DOWN = range(4)
+"""A node's states: computing; else sending, while a message is under way; else waiting; down after a crash."""
+
+Columns = Mapping[str, NDArray[Any]]
+
+TYPES = {
+    "time": "d", "worker": "i", "target": "i", "started": "d", "computed": "d",
+    "version_read": "q", "staleness": "i", "mixings": "i", "status": "b",
+}  # fmt: skip
+CODES = {status: code for code, status in enumerate(STATUSES)}
+
+
+class Trace:
+    """The final statuses of gradients: 49 bytes each."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, array[Any]] = {name: array(code) for name, code in TYPES.items()}
+        self._appends = tuple(column.append for column in self._columns.values())
+        self.counts = dict.fromkeys(STATUSES, 0)
+
+    def record(self, env: Clock, gradient: Read, whole: Gradient, counts: bool) -> None:
+        """Record that the status of `gradient`, all of `whole` or a piece of it, is final now.
+
+        A piece of a gradient has a row of its own, and `counts` where it makes the status of `whole` final.
+        """
+        at, worker, target, started, computed, read, staleness, mixings, status = self._appends
+        at(env._now)
+        worker(whole.worker)
+        target(gradient._owner.rank)
+        started(whole.started)
+        computed(whole.computed)
+        read(gradient.version_read)
+        staleness(gradient._staleness)
+        mixings(gradient._mixings)
+        status(CODES[gradient.status])
+        if counts:
+            self.counts[gradient.status] += 1
+
+    def columns(self) -> "TraceColumns":
+        """The record up to now; nothing can be recorded while a reference to a column exists."""
+        return TraceColumns({name: np.frombuffer(column, column.typecode) for name, column in self._columns.items()})
+
+
+class TraceColumns(dict[str, NDArray[Any]]):
+    """A row per gradient or piece with a final status, in columns that share the record's memory.
+
+    `time`, `worker`, `target` (the node whose model was read), `started`, `computed`, `version_read`, `version`,
+    `staleness`, `mixings` (of that model since the read), `status`, `arrived` (s; NaN where that was not
+    recorded). Three are computed on access: `version`, `arrived`, and `status` as strings, which take as much memory
+    as all others. It is a dict because pandas requires one, and stores no items itself.
+    """
+
+    NAMES = (
+        "time", "worker", "target", "started", "computed", "version_read", "version", "staleness", "mixings", "status",
+        "arrived",
+    )  # fmt: skip
+
+    def __init__(self, columns: Columns, arrived: NDArray[np.float64] | None = None) -> None:
+        self._columns, self._arrived = columns, arrived
+
+    def arriving(self, arrived: NDArray[np.float64]) -> "TraceColumns":
+        """The same columns with the moments (s) at which the gradients arrived."""
+        return TraceColumns(self._columns, arrived)
+
+    def parts(self, rows: int) -> Iterator["TraceColumns"]:
+        """Parts of at most so many `rows`; at least one part."""
+        for start in range(0, max(1, len(self._columns["time"])), rows):
+            part = slice(start, start + rows)
+            arrived = None if self._arrived is None else self._arrived[part]
+            yield TraceColumns({name: column[part] for name, column in self._columns.items()}, arrived)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name == "version":
+            version: NDArray[np.int64] = self._columns["version_read"] + self._columns["staleness"]
+            return version
+        if name == "status":
+            return np.array(STATUSES)[self._columns["status"]]
+        if name == "arrived":
+            return np.full(len(self._columns["time"]), np.nan) if self._arrived is None else self._arrived
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.NAMES)
+
+    def __len__(self) -> int:
+        return len(self.NAMES)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.NAMES
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        return KeysView(self)
+
+    def values(self) -> ValuesView[NDArray[Any]]:  # type: ignore[override]
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, NDArray[Any]]:  # type: ignore[override]
+        return ItemsView(self)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return Mapping.get(self, name, default)

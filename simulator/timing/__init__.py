@@ -1,0 +1,1 @@
+"""When things happen: clock, events, slowdowns, random streams and distributions. Nothing here imports torch."""

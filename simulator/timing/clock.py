@@ -1,0 +1,146 @@
+"""The virtual clock: SimPy's environment with a queue for the present instant; and Python's garbage collector."""
+
+import gc
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from heapq import heappop, heappush
+from typing import cast
+
+from simpy.core import EmptySchedule, Environment
+from simpy.events import NORMAL, Event, EventPriority
+
+LAST = EventPriority(2)  # after everything else of an instant
+
+
+class Clock(Environment):
+    """SimPy's environment, in whose queue some events are void: cancelled ones, limits, evaluations.
+
+    Events of the present instant wait in a queue of their own, in the order of scheduling; those scheduled for it
+    earlier come first. On a free network these are all messages, and a heap of 65,536 entries would be slow.
+
+    Attributes:
+        stopped: set this to end the run after the present event.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._instant: deque[Event] = deque()
+        self._void = 0
+        self.stopped = False
+
+    def after(self, delay: float, event: Event) -> None:
+        """Schedule `event` in `delay` seconds."""
+        at = self._now + delay
+        if at == self._now:
+            self._instant.append(event)
+        else:
+            heappush(self._queue, (at, NORMAL, next(self._eid), event))
+
+    def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
+        """Schedule `event` in `delay` seconds, among the events of its instant by `priority`."""
+        if priority == NORMAL:
+            self.after(delay, event)
+        else:
+            super().schedule(event, priority, delay)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all queued events are void."""
+        return len(self._queue) + len(self._instant) == self._void
+
+    def peek(self) -> float:
+        """The moment (s) of the next event; infinite if there is none."""
+        return self._now if self._instant else super().peek()
+
+    def step(self) -> None:
+        """Process the next event.
+
+        Raises:
+            EmptySchedule: there is none.
+        """
+        if self._instant and not self._earlier():
+            event = self._instant.popleft()
+        elif self._queue:
+            self._now, _, _, event = heappop(self._queue)
+        else:
+            raise EmptySchedule
+        callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+        for callback in callbacks:
+            callback(event)
+        if not event._ok and not hasattr(event, "_defused"):
+            raise cast(BaseException, event._value)
+
+    def run_to_end(self) -> None:
+        """Process events until the clock is stopped or all that are left are void.
+
+        A loop over `step`, written out because a call for each event costs time.
+        """
+        queue, instant = self._queue, self._instant
+        while not self.stopped and (len(queue) > self._void or len(queue) + len(instant) > self._void):
+            if instant and not (queue and queue[0][0] == self._now and queue[0][1] <= NORMAL):
+                event = instant.popleft()
+            else:
+                self._now, _, _, event = heappop(queue)
+            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+            for callback in callbacks:
+                callback(event)
+            if not event._ok and not hasattr(event, "_defused"):
+                raise cast(BaseException, event._value)
+
+    def _earlier(self) -> bool:
+        """Whether the heap holds an event of this instant, which precedes those in the queue of the instant."""
+        return bool(self._queue) and self._queue[0][0] == self._now and self._queue[0][1] <= NORMAL
+
+    def cancel(self, event: Event, call: Callable[[], None] | None = None) -> None:
+        """Make the scheduled `event` void: its callbacks are not called, only `call()` if given."""
+        callbacks = cast("list[Callable[[Event], None]]", event.callbacks)
+
+        def pass_by(_: Event) -> None:
+            self._void -= 1
+            callbacks.clear()  # processes that still wait for it never resume
+            if call is not None:
+                call()
+
+        self._void += 1
+        callbacks[:] = [pass_by]
+
+    def daemon(self, delay: float, call: Callable[[], None]) -> None:
+        """Call `call()` in `delay` seconds, if the clock still runs then; it does not keep the clock running."""
+        event = Event(self)
+        event._ok, event._value = True, None
+        self.cancel(event, call)
+        self.schedule(event, delay=delay)
+
+    def call_in(self, delay: float, call: Callable[[], None]) -> None:
+        """Call `call()` in `delay` seconds; the clock runs until then."""
+        cast("list[Callable[[Event], None]]", self.timeout(delay).callbacks).append(lambda _: call())
+
+    def after_all(self, delay: float, call: Callable[[], None]) -> None:
+        """Call `call()` in `delay` seconds, after all else of that instant; it does not keep the clock running."""
+        event = Event(self)
+        event._ok, event._value = True, None
+        self.cancel(event, call)
+        self.schedule(event, priority=LAST, delay=delay)
+
+
+PER_WORKER = 64  # new objects per worker at which a collection starts; messages and work leave no cycles
+MANY = 1024  # workers from which on the memory of an earlier run must be freed first
+
+
+def collect_garbage(workers: int) -> None:
+    """Run the garbage collector if there are many workers: an earlier run leaves reference cycles."""
+    if workers >= MANY:
+        gc.collect()
+
+
+@contextmanager
+def rare_collections(workers: int) -> Iterator[None]:
+    """Run the garbage collector rarely within the context, but often enough for an algorithm's own cycles."""
+    before = gc.get_threshold()
+    if before[0]:
+        gc.set_threshold(max(before[0], PER_WORKER * workers), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

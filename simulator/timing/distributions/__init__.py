@@ -1,0 +1,59 @@
+"""Distributions of random durations, in seconds, with their means and standard deviations."""
+
+from laggard.simulator.timing.distributions.distribution import (
+    BLOCK,
+    Distribution,
+    Durations,
+    Machines,
+    Scaled,
+    Seconds,
+    on_a_machine,
+)
+from laggard.simulator.timing.distributions.per_machine import Trace, TwoLevelGamma
+from laggard.simulator.timing.distributions.standard import (
+    Constant,
+    Exponential,
+    Gamma,
+    LogNormal,
+    Normal,
+    Pareto,
+    ShiftedExponential,
+    TwoPoint,
+    Uniform,
+)
+
+DISTRIBUTIONS: dict[str, type] = {
+    "constant": Constant,
+    "uniform": Uniform,
+    "normal": Normal,
+    "exponential": Exponential,
+    "shifted_exponential": ShiftedExponential,
+    "gamma": Gamma,
+    "two_level_gamma": TwoLevelGamma,
+    "lognormal": LogNormal,
+    "pareto": Pareto,
+    "two_point": TwoPoint,
+    "trace": Trace,
+}
+
+__all__ = [
+    "BLOCK",
+    "DISTRIBUTIONS",
+    "Constant",
+    "Distribution",
+    "Durations",
+    "Exponential",
+    "Gamma",
+    "LogNormal",
+    "Machines",
+    "Normal",
+    "Pareto",
+    "Scaled",
+    "Seconds",
+    "ShiftedExponential",
+    "Trace",
+    "TwoLevelGamma",
+    "TwoPoint",
+    "Uniform",
+    "on_a_machine",
+]  # fmt: skip

@@ -1,0 +1,86 @@
+"""The protocol of a distribution of durations, and how a worker draws from it."""
+
+import math
+from array import array
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laggard.simulator.errors import bounded, check_duration
+
+Seconds = NDArray[np.float64]
+
+
+class Distribution(Protocol):
+    """A distribution of durations. `mean` and `std` are exact, in seconds; `draw` gives `(n,)` samples."""
+
+    @property
+    def mean(self) -> float: ...
+    @property
+    def std(self) -> float: ...
+    def draw(self, rng: np.random.Generator, n: int) -> Seconds: ...
+
+
+class Machines(Distribution, Protocol):
+    """A distribution under which machines differ permanently."""
+
+    def machine(self, rng: np.random.Generator) -> Distribution:
+        """One machine's own distribution, drawn from its stream."""
+        ...
+
+
+def on_a_machine(law: Distribution, rng: np.random.Generator) -> Distribution:
+    """The distribution of one machine: drawn from its stream where machines differ, else the same for all."""
+    return cast(Machines, law).machine(rng) if hasattr(law, "machine") else law
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Durations of `law`, each `factor` times as long: turns seconds per sample into seconds per mini-batch."""
+
+    law: Distribution
+    factor: float
+
+    def __post_init__(self) -> None:
+        bounded(self, "factor", above=0)
+
+    @property
+    def mean(self) -> float:
+        return self.factor * self.law.mean
+
+    @property
+    def std(self) -> float:
+        return self.factor * self.law.std
+
+    def draw(self, rng: np.random.Generator, n: int) -> Seconds:
+        return self.factor * self.law.draw(rng, n)
+
+    def machine(self, rng: np.random.Generator) -> Distribution:
+        """One machine's own distribution, scaled likewise."""
+        return Scaled(on_a_machine(self.law, rng), self.factor)
+
+
+BLOCK = 64  # draws buffered per worker: more costs memory at 65,536 workers, fewer costs a numpy call each
+
+
+class Durations:
+    """The stream of one worker's durations: its machine first, then blocks of draws; raises at an invalid duration."""
+
+    def __init__(self, law: Distribution, rng: np.random.Generator, owner: str) -> None:
+        self._law, self._rng, self._owner = on_a_machine(law, rng), rng, owner
+        self._block = array("d")  # the next one last
+
+    def next(self) -> float:
+        """The next duration in seconds.
+
+        Raises:
+            InvalidSettingError: the distribution drew a negative or non-finite duration.
+        """
+        if not self._block:
+            self._block = array("d", self._law.draw(self._rng, BLOCK)[::-1].astype(np.float64).tobytes())
+        seconds = self._block.pop()
+        if not 0 <= seconds < math.inf:  # checked here too: making the error's text costs more than the draw
+            check_duration(seconds, repr(self._law), f"draw for {self._owner}")
+        return seconds

@@ -1,0 +1,216 @@
+"""Slowdowns and crashes of workers over time."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Protocol
+
+from numpy.random import Generator
+
+from laggard.simulator.errors import InvalidSettingError, bounded
+
+
+class Slowdown(Protocol):
+    """A factor on the durations of some workers that is constant between moments."""
+
+    def hits(self, rank: int) -> bool:
+        """Whether worker `rank` is slowed at all."""
+        ...
+
+    def at(self, time: float) -> tuple[float, float]:
+        """The factor at `time` (s) and the moment until which it holds (s, may be infinite)."""
+        ...
+
+    def bound(self, rng: Generator) -> "Slowdown":
+        """The slowdown with its random moments drawn from `rng`; itself if it is not random."""
+        ...
+
+
+@dataclass(frozen=True)
+class Group:
+    """The worker, or the workers together, that are affected.
+
+    Attributes:
+        worker: one rank.
+        workers: several ranks instead, at the same moments.
+    """
+
+    worker: int | None = None
+    workers: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        if (self.worker is None) == (not self.workers):
+            raise InvalidSettingError(
+                type(self).__name__, "worker", "either one rank as worker, or ranks as workers", self.worker
+            )
+        for rank in self.ranks:
+            if not isinstance(rank, int) or rank < 0:
+                raise InvalidSettingError(
+                    type(self).__name__, "workers" if self.workers else "worker", "ranks >= 0", rank
+                )
+
+    @property
+    def ranks(self) -> Sequence[int]:
+        """The affected ranks."""
+        return self.workers if self.worker is None else (self.worker,)
+
+    def hits(self, rank: int) -> bool:
+        """Whether `rank` is among them."""
+        return rank in self.ranks
+
+
+@dataclass(frozen=True)
+class Factor(Group):
+    """Workers that are always `factor` times as slow (0.5: twice as fast)."""
+
+    _: KW_ONLY
+    factor: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounded(self, "factor", above=0)
+
+    def at(self, time: float) -> tuple[float, float]:
+        return self.factor, math.inf
+
+    def bound(self, rng: Generator) -> Slowdown:
+        return self
+
+
+@dataclass(frozen=True)
+class Window(Group):
+    """Workers that are `factor` times as slow from `start` to `end` (s), and unchanged outside."""
+
+    _: KW_ONLY
+    factor: float
+    start: float
+    end: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounded(self, "factor", above=0)
+        bounded(self, "start", least=0)
+        bounded(self, "end", above=self.start)
+
+    def at(self, time: float) -> tuple[float, float]:
+        if time < self.start:
+            return 1.0, self.start
+        return (self.factor, self.end) if time < self.end else (1.0, math.inf)
+
+    def bound(self, rng: Generator) -> Slowdown:
+        return self
+
+
+@dataclass(frozen=True)
+class Markov(Group):
+    """Workers that are `factor` times as slow at random times: a Markov chain with two states, slow and normal.
+
+    Either state lasts for an exponential time, of mean `slow_for` or `fast_for` (s), and the chain starts in its
+    stationary state, slow with probability p = slow_for / (slow_for + fast_for): the mean speed is 1 - p + p / factor
+    at every moment. With fast_for << slow_for it is `Factor`. Workers of one group are slow at the same moments.
+
+    Source: Gilbert (1960), the two-state chain.
+    """
+
+    _: KW_ONLY
+    factor: float
+    slow_for: float
+    fast_for: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for mean in ("factor", "slow_for", "fast_for"):
+            bounded(self, mean, above=0)
+
+    @property
+    def speed(self) -> float:
+        """The mean speed, 1 where nothing is slow."""
+        slow = self.slow_for / (self.slow_for + self.fast_for)
+        return 1 - slow + slow / self.factor
+
+    def at(self, time: float) -> tuple[float, float]:
+        raise TypeError("the moments of a Markov slowdown are random: bind it to a stream first")
+
+    def bound(self, rng: Generator) -> Slowdown:
+        return Path(self, rng)
+
+
+class Path:
+    """The random moments of a Markov slowdown, drawn as far as needed."""
+
+    def __init__(self, chain: Markov, rng: Generator) -> None:
+        self._chain, self._rng = chain, rng
+        self._slow_first = rng.random() * (chain.slow_for + chain.fast_for) < chain.slow_for
+        self._changes = [0.0]
+        self.ranks = chain.ranks
+        self._draw()
+
+    def hits(self, rank: int) -> bool:
+        return rank in self.ranks
+
+    def at(self, time: float) -> tuple[float, float]:
+        while self._changes[-1] <= time:
+            self._draw()
+        passed = bisect_right(self._changes, time)
+        return self._chain.factor if self._is_slow(passed) else 1.0, self._changes[passed]
+
+    def bound(self, rng: Generator) -> Slowdown:
+        return self
+
+    def _is_slow(self, number: int) -> bool:
+        """Whether the chain is slow in its `number`-th state, from 1."""
+        return (number % 2 == 1) == self._slow_first
+
+    def _draw(self) -> None:
+        """Draw the end of the last state."""
+        slow = self._is_slow(len(self._changes))
+        mean = self._chain.slow_for if slow else self._chain.fast_for
+        self._changes.append(self._changes[-1] + self._rng.exponential(mean))
+
+
+@dataclass(frozen=True)
+class Crash(Group):
+    """Workers that go down at `at` (s) and return at `back` or never; their work and messages are lost.
+
+    A worker that returns has the model that it had, and its roles start anew.
+    """
+
+    _: KW_ONLY
+    at: float
+    back: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounded(self, "at", least=0)
+        if self.back is not None:
+            bounded(self, "back", above=self.at)
+
+
+SLOWDOWNS: dict[str, type] = {"factor": Factor, "window": Window, "markov": Markov, "crash": Crash}
+
+
+def apply_slowdowns(seconds: float, now: float, slowdowns: Sequence[Slowdown]) -> float:
+    """How long work of `seconds` at full speed takes from `now` on, with the slowdowns' factors multiplied.
+
+    The worker's speed is 1 / prod(factors), constant between the moments at which a factor changes:
+    the work done is integrated from one such moment to the next.
+
+    Example:
+        >>> apply_slowdowns(2.0, 0.0, [Window(0, factor=4.0, start=1.0, end=3.0)])  # 1 s, then 0.5 in 2 s, then 0.5
+        3.5
+    """
+    if not slowdowns:
+        return seconds
+    time, left = now, seconds
+    while True:
+        factors, untils = zip(*(slowdown.at(time) for slowdown in slowdowns), strict=True)
+        factor, until = float(math.prod(factors)), float(min(untils))
+        if not 0 < factor < math.inf or until <= time:
+            raise InvalidSettingError(
+                repr(slowdowns), f"at({time})", "a positive factor that holds for a while", (factor, until)
+            )
+        if left * factor <= until - time:
+            return float(time - now + left * factor)
+        left -= (until - time) / factor
+        time = until

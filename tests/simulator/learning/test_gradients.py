@@ -1,0 +1,168 @@
+"""The pool: what is evaluated, when, and with what beside it."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from laggard.models import Quadratic
+from laggard.simulator import AsyncPS, Cluster, Delayed, KSync, Rule, Stop, SyncPS, Timing, simulate
+from laggard.simulator.learning.pool import GradientPool
+from laggard.simulator.learning.promises import evaluate
+from laggard.simulator.learning.weights import stamp, stamp_of
+from laggard.simulator.timing.distributions import Exponential
+
+
+class Counted:
+    """A task that notes how many gradients each call was for."""
+
+    def __init__(self, lanes, **more):
+        self._task = Quadratic(**more)
+        self.batch, self.epoch, self.lanes, self.calls = self._task.batch, self._task.epoch, lanes, []
+        self.start, self.batches, self.evaluate = self._task.start, self._task.batches, self._task.evaluate
+
+    def gradients(self, weights, batches):
+        self.calls.append(len(batches))
+        return self._task.gradients(weights, batches)
+
+
+def pool_of(task, ensemble=1, **more):
+    settled = []
+    pool = GradientPool(task, task.start([0] * ensemble), lambda gradient, *_: settled.append(gradient), **more)
+    model = SimpleNamespace(rank=0, version=0, mixings=0)
+
+    def promise(due=0.0):
+        gradient = pool.promise(0, model, task.start([0] * ensemble), torch.zeros(1))
+        gradient.due = due
+        return gradient
+
+    return pool, promise, settled
+
+
+@pytest.mark.parametrize(("lanes", "ensemble", "asked", "evaluated"), [
+    (1, 1, 1, 1), (2, 1, 1, 8), (4, 1, 3, 16), (4, 1, 4, 4), (4, 1, 5, 5), (4, 2, 1, 8), (4, 3, 1, 5), (4, 8, 1, 2),
+    (4, 9, 1, 1), (4, 4, 4, 4),
+    (1000, 1, 1, 20),
+])  # fmt: skip
+def test_where_lanes_would_stay_empty_a_call_is_for_four_times_as_many(lanes, ensemble, asked, evaluated):
+    task = Counted(lanes)
+    _, promise, _ = pool_of(task, ensemble)
+    gradients = [promise() for _ in range(20)]
+    evaluate(gradients[:asked])
+    assert task.calls == [evaluated]
+
+
+def test_once_work_was_in_vain_a_call_is_for_no_more_than_the_lanes():
+    task = Counted(4)
+    pool, promise, _ = pool_of(task)
+    used, *unused = [promise() for _ in range(16)]
+    assert used.value is not None
+    for gradient in unused[:2]:
+        gradient.cancel()
+    assert pool.unused == 2  # of 16
+    more = [promise() for _ in range(10)]
+    assert more[0].value is not None
+    assert task.calls == [16, 4]
+    while pool.evaluated < 40:  # of which 2 are 5 %
+        assert promise().value is not None
+    more = [promise() for _ in range(40)]
+    assert more[0].value is not None
+    assert task.calls[-1] == 16
+
+
+def test_the_lanes_are_filled_with_what_is_due_first():
+    task = Counted(2)
+    pool, promise, _ = pool_of(task)
+    gradients = [promise(due) for due in (9.0, 1.0, 11.0, 2.0, 3.0, 12.0, 4.0, 5.0, 13.0, 6.0, 7.0)]
+    assert gradients[0].value is not None
+    late = {gradient.due for gradient in gradients if gradient._value is None}
+    assert late == {11.0, 12.0, 13.0}
+    assert pool.evaluated == 8
+
+
+def test_what_was_evaluated_is_not_evaluated_again():
+    task = Counted(1)
+    _, promise, _ = pool_of(task)
+    gradient = promise()
+    evaluate([gradient, gradient])
+    assert gradient.value is gradient.value
+    assert float(gradient.losses) == 0.5
+    assert task.calls == [1]
+
+
+def test_the_memory_bound_evaluates_early():
+    task = Counted(1)
+    pool, promise, _ = pool_of(task, memory=4 * 2 * 5)  # weights and gradient of one parameter take 8 bytes
+    gradients = [promise(due=float(k)) for k in range(6)]
+    assert task.calls == [1]
+    assert [gradient._value is not None for gradient in gradients] == [True, False, False, False, False, False]
+    assert len(pool._pending) == 5
+
+
+def test_a_dropped_gradient_is_never_evaluated():
+    task = Counted(1000)
+    pool, promise, settled = pool_of(task)
+    kept, dropped = promise(), promise()
+    dropped.drop()
+    assert settled == [dropped]
+    assert kept.value is not None
+    assert pool.evaluated == 1
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4, 5])
+@pytest.mark.parametrize("cancel", [True, False])
+def test_stragglers_that_nobody_uses_cost_no_arithmetic(lanes, cancel):
+    task = Counted(lanes)
+    cluster = Cluster(workers=8, compute=Exponential(1.0))
+    outcome = simulate(cluster, KSync(Rule(), wait_for=5, cancel=cancel), task, stop=Stop(updates=200))
+    counts = outcome.gradients
+    assert counts["cancelled"] + counts["dropped"] > 200
+    assert outcome.evaluated == counts["applied"] == 1000
+    assert set(task.calls) == {5}
+
+
+def test_staleness_is_parallelism():
+    """With room for all in flight, a call is for as many as were read since the last, when one of them comes first.
+
+    Under exponential times whose gradient comes next is drawn at random: the birthday problem's Q(P).
+    """
+    P = 16
+    task = Counted(1000)
+    outcome = simulate(
+        Cluster(workers=P, compute=Exponential(1.0)), AsyncPS(Rule(lr=0.01)), task, stop=Stop(updates=2000)
+    )
+    birthday = sum(math.prod(1 - i / P for i in range(k)) for k in range(1, P + 1))
+    assert outcome.evaluated / len(task.calls) == pytest.approx(birthday, rel=0.1)
+
+
+def test_a_delay_is_parallelism_to_the_full():
+    task = Counted(1000)
+    simulate(Cluster(workers=1), Delayed(Rule(lr=0.01), delay=32), task, stop=Stop(updates=330))
+    assert set(task.calls[:-1]) == {33}
+
+
+def test_nothing_is_evaluated_where_nothing_is_learnt():
+    outcome = simulate(Cluster(workers=4), SyncPS(Rule()), Timing(), stop=Stop(updates=5))
+    assert outcome.evaluated == 0
+    assert outcome.weights.shape == (1, 0)
+    assert float(Timing().gradients(torch.zeros(2, 1, 0), [None, None])[1].sum()) == 0
+
+
+def test_a_stamp_stays_with_a_value_and_not_with_what_is_made_of_it():
+    owner, reader = (SimpleNamespace(rank=rank, version=version, mixings=0) for rank, version in [(0, 3), (1, 8)])
+    weights = torch.ones(1, 2)
+    mine = stamp(weights, owner)
+    owner.version = 5
+    assert stamp_of(mine, reader) == (owner, 3, 0)
+    assert stamp_of(mine * 1.0, reader) == stamp_of(weights, reader) == (reader, 8, 0)
+
+
+def test_staleness_runs_until_the_gradient_has_a_fate():
+    _, promise, _ = pool_of(Quadratic())
+    gradient = promise()
+    gradient._owner.version = 4
+    assert (gradient.staleness, gradient.version) == (4, 4)
+    gradient.drop()
+    gradient._owner.version = 9
+    assert (gradient.staleness, gradient.version) == (4, 4)

@@ -1,0 +1,64 @@
+"""Promises: arithmetic that waits."""
+
+import torch
+
+from laggard.simulator.learning.promises import Derived, Leaf, evaluate
+
+
+class Known(Leaf):
+    """A leaf that notes with which others it was evaluated."""
+
+    asked: list
+
+    def __init__(self, value, asked):
+        self._value, self._later, self.asked = None, value, asked
+
+    def evaluate(self, leaves):
+        self.asked.append(len(leaves))
+        for leaf in leaves:
+            leaf._value = leaf._later
+
+
+def leaves(count, asked, size=4):
+    return [Known(torch.arange(float(size), dtype=torch.float64)[None] + 10 * n, asked) for n in range(count)]
+
+
+def test_nothing_is_computed_until_a_value_is_asked_for_and_then_all_together():
+    asked = []
+    a, b, c = leaves(3, asked)
+    half = (a + b)[1:3] * 0.5
+    other = half + c[1:3]
+    assert asked == []
+    torch.testing.assert_close(other.value, (a._later + b._later)[:, 1:3] * 0.5 + c._later[:, 1:3])
+    assert asked == [3]
+    torch.testing.assert_close(half.value, (a._later + b._later)[:, 1:3] * 0.5)
+    assert asked == [3]
+
+
+def test_values_of_several_are_asked_for_in_one_call():
+    asked = []
+    a, b, c = leaves(3, asked)
+    one, two = evaluate([a + b, b + c])
+    assert asked == [3]
+    torch.testing.assert_close(one + two, a._later + 2 * b._later + c._later)
+
+
+def test_a_sum_as_long_as_a_large_ring_is_no_recursion():
+    asked = []
+    first, *rest = leaves(5000, asked, size=1)
+    total = first
+    for promise in rest:
+        total = total + promise
+    assert total.value.item() == sum(10.0 * n for n in range(5000))
+    assert asked == [5000]
+
+
+def test_what_is_shared_is_computed_once():
+    asked, computed = [], []
+    (a,) = leaves(1, asked)
+    shared = Derived((a,), lambda value: computed.append(1) or value * 2)
+    levels = shared
+    for _ in range(40):  # 2^40 additions if every path were walked
+        levels = levels + levels
+    assert levels.value[0, 1].item() == 2.0**41
+    assert computed == [1]

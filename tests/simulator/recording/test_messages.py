@@ -1,0 +1,116 @@
+"""The message log: every message once, at the moments that arithmetic gives, and at no cost to the events."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from laggard.simulator import (
+    SERVER,
+    Algorithm,
+    AsyncPS,
+    Cluster,
+    Network,
+    Outcome,
+    Record,
+    Rule,
+    Stop,
+    SyncPS,
+    simulate,
+)
+from laggard.simulator.recording.messages import MESSAGE_COLUMNS
+from laggard.simulator.timing.distributions import Constant, Exponential
+from laggard.simulator.timing.slowdowns import Crash
+
+RECORD = Record(messages=True)
+NETWORK = Network(bandwidth=100.0, latency=0.25, message_bytes=50.0)  # a model takes 0.5 + 0.25 s
+
+
+def rows(outcome: Outcome, *names: str) -> list[tuple]:
+    assert outcome.message_log is not None
+    return list(zip(*(outcome.message_log[name].tolist() for name in names), strict=True))
+
+
+def test_one_workers_messages_come_and_go_as_bandwidth_and_latency_say() -> None:
+    """An announcement of 0.25 s, weights of 0.75, a second of work, a gradient of 0.75; the reply is under way."""
+    cluster = Cluster(workers=1, compute=Constant(1.0), network=NETWORK)
+    outcome = simulate(cluster, AsyncPS(Rule()), stop=Stop(time=3.0), record=RECORD)
+    assert rows(outcome, "sent", "sender", "receiver", "bytes", "status", "content", "gradients", "gradient") == [
+        (0.0, 0, SERVER, 0.0, "delivered", "token", 0, -1),
+        (0.25, SERVER, 0, 50.0, "delivered", "weights", 0, -1),
+        (2.0, 0, SERVER, 50.0, "delivered", "gradient", 1, 0),
+        (2.75, SERVER, 0, 50.0, "in flight", "weights", 0, -1),
+    ]
+    assert outcome.message_log is not None
+    np.testing.assert_array_equal(outcome.message_log["arrived"], [0.25, 1.0, 2.75, np.nan])
+    np.testing.assert_array_equal(outcome.updates["arrived"], [2.75])
+    assert tuple(outcome.message_log) == MESSAGE_COLUMNS
+
+
+@pytest.mark.parametrize("algorithm", [AsyncPS(Rule()), SyncPS(Rule()), AsyncPS(Rule(), shards=2)])
+def test_the_log_counts_what_the_books_count_and_moves_no_event(algorithm: Algorithm) -> None:
+    crashes = [Crash(worker, at=4.0 * worker + 1, back=4.0 * worker + 3) for worker in range(4)]
+    cluster = Cluster(workers=4, compute=Exponential(1.0), network=NETWORK, slowdowns=crashes)
+    given = {"cluster": cluster, "algorithm": algorithm, "stop": Stop(time=30.0)}
+    plain, logged = simulate(**given), simulate(**given, record=RECORD)
+    assert plain.message_log is None
+    assert logged.message_log is not None
+    assert np.isnan(plain.updates["arrived"]).all()
+    arrived = logged.updates["arrived"]
+    for name in plain.updates.keys() - {"arrived"}:
+        column = plain.updates[name]
+        np.testing.assert_array_equal(column, logged.updates[name], err_msg=name)
+    status = logged.message_log["status"].tolist()
+    assert logged.messages == plain.messages
+    assert logged.messages == {"sent": len(status), **{fate: status.count(fate) for fate in ("delivered", "lost")}} | {
+        "in flight": status.count("in flight")
+    }
+    assert logged.messages["lost"] > 0
+    applied = logged.updates["status"] == "applied"
+    assert (arrived[applied] <= logged.updates["time"][applied]).all()
+    assert (arrived[applied] >= logged.updates["computed"][applied]).all()
+
+
+def test_a_message_tells_the_very_gradient_that_it_carries() -> None:
+    """Sent where and when its worker had computed it."""
+    outcome = simulate(
+        Cluster(workers=5, compute=Exponential(1.0), network=NETWORK),
+        AsyncPS(Rule()),
+        stop=Stop(updates=60),
+        record=RECORD,
+    )
+    log = outcome.message_log
+    assert log is not None
+    carrying = log["gradient"] >= 0
+    of = log["gradient"][carrying]
+    assert sorted(of) == list(range(60))
+    np.testing.assert_array_equal(log["sender"][carrying], outcome.updates["worker"][of])
+    np.testing.assert_array_equal(log["sent"][carrying], outcome.updates["computed"][of])
+    np.testing.assert_array_equal(log["arrived"][carrying], outcome.updates["arrived"][of])
+
+
+@dataclass(frozen=True)
+class Batches(Algorithm):
+    """A worker sends three gradients in one message, and one of them again."""
+
+    rule: Rule
+
+    def worker(self, node):
+        gradients = []
+        for _ in range(3):
+            gradients.append((yield node.compute(node.weights)))
+        yield node.send(SERVER, (None, gradients))
+        yield node.send(SERVER, gradients[1])
+
+    def server(self, node):
+        _, (_, gradients) = yield node.receive()
+        yield node.receive()
+        weights, _ = self.rule.update(node.weights, gradients, self.rule.init(node.weights))
+        node.apply(weights, gradients)
+
+
+def test_several_gradients_in_one_message_arrive_with_it_and_first_counts() -> None:
+    cluster = Cluster(workers=1, compute=Constant(1.0), network=NETWORK)
+    outcome = simulate(cluster, Batches(Rule()), stop=Stop(updates=1), record=RECORD)
+    assert rows(outcome, "sent", "arrived", "gradients", "gradient") == [(3.0, 3.75, 3, 0), (3.75, 4.5, 1, 1)]
+    np.testing.assert_array_equal(outcome.updates["arrived"], [3.75] * 3)

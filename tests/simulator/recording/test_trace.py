@@ -1,0 +1,22 @@
+"""The rows of a run, a gradient each."""
+
+import numpy as np
+import pandas as pd
+
+from laggard.simulator import AsyncPS, Cluster, Rule, Stop, simulate
+from laggard.simulator.recording.trace import TraceColumns
+from laggard.simulator.timing.distributions import Exponential
+
+
+def test_the_fates_of_a_run_come_in_parts_that_make_the_whole():
+    fates = simulate(Cluster(3, Exponential(1.0)), AsyncPS(Rule()), stop=Stop(updates=25)).updates
+    assert isinstance(fates, TraceColumns)
+    parts = list(fates.parts(7))
+    assert [len(part["time"]) for part in parts] == [7, 7, 7, len(fates["time"]) - 21]
+    for name in fates:
+        np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), fates[name], err_msg=name)
+    assert list(pd.DataFrame(fates)) == list(dict(fates)) == list(fates.keys()) == [name for name, _ in fates.items()]
+    assert "status" in fates
+    assert fates.get("nonsense") is None
+    np.testing.assert_array_equal(fates["version"], fates["version_read"] + fates["staleness"])
+    assert [len(part["time"]) for part in TraceColumns({"time": np.empty(0)}).parts(7)] == [0]

@@ -1,0 +1,175 @@
+"""`gradient.map`: a promise that is its gradient in all but the value."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from laggard.models import Quadratic
+from laggard.simulator import AsyncPS, Cluster, Gradient, Rule, Stop, simulate
+from laggard.simulator.algorithms.sharding import Shards
+from laggard.simulator.learning.gradients import DROPPED, IN_FLIGHT
+from laggard.simulator.learning.pool import GradientPool
+from laggard.simulator.learning.promises import evaluate
+from laggard.simulator.timing.distributions import Exponential
+
+
+@pytest.fixture
+def pool():
+    task = Quadratic()
+    return GradientPool(task, task.start([0]), lambda *_: None)
+
+
+def promise(pool):
+    model = SimpleNamespace(rank=2, version=5, mixings=1)
+    gradient = pool.promise(4, model, torch.ones(1, 2), torch.zeros(1))
+    gradient.due = 0.0
+    return gradient, model
+
+
+def test_it_is_the_gradient_in_all_but_the_value(pool):
+    gradient, model = promise(pool)
+    mapped = gradient.map(lambda own: -3 * own)
+    model.version += 2
+    for name in (
+        "worker",
+        "weights",
+        "version_read",
+        "mixed_read",
+        "staleness",
+        "version",
+        "target",
+        "mixings",
+        "share",
+    ):
+        assert getattr(mapped, name) is getattr(gradient, name) or getattr(mapped, name) == getattr(gradient, name), (
+            name
+        )
+    assert mapped.whole is gradient
+    assert mapped.piece(7) is mapped  # one owner alone
+    assert torch.equal(mapped.value, -3 * gradient.value)
+
+
+def test_batches_multiply_the_share(pool):
+    gradient, _ = promise(pool)
+    assert gradient.map(lambda own: own, batches=4).map(lambda own: own, batches=2).share == 8 * gradient.share
+
+
+def test_the_function_is_called_once_and_only_if_somebody_asks(pool):
+    calls = []
+    gradient, _ = promise(pool)
+    mapped = gradient.map(lambda own, *theirs: calls.append(len(theirs)) or own, gradient, gradient)
+    assert (calls, pool.evaluated) == ([], 0)
+    once, again = mapped.map(lambda own: own + 1), mapped[0:1]
+    evaluate([once, again, mapped])
+    assert torch.equal(once.value[:, :1], again.value + 1)
+    assert (calls, pool.evaluated) == ([2], 1)
+
+
+def test_its_status_is_the_gradients(pool):
+    gradient, _ = promise(pool)
+    mapped = gradient.map(lambda own: own)
+    assert mapped.status == IN_FLIGHT
+    mapped.drop()
+    assert (gradient.status, mapped.status, pool.evaluated) == (DROPPED, DROPPED, 0)
+    with pytest.raises(RuntimeError, match="was dropped"):
+        gradient.resolve("applied")
+
+
+def test_memory_can_be_made_of_a_gradient_that_was_dropped(pool):
+    gradient, _ = promise(pool)
+    error = gradient.map(lambda own: own / 2)
+    error.drop()
+    later, _ = promise(pool)
+    fed_back = later.map(lambda own, error: own + error, error)
+    assert torch.equal(fed_back.value, later.value + gradient.value / 2)
+
+
+@dataclass(frozen=True)
+class Halved(AsyncPS):
+    """`async_ps` whose workers send half of their gradients."""
+
+    def sent(self, gradient: Gradient):
+        return gradient.map(lambda own: own / 2)
+
+    def worker(self, node):
+        servers = Shards(node, self.shards)
+        servers.announce()
+        while True:
+            weights = yield from servers.read()
+            gradient = yield node.compute(weights)
+            servers.push(self.sent(gradient))
+
+
+class SentTwice(Halved):
+    """The same by two maps."""
+
+    def sent(self, gradient: Gradient):
+        return gradient.map(lambda own: own * 2).map(lambda own, raw: own - raw - raw / 2, gradient)
+
+
+@pytest.mark.parametrize("method", [Halved, SentTwice])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_half_the_gradient_is_half_the_learning_rate_on_every_server(method, shards):
+    def run(algorithm):
+        return simulate(Cluster(workers=3, compute=Exponential(1.0)), algorithm, Quadratic(), stop=Stop(updates=40))
+
+    mapped, plain = run(method(Rule(lr=0.125), shards=shards)), run(AsyncPS(Rule(lr=0.0625), shards=shards))
+    assert torch.equal(mapped.weights, plain.weights)
+    assert mapped.gradients == plain.gradients
+    assert all(
+        (mapped.updates[name] == plain.updates[name]).all() for name in ("time", "worker", "staleness", "status")
+    )
+
+
+@dataclass(frozen=True)
+class TopK(AsyncPS):
+    """`async_ps` whose workers send the entries of largest magnitude, and feed what they leave back as an error."""
+
+    entries: int = 1
+
+    def worker(self, node):
+        servers, error = Shards(node, self.shards), None
+        servers.announce()
+        while True:
+            weights = yield from servers.read()
+            gradient = yield node.compute(weights)
+            whole = gradient if error is None else gradient.map(lambda own, error: own + error, error)
+            sent = whole.map(self.largest)
+            error = whole.map(lambda own, sent: own - sent, sent)
+            servers.push(sent)
+            self.note(node.rank, gradient, sent, error)
+
+    def largest(self, value):
+        indices = value.abs().topk(self.entries).indices
+        return torch.zeros_like(value).scatter(1, indices, value.gather(1, indices))
+
+    def note(self, rank, *promises):
+        pass
+
+
+def run(algorithm, updates=60):
+    task = Quadratic(curvature=[1.0, 0.5, 0.25, 0.1], noise=0.3, dtype=torch.float64)
+    return simulate(Cluster(workers=4, compute=Exponential(1.0)), algorithm, task, stop=Stop(updates=updates))
+
+
+def test_top_k_of_all_entries_is_async_ps():
+    everything, plain = run(TopK(Rule(lr=0.05), entries=4)), run(AsyncPS(Rule(lr=0.05)))
+    assert torch.equal(everything.weights, plain.weights)
+
+
+def test_what_is_not_sent_is_fed_back_and_nothing_is_lost():
+    rows = {}
+
+    class Noting(TopK):
+        def note(self, rank, *promises):
+            rows.setdefault(rank, []).append(promises)
+
+    outcome = run(Noting(Rule(lr=0.05)))
+    for noted in rows.values():
+        own, sent, _ = zip(*(evaluate(promises) for promises in noted), strict=True)
+        assert max((value != 0).sum() for value in sent) == 1
+        assert torch.allclose(sum(own), sum(sent) + noted[-1][2].value, rtol=0, atol=1e-12)
+        assert not torch.allclose(sum(own), sum(sent), atol=1e-3)  # something was left to be fed back
+    assert outcome.gradients["applied"] == 60

@@ -1,0 +1,344 @@
+"""The identities of every algorithm: each finds the algorithm that breaks it; `tests/theory` asks all built-in ones."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+
+from laggard.models import Supervised
+from laggard.simulator import (
+    ALGORITHMS,
+    SERVER,
+    Algorithm,
+    AsyncPS,
+    Cluster,
+    Delayed,
+    InvalidSettingError,
+    Rule,
+    Timing,
+)
+from laggard.simulator.learning.rules import RMSProp
+from laggard.simulator.testing import IDENTITIES, check_algorithm, trial_of
+from laggard.simulator.timing.distributions import Exponential
+
+HERE = [name for name in IDENTITIES if "hashes" not in name]
+"""The identities that are checked without another process."""
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "sgp", "1f1b", "delayed"])
+def test_an_algorithm_of_each_kind_satisfies(name: str) -> None:
+    trial = trial_of(ALGORITHMS[name], updates=10)
+    for identity in HERE:
+        IDENTITIES[identity](trial)
+
+
+@dataclass(frozen=True)
+class Server(Algorithm):
+    """An asynchronous server that a broken algorithm changes in one place: `step` gives the new weights."""
+
+    rule: Rule
+
+    def worker(self, node):
+        node.send(SERVER, None, size=0)
+        while True:
+            _, weights = yield node.receive()
+            node.send(SERVER, (yield node.compute(weights)))
+
+    def server(self, node):
+        state = self.rule.init(node.weights)
+        while True:
+            worker, gradient = yield node.receive()
+            if gradient is not None:
+                weights, state = self.rule.update(node.weights, [gradient], state)
+                node.apply(self.step(node, weights, gradient), [gradient])
+            node.send(worker, node.weights)
+
+    def step(self, node, weights, gradient):
+        return weights
+
+
+class Waiting(Server):
+    def worker(self, node):
+        yield node.receive(tag="never sent")
+
+
+class Silent(Server):
+    def server(self, node):
+        yield node.receive(tag="never sent")
+
+
+@dataclass(frozen=True)
+class Endless(Algorithm):
+    rule: Rule
+
+    def worker(self, node):
+        while True:
+            (yield node.compute(node.weights)).drop()
+
+
+class DroppedTwice(Server):
+    def server(self, node):
+        while True:
+            worker, gradient = yield node.receive()
+            if gradient is not None:
+                node.apply(node.weights - 0.01 * gradient.value, [gradient])
+                gradient.drop()
+            node.send(worker, node.weights)
+
+
+class Clipped(Server):
+    """The norm is taken over all members, not over each."""
+
+    def step(self, node, weights, gradient):
+        return node.weights - 0.1 * gradient.value / gradient.value.norm()
+
+
+class Branching(Server):
+    def step(self, node, weights, gradient):
+        return weights if gradient.value.norm() > 0.7 else node.weights
+
+
+class Reading(Server):
+    def step(self, node, weights, gradient):
+        return weights if float(gradient.losses) < 1.0 else node.weights
+
+
+class Cautious(Server):
+    """An update is left out where it would make anything infinite, anywhere in the ensemble."""
+
+    def step(self, node, weights, gradient):
+        return weights if bool(weights.isfinite().all()) else node.weights
+
+
+class Scribbling(Server):
+    """The mini-batch is written to while its gradient is promised."""
+
+    def worker(self, node):
+        node.send(SERVER, None, size=0)
+        while True:
+            _, weights = yield node.receive()
+            work = node.compute(weights)
+            work.gradient.batch.mul_(0.5)
+            node.send(SERVER, (yield work))
+
+
+class Unyielding(Server):
+    """The first gradient is sent off before it is computed."""
+
+    def worker(self, node):
+        node.send(SERVER, None, size=0)
+        _, weights = yield node.receive()
+        work = node.compute(weights)
+        node.send(SERVER, work.gradient)
+        yield work
+        yield from super().worker(node)
+
+
+class Noisy(Server):
+    def step(self, node, weights, gradient):
+        return weights + 0.01 * torch.randn(weights.shape[1], dtype=weights.dtype)
+
+
+class Reseeding(Server):
+    def step(self, node, weights, gradient):
+        torch.manual_seed(node.version)
+        return weights + 0.01 * torch.randn(weights.shape[1], dtype=weights.dtype)
+
+
+class Remembering(Server):
+    served: ClassVar[list[int]] = []  # kept from one run to the next, which is the fault
+
+    def step(self, node, weights, gradient):
+        self.served.append(gradient.worker)
+        return weights * (1 - 1e-3 * len(self.served))
+
+
+class Unordered(Server):
+    """What arrives in one instant is served in the order of a set of gradients: by where they lie in memory."""
+
+    def server(self, node):
+        state = self.rule.init(node.weights)
+        while True:
+            arrived = [(yield node.receive())]
+            yield node.work(1e-9)
+            while node.arrived():
+                arrived.append((yield node.receive()))
+            for worker, gradient in arrived:
+                if gradient is None:
+                    node.send(worker, node.weights)
+            for gradient in {gradient for _, gradient in arrived if gradient is not None}:
+                weights, state = self.rule.update(node.weights, [gradient], state)
+                node.apply(weights, [gradient])
+                node.send(gradient.worker, node.weights)
+
+
+class InPlace(Delayed):
+    """The weights are written to after their gradient was evaluated, so that no promise is broken."""
+
+    def worker(self, node):
+        while True:
+            weights = node.weights
+            gradient = yield node.compute(weights)
+            step = 0.01 * gradient.value
+            node.apply(weights.sub_(step), [gradient])
+
+
+class InPlaceOfGradients(Delayed):
+    def worker(self, node):
+        while True:
+            gradient = yield node.compute(node.weights)
+            node.apply(node.weights - gradient.value.mul_(0.01), [gradient])
+
+
+class Aliased(Server):
+    """Workers compute at the server's live weights, which it writes to behind torch's back."""
+
+    def step(self, node, weights, gradient):
+        node.weights.data.copy_(weights)
+        return node.weights
+
+
+BROKEN: dict[Callable[[Rule], Algorithm], tuple[str, str]] = {
+    Waiting: ("it gets on", "node 0 waits since 0 s for a message with tag 'never sent'"),
+    Silent: ("it gets on", "Deadlock"),
+    Endless: ("it gets on", "gradients were started and none was applied"),
+    DroppedTwice: ("it gets on", "is to be dropped, but was applied"),
+    Clipped: ("ensemble = single runs", "member 0 of the ensemble and its own run differ: their final weights by"),
+    Branching: ("ensemble = single runs", "`if`, `float"),
+    Reading: ("ensemble = single runs", "the run raised"),
+    Cautious: ("a diverged member leaves the others as they are", "member 0 beside a sound member"),
+    Scribbling: ("deferred = immediate evaluation", "and when a gradient starts differ"),
+    Aliased: ("deferred = immediate evaluation", "`.data`"),
+    Unyielding: ("every gradient and message is accounted for", "a gradient was applied before it was computed"),
+    Remembering: ("the same seed is the same run", "two runs with the same seed differ: their final weights by"),
+    Noisy: ("the same seed is the same run", "`torch.rand`"),
+    Reseeding: ("the same seed is the same run", "it draws from a global random stream, or seeds one"),
+    Unordered: ("ties fall in the order of scheduling", "two runs with the same ties differ in the worker of gradient"),
+    InPlace: ("weights are values", "was changed in place"),
+    InPlaceOfGradients: ("weights are values", "the value of a gradient of worker 0 was changed in place"),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
+def test_a_broken_algorithm_is_found(broken: Callable[[Rule], Algorithm]) -> None:
+    name, how = BROKEN[broken]
+    with pytest.raises(AssertionError) as failure:
+        check_algorithm(broken, updates=20)
+    said = str(failure.value)
+    assert said.startswith(f"{name}: ")
+    assert how in said
+    assert "Look for" in said
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [Clipped, Cautious, Scribbling, Unyielding, Reseeding, Unordered, InPlace, InPlaceOfGradients],
+    ids=lambda broken: broken.__name__,
+)
+def test_no_other_identity_finds_it(broken: type) -> None:
+    """So that each check is needed."""
+    found = []
+    for name in HERE:
+        try:
+            IDENTITIES[name](trial_of(broken, updates=20))
+        except AssertionError:
+            found.append(name)
+    assert found == [BROKEN[broken][0]]
+
+
+HASHED = """
+from dataclasses import dataclass
+from laggard.simulator import SERVER, Algorithm, Rule
+
+@dataclass(frozen=True)
+class Hashed(Algorithm):
+    rule: Rule
+
+    def worker(self, node):
+        node.send(SERVER, None, size=0)
+        while True:
+            _, weights = yield node.receive()
+            node.send(SERVER, (yield node.compute(weights)))
+
+    def server(self, node):
+        names = {f"worker {rank}" for rank in range(node.workers)}
+        order = [int(name.split()[1]) for name in names]
+        state, gathered = self.rule.init(node.weights), {}
+        while True:
+            worker, gradient = yield node.receive()
+            gathered[worker] = gradient
+            if len(gathered) == node.workers:
+                for rank in order:
+                    if gathered[rank] is not None:
+                        weights, state = self.rule.update(node.weights, [gathered[rank]], state)
+                        node.apply(weights, [gathered[rank]])
+                    node.send(rank, node.weights)
+                gathered = {}
+"""
+
+
+def test_an_order_that_hashes_decide_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hashed_order.py").write_text(HASHED)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("hashed_order")
+    with pytest.raises(AssertionError, match="the seed of Python's hashes changes nothing: another process"):
+        check_algorithm(module.Hashed, cluster=Cluster(8, compute=Exponential(1.0)))
+
+
+def test_what_another_process_cannot_import_is_not_asked_about_hashes() -> None:
+    class Mine(AsyncPS):
+        pass
+
+    assert check_algorithm(Mine, updates=10) == HERE
+    assert check_algorithm(AsyncPS, updates=10) == list(IDENTITIES)
+
+
+def test_an_instance_keeps_its_rule_but_for_the_learning_rate() -> None:
+    rules = []
+
+    @dataclass(frozen=True)
+    class Noting(AsyncPS):
+        def server(self, node):
+            rules.append(self.rule)
+            return super().server(node)
+
+    check_algorithm(Noting(Rule(RMSProp(decay=0.5), lr=0.125)), updates=5)
+    assert {rule.optimizer for rule in rules} == {RMSProp(decay=0.5)}
+    assert any(rule.lr == 0.125 for rule in rules if isinstance(rule.lr, float))
+    assert all(0.125 in rule.lr for rule in rules if not isinstance(rule.lr, float) and len(rule.lr) == 3)
+
+
+def test_the_cluster_is_one_that_the_algorithm_agrees_to() -> None:
+    assert trial_of(AsyncPS).cluster.workers == 4
+    assert trial_of(Delayed(Rule(), delay=3)).cluster.workers == 1
+
+    class Never(AsyncPS):
+        def check(self, cluster):
+            raise InvalidSettingError("Never", "workers", "more", 0)
+
+    with pytest.raises(InvalidSettingError, match="expected more"):
+        check_algorithm(Never)
+
+
+def test_a_task_and_a_cluster_of_ones_own(perceptron: Supervised) -> None:
+    class Mine(AsyncPS):
+        """Another process, which takes seconds, cannot import it."""
+
+    check_algorithm(Mine, cluster=Cluster(3, compute=Exponential(1.0)), task=Timing(), updates=20)
+    check_algorithm(Mine, cluster=Cluster(3, compute=Exponential(1.0)), task=perceptron, updates=10)
+
+
+def test_the_global_streams_are_left_as_they_were() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+
+    class Mine(AsyncPS):
+        """Another process, which takes seconds, cannot import it."""
+
+    check_algorithm(Mine, updates=5)
+    assert torch.equal(torch.rand(3), expected)

@@ -1,0 +1,105 @@
+"""The clock: the order of what happens at once, its end, and what keeps it quick."""
+
+import gc
+
+import pytest
+import simpy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laggard.simulator import AsyncPS, Cluster, Rule, Stop, simulate
+from laggard.simulator.algorithms import ALGORITHMS
+from laggard.simulator.timing.clock import LAST, PER_WORKER, Clock, rare_collections
+from laggard.simulator.timing.distributions import Exponential
+
+PRIORITIES = (simpy.events.URGENT, simpy.events.NORMAL, LAST)
+PLANS = st.recursive(
+    st.just(()),
+    lambda inner: st.lists(st.tuples(st.sampled_from([0.0, 0.0, 0.5, 1.0, 1e-17]), st.sampled_from(PRIORITIES), inner)),
+    max_leaves=30,
+)
+
+
+def told(env, run, plan):
+    """The (time, name) of every event of a tree of them, each of which schedules its branches when it happens."""
+    heard = []
+
+    def plant(branches, name):
+        for number, (delay, priority, inner) in enumerate(branches):
+            event = simpy.Event(env)
+            event._ok, event._value = True, None
+            event.callbacks.append(lambda _, inner=inner, own=(*name, number): happen(inner, own))
+            env.schedule(event, priority, delay)
+
+    def happen(inner, name):
+        heard.append((env.now, name))
+        plant(inner, name)
+
+    plant(plan, ())
+    run(env)
+    return heard
+
+
+@given(PLANS)
+def test_everything_happens_in_the_order_of_simpy_itself(plan):
+    """The queue of the instant changes no order, by `run_out` or by SimPy's own `run` on `step` and `peek`."""
+    expected = told(simpy.Environment(), simpy.Environment.run, plan)
+    assert told(Clock(), Clock.run_to_end, plan) == expected
+    assert told(Clock(), Clock.run, plan) == expected
+
+
+def test_the_next_moment_is_now_where_something_waits_for_it():
+    clock = Clock()
+    assert clock.peek() == simpy.core.Infinity
+    clock.timeout(2.0)
+    assert clock.peek() == 2.0
+    clock.timeout(0.0)
+    assert clock.peek() == 0.0
+    clock.step()
+    clock.step()
+    with pytest.raises(simpy.core.EmptySchedule):
+        clock.step()
+
+
+@pytest.mark.parametrize("name", ["async_ps", "sync_ps", "sgp", "all_reduce", "dpsgd"])
+def test_a_cycle_leaves_nothing_for_the_collector(name):
+    """It may look seldom only as long as nothing hangs together in circles once it is over."""
+    left = []
+
+    def watch(mileage):
+        if mileage.gradients >= 100 * (1 + len(left)):
+            left.append(gc.collect())
+
+    enabled = gc.isenabled()
+    gc.disable()
+    gc.freeze()  # what there was before takes long to look through
+    try:
+        simulate(Cluster(4, Exponential(1.0)), ALGORITHMS[name](Rule()), stop=Stop(gradients=450), watch=watch)
+    finally:
+        gc.unfreeze()
+        if enabled:
+            gc.enable()
+    assert left[1:] == [0] * (len(left) - 1)
+    assert len(left) >= 3
+
+
+def test_a_node_has_no_more_attributes_than_python_keeps_in_shared_keys():
+    """One more than thirty, and each of 65,536 workers has a dictionary of its own."""
+    nodes = []
+    simulate(Cluster(2), AsyncPS(Rule()), stop=Stop(updates=3), observe=lambda run: nodes.extend(run.nodes.values()))
+    assert max(len(vars(node)) for node in nodes) <= 30
+
+
+def test_the_collector_is_as_it_was_afterwards():
+    before = gc.get_threshold()
+    with rare_collections(1000):
+        assert gc.get_threshold() == (1000 * PER_WORKER, *before[1:])
+    assert gc.get_threshold() == before
+
+    def fail():
+        with rare_collections(1000):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert gc.get_threshold() == before

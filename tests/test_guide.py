@@ -1,0 +1,81 @@
+"""What the pages say: all that the guide shows runs, and each method and module stands where it is looked for."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from laggard.experiments import figures
+from laggard.experiments.config.parts import COMPENSATION
+from laggard.simulator import ALGORITHMS
+from tests.documents import ROOT, Reader, blocks, broken_links
+
+GUIDE, METHODS, ARCHITECTURE = ROOT / "docs/guide.md", ROOT / "docs/methods.md", ROOT / "ARCHITECTURE.md"
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))]
+PAPERS = "experiments/claims/papers"
+RENDERED = {"verification.md", "REPRODUCTION.md"}  # by programs, with tables as wide as they come
+
+
+@pytest.mark.long
+def test_all_that_the_guide_shows_runs_from_top_to_bottom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = Reader(tmp_path, monkeypatch, capsys)
+    reader.follow(GUIDE)
+    assert (tmp_path / "shares.png").stat().st_size > 0
+    from shares import shares  # type: ignore[import-not-found]  # the guide's
+
+    monkeypatch.setitem(figures.FIGURES, "shares", shares)  # what an entry of the product does
+    monkeypatch.setattr(figures, "shares", shares, raising=False)
+    reader.run("laggard plot results/study --figure shares")
+    assert (tmp_path / "results/study/shares.png").stat().st_size > 0
+
+
+def test_the_guide_shows_a_method_a_figure_and_a_data_set_of_ones_own() -> None:
+    saved = {block.file: block.body for block in blocks(GUIDE) if block.file}
+    assert {"study.yaml", "top_k.py", "shares.py", "moons.py"} <= set(saved)
+    assert "gradient.map(" in saved["top_k.py"]
+
+
+def test_every_method_stands_on_its_page_with_its_source_and_its_code() -> None:
+    """A source's years are those of the docstring."""
+    page = METHODS.read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", page, flags=re.MULTILINE))
+    parts = {**ALGORITHMS, **{name: part.recipe for name, part in COMPENSATION.parts.items() if name != "none"}}
+    assert set(rows) == set(parts)
+    for name, part in parts.items():
+        for year in re.findall(r"\d{4}", rows[name]):
+            assert year in (inspect.getdoc(part) or ""), f"{name}: {rows[name]}"
+    links = re.findall(r"^\[(.+)\]: (.+)$", page, flags=re.MULTILINE)
+    assert [label for label, target in links if Path(target).name != label] == []
+    for name, algorithm in ALGORITHMS.items():
+        assert f"[{Path(inspect.getfile(algorithm)).name}]: " in page, name
+
+
+def test_every_config_of_a_method_stands_on_the_page_of_methods() -> None:
+    page = METHODS.read_text()
+    configs = {path.name for path in (ROOT / "configs/methods").glob("*.yaml")}
+    assert set(re.findall(r"^\[(\w+\.yaml)\]: ", page, flags=re.MULTILINE)) == configs
+    assert {name for name in configs if page.count(f"[{name}]") < 2} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_link_to_files_that_exist_in_lines_of_120_columns(page: Path) -> None:
+    assert broken_links(page) == []
+    if page.name not in RENDERED:
+        assert [line for line in page.read_text().splitlines() if len(line) > 120] == []
+
+
+def test_the_architecture_is_short_and_names_every_module_of_every_folder() -> None:
+    text = ARCHITECTURE.read_text()
+    assert len(text.splitlines()) <= 150
+    entries = re.findall(r"^- `([\w/]+)/`:? ((?:.|\n  )*)", text, flags=re.MULTILINE)
+    named = {folder: set(re.findall(r"`([a-z0-9_]+)`", entry)) for folder, entry in entries}
+    there: dict[str, set[str]] = {}
+    for path in (path for package in ("simulator", "models", "experiments") for path in (ROOT / package).rglob("*.py")):
+        there.setdefault(str(path.parent.relative_to(ROOT)), set()).add(path.stem)
+    modules = {folder: stems - {"__init__", "__main__"} for folder, stems in there.items()}
+    modules[PAPERS] &= named[PAPERS]  # a file each
+    assert {folder: named.get(folder, set()) ^ of for folder, of in modules.items() if named.get(folder) != of} == {}
+    assert set(named) == set(modules)

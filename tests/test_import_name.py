@@ -1,0 +1,133 @@
+"""One import name: everything is `laggard...`, whatever lies beside a user's script, and importing it is quick."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("laggard", "simulator", "models", "experiments", "tests", "notebooks", "configs", "docs", ".github", ".ci")
+SUFFIXES = (".py", ".ipynb", ".yaml", ".md", ".toml", ".cfg", ".txt", ".jinja")
+EXEMPT = ("tests/test_architecture.py", "tests/test_import_name.py", "CHANGELOG.md")
+"""Files that name folders of the package with dots, plant violations, or tell what a module was called before."""
+
+PARTS = {
+    package: "|".join(sorted({path.stem for path in (ROOT / package).iterdir() if not path.name.startswith("_")}))
+    for package in ("simulator", "models", "experiments")
+}
+DOTTED = re.compile("|".join(rf"(?<![\w./]){package}\.(?:{parts})\b" for package, parts in PARTS.items()))
+QUOTED = re.compile(r"[\"'](?:simulator|models|experiments)(?:\.[a-z_]\w*)+(?::\w+)?[\"'](?<!\.safetensors[\"'])")
+IMPORTED = re.compile(
+    r"\bfrom (?:simulator|models|experiments)(?:\.\w+)* import\b"
+    r"|\bimport (?:[\w.]+, *)*(?:simulator|models|experiments)(?:\.\w+)*(?= *(?:[,;]| as |\\n|\"|$))"
+)
+FROM_LAGGARD = re.compile(r"\bfrom laggard(?:\.\w+)* import .*")
+COMMAND = re.compile(r"-m (?:simulator|models|experiments)\.")
+
+
+def bare_names(text: str) -> list[str]:
+    """The lines in which a module of the package goes by a name without `laggard.`."""
+    found = []
+    for line in text.splitlines():
+        rest = FROM_LAGGARD.sub("", line)
+        if any(pattern.search(rest) for pattern in (DOTTED, QUOTED, IMPORTED, COMMAND)):
+            found.append(line.strip())
+    return found
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Every text of the project, by its path; of a notebook the sources of its cells."""
+    top = [path for path in ROOT.iterdir() if path.is_file() and (path.suffix in SUFFIXES or path.name == "Makefile")]
+    inner = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES]
+    for path in [*top, *inner]:
+        name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+        if path.suffix == ".ipynb":
+            text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+        if name not in EXEMPT:
+            yield name, text
+
+
+def python(code: str, cwd: Path, *options: str) -> str:
+    """What another interpreter prints."""
+    done = subprocess.run([sys.executable, *options, "-c", code], cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_text_of_the_project_names_modules_by_laggard():
+    found = {name: bare_names(text) for name, text in texts()}
+    assert len(found) > 300
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import {simulator}",
+        "import json, {models}",
+        "    import {experiments} as ex",
+        "from {simulator} import Cluster",
+        "from {simulator}.engine.node import Node",
+        "from {models}.data import Dataset",
+        "patch('{experiments}.figures.comparison', drawn)",
+        'script = "import {models}\\nprint(1)"',
+        "model: {models}.networks:LeNet5",
+        "as in `{models}.backends`, and in `{experiments}.config`",
+        "python -m {experiments}.cli list",
+        'part = "{simulator}.gone"',
+        "source = ['{simulator}.timing']",
+    ],
+)
+def test_a_planted_bare_name_is_found(line):
+    assert bare_names(line.format(simulator="simulator", models="models", experiments="experiments"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from laggard import simulator",
+        "from laggard.simulator.engine.node import Node",
+        "`simulator/timing` never imports torch",
+        "see models/data.py, and experiments/figures.",
+        "import laggard.models.data as models",
+        "python -m experiments list",
+        "mean = models.mean(0)",
+        "outcome = simulator.simulate(cluster, algorithm)",
+        'weights = path / "models.safetensors"',
+        "What separates models. Experiments follow.",
+    ],
+)
+def test_what_is_no_bare_name_is_left_alone(line):
+    assert bare_names(line) == []
+
+
+def test_folders_of_the_same_names_beside_a_script_disturb_nothing(tmp_path):
+    for name in ("simulator", "models", "experiments"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('the wrong folder')\n")
+    (tmp_path / "script.py").write_text("from laggard import LeNet5, load, simulate\nprint(load.__module__)\n")
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "laggard.experiments.config.load\n"
+
+
+def test_importing_laggard_alone_imports_nothing_heavy(tmp_path):
+    heavy = "{'torch', 'numpy', 'pandas', 'simpy', 'pydantic', 'matplotlib', 'scipy', 'xarray'}"
+    code = f"import sys, laggard; assert 'load' in dir(laggard); print(sorted({heavy} & set(sys.modules)))"
+    assert python(code, tmp_path) == "[]\n"
+
+
+@pytest.mark.parametrize(("module", "anywhere"), [("laggard", True), ("experiments", False)])
+def test_the_command_is_a_module_too(module, anywhere, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", module, "list", "topologies"],
+        cwd=tmp_path if anywhere else ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "exponential" in done.stdout

@@ -1,0 +1,87 @@
+"""The wheel: what a checkout reaches by links is there as files, once, and works where there is no checkout."""
+
+import shutil
+import subprocess
+import sys
+import venv
+from collections import Counter
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("laggard", "simulator", "models", "experiments", "configs", "notebooks", "results/claims")
+FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+EXPECTED = (
+    "__init__.py",
+    "__main__.py",
+    "py.typed",
+    "simulator/__init__.py",
+    "models/backends/handwritten/convolution.py",
+    "examples/quickstart.yaml",
+    "notebooks/01_first_run.ipynb",
+    "ledger/cpu/A1.json",
+    "experiments/laggard.mplstyle",
+    "experiments/report/page.html",
+    "experiments/report/page.css",
+    "experiments/claims/page.md.jinja",
+    "experiments/templates/algorithm/name.py.txt",
+)
+
+
+def call(*command: object, cwd: Path) -> str:
+    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, links and all, so that nothing is left behind in the checkout."""
+    copy, out = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("wheel")
+    for name in SOURCES:
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FILES:
+        shutil.copy(ROOT / name, copy)
+    call(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", out, copy, cwd=out)
+    (path,) = out.glob("laggard-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment that has the wheel, and finds what laggard needs where this one has it."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "needed.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))
+    programs = folder / "bin"
+    call(sys.executable, "-m", "pip", "--python", programs / "python", "install", "--no-deps", "--no-index", wheel,
+         cwd=folder)  # fmt: skip
+    return programs
+
+
+def test_the_wheel_has_every_file_once_and_under_one_name(wheel: Path) -> None:
+    names = Counter(ZipFile(wheel).namelist())
+    assert max(names.values()) == 1
+    assert {name.split("/")[0] for name in names} == {"laggard", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
+    assert [name for name in EXPECTED if f"laggard/{name}" not in names] == []
+    for package in ("simulator", "models", "experiments"):
+        modules = {f"laggard/{path.relative_to(ROOT)}" for path in (ROOT / package).rglob("*.py")}
+        assert modules == {name for name in names if name.startswith(f"laggard/{package}/") and name.endswith(".py")}
+    for folder, link, suffix in [("configs", "examples", ".yaml"), ("results/claims", "ledger", ".json")]:
+        files = {f"laggard/{link}/{path.relative_to(ROOT / folder)}" for path in (ROOT / folder).rglob(f"*{suffix}")}
+        assert files == {name for name in names if name.startswith(f"laggard/{link}/") and name.endswith(suffix)}
+
+
+def test_what_is_installed_works_without_a_checkout(elsewhere: Path, tmp_path: Path) -> None:
+    where = call(elsewhere / "python", "-c", "import laggard; print(laggard.__file__)", cwd=tmp_path).strip()
+    assert Path(where).is_relative_to(elsewhere.parent)
+    example = Path(where).with_name("examples") / "quickstart.yaml"
+    assert "quickstart" in call(elsewhere / "laggard", "validate", example, cwd=tmp_path)
+    assert "async_ps" in call(elsewhere / "laggard", "list", "methods", cwd=tmp_path)
+    assert Path(where).with_name("ledger").joinpath("cpu", "A1.json").is_file()
+    assert "A1" in call(elsewhere / "laggard", "reproduce", "--list", cwd=tmp_path)

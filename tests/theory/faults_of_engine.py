@@ -1,0 +1,130 @@
+"""Faults of networks, the clock and the arithmetic of gradients."""
+
+import random
+from functools import partial
+from itertools import count
+from typing import Any
+
+from laggard.simulator.engine import machine
+from laggard.simulator.learning import gradients, pool
+from laggard.simulator.network import fair, fifo, star, transport
+from laggard.simulator.timing import events
+from laggard.simulator.timing.distributions import Durations
+from tests.faults import Replaced
+from tests.theory import (
+    test_engine,
+    test_networks,
+    test_times,
+)
+from tests.theory.test_engine import one_method
+
+
+def half_as_large(right: Any) -> Any:
+    return lambda self, sender, receiver, size, arrival: right(self, sender, receiver, size / 2, arrival)
+
+
+def latency_twice(right: Any) -> Any:
+    def between(*given: Any) -> Any:
+        latency, route = right(*given)
+        return 2 * latency, route
+
+    return between
+
+
+def half_duplex(right: Any) -> Any:
+    return lambda self, ends, speed: right(self, ("up", ends[1]) if ends[0] == "down" else ends, speed)
+
+
+def forgetful_queue(right: Any) -> Any:
+    def enter(self: Any, flow: Any, hop: int, tail: float) -> None:
+        flow.route[hop].free = 0.0
+        right(self, flow, hop, tail)
+
+    return enter
+
+
+def without_caps(right: Any) -> Any:
+    def balance(self: Any, flows: int) -> None:
+        self._level = self._link.bandwidth / flows
+
+    return balance
+
+
+def losing_messages(right: Any) -> Any:
+    sent = count(1)
+    return lambda self, *given: right(self, *given) if next(sent) % 10 else None
+
+
+def another_duration_each(right: Any) -> Any:
+    streams: dict[int, int] = {}
+    return lambda self: right(self) + 1e-3 * streams.setdefault(id(self), len(streams))
+
+
+def cancel_the_gradient_only(right: Any) -> Any:
+    def cancel(self: Any) -> None:
+        if self.gradient is not None and self.gradient.status == gradients.IN_FLIGHT:
+            self.gradient.cancel()
+
+    return cancel
+
+
+def at_other_weights(right: Any) -> Any:
+    def evaluate(self: Any, asked: Any) -> None:
+        for gradient in asked:
+            gradient.weights = gradient.weights + 1e-9 * len(asked)
+        right(self, asked)
+
+    return evaluate
+
+
+ENGINE = {
+    "messages are half as large": (
+        Replaced(transport.Transport, "carry", half_as_large),
+        partial(test_networks.test_alone, "fair"),
+    ),
+    "latency is paid twice": (Replaced(transport.Transport, "_between", latency_twice), test_networks.test_token),
+    "cards are half duplex": (
+        Replaced(transport.Transport, "_link", half_duplex),
+        partial(test_networks.test_full_duplex, "fair"),
+    ),
+    "a queue forgets what it serves": (
+        Replaced(fifo.FifoSharing, "_enter", forgetful_queue),
+        partial(test_networks.test_gather_and_scatter, False, "fifo"),
+    ),
+    "fair sharing does not notice arrivals": (
+        Replaced(
+            fair.FairSharing,
+            "_group",
+            lambda right: lambda self, met: star.ProcessorSharingStar(self._env, next(iter(met))),
+        ),
+        partial(test_networks.test_latecomer, "fair"),
+    ),
+    "a link of one's own is as fast as the level": (
+        Replaced(star.ProcessorSharingStar, "_balance", without_caps),
+        test_networks.test_two_cards,
+    ),
+    "every tenth message is lost": (
+        Replaced(transport.Transport, "carry", losing_messages),
+        partial(one_method, "it gets on", "sync_ps"),
+    ),
+    "durations are another worker's": (
+        Replaced(Durations, "next", another_duration_each),
+        test_engine.test_common_random_numbers,
+    ),
+    "a slow worker is as fast as the others": (
+        Replaced(machine, "apply_slowdowns", lambda right: lambda seconds, now, slowdowns: seconds),
+        test_times.test_one_slow_worker,
+    ),
+    "cancelled work goes on": (
+        Replaced(events.Work, "cancel", cancel_the_gradient_only),
+        partial(test_times.test_first_k_cancelled, "exponential: (H_P - H_(P-K)) / mu"),
+    ),
+    "gradients are those of other weights": (
+        Replaced(pool.GradientPool, "_evaluate", at_other_weights),
+        partial(one_method, "deferred = immediate evaluation"),
+    ),
+    "a global random stream": (
+        Replaced(Durations, "next", lambda right: lambda self: right(self) * random.random()),
+        partial(one_method, "the same seed is the same run"),
+    ),
+}

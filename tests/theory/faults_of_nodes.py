@@ -1,0 +1,180 @@
+"""Faults of collectives, gossip and pipelines."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from laggard.simulator.algorithms import (
+    gossip,
+    pipelines,
+    push_sum,
+    staging,
+)
+from laggard.simulator.algorithms.collectives import COLLECTIVES, rings, trees
+from laggard.simulator.learning.rules.rule import Rule
+from laggard.simulator.network.mixing import MIXINGS
+from laggard.simulator.network.topology.regular import Exponential
+from tests.faults import Replaced, on_spoilt, settings
+from tests.theory import (
+    test_collectives,
+    test_gossip,
+    test_gossip_methods,
+    test_gossip_times,
+    test_pipelines,
+)
+from tests.theory.faults_of_rules import at_the_weights_read
+
+
+def own_chunk(right: Any) -> Any:
+    def exchange(own: Any, to: int, content: Any, tag: Any, size: float = 1.0) -> Iterator[Any]:
+        received = yield from right(own, to, content, tag, size)
+        return content if tag[1:] == ("scatter", 0) else received
+
+    return exchange
+
+
+def whole_models(right: Any) -> Any:
+    return lambda own, to, content, tag, size=1.0: right(own, to, content, tag, 1.0 if "gather" in tag else size)
+
+
+def own_value(right: Any) -> Any:
+    def exchange(own: Any, to: int, content: Any, *rest: Any) -> Iterator[Any]:
+        yield from right(own, to, content, *rest)
+        return content
+
+    return exchange
+
+
+def a_leaf_twice(right: Any) -> Any:
+    def reduce(own: Any, value: Any, params: int, tag: Any) -> Iterator[Any]:
+        return right.reduce(own, value + value if own.rank == own.workers - 1 else value, params, tag)
+
+    return right._replace(reduce=reduce)
+
+
+def whole_shares(own: Any) -> dict[str, Any]:
+    def send(to: int, content: Any, **named: Any) -> Any:
+        part, weight = content
+        return own.send(to, (part * (own.weight / weight), weight), **named)
+
+    return {"send": send}
+
+
+def answering(share: float, pause: bool) -> Callable[[Any], Any]:
+    """The passive side of AD-PSGD that goes `share` of the way, at once or while a message passes."""
+
+    def answer(self: Any, own: Any) -> Iterator[Any]:
+        while True:
+            asker, theirs = yield own.receive(tag=gossip.ASK)
+            mine = own.weights
+            if pause:
+                yield own.send(asker, None, tag="pause", size=0)
+            own.weights = mine + share * (theirs - mine)
+            own.send(asker, mine, tag=gossip.ANSWER)
+
+    return lambda right: answer
+
+
+def telling_late(right: Any) -> Any:
+    def combine(self: Any, own: Any, step: int) -> Iterator[Any]:
+        for peer in own.out_peers(step):
+            own.send(peer, own.weights, tag=step)
+        yield from right(self, own, step)
+
+    return combine
+
+
+OTHER_ORDER = {"combine_then_adapt": "adapt_then_combine", "adapt_then_combine": "combine_then_adapt"}
+NODES = {
+    "a ring adds its own chunk twice": (
+        Replaced(rings, "exchange", own_chunk),
+        partial(test_collectives.test_same_as_a_server, 4),
+    ),
+    "a ring sends whole models": (
+        Replaced(rings, "exchange", whole_models),
+        partial(test_collectives.test_times, "ring", "fair"),
+    ),
+    "a cube adds its own value twice": (
+        Replaced(trees, "exchange", own_value),
+        partial(test_collectives.test_same_as_a_server, 4),
+    ),
+    "a leaf of a tree counts twice": (
+        Replaced(COLLECTIVES, "tree", a_leaf_twice),
+        partial(test_collectives.test_same_as_a_server, 4),
+    ),
+    "push-sum ignores w": (
+        Replaced(push_sum.SGP, "model", lambda right: lambda self, x, own: x),
+        partial(test_gossip.test_mean_of_starts, "a digraph", 0),
+    ),
+    "a share is sent whole": (
+        Replaced(
+            push_sum.SGP,
+            "push",
+            on_spoilt(whole_shares),
+        ),
+        partial(test_gossip.test_conserved, 8, 0),
+    ),
+    "a gradient is applied to z": (
+        Replaced(Rule, "update", at_the_weights_read),
+        partial(test_gossip.test_conserved, 8, 1),
+    ),
+    "rows add up to 1 where columns must": (
+        Replaced(
+            MIXINGS,
+            "uniform",
+            lambda right: lambda topology, sender, receiver, *rest: right(topology, receiver, sender, *rest),
+        ),
+        partial(test_gossip.test_mean_of_starts, "a digraph", 0),
+    ),
+    "weights are those of a star on every graph": (
+        Replaced(MIXINGS, "metropolis", lambda right: lambda *given: 1 / given[-1]),
+        partial(test_gossip_methods.test_matrices, "ring", "combine_then_adapt", ""),
+    ),
+    "D-PSGD steps from the wrong side": (
+        Replaced(gossip.DPSGD, "worker", settings(order=lambda self: OTHER_ORDER[self.order])),
+        partial(test_gossip_methods.test_matrices, "ring", "combine_then_adapt", ""),
+    ),
+    "D-PSGD averages without itself": (
+        Replaced(gossip.DPSGD, "combine", on_spoilt(lambda own: {"weights": torch.zeros_like(own.weights)})),
+        partial(test_gossip.test_conserved_in_step, "combine_then_adapt"),
+    ),
+    "D-PSGD sends after it computed": (
+        Replaced(gossip.DPSGD, "tell", lambda right: lambda self, own, step: None),
+        Replaced(gossip.DPSGD, "combine", telling_late),
+        partial(test_gossip_times.test_seconds_per_step, "dpsgd, ring, combine", 2.0),
+    ),
+    "an average is not atomic": (
+        Replaced(gossip.ADPSGD, "answer", answering(0.5, pause=True)),
+        partial(test_gossip.test_pairwise, "lr 0", 0.0),
+    ),
+    "the asked averages twice": (
+        Replaced(gossip.ADPSGD, "answer", answering(1.0, pause=False)),
+        partial(test_gossip.test_pairwise, "lr 0", 0.0),
+    ),
+    "overlap waits for its own exchange": (
+        Replaced(push_sum.SGP, "worker", lambda right: push_sum.SGP.in_step),
+        partial(test_gossip_times.test_seconds_per_step, "sgp, one peer, overlap 1", 2.0),
+    ),
+    "an exponential graph has wrong hops": (
+        Replaced(Exponential, "hops", lambda right: lambda *given: [hop + 1 for hop in right(*given)]),
+        test_gossip.test_one_peer,
+    ),
+    "the backward pass uses the newest weights": (
+        Replaced(staging, "join_slices", lambda right: lambda read: right([each.stamp[0].weights for each in read])),
+        test_pipelines.test_weight_stashing,
+    ),
+    "PipeDream is flushed": (
+        Replaced(pipelines.PipeDream, "worker", lambda right: pipelines.Naive.worker),
+        test_pipelines.test_weight_stashing,
+    ),
+    "GPipe lets one micro-batch forward at a time": (
+        Replaced(pipelines.GPipe, "warm_up", lambda right: lambda self, own: 1),
+        partial(test_pipelines.test_bubble, "gpipe", 6),
+    ),
+    "2BW has one version": (
+        Replaced(staging.Carriage, "forward", lambda right: lambda self, weights: right(self, self._node.weights)),
+        partial(test_pipelines.test_two_versions, 3),
+    ),
+}

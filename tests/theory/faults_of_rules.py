@@ -1,0 +1,201 @@
+"""Faults of optimisers, compensations and rules."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from laggard.simulator.learning.rules import compensations, damping, optimizers
+from laggard.simulator.learning.rules.rule import Rule
+from tests.faults import Replaced
+from tests.theory import (
+    test_parameter_server,
+    test_pseudo_code,
+    test_rules,
+)
+from tests.theory.test_engine import one_method
+
+Step = Callable[..., tuple[Any, Any]]
+
+
+def climbing(right: Step) -> Step:
+    return lambda self, gradient, state, weights, lr: right(self, gradient, state, weights, -lr)
+
+
+def damped(right: Step) -> Step:
+    return lambda self, gradient, *rest: right(self, 0.1 * gradient, *rest)
+
+
+def forgetting(right: Step) -> Step:
+    return lambda self, gradient, state, *rest: right(self, gradient, 0.9 * state, *rest)
+
+
+def mixing_members(right: Step) -> Step:
+    def step(self: Any, gradient: Any, state: Any, *rest: Any) -> Any:
+        return right(self, gradient, state if state is None else state.mean(0, keepdim=True).expand_as(state), *rest)
+
+    return step
+
+
+def without_the_root(right: Step) -> Step:
+    def step(self: Any, gradient: Any, state: Any, weights: Any, lr: Any) -> Any:
+        _, squares = right(self, gradient, state, weights, lr)
+        return -lr * gradient / (squares + self.eps), squares
+
+    return step
+
+
+def biased(right: Step) -> Step:
+    def step(self: Any, *given: Any) -> Any:
+        change, state = right(self, *given)
+        return change * (1 - state.power1), state
+
+    return step
+
+
+def undamped_decay(right: Step) -> Step:
+    def step(self: Any, gradient: Any, state: Any, weights: Any, lr: Any) -> Any:
+        change, state = right(self, gradient, state, weights, lr)
+        return change - (1 - lr) * self.weight_decay * weights, state
+
+    return step
+
+
+def corrected(wrong: Callable[[Any, Any, Any], Any]) -> Callable[[Step], Step]:
+    """A compensation whose gradient is made of the right one's: of the value, what it was made, and the new state."""
+
+    def of(right: Step) -> Step:
+        def correct(self: Any, value: Any, *rest: Any) -> Any:
+            made, state = right(self, value, *rest)
+            return wrong(value, made, state), state
+
+        return correct
+
+    return of
+
+
+def backup_of_another(right: Step) -> Step:
+    backups: list[Any] = []
+
+    def correct(self: Any, value: Any, gradient: Any, weights: Any, state: Any, lr: Any) -> Any:
+        backups.append(gradient.weights)
+        backup = backups[-2] if backups[1:] else weights
+        return value + self.strength * value * value * (weights - backup), state
+
+    return correct
+
+
+def without_a_bound(right: Any) -> Any:
+    return lambda self, gradient, lr: self.ceiling / (lr * gradient.staleness) if gradient.staleness else 1.0
+
+
+def state_per_worker(right: Any) -> Any:
+    states: dict[int, Any] = {}
+
+    def update(self: Any, weights: Any, given: Any, state: Any, **named: Any) -> Any:
+        worker = given[0].worker
+        weights, states[worker] = right(self, weights, given, states.get(worker, state), **named)
+        return weights, states[worker]
+
+    return update
+
+
+def averaging(right: Any) -> Any:
+    return lambda self, weights, given, state, combine=None: right(self, weights, given, state)
+
+
+def adding_up(right: Any) -> Any:
+    return lambda self, weights, given, state, combine=None: right(self, weights, given, state, combine=sum)
+
+
+def at_the_weights_read(right: Any) -> Any:
+    return lambda self, weights, given, state: right(self, given[0].weights, given, state)
+
+
+def in_place(right: Any) -> Any:
+    def step(self: Any, weights: Any, *rest: Any, **named: Any) -> Any:
+        new, state = right(self, weights, *rest, **named)
+        weights.data += new - weights
+        return weights, state
+
+    return step
+
+
+RULES = {
+    "SGD climbs": (
+        Replaced(optimizers.SGD, "step", climbing),
+        partial(test_rules.test_optimizers, "sgd"),
+    ),
+    "heavy ball is damped": (
+        Replaced(optimizers.SGD, "step", damped),
+        partial(test_rules.test_optimizers, "momentum"),
+    ),
+    "Nesterov looks not ahead": (
+        Replaced(optimizers.Nesterov, "step", lambda right: optimizers.SGD.step),
+        partial(test_rules.test_optimizers, "nesterov"),
+    ),
+    "Adagrad forgets": (
+        Replaced(optimizers.Adagrad, "step", forgetting),
+        partial(test_rules.test_optimizers, "adagrad"),
+    ),
+    "RMSProp without the root": (
+        Replaced(optimizers.RMSProp, "step", without_the_root),
+        partial(test_rules.test_optimizers, "rmsprop"),
+    ),
+    "Adam's bias stays": (
+        Replaced(optimizers.Adam, "step", biased),
+        partial(test_rules.test_optimizers, "adam"),
+    ),
+    "AdamW's decay has no learning rate": (
+        Replaced(optimizers.AdamW, "step", undamped_decay),
+        partial(test_rules.test_optimizers, "adamw"),
+    ),
+    "DC-ASGD-a lacks the root": (
+        Replaced(
+            compensations.DCASGDa,
+            "correct",
+            corrected(lambda value, made, squares: value + (made - value) / (squares + 1e-7).sqrt()),
+        ),
+        test_rules.test_exact_hessian,
+    ),
+    "DC-ASGD-c's backup is an alias of the live weights": (
+        Replaced(compensations.DCASGDc, "correct", corrected(lambda value, made, state: value)),
+        test_rules.test_exact_hessian,
+    ),
+    "DC-ASGD-c's backup is another worker's": (
+        Replaced(compensations.DCASGDc, "correct", backup_of_another),
+        partial(test_pseudo_code.test_compensations, "DC-ASGD-c"),
+    ),
+    "DC-ASGD moves the wrong way": (
+        Replaced(compensations.DCASGDc, "correct", corrected(lambda value, made, state: 2 * value - made)),
+        test_rules.test_exact_hessian,
+    ),
+    "once-stale gradients count half": (
+        Replaced(damping.Staleness, "weight", lambda right: lambda self, gradient, lr: 1 / (1 + gradient.staleness)),
+        partial(test_pseudo_code.test_compensations, "lr / staleness"),
+    ),
+    "delay-adaptive has no bound": (
+        Replaced(damping.DelayAdaptive, "weight", without_a_bound),
+        partial(test_pseudo_code.test_compensations, "min(lr, c / staleness)"),
+    ),
+    "gap-aware multiplies by the gap": (
+        Replaced(compensations.GapAware, "correct", corrected(lambda value, made, state: value * value / made)),
+        partial(test_pseudo_code.test_compensations, "gap-aware"),
+    ),
+    "1/N counts twice": (
+        Replaced(damping.OneOverN, "weight", lambda right: lambda self, *given: right(self, *given) ** 2),
+        test_rules.test_damping,
+    ),
+    "fresh gradients are compensated": (
+        Replaced(damping.Staleness, "weight", lambda right: lambda self, gradient, lr: 2 / (1 + gradient.staleness)),
+        partial(test_rules.test_one_worker, "lr / staleness"),
+    ),
+    "gradients are added up": (Replaced(Rule, "update", adding_up), test_parameter_server.test_large_batch),
+    "members of an ensemble are mixed": (
+        Replaced(optimizers.SGD, "step", mixing_members),
+        partial(one_method, "ensemble = single runs"),
+    ),
+    "weights are changed in place": (
+        Replaced(Rule, "step", in_place),
+        partial(one_method, "weights are values"),
+    ),
+}

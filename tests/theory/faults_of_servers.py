@@ -1,0 +1,217 @@
+"""Faults of parameter servers, local steps and delays."""
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from laggard.simulator.algorithms import (
+    asynchronous,
+    delayed,
+    easgd,
+    k_async,
+    local_sgd,
+    staleness_bounds,
+    sync_replicas,
+    synchronous,
+)
+from laggard.simulator.algorithms.sharding import Shards
+from laggard.simulator.learning import gradients
+from laggard.simulator.learning.rules import damping
+from laggard.simulator.learning.rules.rule import Rule
+from tests.faults import Replaced, on_spoilt, settings
+from tests.theory import (
+    test_asynchronous,
+    test_delayed,
+    test_local_steps,
+    test_pseudo_code,
+    test_staleness,
+    test_times,
+)
+from tests.theory.faults_of_rules import averaging, state_per_worker
+
+
+def before_its_update(own: Any) -> dict[str, Any]:
+    """A server that answers the worker that causes an update with the weights before it."""
+    before: list[Any] = []
+
+    def apply(*given: Any) -> None:
+        before.append(own.weights)
+        own.apply(*given)
+
+    def send(receiver: int, content: Any, **named: Any) -> Any:
+        return own.send(receiver, before.pop() if before else content, **named)
+
+    return {"apply": apply, "send": send}
+
+
+def pushing_twice(right: Any) -> Any:
+    last: list[Any] = []
+
+    def push(self: Any, content: Any, size: float = 1.0) -> None:
+        taken, fetch = content
+        right(self, ([*last, *taken], fetch), size)
+        last[:] = taken[-1:]
+
+    return push
+
+
+def a_round_ahead(right: Any) -> Any:
+    def admitted(self: Any, held: Any, taken: Any, version: int) -> list[int]:
+        return [worker for worker in held if taken[worker] - min(taken.values()) <= self.sync_every]
+
+    return admitted
+
+
+def late_gradients_are_fresh(right: Any) -> Any:
+    """The server of the family with gradients of any staleness below 10 taken for fresh."""
+
+    def first(self: Any, own: Any, wait_for: int, cancel: bool = False) -> Iterator[Any]:
+        return k_async.SoftSync(self.rule, gradients=wait_for).server(own)
+
+    return first
+
+
+def doubled_moves(own: Any) -> dict[str, Any]:
+    return {"send": lambda receiver, content: own.send(receiver, (2 * content[0], content[1]))}
+
+
+SERVERS = {
+    "DC-ASGD-a has one mean square for all workers": (
+        Replaced(damping.Uncompensated, "shared", lambda right: True),
+        partial(test_pseudo_code.test_compensations, "DC-ASGD-a"),
+    ),
+    "momentum is kept at the workers": (
+        Replaced(Rule, "update", state_per_worker),
+        partial(test_pseudo_code.test_optimizer_at_the_server, "momentum"),
+    ),
+    "the server answers before it applies": (
+        Replaced(asynchronous.AsyncPS, "server", on_spoilt(before_its_update)),
+        partial(test_staleness.test_asynchronous, "constant"),
+    ),
+    "what is accumulated is averaged": (Replaced(Rule, "update", averaging), test_asynchronous.test_downpour),
+    "a replica pushes a gradient twice": (
+        Replaced(Shards, "push", pushing_twice),
+        partial(test_asynchronous.test_replica_alone, 3),
+    ),
+    "a fetch is due after every push": (
+        Replaced(asynchronous.Downpour, "worker", settings(n_fetch=lambda self: self.n_push)),
+        partial(test_staleness.test_downpour, 2, 4, "constant"),
+    ),
+    "a barrier lets workers through": (
+        Replaced(asynchronous.Downpour, "admitted", a_round_ahead),
+        test_asynchronous.test_lock_step,
+    ),
+    "k_async takes a worker twice": (
+        Replaced(
+            k_async.KAsync,
+            "server",
+            lambda right: lambda self, own: k_async.SoftSync(self.rule, self.wait_for).server(own),
+        ),
+        partial(test_staleness.test_in_groups, "exponential"),
+    ),
+    "soft_sync's contributors wait": (
+        Replaced(
+            k_async.SoftSync,
+            "server",
+            lambda right: lambda self, own: k_async.KAsync(self.rule, self.gradients).server(own),
+        ),
+        partial(test_staleness.test_in_groups, "exponential"),
+    ),
+    "soft_sync's K-th contributor reads too early": (
+        Replaced(k_async.SoftSync, "server", on_spoilt(before_its_update)),
+        partial(test_staleness.test_in_groups, "constant"),
+    ),
+    "ssp is a step too generous": (
+        Replaced(staleness_bounds.SSP, "server", settings(bound=lambda self: self.bound + 1)),
+        test_asynchronous.test_lock_step,
+    ),
+    "ringmaster applies what is just too stale": (
+        Replaced(staleness_bounds.Ringmaster, "server", settings(threshold=lambda self: self.threshold + 1)),
+        partial(test_asynchronous.test_ringmaster, False, 1),
+    ),
+    "Rennala applies the late": (
+        Replaced(
+            k_async.KBatchSync,
+            "server",
+            lambda right: lambda self, own: k_async.SoftSync(self.rule, self.gradients).server(own),
+        ),
+        partial(test_staleness.test_synchronous, "k_batch_sync, K = 5"),
+    ),
+    "Rennala takes one more": (
+        Replaced(k_async.KBatchSync, "server", settings(gradients=lambda self: self.gradients + 1)),
+        test_times.test_groups,
+    ),
+    "the late are applied": (
+        Replaced(gradients.Read, "staleness", lambda right: lambda self: max(0, right(self) - 9)),
+        partial(test_staleness.test_asynchronous, "constant"),
+    ),
+    "the late are not cancelled": (
+        Replaced(synchronous.KSync, "server", settings(cancel=lambda self: False)),
+        partial(test_times.test_first_k_cancelled, "exponential: (H_P - H_(P-K)) / mu"),
+    ),
+    "weights are added as if they were updates": (
+        Replaced(local_sgd.LocalSGD, "server", settings(average=lambda self: "updates")),
+        partial(test_local_steps.test_weights_or_updates, 1),
+    ),
+    "buffers are forgotten": (
+        Replaced(local_sgd.LocalSGD, "worker", settings(reset=lambda self: True)),
+        test_local_steps.test_weights_or_gradients,
+    ),
+    "a shard is sent whole gradients": (
+        Replaced(
+            Shards, "push", lambda right: lambda self, content, size=1.0: right(self, content, size * len(self._parts))
+        ),
+        partial(test_local_steps.test_round_of_shards, 4),
+    ),
+    "local SGD steps once more": (
+        Replaced(local_sgd.LocalSGD, "worker", settings(local_steps=lambda self: self.local_steps + 1)),
+        test_local_steps.test_weights_or_gradients,
+    ),
+    "DiLoCo's outer step goes the wrong way": (
+        Replaced(
+            local_sgd.DiLoCo,
+            "merge",
+            lambda right: lambda self, weights, average, state: right(self, weights, 2 * weights - average, state),
+        ),
+        test_local_steps.test_outer_optimizer,
+    ),
+    "the centre does not move": (
+        Replaced(
+            easgd.EASGD, "server", on_spoilt(lambda own: {"apply": lambda _, taken: own.apply(own.weights, taken)})
+        ),
+        partial(test_local_steps.test_elastic_sum, False),
+    ),
+    "a worker moves twice": (
+        Replaced(easgd.EASGD, "server", on_spoilt(doubled_moves)),
+        partial(test_local_steps.test_elastic_sum, False),
+    ),
+    "a token has no step": (
+        Replaced(
+            sync_replicas.SyncReplicas,
+            "worker",
+            on_spoilt(
+                lambda own: {
+                    "send": lambda to, content, **named: own.send(to, content and (math.inf, content[1]), **named)
+                }
+            ),
+        ),
+        partial(test_local_steps.test_pushes, 5),
+    ),
+    "too few tokens": (
+        Replaced(sync_replicas.SyncReplicas, "server", on_spoilt(lambda own: {"workers": 0})),
+        partial(test_local_steps.test_pushes, 5),
+    ),
+    "a delay is one too long": (
+        Replaced(delayed.Delayed, "mean", lambda right: lambda self, updates: right(self, updates) + 1),
+        partial(test_delayed.test_limits, "SGD", 1),
+    ),
+    "a delay is forgotten": (
+        Replaced(delayed.Delayed, "mean", lambda right: lambda self, updates: 0),
+        partial(test_delayed.test_limits, "momentum 0.9", 1),
+    ),
+    "staleness counts the gradient's own update": (
+        Replaced(gradients.Read, "staleness", lambda right: lambda self: right(self) + 1),
+        partial(test_staleness.test_asynchronous, "constant"),
+    ),
+}

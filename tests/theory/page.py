@@ -1,0 +1,74 @@
+"""`docs/verification.md`: every statement of the tests in this folder, with what was expected and what was measured."""
+
+import textwrap
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import import_module
+from inspect import getdoc
+from itertools import groupby
+from pathlib import Path
+
+from tests.machine import machine
+from tests.theory.statements import Statement
+
+PAGE = Path(__file__).parents[2] / "docs" / "verification.md"
+RULER = "| --- | ---: | ---: | ---: |"
+HEAD = "# Verification"
+INTRODUCTION = (
+    "What theory says of each method, beside what the simulator does. `make verification` runs `tests/theory` and "
+    "writes this page; a test compares its statements, not its digits, with those that the tests make.",
+    "An identity of two models has their largest relative difference for its measurement: 0 is the same bits, 1e-12 "
+    "allows for arithmetic in another order. The tolerance of a mean is 4 standard errors of its own samples. "
+    'A value after "not" is one that is often given instead: the measurement excludes it.',
+)
+
+Test = tuple[str, str]
+"""A module and a function, without their `test_`."""
+
+
+def render(made: Sequence[tuple[Test, Statement]]) -> str:
+    """The page, a section for each module and a table for each function and source."""
+    excluded = sum(statement.wrong is not None for _, statement in made)
+    counts = f"{len(made)} statements hold, {excluded} of them against a wrong value."
+    taken = f"Taken {datetime.now(UTC):%Y-%m-%d} on {machine()}: {counts}"
+    parts = [HEAD, *map(_wrapped, (*INTRODUCTION, taken))]
+    for module, of_module in groupby(made, key=lambda each: each[0][0]):
+        tests = import_module(f"tests.theory.test_{module}")
+        parts += [f"## {(getdoc(tests) or '').rstrip('.')}", f"`tests/theory/test_{module}.py`"]
+        for function, of_function in groupby(of_module, key=lambda each: each[0][1]):
+            parts.append(_wrapped(f"**{function}.** {getdoc(getattr(tests, f'test_{function}'))}"))
+            for source, found in groupby(of_function, key=lambda each: each[1].source):
+                parts.append(_table(source, [statement for _, statement in found]))
+    return "\n\n".join(parts) + "\n"
+
+
+def read(text: str) -> Mapping[Test, list[str]]:
+    """The statements of a page, by test."""
+    found: dict[Test, list[str]] = defaultdict(list)
+    module = function = ""
+    lines = text.splitlines()
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith("`tests/theory/test_"):
+            module = line.removeprefix("`tests/theory/test_").removesuffix(".py`")
+        elif line.startswith("**"):
+            function = line[2:].partition(".**")[0]
+        elif line.startswith("| ") and line != RULER and after != RULER:
+            found[module, function].append(line[2:].partition(" | ")[0])
+    return found
+
+
+def _table(source: str, statements: Sequence[Statement]) -> str:
+    return "\n".join([f"| {source} | expected | measured | tolerance |", RULER, *map(_row, statements)])
+
+
+def _row(statement: Statement) -> str:
+    sign = "" if statement.relation == "=" else f"{statement.relation} "
+    wrong = "" if statement.wrong is None else f", not {statement.wrong:.5g}"
+    digits = 5 if statement.expected and statement.relation != ">=" else 2
+    numbers = f"{statement.measured:.{digits}g} | {statement.tolerance:.2g}"
+    return f"| {statement.text} | {sign}{statement.expected:.5g}{wrong} | {numbers} |"
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, 120, break_on_hyphens=False, break_long_words=False))

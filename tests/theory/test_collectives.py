@@ -1,0 +1,88 @@
+"""Collectives: arithmetic and time."""
+
+import pytest
+
+from laggard.experiments.theory.iteration_time import COLLECTIVE_SECONDS
+from laggard.models import LeNet5
+from laggard.simulator import Cluster, Network, Stop
+from laggard.simulator.algorithms.collectives import COLLECTIVES
+from laggard.simulator.timing.distributions import Constant, Gamma
+from tests.theory.statements import close, equal, same
+from tests.theory.trials import every, method, quadratic, remains_of, update_times
+
+THAKUR, PATARASUK, LOGP = "Thakur et al. (2005)", "Patarasuk & Yuan (2009)", "alpha-beta model"
+ALPHA, TRANSFER = 0.125, 0.25
+FORMS = {
+    "ring": ("2 (P - 1) alpha + 2 ((P - 1) / P) N beta", PATARASUK),
+    "naive_ring": ("(P - 1) (alpha + N beta)", LOGP),
+    "mesh": ("alpha + (P - 1) N beta", LOGP),
+    "recursive_doubling": ("log2 P (alpha + N beta)", THAKUR),
+    "halving_doubling": ("2 log2 P alpha + 2 ((P - 1) / P) N beta", THAKUR),
+    "tree": ("2 ceil(log2 P) (alpha + N beta)", THAKUR),
+}
+
+
+@pytest.mark.parametrize("P", [4, 6])
+def test_same_as_a_server(P: int) -> None:
+    """All-reduce is a synchronous server, whatever the collective and however many nodes."""
+    cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
+    server = every(cluster, "sync_ps", updates=12)
+    for name in COLLECTIVES:
+        reduced = every(cluster, "all_reduce", collective=name, updates=12)
+        close(f"all_reduce, {name}, P = {P} = sync_ps, every optimiser", reduced, server, source=PATARASUK)
+
+
+@pytest.mark.parametrize("P", [4, 6])
+def test_same_everywhere(P: int) -> None:
+    """After every update the nodes' models are the same to the bit."""
+    cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
+    firsts, others = [], []
+    for name in COLLECTIVES:
+        nodes = remains_of(cluster, method("all_reduce", collective=name), quadratic(), Stop(updates=10)).nodes
+        firsts += [nodes[0].weights] * (P - 1)
+        others += [nodes[rank].weights for rank in range(1, P)]
+    same(f"all_reduce, P = {P}, every collective: all nodes' models", firsts, others, source="derived")
+
+
+def seconds(P: int, name: str, alpha: float = ALPHA, transfer: float = TRANSFER, **network: str) -> float:
+    """What one update takes beside its gradient: the longest of several."""
+    settings = Network(bandwidth=1.0, latency=alpha, message_bytes=transfer, **network)  # type: ignore[arg-type]
+    cluster = Cluster(workers=P, compute=Constant(1.0), network=settings)
+    return float(update_times(cluster, method("all_reduce", collective=name), 10).max()) - 1.0
+
+
+@pytest.mark.parametrize("sharing", ["fair", "fifo"])
+@pytest.mark.parametrize("name", FORMS)
+def test_times(name: str, sharing: str) -> None:
+    """P nodes that begin together, on a card each."""
+    form, source = FORMS[name]
+    expected, measured = COLLECTIVE_SECONDS[name](8, ALPHA, TRANSFER), seconds(8, name, sharing=sharing)
+    equal(f"{name}, P = 8, {sharing}: {form}", expected, measured, source=source)
+
+
+@pytest.mark.parametrize("name", ["ring", "naive_ring", "mesh", "tree"])
+def test_any_number(name: str) -> None:
+    """The number of nodes need be no power of two."""
+    form, source = FORMS[name]
+    equal(f"{name}, P = 6: {form}", COLLECTIVE_SECONDS[name](6, ALPHA, TRANSFER), seconds(6, name), source=source)
+
+
+def test_private_links() -> None:
+    """Where every pair has a link, all messages of a mesh go at once."""
+    measured = seconds(8, "mesh", wiring="pairs")
+    equal("mesh on private links, P = 8: alpha + N beta", ALPHA + TRANSFER, measured, source=LOGP)
+
+
+@pytest.mark.parametrize(("alpha", "transfer"), [(0.125, 0.25), (0.2, 0.25), (0.1875, 0.25)])
+def test_ring_or_naive(alpha: float, transfer: float) -> None:
+    """The ring of chunks beats the naive one iff N beta (1 - 2 / P) > alpha."""
+    P = 8
+    gain = seconds(P, "naive_ring", alpha, transfer) - seconds(P, "ring", alpha, transfer)
+    text = f"naive - ring, P = {P}, alpha {alpha:g}, N beta {transfer:g}: (P - 1) (N beta (1 - 2/P) - alpha)"
+    equal(text, (P - 1) * (transfer * (1 - 2 / P) - alpha), gain, source="derived")
+
+
+def test_message() -> None:
+    """The message of the model that most configs learn."""
+    parameters = sum(parameter.numel() for parameter in LeNet5().build((1, 28, 28), 10).parameters())
+    equal("LeNet-5 in float32: N bytes", 246_824, 4 * parameters, source="LeCun et al. (1998)")

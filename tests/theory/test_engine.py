@@ -1,0 +1,131 @@
+"""The engine: what holds for every method."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from laggard.models import Quadratic
+from laggard.simulator import ALGORITHMS, Algorithm, Cluster, Rule, Stop, simulate
+from laggard.simulator.testing import IDENTITIES, trial_of
+from laggard.simulator.testing.fingerprint import fingerprint, fingerprints_elsewhere
+from laggard.simulator.timing.distributions import Gamma
+from tests.theory.statements import Statement, check, close, equal, same
+from tests.theory.trials import TORCH, UNEVEN, UPDATES, every, method, perceptron, timed, weights_after
+
+METHODS: Mapping[str, Callable[[Rule], Algorithm]] = {
+    **ALGORITHMS,
+    "k_sync, wait_for 3": partial(method, "k_sync", wait_for=3),
+    "k_sync, wait_for 3, cancel": partial(method, "k_sync", wait_for=3, cancel=True),
+    "k_batch_sync, K 3": partial(method, "k_batch_sync", gradients=3),
+    "k_async, K 3": partial(method, "k_async", wait_for=3),
+    "soft_sync, K 3": partial(method, "soft_sync", gradients=3),
+    "delayed, D 3": partial(method, "delayed", delay=3),
+    "delayed, poisson": partial(method, "delayed", delay=3, law="poisson"),
+    "downpour, n_push 2, n_fetch 4": partial(method, "downpour", n_push=2, n_fetch=4),
+    "downpour, warm start": partial(method, "downpour", warm_start=5),
+    "downpour, sync_every 4": partial(method, "downpour", sync_every=4),
+    "async_ps, accumulate 3": partial(method, "async_ps", accumulate=3),
+    "ssp, bound 0": partial(method, "ssp", bound=0),
+    "async_ps, 2 shards": partial(method, "async_ps", shards=2),
+    "local_sgd, 2 shards": partial(method, "local_sgd", local_steps=2, shards=2),
+    "easgd, together": partial(method, "easgd", local_steps=2, together=True),
+    "all_reduce, tree": partial(method, "all_reduce", collective="tree"),
+    "dpsgd, adapt_then_combine": partial(method, "dpsgd", order="adapt_then_combine"),
+    "sgp, overlap 2": partial(method, "sgp", overlap=2),
+    "ringmaster, R 2, cancel": partial(method, "ringmaster", threshold=2, cancel=True),
+}
+"""Every method with its defaults, and some with other settings."""
+HASHES = "the seed of Python's hashes changes nothing"
+HERE = [name for name in IDENTITIES if name != HASHES]
+STEPS = 15
+SLOW = pytest.param(60, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("updates", [STEPS, SLOW])
+@pytest.mark.parametrize("name", HERE)
+def test_every_method(name: str, updates: int) -> None:
+    """The identities of `laggard.simulator.testing`: how many methods keep each over so many updates."""
+    broken = {each: how_broken(name, make, updates) for each, make in METHODS.items()}
+    all_but(f"{name}, {updates} updates", {each: how for each, how in broken.items() if how})
+
+
+def how_broken(name: str, make: Callable[[Rule], Algorithm], updates: int = STEPS) -> str:
+    """How a method breaks an identity; empty where it does not."""
+    try:
+        IDENTITIES[name](trial_of(make, updates=updates))
+    except AssertionError as error:
+        return str(error)
+    return ""
+
+
+def all_but(text: str, broken: Mapping[str, str]) -> None:
+    """A statement about every method, of which those in `broken` are exceptions."""
+    statement = Statement(f"{text}: methods", "laggard.simulator.testing", len(METHODS), len(METHODS) - len(broken))
+    assert not broken, f"{statement}, but not {broken}"
+    check(statement)
+
+
+def one_method(identity: str, name: str = "async_ps") -> None:
+    """The statement that every method keeps an identity, asked of one."""
+    broken = how_broken(identity, METHODS[name])
+    all_but(identity, {name: broken} if broken else {})
+
+
+@pytest.mark.parametrize("updates", [STEPS, SLOW])
+def test_hash_seeds(updates: int) -> None:
+    """Another process, whose sets of strings have another order, gets the same bits."""
+    trials = {each: trial_of(make, updates=updates) for each, make in METHODS.items()}
+    there = fingerprints_elsewhere(list(trials.values()))
+    assert there is not None
+    pairs = zip(trials.items(), there, strict=True)
+    others = {each: "other bits" for (each, trial), its in pairs if fingerprint(trial.run()) != its}
+    all_but(f"{HASHES}, {updates} updates", others)
+
+
+def durations(workers: int, algorithm: Algorithm) -> np.ndarray:
+    """The first 30 durations of worker 0."""
+    rows = timed(Cluster(workers=workers, compute=Gamma(1.0, 0.5)), algorithm, 400).updates
+    return (rows["computed"] - rows["started"])[rows["worker"] == 0][:30]
+
+
+def test_common_random_numbers() -> None:
+    """Another worker, or another method, leaves worker 0's durations as they were: methods are compared on the same."""
+    alone = durations(8, method("async_ps"))
+    for name, other in [
+        ("with a ninth worker", durations(9, method("async_ps"))),
+        ("under sync_ps", durations(8, method("sync_ps"))),
+    ]:
+        equal(f"the first 30 durations of worker 0 of 8, {name}: the same", 0.0, other - alone, source="streams")
+
+
+@pytest.mark.parametrize("backend", ["vmap", "unfold", "unfold-graphs"])
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-12), (torch.float32, 1e-6)], ids=["double", "single"])
+def test_backends(dtype: torch.dtype, rtol: float, backend: str) -> None:
+    """Gradients in one batched call, as on a GPU, are those of a loop."""
+    batched, loop = (every(UNEVEN, "async_ps", perceptron(dtype=dtype, backend=way)) for way in (backend, "threads"))
+    text = f"{str(dtype)[6:]}: a batched call by {backend} = a loop, every optimiser"
+    close(text, batched, loop, source="rounding", rtol=rtol)
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_single_precision(name: str) -> None:
+    """Hyper-parameters are combined in double precision and rounded once, alone as in an ensemble."""
+    cluster, rates = Cluster(workers=3, compute=Gamma(1.0, 0.5)), (0.003, 0.01, 0.03)
+    task = Quadratic(curvature=1.0, dim=7, condition=30.0, noise=0.3, epoch=50)
+    rule = Rule(TORCH[name][0], lr=torch.tensor(rates, dtype=torch.float64)[:, None])
+    run = simulate(cluster, method("async_ps", rule), task, stop=Stop(updates=UPDATES), ensemble=3)
+    alone = [weights_after(cluster, method("async_ps", replace(rule, lr=rate)), task)[0] for rate in rates]
+    text = f"float32, {name}: an ensemble of learning rates = runs alone"
+    same(text, list(run.weights), alone, source="rounding")
+
+
+def test_every_method_has_statements_of_its_own() -> None:
+    """Beside those that hold for all: its name stands in another module of statements."""
+    from pathlib import Path
+
+    others = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py") if path != Path(__file__))
+    assert [name for name in ALGORITHMS if f'"{name}' not in others] == []

@@ -1,0 +1,123 @@
+"""Gossip: averages."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from laggard.simulator import Rule, Stop
+from laggard.simulator.network.topology import Graph, Ring, Topology, Torus
+from laggard.simulator.timing.distributions import Exponential
+from tests.theory.gossiping import (
+    AD,
+    ASSRAN,
+    LIAN,
+    ONE_PEER,
+    ORDERS,
+    mean_of_starts,
+    on,
+    start_apart,
+    sum_by_gradients,
+)
+from tests.theory.statements import close, differ, equal
+from tests.theory.trials import LR, method, quadratic, remains_of, slope
+
+DIGRAPH = Graph("gnp_random_graph", {"n": 8, "p": 0.3, "seed": 9, "directed": True})
+"""Strongly connected; out-degrees are 2 to 5 and in-degrees 1 to 5, so that weights 1 would be biased."""
+GRAPHS: dict[str, tuple[Topology, int]] = {
+    "a digraph": (DIGRAPH, 8),
+    "a ring": (Ring(), 7),
+    "one peer": (ONE_PEER, 6),
+}
+
+
+def averaged(graph: Topology, workers: int, seconds: int, **settings: int) -> tuple[list[Tensor], list[Tensor]]:
+    """All nodes' models after so many seconds of averaging alone, and the mean of their starts for each."""
+    stop, algorithm = Stop(time=seconds + 0.5), method("sgp", Rule(lr=0.0), **settings)
+    nodes = remains_of(on(graph, workers), algorithm, quadratic(), stop, start_apart).nodes
+    return [node.weights for node in nodes.values()], mean_of_starts(workers)
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 3])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_mean_of_starts(name: str, overlap: int) -> None:
+    """Without gradients, models tend to the mean of the starts."""
+    graph, P = GRAPHS[name]
+    z, mean = averaged(graph, P, 130 * max(1, overlap), overlap=overlap)
+    text = f"sgp on {name}, P = {P}, overlap {overlap}, lr 0: z -> mean of the starts"
+    close(text, z, mean, source=ASSRAN)
+
+
+def test_one_peer() -> None:
+    """One exponential peer is there in log2 P steps."""
+    for P in (8, 16):
+        rounds = int(math.log2(P))
+        text = f"sgp, one peer, P = {P}: the exact mean after {rounds} steps"
+        close(text, *averaged(ONE_PEER, P, rounds), source=ASSRAN)
+        differ(f"sgp, one peer, P = {P}: not a step before", *averaged(ONE_PEER, P, rounds - 1), source=ASSRAN)
+    differ("sgp, one peer, P = 6: not exact after 3 steps", *averaged(ONE_PEER, 6, 3), source=ASSRAN)
+    nodes = remains_of(on(ONE_PEER, 8), method("sgp", Rule(lr=LR)), quadratic(), Stop(time=20.5)).nodes
+    weights = [node.weight for node in nodes.values()]
+    equal("sgp, one peer, P = 8, in step: w = 1", 1.0, weights, source=ASSRAN, rtol=0.0)
+
+
+@pytest.mark.parametrize(("P", "overlap"), [(8, 0), (6, 0), (8, 1), (6, 3)])
+def test_conserved(P: int, overlap: int) -> None:
+    """Nodes and messages together hold all the weight, and models that only gradients have changed."""
+    cluster = on(ONE_PEER, P, Exponential(1.0), bandwidth=20.0, latency=0.1, message_bytes=4.0)
+    algorithm = method("sgp", Rule(lr=LR), overlap=overlap)
+    nodes, under_way = remains_of(cluster, algorithm, slope(), Stop(time=17.0), start_apart)
+    weight = sum(node.weight for node in nodes.values()) + sum(message.value[1] for message in under_way)
+    setting = f"sgp, P = {P}, overlap {overlap}, {len(under_way)} messages under way"
+    equal(f"{setting}: sum of w = P", P, weight, source=ASSRAN, wrong=1.0)
+    x = torch.stack([node.weight * node.weights for node in nodes.values()]).sum(0)
+    x = sum((message.value[0] for message in under_way), x)
+    close(f"{setting}: sum of x sees gradients alone", x, sum_by_gradients(nodes, LR), source=ASSRAN)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_conserved_in_step(order: str) -> None:
+    """Averaging with neighbours conserves the sum."""
+    algorithm = method("dpsgd", Rule(lr=LR), order=order)
+    nodes = remains_of(on(Torus(), 6), algorithm, slope(), Stop(time=9.5), start_apart).nodes
+    x = torch.stack([node.weights for node in nodes.values()]).sum(0)
+    close(f"dpsgd, {order}: sum of x sees gradients alone", x, sum_by_gradients(nodes, LR), source=LIAN)
+
+
+@pytest.mark.parametrize(("name", "lr"), [("lr 0", 0.0), ("sees gradients alone", LR)])
+def test_pairwise(name: str, lr: float) -> None:
+    """Pairs average atomically: the sum is conserved whenever no exchange is under way."""
+    cluster = on(Ring(), 8, Exponential(1.0), latency=0.02)
+    sums, expected = [], []
+    for time in np.arange(5.0, 9.0, 0.2):
+        stop, algorithm = Stop(time=float(time)), method("adpsgd", Rule(lr=lr))
+        nodes, under_way = remains_of(cluster, algorithm, slope(), stop, start_apart)
+        if not under_way:
+            sums.append(torch.stack([node.weights for node in nodes.values()]).sum(0))
+            expected.append(sum_by_gradients(nodes, lr))
+    text = f"adpsgd, {len(sums)} moments without exchange: sum of x, {name}"
+    close(text, sums, expected, source=AD)
+
+
+def test_pairwise_mean() -> None:
+    """Pairs that only average share alike."""
+    cluster, algorithm = on(Ring(), 8, Exponential(1.0), latency=0.02), method("adpsgd", Rule(lr=0.0))
+    nodes = remains_of(cluster, algorithm, quadratic(), Stop(time=250.0), start_apart).nodes
+    models = [node.weights for node in nodes.values()]
+    close("adpsgd, lr 0: x -> mean of the starts", models, mean_of_starts(8), source=AD)
+
+
+def test_spectral_gap() -> None:
+    """A ring's models approach each other, in the end, by its second eigenvalue a step."""
+    P, steps = 8, 60
+    far = []
+    for seconds in (steps, steps + 1):
+        stop, algorithm = Stop(time=seconds + 0.5), method("dpsgd", Rule(lr=0.0))
+        nodes = remains_of(on(Ring(), P), algorithm, quadratic(), stop, start_apart).nodes
+        X = torch.cat([nodes[rank].weights for rank in range(P)])
+        far.append(float((X - X.mean(0)).norm()))
+    text = f"dpsgd, ring, P = {P}, lr 0: distance shrinks by (1 + 2 cos(2 pi / P)) / 3"
+    expected = (1 + 2 * math.cos(2 * math.pi / P)) / 3
+    equal(text, expected, far[1] / far[0], source="Xiao & Boyd (2004)", rtol=1e-6)

@@ -1,0 +1,102 @@
+"""Gossip: identities."""
+
+from collections.abc import Callable
+from typing import Any
+
+import networkx
+import pytest
+import torch
+from torch import Tensor
+
+from laggard.simulator import Cluster, Rule, Stop
+from laggard.simulator.network.topology import Complete, Graph, Ring, Topology, Torus
+from tests.theory.gossiping import ASSRAN, LIAN, ONE_PEER, ORDERS, on
+from tests.theory.statements import close, differ, same
+from tests.theory.trials import (
+    ADAM,
+    LINEAR,
+    LR,
+    batches_of,
+    every,
+    first_weights,
+    gradient_of,
+    method,
+    quadratic,
+    remains_of,
+)
+
+
+def models(cluster: Cluster, name: str, updates: float, rule: Rule, **settings: Any) -> list[Tensor]:
+    """All nodes' models after so many steps each."""
+    nodes = remains_of(cluster, method(name, rule, **settings), quadratic(), Stop(time=updates + 0.5)).nodes
+    return [nodes[rank].weights for rank in sorted(nodes)]
+
+
+@pytest.mark.parametrize("name", ["sgp", "dpsgd"])
+def test_complete_graph(name: str) -> None:
+    """On the complete graph with equal weights gossip is a server."""
+    P, settings = 4, {"order": "adapt_then_combine", "mixing": "uniform"} if name == "dpsgd" else {}
+    server, nodes = Cluster(workers=P), on(Complete(), P)
+    one, other = every(nodes, name, rules=LINEAR, **settings), every(server, "sync_ps", rules=LINEAR)
+    close(f"{name}, complete graph, weights 1/P = sync_ps, linear rules", one, other, source=ASSRAN)
+    one, other = every(nodes, name, rules=ADAM, **settings), every(server, "sync_ps", rules=ADAM)
+    differ(f"{name}, complete graph, adam, is not sync_ps", one, other, source=ASSRAN)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+@pytest.mark.parametrize(("graph", "workers"), [(Ring(), 5), (Torus(), 6)], ids=["ring", "torus"])
+def test_symmetric(graph: Topology, workers: int, optimizer: str) -> None:
+    """Push-sum with symmetric weights is D-PSGD."""
+    rule = {"sgd": LINEAR[0], "momentum": LINEAR[1], "adam": ADAM[0]}[optimizer]
+    cluster = on(graph, workers)
+    push = models(cluster, "sgp", 12, rule, mixing="metropolis")
+    combine, adapt = (models(cluster, "dpsgd", 12, rule, order=order) for order in ORDERS)
+    where = f"sgp, {type(graph).__name__.lower()}, symmetric W, {optimizer}"
+    close(f"{where} = dpsgd, adapt_then_combine", push, adapt, source=ASSRAN)
+    differ(f"{where}: not combine_then_adapt", push, combine, source=ASSRAN)
+
+
+def test_biased() -> None:
+    """Ignoring the weight matters where it is not 1: while half of every model is under way."""
+    runs = {
+        (overlap, biased): models(on(ONE_PEER, 8), "sgp", 20, Rule(lr=0.0), overlap=overlap, biased=biased)
+        for overlap in (0, 1)
+        for biased in (False, True)
+    }
+    start = [first_weights(quadratic())] * 8
+    halves = [0.5 * weights for weights in start]
+    same("sgp, P = 8, lr 0, biased, in step: x = the start", runs[0, True], start, source=ASSRAN)
+    same("sgp, P = 8, lr 0, overlap 1: x / w = the start", runs[1, False], start, source=ASSRAN)
+    same("sgp, P = 8, lr 0, biased, overlap 1: x = half of it", runs[1, True], halves, source=ASSRAN)
+
+
+GRAPHS: dict[str, tuple[Topology, networkx.Graph]] = {
+    "ring": (Ring(), networkx.cycle_graph(5)),
+    "torus": (Torus(), networkx.grid_2d_graph(2, 3, periodic=True)),
+    "wheel_graph": (Graph("wheel_graph", {"n": 5}), networkx.wheel_graph(5)),
+    "path_graph": (Graph("path_graph", {"n": 5}), networkx.path_graph(5)),
+}
+
+
+@pytest.mark.parametrize(("order", "form"), [(ORDERS[0], "W X - lr G"), (ORDERS[1], "W (X - lr G)")], ids=ORDERS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_matrices(name: str, order: str, form: str) -> None:
+    """Every node's model, against a loop over Metropolis matrices: 1 / (1 + the greater degree), and what is left."""
+    graph, edges = GRAPHS[name]
+    P, joined = len(edges), torch.from_numpy(networkx.to_numpy_array(edges, nodelist=sorted(edges)))
+    degree = joined.sum(1)
+    W = joined / (1 + torch.maximum(degree[:, None], degree))
+    W = W + torch.diag(1 - W.sum(1))
+    mine = models(on(graph, P), "dpsgd", 12, Rule(lr=LR), order=order)
+    X = looped(P, 12, lambda X, G: W @ X - LR * G if order == "combine_then_adapt" else W @ (X - LR * G))
+    close(f"dpsgd, {name}, P = {P}: X <- {form}", mine, list(X[:, None]), source=LIAN)
+
+
+def looped(P: int, steps: int, step: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """All models `(workers, params)` after so many steps of X <- step(X, gradients)."""
+    task = quadratic()
+    X, streams = torch.cat([first_weights(task)] * P), [batches_of(task, rank) for rank in range(P)]
+    for _ in range(steps):
+        gradients = [gradient_of(task, x[None], next(own)) for x, own in zip(X, streams, strict=True)]
+        X = step(X, torch.cat(gradients))
+    return X

@@ -1,0 +1,119 @@
+"""Networks: how messages share cards."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from laggard.simulator import SERVER, Algorithm, Cluster, Network, Node, Role, Stop, simulate
+from tests.theory.statements import equal
+
+GALLAGER, QUEUE, LOGP = "Bertsekas & Gallager", "fifo queue", "alpha-beta model"
+P, ALPHA, TRANSFER = 8, 0.125, 0.25
+either_sharing = pytest.mark.parametrize("sharing", ["fair", "fifo"])
+
+
+@dataclass(frozen=True)
+class Sends(Algorithm):
+    """Each worker sends one message to the server, or waits for one; it computes, for the record, when that arrived.
+
+    Attributes:
+        moments: when each worker sends (s).
+        sizes: of the messages, in models.
+        scatter: whether it is the server that sends to each instead.
+    """
+
+    moments: Sequence[float]
+    sizes: Sequence[float]
+    scatter: bool = False
+
+    def worker(self, node: Node) -> Role:
+        yield node.work(self.moments[node.rank])
+        if self.scatter:
+            yield node.receive()
+        else:
+            yield node.send(SERVER, None, size=self.sizes[node.rank])
+        gradient = yield node.compute(node.weights)
+        gradient.drop()
+
+    def server(self, node: Node) -> Role:
+        if self.scatter:
+            for worker, size in enumerate(self.sizes):
+                node.send(worker, None, size=size)
+        yield node.receive()
+
+
+def arrivals(
+    moments: Sequence[float], sizes: Sequence[float], scatter: bool = False, **network: float | str
+) -> np.ndarray:
+    """When each worker's message arrived (s), over cards of 1 byte a second unless `network` says otherwise."""
+    settings: Mapping[str, object] = {"bandwidth": 1.0, "message_bytes": 1.0, **network}
+    cluster = Cluster(workers=len(sizes), network=Network(**settings))  # type: ignore[arg-type]
+    rows = simulate(cluster, Sends(tuple(moments), tuple(sizes), scatter), stop=Stop(time=1e6)).updates
+    return rows["started"][np.argsort(rows["worker"])]
+
+
+@either_sharing
+def test_alone(sharing: str) -> None:
+    """Latency, and bytes over bandwidth."""
+    arrived = arrivals([1.0], [0.25], latency=ALPHA, sharing=sharing)
+    equal(f"one message, {sharing}: alpha + N beta", 1 + ALPHA + 0.25, arrived, source=LOGP)
+
+
+def test_token() -> None:
+    """A message without bytes takes the latency."""
+    equal("a token of no bytes: alpha", 1 + ALPHA, arrivals([1.0], [0.0], latency=ALPHA), source=LOGP)
+
+
+@either_sharing
+@pytest.mark.parametrize("scatter", [False, True], ids=["gather", "scatter"])
+def test_gather_and_scatter(scatter: bool, sharing: str) -> None:
+    """Through the server's card all messages take P N beta in either sharing; only their order differs."""
+    name = "scatter" if scatter else "gather"
+    arrived = arrivals([0.0] * P, [TRANSFER] * P, scatter, latency=ALPHA, sharing=sharing)
+    text = f"{name}, P = {P}, {sharing}: alpha + P N beta"
+    equal(text, ALPHA + P * TRANSFER, arrived.max(), source=LOGP)
+    if sharing == "fair":
+        equal(f"{name}, fair: all arrive together", 0.0, np.ptp(arrived), source=GALLAGER)
+    else:
+        gaps = np.diff(np.sort(arrived))
+        equal(f"{name}, fifo: one after another, N beta apart", TRANSFER, gaps, source=QUEUE)
+
+
+def test_two_cards() -> None:
+    """Max-min fairness: whose own card binds takes no more than that, and the others share the rest."""
+    first, second = arrivals([0.0, 0.0], [30.0, 15.0], bandwidth=10.0, server_bandwidth=15.0)
+    text = "30 and 15 bytes over cards of 10 into one of 15 B/s:"
+    equal(f"{text} 15 / 7.5 s", 2.0, second, source=GALLAGER)
+    equal(f"{text} 2 s + 15 / 10 s", 3.5, first, source=GALLAGER)
+
+
+@either_sharing
+def test_latecomer(sharing: str) -> None:
+    """A message that comes when another is s seconds under way, over one card of 1 byte a second."""
+    s, N = 0.75, 2.0
+    form, expected, source = ("2 N beta - s", 2 * N - s, GALLAGER) if sharing == "fair" else ("N beta", N, QUEUE)
+    arrived = arrivals([0.0, s], [N, N], sharing=sharing)
+    equal(f"two messages s apart, {sharing}: the first at {form}", expected, arrived[0], source=source)
+    equal(f"two messages s apart, {sharing}: the second at 2 N beta", 2 * N, arrived[1], source=source)
+
+
+@dataclass(frozen=True)
+class BothWays(Sends):
+    """The server sends to its worker while the worker sends to it."""
+
+    def worker(self, node: Node) -> Role:
+        node.send(SERVER, None, size=self.sizes[0])
+        yield node.receive()
+        gradient = yield node.compute(node.weights)
+        gradient.drop()
+
+
+@either_sharing
+def test_full_duplex(sharing: str) -> None:
+    """The directions of a card do not share."""
+    network = Network(bandwidth=1.0, message_bytes=1.0, sharing=sharing)
+    rows = simulate(Cluster(1, network=network), BothWays((0.0,), (TRANSFER,), True), stop=Stop(time=1e6)).updates
+    text = f"two messages in opposite directions, {sharing}: N beta each"
+    equal(text, TRANSFER, rows["started"], source=LOGP, wrong=2 * TRANSFER)

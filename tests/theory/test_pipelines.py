@@ -1,0 +1,134 @@
+"""Pipelines: gradients, delays and bubbles."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from laggard.models import Quadratic, Supervised
+from laggard.simulator import Algorithm, Cluster, Rule, Stop
+from laggard.simulator.timing.distributions import Constant
+from tests.theory.statements import close, equal, same
+from tests.theory.trials import (
+    LR,
+    ONE,
+    TORCH,
+    batches_of,
+    every,
+    first_weights,
+    gradient_of,
+    method,
+    perceptron,
+    remains_of,
+    timed,
+    update_times,
+    weights_after,
+)
+
+HUANG, NARAYANAN, TWO = "Huang et al. (2019)", "Narayanan et al. (2019)", "Narayanan et al. (2021)"
+S, M, UPDATES = 4, 6, 12
+STAGES = Cluster(workers=S)
+network = partial(perceptron, 6, 5, 4)
+"""A network of four linear layers, a stage each."""
+
+
+def by_stage(algorithm: Algorithm, stages: int) -> tuple[list[Tensor], list[tuple[int, slice]]]:
+    """What each stage holds at the end, and after how many updates it does which slice; the last stage is ahead."""
+    nodes = remains_of(Cluster(workers=stages), algorithm, network(), Stop(updates=UPDATES)).nodes
+    slices = algorithm.slices(stages, nodes[0].weights.shape[1], network().layers())
+    return [nodes[rank].weights for rank in slices], [(nodes[rank].version, piece) for rank, piece in slices.items()]
+
+
+def test_naive() -> None:
+    """A pipeline that is flushed after every mini-batch is plain SGD."""
+    sgd = every(ONE, "delayed", network(), updates=UPDATES)
+    naive = every(STAGES, "naive", network(), updates=UPDATES)
+    same(f"naive, S = {S} = SGD, every optimiser", naive, sgd, source=HUANG)
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
+def test_flushed(name: str) -> None:
+    """A pipeline that is flushed after M micro-batches has the gradients of the whole model."""
+    together = every(ONE, "sync_ps", network(), accumulate=M, updates=UPDATES)
+    mine = every(STAGES, name, network(), micro_batches=M, updates=UPDATES)
+    close(f"{name}, S = {S}, M = {M} = SGD on {M} mini-batches, every optimiser", mine, together, source=HUANG)
+
+
+def test_weight_stashing() -> None:
+    """Stage s of n updates by gradients n - s updates late, all of one mini-batch at one mixture of weights."""
+    mine, held = by_stage(method("pipedream", Rule(lr=LR)), S)
+    history = stashed(network(), [piece for _, piece in held])
+    its = [history[version][:, piece] for version, piece in held]
+    close(f"pipedream, n = {S}: stage s at weights n - s updates old", mine, its, source=NARAYANAN)
+    rows = timed(STAGES, method("pipedream"), 60, Quadratic(dim=S)).updates
+    for rank in range(S):
+        stale = rows["staleness"][rows["target"] == rank][S:]
+        equal(f"pipedream, stage {rank + 1} of {S}: staleness n - s", S - 1 - rank, stale, source=NARAYANAN)
+
+
+def stashed(task: Supervised, pieces: Sequence[slice]) -> list[Tensor]:
+    """w_s(t + 1) = w_s(t) - lr g_s(w_1(t - n + 1), ..., w_n(t)), with w(t) = w(0) for t < 0: all w(t)."""
+    history, batches = [first_weights(task)], batches_of(task)
+    for t in range(UPDATES + S):
+        read = [history[max(0, t - len(pieces) + s)][:, piece] for s, piece in enumerate(pieces, 1)]
+        history.append(history[-1] - LR * gradient_of(task, torch.cat(read, dim=1), next(batches)))
+    return history
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_two_stages(name: str) -> None:
+    """PipeDream-2BW is a delay of one update on every stage."""
+    rule = Rule(TORCH[name][0], lr=LR)
+    mine, held = by_stage(method("pipedream_2bw", rule, micro_batches=1), 2)
+    delayed = method("delayed", rule, delay=1)
+    its = [weights_after(ONE, delayed, network(), version)[:, piece] for version, piece in held]
+    close(f"pipedream_2bw, S = 2, M = 1 = delayed, D = 1, {name}", mine, its, source=TWO)
+
+
+@pytest.mark.parametrize("micro_batches", [3, M])
+def test_two_versions(micro_batches: int) -> None:
+    """All micro-batches of an update are taken at the weights before the present ones."""
+    mine, held = by_stage(method("pipedream_2bw", Rule(lr=LR), micro_batches=micro_batches), S)
+    history = late_by_one(network(), micro_batches)
+    its = [history[version][:, piece] for version, piece in held]
+    text = f"pipedream_2bw, S = {S}, M = {micro_batches}: M mini-batches at the weights one update old"
+    close(text, mine, its, source=TWO)
+
+
+def late_by_one(task: Supervised, micro_batches: int) -> list[Tensor]:
+    """w(t + 1) = w(t) - lr (1/M) sum_m g_m(w(t - 1)), with w(-1) = w(0): all w(t)."""
+    history, batches = [first_weights(task)], batches_of(task)
+    for t in range(UPDATES + 2):
+        gradients = [gradient_of(task, history[max(0, t - 1)], next(batches)) for _ in range(micro_batches)]
+        history.append(history[-1] - LR * torch.stack(gradients).mean(0))
+    return history
+
+
+EQUAL_STAGES = Cluster(workers=S, compute=Constant(float(S)))
+"""f + b = 1 on each of the stages."""
+
+
+@pytest.mark.parametrize("count", [1, M])
+@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
+def test_bubble(name: str, count: int) -> None:
+    """Equal stages on a free network: an update takes (M + S - 1) (f + b), of which (S - 1) / (M + S - 1) is idle."""
+    run = timed(EQUAL_STAGES, method(name, micro_batches=count), 10, Quadratic(dim=S, epoch=50))
+    took = np.diff([run.updates["time"][run.updates["version"] == version].max() for version in range(10)])
+    equal(f"{name}, S = {S}, M = {count}: (M + S - 1) (f + b)", count + S - 1, took, source=HUANG)
+    idle = run.workers["waiting"] / (run.workers["waiting"] + run.workers["computing"])
+    text = f"{name}, S = {S}, M = {count}: bubble (S - 1) / (M + S - 1)"
+    equal(text, (S - 1) / (count + S - 1), idle, source=HUANG)
+
+
+def test_no_bubble() -> None:
+    """Asynchronous pipelines have no bubble, and without a pipeline one node works at a time."""
+    task = Quadratic(dim=S, epoch=50)
+    took = update_times(EQUAL_STAGES, method("naive"), 10, task)[1:]
+    equal(f"naive, S = {S}: S (f + b)", S, took, source=HUANG)
+    took = update_times(EQUAL_STAGES, method("pipedream"), 30, task)[S:]
+    equal(f"pipedream, S = {S}: f + b a mini-batch, no bubble", 1, took, source=NARAYANAN)
+    took = update_times(EQUAL_STAGES, method("pipedream_2bw", micro_batches=M), 10, task)[2:]
+    equal(f"pipedream_2bw, S = {S}, M = {M}: M (f + b), no bubble", M, took, source=TWO)

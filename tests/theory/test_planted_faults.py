@@ -1,0 +1,30 @@
+"""Faults that distributed SGD is prone to: each is planted in the product, and a statement must find it."""
+
+from typing import Any
+
+import pytest
+
+from tests.faults import fresh_caches
+from tests.theory.faults_of_engine import ENGINE
+from tests.theory.faults_of_nodes import NODES
+from tests.theory.faults_of_rules import RULES
+from tests.theory.faults_of_servers import SERVERS
+
+__all__ = ["fresh_caches"]
+
+FOUND = (AssertionError, RuntimeError, ValueError)
+"""How a fault is found: a statement does not hold, or the engine refuses to go on."""
+BROKEN = ("AttributeError", "KeyError", "NameError", "TypeError")
+"""What a fault raises that is itself broken."""
+FAULTS: dict[str, tuple[Any, ...]] = {**RULES, **SERVERS, **NODES, **ENGINE}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.usefixtures("fresh_caches")
+def test_a_statement_finds_the_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    *replaced, statement = FAULTS[name]
+    for each in replaced:
+        each.plant(monkeypatch)
+    with pytest.raises(FOUND) as found:
+        statement()
+    assert not any(error in str(found.value) for error in BROKEN), found.value

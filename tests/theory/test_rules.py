@@ -1,0 +1,173 @@
+"""Optimisers and compensations."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from laggard.models import Quadratic
+from laggard.simulator import Algorithm, Node, Role, Rule, Task
+from laggard.simulator.learning.rules import (
+    COMPENSATIONS,
+    OPTIMIZERS,
+    SCHEDULES,
+    Cosine,
+    DCASGDa,
+    DCASGDc,
+    DelayAdaptive,
+    GapAware,
+    OneOverN,
+    Staleness,
+    Step,
+    WarmUp,
+)
+from tests.theory.statements import close, differ, same
+from tests.theory.trials import (
+    LR,
+    ONE,
+    RULES,
+    TORCH,
+    UNEVEN,
+    UPDATES,
+    TorchOptimizer,
+    batches_of,
+    every,
+    first_weights,
+    gradient_of,
+    method,
+    perceptron,
+    quadratic,
+    weights_after,
+)
+
+TORCHS, ZHENG, ZHANG = "torch.optim", "Zheng et al. (2017)", "Zhang et al. (2016)"
+MISHCHENKO, BARKAI = "Mishchenko et al. (2022)", "Barkai et al. (2020)"
+TorchScheduler = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
+SHAPES = torch.optim.lr_scheduler
+SCHEDULED: dict[str, tuple[str, Any, TorchScheduler]] = {
+    "step in updates": ("StepLR", Step(every=10, factor=0.3, unit="updates"), lambda o: SHAPES.StepLR(o, 10, 0.3)),
+    "step in epochs": ("StepLR", Step(every=0.2, factor=0.3, unit="epochs"), lambda o: SHAPES.StepLR(o, 10, 0.3)),
+    "warm-up": ("LinearLR", WarmUp(length=20, start=0.25, unit="updates"), lambda o: SHAPES.LinearLR(o, 0.25, 1.0, 20)),
+    "cosine": (
+        "CosineAnnealingLR",
+        Cosine(length=50, floor=0.1, unit="updates"),
+        lambda o: SHAPES.CosineAnnealingLR(o, 50, 0.1 * LR),
+    ),
+}
+LATE: dict[str, tuple[str, Any]] = {
+    "DC-ASGD-c": (ZHENG, DCASGDc(strength=1.0)),
+    "DC-ASGD-a": (ZHENG, DCASGDa()),
+    "lr / staleness": (ZHANG, Staleness()),
+    "step / staleness": (ZHANG, Staleness(on="step")),
+    "delay-adaptive lr": (MISHCHENKO, DelayAdaptive(ceiling=0.05)),
+    "delay-adaptive step": (MISHCHENKO, DelayAdaptive(ceiling=0.05, on="step")),
+    "gap-aware": (BARKAI, GapAware()),
+}
+
+
+def torch_loop(task: Task, optimizer: TorchOptimizer, scheduler: TorchScheduler | None = None) -> Tensor:
+    """The training loop that anyone would write, with torch's own optimiser and schedule."""
+    weights = torch.nn.Parameter(first_weights(task))
+    descent, batches = optimizer([weights]), batches_of(task)
+    schedule = scheduler(descent) if scheduler else None
+    for _ in range(UPDATES):
+        weights.grad = gradient_of(task, weights.detach(), next(batches))
+        descent.step()
+        if schedule is not None:
+            schedule.step()
+    return weights.detach()
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_optimizers(name: str) -> None:
+    """Every optimiser is torch's, on a quadratic and through a network."""
+    optimizer, torchs = TORCH[name]
+    tasks: list[Task] = [quadratic(), perceptron()]
+    mine = [weights_after(ONE, method("delayed", Rule(optimizer, lr=LR)), task) for task in tasks]
+    kind = type(torchs([torch.nn.Parameter(torch.zeros(1))])).__name__
+    close(f"{name} = {kind} of torch.optim", mine, [torch_loop(task, torchs) for task in tasks], source=TORCHS)
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_schedules(name: str) -> None:
+    """Every schedule is torch's, counted in updates; an epoch of the quadratic is 50 of them."""
+    optimizer, torchs = TORCH["momentum"]
+    kind, schedule, scheduler = SCHEDULED[name]
+    mine = weights_after(ONE, method("delayed", Rule(optimizer, LR, schedule)))
+    close(f"{name} = {kind} of torch.optim", mine, torch_loop(quadratic(), torchs, scheduler), source=TORCHS)
+
+
+def test_no_strength() -> None:
+    """Delay compensation of strength 0 is none."""
+    asgd = every(UNEVEN, "async_ps")
+    for name, compensation in [("c", DCASGDc(strength=0.0)), ("a", DCASGDa(strength=0.0))]:
+        compensated = every(UNEVEN, "async_ps", rules=[replace(rule, compensation=compensation) for rule in RULES])
+        same(f"DC-ASGD-{name}, strength 0 = ASGD, P = 4, every optimiser", compensated, asgd, source=ZHENG)
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_one_worker(name: str) -> None:
+    """One worker's gradients are fresh, and fresh gradients are not compensated; those of four are."""
+    source, compensation = LATE[name]
+    late = [replace(rule, compensation=compensation) for rule in RULES]
+    mine = every(ONE, "async_ps", rules=late)
+    same(f"{name}, P = 1 = SGD, every optimiser", mine, every(ONE, "async_ps"), source=source)
+    one, other = (weights_after(UNEVEN, method("async_ps", rule)) for rule in (late[0], RULES[0]))
+    differ(f"{name}, P = 4, is not ASGD", one, other, source=source)
+
+
+@dataclass(frozen=True)
+class Compensated(Algorithm):
+    """Descent by gradients `delay` updates old on f = h w^2 / 2, with the strength that makes them fresh chosen anew.
+
+    g + strength g^2 (w - w_read) is h w, the fresh gradient, if strength = h / g^2; the adaptive form with decay 0
+    divides its strength by sqrt(g^2 + 1e-7), by which it must be larger.
+    """
+
+    curvature: float
+    delay: int
+    adaptive: bool
+
+    def worker(self, node: Node) -> Role:
+        read = [node.weights] * (self.delay + 1)
+        while True:
+            gradient = yield node.compute(read.pop(0))
+            squared = gradient.value.square()
+            exact = self.curvature / squared
+            form = DCASGDa(strength=exact * (squared + 1e-7).sqrt(), decay=0.0) if self.adaptive else DCASGDc(exact)
+            rule = Rule(lr=0.3, compensation=form)
+            weights, _ = rule.update(node.weights, [gradient], rule.init(node.weights))
+            node.apply(weights, [gradient])
+            read.append(node.weights)
+
+
+def test_exact_hessian() -> None:
+    """On a quadratic the right strength gives the fresh gradient, however late it is."""
+    task = Quadratic(curvature=2.0, dtype=torch.float64)
+    fresh = weights_after(ONE, method("delayed", Rule(lr=0.3)), task, updates=8)
+    for name, adaptive in [("c, strength h / g^2", False), ("a, strength h sqrt(g^2 + 1e-7) / g^2", True)]:
+        late = weights_after(ONE, Compensated(2.0, 3, adaptive), task, updates=8)
+        close(f"DC-ASGD-{name}, on h w^2 / 2: the fresh gradient", late, fresh, source=ZHENG, rtol=1e-9)
+
+
+def test_damping() -> None:
+    """A constant factor on every gradient is one on the learning rate; on the step, for every optimiser."""
+    slower = every(UNEVEN, "async_ps", rules=[replace(rule, lr=LR / 4) for rule in RULES])
+    on_step = [replace(rule, compensation=OneOverN(workers=4, on="step")) for rule in RULES]
+    after = every(UNEVEN, "async_ps", rules=on_step)
+    close("1/N on the step = lr / N, P = 4, every optimiser", after, slower, source="1/N rule")
+    on_gradient = every(UNEVEN, "async_ps", rules=[replace(RULES[0], compensation=OneOverN(workers=4))])
+    close("1/N on the gradient = lr / N for SGD, P = 4", on_gradient, slower[:1], source="1/N rule")
+
+
+def test_every_rule_has_statements() -> None:
+    """No optimiser, schedule or compensation goes without one."""
+    assert {type(optimizer) for optimizer, _ in TORCH.values()} == set(OPTIMIZERS.values())
+    assert {type(schedule) for _, schedule, _ in SCHEDULED.values()} == set(SCHEDULES.values()) - {
+        SCHEDULES["constant"]
+    }
+    compensations = {type(compensation) for _, compensation in LATE.values()} | {OneOverN}
+    assert compensations == set(COMPENSATIONS.values()) - {COMPENSATIONS["none"]}

@@ -1,0 +1,97 @@
+"""A statement fails where it should, and the page says what the tests state."""
+
+import math
+from importlib import import_module
+
+import numpy as np
+import pytest
+import torch
+
+from tests.theory import page, statements
+from tests.theory.statements import Statement, at_most, batch_means, close, differ, difference, equal, mean_is, same
+
+ONES = torch.ones(2, 3, dtype=torch.float64)
+NEARLY = ONES * (1 + 2**-50)
+NANS = torch.full_like(ONES, math.nan)
+
+
+def fails(state, *given, **named):
+    with pytest.raises(AssertionError, match="does not hold"):
+        state("", *given, source="", **named)
+
+
+def test_an_identity_is_of_every_bit_and_arithmetic_is_to_rounding():
+    same("", ONES, ONES.clone(), source="")
+    fails(same, ONES, NEARLY)
+    close("", ONES, NEARLY, source="")
+    fails(close, ONES, ONES * (1 + 1e-11))
+    fails(close, [ONES, ONES], [ONES, ONES * 2])
+    differ("", ONES, ONES * 2, source="")
+    fails(differ, ONES, NEARLY)
+
+
+@pytest.mark.parametrize("other", [NANS, torch.ones(2, 2)])
+def test_what_cannot_be_compared_is_infinitely_different(other):
+    assert difference(ONES, other) == math.inf
+    fails(same, ONES, other)
+    fails(close, NANS, NANS)
+
+
+def test_a_tolerance_is_the_samples_own_standard_error():
+    samples = np.random.default_rng(0).normal(5.0, 2.0, 400)
+    mean_is("", 5.0, samples, source="")
+    (statement,) = statements.made
+    assert statement.tolerance == pytest.approx(4 * samples.std(ddof=1) / 20, rel=1e-6)
+    fails(mean_is, 5.0 + 2 * statement.tolerance, samples)
+
+
+def test_a_measurement_that_cannot_tell_the_right_from_the_wrong_proves_nothing():
+    samples = np.random.default_rng(0).normal(5.0, 2.0, 400)
+    mean_is("", 5.0, samples, source="", wrong=6.0)
+    fails(mean_is, 5.0, samples, wrong=5.1)
+    fails(equal, 5.0, 5.0, wrong=5.0)
+
+
+def test_of_several_numbers_the_one_furthest_off_is_measured():
+    equal("", 2.0, [2.0, 2.0 + 1e-12], source="")
+    fails(equal, 2.0, [[2.0, 1.5], [2.1, 2.0]])
+    assert statements.made[-1].measured == 1.5
+    fails(equal, 2.0, [])
+    fails(equal, 2.0, math.nan)
+    at_most("", 2.0, [1.0, 2.0], source="")
+    fails(at_most, 2.0, [1.0, 2.1])
+
+
+def test_batch_means_know_that_neighbours_are_alike():
+    steps = np.random.default_rng(0).normal(0.0, 1.0, 5000)
+    correlated = np.convolve(steps, np.ones(20), "valid")
+    mean_is("", 0.0, batch_means(correlated, 50), source="")
+    mean_is("", 0.0, correlated, source="")
+    honest, naive = (made.tolerance for made in statements.made)
+    assert honest > 2 * naive
+    assert len(batch_means(np.arange(103), 10)) == 10
+
+
+def test_a_page_can_be_read_back():
+    stated = [
+        (("staleness", "asynchronous"), Statement("P - 1 for every law", "Little's law", 15.0, 14.9, 0.2, wrong=16.0)),
+        (("staleness", "asynchronous"), Statement("no source of its own", "derived", 0.0, math.nan)),
+        (("times", "groups"), Statement("a bound", "derived", 2.0, 1.5, 1e-9, "<=")),
+    ]
+    text = page.render(stated)
+    assert page.read(text) == {
+        ("staleness", "asynchronous"): ["P - 1 for every law", "no source of its own"],
+        ("times", "groups"): ["a bound"],
+    }
+    assert "| P - 1 for every law | 15, not 16 | 14.9 | 0.2 |" in text
+    assert "| a bound | <= 2 | 1.5 | 1e-09 |" in text
+
+
+def test_the_page_has_statements_of_tests_that_exist_each_once():
+    text = page.PAGE.read_text()
+    stated = page.read(text)
+    for module, function in stated:
+        assert hasattr(import_module(f"tests.theory.test_{module}"), f"test_{function}")
+    texts = [each for of_test in stated.values() for each in of_test]
+    assert len(texts) == len(set(texts))
+    assert max(map(len, text.splitlines())) <= 120

@@ -1,0 +1,176 @@
+"""Parameter server: seconds per update."""
+
+import pytest
+
+from laggard.simulator import Cluster, Network, Stop, simulate
+from laggard.simulator.timing.distributions import (
+    Constant,
+    Distribution,
+    Exponential,
+    ShiftedExponential,
+    TwoPoint,
+    Uniform,
+)
+from laggard.simulator.timing.slowdowns import Factor
+from tests.theory.statements import at_most, batch_means, equal, mean_is
+from tests.theory.trials import LAWS, harmonic, method, timed, update_times
+
+ORDER, DUTTA, CHEN = "order statistics", "Dutta et al. (2018)", "Chen et al. (2016)"
+SIX, Q = 6, 0.05
+SLOWEST: dict[str, tuple[Distribution, float, float]] = {
+    "shifted by Delta: Delta + H_P / mu": (
+        ShiftedExponential(2.0, 0.5),
+        2 + harmonic(SIX) / 2,
+        2.5 * harmonic(SIX),
+    ),
+    "uniform(a, b): a + (b - a) P / (P + 1)": (Uniform(1.0, 3.0), 1 + 2 * SIX / (SIX + 1), 3.0),
+    "two-point (q, s): 1 + (s - 1) (1 - (1 - q)^P)": (
+        TwoPoint(1.0, 10.0, Q),
+        1 + 9 * (1 - (1 - Q) ** SIX),
+        1 + 9 * Q,
+    ),
+}
+
+
+@pytest.mark.parametrize("P", [2, 8, 16])
+def test_slowest_of_all(P: int) -> None:
+    """A synchronous update takes the largest of P durations."""
+    seconds = update_times(Cluster(workers=P, compute=Exponential(0.5)), method("sync_ps"), 2000)
+    text = f"sync_ps, P = {P}, exponential(mu): H_P / mu"
+    mean_is(text, harmonic(P) / 2, seconds, source=ORDER, wrong=0.5)
+
+
+@pytest.mark.parametrize("name", SLOWEST)
+def test_slowest_by_law(name: str) -> None:
+    """The largest of P durations under other laws."""
+    law, expected, wrong = SLOWEST[name]
+    seconds = update_times(Cluster(workers=SIX, compute=law), method("sync_ps"), 3000)
+    mean_is(f"sync_ps, P = {SIX}, {name}", expected, seconds, source=ORDER, wrong=wrong)
+
+
+EIGHT, THREE = 8, 3
+K_OF_P = harmonic(EIGHT) - harmonic(EIGHT - THREE)
+FIRST: dict[str, tuple[int, Distribution, str, float, float]] = {
+    "exponential: (H_P - H_(P-K)) / mu": (THREE, Exponential(1.0), DUTTA, K_OF_P, harmonic(EIGHT)),
+    "exponential: (H_P - H_1) / mu": (
+        EIGHT - 1,
+        Exponential(1.0),
+        DUTTA,
+        harmonic(EIGHT) - 1,
+        harmonic(EIGHT),
+    ),
+    "shifted: Delta + (H_P - H_(P-K)) / mu": (
+        THREE,
+        ShiftedExponential(2.0, 1.0),
+        DUTTA,
+        2 + K_OF_P,
+        2 + harmonic(EIGHT),
+    ),
+    "uniform(a, b): a + (b - a) K / (P + 1)": (
+        THREE,
+        Uniform(1.0, 3.0),
+        ORDER,
+        1 + 2 * THREE / (EIGHT + 1),
+        1 + 2 * THREE / EIGHT,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_first_k_cancelled(name: str) -> None:
+    """Fresh starts for all after every update: the K-th of P durations."""
+    K, law, source, expected, wrong = FIRST[name]
+    cluster = Cluster(workers=EIGHT, compute=law)
+    seconds = update_times(cluster, method("k_sync", wait_for=K, cancel=True), 2000)
+    mean_is(f"k_sync, P = {EIGHT}, wait_for = {K}, cancel, {name}", expected, seconds, source=source, wrong=wrong)
+
+
+def test_backup_workers() -> None:
+    """The paper's 96 workers and 4 backups."""
+    N, b = 96, 4
+    cluster = Cluster(workers=N + b, compute=Exponential(1.0))
+    seconds = update_times(cluster, method("k_sync", wait_for=N, cancel=True), 300)
+    text = f"{N} of {N} + {b} workers, cancel, exponential: (H_(N+b) - H_b) / mu"
+    mean_is(text, harmonic(N + b) - harmonic(b), seconds, source=CHEN, wrong=harmonic(N))
+
+
+@pytest.mark.parametrize(("P", "K", "expected"), [(2, 1, 0.750), (8, 3, 0.832)])
+def test_first_k_finishing(P: int, K: int, expected: float) -> None:
+    """Late ones that finish first take longer; no closed form, three digits of an independent Monte Carlo."""
+    seconds = update_times(Cluster(workers=P, compute=Exponential(1.0)), method("k_sync", wait_for=K), 10_000)
+    text, cancelled = f"k_sync, P = {P}, wait_for = {K}, no cancel", harmonic(P) - harmonic(P - K)
+    mean_is(text, expected, batch_means(seconds, 200), source="Monte Carlo", digits=0.0005, wrong=cancelled)
+
+
+def test_groups() -> None:
+    """K mini-batches from anyone, or from K workers."""
+    P, K = EIGHT, THREE
+    cluster = Cluster(workers=P, compute=Exponential(1.0))
+    seconds = update_times(cluster, method("k_batch_sync", gradients=K), 4000)
+    text = f"k_batch_sync, P = {P}, K = {K}, exponential: K / (P mu)"
+    mean_is(text, K / P, seconds, source=DUTTA, wrong=K_OF_P)
+    seconds = update_times(cluster, method("k_batch_sync", gradients=2 * P), 1000)
+    mean_is(f"k_batch_sync, P = {P}, K = 2 P, exponential: K / (P mu)", 2.0, seconds, source=DUTTA)
+    seconds = batch_means(update_times(cluster, method("k_async", wait_for=K), 4000), 100)
+    text = f"k_async, P = {P}, K = {K}, exponential: (H_P - H_(P-K)) / mu"
+    mean_is(text, K_OF_P, seconds, source=DUTTA, wrong=K / P)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_any_group(law: str) -> None:
+    """Where nobody waits, K mini-batches take K P-ths of a mean duration, whatever the law."""
+    P, K = EIGHT, THREE
+    seconds = update_times(Cluster(workers=P, compute=LAWS[law]), method("soft_sync", gradients=K), 4008)[8:]
+    text = f"soft_sync, P = {P}, K = {K}, {law}: K E[X] / P"
+    mean_is(text, K / P, batch_means(seconds), source="Little's law", wrong=K / (P - 1))
+
+
+def test_new_longer_than_used() -> None:
+    """A computation that is under way ends no later than a new one: K-async is no slower than the order statistic."""
+    P, K = EIGHT, THREE
+    seconds = update_times(Cluster(workers=P, compute=Uniform(0.5, 1.5)), method("k_async", wait_for=K), 6000)
+    text = f"k_async, P = {P}, K = {K}, uniform: at most E[X_(K:P)]"
+    at_most(text, 0.5 + K / (P + 1), seconds.mean(), source=DUTTA)
+
+
+def test_one_slow_worker() -> None:
+    """Speed-up over one worker: synchronous methods wait for the slow one, asynchronous ones lose it alone."""
+    P, s = 16, 10.0
+    cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=0, factor=s)])
+    waiting = timed(cluster, method("sync_ps"), 50).mileage
+    text = f"P = {P}, one worker {s:g} times slower: speed-up of"
+    equal(f"{text} sync_ps P / s", P / s, waiting.gradients / waiting.time, source="derived")
+    going = simulate(cluster, method("async_ps"), stop=Stop(time=1000.0)).mileage
+    expected = P - 1 + 1 / s
+    equal(f"{text} async_ps P - 1 + 1/s", expected, going.updates / going.time, source="derived", wrong=P)
+
+
+ALPHA, TRANSFER = 0.125, 0.25
+CARDS = {"bandwidth": 12.0, "latency": ALPHA, "message_bytes": 3.0}
+
+
+@pytest.mark.parametrize(("sharing", "count"), [("fair", "2 P"), ("fifo", "(P + 1)")])
+def test_synchronous_round(sharing: str, count: str) -> None:
+    """A whole round over the server's card: fifo's scatter staggers the workers, so that their gradients queue less."""
+    P = EIGHT
+    messages, others = (2 * P, P + 1) if sharing == "fair" else (P + 1, 2 * P)
+    cluster = Cluster(workers=P, compute=Constant(1.0), network=Network(sharing=sharing, **CARDS))
+    seconds = update_times(cluster, method("sync_ps"), 20)[1:]
+    expected, wrong = (1.0 + 2 * ALPHA + number * TRANSFER for number in (messages, others))
+    text = f"sync_ps round, P = {P}, {sharing}: t_c + 2 alpha + {count} N beta"
+    equal(text, expected, seconds, source="derived", wrong=wrong)
+
+
+@pytest.mark.parametrize(("compute", "apply_seconds"), [(20.0, 0.0), (1.0, 0.0), (1.0, 0.7), (1.0, 0.1)])
+@pytest.mark.parametrize("sharing", ["fair", "fifo"])
+def test_asynchronous_throughput(sharing: str, compute: float, apply_seconds: float) -> None:
+    """A server saturates its card or its own work; constant times under fifo reach the bound."""
+    P = EIGHT
+    bound = min(P / (compute + 2 * ALPHA + 2 * TRANSFER + apply_seconds), 1 / max(TRANSFER, apply_seconds))
+    cluster = Cluster(P, Constant(compute), network=Network(sharing=sharing, **CARDS), apply_seconds=apply_seconds)
+    at = timed(cluster, method("async_ps"), 2000).updates["time"]
+    rate, settings = 1000 / (at[-1] - at[-1001]), f"async_ps, t_c {compute:g}, c {apply_seconds:g}, {sharing}"
+    if sharing == "fair":
+        at_most(f"{settings}: at most min(P / round, 1 / server) updates/s", bound, rate, source="derived", rtol=0.001)
+    else:
+        equal(f"{settings}: min(P / round, 1 / server) updates/s", bound, rate, source="derived", rtol=0.001)
