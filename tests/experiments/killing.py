@@ -1,19 +1,15 @@
 """Kills a sweep at random moments, again and again, and holds what is left against a sweep that nobody disturbed.
 
-    python tests/experiments/killing.py --kills 50 --runs 24
-
 Each kill is a SIGKILL to the parent or to one of its workers. After the last, the sweep is called until it has ended.
 Then every run is to be there, none that had been finished was begun again (the manifest is the same file, written at
 the same moment), and updates, metrics and weights are byte for byte those of a sweep in one process.
 """
 
-import argparse
 import os
 import random
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -120,17 +116,3 @@ def hold(kills: int, runs: int, updates: int, within: float, seed: int, folder: 
     different = [name for name in got if got[name] != expected[name]]
     assert not different, f"not as in a sweep that nobody disturbed: {different}"
     return count
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, usual in (("kills", 50), ("runs", 24), ("updates", 6000), ("seed", 0)):
-        parser.add_argument(f"--{name}", type=int, default=usual)
-    parser.add_argument("--within", type=float, default=4.0, help="seconds from one kill to the next at most")
-    args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        began = monotonic()
-        killed = hold(args.kills, args.runs, args.updates, args.within, args.seed, Path(temporary))
-        if killed["parent"] + killed["worker"] < args.kills:
-            raise SystemExit(f"all was done after {killed}: ask for more updates a run, or for kills within less time")
-        sys.stdout.write(f"{args.runs} runs, {killed}, {monotonic() - began:.0f} s: as if nothing had happened\n")

@@ -88,6 +88,7 @@ def not_atomic(monkeypatch):
     monkeypatch.setattr(gossip.ADPSGD, "answer", answer)
 
 
+LONG = "cancelled stragglers are still waited for"  # a minute, ten times what each of the others takes
 FOUR = {"stop.updates": 2000, "sweep.seeds": 4}  # of eight, so that others are cancelled
 BY_WORKERS, BY_GRADIENTS = ({**FOUR, f"sweep.algorithm.{key}": [4]} for key in ("wait_for", "gradients"))
 FAULTS = {
@@ -98,7 +99,7 @@ FAULTS = {
         counted_from_the_push,
         {"softsync": {"stop.gradients": 6000}},
     ),
-    "cancelled stragglers are still waited for": (
+    LONG: (
         "H1",
         waited_for,
         {
@@ -114,7 +115,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [pytest.param(name, marks=[pytest.mark.slow] * (name == LONG)) for name in FAULTS])
 def test_a_fault_turns_a_verdict(fault, tmp_path, monkeypatch):
     name, plant, smaller = FAULTS[fault]
     right = verdict(name, tmp_path / "right", **smaller)
