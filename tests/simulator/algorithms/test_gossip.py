@@ -217,8 +217,7 @@ def test_a_schedule_in_epochs_is_the_clusters(algorithm):
 
 VARIANTS = {
     "adapt": adapt,
-    "overlap": lambda rule: SGP(rule, overlap=1),
-    "more overlap": lambda rule: SGP(rule, overlap=3, mixing="uniform"),
+    "overlap": lambda rule: SGP(rule, overlap=3, mixing="uniform"),
     "biased": lambda rule: SGP(rule, overlap=2, biased=True),
 }
 

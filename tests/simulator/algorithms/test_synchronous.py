@@ -1,6 +1,7 @@
 """The synchronous servers: whom they wait for, what they average, and the shards that they may be cut into."""
 
 from collections import Counter, defaultdict
+from itertools import cycle, product
 
 import numpy as np
 import pytest
@@ -138,18 +139,20 @@ NETWORKS = {
 }
 
 
-@each_optimizer
-@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"accumulate": 2},
-        {"method": LocalSGD, "local_steps": 2},
-        {"method": LocalSGD, "local_steps": 1, "average": "updates"},
-    ],
-    ids=repr,
-)
+OPTIONS = [
+    {},
+    {"accumulate": 2},
+    {"method": LocalSGD, "local_steps": 2},
+    {"method": LocalSGD, "local_steps": 1, "average": "updates"},
+]
+# Every network with every choice of options, and each optimiser with several of these pairs.
+SHARDED = [
+    pytest.param(optimizer, NETWORKS[name], options, id=f"{optimizer}-{name}-{options}")
+    for (name, options), optimizer in zip(product(NETWORKS, OPTIONS), cycle(LINEAR + OTHERS), strict=False)
+]
+
+
+@pytest.mark.parametrize(("optimizer", "network", "options"), SHARDED)
 def test_shards_that_wait_for_all_are_one_server(optimizer, network, options, quadratic):
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), network=network)
     one = run(quadratic, optimizer, cluster, **options)
@@ -211,7 +214,7 @@ def test_shards_with_backup_workers_each_take_the_first_that_come(name, cancel, 
     assert sum(outcome.gradients.values()) == 2 * outcome.gradients["started"]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 40))])
 def test_no_network_no_crash_and_no_choice_of_shards_makes_it_wait_for_ever(seed):
     rng = np.random.default_rng(seed)
     P = int(rng.integers(2, 7))
