@@ -30,7 +30,7 @@ def read_images(name: str) -> tuple[Tensor, ...]:
     folder = data_root() / name / "raw"
     try:
         if not all((folder / file).is_file() for file in IDX_FILES):
-            _download(name)
+            getattr(_torchvision().datasets, name)(data_root(), download=True)
         train_x, train_y, test_x, test_y = (_read_idx(folder / file) for file in IDX_FILES)
         if (len(train_x), len(test_x)) != (len(train_y), len(test_y)):
             raise ValueError("as many labels as images are needed")
@@ -60,13 +60,8 @@ def _read_idx(path: Path) -> Tensor:
     return torch.from_numpy(content[start:].reshape(content[4:start].view(">i4")))
 
 
-def _download(name: str) -> None:
-    """Download with torchvision, which has mirrors and checksums; importing it takes a second and a half."""
-    getattr(_torchvision().datasets, name)(data_root(), download=True)
-
-
 def _torchvision() -> ModuleType:
-    """torchvision, even with a torch without CUDA.
+    """torchvision, which has mirrors and checksums, even with a torch without CUDA; its import takes 1.5 seconds.
 
     Its package on PyPI registers its operators in a library built for CUDA. Where that cannot be loaded, its import
     fails because `nms` and `qnms` are missing, which no dataset needs: declaring the two is enough.

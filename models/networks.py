@@ -119,7 +119,8 @@ class Transformer:
         layers: OrderedDict[str, nn.Module] = OrderedDict(embedding=Embedding(classes, shape[0], self.width))
         for number in range(1, self.blocks + 1):
             layers[f"attention{number}"] = Residual(self.width, Attention(self.width, self.heads))
-            layers[f"feedforward{number}"] = Residual(self.width, feedforward(self.width))
+            widen, narrow = nn.Linear(self.width, 4 * self.width), nn.Linear(4 * self.width, self.width)
+            layers[f"feedforward{number}"] = Residual(self.width, nn.Sequential(widen, nn.GELU(), narrow))
         return nn.Sequential(layers | {"norm": nn.LayerNorm(self.width), "logits": nn.Linear(self.width, classes)})
 
 
@@ -165,8 +166,3 @@ class Attention(nn.Module):
         seen = scores.masked_fill(future, float("-inf")).softmax(-1) @ values
         outputs: Tensor = self.output(seen.transpose(-3, -2).flatten(-2))
         return outputs
-
-
-def feedforward(width: int) -> nn.Module:
-    """A hidden layer of four times the width, with GELU."""
-    return nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))

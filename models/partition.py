@@ -91,8 +91,8 @@ class Dirichlet:
         order = rng.permutation(len(labels))
         stacks = [order[classes[order] == label] for label in range(len(left))]
         result = []
-        for size, share in zip(_sizes(len(labels), workers), shares, strict=True):
-            counts = _counts(size, share, left, rng)
+        for equal, share in zip(np.array_split(order, workers), shares, strict=True):
+            counts = _counts(len(equal), share, left, rng)
             left = left - counts
             taken = [stack[rest : rest + count] for stack, rest, count in zip(stacks, left, counts, strict=True)]
             result.append(np.concatenate(taken))
@@ -108,10 +108,6 @@ def _counts(size: int, share: np.ndarray, left: np.ndarray, rng: np.random.Gener
         odds = odds if odds.sum() > 0 else available.astype(float)
         counts = np.minimum(counts + rng.multinomial(missing, odds / odds.sum()), left)
     return counts
-
-
-def _sizes(samples: int, workers: int) -> list[int]:
-    return [samples // workers + (worker < samples % workers) for worker in range(workers)]
 
 
 def _check(labels: np.ndarray, workers: int, pieces: int = 1) -> None:

@@ -12,7 +12,7 @@ from laggard.experiments.config.errors import ConfigError, format_value, transla
 from laggard.experiments.config.parts import ALGORITHM, LEARNING, ClusterPart, EvaluatePart, RecordPart, StopPart
 from laggard.experiments.config.schema import Count, Part, Seed, fill_defaults
 from laggard.experiments.config.tasks import TASK
-from laggard.models.backends import BACKEND_NAMES
+from laggard.models.backends.choice import BACKEND_NAMES
 from laggard.simulator import InvalidSettingError
 
 

@@ -13,7 +13,8 @@ from laggard.experiments.config.errors import ConfigError, error_at
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Count, Described, part
 from laggard.models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic, Supervised
-from laggard.models.backends import find_device, unfoldable
+from laggard.models.backends.batched import find_device
+from laggard.models.backends.unfolded import unfoldable
 from laggard.models.language import ALPHABET
 from laggard.models.layers import check_labels, layers
 from laggard.simulator.learning.task import Layer, layers_of

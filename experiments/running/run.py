@@ -21,7 +21,7 @@ from laggard.experiments.results import store
 from laggard.experiments.results.result import Result
 from laggard.experiments.running.jobs import Job, JobResult, error_line
 from laggard.experiments.running.progress import heartbeat
-from laggard.models.backends import describe
+from laggard.models.backends.batched import describe
 from laggard.models.cores import cores
 from laggard.simulator import Outcome, Task, simulate
 

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from laggard.models.backends.handwritten import Loss
 from laggard.models.flat import shapes, unflatten
 
-__all__ = ["EVALUATED", "Backend", "Loss"]
-
 EVALUATED = 250  # samples in one forward pass of an evaluation; 1,000 outgrow a CPU's cache and take twice the time
+EVERYTHING = 1 << 20  # lanes of a device that takes all gradients in one call
 
 
 class Backend(Protocol):
@@ -39,9 +38,6 @@ class Backend(Protocol):
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
         """Outputs `(models, samples, classes)` of `weights` `(models, params)` on all of `x` `(samples, ...)`."""
         ...
-
-
-EVERYTHING = 1 << 20  # lanes of a device that takes all gradients in one call
 
 
 class Batched:

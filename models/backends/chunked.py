@@ -1,7 +1,7 @@
 """Calls in pieces that fit into memory."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,39 +15,26 @@ TRIED = 32  # models in the first piece, on which memory is measured
 ON_CPU = 256  # models in a piece on a CPU
 
 
-class Memory(Protocol):
-    """The memory of a device, in bytes."""
-
-    def free(self) -> int:
-        """The free memory."""
-        ...
-
-    def peak(self, call: Callable[[], T]) -> tuple[T, int]:
-        """The result of `call`, and its peak memory."""
-        ...
-
-    def release(self) -> None:
-        """Release memory that is reserved but unused."""
-        ...
-
-
 class CudaMemory:
-    """The memory of a GPU, of which torch reserves some that it does not use."""
+    """The memory of a GPU in bytes, of which torch reserves some that it does not use."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     def free(self) -> int:
+        """The free memory, with what is reserved but unused."""
         unused = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
         return int(torch.cuda.mem_get_info(self._device)[0]) + unused
 
     def peak(self, call: Callable[[], T]) -> tuple[T, int]:
+        """The result of `call`, and the memory that it took at its peak."""
         torch.cuda.reset_peak_memory_stats(self._device)
         before = torch.cuda.memory_allocated(self._device)
         answer = call()
         return answer, torch.cuda.max_memory_allocated(self._device) - before
 
     def release(self) -> None:
+        """Release memory that is reserved but unused."""
         torch.cuda.empty_cache()
 
 
@@ -67,7 +54,7 @@ class Chunked:
         ValueError: `most` is below 1.
     """
 
-    def __init__(self, backend: Backend, most: int | None = None, memory: Memory | None = None) -> None:
+    def __init__(self, backend: Backend, most: int | None = None, memory: CudaMemory | None = None) -> None:
         if most is not None and most < 1:
             raise ValueError(f"chunk = {most}: expected at least 1, or None for as many models as fit into memory")
         self.lanes = backend.lanes
@@ -116,7 +103,7 @@ class Chunked:
 class PieceSize:
     """How many models of one kind of call fit into memory at once, by measurement."""
 
-    def __init__(self, most: int, memory: Memory | None) -> None:
+    def __init__(self, most: int, memory: CudaMemory | None) -> None:
         self._most, self._memory = most, memory
         self._bytes = 0.0  # per model
         self._seen = 0  # the largest piece that has fitted: no need to check smaller ones

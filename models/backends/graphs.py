@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -37,16 +38,12 @@ class Graphs:
         self._recordings: OrderedDict[tuple[int, ...], Recording] = OrderedDict()
 
     def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> CallResults:
-        key = (
-            rounded_up(len(weights)),
-            index.shape[1],
-            id(x),
-            id(y),
-        )  # a recording refers to x and y, so that their ids stay theirs
+        # a recording refers to x and y, so that their ids stay theirs
+        key = (rounded_up(len(weights)), index.shape[1], id(x), id(y))
         if key not in self._recordings:
             while len(self._recordings) >= MOST_RECORDINGS:
                 self._recordings.popitem(last=False)
-            record = self._record or (record_graph if weights.is_cuda else _unrecorded)
+            record = self._record or (record_graph if weights.is_cuda else lambda run: run)
             self._recordings[key] = Recording(self._backend, record, key[0], weights, x, y, index)
         self._recordings.move_to_end(key)
         return self._recordings[key](weights, index)
@@ -102,21 +99,13 @@ def record_graph(run: Call) -> Call:
     return replay
 
 
-def _unrecorded(run: Call) -> Call:
-    return run
-
-
 def rounded_up(size: int) -> int:
     """The next of eight sizes per factor of two: at most an eighth more; sizes up to 16 stay."""
     step = 1 << max(0, size.bit_length() - 4)
     return -(-size // step) * step
 
 
-_POOLS: list[Any] = []
-
-
+@cache
 def _pool() -> Any:  # torch does not export the type
     """The memory pool that all recordings share."""
-    if not _POOLS:
-        _POOLS.append(torch.cuda.graph_pool_handle())
-    return _POOLS[0]
+    return torch.cuda.graph_pool_handle()

@@ -14,9 +14,8 @@ from laggard.models.cores import cores
 
 T = TypeVar("T")
 
-THREAD_SAMPLES = (
-    100  # samples in one forward pass of an evaluation; more outgrow a CPU's cache, 1,000 take twice the time
-)
+# samples in one forward pass of an evaluation; more outgrow a CPU's cache, 1,000 take twice the time
+THREAD_SAMPLES = 100
 
 
 class Threads:

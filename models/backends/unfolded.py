@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from laggard.models.backends.batched import EVERYTHING, Loss, exact_arithmetic
+from laggard.models.backends.batched import EVERYTHING, exact_arithmetic
+from laggard.models.backends.handwritten import Loss
 from laggard.models.flat import shapes
 
 POOLS = (nn.MaxPool2d, nn.AvgPool2d)
@@ -16,9 +17,8 @@ POINTWISE = (
 )  # fmt: skip
 """Layers that act on every number alone, so that they can be applied to all models at once."""
 
-LayerStep = Callable[
-    [Sequence[Tensor], Tensor], Tensor
-]  # every parameter (models, ...), x (models, batch, ...) -> the same
+# every parameter (models, ...), x (models, batch, ...) -> the same
+LayerStep = Callable[[Sequence[Tensor], Tensor], Tensor]
 Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # x, weight, bias -> their product
 
 
@@ -75,17 +75,12 @@ def unfoldable(module: nn.Module) -> bool:
 
 def _sequence(module: nn.Module) -> list[nn.Module]:
     """The layers of a module, those of sequences within it among them, in the order in which they are called."""
-    _check_bare(module)
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    if any(hooks) or "forward" in vars(module):
+        raise ValueError(f"backend 'unfold' cannot take {module}, which has hooks or a forward of its own: use 'vmap'")
     if type(module) is not nn.Sequential:
         return [module]
     return [layer for child in module for layer in _sequence(child)]
-
-
-def _check_bare(layer: nn.Module) -> None:
-    """Raise for a layer with hooks or a replaced `forward`."""
-    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
-    if any(hooks) or "forward" in vars(layer):
-        raise ValueError(f"backend 'unfold' cannot take {layer}, which has hooks or a forward of its own: use 'vmap'")
 
 
 def _step(layer: nn.Module, slots: dict[Tensor, int]) -> LayerStep:

@@ -6,7 +6,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from laggard.models import MLP, LeNet5
-from laggard.models.backends import Batched, Chunked, Threads, find_device
+from laggard.models.backends.batched import Batched, find_device
+from laggard.models.backends.chunked import Chunked
+from laggard.models.backends.threads import Threads
 from laggard.models.flat import Bound, check_pure, flatten, shapes, unflatten
 
 SAMPLES, BATCH, MODELS = 40, 5, 6

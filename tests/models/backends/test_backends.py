@@ -8,8 +8,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from laggard.models import MLP, LeNet5, Logistic
-from laggard.models.backends import BACKEND_NAMES, Batched, Graphs, Unfolded, choose, unfoldable
-from laggard.models.backends.batched import Compiled
+from laggard.models.backends.batched import Batched, Compiled
+from laggard.models.backends.choice import BACKEND_NAMES, choose
+from laggard.models.backends.graphs import Graphs
+from laggard.models.backends.unfolded import Unfolded, unfoldable
 from laggard.models.flat import flatten
 
 SAMPLES, BATCH, MODELS, CLASSES = 30, 4, 5, 10

@@ -5,9 +5,10 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from laggard.models.backends import Chunked, Threads, choose
 from laggard.models.backends import choice as table
-from laggard.models.backends.choice import Fastest
+from laggard.models.backends.choice import Fastest, choose
+from laggard.models.backends.chunked import Chunked
+from laggard.models.backends.threads import Threads
 
 
 class Watch:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from laggard.models.backends import Chunked
+from laggard.models.backends.chunked import Chunked
 
 PARAMS, BATCH, SAMPLES = 3, 2, 600
 EACH = 100  # bytes that a model takes here

@@ -6,8 +6,11 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from laggard.models import LeNet5, Supervised
-from laggard.models.backends import BACKEND_NAMES, Batched, Chunked, Graphs, Unfolded, choose
-from laggard.models.backends.chunked import CudaMemory
+from laggard.models.backends.batched import Batched
+from laggard.models.backends.choice import BACKEND_NAMES, choose
+from laggard.models.backends.chunked import Chunked, CudaMemory
+from laggard.models.backends.graphs import Graphs
+from laggard.models.backends.unfolded import Unfolded
 from laggard.models.data import Dataset
 from laggard.models.flat import flatten
 from laggard.simulator import Cluster, Evaluate, Rule, Stop, simulate

@@ -8,7 +8,7 @@ import pytest
 from torch.nn.functional import cross_entropy
 
 from laggard.models import MLP
-from laggard.models.backends import Threads
+from laggard.models.backends.threads import Threads
 
 JOBS, INTERRUPTED = 2000, 1000
 
