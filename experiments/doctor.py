@@ -3,40 +3,28 @@
 import importlib
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from configparser import ConfigParser
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from laggard.experiments.commands import MODULES
 
-REQUIRED = {
-    "simpy": "simpy",
-    "numpy": "numpy",
-    "torch": "torch",
+IMPORTED = {
     "torchvision": "",  # needed for downloads alone, and slow to import
-    "pandas": "pandas",
     "pyarrow": "pyarrow.parquet",
-    "matplotlib": "matplotlib",
-    "pydantic": "pydantic",
-    "ruamel.yaml": "ruamel.yaml",
     "safetensors": "safetensors.torch",
     "scikit-learn": "sklearn.datasets",
     "scipy": "scipy.special",
-    "networkx": "networkx",
-    "jinja2": "jinja2",
-    "xarray": "xarray",
-    "joblib": "joblib",
-    "rich": "rich",
-    "plotext": "plotext",
-    "platformdirs": "platformdirs",
 }
-"""Libraries -> the module that must be importable."""
+"""Libraries -> the module that must be importable, where it is not called as they are."""
 IMAGE_DATASETS = {"MNIST": "mnist", "FashionMNIST": "fashion_mnist"}
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 INSTALL = "pip install --editable '.[test]' --constraint constraints.txt in the checkout, or make quickstart"
 LEAST_SPACE = 200 * 2**20  # bytes
 
@@ -72,33 +60,34 @@ def diagnose(out: str | Path = "results") -> Iterator[Diagnosis]:
 
 
 def _libraries() -> Iterator[Diagnosis]:
-    wanted = _requirements()
-    for library, module in REQUIRED.items():
+    for requirement in _requirements():
+        library = re.split("[<>=!~]", requirement)[0]
         try:
             version = metadata.version(library)
-            if module:
+            if module := IMPORTED.get(library, library):
                 importlib.import_module(module)
+            from packaging.specifiers import SpecifierSet
+
+            expected = SpecifierSet(requirement.removeprefix(library))
         except metadata.PackageNotFoundError:
             yield Diagnosis(library, "broken", "not installed", INSTALL)
         except Exception as error:  # whatever a broken library raises, the others are worth a look
-            yield Diagnosis(library, "broken", f"{version}, but its import fails: {_error_line(error)}", INSTALL)
+            cause = next(iter(str(error).splitlines()), "")
+            said = f"{version}, but its import fails: {type(error).__name__}: {cause}"
+            yield Diagnosis(library, "broken", said, INSTALL)
         else:
-            specifier = wanted.get(library)
-            if specifier is None or specifier.contains(version, prereleases=True):
+            if expected.contains(version, prereleases=True):
                 yield Diagnosis(library, "ok", version)
             else:
-                yield Diagnosis(library, "missing", f"{version}, expected {specifier}", INSTALL)
+                yield Diagnosis(library, "missing", f"{version}, expected {expected}", INSTALL)
 
 
-def _requirements() -> dict[str, Any]:
-    """The versions that this installation asks for; none where it is a checkout that was not installed."""
-    try:
-        from packaging.requirements import Requirement
-
-        asked = [Requirement(line) for line in metadata.requires("laggard") or [] if "extra ==" not in line]
-    except (ImportError, metadata.PackageNotFoundError):
-        return {}
-    return {requirement.name: requirement.specifier for requirement in asked}
+def _requirements() -> list[str]:
+    """What this checkout or installation requires, as `torch>=2.6,<2.14`."""
+    config = ConfigParser()
+    if config.read(ROOT / "setup.cfg"):
+        return config["options"]["install_requires"].split()
+    return [line for line in metadata.requires("laggard") or [] if "extra ==" not in line]
 
 
 def _installation(root: Path) -> Diagnosis:
@@ -174,15 +163,13 @@ def _data() -> Iterator[Diagnosis]:
 
 def _is_whole(path: Path) -> bool:
     """Whether an IDX file is as long as its header says."""
-    with path.open("rb") as file:
-        head = file.read(4)
-        sizes = file.read(4 * head[3]) if len(head) == 4 and head[:3] == b"\0\0\x08" else b""
-    if not sizes or len(sizes) != 4 * head[3]:
+    from laggard.models.mnist import read_idx
+
+    try:
+        read_idx(path)
+    except ValueError:
         return False
-    expected = 1
-    for place in range(0, len(sizes), 4):
-        expected *= int.from_bytes(sizes[place : place + 4], "big")
-    return path.stat().st_size == 4 + len(sizes) + expected
+    return True
 
 
 def _results(out: Path) -> Diagnosis:
@@ -201,7 +188,3 @@ def _results(out: Path) -> Diagnosis:
             "results", "broken", f"{out}: {free / 2**20:.0f} MiB are free", "free some space, or use --out FOLDER"
         )
     return Diagnosis("results", "ok", f"{out} can be written, {free / 2**30:.0f} GiB are free")
-
-
-def _error_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -31,7 +31,7 @@ def read_images(name: str) -> tuple[Tensor, ...]:
     try:
         if not all((folder / file).is_file() for file in IDX_FILES):
             getattr(_torchvision().datasets, name)(data_root(), download=True)
-        train_x, train_y, test_x, test_y = (_read_idx(folder / file) for file in IDX_FILES)
+        train_x, train_y, test_x, test_y = (read_idx(folder / file) for file in IDX_FILES)
         if (len(train_x), len(test_x)) != (len(train_y), len(test_y)):
             raise ValueError("as many labels as images are needed")
         return train_x, train_y, test_x, test_y
@@ -51,10 +51,14 @@ def data_root() -> Path:
     return Path(platformdirs.user_cache_dir("laggard"))
 
 
-def _read_idx(path: Path) -> Tensor:
-    """An IDX file: two zero bytes, a type (8: uint8), the number of dimensions, each as a 32-bit integer, data."""
+def read_idx(path: Path) -> Tensor:
+    """An IDX file: two zero bytes, a type (8: uint8), the number of dimensions, each as a 32-bit integer, data.
+
+    Raises:
+        ValueError: it is no such file, or shorter or longer than its header says.
+    """
     content = np.fromfile(path, dtype=np.uint8)
-    if content[:3].tolist() != [0, 0, 8]:
+    if content[:3].tolist() != [0, 0, 8] or len(content) < 4:
         raise ValueError(f"{path} is no IDX file of bytes")
     start = 4 + 4 * int(content[3])
     return torch.from_numpy(content[start:].reshape(content[4:start].view(">i4")))

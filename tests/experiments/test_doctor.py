@@ -48,13 +48,20 @@ def test_data_are_whole_or_not(data: Path, tmp_path: Path) -> None:
     assert states(tmp_path)["mnist"].state == "ok"
     assert states(tmp_path)["fashion_mnist"].state == "missing"
     whole = (data / IDX_FILES[0]).read_bytes()
-    for spoilt in (whole[:-1], whole + b"x", b"<html>", b"", whole[:6]):
+    for spoilt in (whole[:-1], whole + b"x", b"<html>", b"", whole[:3], whole[:6]):
         (data / IDX_FILES[0]).write_bytes(spoilt)
         found = states(tmp_path)["mnist"]
         assert (found.state, IDX_FILES[0] in found.said) == ("missing", True)
         assert found.remedy
     (data / IDX_FILES[0]).unlink()
     assert f"without {IDX_FILES[0]}" in states(tmp_path)["mnist"].said
+
+
+def test_a_version_outside_the_bounds_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_requirements", lambda: ["numpy>=1000"])
+    found = states(tmp_path)["numpy"]
+    assert found.state == "missing"
+    assert found.said.endswith("expected >=1000")
 
 
 def test_a_folder_that_cannot_be_written_is_broken(
@@ -73,7 +80,8 @@ def test_a_library_that_is_missing_or_fails_is_broken(
 ) -> None:
     (tmp_path / "ill.py").write_text("raise OSError('libill.so: no such file')")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(doctor, "REQUIRED", {"laggard-no-such": "none", "numpy": "ill"})
+    monkeypatch.setattr(doctor, "_requirements", lambda: ["laggard-no-such>=1", "numpy>=1.26"])
+    monkeypatch.setattr(doctor, "IMPORTED", {"numpy": "ill"})
     found = states(tmp_path)
     assert (found["laggard-no-such"].state, found["laggard-no-such"].said) == ("broken", "not installed")
     assert found["numpy"].state == "broken"
@@ -92,11 +100,16 @@ def test_an_incomplete_checkout_is_named(tmp_path: Path) -> None:
     assert (found.state, "experiments/commands/results.py" in found.said) == ("broken", True)
 
 
-def test_what_is_asked_for_is_what_the_package_requires() -> None:
+def test_what_is_asked_for_is_what_the_package_requires(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
-    lines = config["options"]["install_requires"].split()
-    assert {line.partition(">")[0] for line in lines} == set(doctor.REQUIRED)
+    libraries = {line.partition(">")[0] for line in config["options"]["install_requires"].split()}
+    assert libraries <= set(states(tmp_path))
+    assert set(doctor.IMPORTED) <= libraries
+    monkeypatch.setattr(doctor, "ROOT", tmp_path)  # as a wheel has it: without setup.cfg
+    assert libraries <= set(states(tmp_path))
 
 
 def test_every_line_is_one_line(data: Path, tmp_path: Path) -> None:
