@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from laggard.experiments.config.errors import ConfigError, format_value, translate_error
+from laggard.experiments.config.errors import refused_setting, translate_error
 from laggard.experiments.config.parts import ALGORITHM, LEARNING, ClusterPart, EvaluatePart, RecordPart, StopPart
 from laggard.experiments.config.schema import Count, Part, Seed, fill_defaults
 from laggard.experiments.config.tasks import TASK
@@ -59,14 +59,18 @@ class Checks:
     def __init__(self) -> None:
         self.known: dict[Any, Part] = {}
         self._fine: set[tuple[Any, ...]] = set()
-        self._said: dict[int, str] = {}
 
     def agree(self, config: Config) -> None:
-        """As the function `agree`, once for an algorithm on a cluster."""
-        pair = ("agree", id(config.algorithm), id(config.cluster))
-        if pair not in self._fine:
-            agree(config)
-            self._fine.add(pair)
+        """Check that the algorithm can run on the cluster, once for each pair.
+
+        Raises:
+            ConfigError: it cannot; says what would have to change.
+        """
+        parts = ("agree", id(config.algorithm), id(config.cluster))
+        if parts not in self._fine:
+            with _report_under_key(config):
+                config.algorithm.build(config.cluster.workers).check(config.cluster.build())
+            self._fine.add(parts)
 
     def fit(self, config: Config) -> None:
         """Check that task, workers and device fit together and the model can be cut, once for each of them.
@@ -74,19 +78,14 @@ class Checks:
         Raises:
             ConfigError: they do not; says what would have to change.
         """
-        parts = ("fit", id(config.task), id(config.algorithm), config.cluster.workers, config.device, config.backend)
+        task, workers = config.task, config.cluster.workers
+        parts = ("fit", id(task), id(config.algorithm), workers, config.device, config.backend)
         if parts not in self._fine:
-            config.task.fits(config.cluster.workers, config.device, config.backend)
-            cuts(config)
+            task.fits(workers, config.device, config.backend)
+            layers = task.layers()
+            with _report_under_key(config):
+                config.algorithm.build(workers).slices(workers, sum(layer.params for layer in layers), layers)
             self._fine.add(parts)
-
-    def identity(self, config: Config) -> tuple[Any, ...]:
-        """A value that is equal for two configs of a grid exactly if they are the same run."""
-        parts = [config.cluster, config.algorithm, config.task, config.learning, config.stop, config.evaluate]
-        for part in parts:
-            if id(part) not in self._said:
-                self._said[id(part)] = json.dumps(part.model_dump(), sort_keys=True)
-        return (*(self._said[id(part)] for part in parts), config.seed, json.dumps(config.sweep))
 
 
 def parse(document: Mapping[str, Any], kept: bool = False, checks: Checks | None = None) -> Config:
@@ -106,40 +105,15 @@ def parse(document: Mapping[str, Any], kept: bool = False, checks: Checks | None
         raise translate_error(error, document) from None
 
 
-def agree(config: Config) -> None:
-    """Check that the algorithm can run on the cluster.
-
-    Raises:
-        ConfigError: it cannot; says what would have to change.
-    """
-    with _report_under_key(config):
-        config.algorithm.build(config.cluster.workers).check(config.cluster.build())
-
-
-def cuts(config: Config) -> None:
-    """Check that the algorithm can cut the model into the slices that its nodes hold, if it does.
-
-    Raises:
-        ConfigError: it cannot; says what would have to change.
-    """
-    layers = config.task.layers()
-    params = sum(layer.params for layer in layers)
-    with _report_under_key(config):
-        config.algorithm.build(config.cluster.workers).slices(config.cluster.workers, params, layers)
-
-
 @contextmanager
 def _report_under_key(config: Config) -> Iterator[None]:
     """Report an invalid setting under its dotted key."""
     try:
         yield
     except InvalidSettingError as error:
-        places = {"Network": "cluster.network"}
-        own = error.field in type(config.algorithm).model_fields
-        owner = "algorithm" if own else places.get(error.owner, "cluster")
-        raise ConfigError(
-            f"{owner}.{error.field}", f"expected {error.expected}, got {format_value(error.got)}"
-        ) from None
+        owner = "cluster.network" if error.owner == "Network" else "cluster"
+        owner = "algorithm" if error.field in type(config.algorithm).model_fields else owner
+        raise refused_setting(owner, error) from None
 
 
 IGNORED = ("name", "question", "device", "backend", "threads", "evaluate.target_accuracy", "record")

@@ -93,13 +93,19 @@ def translate_error(error: ValidationError, document: Mapping[str, Any]) -> Conf
     if isinstance(cause, Refused):
         return ConfigError(".".join((*path, *([cause.key] if cause.key else []))), cause.problem)
     if isinstance(cause, InvalidSettingError):
-        return ConfigError(".".join((*path, cause.field)), f"expected {cause.expected}, got {format_value(cause.got)}")
+        return refused_setting(".".join(path), cause)
     if first["type"] == "missing":
         return ConfigError(".".join(path), "missing: it has no default")
     if cause is not None:
         return error_at(".".join(path), cause)
     expected = dict.fromkeys(_expected(item) for at, item in problems if at == path)  # one per branch of a union
     return ConfigError(".".join(path), f"expected {' or '.join(expected)}, got {format_value(first['input'])}")
+
+
+def refused_setting(owner: str, error: InvalidSettingError) -> ConfigError:
+    """The error of a setting that the part at `owner` does not accept."""
+    key = ".".join(filter(None, (owner, error.field)))
+    return ConfigError(key, f"expected {error.expected}, got {format_value(error.got)}")
 
 
 def error_at(key: str, error: ValueError) -> ConfigError:

@@ -126,13 +126,13 @@ _last: list[tuple[Config, tuple[Path, ...], list[RunSpec]]] = []  # the config t
 
 def _expand(config: Config) -> list[RunSpec]:
     checks = Checks()
-    found: dict[tuple[Any, ...], RunSpec] = {}
+    found: dict[str, RunSpec] = {}
     for options, numbers in _branches(axes(config.sweep)):
         inner = _ensemble(config, options, numbers, checks)
         outer = [axis for axis in numbers if axis not in inner]
         for more in product(*(axis.options for axis in outer)):
             run = _run(config, [*options, *more], inner, checks)
-            same = found.setdefault(checks.identity(run.config), run)
+            same = found.setdefault(run.digest, run)
             if same is not run:
                 raise ConfigError("sweep", f"{run.title} is the same run as {same.title}: leave one of them out")
     return list(found.values())
@@ -189,15 +189,11 @@ def _run(config: Config, outer: Sequence[Option], inner: Sequence[Axis], checks:
 
 def _sweep_document(inner: Sequence[Axis]) -> dict[str, Any]:
     """The `sweep` of a run: its ensemble's axes, and those of several keys together under `zip`."""
-    number = {key: int if key == "learning.seed" else float for axis in inner for key in axis.options[0].settings}
-    lists = [
-        {key: [number[key](option.settings[key]) for option in axis.options] for key in axis.options[0].settings}
-        for axis in inner
-    ]
-    together = [of for of in lists if len(of) > 1]
     spanned: dict[str, Any] = {}
-    for of in lists:
-        spanned |= of if len(of) == 1 else {"zip": together}
+    for axis in inner:
+        number = {key: int if key == "learning.seed" else float for key in axis.options[0].settings}
+        lists = {key: [number[key](option.settings[key]) for option in axis.options] for key in number}
+        spanned |= lists if len(lists) == 1 else {"zip": [*spanned.get("zip", []), lists]}
     return spanned
 
 

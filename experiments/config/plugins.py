@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from inspect import getsource, isclass, isfunction
 from pathlib import Path
 from types import ModuleType
@@ -34,8 +34,8 @@ def look_beside(config: str | Path) -> None:
 
     Both go to the end of Python's path, for good: what a module imports while it runs is found there too.
     """
-    for folder in (Path.cwd(), Path(config).resolve().parent):
-        look_in(folder)
+    look_in(Path.cwd())
+    look_in(Path(config).resolve().parent)
 
 
 def look_in(folder: Path) -> None:
@@ -139,7 +139,6 @@ def _find_missing(recipe: type, kind: type) -> list[str]:
     if not getattr(kind, "_is_protocol", False):
         return [] if issubclass(recipe, kind) else [f"does not derive from {kind.__name__}"]
     there = {name for base in recipe.__mro__ for name in (*vars(base), *vars(base).get("__annotations__", {}))}
-    there |= {field.name for field in fields(recipe)} if is_dataclass(recipe) else set()
     asked = [
         name
         for base in kind.__mro__

@@ -104,31 +104,24 @@ class StopAfter:
 
     def __init__(self, stop: Stop, seconds: float) -> None:
         self._stop, self._seconds = stop, seconds
-        self._first: tuple[float, float] | None = None
-        self._warm: tuple[float, float] | None = None
-        self._last: tuple[float, float] = (0.0, 0.0)
+        self._seen: list[tuple[float, float]] = []  # moments, and the share of the run that was behind it
         self._mileage = RunProgress(0.0, 0.0, 0, 0.0, 0)
         self.memory = 0.0
 
     def __call__(self, mileage: RunProgress) -> None:
         """Record the progress of the run; raises `ProbeFinished` once the time is over."""
-        now = perf_counter()
         self._mileage = mileage
-        self._last = (now, self._share(mileage))
-        self._first = self._first or self._last
-        start, share = self._first
-        if self._last[1] == share:  # where an update takes longer than all the time there is, the next is waited for
-            return
-        if self._warm is None and now - start >= self._seconds / 4:
-            self._warm = self._last
-        if now - start >= self._seconds:
+        self._seen.append((perf_counter(), self._share(mileage)))
+        (start, first), (now, share) = self._seen[0], self._seen[-1]
+        if now - start >= self._seconds and share > first:  # where an update takes longer, the next is waited for
             self.memory = resident_bytes()
             raise ProbeFinished
 
     def remaining(self) -> float:
         """Seconds until the end at the last measured speed."""
-        (now, share), first = self._last, self._first or (0.0, 0.0)
-        then, before = self._warm if self._warm and self._warm[1] < share else first
+        (start, first), (now, share) = self._seen[0], self._seen[-1]
+        warm = (at for at in self._seen if at[0] - start >= self._seconds / 4 and first < at[1] < share)
+        then, before = next(warm, self._seen[0])
         return (1 - share) * (now - then) / (share - before) if share > before else math.inf
 
     def end(self) -> RunProgress:

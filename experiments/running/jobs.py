@@ -6,7 +6,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -16,30 +16,19 @@ from laggard.experiments.config.errors import ConfigError
 WATCHED = 0.5  # seconds between two checks that the parent process is alive
 
 
-class Job(NamedTuple):
-    """A run to be simulated elsewhere, as plain data.
-
-    Attributes:
-        number: of the run in its sweep.
-        document: the run's config.
-        folders: where modules are looked for.
-        out: the absolute path of the folder of results.
-        force: whether to simulate again if a result exists.
-    """
-
-    number: int
-    document: Mapping[str, Any]
-    folders: tuple[str, ...]
-    out: str
-    force: bool
+Document = Mapping[str, Any]
+"""A run's config as plain data, which any process can read."""
 
 
 class JobResult(NamedTuple):
-    """The outcome of a job: its seconds of wall time, and the error, if there was one."""
+    """The outcome of a run: its number in the sweep, its seconds of wall time, and the error, if there was one."""
 
     number: int
     seconds: float
     failure: str = ""
+
+
+Work = Callable[[int, Document], JobResult]
 
 
 def error_line(error: Exception) -> str:
@@ -49,18 +38,16 @@ def error_line(error: Exception) -> str:
 
 def start_worker(parent: int) -> None:
     """Have this process ignore Ctrl-C, and exit as soon as the process `parent` has ended for any reason."""
+
+    def exit_with_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCHED)
+        os._exit(1)
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    threading.Thread(target=exit_with_parent, daemon=True).start()
 
 
-def _exit_with_parent(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(WATCHED)
-    os._exit(1)
-
-
-BACKENDS = ("loky", "ray", "dask")
-"""Processes of this machine; Ray; Dask."""
 LIVES = 3
 """The number of workers that a run may kill before it fails: twice beside other runs, the last time alone."""
 
@@ -71,31 +58,33 @@ def check(backend: str) -> None:
     Raises:
         ConfigError: there is not; says what to install.
     """
-    if backend not in BACKENDS:
-        raise ConfigError("backend", f"expected one of {', '.join(BACKENDS)}, got {backend!r}")
+    if backend not in ENGINES:
+        raise ConfigError("backend", f"expected one of {', '.join(ENGINES)}, got {backend!r}")
     module = {"dask": "distributed"}.get(backend, backend)
     if backend != "loky" and find_spec(module) is None:
         raise ConfigError("backend", f"{backend} is not installed: pip install laggard[{backend}]")
 
 
 def run_jobs(
-    work: Callable[[Job], JobResult], jobs: Iterable[Job], at_once: int, backend: str, finished: Callable[[Job], bool]
+    work: Work, documents: Mapping[int, Document], at_once: int, backend: str, finished: Callable[[int], bool]
 ) -> Iterator[JobResult]:
-    """The outcome of each job as it ends; where a worker dies, all workers are replaced and the work goes on.
+    """The outcome of each run as it ends; where a worker dies, all workers are replaced and the work goes on.
 
     A run in whose company a worker has died twice is simulated by itself, so that a run which kills its worker is
     told from those that only stood beside it.
 
     Args:
-        work: does a job, in another process.
-        at_once: how many jobs at once.
-        finished: whether a job whose report was lost with a worker had been done by then.
+        work: simulates a run, in another process, and is handed over to it.
+        documents: of the runs, by their numbers in the sweep.
+        at_once: how many runs at once.
+        finished: whether a run whose report was lost with a worker had been done by then.
     """
-    left, deaths = {job.number: job for job in jobs}, Counter[int]()
-    with _engine(backend, at_once) as settings:
+    left, deaths = dict(documents), Counter[int]()
+    with ExitStack() as stack:
+        settings = {"return_as": "generator_unordered"} | ENGINES[backend](at_once, stack)
         while left:
-            company = [job for job in left.values() if deaths[job.number] < LIVES - 1]
-            together = company or list(left.values())[:1]
+            company = [number for number in left if deaths[number] < LIVES - 1]
+            together = {number: left[number] for number in company or list(left)[:1]}
             begun: list[int] = []
             with closing(_round(work, together, at_once if company else 1, settings, begun)) as reports:
                 try:
@@ -108,7 +97,7 @@ def run_jobs(
             if not begun:
                 raise broken
             for number in [number for number in begun if number in left]:
-                if finished(left[number]):
+                if finished(number):
                     del left[number]
                     yield JobResult(number, float("nan"))
                     continue
@@ -121,15 +110,15 @@ def run_jobs(
 
 
 def _round(
-    work: Callable[[Job], JobResult], jobs: Sequence[Job], at_once: int, settings: Mapping[str, Any], begun: list[int]
+    work: Work, documents: Mapping[int, Document], at_once: int, settings: Mapping[str, Any], begun: list[int]
 ) -> Generator[JobResult, None, None]:
-    """Yield results until all jobs are done or a worker dies; append started jobs to `begun`."""
+    """Yield results until all runs are done or a worker dies; append the numbers of started ones to `begun`."""
     from joblib import Parallel, delayed
 
     def tasks() -> Iterator[Any]:
-        for job in jobs:
-            begun.append(job.number)
-            yield delayed(work)(job)
+        for number, document in documents.items():
+            begun.append(number)
+            yield delayed(work)(number, document)
 
     parallel = Parallel(**settings, pre_dispatch=at_once, batch_size=1)
     if parallel.return_generator:
@@ -143,14 +132,6 @@ def _round(
         with warnings.catch_warnings(), suppress(AttributeError):  # joblib warns about results that are not read
             warnings.simplefilter("ignore")
             reports.close()
-
-
-@contextmanager
-def _engine(backend: str, jobs: int) -> Iterator[dict[str, Any]]:
-    """The arguments of `joblib.Parallel`; the workers exist until this context ends."""
-    with ExitStack() as stack:
-        engine = {"loky": _loky, "dask": _dask, "ray": _ray}[backend]
-        yield {"return_as": "generator_unordered"} | engine(jobs, stack)
 
 
 def _loky(jobs: int, stack: ExitStack) -> dict[str, Any]:
@@ -198,12 +179,13 @@ def _ray(jobs: int, stack: ExitStack) -> dict[str, Any]:
     return {"n_jobs": jobs, "return_as": "list"}  # joblib returns Ray's results when all are done
 
 
+ENGINES = {"loky": _loky, "ray": _ray, "dask": _dask}
+"""Processes of this machine, Ray, Dask: each gives arguments of `joblib.Parallel`, for workers that last as `stack`."""
+
+
 @contextmanager
 def _defer_interrupt() -> Iterator[None]:
-    """Delay Ctrl-C until the end of this context, where the system can do that."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
+    """Delay Ctrl-C until the end of this context."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,7 +1,7 @@
 """One run, from its config to its result."""
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.plugins import look_in
 from laggard.experiments.results import store
 from laggard.experiments.results.result import Result
-from laggard.experiments.running.jobs import Job, JobResult, error_line
+from laggard.experiments.running.jobs import Document, JobResult, error_line
 from laggard.experiments.running.progress import heartbeat
 from laggard.models.backends.batched import describe
 from laggard.models.cores import cores
@@ -69,16 +69,16 @@ def run_spec(spec: RunSpec, out: str | Path, force: bool = False, progress: Prog
     return replace(result, path=spec.folder(out), given=spec.config, labels=spec.labels)
 
 
-def run_job(job: Job) -> JobResult:
+def run_job(number: int, document: Document, folders: Iterable[Path], out: Path, force: bool) -> JobResult:
     """Simulate a run in this process and store its result; an error is reported, not raised."""
     start = perf_counter()
     try:
-        for folder in job.folders:
-            look_in(Path(folder))
-        run_spec(RunSpec(parse(job.document)), job.out, job.force, partial(heartbeat, out=job.out))
+        for folder in folders:
+            look_in(folder)
+        run_spec(RunSpec(parse(document)), out, force, partial(heartbeat, out=out))
     except Exception as error:  # no error may stop the sweep's other runs
-        return JobResult(job.number, perf_counter() - start, error_line(error))
-    return JobResult(job.number, perf_counter() - start)
+        return JobResult(number, perf_counter() - start, error_line(error))
+    return JobResult(number, perf_counter() - start)
 
 
 def _end_of_run(spec: RunSpec, outcome: Outcome) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from laggard.experiments.results import store
 from laggard.experiments.results.result import MANIFEST, Result
 from laggard.experiments.results.results import Results
 from laggard.experiments.running.estimate import jobs_for, rough_seconds
-from laggard.experiments.running.jobs import Job, JobResult, check, error_line, run_jobs
+from laggard.experiments.running.jobs import JobResult, check, error_line, run_jobs
 from laggard.experiments.running.run import ProgressDisplay, run_job, run_spec
 
 
@@ -126,23 +127,20 @@ def _run_elsewhere(
     """The missing runs, simulated in other processes, the longest first."""
     before = {number: _manifest_stamp(spec, out) for number, spec in missing.items()}
 
-    def finished(job: Job) -> bool:
-        spec = missing[job.number]
-        renewed = not force or _manifest_stamp(spec, out) != before[job.number]
+    def finished(number: int) -> bool:
+        spec = missing[number]
+        renewed = not force or _manifest_stamp(spec, out) != before[number]
         return renewed and store.find_run(spec, out) is not None
 
     order = sorted(missing, key=lambda number: rough_seconds(missing[number]), reverse=True)
-    jobs = [_job(number, missing[number].config, out, force) for number in order]
+    configs = {number: missing[number].config for number in order}
+    documents = {n: {**of.given(), "sweep": of.sweep, "threads": of.threads or 1} for n, of in configs.items()}
+    work = partial(run_job, folders=tuple(plugins.FOLDERS), out=out.resolve(), force=force)
     try:
-        for done in run_jobs(run_job, jobs, at_once, backend, finished):
+        for done in run_jobs(work, documents, at_once, backend, finished):
             yield done.number, _read_report(done, missing[done.number], out)
     finally:
         store.remove_stale(out / next(iter(missing.values())).config.name)  # left by workers that were killed
-
-
-def _job(number: int, config: Config, out: Path, force: bool) -> Job:
-    document = {**config.given(), "sweep": config.sweep, "threads": config.threads or 1}
-    return Job(number, document, tuple(map(str, plugins.FOLDERS)), str(out.resolve()), force)
 
 
 def _read_report(done: JobResult, spec: RunSpec, out: Path) -> RunEnd:
