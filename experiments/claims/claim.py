@@ -10,7 +10,7 @@ import xarray as xr
 
 from laggard.experiments.claims.statistics import SEED
 from laggard.experiments.config.axes import put
-from laggard.experiments.config.errors import ConfigError, Refused
+from laggard.experiments.config.errors import ConfigError
 
 SCALES = ("smoke", "cpu", "paper")
 Scale = Literal["smoke", "cpu", "paper"]
@@ -79,8 +79,8 @@ class Study:
                     document["sweep"] = {**document.get("sweep", {}), key.removeprefix("sweep."): value}
                 else:
                     document = put(document, key, value)
-            except Refused as error:
-                raise ConfigError(f"{scale}.{key}", error.problem) from None
+            except ConfigError as error:
+                raise error.relocate(key=f"{scale}.{key}") from None
         return document
 
 

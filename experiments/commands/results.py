@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from laggard.experiments.commands import DONE, Command
 
 if TYPE_CHECKING:
-    from laggard.experiments.results.result import Result
     from laggard.experiments.results.results import Results
 
 AXES = ("time", "updates", "samples", "epoch")
@@ -26,46 +25,35 @@ def plot_arguments(parser: ArgumentParser) -> None:
 
 
 def plot(args: Namespace) -> int:
+    from laggard.experiments import figures
     from laggard.experiments.config.errors import ConfigError, unknown_name
     from laggard.experiments.figures import FIGURES
+    from laggard.experiments.figures.lines import by_method
     from laggard.experiments.results.results import load_results
 
     if args.list:
         width = max(map(len, FIGURES))
-        print("\n".join(f"{name:{width}}  {_first_line(figure)}" for name, figure in FIGURES.items()))
+        for name, figure in FIGURES.items():
+            print(f"{name:{width}}  {str(inspect.getdoc(figure)).splitlines()[0]}")
         return DONE
     if not args.results:
         raise ConfigError("", "expected a RESULT to draw, got none: a run's folder, or results/<name>", "laggard plot")
     if args.figure not in FIGURES:
-        raise ConfigError("", str(unknown_name("", args.figure, FIGURES)), "laggard plot --figure")
-    if args.x and "x" not in inspect.signature(FIGURES[args.figure]).parameters:
+        raise unknown_name("", args.figure, FIGURES).relocate(where="laggard plot --figure")
+    taken = inspect.signature(FIGURES[args.figure]).parameters
+    if args.x and "x" not in taken:
         raise ConfigError("", f"{args.figure} has axes of its own; learning and consensus take one", "laggard plot --x")
     results = [result for path in args.results for result in load_results(path)]
     name = "figure" if args.figure == "comparison" else args.figure
     path = Path(args.to) if args.to else Path(args.results[0]) / f"{name}.png"
     try:
-        _draw(args, results, path)
+        given = {"target": results[0].config.evaluate.target_accuracy, "label": by_method(results)}
+        given |= {"x": args.x} if args.x else {}
+        getattr(figures, args.figure)(results, path, **{key: value for key, value in given.items() if key in taken})
     except ValueError as error:  # two results look the same, there is nothing to draw, or the suffix cannot be drawn
         raise ConfigError("", str(error), str(path)) from None
     print(path)
     return DONE
-
-
-def _draw(args: Namespace, results: "Sequence[Result]", path: Path) -> None:
-    """The figure, with the settings that it takes."""
-    from laggard.experiments import figures
-    from laggard.experiments.figures.lines import by_method
-
-    draw = getattr(figures, args.figure)
-    taken = inspect.signature(figures.FIGURES[args.figure]).parameters
-    given = {"target": results[0].config.evaluate.target_accuracy, "label": by_method(results)}
-    if args.x:
-        given["x"] = args.x
-    draw(results, path, **{key: value for key, value in given.items() if key in taken})
-
-
-def _first_line(figure: object) -> str:
-    return (inspect.getdoc(figure) or "").partition("\n")[0]
 
 
 def table_arguments(parser: ArgumentParser) -> None:

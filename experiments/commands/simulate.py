@@ -79,11 +79,11 @@ def _print_plan(config: "Config", args: Namespace) -> int:
     from laggard.experiments.running.estimate import plan
 
     planned = plan(config, args.out, args.force, args.jobs, args.backend)
-    width = max(len(each.run.title) for each in planned.runs)
+    width = max(len(run.title) for run, _ in planned.runs)
     for run, each in planned.runs:
         left = f"about {duration(each.seconds):>7}  {size(each.memory):>8}" if each else "finished already"
         print(f"{run.id}  {run.title:<{width}}  {count(len(run.members), 'member'):>11}  {left}")
-    trained = sum(len(each.run.members) for each in planned.runs)
+    trained = sum(len(run.members) for run, _ in planned.runs)
     there = len(planned.runs) - len(planned.missing)
     print(f"\n{len(planned.runs)} runs, {trained} members, in {planned.folder}: {there} finished already")
     if planned.missing:

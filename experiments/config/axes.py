@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from laggard.experiments.config.config import IGNORED
-from laggard.experiments.config.errors import ConfigError, Refused, format_value
+from laggard.experiments.config.errors import ConfigError, format_value
 
 COLUMNS = ("time", "updates", "samples", "epoch", "member", "train_loss", "test_loss", "test_accuracy", "run", "name")
 """Names that no axis of variants may take: metrics and figures have columns called so."""
@@ -150,28 +150,29 @@ def _axis_label(value: Any) -> Any:
     return json.dumps(value).replace('"', "") if isinstance(value, list | dict) else value
 
 
-def put(document: Any, key: str, value: Any) -> Any:
+def put(document: Any, key: str, value: Any, whole: str = "") -> Any:
     """`document` with `value` at a dotted key; numbers are places in lists, and a name `x` stands for {name: x}.
 
+    Args:
+        whole: the key that errors name, where `key` is the rest of it.
+
     Raises:
-        Refused: the key leads through something that holds no keys.
+        ConfigError: the key leads through something that holds no keys.
 
     Example:
         >>> put({"learning": {"compensation": "dc_asgd_a"}}, "learning.compensation.strength", 1.0)
         {'learning': {'compensation': {'name': 'dc_asgd_a', 'strength': 1.0}}}
     """
     first, _, rest = key.partition(".")
+    whole = whole or key
     if isinstance(document, list):
         if not (first.isdecimal() and int(first) < len(document)):
-            raise Refused(first, f"expected a place from 0 to {len(document) - 1} in a list, got {format_value(first)}")
+            raise ConfigError(whole, f"expected a place from 0 to {len(document) - 1} in a list, got {first!r}")
         place = int(first)
-        return [*document[:place], _put_rest(document[place], rest, value), *document[place + 1 :]]
+        changed = put(document[place], rest, value, whole) if rest else value
+        return [*document[:place], changed, *document[place + 1 :]]
     if isinstance(document, str):
         document = {"name": document}
     if not isinstance(document, Mapping):
-        raise Refused(first, f"unknown key: {format_value(document)} has no keys")
-    return {**document, first: _put_rest(document.get(first, {}), rest, value)}
-
-
-def _put_rest(document: Any, rest: str, value: Any) -> Any:
-    return put(document, rest, value) if rest else value
+        raise ConfigError(whole, f"unknown key: {format_value(document)} has no keys")
+    return {**document, first: put(document.get(first, {}), rest, value, whole) if rest else value}

@@ -136,7 +136,7 @@ def new(kind: str, name: str, folder: str | Path = ".") -> Sequence[Path]:
     """
     kinds = sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir())
     if kind not in kinds:
-        raise ConfigError("KIND", unknown_name("", kind, kinds).problem, "laggard new")
+        raise unknown_name("KIND", kind, kinds).relocate(where="laggard new")
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or keyword.iskeyword(name):
         raise ConfigError("NAME", f"expected a name in snake case, as my_{kind}, got {name!r}", "laggard new")
     sources = sorted((TEMPLATES / kind).glob("*.txt"), key=lambda path: path.name != "name.py.txt")

@@ -46,25 +46,17 @@ class ConfigError(ValueError):
         return ConfigError(self.key if key is None else key, self.problem, self.where if where is None else where)
 
 
-class Refused(ValueError):
-    """A key that a part of a config does not accept."""
-
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(problem)
-        self.key, self.problem = key, problem
-
-
-def unknown_key(key: str, known: Iterable[str], moved: Mapping[str, str] = {}) -> Refused:
+def unknown_key(key: str, known: Iterable[str], moved: Mapping[str, str] = {}) -> ConfigError:
     """The refusal of a key that does not exist, with what it has become, or the one that was probably meant."""
     if key in moved:
-        return Refused(key, moved[key])
-    return Refused(key, f"unknown key; {suggest(key, known) or 'expected one of ' + ', '.join(known)}")
+        return ConfigError(key, moved[key])
+    return ConfigError(key, f"unknown key; {suggest(key, known) or 'expected one of ' + ', '.join(known)}")
 
 
-def unknown_name(key: str, got: object, known: Iterable[str]) -> Refused:
+def unknown_name(key: str, got: object, known: Iterable[str]) -> ConfigError:
     """The refusal of a name that stands in no table, with the one that was probably meant."""
-    hint = suggest(str(got), known)
-    return Refused(key, f"expected one of {', '.join(known)}, got {format_value(got)}" + (f"; {hint}" if hint else ""))
+    said = f"expected one of {', '.join(known)}, got {format_value(got)}"
+    return ConfigError(key, "; ".join(filter(None, (said, suggest(str(got), known)))))
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -90,8 +82,8 @@ def translate_error(error: ValidationError, document: Mapping[str, Any]) -> Conf
     problems = [(_path(item["loc"], document, item["type"]), item) for item in error.errors(include_url=False)]
     path, first = problems[0]
     cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, Refused):
-        return ConfigError(".".join((*path, *([cause.key] if cause.key else []))), cause.problem)
+    if isinstance(cause, ConfigError):
+        return cause.relocate(key=".".join(filter(None, (*path, cause.key))))
     if isinstance(cause, InvalidSettingError):
         return refused_setting(".".join(path), cause)
     if first["type"] == "missing":

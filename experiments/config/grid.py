@@ -16,7 +16,7 @@ import torch
 
 from laggard.experiments.config.axes import Axis, Option, axes, put
 from laggard.experiments.config.config import Checks, Config, digest_of, parse
-from laggard.experiments.config.errors import ConfigError, Refused, error_at
+from laggard.experiments.config.errors import ConfigError, error_at
 from laggard.experiments.config.plugins import FOLDERS
 from laggard.simulator import InvalidSettingError, Task
 
@@ -205,8 +205,6 @@ def _parse_options(document: Mapping[str, Any], options: Sequence[Option], check
         for key, value, _ in settings:
             document = put(document, key, value)
         return parse(document, checks=checks)
-    except Refused as error:
-        raise ConfigError(f"{_place(key, settings)}", error.problem) from None
     except ConfigError as error:
         raise error.relocate(key=_place(error.key, settings)) from None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from laggard.experiments.config.axes import axes, put
 from laggard.experiments.config.config import Config
-from laggard.experiments.config.errors import ConfigError, Refused, format_value
+from laggard.experiments.config.errors import ConfigError, format_value
 from laggard.experiments.config.grid import fill_swept_keys, runs
 from laggard.experiments.config.plugins import look_beside
 
@@ -49,13 +49,10 @@ def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Ma
             raise ConfigError("", "expected an override key=value, as in learning.lr=0.1", override)
         value = parse_yaml(text, override)
         sweep = document.get("sweep") or {}
-        try:
-            if key.startswith("sweep."):  # its own keys have dots in them
-                document = {**document, "sweep": {**sweep, key.removeprefix("sweep."): value}}
-            else:
-                document = _remove_axis(put(document, key, value), key, sweep)
-        except Refused as error:
-            raise ConfigError(key, error.problem) from None
+        if key.startswith("sweep."):  # its own keys have dots in them
+            document = {**document, "sweep": {**sweep, key.removeprefix("sweep."): value}}
+        else:
+            document = _remove_axis(put(document, key, value), key, sweep)
     return document
 
 

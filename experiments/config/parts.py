@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, Valida
 from pydantic.errors import PydanticUserError
 
 from laggard import simulator
-from laggard.experiments.config.errors import Refused, format_value, unknown_name
+from laggard.experiments.config.errors import ConfigError, format_value, unknown_name
 from laggard.experiments.config.plugins import Plugin, load_entry
 from laggard.experiments.config.schema import (
     Count,
@@ -98,7 +98,7 @@ class NamedChoice:
         """The part called `name`.
 
         Raises:
-            Refused: there is none, and it can be imported from nowhere.
+            ConfigError: there is none, and it can be imported from nowhere.
         """
         if isinstance(name, str) and name in self.parts:
             return self.parts[name]
@@ -111,14 +111,14 @@ class NamedChoice:
             try:
                 self._own[name, found] = own_part(found, self.tag, name, **self.kinds[found.kind])
             except ValueError as error:
-                raise Refused(self.tag, f"{name}: {error}") from None
+                raise ConfigError(self.tag, f"{name}: {error}") from None
         return self._own[name, found]
 
     def __call__(self, value: Any, info: ValidationInfo) -> Described:
         """The part that `value` describes.
 
         Raises:
-            Refused: it is no mapping, or names nothing in the table and nothing that can be imported.
+            ConfigError: it is no mapping, or names nothing in the table and nothing that can be imported.
             ValidationError: the part that it names refuses it.
         """
         if isinstance(value, Described):
@@ -129,11 +129,11 @@ class NamedChoice:
         if isinstance(value, str) and self.tag == "name":
             value = {"name": value}
         if not isinstance(value, Mapping):
-            raise Refused("", f"expected a mapping{' or a name' * (self.tag == 'name')}, got {format_value(value)}")
+            raise ConfigError("", f"expected a mapping{' or a name' * (self.tag == 'name')}, got {format_value(value)}")
         default = self.default if isinstance(self.default, str) else self.default(value)
         try:
             return self.named(value.get(self.tag, default), info).model_validate(value, context=info.context)
-        except (Refused, ValidationError):
+        except (ConfigError, ValidationError):
             if not is_from_result(info):
                 raise
             return part_of_result(**next(iter(self.kinds.values()))).model_validate(value, context=info.context)
@@ -219,12 +219,15 @@ class LearningPart(Described):
 
     def build(self, workers: int = 1, **given: Any) -> simulator.Rule:
         """The rule, with `given` at dotted keys below `learning` instead of the part's own values."""
-        below = {name: _keys_below(name, given) for name in ("schedule", "compensation")}
+        own: dict[str, dict[str, Any]] = {"": {"lr": self.lr}, "schedule": {}, "compensation": {}}
+        for key, value in given.items():
+            owner, _, name = key.rpartition(".")
+            own[owner][name] = value
         return simulator.Rule(
-            optimizer=super().build(workers, **{key: given[key] for key in given if key in self.settings}),
-            lr=given.get("lr", self.lr),
-            schedule=self.schedule.build(workers, **below["schedule"]),
-            compensation=self.compensation.build(workers, **below["compensation"]),
+            lr=own[""].pop("lr"),
+            optimizer=super().build(workers, **own[""]),
+            schedule=self.schedule.build(workers, **own["schedule"]),
+            compensation=self.compensation.build(workers, **own["compensation"]),
         )
 
     def per_member(self, key: str) -> bool:
@@ -232,10 +235,6 @@ class LearningPart(Described):
         owner, _, name = key.rpartition(".")
         of = {"": self, "schedule": self.schedule, "compensation": self.compensation}.get(owner)
         return key in ("lr", "seed") or (of is not None and name in of.scalars)
-
-
-def _keys_below(prefix: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {key.removeprefix(f"{prefix}."): given[key] for key in given if key.startswith(f"{prefix}.")}
 
 
 LEARNING = NamedChoice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=LearningPart)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol, get_type_hints
 
-from laggard.experiments.config.errors import Refused, format_value, suggest
+from laggard.experiments.config.errors import ConfigError, format_value, suggest
 
 FOLDERS: dict[Path, None] = {}
 """Where modules are looked for beside Python's own path: the current directory, the folders of configs."""
@@ -52,20 +52,21 @@ def load_entry(key: str, name: str, kinds: Iterable[type]) -> Plugin:
         kinds: what the entry may serve as: classes to derive from, protocols to fulfil, or what a function returns.
 
     Raises:
-        Refused: there is no such module or name, the module cannot be imported, or the entry is of another kind.
+        ConfigError: there is no such module or name, the module cannot be imported, or the entry is of another kind.
     """
     try:
         place, _, attribute = name.partition(":")
         if not all(word.isidentifier() for word in (*place.split("."), attribute)):
-            raise Refused(key, f"expected a name of the table or package.module:Name, got {format_value(name)}")
+            raise ConfigError("", f"expected a name of the table or package.module:Name, got {format_value(name)}")
         module = _module(place)
         recipe = getattr(module, attribute, None)
         if recipe is None:
             hint = suggest(attribute, vars(module))
-            raise Refused(key, f"{_plugin_place(module)} has no {attribute}" + (f"; {hint}" if hint else ""))
+            file = getattr(module, "__file__", None) or "no file"
+            raise ConfigError("", f"{module.__name__} ({file}) has no {attribute}" + (f"; {hint}" if hint else ""))
         return Plugin(recipe, _kind(name, recipe, list(kinds)), _hashes.get(place) or _hash(module, recipe))
-    except Refused as refusal:
-        raise Refused(key, refusal.problem) from None
+    except ConfigError as refusal:
+        raise refusal.relocate(key=key) from None
 
 
 def _module(name: str) -> ModuleType:
@@ -78,8 +79,8 @@ def _module(name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             problem = f"no module {error.name} on Python's path, in the current directory or beside the config"
-            raise Refused("", problem) from None
-        raise Refused("", f"{name} cannot be imported: {_describe_failure(error, name)}") from None
+            raise ConfigError("", problem) from None
+        raise ConfigError("", f"{name} cannot be imported: {_describe_failure(error, name)}") from None
     _check_unique(name.partition(".")[0])
     if getattr(module, "__file__", None):
         _hashes.setdefault(name, _hash(module))
@@ -99,7 +100,7 @@ def _check_unique(top: str) -> None:
     for folder in FOLDERS:
         for other in (folder / f"{top}.py", folder / top / "__init__.py"):
             if other.is_file() and loaded and not other.samefile(loaded):
-                raise Refused("", f"{top} is {loaded}, and {other} is another: rename one of them")
+                raise ConfigError("", f"{top} is {loaded}, and {other} is another: rename one of them")
 
 
 def _hash(module: ModuleType, recipe: Any = None) -> str:
@@ -123,14 +124,16 @@ def _kind(name: str, recipe: Any, kinds: list[type]) -> type:
             return returned  # type: ignore[no-any-return]
     wanted = " or ".join(f"{kind.__module__}.{kind.__name__}" for kind in kinds)
     if not isclass(recipe):
-        raise Refused("", f"expected a class that serves as {wanted}, but {name} is {format_value(recipe)}")
+        raise ConfigError("", f"expected a class that serves as {wanted}, but {name} is {format_value(recipe)}")
     lacks = {kind: _find_missing(recipe, kind) for kind in kinds}
     fitting = [kind for kind, lacking in lacks.items() if not lacking]
     if not fitting:
         nearest = min(kinds, key=lambda kind: len(lacks[kind]))
-        raise Refused("", f"expected a class that serves as {wanted}, but {name} {lacks[nearest][0]}")
+        raise ConfigError("", f"expected a class that serves as {wanted}, but {name} {lacks[nearest][0]}")
     if not is_dataclass(recipe):
-        raise Refused("", f"{name} is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys")
+        raise ConfigError(
+            "", f"{name} is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys"
+        )
     return fitting[0]
 
 
@@ -147,10 +150,6 @@ def _find_missing(recipe: type, kind: type) -> list[str]:
         if name == "__call__" or not name.startswith("_")
     ]
     return [f"has no {name}" for name in dict.fromkeys(asked) if name not in there]
-
-
-def _plugin_place(module: ModuleType) -> str:
-    return f"{module.__name__} ({getattr(module, '__file__', None) or 'no file'})"
 
 
 def _describe_failure(error: BaseException, module: str) -> str:

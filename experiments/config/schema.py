@@ -94,9 +94,8 @@ class Described(Part):
 
     @model_validator(mode="after")
     def _in_range(self, info: ValidationInfo) -> Self:
-        if isclass(type(self).recipe) and not is_from_result(
-            info
-        ):  # a function may be costly: it is called when the run starts
+        # a function may be costly: it is called when the run starts
+        if isclass(type(self).recipe) and not is_from_result(info):
             self.build()
         return self
 

@@ -39,10 +39,10 @@ class Known(NamedTuple):
     unfolds: bool
 
 
-IMAGES = (1, 28, 28)
-SIZES = {name: Sizes(IMAGES, 10, n) for name, n in {"digits": 1500, "mnist": 60000, "fashion_mnist": 60000}.items()}
-BY_LABEL = ("by_label", "dirichlet")
-DTYPE = (Literal["float32", "float64"], "float32")
+DType = Literal["float32", "float64"]
+SIZES = {
+    name: Sizes((1, 28, 28), 10, n) for name, n in {"digits": 1500, "mnist": 60000, "fashion_mnist": 60000}.items()
+}
 DATASET = NamedChoice.of("name", DATASETS, "mnist", Dataset)
 PARTITION = NamedChoice.of("name", PARTITIONS, "iid", Partition)
 
@@ -84,7 +84,7 @@ class SupervisedPart(TaskPart):
     dataset: Annotated[Any, BeforeValidator(DATASET)] = Field("mnist", validate_default=True)
     batch: Count = 32
     partition: Annotated[Any, BeforeValidator(PARTITION)] = Field("iid", validate_default=True)
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: DType = "float32"
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         try:
@@ -101,7 +101,7 @@ class SupervisedPart(TaskPart):
             problem = f"expected threads or vmap, since {self.model} is no plain sequence of layers, got {backend!r}"
             raise ConfigError("backend", problem)
         samples = known.sizes.samples
-        if known.sizes.labels and self.partition.name in BY_LABEL:
+        if known.sizes.labels and self.partition.name in ("by_label", "dirichlet"):
             problem = f"expected iid or disjoint, since a text has no label of its own, got {self.partition.name!r}"
             raise ConfigError("task.partition", problem)
         most = samples // getattr(self.partition, "pieces", 1)
@@ -161,7 +161,7 @@ TASK = NamedChoice(
     "model",
     {
         **{name: part(network, "model", name, base=SupervisedPart) for name, network in NETWORKS.items()},
-        "quadratic": part(Quadratic, "model", "quadratic", base=TaskPart, without=["dtype"], dtype=DTYPE),
+        "quadratic": part(Quadratic, "model", "quadratic", base=TaskPart, without=["dtype"], dtype=(DType, "float32")),
         "timing": part(simulator.Timing, "model", "timing", base=TaskPart),
     },
     "lenet5",

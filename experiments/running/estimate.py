@@ -6,7 +6,7 @@ import math
 import os
 import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -46,13 +46,11 @@ def rough_seconds(spec: RunSpec) -> float:
     config, task, members = spec.config, spec.config.task, len(spec.members)
     known = sizes_of(task.dataset) if hasattr(task, "dataset") else None
     batch, epoch = getattr(task, "batch", 32), known.samples if known else getattr(task, "epoch", 60_000)
-    limits: dict[str, Callable[[float], float]] = {
-        "epochs": lambda epochs: epochs * epoch / batch,
-        "updates": float,
-        "gradients": float,
-        "time": lambda seconds: seconds * config.cluster.workers / max(config.cluster.build(batch).compute.mean, 1e-9),
-    }
-    gradients = min((count(value) for key, count in limits.items() if (value := getattr(config.stop, key))), default=1)
+    stop, cluster = config.stop, config.cluster
+    counts = [(stop.epochs or 0) * epoch / batch, stop.updates, stop.gradients]
+    if stop.time:
+        counts.append(stop.time * cluster.workers / max(cluster.build(batch).compute.mean, 1e-9))
+    gradients = min(filter(None, counts), default=1)
     learnt = task.model != "timing"
     work = 3 * batch * sum(layer.work for layer in task.layers()) if learnt else 0.0
     return float(gradients * (CYCLE + learnt * UPDATE + members * work / MULTIPLICATIONS))
@@ -167,40 +165,34 @@ def resident_bytes() -> float:
 
 def jobs_for(missing: Sequence[RunSpec], backend: str = "loky") -> int:
     """The default number of runs at once."""
-    first = missing[0].config if missing else None
-    if first is None or (
-        backend == "loky" and (len(missing) < 2 or _on_gpu(first) or sum(map(rough_seconds, missing)) < BRIEF)
-    ):
+    if not missing:
+        return 1
+    first = missing[0].config
+    on_gpu = first.device != "cpu" and hasattr(first.task, "dataset") and torch.cuda.is_available()
+    if backend == "loky" and (len(missing) < 2 or on_gpu or sum(map(rough_seconds, missing)) < BRIEF):
         return 1
     return min(max(1, cores() // (first.threads or 1)), len(missing))
-
-
-def _on_gpu(config: Config) -> bool:
-    return config.device != "cpu" and hasattr(config.task, "dataset") and torch.cuda.is_available()
 
 
 PROBING = 20.0
 """Seconds that all forecasts of a plan may take, without reading data."""
 
 
-class PlannedRun(NamedTuple):
-    """A run of a plan and its forecast; None where its result exists already."""
-
-    run: RunSpec
-    forecast: Forecast | None
-
-
 class SweepPlan(NamedTuple):
-    """The runs of a sweep, the number simulated at once, and the folder of their results."""
+    """The runs of a sweep, the number simulated at once, and the folder of their results.
 
-    runs: list[PlannedRun]
+    Attributes:
+        runs: each with its forecast, or with None where its result exists already.
+    """
+
+    runs: list[tuple[RunSpec, Forecast | None]]
     jobs: int
     folder: Path
 
     @property
     def missing(self) -> list[Forecast]:
         """The forecasts of the runs without a result."""
-        return [planned.forecast for planned in self.runs if planned.forecast is not None]
+        return [each for _, each in self.runs if each is not None]
 
     @property
     def seconds(self) -> float:
@@ -231,7 +223,7 @@ def plan(
     seconds = min(0.5, PROBING / max(1, len(kinds)))
     alone = {} if jobs == 1 else {"threads": config.threads or 1}
     known = {kind: forecast(RunSpec(spec.config.model_copy(update=alone)), seconds) for kind, spec in kinds.items()}
-    each = [PlannedRun(spec, known[_run_kind(spec.config)] if spec.id in missing else None) for spec in planned]
+    each = [(spec, known[_run_kind(spec.config)] if spec.id in missing else None) for spec in planned]
     return SweepPlan(each, jobs, Path(out) / config.name)
 
 

@@ -28,7 +28,7 @@ class JobResult(NamedTuple):
     failure: str = ""
 
 
-Work = Callable[[int, Document], JobResult]
+JobFunction = Callable[[int, Document], JobResult]
 
 
 def error_line(error: Exception) -> str:
@@ -66,7 +66,7 @@ def check(backend: str) -> None:
 
 
 def run_jobs(
-    work: Work, documents: Mapping[int, Document], at_once: int, backend: str, finished: Callable[[int], bool]
+    work: JobFunction, documents: Mapping[int, Document], at_once: int, backend: str, finished: Callable[[int], bool]
 ) -> Iterator[JobResult]:
     """The outcome of each run as it ends; where a worker dies, all workers are replaced and the work goes on.
 
@@ -110,7 +110,7 @@ def run_jobs(
 
 
 def _round(
-    work: Work, documents: Mapping[int, Document], at_once: int, settings: Mapping[str, Any], begun: list[int]
+    work: JobFunction, documents: Mapping[int, Document], at_once: int, settings: Mapping[str, Any], begun: list[int]
 ) -> Generator[JobResult, None, None]:
     """Yield results until all runs are done or a worker dies; append the numbers of started ones to `begun`."""
     from joblib import Parallel, delayed

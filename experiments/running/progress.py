@@ -4,6 +4,7 @@ A thread beside the simulation looks at it: an update costs nothing more, and re
 """
 
 import json
+import math
 import re
 import sys
 import threading
@@ -62,12 +63,12 @@ class Advance(NamedTuple):
     def __str__(self) -> str:
         unit = "s simulated" if self.limit == "time" else self.limit
         reached, total = (f"{n:,.0f}" if self.limit in ("updates", "gradients") else f"{n:.3g}" for n in self[1:3])
-        return f"{self.share:.0%}, {reached} of {total} {unit}{time_left(self)}"
+        return f"{self.share:.0%}, {reached} of {total} {unit}{self.time_left}"
 
-
-def time_left(advance: Advance) -> str:
-    """`, 0:01:02 left`, or nothing where that is not known yet."""
-    return "" if advance.left == float("inf") else f", {timedelta(seconds=round(advance.left))} left"
+    @property
+    def time_left(self) -> str:
+        """`, 0:01:02 left`, or nothing where that is not known yet."""
+        return "" if self.left == float("inf") else f", {timedelta(seconds=round(self.left))} left"
 
 
 def describe_progress(mileage: RunProgress, seconds: float) -> str:
@@ -169,7 +170,7 @@ def bar(spec: RunSpec) -> Iterator[Observer]:
         def look() -> None:
             if now := observer.mileage():
                 advance = observer.advance()
-                text = f"{spec.config.name[:12]}: {describe_progress(*now)}{time_left(advance) if advance else ''}"
+                text = f"{spec.config.name[:12]}: {describe_progress(*now)}{advance.time_left if advance else ''}"
                 rows.update(row, completed=advance.share if advance else 0.0, description=text)
 
         with call_every(BAR_PERIOD, look):
@@ -218,14 +219,18 @@ class SweepDisplay(ExitStack):
             self._present = 0
         if ended.result is None or ended.seconds is not None:
             status = ended.result.manifest["status"] if ended.result else "failed"
-            self._print(f"{self._over} of {self._runs}: {describe_end(ended)}", status in ("failed", "diverged"))
+            known = ended.seconds is not None and not math.isnan(ended.seconds)
+            how = f"{status} in {ended.seconds:.1f} s" if known and ended.result else status
+            how += f": {ended.failure}" * (not ended.result)
+            line = f"{self._over} of {self._runs}: run {ended.run.id} ({ended.run.title}) {how}"
+            self._print(line, status in ("failed", "diverged"))
 
     def refresh(self) -> None:
         """Draw the current state of the bars."""
         ways = {run: way for run, way in read_progress(self._folder).items() if run in self._titles}
         begun = sum(self._work[run] * way.share for run, way in ways.items())
         whole = Advance("", self._done + begun, sum(self._work.values()) or 1.0, perf_counter() - self._began)
-        text = f"{self._over} of {self._runs} runs{time_left(whole)}"
+        text = f"{self._over} of {self._runs} runs{whole.time_left}"
         self._rows.update(self._total, total=1.0, completed=whole.share, description=text)
         for run in self._lines.keys() - ways.keys():
             self._rows.remove_task(self._lines.pop(run))
@@ -238,11 +243,3 @@ class SweepDisplay(ExitStack):
     def _print(self, line: str, bad: bool = False) -> None:
         if bad or not self._quiet:
             self._rows.console.print(line, markup=False, emoji=False, soft_wrap=True)
-
-
-def describe_end(ended: "RunEnd") -> str:
-    """How a run of a sweep ended, in one line."""
-    known = ended.seconds is not None and ended.seconds == ended.seconds
-    took = f" in {ended.seconds:.1f} s" if known else ""
-    status = f"{ended.result.manifest['status']}{took}" if ended.result else f"failed: {ended.failure}"
-    return f"run {ended.run.id} ({ended.run.title}) {status}"

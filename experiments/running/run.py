@@ -83,8 +83,7 @@ def run_job(number: int, document: Document, folders: Iterable[Path], out: Path,
 
 def _end_of_run(spec: RunSpec, outcome: Outcome) -> dict[str, Any]:
     """The manifest's entries about the end of a run."""
-    seeds = {"seed": spec.config.seed, "cluster": spec.config.cluster.seed}
-    seeds |= {"cluster": spec.config.seed} if seeds["cluster"] is None else {}
+    seed, cluster = spec.config.seed, spec.config.cluster.seed
     return {
         "status": outcome.reached if outcome.reached in ("diverged", "stalled") else "finished",
         "reached": outcome.reached,
@@ -94,7 +93,7 @@ def _end_of_run(spec: RunSpec, outcome: Outcome) -> dict[str, Any]:
         "evaluated": outcome.evaluated,
         "messages": outcome.messages,
         "diverged": [{"member": n, **of._asdict()} for n, of in enumerate(outcome.diverged) if of is not None],
-        "seeds": {**seeds, "learning": spec.learning_seeds},
+        "seeds": {"seed": seed, "cluster": seed if cluster is None else cluster, "learning": spec.learning_seeds},
     }
 
 

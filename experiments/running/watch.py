@@ -15,7 +15,7 @@ import numpy as np
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results.measures import CURVES
-from laggard.experiments.running.progress import describe_progress
+from laggard.experiments.running.progress import Observer, describe_progress
 from laggard.simulator import RunProgress
 
 if TYPE_CHECKING:
@@ -26,25 +26,20 @@ PERIOD, PLAIN_PERIOD, SHARE = 0.5, 5.0, 60
 RECENT, WAITERS = 500, 5
 
 
-class View:
+class View(Observer):
     """Called with the progress after every update; draws from time to time."""
 
     def __init__(self, config: Config, file: TextIO) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self._config = config
+        super().__init__(config)
+        self._name = config.name
         self._console = Console(file=file, highlight=False)
         self.plain = not self._console.is_terminal
         self.live = None if self.plain else Live(console=self._console, auto_refresh=False)
-        self._simulation: Simulation | None = None
-        self._began = perf_counter()
-        self._next = self._began + PERIOD
+        self._next = perf_counter() + PERIOD
         self.spent = 0.0  # seconds of drawing
-
-    def observe(self, simulation: "Simulation") -> None:
-        """Observe this simulation."""
-        self._simulation = simulation
 
     def __call__(self, mileage: RunProgress) -> None:
         """Draw if the last drawing is old enough."""
@@ -59,12 +54,12 @@ class View:
         assert self._simulation is not None
         lines = describe_state(self._simulation, mileage, perf_counter() - self._began)
         if self.live is None:
-            self._console.print(f"{self._config.name}: {'; '.join(lines)}", soft_wrap=True, markup=False)
+            self._console.print(f"{self._name}: {'; '.join(lines)}", soft_wrap=True, markup=False)
             return
         from rich.text import Text
 
         curve = plot_lines(self._simulation, self._console.width, max(8, self._console.height - len(lines) - 4))
-        self.live.update(Text.from_ansi("\n".join([self._config.name, *curve, *lines])), refresh=True)
+        self.live.update(Text.from_ansi("\n".join([self._name, *curve, *lines])), refresh=True)
 
 
 @contextmanager
