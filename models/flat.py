@@ -18,14 +18,14 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def unflatten(flat: Tensor, shapes: Iterable[torch.Size]) -> tuple[Tensor, ...]:
-    """Views of `flat` `(params,)` with the given shapes: the inverse of `flatten`, without a copy.
+    """Views of `flat` `(..., params)` with the given shapes: the inverse of `flatten`, without a copy.
 
     Raises:
         RuntimeError: the shapes do not add up to `params`.
     """
     shapes = tuple(shapes)
-    pieces = flat.split([shape.numel() for shape in shapes])
-    return tuple(piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True))
+    pieces = flat.split([shape.numel() for shape in shapes], dim=-1)
+    return tuple(piece.view(*piece.shape[:-1], *shape) for piece, shape in zip(pieces, shapes, strict=True))
 
 
 def check_pure(module: nn.Module) -> None:

@@ -102,10 +102,8 @@ class NamedChoice:
         """
         if isinstance(name, str) and name in self.parts:
             return self.parts[name]
-        if not isinstance(name, str) or ":" not in name:
+        if not isinstance(name, str) or ":" not in name or is_from_result(info):
             raise unknown_name(self.tag, name, self.parts)
-        if is_from_result(info):
-            return part_of_result(**next(iter(self.kinds.values())))
         found = load_entry(self.tag, name, self.kinds)
         if (name, found) not in self._own:
             try:

@@ -131,9 +131,8 @@ def _kind(name: str, recipe: Any, kinds: list[type]) -> type:
         nearest = min(kinds, key=lambda kind: len(lacks[kind]))
         raise ConfigError("", f"expected a class that serves as {wanted}, but {name} {lacks[nearest][0]}")
     if not is_dataclass(recipe):
-        raise ConfigError(
-            "", f"{name} is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys"
-        )
+        problem = f"{name} is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys"
+        raise ConfigError("", problem)
     return fitting[0]
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
+from timeit import timeit
 from typing import Any, NamedTuple
 
 import torch
@@ -83,14 +84,8 @@ def forecast(spec: RunSpec, seconds: float = 0.5) -> Forecast:
 
 def _evaluation(task: Task, models: Tensor) -> float:
     """Seconds that an evaluation takes: of all models where that is quick, or else of one, times their number."""
-    start = perf_counter()
-    task.evaluate(models[:1])
-    one = perf_counter() - start
-    if one > QUICK:
-        return one * len(models)
-    start = perf_counter()
-    task.evaluate(models)
-    return perf_counter() - start
+    one = timeit(lambda: task.evaluate(models[:1]), number=1)
+    return one * len(models) if one > QUICK else timeit(lambda: task.evaluate(models), number=1)
 
 
 class ProbeFinished(Exception):

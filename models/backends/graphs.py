@@ -35,7 +35,7 @@ class Graphs:
     def __init__(self, backend: Backend, record: RecordCall | None = None) -> None:
         self.lanes, self.name = backend.lanes, f"{backend.name}-graphs"
         self._backend, self._record = backend, record
-        self._recordings: OrderedDict[tuple[int, ...], Recording] = OrderedDict()
+        self._recordings: OrderedDict[tuple[int, ...], Callable[[Tensor, Tensor], CallResults]] = OrderedDict()
 
     def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> CallResults:
         # a recording refers to x and y, so that their ids stay theirs
@@ -44,7 +44,7 @@ class Graphs:
             while len(self._recordings) >= MOST_RECORDINGS:
                 self._recordings.popitem(last=False)
             record = self._record or (record_graph if weights.is_cuda else lambda run: run)
-            self._recordings[key] = Recording(self._backend, record, key[0], weights, x, y, index)
+            self._recordings[key] = _record_call(self._backend, record, key[0], weights, x, y, index)
         self._recordings.move_to_end(key)
         return self._recordings[key](weights, index)
 
@@ -52,32 +52,28 @@ class Graphs:
         return self._backend.outputs(weights, x)
 
 
-class Recording:
-    """A backend's gradients of `size` models, on the data `x` and `y`, recorded.
+def _record_call(
+    backend: Backend, record: RecordCall, size: int, weights: Tensor, x: Tensor, y: Tensor, index: Tensor
+) -> Callable[[Tensor, Tensor], CallResults]:
+    """A backend's gradients of `size` models on the data `x` and `y`, recorded: a function of weights and indices.
 
     Every call overwrites the same memory, and returns a copy.
     """
+    own_weights, own_index = weights.new_zeros(size, weights.shape[1]), index.new_zeros(size, index.shape[1])
 
-    def __init__(
-        self, backend: Backend, record: RecordCall, size: int, weights: Tensor, x: Tensor, y: Tensor, index: Tensor
-    ) -> None:
-        self._weights = weights.new_zeros(size, weights.shape[1])
-        self._index = index.new_zeros(size, index.shape[1])
-        self._load(weights, index)
+    def load(weights: Tensor, index: Tensor) -> None:
+        own_weights[: len(weights)].copy_(weights)
+        own_index[: len(index)].copy_(index)
 
-        def run() -> CallResults:
-            return backend.gradients(self._weights, x, y, self._index)
+    load(weights, index)
+    replay = record(lambda: backend.gradients(own_weights, x, y, own_index))
 
-        self._replay = record(run)
-
-    def __call__(self, weights: Tensor, index: Tensor) -> CallResults:
-        self._load(weights, index)
-        gradients, losses = self._replay()
+    def call(weights: Tensor, index: Tensor) -> CallResults:
+        load(weights, index)
+        gradients, losses = replay()
         return gradients[: len(weights)].clone(), losses[: len(weights)].clone()
 
-    def _load(self, weights: Tensor, index: Tensor) -> None:
-        self._weights[: len(weights)].copy_(weights)
-        self._index[: len(index)].copy_(index)
+    return call
 
 
 def record_graph(run: Call) -> Call:

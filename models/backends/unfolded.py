@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 
 from laggard.models.backends.batched import EVERYTHING, exact_arithmetic
 from laggard.models.backends.handwritten import Loss
-from laggard.models.flat import shapes
+from laggard.models.flat import shapes, unflatten
 
 POOLS = (nn.MaxPool2d, nn.AvgPool2d)
 POINTWISE = (
@@ -57,8 +57,7 @@ class Unfolded:
             return self._forward(weights, x.expand(len(weights), *x.shape))
 
     def _forward(self, weights: Tensor, x: Tensor) -> Tensor:
-        pieces = weights.split([shape.numel() for shape in self._shapes], dim=1)
-        parameters = [piece.unflatten(1, shape) for piece, shape in zip(pieces, self._shapes, strict=True)]
+        parameters = unflatten(weights, self._shapes)
         for step in self._steps:
             x = step(parameters, x)
         return x
