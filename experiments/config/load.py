@@ -10,7 +10,7 @@ from laggard.experiments.config.axes import axes, put
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError, format_value
 from laggard.experiments.config.grid import fill_swept_keys, runs
-from laggard.experiments.config.plugins import look_beside
+from laggard.experiments.config.plugins import look_in
 
 
 def load(path: str | Path, *overrides: str) -> Config:
@@ -28,7 +28,7 @@ def load(path: str | Path, *overrides: str) -> Config:
     name = re.sub(r"[^\w .-]", "-", Path(path).stem).lstrip(" .-")
     written = read(path)
     document: Mapping[str, Any] = {**({"name": name} if name else {}), "question": question(path), **written}
-    look_beside(path)
+    look_in(Path.cwd(), Path(path).resolve().parent)
     try:
         config = fill_swept_keys(apply_overrides(document, overrides))
         runs(config)

@@ -104,12 +104,14 @@ class NamedChoice:
             return self.parts[name]
         if not isinstance(name, str) or ":" not in name or is_from_result(info):
             raise unknown_name(self.tag, name, self.parts)
-        found = load_entry(self.tag, name, self.kinds)
-        if (name, found) not in self._own:
-            try:
+        try:
+            found = load_entry(name, self.kinds)
+            if (name, found) not in self._own:
                 self._own[name, found] = own_part(found, self.tag, name, **self.kinds[found.kind])
-            except ValueError as error:
-                raise ConfigError(self.tag, f"{name}: {error}") from None
+        except ConfigError as error:
+            raise error.relocate(key=self.tag) from None
+        except ValueError as error:
+            raise ConfigError(self.tag, f"{name}: {error}") from None
         return self._own[name, found]
 
     def __call__(self, value: Any, info: ValidationInfo) -> Described:

@@ -29,24 +29,19 @@ class Plugin(NamedTuple):
     sha256: str
 
 
-def look_beside(config: str | Path) -> None:
-    """From now on, modules are also looked for in the current directory and in the folder of `config`.
+def look_in(*folders: Path) -> None:
+    """From now on, modules are also looked for in `folders`.
 
-    Both go to the end of Python's path, for good: what a module imports while it runs is found there too.
+    They go to the end of Python's path, for good: what a module imports while it runs is found there too.
     """
-    look_in(Path.cwd())
-    look_in(Path(config).resolve().parent)
+    for folder in folders:
+        FOLDERS[folder] = None
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))
 
 
-def look_in(folder: Path) -> None:
-    """From now on, modules are also looked for in `folder`, which goes to the end of Python's path."""
-    FOLDERS[folder] = None
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-
-
-def load_entry(key: str, name: str, kinds: Iterable[type]) -> Plugin:
-    """What `module:Name` names under `key` in a config; a module whose source has changed is loaded anew.
+def load_entry(name: str, kinds: Iterable[type]) -> Plugin:
+    """What `module:Name` names in a config; a module whose source has changed is loaded anew.
 
     Args:
         kinds: what the entry may serve as: classes to derive from, protocols to fulfil, or what a function returns.
@@ -54,19 +49,16 @@ def load_entry(key: str, name: str, kinds: Iterable[type]) -> Plugin:
     Raises:
         ConfigError: there is no such module or name, the module cannot be imported, or the entry is of another kind.
     """
-    try:
-        place, _, attribute = name.partition(":")
-        if not all(word.isidentifier() for word in (*place.split("."), attribute)):
-            raise ConfigError("", f"expected a name of the table or package.module:Name, got {format_value(name)}")
-        module = _module(place)
-        recipe = getattr(module, attribute, None)
-        if recipe is None:
-            hint = suggest(attribute, vars(module))
-            file = getattr(module, "__file__", None) or "no file"
-            raise ConfigError("", f"{module.__name__} ({file}) has no {attribute}" + (f"; {hint}" if hint else ""))
-        return Plugin(recipe, _kind(name, recipe, list(kinds)), _hashes.get(place) or _hash(module, recipe))
-    except ConfigError as refusal:
-        raise refusal.relocate(key=key) from None
+    place, _, attribute = name.partition(":")
+    if not all(word.isidentifier() for word in (*place.split("."), attribute)):
+        raise ConfigError("", f"expected a name of the table or package.module:Name, got {format_value(name)}")
+    module = _module(place)
+    recipe = getattr(module, attribute, None)
+    if recipe is None:
+        hint = suggest(attribute, vars(module))
+        file = getattr(module, "__file__", None) or "no file"
+        raise ConfigError("", f"{module.__name__} ({file}) has no {attribute}" + (f"; {hint}" if hint else ""))
+    return Plugin(recipe, _kind(name, recipe, list(kinds)), _hashes.get(place) or _hash(module, recipe))
 
 
 def _module(name: str) -> ModuleType:

@@ -73,8 +73,7 @@ def run_job(number: int, document: Document, folders: Iterable[Path], out: Path,
     """Simulate a run in this process and store its result; an error is reported, not raised."""
     start = perf_counter()
     try:
-        for folder in folders:
-            look_in(folder)
+        look_in(*folders)
         run_spec(RunSpec(parse(document)), out, force, partial(heartbeat, out=out))
     except Exception as error:  # no error may stop the sweep's other runs
         return JobResult(number, perf_counter() - start, error_line(error))

@@ -25,12 +25,11 @@ class SweepError(RuntimeError):
     Attributes:
         results: of the others.
         failures: a line per run that failed.
-        runs: how many there were.
     """
 
-    def __init__(self, results: Results, failures: Sequence[str], runs: int) -> None:
+    def __init__(self, results: Results, failures: Sequence[str]) -> None:
         super().__init__("\n".join(failures))
-        self.results, self.failures, self.runs = results, list(failures), runs
+        self.results, self.failures = results, list(failures)
 
 
 class RunEnd(NamedTuple):
@@ -88,7 +87,7 @@ def sweep(
     every = [found[number] for number in sorted(found)]
     results = Results([each.result for each in every if each.result is not None], len(planned))
     if failed := [each for each in every if each.result is None]:
-        raise SweepError(results, [f"run {of.run.id} ({of.run.title}): {of.failure}" for of in failed], len(planned))
+        raise SweepError(results, [f"run {of.run.id} ({of.run.title}): {of.failure}" for of in failed])
     return results
 
 

@@ -6,7 +6,7 @@ what no file has yet. It is drawn at most twice a second, and so seldom that it 
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import perf_counter
 from typing import TYPE_CHECKING, TextIO
 
@@ -66,11 +66,8 @@ class View(Observer):
 def live_view(spec: RunSpec) -> Iterator[View]:
     """Around a simulation; the view stays on the terminal after it, and the cursor is back after Ctrl-C."""
     view = View(spec.config, sys.stderr)
-    if view.live is None:
+    with view.live or nullcontext():
         yield view
-    else:
-        with view.live:
-            yield view
 
 
 def describe_state(simulation: "Simulation", mileage: RunProgress, seconds: float) -> list[str]:

@@ -1,6 +1,7 @@
 """Calls in pieces that fit into memory."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -60,7 +61,7 @@ class Chunked:
         self.lanes = backend.lanes
         self._backend, self._memory = backend, memory
         self._most = most or (ON_CPU if memory is None else 1 << 30)
-        self._sizes: dict[tuple[str, int], PieceSize] = {}
+        self._calls: dict[tuple[str, int], Pieces] = {}
 
     @property
     def name(self) -> str:
@@ -84,31 +85,40 @@ class Chunked:
 
     def _pieces(self, kind: tuple[str, int], count: int, piece: Callable[[slice], T]) -> list[T]:
         """The results of `piece` for all of `count` rows, in order."""
-        sizes = self._sizes.setdefault(kind, PieceSize(self._most, self._memory))
-        done: list[T] = []
-        start = 0
-        while start < count:
-            size = sizes.piece(count - start)
-            try:
-                done.append(sizes.measure(size, lambda: piece(slice(start, start + size))))  # noqa: B023
-            except torch.OutOfMemoryError:
-                if size == 1:
-                    raise
-                sizes.reduce_below(size)
-                continue
-            start += size
-        return done
+        return self._calls.setdefault(kind, Pieces(self._most, self._memory)).run(count, piece)
 
 
-class PieceSize:
-    """How many models of one kind of call fit into memory at once, by measurement."""
+class Pieces:
+    """One kind of call, for as many models at once as fit into memory, by measurement."""
 
     def __init__(self, most: int, memory: CudaMemory | None) -> None:
         self._most, self._memory = most, memory
         self._bytes = 0.0  # per model
         self._seen = 0  # the largest piece that has fitted: no need to check smaller ones
 
-    def piece(self, left: int) -> int:
+    def run(self, count: int, piece: Callable[[slice], T]) -> list[T]:
+        """The results of `piece` for all of `count` rows, in order.
+
+        Raises:
+            torch.OutOfMemoryError: not even one model fits.
+        """
+        done: list[T] = []
+        start = 0
+        while start < count:
+            size = self._next_size(count - start)
+            try:
+                done.append(self._measure(size, partial(piece, slice(start, start + size))))
+                start += size
+            except torch.OutOfMemoryError:
+                if size == 1:
+                    raise
+                self._most = size // 2
+                self._seen = min(self._seen, self._most)
+                if self._memory is not None:
+                    self._memory.release()
+        return done
+
+    def _next_size(self, left: int) -> int:
         """The size of the next piece when `left` rows remain."""
         most = min(left, self._most)
         if self._memory is not None and most > self._seen:
@@ -116,17 +126,10 @@ class PieceSize:
             most = min(most, max(1, self._seen, fits))
         return -(-left // -(-left // most))
 
-    def measure(self, size: int, call: Callable[[], T]) -> T:
+    def _measure(self, size: int, call: Callable[[], T]) -> T:
         """The result of `call`; memory is measured the first time `size` is this large."""
         if self._memory is None or size <= self._seen:
             return call()
         answer, peak = self._memory.peak(call)
         self._bytes, self._seen = max(1.0, peak / size), size
         return answer
-
-    def reduce_below(self, size: int) -> None:
-        """Record that `size` models did not fit."""
-        self._most = size // 2
-        self._seen = min(self._seen, self._most)
-        if self._memory is not None:
-            self._memory.release()

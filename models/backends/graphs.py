@@ -15,7 +15,6 @@ WARM_UP_CALLS = 2  # calls before a recording: initialisation of libraries canno
 
 CallResults = tuple[Tensor, Tensor]
 Call = Callable[[], CallResults]
-RecordCall = Callable[[Call], Call]
 
 
 class Graphs:
@@ -27,14 +26,11 @@ class Graphs:
     kept, and share one pool of memory, since they are replayed one at a time. On a CPU nothing is recorded.
 
     Evaluations are rare, and not recorded.
-
-    Args:
-        record: turns a call into its replay; None for a CUDA graph on a GPU, and the call itself on a CPU.
     """
 
-    def __init__(self, backend: Backend, record: RecordCall | None = None) -> None:
+    def __init__(self, backend: Backend) -> None:
         self.lanes, self.name = backend.lanes, f"{backend.name}-graphs"
-        self._backend, self._record = backend, record
+        self._backend = backend
         self._recordings: OrderedDict[tuple[int, ...], Callable[[Tensor, Tensor], CallResults]] = OrderedDict()
 
     def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> CallResults:
@@ -43,8 +39,7 @@ class Graphs:
         if key not in self._recordings:
             while len(self._recordings) >= MOST_RECORDINGS:
                 self._recordings.popitem(last=False)
-            record = self._record or (record_graph if weights.is_cuda else lambda run: run)
-            self._recordings[key] = _record_call(self._backend, record, key[0], weights, x, y, index)
+            self._recordings[key] = _record_call(self._backend, key[0], weights, x, y, index)
         self._recordings.move_to_end(key)
         return self._recordings[key](weights, index)
 
@@ -53,7 +48,7 @@ class Graphs:
 
 
 def _record_call(
-    backend: Backend, record: RecordCall, size: int, weights: Tensor, x: Tensor, y: Tensor, index: Tensor
+    backend: Backend, size: int, weights: Tensor, x: Tensor, y: Tensor, index: Tensor
 ) -> Callable[[Tensor, Tensor], CallResults]:
     """A backend's gradients of `size` models on the data `x` and `y`, recorded: a function of weights and indices.
 
@@ -66,7 +61,7 @@ def _record_call(
         own_index[: len(index)].copy_(index)
 
     load(weights, index)
-    replay = record(lambda: backend.gradients(own_weights, x, y, own_index))
+    replay = RECORD[weights.device.type](lambda: backend.gradients(own_weights, x, y, own_index))
 
     def call(weights: Tensor, index: Tensor) -> CallResults:
         load(weights, index)
@@ -93,6 +88,10 @@ def record_graph(run: Call) -> Call:
         return results
 
     return replay
+
+
+RECORD: dict[str, Callable[[Call], Call]] = {"cuda": record_graph, "cpu": lambda run: run}
+"""What makes a call's replay, on each type of device."""
 
 
 def rounded_up(size: int) -> int:

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from laggard.models import MLP, LeNet5, Logistic
 from laggard.models.backends.batched import Batched, Compiled
 from laggard.models.backends.choice import BACKEND_NAMES, choose
-from laggard.models.backends.graphs import Graphs
+from laggard.models.backends.graphs import RECORD, Graphs
 from laggard.models.backends.unfolded import Unfolded, unfoldable
 from laggard.models.flat import flatten
 
@@ -192,10 +192,11 @@ def test_a_backend_that_is_not_there_is_named_with_those_that_are():
         choose("tpu", nn.Linear(2, 2), cross_entropy, torch.device("cpu"))
 
 
-def test_a_recording_serves_calls_of_other_sizes_and_other_data():
+def test_a_recording_serves_calls_of_other_sizes_and_other_data(monkeypatch):
+    monkeypatch.setitem(RECORD, "cpu", in_place)
     module, weights, x, y, index = problem("mlp", torch.float64, models=40)
     plain = Unfolded(module, cross_entropy)
-    graphs = Graphs(plain, record=in_place)
+    graphs = Graphs(plain)
     for count, data in [(40, x), (37, x), (3, x), (37, x + 1), (38, x), (40, x)]:
         mine = graphs.gradients(weights[:count], data, y, index[:count])
         torch.testing.assert_close(mine, plain.gradients(weights[:count], data, y, index[:count]), rtol=0, atol=1e-12)
@@ -213,9 +214,10 @@ def in_place(run):
     return replay
 
 
-def test_what_a_recording_answered_with_is_left_alone_by_the_next_call():
+def test_what_a_recording_answered_with_is_left_alone_by_the_next_call(monkeypatch):
+    monkeypatch.setitem(RECORD, "cpu", in_place)
     module, weights, x, y, index = problem("mlp", torch.float64)
-    graphs = Graphs(Unfolded(module, cross_entropy), record=in_place)
+    graphs = Graphs(Unfolded(module, cross_entropy))
     gradients, losses = graphs.gradients(weights, x, y, index)
     copies = gradients.clone(), losses.clone()
     graphs.gradients(2 * weights, x, y, index)
