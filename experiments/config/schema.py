@@ -8,15 +8,7 @@ from operator import or_
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    create_model,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, create_model, model_validator
 from torch import Tensor
 
 from laggard.experiments.config.errors import unknown_key
@@ -31,6 +23,8 @@ DOWNPOUR = {"n_push": 1, "n_fetch": 1, "local_rule": "sgd", "warm_start": 0, "sy
 SYNCHRONOUS = {"wait_for": None, "cancel": False, "average": "gradients", "local_steps": 1, "reset": False}
 """The keys that `async_ps` and `sync_ps` had in version 0.1, with their defaults."""
 
+LAW_KEYS = {"pareto": {"least": "scale", "tail": "alpha"}, "shifted_exponential": {"tail": "scale"}}
+
 MOVED: Mapping[str, Mapping[str, str]] = {
     "async_ps": {key: f"{{name: downpour, {key}: ...}}" for key in DOWNPOUR},
     "sync_ps": {
@@ -40,12 +34,9 @@ MOVED: Mapping[str, Mapping[str, str]] = {
         "reset": "{name: local_sgd, reset: ...}",
         "local_steps": "{name: sync_ps, accumulate: ...}, or {name: local_sgd, local_steps: ...} to average models",
     },
-    "pareto": {"least": "{law: pareto, scale: ...}", "tail": "{law: pareto, alpha: ...}"},
-    "shifted_exponential": {"tail": "{law: shifted_exponential, scale: ...}"},
+    **{law: {old: f"{{law: {law}, {new}: ...}}" for old, new in keys.items()} for law, keys in LAW_KEYS.items()},
 }
 """Method or law -> key that it had -> how that is written now."""
-
-LAW_KEYS = {"pareto": {"least": "scale", "tail": "alpha"}, "shifted_exponential": {"tail": "scale"}}
 
 
 class Part(BaseModel):

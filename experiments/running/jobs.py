@@ -104,9 +104,8 @@ def run_jobs(
                 deaths[number] += 1
                 if deaths[number] >= LIVES:
                     del left[number]
-                    yield JobResult(
-                        number, float("nan"), f"its worker was killed {LIVES} times: {error_line(broken)[:200]}"
-                    )
+                    failure = f"its worker was killed {LIVES} times: {error_line(broken)[:200]}"
+                    yield JobResult(number, float("nan"), failure)
 
 
 def _round(
