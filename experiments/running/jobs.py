@@ -21,14 +21,14 @@ Document = Mapping[str, Any]
 
 
 class JobResult(NamedTuple):
-    """The outcome of a run: its number in the sweep, its seconds of wall time, and the error, if there was one."""
+    """The outcome of a run: its id, its seconds of wall time, and the error, if there was one."""
 
-    number: int
+    run: str
     seconds: float
     failure: str = ""
 
 
-JobFunction = Callable[[int, Document], JobResult]
+JobFunction = Callable[[str, Document], JobResult]
 
 
 def error_line(error: Exception) -> str:
@@ -66,7 +66,7 @@ def check(backend: str) -> None:
 
 
 def run_jobs(
-    work: JobFunction, documents: Mapping[int, Document], at_once: int, backend: str, finished: Callable[[int], bool]
+    work: JobFunction, documents: Mapping[str, Document], at_once: int, backend: str, finished: Callable[[str], bool]
 ) -> Iterator[JobResult]:
     """The outcome of each run as it ends; where a worker dies, all workers are replaced and the work goes on.
 
@@ -75,49 +75,49 @@ def run_jobs(
 
     Args:
         work: simulates a run, in another process, and is handed over to it.
-        documents: of the runs, by their numbers in the sweep.
+        documents: of the runs, by their ids.
         at_once: how many runs at once.
         finished: whether a run whose report was lost with a worker had been done by then.
     """
-    left, deaths = dict(documents), Counter[int]()
+    left, deaths = dict(documents), Counter[str]()
     with ExitStack() as stack:
         settings = {"return_as": "generator_unordered"} | ENGINES[backend](at_once, stack)
         while left:
-            company = [number for number in left if deaths[number] < LIVES - 1]
-            together = {number: left[number] for number in company or list(left)[:1]}
-            begun: list[int] = []
+            company = [run for run in left if deaths[run] < LIVES - 1]
+            together = {run: left[run] for run in company or list(left)[:1]}
+            begun: list[str] = []
             with closing(_round(work, together, at_once if company else 1, settings, begun)) as reports:
                 try:
                     for done in reports:
-                        del left[done.number]
+                        del left[done.run]
                         yield done
                     continue
                 except Exception as error:  # a worker has died, or the engine has lost it
                     broken = error
             if not begun:
                 raise broken
-            for number in [number for number in begun if number in left]:
-                if finished(number):
-                    del left[number]
-                    yield JobResult(number, float("nan"))
+            for run in [run for run in begun if run in left]:
+                if finished(run):
+                    del left[run]
+                    yield JobResult(run, float("nan"))
                     continue
-                deaths[number] += 1
-                if deaths[number] >= LIVES:
-                    del left[number]
+                deaths[run] += 1
+                if deaths[run] >= LIVES:
+                    del left[run]
                     failure = f"its worker was killed {LIVES} times: {error_line(broken)[:200]}"
-                    yield JobResult(number, float("nan"), failure)
+                    yield JobResult(run, float("nan"), failure)
 
 
 def _round(
-    work: JobFunction, documents: Mapping[int, Document], at_once: int, settings: Mapping[str, Any], begun: list[int]
+    work: JobFunction, documents: Mapping[str, Document], at_once: int, settings: Mapping[str, Any], begun: list[str]
 ) -> Generator[JobResult, None, None]:
-    """Yield results until all runs are done or a worker dies; append the numbers of started ones to `begun`."""
+    """Yield results until all runs are done or a worker dies; append the ids of started ones to `begun`."""
     from joblib import Parallel, delayed
 
     def tasks() -> Iterator[Any]:
-        for number, document in documents.items():
-            begun.append(number)
-            yield delayed(work)(number, document)
+        for run, document in documents.items():
+            begun.append(run)
+            yield delayed(work)(run, document)
 
     parallel = Parallel(**settings, pre_dispatch=at_once, batch_size=1)
     if parallel.return_generator:

@@ -69,15 +69,15 @@ def run_spec(spec: RunSpec, out: str | Path, force: bool = False, progress: Prog
     return replace(result, path=spec.folder(out), given=spec.config, labels=spec.labels)
 
 
-def run_job(number: int, document: Document, folders: Iterable[Path], out: Path, force: bool) -> JobResult:
+def run_job(run: str, document: Document, folders: Iterable[Path], out: Path, force: bool) -> JobResult:
     """Simulate a run in this process and store its result; an error is reported, not raised."""
     start = perf_counter()
     try:
         look_in(*folders)
         run_spec(RunSpec(parse(document)), out, force, partial(heartbeat, out=out))
     except Exception as error:  # no error may stop the sweep's other runs
-        return JobResult(number, perf_counter() - start, error_line(error))
-    return JobResult(number, perf_counter() - start)
+        return JobResult(run, perf_counter() - start, error_line(error))
+    return JobResult(run, perf_counter() - start)
 
 
 def _end_of_run(spec: RunSpec, outcome: Outcome) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A grid of runs: existing results are kept, and the rest is simulated, on all cores if that pays."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -80,11 +80,11 @@ def sweep(
         raise ConfigError("jobs", f"expected at least 1, got {jobs}")
     planned = runs(config)
     store.write_index(planned, out)
-    found: dict[int, RunEnd] = {}
-    for number, ended in _execute_plan(planned, Path(out), force, progress, jobs, backend):
-        found[number] = ended
+    found: dict[str, RunEnd] = {}
+    for ended in _execute_plan(planned, Path(out), force, progress, jobs, backend):
+        found[ended.run.id] = ended
         tell(ended)
-    every = [found[number] for number in sorted(found)]
+    every = [found[spec.id] for spec in planned]
     results = Results([each.result for each in every if each.result is not None], len(planned))
     if failed := [each for each in every if each.result is None]:
         raise SweepError(results, [f"run {of.run.id} ({of.run.title}): {of.failure}" for of in failed])
@@ -93,20 +93,19 @@ def sweep(
 
 def _execute_plan(
     planned: Sequence[RunSpec], out: Path, force: bool, progress: ProgressDisplay | None, jobs: int | None, backend: str
-) -> Iterator[tuple[int, RunEnd]]:
-    """Every run of the plan as it ends, with its number; those whose results exist come first."""
-    missing: dict[int, RunSpec] = {}
-    for number, spec in enumerate(planned):
+) -> Iterator[RunEnd]:
+    """Every run of the plan as it ends; those whose results exist come first."""
+    missing: list[RunSpec] = []
+    for spec in planned:
         if (result := None if force else store.find_run(spec, out)) is None:
-            missing[number] = spec
+            missing.append(spec)
         else:
-            yield number, RunEnd(spec, result, None)
+            yield RunEnd(spec, result, None)
     if not missing:
         return
-    at_once = min(jobs or jobs_for(list(missing.values()), backend), len(missing))
+    at_once = min(jobs or jobs_for(missing, backend), len(missing))
     if backend == "loky" and at_once == 1:
-        for number, spec in missing.items():
-            yield number, _run_here(spec, out, force, progress)
+        yield from (_run_here(spec, out, force, progress) for spec in missing)
     else:
         yield from _run_elsewhere(missing, out, force, at_once, backend)
 
@@ -120,26 +119,23 @@ def _run_here(spec: RunSpec, out: Path, force: bool, progress: ProgressDisplay |
     return RunEnd(spec, result, perf_counter() - start)
 
 
-def _run_elsewhere(
-    missing: Mapping[int, RunSpec], out: Path, force: bool, at_once: int, backend: str
-) -> Iterator[tuple[int, RunEnd]]:
+def _run_elsewhere(missing: Sequence[RunSpec], out: Path, force: bool, at_once: int, backend: str) -> Iterator[RunEnd]:
     """The missing runs, simulated in other processes, the longest first."""
-    before = {number: _manifest_stamp(spec, out) for number, spec in missing.items()}
+    queue = {spec.id: spec for spec in sorted(missing, key=rough_seconds, reverse=True)}
+    before = {run: _manifest_stamp(spec, out) for run, spec in queue.items()}
 
-    def finished(number: int) -> bool:
-        spec = missing[number]
-        renewed = not force or _manifest_stamp(spec, out) != before[number]
-        return renewed and store.find_run(spec, out) is not None
+    def finished(run: str) -> bool:
+        renewed = not force or _manifest_stamp(queue[run], out) != before[run]
+        return renewed and store.find_run(queue[run], out) is not None
 
-    order = sorted(missing, key=lambda number: rough_seconds(missing[number]), reverse=True)
-    configs = {number: missing[number].config for number in order}
-    documents = {n: {**of.given(), "sweep": of.sweep, "threads": of.threads or 1} for n, of in configs.items()}
+    configs = {run: spec.config for run, spec in queue.items()}
+    documents = {run: {**of.given(), "sweep": of.sweep, "threads": of.threads or 1} for run, of in configs.items()}
     work = partial(run_job, folders=tuple(plugins.FOLDERS), out=out.resolve(), force=force)
     try:
         for done in run_jobs(work, documents, at_once, backend, finished):
-            yield done.number, _read_report(done, missing[done.number], out)
+            yield _read_report(done, queue[done.run], out)
     finally:
-        store.remove_stale(out / next(iter(missing.values())).config.name)  # left by workers that were killed
+        store.remove_stale(out / missing[0].config.name)  # left by workers that were killed
 
 
 def _read_report(done: JobResult, spec: RunSpec, out: Path) -> RunEnd:
