@@ -1,7 +1,9 @@
-"""The error about a setting: it names the field, what was expected and what was given."""
+"""The error about a setting: it names the field, what was expected and what was given; and the ranges of settings."""
 
 import math
-from typing import Any
+from dataclasses import fields
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 
 class InvalidSettingError(ValueError):
@@ -68,3 +70,56 @@ def bounded(
     finite = math.isfinite(smallest) and math.isfinite(largest)  # a tensor with a NaN has NaN for its minimum
     if not (finite and all(holds for _, _, holds in limits)):
         raise InvalidSettingError(type(owner).__name__, field, f"a number {wanted}".rstrip(), value)
+
+
+class Range(NamedTuple):
+    """The range of a setting, in the annotation of its field; see `bounded`."""
+
+    above: float | None = None
+    least: float | None = None
+    below: float | None = None
+    most: float | None = None
+    whole: bool = False
+
+
+Positive = Annotated[float, Range(above=0)]
+NonNegative = Annotated[float, Range(least=0)]
+PositiveInt = Annotated[int, Range(least=1, whole=True)]
+NonNegativeInt = Annotated[int, Range(least=0, whole=True)]
+
+
+class Settings:
+    """The base class of dataclasses whose fields are checked when one is made, by their annotations.
+
+    A value must lie in the `Range` of its annotation, unless it is None, and be one of the choices of a `Literal`.
+
+    Raises:
+        InvalidSettingError: it is not.
+
+    Example:
+        >>> from laggard.simulator.algorithms import KAsync
+        >>> KAsync(rule=None, wait_for=0)
+        Traceback (most recent call last):
+        ...
+        laggard.simulator.errors.InvalidSettingError: KAsync.wait_for: expected a number >= 1, got 0
+    """
+
+    def __post_init__(self) -> None:
+        for name, choices, limits in _limits(type(self)):  # type: ignore[arg-type]  # mypy: a class is hashable
+            value = getattr(self, name)
+            if choices and value not in choices:
+                *others, last = choices
+                raise InvalidSettingError(type(self).__name__, name, f"{', '.join(others)} or {last}", value)
+            if limits and value is not None:
+                bounded(self, name, **limits._asdict())
+
+
+@cache
+def _limits(settings: Any) -> list[tuple[str, tuple[str, ...], Range | None]]:
+    """Of each field of a dataclass: its name, the choices that it has, and its range."""
+    found = []
+    for field in fields(settings):
+        choices = get_args(field.type) if get_origin(field.type) is Literal else ()
+        marks = [mark for hint in (field.type, *get_args(field.type)) for mark in getattr(hint, "__metadata__", ())]
+        found.append((field.name, choices, next((mark for mark in marks if isinstance(mark, Range)), None)))
+    return found

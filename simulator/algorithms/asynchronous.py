@@ -8,7 +8,7 @@ from typing import Literal
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, NonNegativeInt, PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import SGD, Rule, Uncompensated, total
 
@@ -30,11 +30,7 @@ class AsyncPS(Sharded):
     """
 
     rule: Rule
-    accumulate: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded(self, "accumulate", least=1, whole=True)
+    accumulate: PositiveInt = 1
 
     def worker(self, node: Node) -> Role:
         servers = Shards(node, self.shards)
@@ -78,24 +74,17 @@ class Downpour(Sharded):
     """
 
     rule: Rule
-    n_push: int = 1
-    n_fetch: int = 1
+    n_push: PositiveInt = 1
+    n_fetch: PositiveInt = 1
     local_rule: Literal["sgd", "same", "none"] = "sgd"
-    warm_start: int = 0
-    sync_every: int | None = None
+    warm_start: NonNegativeInt = 0
+    sync_every: PositiveInt | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        bounded(self, "n_push", least=1, whole=True)
-        bounded(self, "n_fetch", least=1, whole=True)
-        bounded(self, "warm_start", least=0, whole=True)
-        if self.local_rule not in ("sgd", "same", "none"):
-            raise InvalidSettingError(type(self).__name__, "local_rule", "sgd, same or none", self.local_rule)
-        if self.sync_every is not None:
-            bounded(self, "sync_every", least=1, whole=True)
-            if self.sync_every % self.n_push or self.sync_every % self.n_fetch:
-                expected = f"a multiple of n_push = {self.n_push} and n_fetch = {self.n_fetch}"
-                raise InvalidSettingError(type(self).__name__, "sync_every", expected, self.sync_every)
+        if self.sync_every is not None and (self.sync_every % self.n_push or self.sync_every % self.n_fetch):
+            expected = f"a multiple of n_push = {self.n_push} and n_fetch = {self.n_fetch}"
+            raise InvalidSettingError(type(self).__name__, "sync_every", expected, self.sync_every)
 
     def worker(self, node: Node) -> Role:
         servers, accrued = Shards(node, self.shards), list[GradientPromise]()

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.errors import InvalidSettingError, Settings
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.network.topology import SERVER, Star, Topology
 from laggard.simulator.timing.events import Event
@@ -14,7 +14,7 @@ Role = Generator[Event, Any, None]
 """A generator that yields the events of a node's verbs."""
 
 
-class Algorithm:
+class Algorithm(Settings):
     """A distributed algorithm: its methods are roles, each a generator over a `Node`.
 
     A subclass is a frozen dataclass whose fields are its config keys. It defines `worker(self, node)`, and

@@ -11,7 +11,7 @@ from numpy.random import Generator
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, NonNegativeInt, PositiveInt
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule
 
@@ -45,20 +45,17 @@ class Delayed(Algorithm):
     """
 
     rule: Rule
-    delay: int = 0
+    delay: NonNegativeInt = 0
     law: Literal["constant", "uniform", "geometric", "poisson"] = "constant"
-    ramp_to: int | None = None
-    over: int | None = None
+    ramp_to: NonNegativeInt | None = None
+    over: PositiveInt | None = None
 
     def __post_init__(self) -> None:
-        bounded(self, "delay", least=0, whole=True)
         if self.law not in LAWS:
             raise InvalidSettingError(type(self).__name__, "law", ", ".join(LAWS), self.law)
+        super().__post_init__()
         if (self.ramp_to is None) != (self.over is None):
             raise InvalidSettingError(type(self).__name__, "over", "updates beside ramp_to, or neither", self.over)
-        if self.ramp_to is not None:
-            bounded(self, "ramp_to", least=0, whole=True)
-            bounded(self, "over", least=1, whole=True)
 
     def check(self, cluster: Cluster) -> None:
         workers = cluster.workers

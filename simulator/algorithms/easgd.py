@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from itertools import count
+from typing import Annotated
 
 from torch import Tensor
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import bounded
+from laggard.simulator.errors import PositiveInt, Range
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule, total
 from laggard.simulator.network.topology import SERVER
@@ -34,14 +35,9 @@ class EASGD(Algorithm):
     """
 
     rule: Rule
-    elastic: float | None = None
-    local_steps: int = 10
+    elastic: Annotated[float, Range(above=0, most=1)] | None = None
+    local_steps: PositiveInt = 10
     together: bool = False
-
-    def __post_init__(self) -> None:
-        if self.elastic is not None:
-            bounded(self, "elastic", above=0, most=1)
-        bounded(self, "local_steps", least=1, whole=True)
 
     def worker(self, node: Node) -> Role:
         state, gradients = self.rule.init(node.weights, replicas=node.workers), list[Gradient]()

@@ -13,8 +13,6 @@ from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.mixing import doubly_stochastic
 from laggard.simulator.network.topology import Ring, Topology, asked_by, graph_of_workers
 
-ORDERS = ("combine_then_adapt", "adapt_then_combine")
-
 
 @dataclass(frozen=True)
 class DPSGD(Algorithm):
@@ -42,10 +40,6 @@ class DPSGD(Algorithm):
     rule: Rule
     order: Literal["combine_then_adapt", "adapt_then_combine"] = "combine_then_adapt"
     mixing: Literal["metropolis", "uniform", "weights"] = "metropolis"
-
-    def __post_init__(self) -> None:
-        if self.order not in ORDERS:
-            raise InvalidSettingError("DPSGD", "order", " or ".join(ORDERS), self.order)
 
     def check(self, cluster: Cluster) -> None:
         graph = graph_of_workers(cluster.network.topology, self.topology, cluster.workers)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from laggard.simulator.algorithms.base import Algorithm, Role, check_wait_for
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import bounded
+from laggard.simulator.errors import PositiveInt
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
@@ -38,10 +38,7 @@ class KAsync(ReadComputePush):
     Source: Dutta et al. (2018), arXiv 1803.01113.
     """
 
-    wait_for: int = 1
-
-    def __post_init__(self) -> None:
-        bounded(self, "wait_for", least=1, whole=True)
+    wait_for: PositiveInt = 1
 
     def check(self, cluster: Cluster) -> None:
         check_wait_for(self, self.wait_for, cluster)
@@ -83,10 +80,7 @@ class SoftSync(ReadComputePush):
     Source: Zhang et al. (2016), arXiv 1511.05950 (n-softsync); Dutta et al. (2018), arXiv 1803.01113 (K-batch-async).
     """
 
-    gradients: int = 1
-
-    def __post_init__(self) -> None:
-        bounded(self, "gradients", least=1, whole=True)
+    gradients: PositiveInt = 1
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)
@@ -118,10 +112,7 @@ class KBatchSync(Algorithm):
     """
 
     rule: Rule
-    gradients: int = 1
-
-    def __post_init__(self) -> None:
-        bounded(self, "gradients", least=1, whole=True)
+    gradients: PositiveInt = 1
 
     def worker(self, node: Node) -> Role:
         node.send(SERVER, None, size=0)  # announces the worker

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from torch import Tensor
 
@@ -10,7 +10,7 @@ from laggard.simulator.algorithms.base import Role, check_wait_for
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import Positive, PositiveInt, Range
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import SGD, Nesterov, Rule, RuleState, mean
 
@@ -38,18 +38,10 @@ class LocalSGD(Sharded):
     """
 
     rule: Rule
-    local_steps: int = 8
+    local_steps: PositiveInt = 8
     average: Literal["weights", "updates"] = "weights"
     reset: bool = False
-    wait_for: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded(self, "local_steps", least=1, whole=True)
-        if self.average not in ("weights", "updates"):
-            raise InvalidSettingError(type(self).__name__, "average", "weights or updates", self.average)
-        if self.wait_for is not None:
-            bounded(self, "wait_for", least=1, whole=True)
+    wait_for: PositiveInt | None = None
 
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
@@ -114,16 +106,9 @@ class DiLoCo(LocalSGD):
     Source: Douillard et al. (2023), arXiv 2311.08105, algorithm 1; FedOpt of Reddi et al. (2021), arXiv 2003.00295.
     """
 
-    outer_lr: float = 0.7
-    outer_momentum: float = 0.9
+    outer_lr: Positive = 0.7
+    outer_momentum: Annotated[float, Range(least=0, below=1)] = 0.9
     outer_optimizer: Literal["nesterov", "sgd"] = "nesterov"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded(self, "outer_lr", above=0)
-        bounded(self, "outer_momentum", least=0, below=1)
-        if self.outer_optimizer not in ("nesterov", "sgd"):
-            raise InvalidSettingError(type(self).__name__, "outer_optimizer", "nesterov or sgd", self.outer_optimizer)
 
     def outer(self) -> Rule:
         optimizer = Nesterov if self.outer_optimizer == "nesterov" else SGD

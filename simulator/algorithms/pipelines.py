@@ -7,7 +7,7 @@ from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.staging import Pipeline
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, PositiveInt
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,7 @@ class GPipe(Pipeline):
     Source: Huang et al. (2019), arXiv 1811.06965, section 2.3.
     """
 
-    micro_batches: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded(self, "micro_batches", least=1, whole=True)
+    micro_batches: PositiveInt = 4
 
     def warm_up(self, node: Node) -> int:
         """The number of forward passes before the first backward pass: all."""
@@ -117,11 +113,7 @@ class PipeDream2BW(Pipeline):
     Source: Narayanan et al. (2021), arXiv 2006.09503, section 3.1.
     """
 
-    micro_batches: int = 4
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded(self, "micro_batches", least=1, whole=True)
+    micro_batches: PositiveInt = 4
 
     def check(self, cluster: Cluster) -> None:
         if self.micro_batches < cluster.workers - 1:

@@ -9,7 +9,7 @@ from torch import Tensor
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, NonNegativeInt
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.mixing import mixing
 from laggard.simulator.network.topology import Exponential, Topology, graph_of_workers
@@ -46,11 +46,8 @@ class SGP(Algorithm):
 
     rule: Rule
     mixing: Literal["uniform", "metropolis", "weights"] = "uniform"
-    overlap: int = 0
+    overlap: NonNegativeInt = 0
     biased: bool = False
-
-    def __post_init__(self) -> None:
-        bounded(self, "overlap", least=0, whole=True)
 
     def check(self, cluster: Cluster) -> None:
         graph, workers = graph_of_workers(cluster.network.topology, self.topology, cluster.workers), cluster.workers

@@ -9,7 +9,7 @@ from torch import Tensor
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.promises import Promise
 from laggard.simulator.learning.task import Layer
@@ -30,10 +30,7 @@ class Sharded(Algorithm):
     Source: Dean et al. (2012), NIPS, section 4; Li et al. (2014), OSDI.
     """
 
-    shards: int = field(default=1, kw_only=True)
-
-    def __post_init__(self) -> None:
-        bounded(self, "shards", least=1, whole=True)
+    shards: PositiveInt = field(default=1, kw_only=True)
 
     def check(self, cluster: Cluster) -> None:
         if self.shards > cluster.workers:

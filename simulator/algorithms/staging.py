@@ -10,7 +10,7 @@ from torch import Tensor
 
 from laggard.simulator.algorithms.base import Algorithm
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, Positive
 from laggard.simulator.learning.gradients import Gradient, GradientPromise
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.task import Layer
@@ -148,10 +148,7 @@ class Pipeline(Algorithm):
     readmits: ClassVar[bool] = False
     rule: Rule
     cut: Sequence[str] = ()
-    backward: float = 2.0
-
-    def __post_init__(self) -> None:
-        bounded(self, "backward", above=0)
+    backward: Positive = 2.0
 
     def slices(self, workers: int, params: int, layers: Sequence[Layer] = ()) -> Mapping[int, slice]:
         return {rank: stage.params for rank, stage in enumerate(stage_layers(layers, workers, self.cut))}

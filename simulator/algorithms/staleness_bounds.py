@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import bounded
+from laggard.simulator.errors import NonNegativeInt, PositiveInt
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
 
@@ -25,11 +25,7 @@ class SSP(Algorithm):
     """
 
     rule: Rule
-    bound: int | None = 3
-
-    def __post_init__(self) -> None:
-        if self.bound is not None:
-            bounded(self, "bound", least=0, whole=True)
+    bound: NonNegativeInt | None = 3
 
     def worker(self, node: Node) -> Role:
         node.send(SERVER, None, size=0)  # announces the worker
@@ -73,11 +69,8 @@ class Ringmaster(Algorithm):
     """
 
     rule: Rule
-    threshold: int = 8
+    threshold: PositiveInt = 8
     cancel: bool = False
-
-    def __post_init__(self) -> None:
-        bounded(self, "threshold", least=1, whole=True)
 
     def worker(self, node: Node) -> Role:
         node.send(SERVER, None, size=0)  # announces the worker

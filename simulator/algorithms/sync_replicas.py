@@ -2,11 +2,12 @@
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Annotated
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, PositiveInt, Range
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
@@ -32,13 +33,8 @@ class SyncReplicas(Algorithm):
     """
 
     rule: Rule
-    replicas_to_aggregate: int | None = None
-    num_tokens: int = -1
-
-    def __post_init__(self) -> None:
-        if self.replicas_to_aggregate is not None:
-            bounded(self, "replicas_to_aggregate", least=1, whole=True)
-        bounded(self, "num_tokens", least=-1, whole=True)
+    replicas_to_aggregate: PositiveInt | None = None
+    num_tokens: Annotated[int, Range(least=-1, whole=True)] = -1
 
     def check(self, cluster: Cluster) -> None:
         needed = (self.replicas_to_aggregate or cluster.workers) - cluster.workers

@@ -6,7 +6,7 @@ from laggard.simulator.algorithms.base import Role, check_wait_for
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import bounded
+from laggard.simulator.errors import PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import Rule
 
@@ -57,11 +57,7 @@ class SyncPS(Synchronous):
     Source: Chen et al. (2016), arXiv 1604.00981, algorithms 3 and 4, without backup workers.
     """
 
-    accumulate: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded(self, "accumulate", least=1, whole=True)
+    accumulate: PositiveInt = 1
 
     def worker(self, node: Node) -> Role:
         servers = Shards(node, self.shards)
@@ -93,13 +89,8 @@ class KSync(Synchronous):
     Source: Chen et al. (2016), arXiv 1604.00981, algorithms 3 and 4; Dutta et al. (2018), arXiv 1803.01113.
     """
 
-    wait_for: int | None = None
+    wait_for: PositiveInt | None = None
     cancel: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.wait_for is not None:
-            bounded(self, "wait_for", least=1, whole=True)
 
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, NonNegative, PositiveInt, Settings
 from laggard.simulator.network.config import Network
 from laggard.simulator.timing.distributions import Constant, Distribution
 from laggard.simulator.timing.slowdowns import Crash, Slowdown
@@ -12,7 +12,7 @@ from laggard.simulator.timing.streams import SLOWDOWNS, stream
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(Settings):
     """The machines that train.
 
     Attributes:
@@ -24,16 +24,15 @@ class Cluster:
         seed: of the compute times, where it differs from the simulation's.
     """
 
-    workers: int
+    workers: PositiveInt
     compute: Distribution = field(default_factory=lambda: Constant(1.0))
     slowdowns: Sequence[Slowdown | Crash] = ()
     network: Network = field(default_factory=Network)
-    apply_seconds: float = 0.0
+    apply_seconds: NonNegative = 0.0
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        bounded(self, "workers", least=1, whole=True)
-        bounded(self, "apply_seconds", least=0)
+        super().__post_init__()
         for index, slowdown in enumerate(self.slowdowns):
             self._check_ranks(f"slowdowns.{index}", slowdown)
         self._check_crashes()

@@ -3,15 +3,15 @@
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Annotated, Protocol
 
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, Positive, Range, Settings
 from laggard.simulator.recording.counters import RunProgress
 
 
 @dataclass(frozen=True)
-class Stop:
+class Stop(Settings):
     """The limits of a simulation; the first reached wins. All are counted from its start.
 
     Attributes:
@@ -21,20 +21,17 @@ class Stop:
         accuracy: test accuracy (0 to 1) of the best member of an ensemble, at an evaluation.
     """
 
-    epochs: float | None = None
-    updates: int | None = None
-    gradients: int | None = None
-    time: float | None = None
-    accuracy: float | None = None
+    epochs: Positive | None = None
+    updates: Annotated[int, Range(above=0)] | None = None
+    gradients: Annotated[int, Range(above=0)] | None = None
+    time: Positive | None = None
+    accuracy: Annotated[float, Range(above=0, most=1)] | None = None
 
     def __post_init__(self) -> None:
-        limits = [field.name for field in fields(self) if getattr(self, field.name) is not None]
-        if not limits:
-            raise InvalidSettingError(
-                "Stop", "epochs", "at least one of epochs, updates, gradients, time, accuracy", None
-            )
-        for limit in limits:
-            bounded(self, limit, above=0, most=1 if limit == "accuracy" else None)
+        super().__post_init__()
+        if all(limit is None for limit in vars(self).values()):
+            expected = "at least one of epochs, updates, gradients, time, accuracy"
+            raise InvalidSettingError("Stop", "epochs", expected, None)
 
     def reached(self, progress: RunProgress) -> str | None:
         """The limit that has been reached, if any. Epochs are sums of fractions: a billionth less is enough."""
@@ -48,7 +45,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Evaluate:
+class Evaluate(Settings):
     """How often the model is evaluated, besides at the start and at the end; it costs no virtual time.
 
     Attributes:
@@ -58,20 +55,19 @@ class Evaluate:
         keep_models: whether the evaluated models are kept, for example for a loss landscape.
     """
 
-    every_epochs: float | None = None
-    every_updates: float | None = None
-    every_seconds: float | None = None
+    every_epochs: Positive | None = None
+    every_updates: Positive | None = None
+    every_seconds: Positive | None = None
     nodes: bool = False
     keep_models: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         axes = [axis for axis in ("every_epochs", "every_updates", "every_seconds") if getattr(self, axis) is not None]
         if len(axes) > 1:
             raise InvalidSettingError("Evaluate", axes[1], f"none beside {axes[0]}", getattr(self, axes[1]))
         if not axes:
             object.__setattr__(self, "every_epochs", 1.0)
-        for axis in axes:
-            bounded(self, axis, above=0)
 
     def period(self, progress: RunProgress) -> int:
         """How many times the axis of updates or epochs has passed its period; 0 where seconds are the axis."""

@@ -8,9 +8,9 @@ latency has passed: `latency + bytes / bandwidth` on a free network.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, NonNegative, NonNegativeInt, Range, Settings
 from laggard.simulator.network.topology import Auto, Topology
 
 
@@ -20,19 +20,19 @@ def _fast(owner: str, what: str, bandwidth: float) -> None:
 
 
 @dataclass(frozen=True)
-class Card:
+class Card(Settings):
     """A worker whose card has a bandwidth of its own, in bytes per second and direction."""
 
-    worker: int
+    worker: NonNegativeInt
     bandwidth: float
 
     def __post_init__(self) -> None:
-        bounded(self, "worker", least=0, whole=True)
+        super().__post_init__()
         _fast("Card", "bandwidth", self.bandwidth)
 
 
 @dataclass(frozen=True)
-class SlowLink:
+class SlowLink(Settings):
     """Two nodes whose messages to each other have a link or a latency of their own.
 
     Attributes:
@@ -43,23 +43,20 @@ class SlowLink:
         both: whether the same holds for messages from `receiver` to `sender`, with a link in each direction.
     """
 
-    sender: int
-    receiver: int
+    sender: Annotated[int, Range(whole=True)]
+    receiver: Annotated[int, Range(whole=True)]
     bandwidth: float | None = None
-    latency: float | None = None
+    latency: NonNegative | None = None
     both: bool = True
 
     def __post_init__(self) -> None:
-        bounded(self, "sender", whole=True)
-        bounded(self, "receiver", whole=True)
+        super().__post_init__()
         if self.sender == self.receiver:
             raise InvalidSettingError("SlowLink", "receiver", "a rank other than the sender's", self.receiver)
         if self.bandwidth is None and self.latency is None:
             raise InvalidSettingError("SlowLink", "bandwidth", "a bandwidth or a latency, or both", None)
         if self.bandwidth is not None:
             _fast("SlowLink", "bandwidth", self.bandwidth)
-        if self.latency is not None:
-            bounded(self, "latency", least=0)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -68,7 +65,7 @@ class SlowLink:
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(Settings):
     """A network, as a config describes it.
 
     Attributes:
@@ -89,16 +86,17 @@ class Network:
 
     topology: Topology | Auto = field(default_factory=Auto)
     bandwidth: float = math.inf
-    latency: float = 0.0
+    latency: NonNegative = 0.0
     sharing: Literal["fair", "fifo"] = "fair"
     wiring: Literal["cards", "pairs"] = "cards"
     server_bandwidth: float | None = None
-    message_bytes: float | None = None
+    message_bytes: NonNegative | None = None
     cards: Sequence[Card] = ()
     links: Sequence[SlowLink] = ()
     colocated: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _fast("Network", "bandwidth", self.bandwidth)
         if self.server_bandwidth is not None:
             _fast("Network", "server_bandwidth", self.server_bandwidth)
@@ -106,12 +104,6 @@ class Network:
                 raise InvalidSettingError(
                     "Network", "server_bandwidth", "null: a colocated server has a worker's card", self.server_bandwidth
                 )
-        if self.message_bytes is not None:
-            bounded(self, "message_bytes", least=0)
-        for what, choices in {"sharing": ("fair", "fifo"), "wiring": ("cards", "pairs")}.items():
-            if getattr(self, what) not in choices:
-                raise InvalidSettingError("Network", what, " or ".join(choices), getattr(self, what))
-        bounded(self, "latency", least=0)
 
     def check(self, workers: int) -> None:
         """Raise `InvalidSettingError` where the topology, a card or a link does not fit, or is given twice."""

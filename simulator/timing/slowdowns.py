@@ -8,7 +8,7 @@ from typing import Protocol
 
 from numpy.random import Generator
 
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, NonNegative, Positive, Settings, bounded
 
 
 class Slowdown(Protocol):
@@ -28,7 +28,7 @@ class Slowdown(Protocol):
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(Settings):
     """The worker, or the workers together, that are affected.
 
     Attributes:
@@ -41,14 +41,13 @@ class Group:
 
     def __post_init__(self) -> None:
         if (self.worker is None) == (not self.workers):
-            raise InvalidSettingError(
-                type(self).__name__, "worker", "either one rank as worker, or ranks as workers", self.worker
-            )
+            expected = "either one rank as worker, or ranks as workers"
+            raise InvalidSettingError(type(self).__name__, "worker", expected, self.worker)
         for rank in self.ranks:
             if not isinstance(rank, int) or rank < 0:
-                raise InvalidSettingError(
-                    type(self).__name__, "workers" if self.workers else "worker", "ranks >= 0", rank
-                )
+                field = "workers" if self.workers else "worker"
+                raise InvalidSettingError(type(self).__name__, field, "ranks >= 0", rank)
+        super().__post_init__()
 
     @property
     def ranks(self) -> Sequence[int]:
@@ -65,11 +64,7 @@ class Factor(Group):
     """Workers that are always `factor` times as slow (0.5: twice as fast)."""
 
     _: KW_ONLY
-    factor: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded(self, "factor", above=0)
+    factor: Positive
 
     def at(self, time: float) -> tuple[float, float]:
         return self.factor, math.inf
@@ -83,14 +78,12 @@ class Window(Group):
     """Workers that are `factor` times as slow from `start` to `end` (s), and unchanged outside."""
 
     _: KW_ONLY
-    factor: float
-    start: float
+    factor: Positive
+    start: NonNegative
     end: float
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        bounded(self, "factor", above=0)
-        bounded(self, "start", least=0)
         bounded(self, "end", above=self.start)
 
     def at(self, time: float) -> tuple[float, float]:
@@ -114,14 +107,9 @@ class Markov(Group):
     """
 
     _: KW_ONLY
-    factor: float
-    slow_for: float
-    fast_for: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for mean in ("factor", "slow_for", "fast_for"):
-            bounded(self, mean, above=0)
+    factor: Positive
+    slow_for: Positive
+    fast_for: Positive
 
     @property
     def speed(self) -> float:
@@ -177,12 +165,11 @@ class Crash(Group):
     """
 
     _: KW_ONLY
-    at: float
+    at: NonNegative
     back: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        bounded(self, "at", least=0)
         if self.back is not None:
             bounded(self, "back", above=self.at)
 

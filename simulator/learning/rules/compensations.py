@@ -6,10 +6,9 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from laggard.simulator.errors import bounded
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules.damping import DelayAdaptive, OneOverN, Staleness, Uncompensated
-from laggard.simulator.learning.rules.optimizers import Scalar, cast, running
+from laggard.simulator.learning.rules.optimizers import Decay, NonNegativeScalar, Scalar, cast, running
 
 
 @dataclass(frozen=True)
@@ -22,10 +21,7 @@ class DCASGDc(Uncompensated):
     Source: Zheng et al. (2017), arXiv 1609.08326, algorithm 2; their CIFAR-10 strength is 0.04.
     """
 
-    strength: Scalar = 0.04
-
-    def __post_init__(self) -> None:
-        bounded(self, "strength", least=0)
+    strength: NonNegativeScalar = 0.04
 
     def correct(
         self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
@@ -43,12 +39,8 @@ class DCASGDa(Uncompensated):
     Source: Zheng et al. (2017), arXiv 1609.08326, DC-ASGD-a; CIFAR-10: strength 2, decay 0.95.
     """
 
-    strength: Scalar = 2.0
-    decay: Scalar = 0.95
-
-    def __post_init__(self) -> None:
-        bounded(self, "strength", least=0)
-        bounded(self, "decay", least=0, below=1)
+    strength: NonNegativeScalar = 2.0
+    decay: Decay = 0.95
 
     def init(self, weights: Tensor) -> Any:
         return torch.zeros_like(weights)
@@ -91,10 +83,7 @@ class GapAware(Uncompensated):
 
     shared: ClassVar[bool] = True
 
-    decay: Scalar = 0.999
-
-    def __post_init__(self) -> None:
-        bounded(self, "decay", least=0, below=1)
+    decay: Decay = 0.999
 
     def init(self, weights: Tensor) -> Any:
         return Steps(weights, torch.zeros_like(weights), 1.0)

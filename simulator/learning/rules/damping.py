@@ -1,13 +1,13 @@
 """The protocol of a compensation, the one that does nothing, and those that scale a late gradient down."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from torch import Tensor
 
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import Range, Settings
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules.optimizers import Scalar, at_least_one, cast
+from laggard.simulator.learning.rules.optimizers import PositiveScalar, Scalar, at_least_one, cast
 
 
 class Compensation(Protocol):
@@ -42,7 +42,7 @@ class Compensation(Protocol):
 
 
 @dataclass(frozen=True)
-class Uncompensated:
+class Uncompensated(Settings):
     """A late gradient counts as much as a fresh one: w <- w - lr g(w_read)."""
 
     shared: ClassVar[bool] = False
@@ -69,10 +69,6 @@ class Damped(Uncompensated):
     """
 
     on: Literal["gradient", "step"] = "gradient"
-
-    def __post_init__(self) -> None:
-        if self.on not in ("gradient", "step"):
-            raise InvalidSettingError(type(self).__name__, "on", "gradient or step", self.on)
 
     def weight(self, gradient: GradientPromise, lr: Scalar) -> Scalar:
         """The factor of a gradient, in (0, 1]."""
@@ -110,11 +106,7 @@ class OneOverN(Damped):
         workers: N; the cluster's number of workers by default.
     """
 
-    workers: int = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded(self, "workers", least=1)
+    workers: Annotated[int, Range(least=1)] = field(kw_only=True)
 
     def weight(self, gradient: GradientPromise, lr: Scalar) -> Scalar:
         return 1 / self.workers
@@ -133,11 +125,7 @@ class DelayAdaptive(Damped):
     Source: Mishchenko et al. (2022), arXiv 2206.07638; Koloskova et al. (2022), arXiv 2206.08307.
     """
 
-    ceiling: Scalar = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded(self, "ceiling", above=0)
+    ceiling: PositiveScalar = 0.5
 
     def weight(self, gradient: GradientPromise, lr: Scalar) -> Scalar:
         return 1 / at_least_one(lr * gradient.staleness / self.ceiling)

@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from laggard.simulator.errors import bounded
+from laggard.simulator.errors import Range, Settings
 
 Scalar = float | Tensor
 """A hyper-parameter: a float, or a float64 tensor `(ensemble, 1)` with a value per member.
@@ -15,6 +15,9 @@ Scalar = float | Tensor
 Arithmetic between scalars is double precision either way and rounded once, where it meets the weights, so
 that a member of an ensemble sees bit for bit the numbers of a run of its own.
 """
+PositiveScalar = Annotated[Scalar, Range(above=0)]
+NonNegativeScalar = Annotated[Scalar, Range(least=0)]
+Decay = Annotated[Scalar, Range(least=0, below=1)]
 
 
 def cast(scalar: Scalar, like: Tensor) -> Scalar:
@@ -62,7 +65,7 @@ class Optimizer(Protocol):
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(Settings):
     """Stochastic gradient descent, with heavy-ball momentum where momentum > 0.
 
     b <- momentum b + g;  w <- w - lr b.  With momentum 0: w <- w - lr g.
@@ -70,10 +73,7 @@ class SGD:
     Source: Polyak (1964); Sutskever et al. (2013); `torch.optim.SGD`.
     """
 
-    momentum: Scalar = 0.0
-
-    def __post_init__(self) -> None:
-        bounded(self, "momentum", least=0, below=1)
+    momentum: Decay = 0.0
 
     def init(self, weights: Tensor) -> Tensor | None:
         return None if is_zero(self.momentum) else torch.zeros_like(weights)
@@ -86,7 +86,7 @@ class SGD:
 
 
 @dataclass(frozen=True)
-class Nesterov:
+class Nesterov(Settings):
     """Stochastic gradient descent with Nesterov's momentum.
 
     b <- momentum b + g;  w <- w - lr (g + momentum b).  With momentum 0 it is SGD.
@@ -94,10 +94,7 @@ class Nesterov:
     Source: Nesterov (1983) as in Sutskever et al. (2013); `torch.optim.SGD(nesterov=True)`.
     """
 
-    momentum: Scalar = 0.9
-
-    def __post_init__(self) -> None:
-        bounded(self, "momentum", least=0, below=1)
+    momentum: Decay = 0.9
 
     def init(self, weights: Tensor) -> Tensor:
         return torch.zeros_like(weights)
@@ -109,7 +106,7 @@ class Nesterov:
 
 
 @dataclass(frozen=True)
-class Adagrad:
+class Adagrad(Settings):
     """Steps divided by the root of all squared gradients so far.
 
     s <- s + g^2;  w <- w - lr g / (sqrt(s) + eps).
@@ -117,10 +114,7 @@ class Adagrad:
     Source: Duchi et al. (2011); `torch.optim.Adagrad`.
     """
 
-    eps: Scalar = 1e-10
-
-    def __post_init__(self) -> None:
-        bounded(self, "eps", least=0)
+    eps: NonNegativeScalar = 1e-10
 
     def init(self, weights: Tensor) -> Tensor:
         return torch.zeros_like(weights)
@@ -131,7 +125,7 @@ class Adagrad:
 
 
 @dataclass(frozen=True)
-class RMSProp:
+class RMSProp(Settings):
     """Steps divided by the root of a running mean of squared gradients.
 
     s <- decay s + (1 - decay) g^2;  w <- w - lr g / (sqrt(s) + eps).
@@ -139,12 +133,8 @@ class RMSProp:
     Source: Tieleman & Hinton (2012); `torch.optim.RMSprop`, where decay is alpha.
     """
 
-    decay: Scalar = 0.99
-    eps: Scalar = 1e-8
-
-    def __post_init__(self) -> None:
-        bounded(self, "decay", least=0, below=1)
-        bounded(self, "eps", least=0)
+    decay: Decay = 0.99
+    eps: NonNegativeScalar = 1e-8
 
     def init(self, weights: Tensor) -> Tensor:
         return torch.zeros_like(weights)
@@ -164,7 +154,7 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(Settings):
     """Running means of the gradient and of its square, both corrected for their start at zero.
 
     m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;
@@ -173,14 +163,9 @@ class Adam:
     Source: Kingma & Ba (2015), arXiv 1412.6980, algorithm 1, with eps where `torch.optim.Adam` has it.
     """
 
-    beta1: Scalar = 0.9
-    beta2: Scalar = 0.999
-    eps: Scalar = 1e-8
-
-    def __post_init__(self) -> None:
-        bounded(self, "beta1", least=0, below=1)
-        bounded(self, "beta2", least=0, below=1)
-        bounded(self, "eps", least=0)
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    eps: NonNegativeScalar = 1e-8
 
     def init(self, weights: Tensor) -> Moments:
         return Moments(torch.zeros_like(weights), torch.zeros_like(weights), 1.0, 1.0)
@@ -202,11 +187,7 @@ class AdamW(Adam):
     Source: Loshchilov & Hutter (2019), arXiv 1711.05101, algorithm 2; `torch.optim.AdamW`.
     """
 
-    weight_decay: Scalar = 0.01
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bounded(self, "weight_decay", least=0)
+    weight_decay: NonNegativeScalar = 0.01
 
     def step(self, gradient: Tensor, state: Moments, weights: Tensor, lr: Scalar) -> tuple[Tensor, Moments]:
         change, state = super().step(gradient, state, weights, lr)

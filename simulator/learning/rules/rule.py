@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, Settings
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.promises import evaluate
 from laggard.simulator.learning.rules.damping import Compensation, Uncompensated
-from laggard.simulator.learning.rules.optimizers import SGD, Optimizer, Scalar, cast
+from laggard.simulator.learning.rules.optimizers import SGD, NonNegativeScalar, Optimizer, Scalar, cast
 from laggard.simulator.learning.rules.schedules import Constant, Progress, Schedule
 
 ALL_WORKERS = -1
@@ -34,7 +34,7 @@ class RuleState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(Settings):
     """From the gradients of one update to the new weights.
 
     For gradients g_1 .. g_K with compensation C, optimiser O and schedule s:
@@ -45,12 +45,9 @@ class Rule:
     """
 
     optimizer: Optimizer = field(default_factory=SGD)
-    lr: Scalar = 0.05
+    lr: NonNegativeScalar = 0.05
     schedule: Schedule = field(default_factory=Constant)
     compensation: Compensation = field(default_factory=Uncompensated)
-
-    def __post_init__(self) -> None:
-        bounded(self, "lr", least=0)
 
     def init(self, weights: Tensor, replicas: int = 1) -> RuleState:
         """The state before the first update of `weights` `(ensemble, params)`.

@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Annotated, Literal, NamedTuple, Protocol
 
 import torch
 
-from laggard.simulator.errors import InvalidSettingError, bounded
-from laggard.simulator.learning.rules.optimizers import Scalar, double
+from laggard.simulator.errors import Range, Settings
+from laggard.simulator.learning.rules.optimizers import PositiveScalar, Scalar, double
 
 Unit = Literal["updates", "epochs"]
 
@@ -25,12 +25,6 @@ class Schedule(Protocol):
     def __call__(self, progress: Progress) -> Scalar: ...
 
 
-def check_unit(schedule: object, unit: str) -> None:
-    """Raise `InvalidSettingError` unless `unit` is a unit of progress."""
-    if unit not in Progress._fields:
-        raise InvalidSettingError(type(schedule).__name__, "unit", " or ".join(Progress._fields), unit)
-
-
 @dataclass(frozen=True)
 class Constant:
     """A constant learning rate."""
@@ -40,24 +34,19 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Settings):
     """`factor` times the learning rate after every `every` updates or epochs: factor^floor(progress / every)."""
 
-    every: Scalar
-    factor: Scalar = 0.1
+    every: PositiveScalar
+    factor: PositiveScalar = 0.1
     unit: Unit = "epochs"
-
-    def __post_init__(self) -> None:
-        bounded(self, "every", above=0)
-        bounded(self, "factor", above=0)
-        check_unit(self, self.unit)
 
     def __call__(self, progress: Progress) -> Scalar:
         return double(self.factor) ** torch.floor(getattr(progress, self.unit) / double(self.every) + 1e-9)
 
 
 @dataclass(frozen=True)
-class WarmUp:
+class WarmUp(Settings):
     """From `start` times the learning rate linearly to all of it, over `length` updates or epochs.
 
     factor = start + (1 - start) min(1, progress / length).
@@ -65,14 +54,9 @@ class WarmUp:
     Source: Goyal et al. (2017), arXiv 1706.02677, section 2.2.
     """
 
-    length: Scalar
-    start: Scalar = 0.0
+    length: PositiveScalar
+    start: Annotated[Scalar, Range(least=0, most=1)] = 0.0
     unit: Unit = "epochs"
-
-    def __post_init__(self) -> None:
-        bounded(self, "length", above=0)
-        bounded(self, "start", least=0, most=1)
-        check_unit(self, self.unit)
 
     def __call__(self, progress: Progress) -> Scalar:
         share = torch.clamp(getattr(progress, self.unit) / double(self.length), max=1.0)
@@ -80,7 +64,7 @@ class WarmUp:
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Settings):
     """Half a cosine from the learning rate down to `floor` times it, over `length` updates or epochs.
 
     factor = floor + (1 - floor) (1 + cos(pi min(1, progress / length))) / 2.
@@ -88,14 +72,9 @@ class Cosine:
     Source: Loshchilov & Hutter (2017), arXiv 1608.03983, without restarts.
     """
 
-    length: Scalar
-    floor: Scalar = 0.0
+    length: PositiveScalar
+    floor: Annotated[Scalar, Range(least=0, most=1)] = 0.0
     unit: Unit = "epochs"
-
-    def __post_init__(self) -> None:
-        bounded(self, "length", above=0)
-        bounded(self, "floor", least=0, most=1)
-        check_unit(self, self.unit)
 
     def __call__(self, progress: Progress) -> Scalar:
         share = torch.clamp(getattr(progress, self.unit) / double(self.length), max=1.0)

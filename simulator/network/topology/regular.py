@@ -4,12 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Annotated
 
-from laggard.simulator.errors import InvalidSettingError, bounded
+from laggard.simulator.errors import InvalidSettingError, PositiveInt, Range, Settings
 from laggard.simulator.network.topology.topology import Ranks
 
 
-class Peers:
+class Peers(Settings):
     """A graph of workers without a server. A subclass defines `ranks`, or `hops` if all ranks have the same."""
 
     def hops(self, step: int, workers: int) -> Sequence[int]:
@@ -84,11 +85,7 @@ class Torus(Peers):
         rows: of the grid; by default the most square one, for a prime number of workers a single row.
     """
 
-    rows: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.rows is not None:
-            bounded(self, "rows", least=1, whole=True)
+    rows: PositiveInt | None = None
 
     def ranks(self, rank: int, step: int, workers: int) -> Sequence[int]:
         rows = self.rows or next(side for side in range(math.isqrt(workers), 0, -1) if workers % side == 0)
@@ -131,11 +128,8 @@ class Exponential(Peers):
         static: whether it sends to the peers at all hops in every step; `peers` is then ignored.
     """
 
-    peers: int = 1
+    peers: Annotated[int, Range(least=1, most=2, whole=True)] = 1
     static: bool = False
-
-    def __post_init__(self) -> None:
-        bounded(self, "peers", least=1, most=2, whole=True)
 
     def hops(self, step: int, workers: int) -> Sequence[int]:
         cycle = [2**k for k in range((workers - 1).bit_length())]

@@ -3,14 +3,16 @@
 import math
 from array import array
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Annotated, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from laggard.simulator.errors import bounded, check_duration
+from laggard.simulator.errors import Positive, Range, Settings, check_duration
 
 Seconds = NDArray[np.float64]
+Variation = Annotated[float, Range(least=1e-6, most=1e6)]
+"""A coefficient of variation: standard deviation over mean."""
 
 
 class Distribution(Protocol):
@@ -37,14 +39,11 @@ def on_a_machine(law: Distribution, rng: np.random.Generator) -> Distribution:
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(Settings):
     """Durations of `law`, each `factor` times as long: turns seconds per sample into seconds per mini-batch."""
 
     law: Distribution
-    factor: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "factor", above=0)
+    factor: Positive
 
     @property
     def mean(self) -> float:

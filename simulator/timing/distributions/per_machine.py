@@ -9,13 +9,13 @@ from typing import Literal
 
 import numpy as np
 
-from laggard.simulator.errors import InvalidSettingError, bounded
-from laggard.simulator.timing.distributions.distribution import Distribution, Seconds
+from laggard.simulator.errors import InvalidSettingError, Positive, Settings
+from laggard.simulator.timing.distributions.distribution import Distribution, Seconds, Variation
 from laggard.simulator.timing.distributions.standard import Gamma
 
 
 @dataclass(frozen=True)
-class TwoLevelGamma:
+class TwoLevelGamma(Settings):
     """Every machine has a mean drawn once from a gamma distribution; its mini-batches are gamma around that mean.
 
     m_i ~ Gamma(mean, machine_cv) and X ~ Gamma(m_i, batch_cv), each given by its mean and its coefficient of
@@ -31,14 +31,9 @@ class TwoLevelGamma:
         batch_cv: the same of one machine's mini-batches.
     """
 
-    mean: float
-    machine_cv: float
-    batch_cv: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "mean", above=0)
-        bounded(self, "machine_cv", least=1e-6, most=1e6)
-        bounded(self, "batch_cv", least=1e-6, most=1e6)
+    mean: Positive
+    machine_cv: Variation
+    batch_cv: Variation
 
     @property
     def std(self) -> float:
@@ -57,7 +52,7 @@ class TwoLevelGamma:
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Settings):
     """Measured seconds, a CSV column of them.
 
     `mean` and `std` are those of the column.
@@ -74,8 +69,7 @@ class Trace:
     order: Literal["sequential", "bootstrap"] = "sequential"
 
     def __post_init__(self) -> None:
-        if self.order not in ("sequential", "bootstrap"):
-            raise InvalidSettingError("Trace", "order", "sequential or bootstrap", self.order)
+        super().__post_init__()
         assert self.seconds.size, "read now, so that a bad file raises at once"
 
     @cached_property

@@ -2,21 +2,19 @@
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from laggard.simulator.errors import bounded
-from laggard.simulator.timing.distributions.distribution import Seconds
+from laggard.simulator.errors import NonNegative, Positive, Range, Settings, bounded
+from laggard.simulator.timing.distributions.distribution import Seconds, Variation
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Settings):
     """Always the same duration."""
 
-    mean: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "mean", above=0)
+    mean: Positive
 
     @property
     def std(self) -> float:
@@ -27,14 +25,14 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Settings):
     """Uniform between `low` and `high`: mean (low + high) / 2."""
 
-    low: float
+    low: NonNegative
     high: float
 
     def __post_init__(self) -> None:
-        bounded(self, "low", least=0)
+        super().__post_init__()
         bounded(self, "high", above=self.low)
 
     @property
@@ -50,19 +48,15 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class Normal:
+class Normal(Settings):
     """Normal(location, scale) truncated to positive durations by redrawing.
 
     With a = location / scale, phi and Phi the standard normal density and distribution and
     r = phi(a) / Phi(a): mean = location + scale r, variance = scale^2 (1 - a r - r^2).
     """
 
-    location: float
-    scale: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "location", above=0)  # at least half of the draws are kept, so redrawing is quick
-        bounded(self, "scale", above=0)
+    location: Positive  # at least half of the draws are kept, so redrawing is quick
+    scale: Positive
 
     @property
     def _hazard(self) -> float:
@@ -86,13 +80,10 @@ class Normal:
 
 
 @dataclass(frozen=True)
-class Exponential:
+class Exponential(Settings):
     """Memoryless durations with rate mu = 1 / mean."""
 
-    mean: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "mean", above=0)
+    mean: Positive
 
     @property
     def std(self) -> float:
@@ -103,18 +94,14 @@ class Exponential:
 
 
 @dataclass(frozen=True)
-class ShiftedExponential:
+class ShiftedExponential(Settings):
     """A fixed part `shift` and a memoryless part with mean `scale` = 1 / mu: mean shift + scale.
 
     Source: Dutta et al. (2018), arXiv 1803.01113, where shift is Delta and scale is 1 / mu.
     """
 
-    shift: float
-    scale: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "shift", least=0)
-        bounded(self, "scale", above=0)
+    shift: NonNegative
+    scale: Positive
 
     @property
     def mean(self) -> float:
@@ -129,18 +116,14 @@ class ShiftedExponential:
 
 
 @dataclass(frozen=True)
-class Gamma:
+class Gamma(Settings):
     """Gamma durations of a given mean and coefficient of variation `cv` = std / mean: shape 1 / cv^2.
 
     Source: Ali et al. (2000), task execution times of heterogeneous machines.
     """
 
-    mean: float
-    cv: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "mean", above=0)
-        bounded(self, "cv", least=1e-6, most=1e6)
+    mean: Positive
+    cv: Variation
 
     @property
     def std(self) -> float:
@@ -151,17 +134,12 @@ class Gamma:
 
 
 @dataclass(frozen=True)
-class TwoPoint:
+class TwoPoint(Settings):
     """`usual` seconds, but `factor` times as long with probability `probability`: a straggler per mini-batch."""
 
-    usual: float
-    factor: float
-    probability: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "usual", above=0)
-        bounded(self, "factor", above=0)
-        bounded(self, "probability", least=0, most=1)
+    usual: Positive
+    factor: Positive
+    probability: Annotated[float, Range(least=0, most=1)]
 
     @property
     def mean(self) -> float:
@@ -176,15 +154,11 @@ class TwoPoint:
 
 
 @dataclass(frozen=True)
-class LogNormal:
+class LogNormal(Settings):
     """Log-normal durations of a given mean and `cv`: sigma^2 = ln(1 + cv^2), mu = ln(mean) - sigma^2 / 2."""
 
-    mean: float
-    cv: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "mean", above=0)
-        bounded(self, "cv", least=1e-6, most=1e6)
+    mean: Positive
+    cv: Variation
 
     @property
     def std(self) -> float:
@@ -196,18 +170,14 @@ class LogNormal:
 
 
 @dataclass(frozen=True)
-class Pareto:
+class Pareto(Settings):
     """Heavy-tailed durations, P(X > x) = (scale / x)^alpha for x >= scale: mean scale alpha / (alpha - 1).
 
     The standard deviation is infinite for alpha <= 2; the mean is required to exist (alpha > 1).
     """
 
-    scale: float
-    alpha: float
-
-    def __post_init__(self) -> None:
-        bounded(self, "scale", above=0)
-        bounded(self, "alpha", above=1)
+    scale: Positive
+    alpha: Annotated[float, Range(above=1)]
 
     @property
     def mean(self) -> float:
