@@ -4,10 +4,10 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from laggard.simulator.errors import InvalidSettingError, Positive, Range, Settings
-from laggard.simulator.recording.counters import RunProgress
+from laggard.simulator.recording.counters import Counters, RunProgress
 
 
 @dataclass(frozen=True)
@@ -95,25 +95,10 @@ def first(due: Callable[[int], bool], now: int) -> float:
     return bisect_left(range(now + step), True, lo=now + 1, key=due)
 
 
-class Counts(Protocol):
-    """The counters that stopping criteria read.
-
-    Attributes:
-        applies, applied: updates of single models, and the gradients applied in them.
-    """
-
-    applies: int
-    applied: int
-
-    def at(self, applies: int, applied: int, models: int) -> RunProgress:
-        """The progress, without time and computations, after so many updates by so many gradients."""
-        ...
-
-
 class StoppingCriteria:
     """The next limit and the next evaluation, on the axes of updates, of which one of `models` counts 1 / models."""
 
-    def __init__(self, stop: Stop, evaluate: Evaluate, counts: Counts, models: int) -> None:
+    def __init__(self, stop: Stop, evaluate: Evaluate, counts: Counters, models: int) -> None:
         self._stop, self._evaluate, self._counts, self._models = stop, evaluate, counts, models
         self._periods = 0
         self._applies = self._applied = 0.0  # counts at which the next one is due

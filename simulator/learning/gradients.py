@@ -1,12 +1,15 @@
 """Gradients as promises: their weights, worker, staleness and status, and values derived from them."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from laggard.simulator.learning.promises import Derived, Leaf, Promise, evaluate
 from laggard.simulator.learning.weights import Model, Piece, stamp_of
+
+if TYPE_CHECKING:
+    from laggard.simulator.learning.pool import GradientPool
 
 IN_FLIGHT, APPLIED, DROPPED, CANCELLED = "in flight", "applied", "dropped", "cancelled"
 STATUSES = (APPLIED, DROPPED, CANCELLED)
@@ -109,16 +112,6 @@ class Read(GradientPromise):
         return self._owner.rank
 
 
-class Evaluator(Protocol):
-    """What a gradient needs from the pool that made it."""
-
-    share: float
-
-    def evaluate(self, asked: "Sequence[Gradient]") -> None: ...
-
-    def resolve(self, gradient: "Gradient | GradientPiece", status: str) -> "Gradient | None": ...
-
-
 class Gradient(Leaf, Read):
     """The promise of one mini-batch's gradient `(ensemble, params)`.
 
@@ -134,7 +127,9 @@ class Gradient(Leaf, Read):
         "batch", "computed", "due", "mixed_read", "share", "started", "status", "version_read", "weights", "worker",
     )  # fmt: skip
 
-    def __init__(self, pool: Evaluator, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor) -> None:
+    def __init__(
+        self, pool: "GradientPool", worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor
+    ) -> None:
         self._pool, self.worker, self.weights, self.batch = pool, worker, weights, batch
         self._owner, self.version_read, self.mixed_read = stamp_of(read, reader)
         pieces: Sequence[Piece] = getattr(read, "pieces", ())  # slices with different owners

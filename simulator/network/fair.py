@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush, heapreplace
 
-from laggard.simulator.network.links import Flow, Link, Passed, Rated, SharingGroup, Timer, slack
+from laggard.simulator.network.links import Flow, Link, Passed, Rated, Timer, slack
 from laggard.simulator.network.star import ProcessorSharingStar, StarEntry
 from laggard.simulator.timing.clock import Clock
 
@@ -107,6 +107,7 @@ class MaxMin:
             self._touch(flow)
 
     def withdraw(self, flow: Rated) -> None:
+        """Remove `flow` from its links, which the others then share."""
         self._remove(flow)
         self._rest()
 
@@ -210,6 +211,7 @@ class FairSharing:
         self._numbers = itertools.count()
 
     def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> Flow:
+        """Carry `size` bytes over `route` from now on; call `passed` with the delay of the last byte."""
         flow = Rated(next(self._numbers), size, route, passed)
         met = {link: next(iter(link.flows)).group for link in route if link.flows}
         group = self._group(met) if met else self._star(flow.narrowest)
@@ -223,7 +225,7 @@ class FairSharing:
             self._stars[link] = ProcessorSharingStar(self._env, link)
         return self._stars[link]
 
-    def _group(self, met: dict[Link, SharingGroup]) -> SharingGroup:
+    def _group(self, met: dict[Link, MaxMin | ProcessorSharingStar]) -> MaxMin | ProcessorSharingStar:
         """The group of a message that shares links with the groups `met`; a star that it cannot join is dissolved."""
         stars = [group for group in met.values() if isinstance(group, ProcessorSharingStar)]
         if len(met) == len(stars) == 1:
@@ -239,6 +241,6 @@ class FairSharing:
         return self._general
 
     def withdraw(self, flow: Flow) -> None:
-        """Remove `flow` from its links, which the others then share."""
+        """Carry `flow` no further, and never call its `passed`."""
         assert isinstance(flow, Rated)
         flow.group.withdraw(flow)

@@ -2,7 +2,7 @@
 
 from simpy.events import Event
 
-from laggard.simulator.network.links import Flow, Link, Passed, call_in
+from laggard.simulator.network.links import Flow, Link, Passed
 from laggard.simulator.timing.clock import Clock
 
 
@@ -28,6 +28,7 @@ class FifoSharing:
         self._env = env
 
     def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> Flow:
+        """Carry `size` bytes over `route` from now on; call `passed` with the delay of the last byte."""
         flow = Queued(size, route, passed)
         self._enter(flow, 0, self._env.now)
         return flow
@@ -52,4 +53,4 @@ class FifoSharing:
         if begin == now:
             self._enter(flow, hop + 1, tail)
         else:
-            flow.timer = call_in(self._env, begin - now, lambda: self._enter(flow, hop + 1, tail))
+            flow.timer = self._env.call_in(begin - now, lambda: self._enter(flow, hop + 1, tail))

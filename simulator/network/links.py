@@ -1,13 +1,17 @@
 """A link, a message that crosses it, and timers that can be moved or cancelled."""
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from simpy.events import Event
 
 from laggard.simulator.errors import check_duration
 from laggard.simulator.timing.clock import Clock
+
+if TYPE_CHECKING:
+    from laggard.simulator.network.fair import MaxMin
+    from laggard.simulator.network.star import ProcessorSharingStar
 
 Passed = Callable[[float], None]
 """Called, once it is known, with the seconds from now until the last byte has left the last link."""
@@ -43,7 +47,7 @@ class Rated(Flow):
         self.number, self.left, self.since, self.end = number, size, 0.0, math.nan
         self.rate, self.share, self.cap, self.bound = 0.0, 0.0, math.inf, False
         self.bottleneck: Link | None = None
-        self.group: SharingGroup
+        self.group: MaxMin | ProcessorSharingStar
 
     @property
     def narrowest(self) -> "Link":
@@ -59,18 +63,6 @@ class Rated(Flow):
         """Remove it from its links."""
         for link in self.route:
             del link.flows[self]
-
-
-class SharingGroup(Protocol):
-    """Messages whose rates are determined together, independent of all others."""
-
-    def join(self, flows: Iterable[Rated]) -> None:
-        """Start to transfer the bytes `left` of `flows`, which are on their links already."""
-        ...
-
-    def withdraw(self, flow: Rated) -> None:
-        """Remove `flow` from its links, which the others then share."""
-        ...
 
 
 class Link:
@@ -98,18 +90,6 @@ def slack(size: float, rate: float, now: float) -> float:
     Messages whose ends differ by less end together.
     """
     return 1e-12 * size + 4 * math.ulp(now) * rate
-
-
-def call_in(env: Clock, delay: float, call: Callable[[], None]) -> Event:
-    """Call `call()` after `delay` seconds, unless the event is cancelled."""
-    return event_in(env, delay, lambda _: call())
-
-
-def event_in(env: Clock, delay: float, call: Callable[[Event], None]) -> Event:
-    """Call `call(event)` after `delay` seconds."""
-    event = env.timeout(check_duration(delay, "Network", "bytes over bandwidth"))
-    cast("list[Callable[[Event], None]]", event.callbacks).append(call)
-    return event
 
 
 class Timer:
@@ -147,9 +127,10 @@ class Timer:
 
     def _arm(self) -> None:
         self._armed = self._at
-        self._event = event_in(self._env, max(self._at - self._env.now, 0.0), self._fire)
+        delay = check_duration(max(self._at - self._env.now, 0.0), "Network", "bytes over bandwidth")
+        self._event = self._env.call_in(delay, self._fire)
 
-    def _fire(self, _: Event) -> None:
+    def _fire(self) -> None:
         self._event = None
         if self._armed < self._at:
             self._arm()

@@ -64,6 +64,7 @@ class ProcessorSharingStar:
         self._reschedule()
 
     def withdraw(self, flow: Rated) -> None:
+        """Remove `flow` from its links, which the others then share."""
         self._advance()
         self._remove(flow)
         self._reschedule()

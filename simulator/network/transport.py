@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Protocol, cast
+from typing import cast
 
 from simpy.events import Event
 
@@ -14,22 +14,6 @@ from laggard.simulator.network.fifo import FifoSharing
 from laggard.simulator.network.links import Flow, Link
 from laggard.simulator.network.topology import Topology
 from laggard.simulator.timing.clock import Clock
-
-
-class Sharing(Protocol):
-    """How messages under way share links."""
-
-    def carry(self, size: float, route: tuple[Link, ...], passed: Callable[[float], None]) -> Flow:
-        """Carry `size` bytes over `route` from now on; call `passed` with the delay of the last byte, see `Passed`."""
-        ...
-
-    def withdraw(self, flow: Flow) -> None:
-        """Carry it no further, and never call `passed`."""
-        ...
-
-
-SHARINGS: dict[str, Callable[[Clock], Sharing]] = {"fair": FairSharing, "fifo": FifoSharing}
-
 
 Ends = tuple[str | int, int]
 """The key of a link: the two machines that it joins, or the direction and the machine of a card."""
@@ -56,7 +40,7 @@ class Transport:
         topology.check(workers)
         self._env, self._network, self._topology, self._workers = env, network, topology, workers
         self._latency, self._plain = network.latency, network.unlimited and not crashes
-        self._sharing = SHARINGS[network.sharing](env)
+        self._sharing = FairSharing(env) if network.sharing == "fair" else FifoSharing(env)
         self._special = {network.on_machines(pair, workers): link for link in network.links for pair in link.pairs}
         self._links: dict[Ends, Link] = {}
         self._path = lru_cache(maxsize=2**16)(self._between)  # bounded: a mesh of 1,024 has a million pairs

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -15,17 +15,8 @@ from laggard.simulator.learning.task import Task
 from laggard.simulator.recording.counters import RunProgress
 from laggard.simulator.recording.trace import Columns
 
-
-class Holder(Protocol):
-    """A node that has a model of its own."""
-
-    rank: int
-    weight: float
-
-    @property
-    def weights(self) -> Tensor:
-        """Its model `(ensemble, params)`."""
-        ...
+if TYPE_CHECKING:
+    from laggard.simulator.engine.node import Node
 
 
 class Spread:
@@ -39,7 +30,7 @@ class Spread:
         self._rows: list[Columns] = []
 
     def note(
-        self, progress: RunProgress, nodes: Sequence[Holder], mean: Tensor, measures: Sequence[Mapping[str, Tensor]]
+        self, progress: RunProgress, nodes: "Sequence[Node]", mean: Tensor, measures: Sequence[Mapping[str, Tensor]]
     ) -> Tensor:
         """Record the nodes' models; return the consensus distance `(ensemble,)`, their root mean square."""
         distances = torch.stack([(node.weights - mean).double().norm(dim=1) for node in nodes])
@@ -117,7 +108,7 @@ class Learning:
         if len(self._losses) >= self._most:
             self._fold()
 
-    def evaluate(self, weights: Tensor, progress: RunProgress, nodes: Sequence[Holder] = ()) -> None:
+    def evaluate(self, weights: Tensor, progress: RunProgress, nodes: "Sequence[Node]" = ()) -> None:
         """Add a row for the models `weights` `(ensemble, params)`, unless the last row has the same progress.
 
         Where they are the mean of several `nodes`' models, record their distances too.

@@ -75,7 +75,7 @@ def watch_node(handed: list[Handed], gradients: list[Gradient], node: Node) -> N
             self.hand(f"what node {self.rank} computed at", weights)
             work: Work = super().compute(weights, *args, **given)
             if work.gradient is not None:
-                gradients.append(cast(Gradient, work.gradient))
+                gradients.append(work.gradient)
             return work
 
         def promise(self, weights: Tensor, *args: Any, **given: Any) -> Gradient:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import cast
 
-from simpy.core import EmptySchedule, Environment
+from simpy.core import Environment
 from simpy.events import NORMAL, Event, EventPriority
 
 LAST = EventPriority(2)  # after everything else of an instant
@@ -17,7 +17,8 @@ class Clock(Environment):
     """SimPy's environment, in whose queue some events are void: cancelled ones, limits, evaluations.
 
     Events of the present instant wait in a queue of their own, in the order of scheduling; those scheduled for it
-    earlier come first. On a free network these are all messages, and a heap of 65,536 entries would be slow.
+    earlier come first. On a free network these are all messages, and a heap of 65,536 entries would be slow. SimPy's
+    own `run` and `step` do not see that queue: `run_to_end` is the way to run it.
 
     Attributes:
         stopped: set this to end the run after the present event.
@@ -44,38 +45,8 @@ class Clock(Environment):
         else:
             super().schedule(event, priority, delay)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether all queued events are void."""
-        return len(self._queue) + len(self._instant) == self._void
-
-    def peek(self) -> float:
-        """The moment (s) of the next event; infinite if there is none."""
-        return self._now if self._instant else super().peek()
-
-    def step(self) -> None:
-        """Process the next event.
-
-        Raises:
-            EmptySchedule: there is none.
-        """
-        if self._instant and not self._earlier():
-            event = self._instant.popleft()
-        elif self._queue:
-            self._now, _, _, event = heappop(self._queue)
-        else:
-            raise EmptySchedule
-        callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
-        for callback in callbacks:
-            callback(event)
-        if not event._ok and not hasattr(event, "_defused"):
-            raise cast(BaseException, event._value)
-
     def run_to_end(self) -> None:
-        """Process events until the clock is stopped or all that are left are void.
-
-        A loop over `step`, written out because a call for each event costs time.
-        """
+        """Process events until the clock is stopped or all that are left are void."""
         queue, instant = self._queue, self._instant
         while not self.stopped and (len(queue) > self._void or len(queue) + len(instant) > self._void):
             if instant and not (queue and queue[0][0] == self._now and queue[0][1] <= NORMAL):
@@ -87,10 +58,6 @@ class Clock(Environment):
                 callback(event)
             if not event._ok and not hasattr(event, "_defused"):
                 raise cast(BaseException, event._value)
-
-    def _earlier(self) -> bool:
-        """Whether the heap holds an event of this instant, which precedes those in the queue of the instant."""
-        return bool(self._queue) and self._queue[0][0] == self._now and self._queue[0][1] <= NORMAL
 
     def cancel(self, event: Event, call: Callable[[], None] | None = None) -> None:
         """Make the scheduled `event` void: its callbacks are not called, only `call()` if given."""
@@ -105,23 +72,22 @@ class Clock(Environment):
         self._void += 1
         callbacks[:] = [pass_by]
 
-    def daemon(self, delay: float, call: Callable[[], None]) -> None:
+    def call_in(self, delay: float, call: Callable[[], None]) -> Event:
+        """Call `call()` in `delay` seconds, unless the event is cancelled; the clock runs until then."""
+        event = self.timeout(delay)
+        cast("list[Callable[[Event], None]]", event.callbacks).append(lambda _: call())
+        return event
+
+    def daemon(self, delay: float, call: Callable[[], None], priority: EventPriority = NORMAL) -> None:
         """Call `call()` in `delay` seconds, if the clock still runs then; it does not keep the clock running."""
         event = Event(self)
         event._ok, event._value = True, None
         self.cancel(event, call)
-        self.schedule(event, delay=delay)
-
-    def call_in(self, delay: float, call: Callable[[], None]) -> None:
-        """Call `call()` in `delay` seconds; the clock runs until then."""
-        cast("list[Callable[[Event], None]]", self.timeout(delay).callbacks).append(lambda _: call())
+        self.schedule(event, priority, delay)
 
     def after_all(self, delay: float, call: Callable[[], None]) -> None:
         """Call `call()` in `delay` seconds, after all else of that instant; it does not keep the clock running."""
-        event = Event(self)
-        event._ok, event._value = True, None
-        self.cancel(event, call)
-        self.schedule(event, priority=LAST, delay=delay)
+        self.daemon(delay, call, LAST)
 
 
 PER_WORKER = 64  # new objects per worker at which a collection starts; messages and work leave no cycles

@@ -5,63 +5,15 @@ delivered inside its own event, and none of them needs a process or a store.
 """
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from simpy.core import Environment
 from simpy.events import PENDING, Condition
 from simpy.events import Event as Event  # for modules that may not import simpy
 
-
-class Computation(Protocol):
-    """A gradient, as `Work` sees it; `computed` is the moment (s) at which its computation ended."""
-
-    computed: float
-
-    def cancel(self) -> None:
-        """Withdraw it, unless its status is final."""
-        ...
-
-
-class Mail(Protocol):
-    """A node's mailbox, as messages and receives see it."""
-
-    def deliver(self, message: "Message") -> None:
-        """Take in a message that has arrived."""
-        ...
-
-    def forget(self, receive: "Receive") -> None:
-        """Withdraw `receive`; a message that it has taken already is put back as the next one."""
-        ...
-
-
-class Host(Protocol):
-    """A node, as its own events see it.
-
-    Attributes:
-        life: how often it has crashed and returned; odd while it is down.
-    """
-
-    rank: int
-    life: int
-
-    @property
-    def mailbox(self) -> Mail: ...
-
-    def done(self, work: Any) -> None:
-        """Record that `work` has ended."""
-        ...
-
-    def cancelled(self, work: "Work") -> None:
-        """Interrupt `work`."""
-        ...
-
-    def sent(self, message: "Message") -> None:
-        """Record that one of the node's messages has arrived."""
-        ...
-
-    def lost(self, message: "Message") -> None:
-        """Record that one of the node's messages is lost."""
-        ...
+if TYPE_CHECKING:
+    from laggard.simulator.engine.machine import Machine
+    from laggard.simulator.learning.gradients import Gradient
 
 
 class Verb(Event):
@@ -121,7 +73,7 @@ class Work(Verb):
 
     _ok = True
 
-    def __init__(self, env: Environment, node: Host, gradient: Computation | None) -> None:
+    def __init__(self, env: Environment, node: "Machine", gradient: "Gradient | None") -> None:
         self.env, self.callbacks = env, [node.done]
         self._value = gradient
         self.node, self.gradient = node, gradient
@@ -148,7 +100,9 @@ class Message(Verb):
 
     _ok = True
 
-    def __init__(self, env: Environment, sender: Host, receiver: Host, life: int, content: Any, tag: Any) -> None:
+    def __init__(
+        self, env: Environment, sender: "Machine", receiver: "Machine", life: int, content: Any, tag: Any
+    ) -> None:
         self.env, self.callbacks = env, [self._arrive]
         self._value = self.content = content
         self.sender, self.receiver, self.tag = sender, receiver, tag
@@ -184,7 +138,7 @@ class Receive(Verb):
     message: Message | None = None
     withdrawn = False
 
-    def __init__(self, env: Environment, node: Host, tag: Any) -> None:
+    def __init__(self, env: Environment, node: "Machine", tag: Any) -> None:
         self.env, self.callbacks = env, []
         self.node, self.tag, self.since = node, tag, env._now
 

@@ -74,8 +74,7 @@ def simulated(sends, capacity, withdrawn):
         env.call_in(moment, lambda index=index: begin(index))
     for index, moment in withdrawn.items():
         env.call_in(moment, lambda index=index: withdraw(index))
-    while not env.is_over:
-        env.step()
+    env.run_to_end()
     assert not any(link.flows for link in links)
     return ends, order, groups
 
@@ -204,8 +203,7 @@ def test_a_link_that_is_never_empty_does_not_drift():
 
     env.call_in(0.0, lambda: send(1))
     env.call_in(0.5 * size / bandwidth, lambda: send(2))
-    while not env.is_over:
-        env.step()
+    env.run_to_end()
     expected = (np.arange(messages - 1) + 1.5) * size / bandwidth
     np.testing.assert_allclose(ends[: messages - 1], expected, rtol=1e-12)
     assert max(services) < 20 * size
@@ -225,13 +223,13 @@ def test_a_message_on_a_star_costs_the_same_however_many_there_are():
         def again(own):
             nonlocal ended
             ended += 1
+            env.stopped = ended >= messages
             send(own)
 
         for own in range(1, flows + 1):
             send(own)
         begin = time.process_time()
-        while ended < messages:
-            env.step()
+        env.run_to_end()
         return time.process_time() - begin
 
     assert min(cost(1024) for _ in range(3)) < 8 * min(cost(16) for _ in range(3))

@@ -12,7 +12,7 @@ from laggard.simulator.network.config import Card, SlowLink
 from laggard.simulator.network.fifo import FifoSharing
 from laggard.simulator.network.links import Link
 from laggard.simulator.network.topology import Auto, Complete, Ring
-from laggard.simulator.network.transport import SHARINGS, Transport
+from laggard.simulator.network.transport import Transport
 from laggard.simulator.timing.clock import Clock
 
 BANDWIDTH = 10.0
@@ -42,8 +42,7 @@ class Traffic:
         self.env.call_in(moment, go)
 
     def run(self):
-        while not self.env.is_over:
-            self.env.step()
+        self.env.run_to_end()
 
 
 def arrivals(sends, network, topology=None, workers=8):
@@ -310,7 +309,7 @@ def test_a_colocated_server_shares_its_workers_card():
     assert arrivals(into_one_card, Network(bandwidth=BANDWIDTH, latency=0.5)) == pytest.approx([2.5, 2.5])
 
 
-@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("sharing", ["fair", "fifo"])
 @pytest.mark.parametrize("bandwidth", [BANDWIDTH, math.inf])
 def test_what_is_cut_never_arrives_and_the_rest_does(sharing, bandwidth):
     network = Network(bandwidth=bandwidth, latency=0.5, sharing=sharing)
@@ -330,7 +329,6 @@ def test_what_is_cut_never_arrives_and_the_rest_does(sharing, bandwidth):
     kept = {"other", "arrived", "after"} & set(traffic.events)
     assert lost == [[name for name in traffic.events if name not in kept], []]
     assert set(traffic.times) == kept
-    assert traffic.env.is_over
 
 
 def test_a_cut_frees_what_was_held_on_fair_links():
@@ -376,7 +374,6 @@ def test_every_message_arrives_or_is_cut_whoever_crashes_when(data):
         traffic.cut(moment, rank, lost)
     traffic.run()
     assert sorted([*traffic.times, *itertools.chain(*lost)]) == list(range(len(sends)))
-    assert traffic.env.is_over
     assert not any(link.flows for link in traffic.transport._links.values())
 
 

@@ -42,23 +42,9 @@ def told(env, run, plan):
 
 @given(PLANS)
 def test_everything_happens_in_the_order_of_simpy_itself(plan):
-    """The queue of the instant changes no order, by `run_out` or by SimPy's own `run` on `step` and `peek`."""
+    """The queue of the instant changes no order."""
     expected = told(simpy.Environment(), simpy.Environment.run, plan)
     assert told(Clock(), Clock.run_to_end, plan) == expected
-    assert told(Clock(), Clock.run, plan) == expected
-
-
-def test_the_next_moment_is_now_where_something_waits_for_it():
-    clock = Clock()
-    assert clock.peek() == simpy.core.Infinity
-    clock.timeout(2.0)
-    assert clock.peek() == 2.0
-    clock.timeout(0.0)
-    assert clock.peek() == 0.0
-    clock.step()
-    clock.step()
-    with pytest.raises(simpy.core.EmptySchedule):
-        clock.step()
 
 
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps", "sgp", "all_reduce", "dpsgd"])
