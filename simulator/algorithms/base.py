@@ -1,11 +1,13 @@
 """The base class of algorithms: generators, and the ranks on which they run."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, Settings
+from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.network.topology import SERVER, Star, Topology
 from laggard.simulator.timing.events import Event
@@ -21,9 +23,9 @@ class Algorithm(Settings):
     `server(self, node)` where there is one; other roles need a `roles` of its own.
 
     Attributes:
-        topology: the topology where the config names none. readmits: whether a worker that returns from a crash starts
-        its roles again. Not so for lock-step methods without
-            a server: the others depend on the state that it has lost, and wait forever.
+        topology: the topology where the config names none.
+        readmits: whether a worker that returns from a crash starts its roles again. Not so for lock-step methods
+            without a server: the others depend on the state that it has lost, and wait forever.
     """
 
     topology: ClassVar[Topology] = Star()
@@ -49,6 +51,20 @@ class Algorithm(Settings):
 
     def check(self, cluster: Cluster) -> None:
         """Raise `InvalidSettingError` where the algorithm does not fit the cluster."""
+
+
+@dataclass(frozen=True)
+class ReadComputePush(Algorithm):
+    """A method whose worker reads, computes, pushes, and reads again when the server answers."""
+
+    rule: Rule
+
+    def worker(self, node: Node) -> Role:
+        node.send(SERVER, None, size=0)  # announces the worker
+        while True:
+            _, weights = yield node.receive()
+            gradient = yield node.compute(weights)
+            node.send(SERVER, gradient)
 
 
 def check_wait_for(algorithm: Algorithm, wait_for: int | None, cluster: Cluster) -> None:

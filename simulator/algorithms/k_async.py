@@ -2,27 +2,13 @@
 
 from dataclasses import dataclass
 
-from laggard.simulator.algorithms.base import Algorithm, Role, check_wait_for
+from laggard.simulator.algorithms.base import Algorithm, ReadComputePush, Role, check_wait_for
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import PositiveInt
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
-
-
-@dataclass(frozen=True)
-class ReadComputePush(Algorithm):
-    """The family's worker: it reads, computes, pushes, and reads again when the server answers."""
-
-    rule: Rule
-
-    def worker(self, node: Node) -> Role:
-        node.send(SERVER, None, size=0)  # announces the worker
-        while True:
-            _, weights = yield node.receive()
-            gradient = yield node.compute(weights)
-            node.send(SERVER, gradient)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,8 @@ class SGP(Algorithm):
 
     def check(self, cluster: Cluster) -> None:
         graph, workers = graph_of_workers(cluster.network.topology, self.topology, cluster.workers), cluster.workers
-        own = min(mixing(self.mixing, graph, *at, workers).own for at in _ranks_and_steps(graph, workers))
+        steps = range(graph.period(workers))
+        own = min(mixing(self.mixing, graph, rank, step, workers).own for step in steps for rank in range(workers))
         if self.overlap and own == 0:
             expected = "weights that leave every node a share of its own model, with which it computes meanwhile"
             raise InvalidSettingError("SGP", "mixing", expected, self.mixing)
@@ -103,8 +104,3 @@ class SGP(Algorithm):
             node.send(peer, (parts[share], share * w), tag=exchange)
         node.weight = shares.own * w
         return parts[shares.own]
-
-
-def _ranks_and_steps(graph: Topology, workers: int) -> list[tuple[int, int]]:
-    """Every rank at every step of the graph's period."""
-    return [(rank, step) for step in range(graph.period(workers)) for rank in range(workers)]

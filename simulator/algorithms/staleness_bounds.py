@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Algorithm, ReadComputePush, Role
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import NonNegativeInt, PositiveInt
 from laggard.simulator.learning.rules import Rule
@@ -10,7 +10,7 @@ from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
-class SSP(Algorithm):
+class SSP(ReadComputePush):
     """Stale synchronous parallel SGD: asynchronous, but no worker is more than `bound` iterations ahead of the slowest.
 
     w <- w - lr g(w_read), each gradient on arrival. A worker that has made c iterations reads the weights for its next
@@ -24,15 +24,7 @@ class SSP(Algorithm):
     Source: Ho et al. (2013), NIPS, with the clocks at the server and a read at every iteration.
     """
 
-    rule: Rule
     bound: NonNegativeInt | None = 3
-
-    def worker(self, node: Node) -> Role:
-        node.send(SERVER, None, size=0)  # announces the worker
-        while True:
-            _, weights = yield node.receive()
-            gradient = yield node.compute(weights)
-            node.send(SERVER, gradient)
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)

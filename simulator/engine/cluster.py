@@ -43,10 +43,7 @@ class Cluster(Settings):
 
     def bound(self, seed: int) -> "Cluster":
         """The cluster with random slowdowns drawn, each from the stream of its index in the list."""
-        bound: list[Slowdown | Crash] = [
-            one if isinstance(one, Crash) else one.bound(stream(seed, SLOWDOWNS, index))
-            for index, one in enumerate(self.slowdowns)
-        ]
+        bound = [one.bound(stream(seed, SLOWDOWNS, index)) for index, one in enumerate(self.slowdowns)]
         return replace(self, slowdowns=bound)
 
     def slowdowns_of(self, rank: int) -> list[Slowdown]:

@@ -30,6 +30,9 @@ class GradientPromise(Promise):
         status: in flight, applied, dropped or cancelled.
         columns: the part of the parameters that it is the gradient of.
         whole: the gradient that it is, is a piece of, or is derived from.
+        staleness: updates that the model read has received since; fixed once the status is final.
+        mixings: averaging steps of that model since the read; fixed likewise.
+        target: the rank of the node whose model was read, and whose updates make it stale.
     """
 
     __slots__ = ()
@@ -42,21 +45,9 @@ class GradientPromise(Promise):
     status: str
     columns: slice
     whole: "Gradient"
-
-    @property
-    def staleness(self) -> int:
-        """Updates that the model read has received since; fixed once the status is final."""
-        raise NotImplementedError
-
-    @property
-    def mixings(self) -> int:
-        """Averaging steps of the model read since the read; fixed once the status is final."""
-        raise NotImplementedError
-
-    @property
-    def target(self) -> int:
-        """The rank of the node whose model was read, and whose updates make it stale."""
-        raise NotImplementedError
+    staleness: int
+    mixings: int
+    target: int
 
     @property
     def version(self) -> int:
@@ -100,15 +91,15 @@ class Read(GradientPromise):
     _mixings: int | None
 
     @property
-    def staleness(self) -> int:
+    def staleness(self) -> int:  # type: ignore[override]
         return self._owner.version - self.version_read if self._staleness is None else self._staleness
 
     @property
-    def mixings(self) -> int:
+    def mixings(self) -> int:  # type: ignore[override]
         return self._owner.mixings - self.mixed_read if self._mixings is None else self._mixings
 
     @property
-    def target(self) -> int:
+    def target(self) -> int:  # type: ignore[override]
         return self._owner.rank
 
 
@@ -205,31 +196,18 @@ class GradientPiece(Derived, Read):
 class MappedGradient(Derived, GradientPromise):
     """What `GradientPromise.map` makes: another value, and all else as for the original gradient."""
 
-    __slots__ = ("_of", "columns", "mixed_read", "share", "version_read", "weights", "whole", "worker")
+    __slots__ = ("_of", "share")
 
     def __init__(
         self, of: GradientPromise, sources: tuple[Promise, ...], function: Callable[..., Tensor], share: float
     ) -> None:
         super().__init__(sources, function)
-        self._of, self.share, self.worker, self.weights = of, share, of.worker, of.weights
-        self.version_read, self.mixed_read, self.columns = of.version_read, of.mixed_read, of.columns
-        self.whole = of.whole
+        self._of, self.share = of, share
 
-    @property
-    def status(self) -> str:  # type: ignore[override]  # it changes with that of the gradient
-        return self._of.status
-
-    @property
-    def staleness(self) -> int:
-        return self._of.staleness
-
-    @property
-    def mixings(self) -> int:
-        return self._of.mixings
-
-    @property
-    def target(self) -> int:
-        return self._of.target
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._of, name)
 
     def piece(self, rank: int) -> GradientPromise:
         piece = self._of.piece(rank)

@@ -18,16 +18,12 @@ class Promise:
     __slots__ = ("_value",)
 
     _value: Tensor | None
+    sources: tuple["Promise", ...] = ()  # that it is computed from
 
     @property
     def value(self) -> Tensor:
         """The tensor; its sources are evaluated together when it is first needed."""
         return evaluate([self])[0]
-
-    @property
-    def sources(self) -> tuple["Promise", ...]:
-        """The promises that it is computed from."""
-        return ()
 
     def __getitem__(self, part: slice) -> "Promise":
         """The columns `part` of it."""
@@ -38,10 +34,6 @@ class Promise:
 
     def __mul__(self, factor: float) -> "Promise":
         return Derived((self,), lambda value: value * factor)
-
-    def compute_value(self) -> None:
-        """Compute the value from those of its sources, which have all been computed."""
-        raise NotImplementedError
 
 
 class Leaf(Promise):
@@ -57,19 +49,16 @@ class Leaf(Promise):
 class Derived(Promise):
     """The result of an operation on other promises, which are released once it is computed."""
 
-    __slots__ = ("_operation", "_sources")
+    __slots__ = ("_operation", "sources")
 
     def __init__(self, sources: tuple[Promise, ...], operation: Callable[..., Tensor]) -> None:
         self._value = None
-        self._sources, self._operation = sources, operation
-
-    @property
-    def sources(self) -> tuple[Promise, ...]:
-        return self._sources
+        self.sources, self._operation = sources, operation
 
     def compute_value(self) -> None:
-        self._value = self._operation(*(source._value for source in self._sources))
-        self._sources = ()
+        """Compute the value from those of its sources, which have all been computed."""
+        self._value = self._operation(*(source._value for source in self.sources))
+        self.sources = ()
 
 
 def concatenate(promises: Sequence[Promise]) -> Promise:
@@ -89,7 +78,7 @@ def evaluate(promises: Sequence[Promise]) -> list[Tensor]:
     if leaves:
         leaves[0].evaluate(leaves)
     for promise in order:
-        if promise._value is None:
+        if isinstance(promise, Derived) and promise._value is None:
             promise.compute_value()
     return [promise._value for promise in promises]  # type: ignore[misc]
 

@@ -1,7 +1,7 @@
 """The timeline: a row per gradient with a final status, in columns that grow cheaply."""
 
 from array import array
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -100,14 +100,4 @@ class TraceColumns(dict[str, NDArray[Any]]):
     def __contains__(self, name: object) -> bool:
         return name in self.NAMES
 
-    def keys(self) -> KeysView[str]:  # type: ignore[override]
-        return KeysView(self)
-
-    def values(self) -> ValuesView[NDArray[Any]]:  # type: ignore[override]
-        return ValuesView(self)
-
-    def items(self) -> ItemsView[str, NDArray[Any]]:  # type: ignore[override]
-        return ItemsView(self)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return Mapping.get(self, name, default)
+    keys, values, items, get = Mapping.keys, Mapping.values, Mapping.items, Mapping.get  # type: ignore[assignment]

@@ -18,7 +18,7 @@ from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.network.config import Network
 from laggard.simulator.recording.metrics import Outcome
 from laggard.simulator.testing.fingerprint import fingerprint, fingerprints_elsewhere
-from laggard.simulator.testing.trial import Handed, Trial, watch_node
+from laggard.simulator.testing.trial import Handed, Trial, watch_nodes
 from laggard.simulator.timing.distributions import Constant
 
 
@@ -168,7 +168,7 @@ def check_in_place(trial: Trial) -> None:
     """What a node has sent, computed at or stood for is the same ever after, and so is a gradient's value."""
     handed: list[Handed] = []
     gradients: list[Gradient] = []
-    trial.run(see=partial(watch_node, handed, gradients))
+    trial.run(observe=partial(watch_nodes, handed, gradients))
     for thing in handed:
         _expect(thing.unchanged(), f"{thing.what} was changed in place later")
     for gradient in gradients if handed and handed[0].tensor.numel() else ():

@@ -1,7 +1,6 @@
 """An algorithm, what it is tested on, a small task to learn, and nodes that record the tensors that they pass on."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -10,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Algorithm
 from laggard.simulator.engine import simulate
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.machine import Machine
-from laggard.simulator.engine.node import Node
+from laggard.simulator.engine.simulation import Simulation
 from laggard.simulator.engine.stopping import Stop
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.learning.gradients import Gradient
@@ -40,60 +39,40 @@ class Handed(NamedTuple):
         return same and self.tensor._version == self.changes
 
 
-def watched(algorithm: Algorithm, see: Callable[[Node], None]) -> Algorithm:
-    """The same algorithm, whose nodes are shown to `see` before their roles start."""
-    roles, seen = algorithm.roles, set[int]()
+def watch_nodes(handed: list[Handed], gradients: list[Gradient], simulation: Simulation) -> None:
+    """Record, with copies, the tensors that the nodes of a simulation pass on."""
 
-    def shown(role: Callable[[Node], Role], node: Node) -> Role:
-        if node.rank not in seen:
-            seen.add(node.rank)
-            see(node)
-        return role(node)
-
-    def all_shown(workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
-        return {rank: [partial(shown, role) for role in on] for rank, on in roles(workers).items()}
-
-    twin = copy(algorithm)
-    object.__setattr__(twin, "roles", all_shown)
-    return twin
-
-
-def watch_node(handed: list[Handed], gradients: list[Gradient], node: Node) -> None:
-    """Record, with copies, the tensors that `node` passes on."""
-
-    class Watched(type(node)):  # type: ignore[misc]
+    class Watched(Machine):
         @property
         def weights(self) -> Tensor:
-            return super().weights  # type: ignore[no-any-return]
+            return super().weights
 
         @weights.setter
         def weights(self, weights: Tensor) -> None:
             Machine.weights.fset(self, weights)  # type: ignore[attr-defined]
             self.hand(f"the model of node {self.rank} after {self.version} updates", super().weights)
 
-        def compute(self, weights: Tensor, *args: Any, **given: Any) -> Work:
+        def compute(self, weights: Tensor, read: Tensor | None = None) -> Work:
             self.hand(f"what node {self.rank} computed at", weights)
-            work: Work = super().compute(weights, *args, **given)
-            if work.gradient is not None:
-                gradients.append(work.gradient)
+            work = super().compute(weights, read)
+            gradients.append(work.value)
             return work
 
-        def promise(self, weights: Tensor, *args: Any, **given: Any) -> Gradient:
+        def promise(self, weights: Tensor, batch: Any, started: float) -> Gradient:
             self.hand(f"what node {self.rank} took a gradient at", weights)
-            gradient: Gradient = super().promise(weights, *args, **given)
-            gradients.append(gradient)
-            return gradient
+            gradients.append(super().promise(weights, batch, started))
+            return gradients[-1]
 
         def send(self, receiver: int, content: Any, *args: Any, **given: Any) -> Message:
             self.hand(f"what node {self.rank} sent to node {receiver}", content)
-            message: Message = super().send(receiver, content, *args, **given)
-            return message
+            return super().send(receiver, content, *args, **given)
 
         def hand(self, what: str, content: Any) -> None:
             for tensor in _tensors(content):
                 handed.append(Handed(what, tensor, tensor._version, tensor.detach().clone()))
 
-    node.__class__ = Watched
+    for node in simulation.nodes.values():
+        node.__class__ = Watched
 
 
 def _tensors(content: Any) -> Iterator[Tensor]:
@@ -169,11 +148,9 @@ class Trial:
     updates: int
     seed: int
 
-    def run(self, rule: Rule | None = None, see: Callable[[Node], None] | None = None, **given: Any) -> Outcome:
-        """One run; `see` is shown every node before its roles start."""
+    def run(self, rule: Rule | None = None, **given: Any) -> Outcome:
+        """One run, with further arguments of `simulate`."""
         algorithm = self.make(self.rule if rule is None else rule)
-        if see is not None:
-            algorithm = watched(algorithm, see)
         stop = Stop(updates=self.updates, gradients=PATIENCE * self.cluster.workers * self.updates)
         return simulate(self.cluster, algorithm, self.task, stop=stop, **{"seed": self.seed, **given})
 

@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from numpy.random import Generator
 
@@ -58,6 +58,10 @@ class Group(Settings):
         """Whether `rank` is among them."""
         return rank in self.ranks
 
+    def bound(self, rng: Generator) -> Any:
+        """Itself: its moments are not random."""
+        return self
+
 
 @dataclass(frozen=True)
 class Factor(Group):
@@ -68,9 +72,6 @@ class Factor(Group):
 
     def at(self, time: float) -> tuple[float, float]:
         return self.factor, math.inf
-
-    def bound(self, rng: Generator) -> Slowdown:
-        return self
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,6 @@ class Window(Group):
         if time < self.start:
             return 1.0, self.start
         return (self.factor, self.end) if time < self.end else (1.0, math.inf)
-
-    def bound(self, rng: Generator) -> Slowdown:
-        return self
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from laggard.models import MLP, Quadratic, Supervised, synthetic
 from laggard.simulator import ALGORITHMS, Algorithm, Cluster, Evaluate, Node, Outcome, Rule, Stop, Task, simulate
+from laggard.simulator.engine.simulation import Simulation
 from laggard.simulator.learning.rules import SGD, Adagrad, Adam, AdamW, Nesterov, RMSProp
-from laggard.simulator.testing.trial import watched
 from laggard.simulator.timing.distributions import Constant, Distribution, Exponential, Gamma, Uniform
 from laggard.simulator.timing.events import Message, Receive
 from laggard.simulator.timing.streams import BATCHES, start_seed, stream
@@ -158,12 +158,13 @@ def remains_of(
 
         return note
 
-    def see(node: Node) -> None:
-        nodes[node.rank] = node
-        node.send, node.receive = noting(node.send, sent), noting(node.receive, received)  # type: ignore[method-assign]
-        begin(node)
+    def see(run: Simulation) -> None:
+        for node in run.nodes.values():
+            nodes[node.rank] = node
+            node.send, node.receive = noting(node.send, sent), noting(node.receive, received)  # type: ignore[method-assign]
+            begin(node)
 
-    simulate(cluster, watched(algorithm, see), task, stop=stop)
+    simulate(cluster, algorithm, task, stop=stop, observe=see)
     taken = {id(receive.message) for receive in received if receive.fired}
     return Remains(nodes, [message for message in sent if id(message) not in taken])
 
