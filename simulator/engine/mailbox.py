@@ -28,10 +28,8 @@ class Mailbox:
                 del self._mail[tag]  # else the dict grows where every step has a tag of its own
             self.heard[message.sender.rank] = message.lives[0]
             receive.fire(message)
-        elif tag in self._receives:
-            self._receives[tag].append(receive)
         else:
-            self._receives[tag] = [receive]
+            self._receives.setdefault(tag, []).append(receive)
         return receive
 
     def deliver(self, message: Message) -> None:

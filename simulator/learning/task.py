@@ -1,13 +1,14 @@
 """What the engine needs of a task: four functions over whole ensembles."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from laggard.simulator.errors import bounded
+from laggard.simulator.errors import NonNegative, Range, Settings
 
 
 class Layer(Protocol):
@@ -86,7 +87,8 @@ class EqualLayer(NamedTuple):
     work: float
 
 
-class Timing:
+@dataclass(eq=False)
+class Timing(Settings):
     """A task with nothing to learn: the clock runs, the weights are `(ensemble, 0)`, epochs are as on MNIST.
 
     A pipeline cuts its `depth` equal layers `layer1`, `layer2`, ...; a cut is crossed by `activations` models.
@@ -96,17 +98,11 @@ class Timing:
         torch.Size([2, 0])
     """
 
-    lanes = 1
-
-    def __init__(self, batch: int = 32, epoch: int = 60_000, depth: int = 12, activations: float = 0.0) -> None:
-        self.batch = batch
-        self.epoch = epoch
-        self.depth = depth
-        self.activations = activations
-        bounded(self, "depth", least=1)
-        bounded(self, "activations", least=0)
-        bounded(self, "batch", least=1)
-        bounded(self, "epoch", least=1)
+    batch: Annotated[int, Range(least=1)] = 32
+    epoch: Annotated[int, Range(least=1)] = 60_000
+    depth: Annotated[int, Range(least=1)] = 12
+    activations: NonNegative = 0.0
+    lanes: int = field(default=1, init=False)
 
     def layers(self) -> list[EqualLayer]:
         return [EqualLayer(f"layer{number}", 0, self.activations, 1.0) for number in range(1, self.depth + 1)]

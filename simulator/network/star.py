@@ -39,10 +39,9 @@ class ProcessorSharingStar:
         self._caps: list[StarEntry] = []  # below the bandwidth, smallest first; the first `_bound` of them bind
         self._bound, self._unallocated, self._level = 0, self._link.bandwidth, math.inf
         self._virtual_service, self._since = 0.0, self._env.now
+        # both heaps may hold outdated entries
         self._unbound_ends: list[StarEntry] = []  # heap of the virtual service at which unbound messages end
-        self._bound_ends: list[
-            StarEntry
-        ] = []  # heap of the moments at which bound messages end; both may hold outdated entries
+        self._bound_ends: list[StarEntry] = []  # heap of the moments at which bound ones do
         self._moved = 0
 
     def __len__(self) -> int:
@@ -128,18 +127,10 @@ class ProcessorSharingStar:
         if self._moved > count + 16:
             self._restart_service()
         at = math.inf
-        while self._unbound_ends and (
-            self._unbound_ends[0][0] != self._unbound_ends[0][2].end or self._unbound_ends[0][2].bound
-        ):
-            heappop(self._unbound_ends)
-        while self._bound_ends and (
-            self._bound_ends[0][0] != self._bound_ends[0][2].end or not self._bound_ends[0][2].bound
-        ):
-            heappop(self._bound_ends)
-        if self._unbound_ends:
-            at = self._since + (self._unbound_ends[0][0] - self._virtual_service) / self._level
-        if self._bound_ends:
-            at = min(at, self._bound_ends[0][0])
+        if unbound := earliest(self._unbound_ends, bound=False):
+            at = self._since + (unbound[0] - self._virtual_service) / self._level
+        if bound := earliest(self._bound_ends, bound=True):
+            at = min(at, bound[0])
         self._timer.schedule(at)
 
     def _balance(self, count: int) -> None:
@@ -183,20 +174,23 @@ class ProcessorSharingStar:
     def _through(self) -> list[Rated]:
         """The messages whose bytes have all passed, up to rounding."""
         done, now = [], self._since
-        while self._unbound_ends:
-            end, _, flow = self._unbound_ends[0]
-            if end == flow.end and not flow.bound:
-                if end - self._virtual_service > slack(max(flow.size, end), self._level, now):
-                    break
-                done.append(flow)
-                flow.end = math.nan
-            heappop(self._unbound_ends)
-        while self._bound_ends:
-            end, _, flow = self._bound_ends[0]
-            if end == flow.end and flow.bound:
-                if (end - now) * flow.cap > slack(flow.size, flow.cap, now):
-                    break
-                done.append(flow)
-                flow.end = math.nan
-            heappop(self._bound_ends)
+        while entry := earliest(self._unbound_ends, bound=False):
+            end, _, flow = entry
+            if end - self._virtual_service > slack(max(flow.size, end), self._level, now):
+                break
+            done.append(flow)
+            flow.end = math.nan
+        while entry := earliest(self._bound_ends, bound=True):
+            end, _, flow = entry
+            if (end - now) * flow.cap > slack(flow.size, flow.cap, now):
+                break
+            done.append(flow)
+            flow.end = math.nan
         return done
+
+
+def earliest(ends: list[StarEntry], bound: bool) -> StarEntry | None:
+    """The first entry of a heap of ends that is up to date; outdated ones before it are removed."""
+    while ends and (ends[0][0] != ends[0][2].end or ends[0][2].bound != bound):
+        heappop(ends)
+    return ends[0] if ends else None

@@ -20,7 +20,10 @@ from laggard.simulator.timing.events import Message
 FLYING, DELIVERED, LOST = range(3)
 MESSAGE_STATES = ("in flight", "delivered", "lost")
 CONTENTS = ("token", "weights", "gradient", "sum", "other")
-MESSAGE_COLUMNS = ("sent", "arrived", "sender", "receiver", "bytes", "status", "content", "gradients", "gradient")
+MESSAGE_TYPES = {
+    "sent": "d", "arrived": "d", "sender": "i", "receiver": "i", "bytes": "d", "status": "b", "content": "b",
+}  # fmt: skip
+MESSAGE_COLUMNS = (*MESSAGE_TYPES, "gradients", "gradient")
 NONE = -1
 """The row of no gradient."""
 
@@ -41,24 +44,19 @@ class MessageLog:
 
     def __init__(self, env: Clock) -> None:
         self._env = env
-        self._sent, self._arrived, self._bytes = array("d"), array("d"), array("d")
-        self._sender, self._receiver = array("i"), array("i")
-        self._status, self._content = array("b"), array("b")
+        self._columns: dict[str, array[Any]] = {name: array(code) for name, code in MESSAGE_TYPES.items()}
         self._under_way: dict[Event, int] = {}
         self._carrier = array("q")  # a message's row for each gradient that it carries, and the key of that gradient
         self._worker, self._target, self._started = array("i"), array("i"), array("d")
 
     def sent(self, message: Message, size: float) -> None:
         """Record that `message`, of `size` bytes, is sent now."""
-        row = self._under_way[message] = len(self._sent)
-        self._sent.append(self._env.now)
-        self._arrived.append(math.nan)
-        self._bytes.append(size)
-        self._sender.append(message.sender.rank)
-        self._receiver.append(message.receiver.rank)
-        self._status.append(FLYING)
+        row = self._under_way[message] = len(self._columns["sent"])
         carried = list(gradients_in(message.content))
-        self._content.append(CONTENTS.index("gradient" if carried else kind(message.content, size)))
+        content = CONTENTS.index("gradient" if carried else kind(message.content, size))
+        values = self._env.now, math.nan, message.sender.rank, message.receiver.rank, size, FLYING, content
+        for column, value in zip(self._columns.values(), values, strict=True):
+            column.append(value)
         for gradient in carried:
             self._carrier.append(row)
             self._worker.append(gradient.worker)
@@ -68,7 +66,7 @@ class MessageLog:
 
     def lost(self, message: Message) -> None:
         """Record that `message` is lost."""
-        self._status[self._under_way.pop(message)] = LOST
+        self._columns["status"][self._under_way.pop(message)] = LOST
 
     def columns(self, updates: Columns) -> Columns:
         """A row a message, in the order in which they were sent.
@@ -80,17 +78,13 @@ class MessageLog:
         """
         rows = self._rows(updates)
         carriers, first = np.unique(np.array(self._carrier, dtype=np.int64), return_index=True)
-        gradient = np.full(len(self._sent), NONE, dtype=np.int64)
+        columns = {name: np.array(column) for name, column in self._columns.items()}
+        gradient = np.full(len(columns["sent"]), NONE, dtype=np.int64)
         gradient[carriers] = rows[first]
-        return {
-            "sent": np.array(self._sent),
-            "arrived": np.array(self._arrived),
-            "sender": np.array(self._sender),
-            "receiver": np.array(self._receiver),
-            "bytes": np.array(self._bytes),
-            "status": np.array(MESSAGE_STATES)[np.array(self._status, dtype=np.int8)],
-            "content": np.array(CONTENTS)[np.array(self._content, dtype=np.int8)],
-            "gradients": np.bincount(np.array(self._carrier, dtype=np.int64), minlength=len(self._sent)),
+        return columns | {
+            "status": np.array(MESSAGE_STATES)[columns["status"]],
+            "content": np.array(CONTENTS)[columns["content"]],
+            "gradients": np.bincount(np.array(self._carrier, dtype=np.int64), minlength=len(gradient)),
             "gradient": gradient,
         }
 
@@ -98,15 +92,14 @@ class MessageLog:
         """When each gradient of `updates` first arrived at any node (s); NaN where it did not."""
         arrived = np.full(len(updates["time"]), math.inf)
         rows, carriers = self._rows(updates), np.array(self._carrier, dtype=np.int64)
-        moments = np.array(self._arrived)[carriers]
+        moments = np.array(self._columns["arrived"])[carriers]
         seen = (rows != NONE) & ~np.isnan(moments)
         np.minimum.at(arrived, rows[seen], moments[seen])
         return np.where(np.isinf(arrived), math.nan, arrived)
 
     def _delivered(self, message: Event) -> None:
         row = self._under_way.pop(message)
-        self._status[row] = DELIVERED
-        self._arrived[row] = self._env.now
+        self._columns["status"][row], self._columns["arrived"][row] = DELIVERED, self._env.now
 
     def _rows(self, updates: Columns) -> np.ndarray:
         """The row in `updates` of every gradient that was carried: a worker starts one at a time.

@@ -1,13 +1,10 @@
 """Distributions of random durations, in seconds, with their means and standard deviations."""
 
 from laggard.simulator.timing.distributions.distribution import (
-    BLOCK,
     Distribution,
     Durations,
-    Machines,
     Scaled,
     Seconds,
-    on_a_machine,
 )
 from laggard.simulator.timing.distributions.per_machine import Trace, TwoLevelGamma
 from laggard.simulator.timing.distributions.standard import (
@@ -37,7 +34,6 @@ DISTRIBUTIONS: dict[str, type] = {
 }
 
 __all__ = [
-    "BLOCK",
     "DISTRIBUTIONS",
     "Constant",
     "Distribution",
@@ -45,7 +41,6 @@ __all__ = [
     "Exponential",
     "Gamma",
     "LogNormal",
-    "Machines",
     "Normal",
     "Pareto",
     "Scaled",
@@ -55,5 +50,4 @@ __all__ = [
     "TwoLevelGamma",
     "TwoPoint",
     "Uniform",
-    "on_a_machine",
 ]  # fmt: skip

@@ -2,8 +2,9 @@
 
 import math
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Protocol, cast
+from typing import Annotated, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +26,10 @@ class Distribution(Protocol):
     def draw(self, rng: np.random.Generator, n: int) -> Seconds: ...
 
 
-class Machines(Distribution, Protocol):
-    """A distribution under which machines differ permanently."""
-
-    def machine(self, rng: np.random.Generator) -> Distribution:
-        """One machine's own distribution, drawn from its stream."""
-        ...
-
-
 def on_a_machine(law: Distribution, rng: np.random.Generator) -> Distribution:
-    """The distribution of one machine: drawn from its stream where machines differ, else the same for all."""
-    return cast(Machines, law).machine(rng) if hasattr(law, "machine") else law
+    """The distribution of one machine: `law.machine(rng)`, drawn from its stream, where machines differ permanently."""
+    machine: Callable[[np.random.Generator], Distribution] | None = getattr(law, "machine", None)
+    return machine(rng) if machine else law
 
 
 @dataclass(frozen=True)
