@@ -36,15 +36,12 @@ class KAsync(ReadComputePush):
             worker, gradient = yield node.receive()
             if gradient is not None:
                 gathered.append(gradient)  # its worker waits, so that all are of distinct workers
-            elif all(
-                worker != contribution.worker for contribution in gathered
-            ):  # else it has crashed, and waits for the update
+            elif worker not in {one.worker for one in gathered}:  # else it has crashed, and waits for the update
                 node.send(worker, node.weights)
             if len(gathered) == self.wait_for:
                 yield node.work(node.apply_seconds)
-                in_order = sorted(
-                    gathered, key=lambda gradient: gradient.worker
-                )  # sums do not depend on the order of arrival
+                # sums do not depend on the order of arrival
+                in_order = sorted(gathered, key=lambda gradient: gradient.worker)
                 weights, state = self.rule.update(node.weights, in_order, state)
                 node.apply(weights, in_order)
                 for contribution in gathered:

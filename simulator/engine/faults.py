@@ -72,10 +72,8 @@ class Faults:
         self._machines, self._readmits, self._transport = machines, readmits, transport
         self.roles = {rank: Roles(env, machines[rank], on) for rank, on in roles.items()}
         self.outside: list[int] = []
-        self._env, self._ends = (
-            env,
-            dict[tuple[int, int], Event](),
-        )  # fired by the crash of a peer; by (asking rank, peer)
+        self._env = env
+        self._ends: dict[tuple[int, int], Event] = {}  # fired by the crash of a peer; by (asking rank, peer)
         for crash in crashes:
             for rank in crash.ranks:
                 env.daemon(crash.at, partial(self.crash, rank))

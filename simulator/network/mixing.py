@@ -97,9 +97,8 @@ def _mixing(name: str, topology: Topology, rank: int, step: int, workers: int) -
     if given > 1 + ROUNDING:
         expected = f"weights that add up to at most 1 along the out-edges of every node, for mixing {name}"
         raise InvalidSettingError(type(topology).__name__, "weight", expected, f"{given:g} at {rank}")
-    return Mixing(
-        max(1 - given, 0.0), out, out if out == into else into
-    )  # one dict where the two are equal saves memory
+    # one dict where the two are equal saves memory
+    return Mixing(max(1 - given, 0.0), out, out if out == into else into)
 
 
 def matrix(name: str, topology: Topology, step: int, workers: int) -> NDArray[np.float64]:

@@ -61,7 +61,10 @@ class Transport:
             self._env.after(self._latency, arrival)
             return
         latency, route = self._path(sender, receiver)
-        transfer = None if self._transfers is None else self._record(sender, receiver, arrival)
+        transfer = None
+        if self._transfers is not None:  # recorded until it arrives
+            transfer = self._transfers[arrival] = Transfer(sender, receiver)
+            cast(list[Callable[[Event], object]], arrival.callbacks).insert(0, self._transfers.pop)
 
         def passed(delay: float) -> None:
             if transfer is not None:
@@ -94,13 +97,6 @@ class Transport:
                     link.free = min(link.free, self._env.now)
         return list(lost)
 
-    def _record(self, sender: int, receiver: int, arrival: Event) -> Transfer:
-        """Record a message until it arrives."""
-        assert self._transfers is not None
-        transfer = self._transfers[arrival] = Transfer(sender, receiver)
-        cast(list[Callable[[Event], object]], arrival.callbacks).insert(0, self._transfers.pop)
-        return transfer
-
     def _between(self, sender: int, receiver: int) -> tuple[float, tuple[Link, ...]]:
         """The latency between two nodes, and the links with a bandwidth that a message crosses."""
         start, end = self._network.on_machines((sender, receiver), self._workers)
@@ -119,6 +115,4 @@ class Transport:
         )
 
     def _link(self, key: Ends, bandwidth: float) -> Link:
-        if key not in self._links:
-            self._links[key] = Link(bandwidth)
-        return self._links[key]
+        return self._links.setdefault(key, Link(bandwidth))

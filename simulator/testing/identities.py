@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.stopping import Evaluate
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.network.config import Network
@@ -150,7 +149,9 @@ def check_ties(trial: Trial) -> None:
     Which worker comes first in a tie is no part of it: neither ranks nor an exchange of two workers need leave a run
     as it is, since a ring has neighbours and a warm start has a first replica.
     """
-    tied = replace(trial, cluster=_tied(trial.cluster))
+    network = Network(topology=trial.cluster.network.topology)
+    cluster = replace(trial.cluster, compute=Constant(1.0), slowdowns=(), network=network, apply_seconds=0.0)
+    tied = replace(trial, cluster=cluster)
     first, apart = tied.run(), [object() for _ in range(1001)]
     for _ in range(4):
         _expect_equal(first, tied.run(), "two runs with the same ties")
@@ -188,11 +189,6 @@ def check_hash_seed(trial: Trial) -> bool | None:
         return False
     _expect(there == [fingerprint(trial.run())], "another process with another PYTHONHASHSEED gets another run")
     return True
-
-
-def _tied(cluster: Cluster) -> Cluster:
-    network = Network(topology=cluster.network.topology)
-    return replace(cluster, compute=Constant(1.0), slowdowns=(), network=network, apply_seconds=0.0)
 
 
 @contextmanager

@@ -56,8 +56,8 @@ class Optimizer(Protocol):
     """An optimiser."""
 
     def init(self, weights: Tensor) -> Any:
-        """The state before the first step."""
-        ...
+        """The state before the first step; zeros unless a subclass says otherwise."""
+        return torch.zeros_like(weights)
 
     def step(self, gradient: Tensor, state: Any, weights: Tensor, lr: Scalar) -> tuple[Tensor, Any]:
         """The change of the weights `(ensemble, params)` for one gradient, and the state after it."""
@@ -86,7 +86,7 @@ class SGD(Settings):
 
 
 @dataclass(frozen=True)
-class Nesterov(Settings):
+class Nesterov(Settings, Optimizer):
     """Stochastic gradient descent with Nesterov's momentum.
 
     b <- momentum b + g;  w <- w - lr (g + momentum b).  With momentum 0 it is SGD.
@@ -96,9 +96,6 @@ class Nesterov(Settings):
 
     momentum: Decay = 0.9
 
-    def init(self, weights: Tensor) -> Tensor:
-        return torch.zeros_like(weights)
-
     def step(self, gradient: Tensor, state: Tensor, weights: Tensor, lr: Scalar) -> tuple[Tensor, Tensor]:
         momentum = cast(self.momentum, weights)
         velocity = momentum * state + gradient
@@ -106,7 +103,7 @@ class Nesterov(Settings):
 
 
 @dataclass(frozen=True)
-class Adagrad(Settings):
+class Adagrad(Settings, Optimizer):
     """Steps divided by the root of all squared gradients so far.
 
     s <- s + g^2;  w <- w - lr g / (sqrt(s) + eps).
@@ -116,16 +113,13 @@ class Adagrad(Settings):
 
     eps: NonNegativeScalar = 1e-10
 
-    def init(self, weights: Tensor) -> Tensor:
-        return torch.zeros_like(weights)
-
     def step(self, gradient: Tensor, state: Tensor, weights: Tensor, lr: Scalar) -> tuple[Tensor, Tensor]:
         squares = state + gradient * gradient
         return gradient * cast(-lr, weights) / (squares.sqrt() + cast(self.eps, weights)), squares
 
 
 @dataclass(frozen=True)
-class RMSProp(Settings):
+class RMSProp(Settings, Optimizer):
     """Steps divided by the root of a running mean of squared gradients.
 
     s <- decay s + (1 - decay) g^2;  w <- w - lr g / (sqrt(s) + eps).
@@ -135,9 +129,6 @@ class RMSProp(Settings):
 
     decay: Decay = 0.99
     eps: NonNegativeScalar = 1e-8
-
-    def init(self, weights: Tensor) -> Tensor:
-        return torch.zeros_like(weights)
 
     def step(self, gradient: Tensor, state: Tensor, weights: Tensor, lr: Scalar) -> tuple[Tensor, Tensor]:
         squares = running(self.decay, state, gradient * gradient)
@@ -173,9 +164,8 @@ class Adam(Settings):
     def step(self, gradient: Tensor, state: Moments, weights: Tensor, lr: Scalar) -> tuple[Tensor, Moments]:
         m = running(self.beta1, state.first, gradient)
         v = running(self.beta2, state.second, gradient * gradient)
-        state = Moments(
-            m, v, state.power1 * self.beta1, state.power2 * self.beta2
-        )  # powers as products: the same for floats and tensors
+        # powers as products: the same for floats and tensors
+        state = Moments(m, v, state.power1 * self.beta1, state.power2 * self.beta2)
         size, root = -lr / (1 - state.power1), sqrt(1 - state.power2)
         return cast(size, weights) * m / (v.sqrt() / cast(root, weights) + cast(self.eps, weights)), state
 

@@ -25,34 +25,6 @@ class Edges:
     connected: bool
 
 
-def draw_graph(
-    graph: str | None, arguments: dict[str, Any] | list[Any], file: str | None, directed: bool, weight: str
-) -> Edges:
-    """The edges of the graph that a networkx generator makes, or that a file holds.
-
-    Raises:
-        InvalidSettingError: there is no such generator or file, or it cannot be made or read.
-    """
-    import networkx as nx  # here, since importing it takes longer than simulating a small cluster
-
-    if file is None:
-        assert graph is not None
-        made = _generated(nx, graph, arguments, directed)
-    else:
-        made = _read(nx, Path(file), directed)
-    made = (nx.DiGraph if made.is_directed() else nx.Graph)(made)  # parallel edges become one
-    made.remove_edges_from(list(nx.selfloop_edges(made)))
-    if not made:
-        raise InvalidSettingError("Graph", "graph" if file is None else "file", "a graph with nodes", "an empty one")
-    ranks = {node: rank for rank, node in enumerate(sorted(made, key=_node_order))}
-    out: list[dict[int, float | None]] = [{} for _ in ranks]
-    for one, other, value in made.edges(data=weight):
-        out[ranks[one]][ranks[other]] = value
-        if not made.is_directed():
-            out[ranks[other]][ranks[one]] = value
-    return Edges(out, nx.is_strongly_connected(made) if made.is_directed() else nx.is_connected(made))
-
-
 def _node_order(node: Any) -> tuple[Any, ...]:
     """Sort numbers by value, also those spelt in a file, then tuples of them, then strings."""
     if isinstance(node, tuple):
@@ -143,8 +115,33 @@ class Graph(Peers):
 
     @cached_property
     def edges(self) -> Edges:
-        """The graph's edges, between ranks."""
-        return draw_graph(self.graph, self.arguments, self.file, self.directed, self.weight)
+        """The graph's edges, between ranks.
+
+        Raises:
+            InvalidSettingError: there is no such generator or file, or it cannot be made or read.
+        """
+        import networkx as nx  # here, since importing it takes longer than simulating a small cluster
+
+        if self.file is not None:
+            made = _read(nx, Path(self.file), self.directed)
+        else:
+            made = _generated(nx, str(self.graph), self.arguments, self.directed)
+        made = (nx.DiGraph if made.is_directed() else nx.Graph)(made)  # parallel edges become one
+        made.remove_edges_from(list(nx.selfloop_edges(made)))
+        if not made:
+            raise InvalidSettingError("Graph", self._source, "a graph with nodes", "an empty one")
+        ranks = {node: rank for rank, node in enumerate(sorted(made, key=_node_order))}
+        out: list[dict[int, float | None]] = [{} for _ in ranks]
+        for one, other, value in made.edges(data=self.weight):
+            out[ranks[one]][ranks[other]] = value
+            if not made.is_directed():
+                out[ranks[other]][ranks[one]] = value
+        return Edges(out, nx.is_strongly_connected(made) if made.is_directed() else nx.is_connected(made))
+
+    @property
+    def _source(self) -> str:
+        """The setting that the graph comes from."""
+        return "graph" if self.file is None else "file"
 
     def ranks(self, rank: int, step: int, workers: int) -> Sequence[int]:
         return list(self.edges.out[rank])
@@ -157,11 +154,11 @@ class Graph(Peers):
         return weight
 
     def check(self, workers: int) -> None:
-        what = "graph" if self.file is None else "file"
         if len(self.edges.out) != workers:
             nodes = f"{len(self.edges.out)} nodes"
-            raise InvalidSettingError("Graph", what, f"a graph with a node for each of workers = {workers}", nodes)
-        if not self.edges.connected:
             raise InvalidSettingError(
-                "Graph", what, "a graph in which every node can reach every other", "a disconnected one"
+                "Graph", self._source, f"a graph with a node for each of workers = {workers}", nodes
             )
+        if not self.edges.connected:
+            expected = "a graph in which every node can reach every other"
+            raise InvalidSettingError("Graph", self._source, expected, "a disconnected one")
