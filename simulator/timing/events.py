@@ -36,7 +36,7 @@ class Verb(Event):
         return self.callbacks is None
 
 
-class Choice(Condition):
+class Choice(Verb, Condition):
     """The first, or all, of several events.
 
     Once one has fired, the other receives are withdrawn: they take no message later, and a message that one of them
@@ -51,12 +51,6 @@ class Choice(Condition):
             for leaf in leaves(self._events):
                 if isinstance(leaf, Receive) and leaf is not won:
                     leaf.withdraw()
-
-    def __or__(self, other: Event) -> "Choice":
-        return Choice(self.env, Condition.any_events, [self, other])
-
-    def __and__(self, other: Event) -> "Choice":
-        return Choice(self.env, Condition.all_events, [self, other])
 
 
 def leaves(events: Iterable[Event]) -> Iterable[Event]:
