@@ -1,7 +1,6 @@
 """The ledger: a row a claim and scale, stored as small files that a clone of the repository has."""
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping
 from importlib.resources import files
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, ValidationError
 
 from laggard.experiments.claims.claim import Scale
-from laggard.experiments.claims.verdicts import CriterionOutcome, Finding, Verdict
+from laggard.experiments.claims.verdicts import CriterionOutcome, RowEntry, Verdict
 from laggard.experiments.config.schema import Part
 from laggard.experiments.results.result import ResultError
 
@@ -20,58 +19,6 @@ if TYPE_CHECKING:
 
 STORED = Path(str(files("laggard"))) / "ledger"
 """The rows that come with laggard; in its repository those of `results/claims`, where `laggard reproduce` writes."""
-
-
-class RowEntry(Part):
-    """A number of a row with its 95 % interval, and how it stands to its bar, if it has one: a `Finding`, stored.
-
-    Numbers that are not finite have no place in JSON, and are null.
-
-    Attributes:
-        values: of each seed, in order; one, where the number is exact or one of all seeds together.
-        seeds: whether it is a number a seed.
-        joint: whether it is one of all seeds together, with an interval of resampled ones.
-    """
-
-    says: str
-    bar: str = ""
-    value: float | None
-    low: float | None
-    high: float | None
-    values: list[float | None]
-    seeds: bool
-    joint: bool = False
-    outcome: str = ""
-
-    @classmethod
-    def of(cls, found: Finding) -> "RowEntry":
-        """The entry of what was found."""
-        numbers = found.value, found.low, found.high, *found.values
-        value, low, high, *values = [number if math.isfinite(number) else None for number in numbers]
-        return cls(
-            says=found.says, bar=found.bar, value=value, low=low, high=high, values=values, seeds=found.seeds,
-            joint=found.joint, outcome=found.outcome or "",
-        )  # fmt: skip
-
-    @property
-    def interval(self) -> str:
-        """The 95 % interval as a table shows it; nothing, where there is none."""
-        known = self.low is not None and self.high is not None and (self.seeds or self.joint)
-        return f"{self.low:.4g} to {self.high:.4g}" if known else ""
-
-    @property
-    def lost(self) -> int:
-        """The number of seeds whose value is not finite."""
-        return self.values.count(None)
-
-    @property
-    def measured(self) -> str:
-        """The number with its interval and remarks."""
-        if self.value is None:
-            return f"not finite in {self.lost} of {len(self.values)}"
-        said = f"{self.value:.4g}" + f" ({self.interval})" * bool(self.interval)
-        said += f", n = {len(self.values)}" if self.seeds else ", of all seeds" * self.joint
-        return said + f", not finite in {self.lost}" * (self.lost > 0)
 
 
 class Repeat(Part):

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment
 
 from laggard.experiments.claims.claim import Claim, Paper, Scale
-from laggard.experiments.claims.ledger import STORED, Repeat, Row, RowEntry, figure_table, ledger
+from laggard.experiments.claims.ledger import STORED, Repeat, Row, figure_table, ledger
 from laggard.experiments.claims.papers import claims
 from laggard.experiments.claims.reproduction import reproduce
-from laggard.experiments.claims.verdicts import CriterionOutcome, Verdict
+from laggard.experiments.claims.verdicts import CriterionOutcome, RowEntry, Verdict
 from laggard.experiments.config.errors import ConfigError
 
 if TYPE_CHECKING:

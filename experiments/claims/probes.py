@@ -20,7 +20,7 @@ from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.running.run import circumstances
 from laggard.simulator import Task, simulate
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules.damping import Compensation
+from laggard.simulator.learning.rules.damping import Compensation, Uncompensated
 from laggard.simulator.learning.rules.optimizers import Scalar
 
 QUARTERS = 4
@@ -78,7 +78,7 @@ def closeness(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]
 
 
 @dataclass(frozen=True)
-class TrajectoryProbe:
+class TrajectoryProbe(Uncompensated):
     """No compensation, but the models at which gradients are applied are noted.
 
     Attributes:
@@ -89,17 +89,11 @@ class TrajectoryProbe:
 
     models: list[Tensor] = field(default_factory=list)
 
-    def init(self, weights: Tensor) -> Any:
-        return None
-
     def correct(
         self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
     ) -> tuple[Tensor, Any]:
         self.models.append(weights)
         return value, state
-
-    def scale(self, gradient: GradientPromise, lr: Scalar) -> Scalar:
-        return 1.0
 
 
 def momentum(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]:

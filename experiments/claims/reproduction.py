@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from laggard.experiments.claims.claim import Claim, Joint, NumberArrays, Scale, StudyResults
-from laggard.experiments.claims.ledger import Repeat, Row, RowEntry, read_row, write_row
+from laggard.experiments.claims.ledger import Repeat, Row, read_row, write_row
 from laggard.experiments.claims.studies import Tell, choices, grids, run_studies
 from laggard.experiments.claims.verdicts import Verdict, additional_finding, finding, verdict
 from laggard.experiments.config.errors import ConfigError
@@ -104,56 +103,30 @@ def evaluate_claim(claim: Claim, scale: Scale, results: StudyResults) -> tuple[R
         additional_finding(says, numbers[name], f"{claim.id}, {name}", draws) for name, says in claim.beside.items()
     ]
     said = verdict([each.outcome for each in findings if each.outcome]) if scale != "smoke" else Verdict.NONE
-    made = Circumstances.of(results.values())
     row = Row(
         id=claim.id, scale=scale, question=claim.question, paper=claim.paper.key, says=claim.says, mark=claim.mark,
         setting=claim.setting, verdict=str(said),
-        criteria=[RowEntry.of(each) for each in findings], beside=[RowEntry.of(each) for each in shown],
-        grids=grids(claim, scale), chosen=choices(claim, results),
-        runs={run: round(seconds, 1) for run, seconds in sorted(made.seconds.items())},
-        version=", ".join(sorted(made.versions)), machine=sorted(made.machines), taken=max(made.days),
+        criteria=findings, beside=shown,
+        grids=grids(claim, scale), chosen=choices(claim, results), **_circumstances(results.values()),
     )  # fmt: skip
     return row, numbers
 
 
-@dataclass
-class Circumstances:
-    """How the runs and probes of a claim were made.
-
-    Attributes:
-        seconds: what each took, by its id; the same run in two studies counts once.
-        versions: laggard's.
-        machines: device, instruction set and torch.
-        days: on which.
-    """
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    versions: set[str] = field(default_factory=set)
-    machines: set[str] = field(default_factory=set)
-    days: set[str] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, studies: Iterable[Any]) -> Self:
-        """How they were made, by the manifests of runs and what stands beside the numbers of probes."""
-        made = cls()
-        for study in studies:
-            if isinstance(study, Results):
-                for result in study:
-                    written = (result.path / MANIFEST).stat().st_mtime  # for runs older than their manifest's `ended`
-                    made.add(result.manifest["run"], {"ended": _day(written), **result.manifest})
-            else:
-                for run, circumstances in study.attrs["made"].items():
-                    made.add(run, circumstances)
-        return made
-
-    def add(self, run: str, circumstances: Mapping[str, Any]) -> None:
-        """Add one run."""
-        versions = circumstances["versions"]
-        self.seconds[run] = float(circumstances["wall_seconds"])
-        self.versions.add(versions["laggard"])
-        self.machines.add(f"{circumstances['device']} ({circumstances['cpu_capability']}), torch {versions['torch']}")
-        self.days.add(circumstances["ended"][:10])
-
-
-def _day(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).date().isoformat()
+def _circumstances(studies: Iterable[Any]) -> dict[str, Any]:
+    """How the runs and probes of a claim were made, as a row has it; the same run in two studies counts once."""
+    made: dict[str, Mapping[str, Any]] = {}
+    for study in studies:
+        if isinstance(study, Results):
+            for result in study:
+                written = datetime.fromtimestamp((result.path / MANIFEST).stat().st_mtime, UTC).isoformat()
+                # for runs older than their manifest's `ended`
+                made[result.manifest["run"]] = {"ended": written, **result.manifest}
+        else:
+            made |= study.attrs["made"]
+    machines = {f"{of['device']} ({of['cpu_capability']}), torch {of['versions']['torch']}" for of in made.values()}
+    return {
+        "runs": {run: round(float(made[run]["wall_seconds"]), 1) for run in sorted(made)},
+        "version": ", ".join(sorted({of["versions"]["laggard"] for of in made.values()})),
+        "machine": sorted(machines),
+        "taken": max(of["ended"][:10] for of in made.values()),
+    }

@@ -3,14 +3,16 @@
 import math
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import xarray as xr
+from pydantic import BeforeValidator
 
 from laggard.experiments.claims.claim import Criterion, Joint
 from laggard.experiments.claims.statistics import SEED
 from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.schema import Part
 from laggard.experiments.results.statistics import mean
 
 
@@ -32,30 +34,54 @@ class Verdict(StrEnum):
     NONE = "no verdict at this scale"
 
 
-class Finding(NamedTuple):
+Number = Annotated[float | None, BeforeValidator(lambda of: of if of is not None and math.isfinite(of) else None)]
+"""A number that JSON has: null, where it is not finite."""
+
+
+class RowEntry(Part):
     """What was measured: of a criterion with its bar and outcome, of a number beside them without.
 
     Attributes:
         value: the mean over seeds, or the number that all of them make together.
-        low, high: its 95 % interval: of the mean by Student's t, of the other by resampling the seeds; NaN where there
+        low, high: its 95 % interval: of the mean by Student's t, of the other by resampling the seeds; null where there
             is none, and `value` itself where the number is exact.
-        values: of each seed; one, where the number needs none.
+        values: of each seed, in order; one, where the number is exact or one of all seeds together.
         seeds: whether it is a number a seed.
-        joint: whether it is one that all seeds make together.
+        joint: whether it is one that all seeds make together, with an interval of resampled ones.
     """
 
     says: str
-    bar: str
-    value: float
-    low: float
-    high: float
-    values: tuple[float, ...]
+    bar: str = ""
+    value: Number
+    low: Number
+    high: Number
+    values: list[Number]
     seeds: bool
-    joint: bool
-    outcome: CriterionOutcome | None
+    joint: bool = False
+    outcome: str = ""
+
+    @property
+    def interval(self) -> str:
+        """The 95 % interval as a table shows it; nothing, where there is none."""
+        known = self.low is not None and self.high is not None and (self.seeds or self.joint)
+        return f"{self.low:.4g} to {self.high:.4g}" if known else ""
+
+    @property
+    def lost(self) -> int:
+        """The number of seeds whose value is not finite."""
+        return self.values.count(None)
+
+    @property
+    def measured(self) -> str:
+        """The number with its interval and remarks."""
+        if self.value is None:
+            return f"not finite in {self.lost} of {len(self.values)}"
+        said = f"{self.value:.4g}" + f" ({self.interval})" * bool(self.interval)
+        said += f", n = {len(self.values)}" if self.seeds else ", of all seeds" * self.joint
+        return said + f", not finite in {self.lost}" * (self.lost > 0)
 
 
-def finding(criterion: Criterion, value: xr.DataArray | Joint, where: str, draws: int = 0) -> Finding:
+def finding(criterion: Criterion, value: xr.DataArray | Joint, where: str, draws: int = 0) -> RowEntry:
     """The outcome of a criterion.
 
     Args:
@@ -64,59 +90,57 @@ def finding(criterion: Criterion, value: xr.DataArray | Joint, where: str, draws
     Raises:
         ConfigError: the value has other dimensions than seeds.
     """
-    found = additional_finding(criterion.says, value, where, draws)
-    return found._replace(bar=criterion.bar, outcome=_criterion_outcome(found, criterion.at_least, criterion.at_most))
+    found = _measure(value, where, draws)
+    outcome = _criterion_outcome(criterion, found["values"], found["seeds"], found["low"], found["high"])
+    return RowEntry(says=criterion.says, bar=criterion.bar, outcome=outcome, **found)
 
 
-def additional_finding(says: str, value: xr.DataArray | Joint, where: str, draws: int = 0) -> Finding:
+def additional_finding(says: str, value: xr.DataArray | Joint, where: str, draws: int = 0) -> RowEntry:
     """A number without a bar, as `finding` has it."""
-    values, seeds = _criterion_values(value.value if isinstance(value, Joint) else value, where)
+    return RowEntry(says=says, **_measure(value, where, draws))
+
+
+def _measure(value: xr.DataArray | Joint, where: str, draws: int) -> dict[str, Any]:
+    """The numbers of a `RowEntry`."""
+    array = xr.DataArray(value.value if isinstance(value, Joint) else value)
+    if array.dims not in ((), (SEED,)):
+        left = ", ".join(str(name) for name in array.dims if name != SEED)
+        raise ConfigError(where, f"expected a number a seed, but {left} is left: choose with at(...), or best(...)")
+    values, seeds = [float(number) for number in np.atleast_1d(array.values)], array.dims == (SEED,)
+    joint = isinstance(value, Joint) and draws > 0
+    number = low = high = values[0]
     if seeds:
         estimate = mean(values)
         number, low, high = estimate.value, estimate.value - estimate.half, estimate.value + estimate.half
     elif isinstance(value, Joint) and draws:
-        low, high = np.quantile(value.resample(draws), [0.025, 0.975], method="inverted_cdf")
-        number, low, high = values[0], min(float(low), values[0]), max(float(high), values[0])
-    else:
-        number = low = high = values[0]
-    joint = isinstance(value, Joint) and draws > 0
-    return Finding(says, "", number, low, high, values, seeds, joint, None)
+        ends = np.quantile(value.resample(draws), [0.025, 0.975], method="inverted_cdf")
+        low, high = min(float(ends[0]), number), max(float(ends[1]), number)
+    return {"value": number, "low": low, "high": high, "values": values, "seeds": seeds, "joint": joint}
 
 
-def _criterion_values(value: xr.DataArray, where: str) -> tuple[tuple[float, ...], bool]:
-    """A value as one number a seed, and whether there are seeds.
-
-    Raises:
-        ConfigError: it has other dimensions.
-    """
-    array = xr.DataArray(value)
-    if array.dims not in ((), (SEED,)):
-        left = ", ".join(str(name) for name in array.dims if name != SEED)
-        raise ConfigError(where, f"expected a number a seed, but {left} is left: choose with at(...), or best(...)")
-    return tuple(float(number) for number in np.atleast_1d(array.values)), array.dims == (SEED,)
-
-
-def verdict(outcomes: Sequence[CriterionOutcome]) -> Verdict:
+def verdict(outcomes: Sequence[str]) -> Verdict:
     """All criteria hold: reproduced; some hold: in part; none does and one fails: contradicted; else not resolved."""
-    if all(outcome is CriterionOutcome.HOLDS for outcome in outcomes):
+    if all(outcome == CriterionOutcome.HOLDS for outcome in outcomes):
         return Verdict.REPRODUCED
     if CriterionOutcome.HOLDS in outcomes:
         return Verdict.IN_PART
     return Verdict.CONTRADICTED if CriterionOutcome.FAILS in outcomes else Verdict.OPEN
 
 
-def _criterion_outcome(found: Finding, at_least: float | None, at_most: float | None) -> CriterionOutcome:
+def _criterion_outcome(
+    criterion: Criterion, values: Sequence[float], seeds: bool, low: float, high: float
+) -> CriterionOutcome:
     """Whether the 95 % interval lies within the bars, beyond one, or across it.
 
     An exact number decides by itself; of infinite values (a target that was never reached) all have to agree; one seed
     decides nothing, and neither does a value that is not there.
     """
-    low, high = -math.inf if at_least is None else at_least, math.inf if at_most is None else at_most
-    if any(math.isnan(value) for value in found.values) or (found.seeds and len(found.values) < 2):
+    least = -math.inf if criterion.at_least is None else criterion.at_least
+    most = math.inf if criterion.at_most is None else criterion.at_most
+    if any(math.isnan(value) for value in values) or (seeds and len(values) < 2):
         return CriterionOutcome.OPEN
-    ends = (found.low, found.high)
-    if found.seeds and not all(map(math.isfinite, found.values)):
-        ends = (min(found.values), max(found.values))
-    if low <= ends[0] and ends[1] <= high:
+    if seeds and not all(map(math.isfinite, values)):
+        low, high = min(values), max(values)
+    if least <= low and high <= most:
         return CriterionOutcome.HOLDS
-    return CriterionOutcome.FAILS if ends[1] < low or ends[0] > high else CriterionOutcome.OPEN
+    return CriterionOutcome.FAILS if high < least or low > most else CriterionOutcome.OPEN
