@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from laggard.experiments.claims.claim import Scale
 from laggard.experiments.claims.verdicts import CriterionOutcome, RowEntry, Verdict
 from laggard.experiments.config.schema import Part
+from laggard.experiments.results.atomic import whole_file
 from laggard.experiments.results.result import ResultError
 
 if TYPE_CHECKING:
@@ -96,12 +97,10 @@ def path_of(row: Row, folder: Path) -> Path:
 def write_row(row: Row, table: "pd.DataFrame | None", folder: Path) -> Path:
     """Store a row and the numbers of its figure; return the row's file."""
     path = path_of(row, folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if table is not None:
-        table.to_csv(path.with_suffix(".csv"), index=False, float_format="%.6g", lineterminator="\n")
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(row.model_dump(), indent=1) + "\n", encoding="utf-8")
-    part.replace(path)
+    with whole_file(path) as part:
+        part.write_text(json.dumps(row.model_dump(), indent=1) + "\n", encoding="utf-8")
+        if table is not None:
+            table.to_csv(path.with_suffix(".csv"), index=False, float_format="%.6g", lineterminator="\n")
     return path
 
 

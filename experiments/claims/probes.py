@@ -17,6 +17,7 @@ from torch import Tensor
 from laggard.experiments.claims.statistics import array
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.results.atomic import whole_file
 from laggard.experiments.running.run import circumstances
 from laggard.simulator import Task, simulate
 from laggard.simulator.learning.gradients import GradientPromise
@@ -156,12 +157,11 @@ def _load_or_run(probe: str, run: RunSpec, out: Path) -> tuple[Any, dict[str, An
     path = out / run.config.name / f"{probe}-{_probe_key(probe, run)}.csv"
     how = path.with_suffix(".json")
     if not path.is_file() or not how.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part, given = path.with_suffix(".part"), run.arguments()
-        began = perf_counter()
-        pd.DataFrame(PROBES[probe](run.config, given)).to_csv(part, index=False)
-        how.write_text(json.dumps(circumstances(run.config, given["task"], perf_counter() - began)), encoding="utf-8")
-        part.replace(path)
+        given, began = run.arguments(), perf_counter()
+        with whole_file(path) as part:
+            pd.DataFrame(PROBES[probe](run.config, given)).to_csv(part, index=False)
+            made = circumstances(run.config, given["task"], perf_counter() - began)
+            how.write_text(json.dumps(made), encoding="utf-8")
     found = pd.read_csv(path)
     settings = pd.DataFrame(run.members).reindex(found["member"]).reset_index(drop=True)
     return pd.concat([found.assign(**run.labels), settings], axis=1), json.loads(how.read_text(encoding="utf-8"))

@@ -108,13 +108,14 @@ def _measure(value: xr.DataArray | Joint, where: str, draws: int) -> dict[str, A
         raise ConfigError(where, f"expected a number a seed, but {left} is left: choose with at(...), or best(...)")
     values, seeds = [float(number) for number in np.atleast_1d(array.values)], array.dims == (SEED,)
     joint = isinstance(value, Joint) and draws > 0
-    number = low = high = values[0]
     if seeds:
         estimate = mean(values)
         number, low, high = estimate.value, estimate.value - estimate.half, estimate.value + estimate.half
     elif isinstance(value, Joint) and draws:
         ends = np.quantile(value.resample(draws), [0.025, 0.975], method="inverted_cdf")
-        low, high = min(float(ends[0]), number), max(float(ends[1]), number)
+        number, low, high = values[0], min(float(ends[0]), values[0]), max(float(ends[1]), values[0])
+    else:
+        number = low = high = values[0]
     return {"value": number, "low": low, "high": high, "values": values, "seeds": seeds, "joint": joint}
 
 

@@ -11,7 +11,7 @@ from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from laggard.experiments.figures.lines import CONFIDENCE, half_width, label_text
+from laggard.experiments.figures.lines import label_text
 from laggard.experiments.figures.style import (
     COUNT,
     DASHES,
@@ -21,9 +21,9 @@ from laggard.experiments.figures.style import (
     PLAIN,
     SPARSE,
     legend,
-    save_if_asked,
     styled_figure,
 )
+from laggard.experiments.results.statistics import half_width
 
 if TYPE_CHECKING:
     from laggard.experiments.claims import Claim
@@ -86,7 +86,7 @@ def picture(claim: "Claim", table: pd.DataFrame, path: str | Path | None = None)
     names = list(dict.fromkeys(table[drawn.lines])) if drawn.lines else [None]
     settings = None if is_numeric_dtype(table[drawn.x]) else list(dict.fromkeys(table[drawn.x]))
     log = drawn.log_y and bool((table["value"] > 0).all())
-    with styled_figure(8, 4.2) as figure:
+    with styled_figure(8, 4.2, path) as figure:
         axes = figure.subplots()
         lines = []
         for number, name in enumerate(names):
@@ -99,7 +99,7 @@ def picture(claim: "Claim", table: pd.DataFrame, path: str | Path | None = None)
         _set_x_axis(axes, drawn, settings or sorted(set(table[drawn.x])), settings is not None)
         _set_y_axis(axes, drawn, lines)
         legend(figure, axes, [f"{claim.id}: {claim.question}{_note(table, lines, drawn, log)}"])
-    return save_if_asked(figure, path)
+    return figure
 
 
 def _claim_label(drawn: "Picture", name: Any) -> str | None:
@@ -151,7 +151,7 @@ def _note(table: pd.DataFrame, lines: list[SeedPoints], drawn: "Picture", log: b
     lost = {"never": "never get there", "diverged": "diverged"}[drawn.lost]
     never = f", without those that {lost}" if any(line.never.any() for line in lines) else ""
     means = "Geometric means" if log else "Means"
-    return f" {means} of {count} seeds{never}, {100 * CONFIDENCE:.0f} % intervals{points}."
+    return f" {means} of {count} seeds{never}, 95 % intervals{points}."
 
 
 def seeds(

@@ -19,7 +19,6 @@ from laggard.experiments.figures.style import (
     draw,
     legend,
     line_styles,
-    save_if_asked,
     styled_figure,
 )
 from laggard.experiments.results.result import Result
@@ -50,7 +49,7 @@ def comparison(
     target = target if measure == "test_accuracy" else None
     updates = {line.run: pd.concat([results[index].updates for index in line.results]) for line in shown}
     rows = math.ceil(len(updates) / 4)
-    with styled_figure(8, 3.4 + 2.1 * rows) as figure:
+    with styled_figure(8, 3.4 + 2.1 * rows, path) as figure:
         grid = figure.add_gridspec(1 + rows, 12, height_ratios=[3.2] + [2.1] * rows)
         left = figure.add_subplot(grid[0, :6])
         right = figure.add_subplot(grid[0, 6:], sharey=left)
@@ -60,7 +59,7 @@ def comparison(
         right.set_ylabel("")
         _histograms(figure, grid, updates, dict(zip([line.run for line in shown], line_styles(shown), strict=False)))
         legend(figure, left, notes(shown, lines))
-    return save_if_asked(figure, path)
+    return figure
 
 
 def learning(
@@ -80,11 +79,11 @@ def learning(
     results = as_sequence(results)
     measures, lines = measures_of(results), lines_of(results, label)
     shown = best_of(lines, measures[0], MOST)
-    with styled_figure(8, 3.6 if len(measures) < 3 else 3.3) as figure:
+    with styled_figure(8, 3.6 if len(measures) < 3 else 3.3, path) as figure:
         for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures, strict=True):
             draw(axes, shown, check_axis(x), measure)
         legend(figure, axes, notes(shown, lines))
-    return save_if_asked(figure, path)
+    return figure
 
 
 def curves(results: Sequence[Result] | Result, path: str | Path | None = None) -> Figure:
@@ -92,14 +91,14 @@ def curves(results: Sequence[Result] | Result, path: str | Path | None = None) -
     results = as_sequence(results)
     measures, lines = measures_of(results), lines_of(results)
     shown = best_of(lines, measures[0], MOST)
-    with styled_figure(8, 1 + 1.5 * len(measures)) as figure:
+    with styled_figure(8, 1 + 1.5 * len(measures), path) as figure:
         panels = figure.subplots(len(measures), len(AXIS_LABELS), sharex="col", sharey="row", squeeze=False)
         for row, measure in zip(panels, measures, strict=True):
             for axes, x in zip(row, AXIS_LABELS, strict=True):
                 draw(axes, shown, x, measure)
                 axes.label_outer()
         legend(figure, axes, notes(shown, lines))
-    return save_if_asked(figure, path)
+    return figure
 
 
 def consensus(
@@ -125,13 +124,13 @@ def consensus(
         line._replace(curves=[curve[curve["updates"] > 0] for curve in line.curves]) for line in lines_of(found, label)
     ]
     shown = best_of(lines, "consensus", MOST)
-    with styled_figure(8, 3.8) as figure:
+    with styled_figure(8, 3.8, path) as figure:
         axes = figure.subplots()
         draw(axes, shown, check_axis(x), "consensus")
         axes.set_ylabel("consensus distance\n(root mean square over nodes)")
         zero = any((curve["consensus"] == 0).any() for line in shown for curve in line.curves)
         legend(figure, axes, [*notes(shown, lines), "a gap: the nodes' models are equal" if zero else ""])
-    return save_if_asked(figure, path)
+    return figure
 
 
 def notes(shown: Sequence[Line], lines: Sequence[Line]) -> list[str]:

@@ -25,7 +25,6 @@ from laggard.experiments.figures.style import (
     name_axes,
     omission_note,
     panels_of,
-    save_if_asked,
     styled_figure,
 )
 from laggard.experiments.results.measures import CURVES
@@ -75,7 +74,7 @@ def heat(results: Sequence[Result], path: str | Path | None = None, x: str = LR,
     columns = min(len(shown), 2 if few else 3)
     rows, each = math.ceil(len(shown) / columns), 0.75 + 0.36 * max(3, table[y].nunique())
     colours, beyond = _colour_map(table.groupby(["panel", x, y])["learnt"].mean(), measure, results)
-    with styled_figure(8 if columns > 1 else 6.4, 1.5 + rows * each) as figure:
+    with styled_figure(8 if columns > 1 else 6.4, 1.5 + rows * each, path) as figure:
         panels, limit = panels_of(figure, len(shown), columns), ""
         for axes, name in zip(panels, shown, strict=True):
             own = table[table["panel"] == name]
@@ -91,7 +90,7 @@ def heat(results: Sequence[Result], path: str | Path | None = None, x: str = LR,
         cells = f"cells: mean of n = {counts(table.groupby(['panel', x, y]).size())}"
         failing = "hatched: diverged" if table["learnt"].isna().any() else ""
         legend(figure, panels, [cells, failing, limit, omission_note(len(found), len(shown), "panels")])
-    return save_if_asked(figure, path)
+    return figure
 
 
 def _colour_map(values: pd.Series, measure: str, results: Sequence[Result]) -> tuple[ScalarMappable, bool]:

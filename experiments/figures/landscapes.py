@@ -20,7 +20,6 @@ from laggard.experiments.figures.style import (
     legend,
     omission_note,
     panels_of,
-    save_if_asked,
     styled_figure,
 )
 from laggard.experiments.results.result import Result
@@ -74,7 +73,7 @@ def landscape(
     shown, columns = results[:RUNS], min(len(results), 2)
     ways = [_trajectory(result, member) for result in shown]
     height = 0.7 + math.ceil(len(shown) / 2) * (3.4 if columns > 1 else 4.2)
-    with styled_figure(8 if columns > 1 else 5.2, height) as figure:
+    with styled_figure(8 if columns > 1 else 5.2, height, path) as figure:
         panels = panels_of(figure, len(shown), columns)
         for axes, result, way, name in zip(panels, shown, ways, titles(results, label), strict=False):
             _landscape(figure, axes, RunSpec(result.config).task(), way, directions == "pca", points, seed)
@@ -82,7 +81,7 @@ def landscape(
         evaluations = f"way: {_range(map(len, ways))} evaluations, projected; member {member}"
         units = "axes in units of " + ("|w|" if directions == "pca" else "filter-normalised directions")
         legend(figure, panels, [evaluations, units, omission_note(len(results), len(shown))])
-    return save_if_asked(figure, path)
+    return figure
 
 
 def principal(way: Numbers) -> Plane:

@@ -5,22 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student
 
 from laggard.experiments.results.measures import names
 from laggard.experiments.results.result import Result
+from laggard.experiments.results.statistics import half_width
 
 Label = Callable[[Result], str]
 LEARNT = ("test_accuracy", "test_loss", "train_loss")
-CONFIDENCE = 0.95
-
-
-def half_width(deviation: Any, n: Any) -> Any:
-    """Half the 95 % interval of the mean of n values with that standard deviation, t_(n-1, 0.975) s / sqrt(n).
-
-    Source: Student (1908).
-    """
-    return student.ppf((1 + CONFIDENCE) / 2, np.maximum(n - 1, 1)) * deviation / np.sqrt(n)
 
 
 class Line(NamedTuple):

@@ -22,7 +22,6 @@ from laggard.experiments.figures.style import (
     omission_note,
     panels_of,
     quantity,
-    save_if_asked,
     styled_figure,
 )
 from laggard.experiments.results.result import Result
@@ -65,14 +64,14 @@ def topology(results: Sequence[Result] | Result, path: str | Path | None = None)
     columns = min(len(shown), 3)
     rows = math.ceil(len(shown) / columns)
     side = min(8 / columns, 4.5)
-    with styled_figure(max(side * columns, 4.5), 0.45 + rows * (side + 0.35), "compressed") as figure:
+    with styled_figure(max(side * columns, 4.5), 0.45 + rows * (side + 0.35), path, "compressed") as figure:
         panels = panels_of(figure, len(shown), columns)
         for axes, one in zip(panels, shown, strict=True):
             draw_topology(axes, one)
         servers = any(rank < 0 for one in shown for rank in one.graph)
         more = omission_note(len(drawings), len(shown), "graphs")
         legend(figure, panels, ["line: both ways, arrow: one way", "s: server" * servers, more])
-    return save_if_asked(figure, path)
+    return figure
 
 
 def steps(result: Result) -> list[Drawing]:
@@ -188,7 +187,7 @@ def utilisation(
     shown = results[:RUNS]
     loads = [card_loads(of, bins) for of in shown]
     heights, beyond = [0.6 + 0.17 * len(load) for _, load, _ in loads], False
-    with styled_figure(8, 1.0 + sum(heights)) as figure:
+    with styled_figure(8, 1.0 + sum(heights), path) as figure:
         panels = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
         for axes, (edges, load, unit), name in zip(panels, loads, titles(results, label), strict=False):
             top = 100 if unit == "%" else None
@@ -204,7 +203,7 @@ def utilisation(
         spread = "bytes are exact, spread evenly between a message's sending and its arrival"
         spread += ", so that a bin may seem to hold more than 100 %" * beyond
         legend(figure, panels, [spread, f"{bins} bins", omission_note(len(results), len(shown))])
-    return save_if_asked(figure, path)
+    return figure
 
 
 def card_loads(result: Result, bins: int) -> tuple[Numbers, pd.DataFrame, str]:

@@ -25,7 +25,6 @@ from laggard.experiments.figures.style import (
     legend,
     omission_note,
     panels_of,
-    save_if_asked,
     styled_figure,
 )
 from laggard.experiments.figures.timelines import PHASES, UNSPLIT, has_arrivals, phases, seconds
@@ -53,14 +52,14 @@ def histograms(results: Sequence[Result], path: str | Path | None = None, label:
     results = as_sequence(results)
     shown = results[:PANELS]
     columns = 2 if len(shown) == 4 else min(len(shown), 4 if len(shown) > 6 else 3)
-    with styled_figure(8 if columns > 1 else 5, 1 + 2.3 * math.ceil(len(shown) / columns)) as figure:
+    with styled_figure(8 if columns > 1 else 5, 1 + 2.3 * math.ceil(len(shown) / columns), path) as figure:
         panels = panels_of(figure, len(shown), columns)
         for number, (axes, result, name) in enumerate(zip(panels, shown, titles(results, label), strict=False)):
             theory, top = staleness_theory(result.config), _top(result.updates)
             histogram(axes, result.updates, top, PALETTE[0], name, wrap=112 // columns, theory=theory)
             axes.set_ylabel(axes.get_ylabel() if number % columns == 0 else "")
         _legend(figure, panels, [omission_note(len(results), len(shown))])
-    return save_if_asked(figure, path)
+    return figure
 
 
 def staleness(results: Sequence[Result] | Result, path: str | Path | None = None, label: Label | None = None) -> Figure:
@@ -71,7 +70,7 @@ def staleness(results: Sequence[Result] | Result, path: str | Path | None = None
     """
     results = as_sequence(results)
     shown = results[:ROWS]
-    with styled_figure(8, 1.1 + 2.5 * len(shown)) as figure:
+    with styled_figure(8, 1.1 + 2.5 * len(shown), path) as figure:
         panels = figure.subplots(len(shown), 2, width_ratios=(2, 3), squeeze=False)
         for (left, right), result, name in zip(panels, shown, titles(results, label), strict=False):
             applied = applied_gradients(result.updates)
@@ -82,7 +81,7 @@ def staleness(results: Sequence[Result] | Result, path: str | Path | None = None
         each = "colour: the stalest worker of each run; grey: the others"
         notes += [alone if len(shown) == 1 else each] if others else []
         _legend(figure, [*panels[:, 1], *panels[:, 0]], [*notes, omission_note(len(results), len(shown))])
-    return save_if_asked(figure, path)
+    return figure
 
 
 def histogram(
@@ -182,7 +181,7 @@ def split(results: Sequence[Result] | Result, path: str | Path | None = None, la
         for rank in sorted(results[0].updates["worker"].unique()):
             tables[f"worker {rank}"] = counts[counts["worker"] == rank], spent[spent["worker"] == rank]
     shown = dict(list(tables.items())[:BARS])
-    with styled_figure(8, 1.3 + 0.25 * max(3, len(shown))) as figure:
+    with styled_figure(8, 1.3 + 0.25 * max(3, len(shown)), path) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         counted = [len(counts) for counts, _ in shown.values()]
         _stack(left, [counts.drop(columns=["worker", "staleness"]).mean() for counts, _ in shown.values()], "{:.2f}")
@@ -196,7 +195,7 @@ def split(results: Sequence[Result] | Result, path: str | Path | None = None, la
         if not all(has_arrivals(of.updates) for of in results):
             notes.append("arrivals were not recorded (record.messages: true): the last three phases are one")
         legend(figure, [left, right], notes)
-    return save_if_asked(figure, path)
+    return figure
 
 
 def _stack(axes: Axes, means: Sequence[pd.Series], form: str) -> None:

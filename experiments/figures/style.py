@@ -1,7 +1,6 @@
 """The style of all figures: colours, dashes, axes, the legend above and the notes below, and saving."""
 
 import math
-import os
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from laggard.experiments.figures.lines import Line, shorten
+from laggard.experiments.results.atomic import whole_file
 from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
 
@@ -58,11 +58,16 @@ def check_axis(x: str) -> str:
 
 @contextmanager
 def styled_figure(
-    width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained"
+    width: float,
+    height: float,
+    path: str | Path | None = None,
+    layout: Literal["constrained", "compressed"] = "constrained",
 ) -> Iterator[Figure]:
-    """A figure of `width` by `height` inches, drawn in the project's style and in no other."""
+    """A figure of `width` by `height` inches, drawn in the project's style and in no other, then saved to `path`."""
     with style.context(STYLE):
-        yield Figure(figsize=(width, height), layout=layout)
+        yield (figure := Figure(figsize=(width, height), layout=layout))
+    if path:
+        save(figure, path)
 
 
 def panels_of(figure: Figure, count: int, columns: int, **options: Any) -> list[Axes]:
@@ -98,24 +103,10 @@ def save(figure: Figure, path: str | Path) -> Figure:
     suffixes = figure.canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in suffixes:
         raise ValueError(f"expected a name that ends in one of .{', .'.join(sorted(suffixes))}, got {path.name!r}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
-        with style.context(STYLE):  # an SVG without its date, and with the style's salt: same data, same bytes
-            figure.savefig(part, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-        part.replace(path)
-    except OSError as error:
-        if error.strerror is None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from None  # the temporary name means nothing to the user
-    finally:
-        part.unlink(missing_ok=True)
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    with whole_file(path) as part, style.context(STYLE):  # an SVG without its date, and with the style's salt
+        figure.savefig(part, dpi=150, format=path.suffix[1:].lower(), metadata=metadata)  # same data, same bytes
     return figure
-
-
-def save_if_asked(figure: Figure, path: str | Path | None) -> Figure:
-    """The figure, written to `path` if there is one."""
-    return save(figure, path) if path else figure
 
 
 def line_styles(lines: Sequence[Line]) -> list[tuple[str, Any]]:

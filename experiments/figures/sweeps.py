@@ -23,7 +23,7 @@ from laggard.experiments.figures.grids import (
     initial_loss,
     order,
 )
-from laggard.experiments.figures.lines import half_width, label_text, measures_of, shorten
+from laggard.experiments.figures.lines import label_text, measures_of, shorten
 from laggard.experiments.figures.style import (
     DASHES,
     MARKERS,
@@ -37,11 +37,11 @@ from laggard.experiments.figures.style import (
     omission_note,
     panels_of,
     quantity,
-    save_if_asked,
     styled_figure,
 )
 from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
+from laggard.experiments.results.statistics import half_width
 from laggard.experiments.theory.iteration_time import seconds_per_update, seconds_theory
 
 LOST = 100.0
@@ -72,7 +72,7 @@ def cliff(
     start = initial_loss(results, measure)
     top = LOST * start if measure in LOSSES else None
     name = label or AXIS_NAMES.get(by, by).split(" (")[0]
-    with styled_figure(8, 1.2 + 2.9 * math.ceil(len(shown) / columns)) as figure:
+    with styled_figure(8, 1.2 + 2.9 * math.ceil(len(shown) / columns), path) as figure:
         panels = panels_of(figure, len(shown), columns, sharex=True, sharey=True)
         for axes, panel in zip(panels, shown, strict=True):
             _lines(axes, table[table["panel"] == panel], by, sorted(table[by].dropna().unique(), key=order), name, top)
@@ -84,7 +84,7 @@ def cliff(
                 axes.set_yscale("log")
         name_axes(panels, columns, AXIS_NAMES[LR], f"final {CURVES.get(measure, measure)}")
         legend(figure, panels, [*_cliff_notes(table, by, top), omission_note(len(found), len(shown), "panels")])
-    return save_if_asked(figure, path)
+    return figure
 
 
 def _cliff_notes(table: pd.DataFrame, by: str, top: float | None) -> list[str]:
@@ -156,7 +156,7 @@ def scaling(results: Sequence[Result], path: str | Path | None = None) -> Figure
     table["panel"] = [panel or _method(results[run].config) for panel, run in named]
     shown = list(dict.fromkeys(table["panel"]))[:PANELS]
     columns, sizes = min(len(shown), 3), sorted(table[WORKERS].unique())
-    with styled_figure(8 if columns > 1 else 6, 1.2 + 2.7 * math.ceil(len(shown) / columns)) as figure:
+    with styled_figure(8 if columns > 1 else 6, 1.2 + 2.7 * math.ceil(len(shown) / columns), path) as figure:
         panels = panels_of(figure, len(shown), columns, sharex=True, sharey=True)
         with_theory = [_update_seconds(axes, table, panel, results) for axes, panel in zip(panels, shown, strict=True)]
         for axes, panel in zip(panels, shown, strict=True):
@@ -172,7 +172,7 @@ def scaling(results: Sequence[Result], path: str | Path | None = None) -> Figure
         seeds = table.drop_duplicates("run").groupby(["panel", WORKERS, BANDWIDTH]).size()
         n = f"n = {seeds.min()}" + f" to {seeds.max()}" * bool(seeds.min() < seeds.max()) + " per marker"
         legend(figure, panels, ["markers: simulated" + "; lines: closed form" * any(with_theory), n])
-    return save_if_asked(figure, path)
+    return figure
 
 
 def _update_seconds(axes: Axes, table: pd.DataFrame, panel: str, results: Sequence[Result]) -> bool:

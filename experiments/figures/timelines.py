@@ -22,9 +22,9 @@ from laggard.experiments.figures.style import (
     as_sequence,
     legend,
     omission_note,
-    save_if_asked,
     styled_figure,
 )
+from laggard.experiments.results.measures import shares
 from laggard.experiments.results.result import Result
 
 STATE_STYLES: dict[str, dict[str, Any]] = {
@@ -54,15 +54,15 @@ def occupation(
     """
     results = as_sequence(results)
     if len(results) == 1:
-        table = time_shares(results[0].workers)
+        table = shares(results[0].workers)
         names = [f"worker {rank}" for rank in results[0].workers["worker"]]
     else:
-        table = pd.concat([time_shares(of.workers.sum().to_frame().T) for of in results], ignore_index=True)
+        table = shares(pd.DataFrame([of.workers.sum() for of in results]))
         counts = [len(of.workers) for of in results]
         called = [shorten(name, 48) for name in titles(results, label)]
         names = [f"{name} (n = {n})" for name, n in zip(called, counts, strict=True)]
     shown = table.head(MOST).fillna(0.0)
-    with styled_figure(8, 1.1 + 0.24 * max(3, len(shown))) as figure:
+    with styled_figure(8, 1.1 + 0.24 * max(3, len(shown)), path) as figure:
         axes, left = figure.subplots(), np.zeros(len(shown))
         for state, look in STATE_STYLES.items():
             width = shown[state].to_numpy()
@@ -79,13 +79,7 @@ def occupation(
         more = f"{len(table) - len(shown)} more are not shown" * (len(table) > MOST)
         notes = ["n: workers" * (len(results) > 1), more]
         legend(figure, axes, notes)
-    return save_if_asked(figure, path)
-
-
-def time_shares(workers: pd.DataFrame) -> pd.DataFrame:
-    """Of each row of `Result.workers`, the share (0 to 1) of its time in each state; NaN where it had no time."""
-    spent = workers[list(STATE_STYLES)].astype(float)
-    return spent.div(spent.sum(axis=1).replace(0.0, np.nan), axis=0)
+    return figure
 
 
 def timeline(
@@ -113,7 +107,7 @@ def timeline(
     tops = [applied_gradients(of.updates[of.updates["started"] < until])["staleness"].max() for of in shown]
     colours = ScalarMappable(Normalize(0, max(1, *np.nan_to_num(tops))), "viridis")
     heights = [0.5 + 0.27 * (len(its) + 1) for its in ranks]
-    with styled_figure(8, 1.2 + sum(heights) + 0.2 * (len(shown) > 1) * len(shown)) as figure:
+    with styled_figure(8, 1.2 + sum(heights) + 0.2 * (len(shown) > 1) * len(shown), path) as figure:
         panels = figure.subplots(len(shown), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
         for axes, of, its, name in zip(panels, shown, ranks, titles(results, label), strict=False):
             _rows(axes, of.updates, its, until, colours)
@@ -126,7 +120,7 @@ def timeline(
         if any(len(set(its) - set(of.updates["worker"])) for of, its in zip(shown, ranks, strict=True)):
             notes.append("rows without bars had no gradient that ended, as the first stages of a pipeline")
         legend(figure, panels, [*notes, omission_note(len(results), len(shown))])
-    return save_if_asked(figure, path)
+    return figure
 
 
 def _until(result: Result, ranks: Sequence[int]) -> float:

@@ -9,7 +9,6 @@ Source: Trace Event Format, Google, section "Event Types"; timestamps are micros
 
 import gzip
 import json
-import os
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush, merge
 from itertools import chain
@@ -31,6 +30,7 @@ from laggard.experiments.perfetto.slices import (
     nanoseconds,
     update_slices,
 )
+from laggard.experiments.results.atomic import whole_file
 from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
 
@@ -61,21 +61,14 @@ def write_trace(result: Result, path: str | Path, window: TimeWindow = WHOLE_RUN
         OSError: it cannot be written.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     head = {"run": result.manifest["run"], "name": result.config.name, "messages recorded": result.has_messages}
     count = 0
-    try:
-        with gzip.open(part, "wt") if path.suffix == ".gz" else part.open("w", encoding="utf-8") as file:
-            file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(head)}, "traceEvents": [')
-            for count, event in enumerate(events(result, window), start=1):
-                file.write(f"{',' * (count > 1)}\n{json.dumps(event, allow_nan=False)}")
-            file.write("\n]}\n")
-        part.replace(path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        part.unlink(missing_ok=True)
+    opened = gzip.open if path.suffix == ".gz" else open
+    with whole_file(path) as part, opened(part, "wt", encoding="utf-8") as file:
+        file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(head)}, "traceEvents": [')
+        for count, event in enumerate(events(result, window), start=1):
+            file.write(f"{',' * (count > 1)}\n{json.dumps(event, allow_nan=False)}")
+        file.write("\n]}\n")
     return count
 
 

@@ -1,7 +1,6 @@
 """A run or a sweep as one self-contained HTML page: facts, tables, figures (SVG), config and provenance."""
 
 import math
-import os
 from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,11 +17,10 @@ from laggard.experiments.config.load import text_of
 from laggard.experiments.figures import ENTRIES, comparison
 from laggard.experiments.figures.lines import by_method
 from laggard.experiments.figures.style import STYLE
-from laggard.experiments.results.measures import WRITTEN, method, names, shares, summary
+from laggard.experiments.results.atomic import whole_file
+from laggard.experiments.results.measures import format_cell, method, names, shares, summary
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import common_question
-
-__all__ = ["page", "write"]
 
 HERE = Path(__file__).parent
 HEAVY = 1_500_000
@@ -35,17 +33,9 @@ def write_report(results: Sequence[Result], path: str | Path, question: str | No
     Raises:
         OSError: it cannot be written.
     """
-    path = Path(path)
     text = report_page(results, question)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with whole_file(Path(path)) as part:
         part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def report_page(results: Sequence[Result], question: str | None = None) -> str:
@@ -167,7 +157,7 @@ def outcomes(results: Sequence[Result]) -> ReportTable:
     table = summary(results)
     shown = table.head(10 * REPORT_ROWS)
     columns = [(name.replace("_", " "), table[name].map(_number).all()) for name in table]
-    rows = [[cell(name, value) for name, value in row.items()] for row in shown.to_dict("records")]
+    rows = [[format_cell(name, value, "–") for name, value in row.items()] for row in shown.to_dict("records")]
     left = len(table) - len(shown)
     return ReportTable(columns, rows, f"{left} more rows are not shown" if left else "")
 
@@ -213,17 +203,6 @@ def provenance(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
         ("Versions", list(manifest["versions"].items())),
         ("Files, SHA-256", list(manifest["files"].items())),
     ]
-
-
-def cell(name: str, value: Any) -> str:
-    """A value of the summary as the page writes it."""
-    if isinstance(value, str):
-        return value
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "not reached" if name == "time_to_target" else "–"
-    if isinstance(value, bool) or (isinstance(value, int) and name not in WRITTEN):
-        return str(value).lower()
-    return WRITTEN.get(name, "{:g}").format(value)
 
 
 def _number(value: Any) -> bool:

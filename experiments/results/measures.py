@@ -116,7 +116,7 @@ def waiting(results: Results) -> "pd.Series":
 
 
 def shares(seconds: "pd.DataFrame") -> "pd.DataFrame":
-    """The seconds in each of `STATES`, a column each, as shares (0 to 1) of their sum."""
+    """The seconds in each of `STATES`, a column each, as shares (0 to 1) of their sum; NaN where that is 0."""
     spent = seconds[list(STATES)]
     return spent.div(spent.sum(axis=1), axis=0)
 
@@ -206,7 +206,7 @@ def format_table(table: "pd.DataFrame") -> str:
     columns = []
     for name in table:
         texts = isinstance(table[name].iloc[0], str)
-        cells = [name.replace("_", " "), *(_cell(name, value) for value in table[name])]
+        cells = [name.replace("_", " "), *(format_cell(name, value) for value in table[name])]
         width = max(map(len, cells))
         columns.append([cell.ljust(width) if texts else cell.rjust(width) for cell in cells])
     return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
@@ -226,7 +226,8 @@ def names(results: Sequence[Result]) -> dict[Path, str]:
     return dict(zip((result.path for result in results), said, strict=True))
 
 
-def _cell(name: str, value: Any) -> str:
+def format_cell(name: str, value: Any, missing: str = "-") -> str:
+    """A value of a summary in its column."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool | np.bool_):
@@ -234,7 +235,7 @@ def _cell(name: str, value: Any) -> str:
     if isinstance(value, int | np.integer) and name not in WRITTEN:
         return str(value)  # seeds and sizes in full
     if value is None or value != value:
-        return "not reached" if name == "time_to_target" else "-"
+        return "not reached" if name == "time_to_target" else missing
     return WRITTEN.get(name, "{:g}").format(value)
 
 

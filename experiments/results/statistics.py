@@ -85,11 +85,18 @@ def _median(at: np.ndarray, seen: np.ndarray, hopeless: np.ndarray) -> float | N
     return float(below[0]) if len(below) else None
 
 
-def _half_interval(values: np.ndarray) -> float:
+def half_width(deviation: Any, n: Any) -> Any:
+    """Half the 95 % interval of the mean of n values with that standard deviation, t_(n-1, 0.975) s / sqrt(n).
+
+    Source: Student (1908).
+    """
     from scipy.special import stdtrit
 
-    n = len(values)
-    return float(stdtrit(n - 1, 0.975) * values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+    return stdtrit(np.maximum(n - 1, 1), 0.975) * deviation / np.sqrt(n)
+
+
+def _half_interval(values: np.ndarray) -> float:
+    return float(half_width(values.std(ddof=1), len(values))) if len(values) > 1 else math.nan
 
 
 def format_estimate(estimate: Estimate, scale: float = 1.0, unit: str = "", counted: bool = True) -> str:

@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from errno import EEXIST, ENOTEMPTY
@@ -19,6 +19,7 @@ from torch import Tensor
 from laggard.experiments.config.errors import format_value
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.load import text_of
+from laggard.experiments.results.atomic import whole_file
 from laggard.experiments.results.result import (
     FILES,
     MANIFEST,
@@ -100,8 +101,8 @@ def start_run(spec: RunSpec, out: str | Path) -> Iterator[Path]:
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
-        text = text_of(spec.config.resolved())
-        _write_atomically(own / "config.yaml", lambda part: part.write_text(text, encoding="utf-8"))
+        with whole_file(own / "config.yaml") as part:
+            part.write_text(text_of(spec.config.resolved()), encoding="utf-8")
         yield own
     finally:
         rmtree(own, ignore_errors=True)
@@ -134,7 +135,8 @@ def save_weights(path: Path, weights: Tensor) -> None:
     """Write models `(ensemble, params)`, or `(evaluations, ensemble, params)`."""
     from safetensors.torch import save_file
 
-    _write_atomically(path, lambda part: save_file({"weights": weights.detach().cpu().contiguous()}, part))
+    with whole_file(path) as part:
+        save_file({"weights": weights.detach().cpu().contiguous()}, part)
 
 
 def publish(own: Path, path: Path) -> None:
@@ -220,26 +222,14 @@ def _write_table(path: Path, columns: Mapping[str, np.ndarray]) -> None:
         texts = {name: array.dictionary_encode() for name, array in arrays.items() if pa.types.is_string(array.type)}
         return pa.table(arrays | texts)
 
-    def write(part: Path) -> None:
-        pieces = columns.parts(ROWS) if isinstance(columns, TraceColumns) else iter([columns])
-        first = table(next(pieces))
-        with parquet.ParquetWriter(part, first.schema, compression="zstd") as writer:
-            writer.write_table(first)
-            for piece in pieces:
-                writer.write_table(table(piece))
-
-    _write_atomically(path, write)
+    pieces = columns.parts(ROWS) if isinstance(columns, TraceColumns) else iter([columns])
+    first = table(next(pieces))
+    with whole_file(path) as part, parquet.ParquetWriter(part, first.schema, compression="zstd") as writer:
+        writer.write_table(first)
+        for piece in pieces:
+            writer.write_table(table(piece))
 
 
 def _write_json(path: Path, content: Any) -> None:
-    _write_atomically(path, lambda part: part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8"))
-
-
-def _write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    """Let `write` fill a temporary file in the same folder, and rename it once it is complete."""
-    part = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.part")
-    try:
-        write(part)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(path) as part:
+        part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
