@@ -1,6 +1,5 @@
 """A claim of a paper: the question, the runs that answer it, the numbers taken from them, and what decides it."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -212,7 +211,7 @@ class Claim:
 
 def paragraph(text: str) -> str:
     """A text that is written on several lines as one line, with single spaces."""
-    return re.sub(r"\s+", " ", text).strip()
+    return " ".join(text.split())
 
 
 def log_grid(first: float, last: float, per_decade: int) -> list[float]:

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from pydantic import Field, ValidationError
 
 from laggard.experiments.claims.claim import Scale
@@ -14,9 +15,6 @@ from laggard.experiments.claims.verdicts import CriterionOutcome, RowEntry, Verd
 from laggard.experiments.config.schema import Part
 from laggard.experiments.results.atomic import whole_file
 from laggard.experiments.results.result import ResultError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 STORED = Path(str(files("laggard"))) / "ledger"
 """The rows that come with laggard; in its repository those of `results/claims`, where `laggard reproduce` writes."""
@@ -94,7 +92,7 @@ def path_of(row: Row, folder: Path) -> Path:
     return folder / row.scale / f"{row.id}.json"
 
 
-def write_row(row: Row, table: "pd.DataFrame | None", folder: Path) -> Path:
+def write_row(row: Row, table: pd.DataFrame | None, folder: Path) -> Path:
     """Store a row and the numbers of its figure; return the row's file."""
     path = path_of(row, folder)
     with whole_file(path) as part:
@@ -124,10 +122,8 @@ def ledger(folder: Path = STORED, scale: Scale = "cpu") -> Mapping[str, Row]:
     return {row.id: row for row in sorted(rows, key=lambda row: (row.id[0], int(row.id[1:])))}
 
 
-def figure_table(row: Row, folder: Path = STORED) -> "pd.DataFrame | None":
+def figure_table(row: Row, folder: Path = STORED) -> pd.DataFrame | None:
     """The numbers of a row's figure, if it has one."""
-    import pandas as pd
-
     path = folder / row.scale / f"{row.id}.csv"
     return pd.read_csv(path) if path.is_file() else None
 

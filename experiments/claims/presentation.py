@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from jinja2 import Environment
 
 from laggard.experiments.claims.claim import Claim, Paper, Scale
@@ -214,7 +215,6 @@ class Standing:
 
     def _table(self, rows: list[Any], columns: list[str], coloured: str = "", caption: str = "") -> "Styler":
         """A table of wrapped text; the colour of the column `coloured` shows the outcome."""
-        import pandas as pd
         from pandas.io.formats.style import Styler
 
         table = pd.DataFrame(rows, columns=columns)

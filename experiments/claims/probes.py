@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import torch
 import xarray as xr
 from numpy.typing import NDArray
@@ -137,8 +138,6 @@ def run_probe(probe: str, config: Config, out: Path) -> xr.DataArray:
     A member that diverged has no number, which counts as an infinite one: nothing is to be chosen for it.
     The array's attribute `made` says how each was made, by the id of what was kept, as a run's manifest does.
     """
-    import pandas as pd
-
     every = runs(config)
     kept = [_load_or_run(probe, run, out) for run in every]
     rows = pd.concat([found for found, _ in kept], ignore_index=True)
@@ -152,8 +151,6 @@ def _probe_key(probe: str, run: RunSpec) -> str:
 
 def _load_or_run(probe: str, run: RunSpec, out: Path) -> tuple[Any, dict[str, Any]]:
     """The rows of one run, with its labels and its members' settings, and how they were made; read where they are."""
-    import pandas as pd
-
     path = out / run.config.name / f"{probe}-{_probe_key(probe, run)}.csv"
     how = path.with_suffix(".json")
     if not path.is_file() or not how.is_file():

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from laggard.experiments.claims.claim import Claim, Scale, Study, Tuning
+from laggard.experiments.claims.claim import Claim, Scale, Tuning
 from laggard.experiments.claims.probes import run_probe
 from laggard.experiments.config.axes import axes
 from laggard.experiments.config.config import Config
@@ -76,11 +76,11 @@ def apply_tuning(document: dict[str, Any], tuning: Tuning, results: Results) -> 
     sweep = dict(document.get("sweep", {}))
     own = [key for key in sweep if key != "seeds" and not is_seed(key)]
     if not own:
-        return {**document, "sweep": {tuning.over: [_plain_values(chosen[tuning.over].iloc[0])], **sweep}}
+        return {**document, "sweep": {tuning.over: chosen[tuning.over].tolist()[:1], **sweep}}
     if len(own) > 1:
         raise ConfigError("sweep", f"expected one axis for which {tuning.over} is chosen, got {', '.join(own)}")
     (axis,) = own
-    picks = {setting: _plain_values(lr) for setting, lr in zip(chosen[axis], chosen[tuning.over], strict=True)}
+    picks = dict(zip(chosen[axis], chosen[tuning.over].tolist(), strict=True))
     (spelt,) = axes({axis: sweep[axis]})
     missing = [option.labels[axis] for option in spelt.options if option.labels[axis] not in picks]
     if missing:
@@ -146,27 +146,15 @@ def _study_seeds(results: Results) -> list[int] | None:
     return sorted({int(seed) for seed in results.final[keys[0]]}) if keys else None
 
 
-def _plain_values(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
-
-
 def _study_order(claim: Claim) -> list[str]:
-    """The studies, those that choose before those for which they choose.
-
-    Raises:
-        ConfigError: one waits for a study that is not there, or for itself.
-    """
+    """The studies, those that choose before those for which they choose."""
     order: list[str] = []
     waiting = dict(claim.studies)
     while waiting:
-        ready = [name for name, study in waiting.items() if _is_ready(study, order)]
+        ready = [name for name, study in waiting.items() if study.tuned is None or study.tuned.on in order]
         if not ready:
             names = ", ".join(waiting)
             raise ConfigError("studies", f"{names}: tuned on a study that is not there, or waits too", claim.id)
         order += ready
         waiting = {name: study for name, study in waiting.items() if name not in ready}
     return order
-
-
-def _is_ready(study: Study, order: list[str]) -> bool:
-    return study.tuned is None or study.tuned.on in order

@@ -93,7 +93,7 @@ def picture(claim: "Claim", table: pd.DataFrame, path: str | Path | None = None)
             own = table if name is None else table[table[drawn.lines] == name]
             lines.append(seeds(own, drawn.x, settings, number - (len(names) - 1) / 2, log))
             if drawn.lines == "of" and name in REFERENCES:
-                draw_reference(axes, lines[-1], name)
+                axes.plot(lines[-1].at, lines[-1].mean, color=LIGHT, linewidth=6, zorder=1, label=name)
             else:
                 draw_seeds(axes, lines[-1], number, _claim_label(drawn, name), drawn.lost)
         _set_x_axis(axes, drawn, settings or sorted(set(table[drawn.x])), settings is not None)
@@ -197,11 +197,6 @@ def draw_seeds(axes: Axes, line: SeedPoints, number: int, label: str | None, los
         above = 2 + 10 * number * (not line.named)  # names of lines already separate them
         axes.annotate(f"{count} {lost}", (at, 1), (0, above), axes.get_xaxis_transform(), "offset points", ha="center",
                       fontsize="small", color=look["color"])  # fmt: skip
-
-
-def draw_reference(axes: Axes, line: SeedPoints, label: str | None) -> None:
-    """Draw a reference line, such as theory: broad and light, beneath the others."""
-    axes.plot(line.at, line.mean, color=LIGHT, linewidth=6, zorder=1, label=label)
 
 
 def y_range(lines: list[SeedPoints], log: bool) -> tuple[float, float]:

@@ -15,7 +15,6 @@ from laggard.experiments.figures.style import (
     AXIS_LABELS,
     PALETTE,
     as_sequence,
-    check_axis,
     draw,
     legend,
     line_styles,
@@ -81,7 +80,7 @@ def learning(
     shown = best_of(lines, measures[0], MOST)
     with styled_figure(8, 3.6 if len(measures) < 3 else 3.3, path) as figure:
         for axes, measure in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures, strict=True):
-            draw(axes, shown, check_axis(x), measure)
+            draw(axes, shown, x, measure)
         legend(figure, axes, notes(shown, lines))
     return figure
 
@@ -126,7 +125,7 @@ def consensus(
     shown = best_of(lines, "consensus", MOST)
     with styled_figure(8, 3.8, path) as figure:
         axes = figure.subplots()
-        draw(axes, shown, check_axis(x), "consensus")
+        draw(axes, shown, x, "consensus")
         axes.set_ylabel("consensus distance\n(root mean square over nodes)")
         zero = any((curve["consensus"] == 0).any() for line in shown for curve in line.curves)
         legend(figure, axes, [*notes(shown, lines), "a gap: the nodes' models are equal" if zero else ""])

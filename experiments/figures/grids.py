@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
-from laggard.experiments.figures.lines import ends, label_text, measures_of
+from laggard.experiments.figures.lines import ends, label_text, measures_of, swept_keys
 from laggard.experiments.figures.style import (
     LIGHT,
     PERCENT,
@@ -25,6 +25,7 @@ from laggard.experiments.figures.style import (
     name_axes,
     omission_note,
     panels_of,
+    span,
     styled_figure,
 )
 from laggard.experiments.results.measures import CURVES
@@ -115,8 +116,8 @@ def grid_table(results: Sequence[Result], x: str, y: str, single: bool = False) 
     for key in (x, y)[: 2 - single]:
         if table[key].nunique() < 2:
             raise ValueError(f"{key}: expected several values, got {label_text(table[key].iloc[0])} alone: sweep it")
-    names = [key for key in table if "." in key or key == "seed" or table[key].dtype.kind not in "iufb"]
-    others = [key for key in names if key not in (x, y) and not key.endswith("seed") and table[key].nunique() > 1]
+    names = [key for key in swept_keys(table) if key not in (x, y) and not key.endswith("seed")]
+    others = [key for key in names if table[key].nunique() > 1]
     table["panel"] = [", ".join(label_text(row[key], key) for key in others) for _, row in table.iterrows()]
     return table
 
@@ -208,8 +209,7 @@ def _row_limit(row: pd.DataFrame, results: Sequence[Result], xs: list[Any]) -> f
 
 
 def counts(sizes: pd.Series) -> str:
-    low, high = int(sizes.min()), int(sizes.max())
-    return f"{low} seed{'s' * (low > 1)}" if low == high else f"{low} to {high} seeds"
+    return f"{span(sizes)} seed{'s' * bool(sizes.max() > 1)}"
 
 
 def has_same_values(table: pd.DataFrame, key: str) -> bool:

@@ -1,7 +1,7 @@
 """The loss around a final model, and the trajectory of the run."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +20,7 @@ from laggard.experiments.figures.style import (
     legend,
     omission_note,
     panels_of,
+    span,
     styled_figure,
 )
 from laggard.experiments.results.result import Result
@@ -78,7 +79,7 @@ def landscape(
         for axes, result, way, name in zip(panels, shown, ways, titles(results, label), strict=False):
             _landscape(figure, axes, RunSpec(result.config).task(), way, directions == "pca", points, seed)
             axes.set_title(shorten(name, 100 // columns) if len(shown) > 1 else "")
-        evaluations = f"way: {_range(map(len, ways))} evaluations, projected; member {member}"
+        evaluations = f"way: n = {span(map(len, ways))} evaluations, projected; member {member}"
         units = "axes in units of " + ("|w|" if directions == "pca" else "filter-normalised directions")
         legend(figure, panels, [evaluations, units, omission_note(len(results), len(shown))])
     return figure
@@ -159,21 +160,10 @@ def _trajectory(result: Result, member: int) -> Numbers:
     return way
 
 
-def _shapes(task: Any, way: Numbers) -> Sequence[tuple[int, ...]]:
-    """The shapes of the model's parameters, in their order; of a task that does not say, one vector."""
-    shapes: Sequence[tuple[int, ...]] = task.shapes() if hasattr(task, "shapes") else [(way.shape[1],)]
-    return shapes
-
-
-def _range(counts: Iterable[int]) -> str:
-    """`n = 9`, or `n = 9 to 12`."""
-    low, *_, high = sorted([*counts] * 2)
-    return f"n = {low}" if low == high else f"n = {low} to {high}"
-
-
 def _landscape(figure: Figure, axes: Axes, learnt: Any, way: Numbers, pca: bool, points: int, seed: int) -> None:
     """The loss in the plane of the way's main directions, or of random ones, and the way; the axes name them."""
-    plane = principal(way) if pca else filterwise(way, _shapes(learnt, way), np.random.default_rng(seed))
+    shapes = learnt.shapes() if hasattr(learnt, "shapes") else [(way.shape[1],)]  # of a task that says none, one vector
+    plane = principal(way) if pca else filterwise(way, shapes, np.random.default_rng(seed))
     _surface(figure, axes, *surface(learnt, way[-1], plane, points, 0.0 if pca else 1.0), plane)
     across, up = (
         f"{'main' if pca else 'random'} direction {number} ({100 * share:.3g} % of the way)"

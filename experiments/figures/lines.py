@@ -8,7 +8,6 @@ import pandas as pd
 
 from laggard.experiments.results.measures import names
 from laggard.experiments.results.result import Result
-from laggard.experiments.results.statistics import half_width
 
 Label = Callable[[Result], str]
 LEARNT = ("test_accuracy", "test_loss", "train_loss")
@@ -31,12 +30,6 @@ class Line(NamedTuple):
         """Its name, with the number of seeds that it stands for."""
         return f"{self.name} (n = {len(self.curves)})" if len(self.curves) > 1 else self.name
 
-    @staticmethod
-    def halves(values: np.ndarray) -> np.ndarray:
-        """Half the 95 % interval of the mean of `values` `(n, points)`; 0 where n = 1."""
-        n = len(values)
-        return np.asarray(half_width(values.std(0, ddof=1), n)) if n > 1 else np.zeros(values.shape[1])
-
     def points(self, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
         """The first curve's points that all reach `(points,)`, and the values there `(curves, points)`.
 
@@ -58,8 +51,7 @@ def lines_of(results: Sequence[Result], label: Label | None = None) -> list[Line
     """A line for each run and each of its members, named by what was swept; those that differ only in seeds are one."""
     called = [label(result) if label else result.config.name for result in results]
     table = pd.concat([of.metrics.assign(run=run, name=called[run]) for run, of in enumerate(results)])
-    keys = ["name", *table.columns.drop("name")]
-    swept = [key for key in keys if "." in key or key == "seed" or table[key].dtype.kind not in "iuf"]
+    swept = ["name", *swept_keys(table.drop(columns="name"))]
     if label is None and table.groupby(swept, dropna=False)["run"].nunique().max() > 1:
         raise ValueError("two results have one name and the same swept values: expected label=, a name for each")
     differ = [key for key in swept if table[key].nunique(dropna=False) > 1 and not key.endswith("seed")]
@@ -125,17 +117,16 @@ def titles(results: Sequence[Result], label: Label | None = None) -> list[str]:
     if label:
         return [label(result) for result in results]
     firsts = [result.metrics.iloc[0] for result in results]
-    keys = list(
-        dict.fromkeys(key for result in results for key in result.metrics if "." in key or _is_text(result, key))
-    )
+    keys = list(dict.fromkeys(key for result in results for key in swept_keys(result.metrics)))
     within = {key for key in keys for result in results if key in result.metrics and result.metrics[key].nunique() > 1}
     differ = [key for key in keys if key not in within and len({first.get(key) for first in firsts}) > 1]
     texts = [", ".join(filter(None, (label_text(first.get(key), key) for key in differ))) for first in firsts]
     return [text or str(result.config.name) for text, result in zip(texts, results, strict=True)]
 
 
-def _is_text(result: Result, key: str) -> bool:
-    return key == "seed" or result.metrics[key].dtype.kind not in "iufb"
+def swept_keys(metrics: pd.DataFrame) -> list[str]:
+    """The columns that were swept: dotted keys, seeds, and names of variants; the others are measured."""
+    return [key for key in metrics if "." in key or key == "seed" or metrics[key].dtype.kind not in "iufb"]
 
 
 def shorten(text: str, most: int) -> str:

@@ -18,6 +18,7 @@ from laggard.experiments.figures.lines import Line, shorten
 from laggard.experiments.results.atomic import whole_file
 from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
+from laggard.experiments.results.statistics import half_width
 
 STYLE = Path(__file__).parents[1] / "laggard.mplstyle"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")  # Okabe and Ito
@@ -43,17 +44,6 @@ def as_sequence(results: Sequence[Result] | Result) -> Sequence[Result]:
     if not given:
         raise ValueError("expected a result to draw, got none")
     return given
-
-
-def check_axis(x: str) -> str:
-    """The axis `x`, after a check that it exists.
-
-    Raises:
-        ValueError: there is no such axis.
-    """
-    if x not in AXIS_LABELS:
-        raise ValueError(f"x: expected one of {', '.join(AXIS_LABELS)}, got {x!r}")
-    return x
 
 
 @contextmanager
@@ -85,6 +75,12 @@ def name_axes(panels: Sequence[Axes], columns: int, x: str, y: str, same: tuple[
         lowest, first = number + columns >= len(panels), number % columns == 0
         axes.set(xlabel=x if lowest else "", ylabel=y if first else "")
         axes.tick_params(which="both", labelbottom=lowest or not same[0], labelleft=first or not same[1])
+
+
+def span(counts: Iterable[int]) -> str:
+    """`9`, or `9 to 12`."""
+    every = list(counts)
+    return f"{min(every)}" if min(every) == max(every) else f"{min(every)} to {max(every)}"
 
 
 def omission_note(given: int, shown: int, what: str = "runs") -> str:
@@ -120,12 +116,15 @@ def line_styles(lines: Sequence[Line]) -> list[tuple[str, Any]]:
 
 def draw(axes: Axes, lines: Sequence[Line], x: str, measure: str, target: float | None = None) -> None:
     """Each line, the mean of its curves in the 95 % interval of that mean; no first steep ascent of an accuracy."""
+    if x not in AXIS_LABELS:
+        raise ValueError(f"x: expected one of {', '.join(AXIS_LABELS)}, got {x!r}")
     levels = [] if target is None else [target]
     for number, (line, (colour, dash)) in enumerate(zip(lines, line_styles(lines), strict=False)):
         if measure not in line.curves[0]:
             continue
         at, values = line.points(x, measure)
-        mean, half = values.mean(0), line.halves(values)
+        mean, n = values.mean(0), len(values)
+        half = half_width(values.std(0, ddof=1), n) if n > 1 else 0
         mark = MARKERS[number % len(MARKERS)] if len(at) <= 25 else "none"
         axes.plot(at, mean, color=colour, linestyle=dash, label=line.title, marker=mark)
         low, high = mean - half, mean + half

@@ -37,6 +37,7 @@ from laggard.experiments.figures.style import (
     omission_note,
     panels_of,
     quantity,
+    span,
     styled_figure,
 )
 from laggard.experiments.results.measures import CURVES
@@ -170,8 +171,8 @@ def scaling(results: Sequence[Result], path: str | Path | None = None) -> Figure
             panels[0].yaxis.set_major_formatter(PLAIN)
             panels[0].yaxis.set_minor_formatter(SPARSE)
         seeds = table.drop_duplicates("run").groupby(["panel", WORKERS, BANDWIDTH]).size()
-        n = f"n = {seeds.min()}" + f" to {seeds.max()}" * bool(seeds.min() < seeds.max()) + " per marker"
-        legend(figure, panels, ["markers: simulated" + "; lines: closed form" * any(with_theory), n])
+        theory = "; lines: closed form" * any(with_theory)
+        legend(figure, panels, [f"markers: simulated{theory}", f"n = {span(seeds)} per marker"])
     return figure
 
 

@@ -11,7 +11,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from laggard.experiments.figures.lines import Label, applied_gradients, shorten, titles
 from laggard.experiments.figures.style import (
@@ -185,8 +184,9 @@ def phases(updates: pd.DataFrame) -> pd.DataFrame:
     applied = updates[updates["status"] == "applied"]
     borders = _borders(applied)
     counts = pd.DataFrame(index=applied.index)
-    for target, of in applied.groupby("target"):
-        moments, versions = _versions(updates[updates["target"] == target])
+    for _, of in applied.groupby("target"):
+        rose = of.groupby("version")["time"].min()
+        moments, versions = rose.to_numpy(), rose.index.to_numpy() + 1  # that the model then had
         before = of["version_read"].to_numpy()
         for name, border in borders.items():
             if border is None:
@@ -224,9 +224,3 @@ def _borders(applied: pd.DataFrame) -> dict[str, pd.Series | None]:
     arrived = applied["arrived"].fillna(start["compute"])  # a local gradient is not sent
     ready = arrived.groupby([applied["target"], applied["version"], applied["time"]]).transform("max")
     return {**start, "network up": arrived, "barrier": ready, "queue": None}
-
-
-def _versions(updates: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The moments (s) of a target's updates, and the versions that its model then had."""
-    rose = updates[updates["status"] == "applied"].groupby("version")["time"].min()
-    return rose.to_numpy(), rose.index.to_numpy() + 1

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush, merge
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,13 +78,9 @@ def events(result: Result, window: TimeWindow = WHOLE_RUN) -> Iterator[Event]:
     ended, sent = gradients(result.updates, window), messages(result, window)
     slices = pd.concat([computation_slices(ended), update_slices(ended), *message_slices(sent)], ignore_index=True)
     slices, tracks = assign_tracks(slices.sort_values("start", kind="stable"), machines(result))
-    happened = merge(_slices(slices), arrows(slices, ended, sent), _curves(result.metrics, window), key=_moment)
+    kinds = _slices(slices), arrows(slices, ended, sent), _curves(result.metrics, window)
+    happened = merge(*kinds, key=itemgetter("ts"))
     return chain(track_names(tracks), ({**event, "ts": event["ts"] / 1000} for event in happened))
-
-
-def _moment(event: Event) -> int:
-    """The time of an event, in nanoseconds."""
-    return int(event["ts"])
 
 
 def _slices(slices: pd.DataFrame) -> Iterator[Event]:

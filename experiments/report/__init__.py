@@ -120,13 +120,6 @@ class ReportTable(NamedTuple):
     note: str = ""
 
 
-class TimeShares(NamedTuple):
-    """A name, and the shares (0 to 1) of its time by state."""
-
-    name: str
-    shares: dict[str, float]
-
-
 def labels(results: Sequence[Result]) -> list[str]:
     """The label of each run: its coordinates in the sweep, or its method."""
     said = names(results)
@@ -162,17 +155,18 @@ def outcomes(results: Sequence[Result]) -> ReportTable:
     return ReportTable(columns, rows, f"{left} more rows are not shown" if left else "")
 
 
-def waiting_table(results: Sequence[Result], named: Sequence[str]) -> tuple[list[TimeShares], str]:
-    """How the workers of one run, or of each of several on average, spent their time; and what was left out."""
+def waiting_table(results: Sequence[Result], named: Sequence[str]) -> tuple[list[tuple[str, dict[str, float]]], str]:
+    """The shares (0 to 1) of the states in the time of one run's workers, or of several runs', each with its name; and
+    what was left out.
+    """
     if len(results) > 1:
-        return _time_shares(
-            named, pd.DataFrame([of.workers.sum() for of in results])
-        ), "Each bar is the mean of a run's workers."
-    workers = results[0].workers
-    shown = workers.head(REPORT_ROWS)
-    left = len(workers) - len(shown)
-    names = [f"worker {worker}" for worker in shown["worker"]]
-    return _time_shares(names, shown), f"{left} more workers are not shown." if left else ""
+        spent, note = pd.DataFrame([of.workers.sum() for of in results]), "Each bar is the mean of a run's workers."
+    else:
+        workers = results[0].workers
+        spent, left = workers.head(REPORT_ROWS), len(workers) - REPORT_ROWS
+        named, note = [f"worker {rank}" for rank in spent["worker"]], f"{left} more workers are not shown." * (left > 0)
+    found = [row.dropna().to_dict() for _, row in shares(spent).iterrows()]
+    return list(zip(named, found, strict=True)), note
 
 
 def staleness_table(results: Sequence[Result], named: Sequence[str]) -> ReportTable:
@@ -211,8 +205,3 @@ def _number(value: Any) -> bool:
 
 def _row_label(key: str, value: Any) -> str:
     return value if isinstance(value, str) else f"{key.rpartition('.')[2]} = {value}"
-
-
-def _time_shares(names: Sequence[str], seconds: pd.DataFrame) -> list[TimeShares]:
-    found = [row.dropna().to_dict() for _, row in shares(seconds).iterrows()]
-    return [TimeShares(name, of) for name, of in zip(names, found, strict=True)]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -50,14 +51,11 @@ class Results(Sequence[Result]):
     @cached_property
     def names(self) -> list[str]:
         """The entries of the column `run`: each run's id, with a number where an id occurs twice."""
-        seen: dict[str, int] = {}
-        for result in self:
-            seen[result.manifest["run"]] = seen.get(result.manifest["run"], 0) + 1
-        counts, found = dict.fromkeys(seen, 0), []
-        for result in self:
-            name = result.manifest["run"]
-            counts[name] += 1
-            found.append(name if seen[name] == 1 else f"{name}.{counts[name]}")
+        ids = [result.manifest["run"] for result in self]
+        counts, met, found = Counter(ids), Counter[str](), []
+        for run in ids:
+            met[run] += 1
+            found.append(run if counts[run] == 1 else f"{run}.{met[run]}")
         return found
 
     @cached_property

@@ -31,7 +31,8 @@ def scan_table(
     if isinstance(where, Mapping):
         runs = [(name, of) for name, of in runs if _may_have(of.labels, where)] or runs
     coordinates: dict[str, list[Any]] = {"run": [name for name, _ in runs]}
-    coordinates |= {key: [of.labels.get(key) for _, of in runs] for key in results.keys if _outside(key, results)}
+    labelled = dict.fromkeys(key for of in results for key in of.labels)
+    coordinates |= {key: [of.labels.get(key) for _, of in runs] for key in labelled}
     stated = {key: _to_array(values) for key, values in coordinates.items()}
     own = pa.unify_schemas([_schema(of, file) for _, of in runs], promote_options="permissive")
     both = pa.unify_schemas(
@@ -112,10 +113,6 @@ def _known_columns(columns: Iterable[str], order: Sequence[str]) -> list[str]:
         if name not in order:
             raise ValueError(f"{name}: no such column; {suggest(name, order) or 'there are ' + ', '.join(order)}")
     return list(columns)
-
-
-def _outside(key: str, results: "Results") -> bool:
-    return any(key in of.labels for of in results)
 
 
 def _to_array(values: Sequence[Any]) -> pa.Array:

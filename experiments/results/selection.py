@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from laggard.experiments.results.measures import as_results, format_setting, groups, is_seed, measure_runs
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CRITERIA = {"accuracy": "accuracy", "loss": "loss", "time": "time_to", "updates": "updates_to"}
 """Criterion -> the measure that it uses."""
@@ -33,7 +31,7 @@ class Best:
 
     over: tuple[str, ...]
     results: Results
-    table: "pd.DataFrame"
+    table: pd.DataFrame
     selecting: tuple[Any, ...]
     reporting: tuple[Any, ...]
     notes: tuple[str, ...]
@@ -68,8 +66,6 @@ def best(
     Raises:
         ValueError: nothing was swept so, or no such criterion or seed.
     """
-    import pandas as pd
-
     results, keys = as_results(results), [over] if isinstance(over, str) else list(over)
     by = by or ("accuracy" if "test_accuracy" in results.metrics else "loss")
     if by not in CRITERIA:
@@ -90,7 +86,7 @@ def best(
 
 
 def _selection_seeds(
-    table: "pd.DataFrame", keys: Sequence[str], select: Sequence[int] | None
+    table: pd.DataFrame, keys: Sequence[str], select: Sequence[int] | None
 ) -> tuple[str | None, tuple[Any, ...], tuple[Any, ...]]:
     """The key of the seeds, the seeds that choose, and the seeds that report."""
     swept = [key for key in keys if is_seed(key)]
@@ -106,7 +102,7 @@ def _selection_seeds(
     return seed, tuple(select), tuple(value for value in values if value not in select) or tuple(values)
 
 
-def _choose_setting(table: "pd.DataFrame", keys: Sequence[str], by: str) -> dict[str, Any]:
+def _choose_setting(table: pd.DataFrame, keys: Sequence[str], by: str) -> dict[str, Any]:
     """The best setting of `keys` in a table of members, and remarks on it."""
     scored = [(_score(of["value"].to_numpy(float), by), setting) for setting, of in groups(table, keys)]
     top = max(score for score, _ in scored)
@@ -130,10 +126,8 @@ def _score(values: np.ndarray, by: str) -> tuple[float, float]:
     return float(there.mean()), -float(values[there].mean()) if there.any() else 0.0
 
 
-def _restrict(results: Results, table: "pd.DataFrame", chosen: Sequence[Mapping[str, Any]]) -> Results:
+def _restrict(results: Results, table: pd.DataFrame, chosen: Sequence[Mapping[str, Any]]) -> Results:
     """The members of `results` that stand in `table` at one of the `chosen` settings."""
-    import pandas as pd
-
     fine = pd.Series(data=False, index=table.index)
     for settings in chosen:
         here = pd.Series(data=True, index=table.index)

@@ -126,9 +126,3 @@ def _digits(value: float, half: float) -> str:
     if places > 6 or half >= 1e6:
         return f"{value:.4g} ± {half:.2g}"
     return f"{value:.{places}f} ± {half:.{places}f}"
-
-
-def record(estimate: Estimate) -> dict[str, Any]:
-    """An estimate as columns: its fields, and the interval's `low` and `high`."""
-    ends = {"low": estimate.value - estimate.half, "high": estimate.value + estimate.half}
-    return {"value": estimate.value, **ends, **{key: of for key, of in estimate._asdict().items() if key != "value"}}

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from laggard.experiments.config.errors import suggest
 from laggard.experiments.results.measures import (
@@ -17,12 +19,8 @@ from laggard.experiments.results.measures import (
 )
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results, common_question
-from laggard.experiments.results.statistics import Estimate, format_estimate, mean, record, time_to_reach
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from laggard.experiments.results.selection import Best
+from laggard.experiments.results.selection import Best
+from laggard.experiments.results.statistics import Estimate, format_estimate, mean, time_to_reach
 
 Setting = tuple[Any, ...]
 
@@ -56,14 +54,14 @@ class Table:
         return markdown(self)
 
     @property
-    def records(self) -> "pd.DataFrame":
+    def records(self) -> pd.DataFrame:
         """A row per cell: the keys, `measure`, `value`, its 95 % interval `low` to `high`, and `Estimate`'s fields."""
-        import pandas as pd
-
         rows = []
         for (row, column, value), estimate in self.cells.items():
             keys = zip((*self.rows, *self.columns), (*row, *column), strict=True)
-            rows.append({**dict(keys), "measure": value, **record(estimate)})
+            mid, half = estimate.value, estimate.half
+            numbers = {"value": mid, "low": mid - half, "high": mid + half, **estimate._asdict()}
+            rows.append({**dict(keys), "measure": value, **numbers})
         return pd.DataFrame(rows)
 
     def lines(self) -> list[list[str]]:
@@ -93,7 +91,7 @@ def table(
     columns: str | None = None,
     values: Sequence[str] | None = None,
     target: float | None = None,
-    chosen: "Best | None" = None,
+    chosen: Best | None = None,
 ) -> Table:
     """Estimates over the seeds of each setting: mean and 95 % interval by t, n stated.
 
@@ -173,7 +171,7 @@ def _standard_values(results: Results, target: float | None) -> list[str]:
     return [measure, *reaching, "staleness"]
 
 
-def _estimate(members: "pd.DataFrame", value: str) -> Estimate:
+def _estimate(members: pd.DataFrame, value: str) -> Estimate:
     diverged = int(members["diverged"].sum())
     if value.endswith("_to"):
         return time_to_reach(members["value"], members["followed"], members["never"], diverged)

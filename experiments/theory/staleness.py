@@ -29,12 +29,6 @@ class Theory(NamedTuple):
     probabilities: Probabilities | None = None
 
 
-FRESH = (
-    simulator.SyncPS, simulator.KSync, simulator.KBatchSync, simulator.AllReduce, simulator.DPSGD, simulator.SGP,
-    simulator.ADPSGD, simulator.LocalSGD, simulator.DiLoCo, simulator.Naive, simulator.GPipe,
-    simulator.OneForwardOneBackward,
-)  # fmt: skip
-"""Methods that apply gradients of present weights."""
 STALENESS: Forms[Theory] = Forms()
 """What theory says of the staleness under an algorithm on a cluster without crashes."""
 
@@ -92,8 +86,13 @@ def constant(delay: int) -> Theory:
     return Theory(CONSTANT, delay, lambda k: (k == delay).astype(float))
 
 
-@STALENESS.of(*FRESH)
+@STALENESS.of(
+    simulator.SyncPS, simulator.KSync, simulator.KBatchSync, simulator.AllReduce, simulator.DPSGD, simulator.SGP,
+    simulator.ADPSGD, simulator.LocalSGD, simulator.DiLoCo, simulator.Naive, simulator.GPipe,
+    simulator.OneForwardOneBackward,
+)  # fmt: skip
 def _fresh(algorithm: Any, cluster: Cluster) -> Theory:
+    """They apply gradients of present weights."""
     return constant(0)
 
 

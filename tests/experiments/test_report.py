@@ -130,10 +130,10 @@ def test_the_page_of_a_run_says_how_it_was_run(toy: Callable[..., Path], tmp_pat
 def test_shares_of_time_are_the_workers_seconds(toy: Callable[..., Path], tmp_path: Path) -> None:
     result: Result = run(load(toy()), tmp_path)
     rows, _ = waiting_table([result], ["toy"])
-    for row, (_, seconds) in zip(rows, result.workers.iterrows(), strict=True):
-        assert row.name == f"worker {seconds['worker']:.0f}"
-        assert sum(row.shares.values()) == pytest.approx(1)
-        assert row.shares["waiting"] * result.manifest["mileage"]["time"] == pytest.approx(seconds["waiting"])
+    for (name, shares), (_, seconds) in zip(rows, result.workers.iterrows(), strict=True):
+        assert name == f"worker {seconds['worker']:.0f}"
+        assert sum(shares.values()) == pytest.approx(1)
+        assert shares["waiting"] * result.manifest["mileage"]["time"] == pytest.approx(seconds["waiting"])
 
 
 def test_staleness_is_counted_over_applied_gradients(toy: Callable[..., Path], tmp_path: Path) -> None:
