@@ -186,8 +186,6 @@ TWICE = {  # names that are defined at the top of two modules, and why
     "Exponential": "a distribution and a graph: both are called so in the field",
     "Layer": "the engine's protocol, and what models hand it; neither half imports the other",
     "Network": "a cluster's, and a neural one; neither half imports the other",
-    "Numbers": "the type of an array of floats, where figures and theory speak of one",
-    "SCALES": "of claims, and of the command that must not import them for its help",
     "T": "a type variable",
     "Trace": "the record of gradients, and the law that draws from a file: `law: trace`",
     "mean": "of gradients, of models, of a claim's array, of seeds with an interval",

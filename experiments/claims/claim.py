@@ -11,7 +11,6 @@ from laggard.experiments.claims.statistics import SEED
 from laggard.experiments.config.axes import put
 from laggard.experiments.config.errors import ConfigError
 
-SCALES = ("smoke", "cpu", "paper")
 Scale = Literal["smoke", "cpu", "paper"]
 
 
@@ -37,14 +36,12 @@ class Tuning:
     Attributes:
         on: the name of the runs that choose.
         over: the dotted key that is chosen.
-        by: accuracy, loss, time or updates, as `best` has it.
-        target: of time and updates.
+        by: as `best` has it.
     """
 
     on: str
     over: str = "learning.lr"
-    by: Literal["accuracy", "loss", "time", "updates"] | None = None
-    target: float | None = None
+    by: Literal["accuracy", "loss"] | None = None
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def _sweep_axes(sweep: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _choice(tuning: Tuning, results: Results) -> Best:
-    return best(results, over=tuning.over, by=tuning.by, target=tuning.target, select_seeds=_study_seeds(results))
+    return best(results, over=tuning.over, by=tuning.by, select_seeds=_study_seeds(results))
 
 
 def _study_seeds(results: Results) -> list[int] | None:

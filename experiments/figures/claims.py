@@ -1,6 +1,5 @@
 """The figure of a claim: a statistic against one of its keys, a line for each value of another."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -8,7 +7,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
-from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
 from laggard.experiments.figures.lines import label_text
@@ -20,6 +18,7 @@ from laggard.experiments.figures.style import (
     PALETTE,
     PLAIN,
     SPARSE,
+    File,
     legend,
     styled_figure,
 )
@@ -35,7 +34,6 @@ CLOSE = 0.02  # settings that lie closer than this, as a share of the axis, are 
 REFERENCES = ("theory", "bound")
 CURVE = 25  # a line of more settings than these is a curve
 APART, BESIDE = 0.1, 0.035  # of a step from one name to the next: two lines, and a mean from its seeds
-Numbers = NDArray[np.float64]
 
 
 class SeedPoints(NamedTuple):
@@ -49,13 +47,13 @@ class SeedPoints(NamedTuple):
         named: whether settings are names, between which nothing lies.
     """
 
-    at: Numbers
-    mean: Numbers
-    low: Numbers
-    high: Numbers
-    never: NDArray[np.int64]
-    seeds: Numbers
-    values: Numbers
+    at: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    never: np.ndarray
+    seeds: np.ndarray
+    values: np.ndarray
     named: bool
 
     @property
@@ -64,7 +62,7 @@ class SeedPoints(NamedTuple):
         return len(self.at) > CURVE
 
 
-def picture(claim: "Claim", table: pd.DataFrame, path: str | Path | None = None) -> Figure:
+def picture(claim: "Claim", table: pd.DataFrame, path: File = None) -> Figure:
     """A claim's statistic: means over seeds with the 95 % interval of the mean, of the values that are finite.
 
     On a logarithmic axis they are means of logarithms, if all values have one. Seeds are light points beside their

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,23 +13,19 @@ from laggard.experiments.figures.staleness import histogram
 from laggard.experiments.figures.style import (
     AXIS_LABELS,
     PALETTE,
+    File,
+    Runs,
     as_sequence,
     draw,
     legend,
     line_styles,
     styled_figure,
 )
-from laggard.experiments.results.result import Result
 
 MOST = len(PALETTE)
 
 
-def comparison(
-    results: Sequence[Result],
-    path: str | Path | None = None,
-    target: float | None = None,
-    label: Label | None = None,
-) -> Figure:
+def comparison(results: Runs, path: File = None, target: float | None = None, label: Label | None = None) -> Figure:
     """Compare runs: what was learnt against virtual time and against updates, and how stale the gradients were.
 
     Args:
@@ -61,9 +56,7 @@ def comparison(
     return figure
 
 
-def learning(
-    results: Sequence[Result], path: str | Path | None = None, x: str = "time", label: Label | None = None
-) -> Figure:
+def learning(results: Runs, path: File = None, x: str = "time", label: Label | None = None) -> Figure:
     """Accuracy and losses of runs against one axis: virtual time, updates, samples or epochs.
 
     Each line is the mean of the runs and members that differ only in seeds, in the 95 % interval of that mean,
@@ -85,7 +78,7 @@ def learning(
     return figure
 
 
-def curves(results: Sequence[Result] | Result, path: str | Path | None = None) -> Figure:
+def curves(results: Runs, path: File = None) -> Figure:
     """Accuracy, where the task has one, and losses, against each of the four axes."""
     results = as_sequence(results)
     measures, lines = measures_of(results), lines_of(results)
@@ -100,9 +93,7 @@ def curves(results: Sequence[Result] | Result, path: str | Path | None = None) -
     return figure
 
 
-def consensus(
-    results: Sequence[Result], path: str | Path | None = None, x: str = "updates", label: Label | None = None
-) -> Figure:
+def consensus(results: Runs, path: File = None, x: str = "updates", label: Label | None = None) -> Figure:
     """How far the nodes' models lie apart: the consensus distance against updates, on a log axis.
 
         sqrt(1/P sum_i |x_i - x_mean|^2)
@@ -136,8 +127,8 @@ def notes(shown: Sequence[Line], lines: Sequence[Line]) -> list[str]:
     """How to read bands, and how many lines were left out."""
     bands = ["line and band: mean of n seeds and its 95 % interval (t)"] * any(len(line.curves) > 1 for line in shown)
     fewer = [f"shown: {len(shown)} of {len(lines)} lines, of each run those that ended best"]
-    ended = any(not np.isfinite(curve[losses].iloc[-1].astype(float)).all() for line in shown for curve in line.curves
-                if (losses := [name for name in ("test_loss",) if name in curve]))  # fmt: skip
+    losses = [curve["test_loss"].iloc[-1] for line in shown for curve in line.curves if "test_loss" in curve]
+    ended = not np.isfinite(np.array(losses, float)).all()
     return bands + fewer * (len(shown) < len(lines)) + ["a line ends where one of its seeds diverged"] * ended
 
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -20,6 +19,8 @@ from laggard.experiments.figures.lines import ends, label_text, measures_of, swe
 from laggard.experiments.figures.style import (
     LIGHT,
     PERCENT,
+    File,
+    Runs,
     as_sequence,
     legend,
     name_axes,
@@ -44,17 +45,17 @@ PANELS, CELLS = 6, 70
 DIGIT = 0.075  # inches that a character of a tick's label takes
 
 
-def lr_delay(results: Sequence[Result], path: str | Path | None = None) -> Figure:
+def lr_delay(results: Runs, path: File = None) -> Figure:
     """What was learnt at the end over learning rate and delay, with the stability limit; see `heat`."""
     return heat(results, path, LR, DELAY)
 
 
-def lr_batch(results: Sequence[Result], path: str | Path | None = None) -> Figure:
+def lr_batch(results: Runs, path: File = None) -> Figure:
     """What was learnt at the end over learning rate and mini-batch, with the stability limit; see `heat`."""
     return heat(results, path, LR, BATCH)
 
 
-def heat(results: Sequence[Result], path: str | Path | None = None, x: str = LR, y: str = DELAY) -> Figure:
+def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figure:
     """The final accuracy, or loss, over two parameters; a cell is the mean over seeds, a panel a value of the others.
 
     Hatched cells diverged, in at least one seed. Over the learning rate the stability limit is drawn: on a quadratic
@@ -167,13 +168,9 @@ def _settings(column: pd.Series, upwards: bool = False) -> list[Any]:
 def _limit(axes: Axes, table: pd.DataFrame, results: Sequence[Result], y: str) -> str:
     """The stability limit, a step a row, in places of cells; what it is, or nothing where there is none."""
     xs, ys = _settings(table[LR]), _settings(table[y], upwards=True)
-    at, exact = [], True
-    for value in ys:
-        row = table[table[y] == value]
-        config = results[int(row["run"].iloc[0])].config if len(row) else None
-        theory = exact_limit(config)
-        exact &= theory is not None
-        at.append(theory)
+    firsts = table.groupby(y)["run"].first()
+    at = [exact_limit(results[firsts[value]].config) for value in ys]
+    exact = None not in at
     if not exact:
         at = [_row_limit(table[table[y] == value], results, xs) for value in ys]
     if all(limit is None for limit in at):
@@ -196,8 +193,6 @@ def _limit(axes: Axes, table: pd.DataFrame, results: Sequence[Result], y: str) -
 
 def _row_limit(row: pd.DataFrame, results: Sequence[Result], xs: list[Any]) -> float | None:
     """The measured limit in a row of the grid."""
-    if not len(row):
-        return None
     first = results[int(row["run"].iloc[0])]
     lost = find_failed(row, initial_loss(results, "test_loss"), chance(first.config))
     fails = lost.groupby(row[LR]).max().reindex(xs)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,12 +9,13 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.figures.lines import Label, shorten, titles
 from laggard.experiments.figures.style import (
     PALETTE,
+    File,
+    Runs,
     as_sequence,
     legend,
     omission_note,
@@ -26,7 +26,6 @@ from laggard.experiments.figures.style import (
 from laggard.experiments.results.result import Result
 
 RUNS, MARGIN, CHUNK = 4, 0.3, 32
-Numbers = NDArray[np.float64]
 
 
 class Plane(NamedTuple):
@@ -38,14 +37,14 @@ class Plane(NamedTuple):
         explained: the share of the way's squared length along each direction.
     """
 
-    directions: Numbers
-    way: Numbers
+    directions: np.ndarray
+    way: np.ndarray
     explained: tuple[float, float]
 
 
 def landscape(
-    results: Sequence[Result] | Result,
-    path: str | Path | None = None,
+    results: Runs,
+    path: File = None,
     directions: Literal["pca", "random"] = "pca",
     points: int = 21,
     member: int = 0,
@@ -85,7 +84,7 @@ def landscape(
     return figure
 
 
-def principal(way: Numbers) -> Plane:
+def principal(way: np.ndarray) -> Plane:
     """The plane of a way's two main directions, unit vectors, through its last model.
 
     Args:
@@ -97,7 +96,7 @@ def principal(way: Numbers) -> Plane:
     return Plane(directions[:2], apart @ directions[:2].T, (float(shares[0]), float(shares[1])))
 
 
-def filterwise(way: Numbers, shapes: Sequence[tuple[int, ...]], rng: np.random.Generator) -> Plane:
+def filterwise(way: np.ndarray, shapes: Sequence[tuple[int, ...]], rng: np.random.Generator) -> Plane:
     """The plane of two random directions whose filters have the norms of the last model's, through that model.
 
     A filter is a row of a weight of two dimensions or more; one-dimensional parameters do not move, unless there is
@@ -124,8 +123,8 @@ def filterwise(way: Numbers, shapes: Sequence[tuple[int, ...]], rng: np.random.G
 
 
 def surface(
-    task: Any, final: Numbers, plane: Plane, points: int, least: float = 0.0
-) -> tuple[Numbers, Numbers, Numbers]:
+    task: Any, final: np.ndarray, plane: Plane, points: int, least: float = 0.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Coordinates `(points,)` along each direction, and the test loss at `final` + x d_1 + y d_2 `(points, points)`.
 
     They span the way, with a margin around it, and reach at least from -`least` to `least`.
@@ -143,14 +142,14 @@ def surface(
     return x, y, np.concatenate(losses).reshape(points, points)
 
 
-def _trajectory(result: Result, member: int) -> Numbers:
+def _trajectory(result: Result, member: int) -> np.ndarray:
     """The models that a run evaluated `(evaluations, params)`, in double precision."""
     models, name = getattr(result, "models", None), result.config.name
     if models is None:
         raise ValueError(f"{name}: no models on the way were kept: run it with evaluate.keep_models=true")
     if not 0 <= member < models.shape[1]:
         raise ValueError(f"{name}: member: expected 0 to {models.shape[1] - 1}, got {member}")
-    way: Numbers = models[:, member].double().numpy()
+    way: np.ndarray = models[:, member].double().numpy()
     if not np.isfinite(way[-1]).all():
         raise ValueError(f"{name}: member {member} diverged: there is no final model to look around")
     way = way[np.isfinite(way).all(1)]
@@ -160,24 +159,15 @@ def _trajectory(result: Result, member: int) -> Numbers:
     return way
 
 
-def _landscape(figure: Figure, axes: Axes, learnt: Any, way: Numbers, pca: bool, points: int, seed: int) -> None:
-    """The loss in the plane of the way's main directions, or of random ones, and the way; the axes name them."""
+def _landscape(figure: Figure, axes: Axes, learnt: Any, way: np.ndarray, pca: bool, points: int, seed: int) -> None:
+    """Filled contours of the loss in the plane of the way's main directions, or of random ones, and the way."""
     shapes = learnt.shapes() if hasattr(learnt, "shapes") else [(way.shape[1],)]  # of a task that says none, one vector
     plane = principal(way) if pca else filterwise(way, shapes, np.random.default_rng(seed))
-    _surface(figure, axes, *surface(learnt, way[-1], plane, points, 0.0 if pca else 1.0), plane)
-    across, up = (
-        f"{'main' if pca else 'random'} direction {number} ({100 * share:.3g} % of the way)"
-        for number, share in enumerate(plane.explained, start=1)
-    )
-    axes.set(xlabel=across, ylabel=up)
-
-
-def _surface(figure: Figure, axes: Axes, x: Numbers, y: Numbers, losses: Numbers, plane: Plane) -> None:
-    """Filled contours of the loss, and the way over them."""
+    x, y, losses = surface(learnt, way[-1], plane, points, 0.0 if pca else 1.0)
     finite = losses[np.isfinite(losses)]
-    positive = finite.min() > 0
-    norm = LogNorm(finite.min(), finite.max()) if positive else Normalize(finite.min(), finite.max())
-    levels = np.geomspace(finite.min(), finite.max(), 16) if positive else np.linspace(finite.min(), finite.max(), 16)
+    low, high, positive = finite.min(), finite.max(), finite.min() > 0
+    levels = (np.geomspace if positive else np.linspace)(low, high, 16)
+    norm = (LogNorm if positive else Normalize)(low, high)
     filled = axes.contourf(x, y, np.ma.masked_invalid(losses), np.unique(levels), cmap="viridis", norm=norm)
     figure.colorbar(filled, ax=axes, label="test loss", format="%.2g")
     for colour, width in (("white", 3), ("black", 1.2)):
@@ -186,4 +176,7 @@ def _surface(figure: Figure, axes: Axes, x: Numbers, y: Numbers, losses: Numbers
     axes.plot(*plane.way[0], "s", color=PALETTE[1], markeredgecolor="white", markersize=7, label="start")
     axes.plot(*plane.way[-1], "*", color=PALETTE[4], markeredgecolor="black", markersize=12, label="final model",
               zorder=5)  # fmt: skip
+    kind, (first, second) = "main" if pca else "random", plane.explained
+    axes.set_xlabel(f"{kind} direction 1 ({100 * first:.3g} % of the way)")
+    axes.set_ylabel(f"{kind} direction 2 ({100 * second:.3g} % of the way)")
     axes.grid(visible=False)

@@ -1,6 +1,7 @@
 """The lines of a comparison of results: the label of each, and the curves that it averages."""
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,11 +90,9 @@ def best_of(lines: Sequence[Line], measure: str, most: int) -> list[Line]:
     return [lines[index] for index in sorted(best.index[:most])]
 
 
-def parameter(config: Any, key: str) -> Any:
+def _parameter(config: Any, key: str) -> Any:
     """What a config says at a dotted key; None where it has no such key."""
-    for name in key.split("."):
-        config = getattr(config, name, None)
-    return config
+    return reduce(lambda part, name: getattr(part, name, None), key.split("."), config)
 
 
 def ends(results: Sequence[Result], keys: Sequence[str]) -> pd.DataFrame:
@@ -105,7 +104,7 @@ def ends(results: Sequence[Result], keys: Sequence[str]) -> pd.DataFrame:
     measure, rows = measures_of(results)[0], []
     for run, result in enumerate(results):
         last = result.metrics.groupby("member").tail(1).assign(run=run)
-        given = {key: parameter(result.config, key) for key in keys if key not in last}
+        given = {key: _parameter(result.config, key) for key in keys if key not in last}
         losses = [name for name in ("test_loss", "train_loss") if name in last and result.metrics[name].notna().any()]
         finite = np.isfinite(last[losses[:1]].astype(float)).all(axis=1)
         rows.append(last.assign(learnt=last[measure].where(finite), **given))

@@ -1,8 +1,7 @@
 """Figures of the network: its topology, the load of its busiest card, and the utilisation of its cards."""
 
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -11,12 +10,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
-from numpy.typing import NDArray
 
 from laggard.experiments.figures.lines import Label, shorten, titles
 from laggard.experiments.figures.style import (
     AXIS_LABELS,
     PALETTE,
+    File,
+    Runs,
     as_sequence,
     legend,
     omission_note,
@@ -33,7 +33,6 @@ PANELS, NAMED = 12, 40
 RUNS, CARDS = 4, 12
 WAYS = {"up": "sender", "down": "receiver"}
 Place = tuple[float, float]
-Numbers = NDArray[np.float64]
 
 
 class Drawing(NamedTuple):
@@ -46,7 +45,7 @@ class Drawing(NamedTuple):
     bends: bool
 
 
-def topology(results: Sequence[Result] | Result, path: str | Path | None = None) -> Figure:
+def topology(results: Runs, path: File = None) -> Figure:
     """Who sends to whom: a graph for each topology of the results, and one for each step where it changes in time.
 
     Lines carry messages both ways, arrows one way. A title says what the busiest card carries in one step, a model
@@ -119,10 +118,8 @@ def _cost(graph: nx.DiGraph, size: float, bandwidth: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-6:.3g} us"
+    scale, unit = (1.0, "s") if seconds >= 1 else (1e-3, "ms") if seconds >= 1e-3 else (1e-6, "us")
+    return f"{seconds / scale:.3g} {unit}"
 
 
 def _positions(graph: Any, edges: nx.DiGraph, workers: int) -> dict[int, Place]:
@@ -171,9 +168,7 @@ def draw_topology(axes: Axes, drawing: Drawing) -> None:
     axes.axis("off")
 
 
-def utilisation(
-    results: Sequence[Result] | Result, path: str | Path | None = None, bins: int = 120, label: Label | None = None
-) -> Figure:
+def utilisation(results: Runs, path: File = None, bins: int = 120, label: Label | None = None) -> Figure:
     """How busy each card was: the bytes that went up and down it in each of `bins` stretches of time.
 
     The bytes of a message are exact, and spread evenly between its sending and its arrival: a message that queues is
@@ -185,7 +180,7 @@ def utilisation(
     """
     results = as_sequence(results)
     shown = results[:RUNS]
-    loads = [card_loads(of, bins) for of in shown]
+    loads = [_card_loads(of, bins) for of in shown]
     heights, beyond = [0.6 + 0.17 * len(load) for _, load, _ in loads], False
     with styled_figure(8, 1.0 + sum(heights), path) as figure:
         panels = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -195,9 +190,8 @@ def utilisation(
             cells = np.arange(len(load) + 1)
             mesh = axes.pcolormesh(edges, cells, load, cmap="cividis", vmin=0, vmax=top, rasterized=True)
             axes.set_yticks(np.arange(len(load)) + 0.5, load.index, fontsize=7)
-            axes.set(
-                ylim=(len(load), 0), xlabel=AXIS_LABELS["time"], title=shorten(name, 100) if len(shown) > 1 else ""
-            )
+            title = shorten(name, 100) if len(shown) > 1 else ""
+            axes.set(ylim=(len(load), 0), xlabel=AXIS_LABELS["time"], title=title)
             axes.grid(visible=False)
             figure.colorbar(mesh, ax=axes, label="utilisation (%)" if unit == "%" else "load (bytes/s)", pad=0.01)
         spread = "bytes are exact, spread evenly between a message's sending and its arrival"
@@ -206,12 +200,8 @@ def utilisation(
     return figure
 
 
-def card_loads(result: Result, bins: int) -> tuple[Numbers, pd.DataFrame, str]:
-    """Edges of the bins (s), the load of each direction of each card in each bin, and its unit: % or bytes/s.
-
-    Raises:
-        ValueError: the run has not recorded its messages.
-    """
+def _card_loads(result: Result, bins: int) -> tuple[np.ndarray, pd.DataFrame, str]:
+    """Edges of the bins (s), the load of each direction of each card in each bin, and its unit: % or bytes/s."""
     messages = getattr(result, "messages", None)
     if messages is None or not len(messages):
         raise ValueError(f"{result.config.name}: no messages recorded: run it with record.messages=true")
@@ -237,7 +227,7 @@ def _card(rank: int) -> str:
     return f"worker {rank}" if rank >= 0 else "server" if rank == -1 else f"server {-1 - rank}"
 
 
-def _binned(messages: pd.DataFrame, edges: Numbers) -> Numbers:
+def _binned(messages: pd.DataFrame, edges: np.ndarray) -> np.ndarray:
     """Bytes in each bin: each message's, spread evenly from sending to arrival; at once where that takes no time."""
     sent, arrived, size = (messages[name].to_numpy(float) for name in ("sent", "arrived", "bytes"))
     took = arrived - sent

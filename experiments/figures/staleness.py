@@ -3,7 +3,6 @@
 import math
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from laggard.experiments.figures.lines import Label, applied_gradients, shorten, titles
 from laggard.experiments.figures.style import (
@@ -21,17 +19,17 @@ from laggard.experiments.figures.style import (
     LIGHT,
     PALETTE,
     PERCENT,
+    File,
+    Runs,
     as_sequence,
     legend,
     omission_note,
     panels_of,
     styled_figure,
 )
-from laggard.experiments.figures.timelines import PHASES, UNSPLIT, has_arrivals, phases, seconds
-from laggard.experiments.results.result import Result
+from laggard.experiments.figures.timelines import UNSPLIT, has_arrivals, phases, seconds, stack_bars
 from laggard.experiments.theory.staleness import CONSTANT, Theory, staleness_theory
 
-Numbers = NDArray[np.float64]
 BINS, ROLLING, SMOOTH, PANELS, ROWS, BARS = 60, 20, 20, 16, 6, 24
 LOOKS: dict[str, dict[str, Any]] = {
     "network down": {"color": PALETTE[5]},
@@ -43,7 +41,7 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-def histograms(results: Sequence[Result], path: str | Path | None = None, label: Label | None = None) -> Figure:
+def histograms(results: Runs, path: File = None, label: Label | None = None) -> Figure:
     """The distribution of the staleness of applied gradients, a panel a run, with theory's where there is one.
 
     Theory is `staleness_theory` of the config, for the steady state: a curve where the whole law is known, else a
@@ -62,7 +60,7 @@ def histograms(results: Sequence[Result], path: str | Path | None = None, label:
     return figure
 
 
-def staleness(results: Sequence[Result] | Result, path: str | Path | None = None, label: Label | None = None) -> Figure:
+def staleness(results: Runs, path: File = None, label: Label | None = None) -> Figure:
     """How stale the applied gradients of runs were: their distribution beside theory's, and each worker's over time.
 
     A row a run. Points are gradients, lines each worker's rolling mean; of more than eight workers the stalest alone
@@ -110,7 +108,7 @@ def histogram(
         _theory(axes, theory, edges, width)
 
 
-def _besides(updates: pd.DataFrame, edges: Numbers, width: int) -> str:
+def _besides(updates: pd.DataFrame, edges: np.ndarray, width: int) -> str:
     """A note below a histogram: gradients that were not applied or lie beyond its axis, and wide bins."""
     beyond = int((applied_gradients(updates)["staleness"] > edges[-1]).sum())
     counts = {status: int((updates["status"] == status).sum()) for status in ("dropped", "cancelled")}
@@ -127,7 +125,7 @@ def _top(updates: pd.DataFrame) -> float:
     return most if applied.max() > 1.5 * most + 1 else float(applied.max())
 
 
-def _theory(axes: Axes, theory: Theory, edges: Numbers, width: int) -> None:
+def _theory(axes: Axes, theory: Theory, edges: np.ndarray, width: int) -> None:
     """Theory's share of each bin; of a mean alone, a triangle on the axis."""
     if theory.probabilities is None:
         axes.plot(theory.mean, 0, "^", color=PALETTE[1], markersize=8, clip_on=False, zorder=3, label="theory: mean")
@@ -168,7 +166,7 @@ def _legend(figure: Figure, panels: Sequence[Axes], notes: Sequence[str]) -> Non
     legend(figure, panels, ["dashed: mean of the run", *["theory: steady state"] * theory, *notes])
 
 
-def split(results: Sequence[Result] | Result, path: str | Path | None = None, label: Label | None = None) -> Figure:
+def split(results: Runs, path: File = None, label: Label | None = None) -> Figure:
     """Where staleness comes from: the updates, and the seconds, of each phase of a gradient's life.
 
     A bar a worker for one run, a bar a run for several; means over the applied gradients. See `phases`.
@@ -187,7 +185,7 @@ def split(results: Sequence[Result] | Result, path: str | Path | None = None, la
         _stack(left, [counts.drop(columns=["worker", "staleness"]).mean() for counts, _ in shown.values()], "{:.2f}")
         _stack(right, [spent.drop(columns="worker").mean() for _, spent in shown.values()], "{:.3g}")
         names = [f"{shorten(name, 36)} (n = {n:,})" for name, n in zip(shown, counted, strict=True)]
-        left.set(xlabel="mean staleness (updates)", ylim=(len(shown) - 0.4, -0.6))
+        left.set_xlabel("mean staleness (updates)")
         left.set_yticks(range(len(shown)), names)
         right.set_xlabel("mean time from its start (s)")
         more = f"{len(tables) - len(shown)} more are not shown" * (len(tables) > len(shown))
@@ -200,17 +198,11 @@ def split(results: Sequence[Result] | Result, path: str | Path | None = None, la
 
 def _stack(axes: Axes, means: Sequence[pd.Series], form: str) -> None:
     """Stacked bars with their sums beside them."""
-    table = pd.DataFrame(means).reset_index(drop=True)
-    table = table.reindex(columns=[name for name in (*PHASES, UNSPLIT) if name in table]).fillna(0.0)
-    left = np.zeros(len(table))
-    for name in table:
-        there = (table[name] > 0).to_numpy()  # an empty bar would still have edges
-        if there.any():
-            axes.barh(there.nonzero()[0], table.loc[there, name], 0.72, left[there], label=name, linewidth=0.7,
-                      **LOOKS[name])  # fmt: skip
-        left = left + table[name].to_numpy()
-    for row, total in enumerate(left):
+    table = pd.DataFrame(means).fillna(0.0)
+    stack_bars(axes, table, LOOKS)
+    totals = table.sum(axis=1).to_numpy()
+    for row, total in enumerate(totals):
         axes.annotate(form.format(total), (total, row), (3, 0), textcoords="offset points", va="center", size="small",
                       color=GREY)  # fmt: skip
-    axes.set_xlim(0, 1.15 * max(left.max(initial=0.0), 1e-12))
+    axes.set_xlim(0, 1.15 * max(totals.max(initial=0.0), 1e-12))
     axes.grid(visible=False, axis="y")

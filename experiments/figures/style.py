@@ -12,7 +12,6 @@ from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
-from numpy.typing import NDArray
 
 from laggard.experiments.figures.lines import Line, shorten
 from laggard.experiments.results.atomic import whole_file
@@ -20,6 +19,8 @@ from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.statistics import half_width
 
+Runs = Sequence[Result] | Result
+File = str | Path | None
 STYLE = Path(__file__).parents[1] / "laggard.mplstyle"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")  # Okabe and Ito
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.5, 1.2, 1.5)))
@@ -31,10 +32,9 @@ SPARSE = FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" 
 PERCENT = FuncFormatter(lambda share, _: f"{100 * share:.6g}")
 COUNT = FuncFormatter(lambda n, _: f"{n / 1e6:g}M" if n >= 1e6 else f"{n / 1e3:g}k" if n >= 1e4 else f"{n:,g}")
 PREFIXES = {9: "G", 6: "M", 3: "k", 0: ""}
-Numbers = NDArray[np.float64]
 
 
-def as_sequence(results: Sequence[Result] | Result) -> Sequence[Result]:
+def as_sequence(results: Runs) -> Sequence[Result]:
     """The results; a run by itself is a sequence of one.
 
     Raises:
@@ -50,7 +50,7 @@ def as_sequence(results: Sequence[Result] | Result) -> Sequence[Result]:
 def styled_figure(
     width: float,
     height: float,
-    path: str | Path | None = None,
+    path: File = None,
     layout: Literal["constrained", "compressed"] = "constrained",
 ) -> Iterator[Figure]:
     """A figure of `width` by `height` inches, drawn in the project's style and in no other, then saved to `path`."""
@@ -166,7 +166,7 @@ def logarithmic(axes: Axes, levels: Sequence[float] = ()) -> None:
         axes.yaxis.set_minor_formatter(PLAIN if high < 3 * low else SPARSE)
 
 
-def _positive(columns: Iterable[Any]) -> Numbers:
+def _positive(columns: Iterable[Any]) -> np.ndarray:
     """The finite positive numbers of all `columns`."""
     values = np.concatenate([np.asarray(column, float) for column in columns] or [np.empty(0)])
     return np.asarray(values[np.isfinite(values) & (values > 0)])
@@ -198,7 +198,7 @@ def quantity(value: float, unit: str) -> str:
     return f"{value / 10**power:.4g} {PREFIXES[power]}{unit}"
 
 
-def _heights(axes: Axes, levels: Numbers) -> None:
+def _heights(axes: Axes, levels: np.ndarray) -> None:
     """Where all values exceed one half, restrict the axis to their range."""
     if len(levels) and levels.min() > 0.5:
         margin = 0.06 * (levels.max() - levels.min()) or 0.01

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -31,6 +30,8 @@ from laggard.experiments.figures.style import (
     PERCENT,
     PLAIN,
     SPARSE,
+    File,
+    Runs,
     as_sequence,
     legend,
     name_axes,
@@ -50,9 +51,7 @@ NAMED = 12  # lines that the legend names, and the most that crosses at the edge
 WORKERS, BANDWIDTH = "cluster.workers", "cluster.network.bandwidth"
 
 
-def cliff(
-    results: Sequence[Result], path: str | Path | None = None, by: str = DELAY, label: str | None = None
-) -> Figure:
+def cliff(results: Runs, path: File = None, by: str = DELAY, label: str | None = None) -> Figure:
     """The lr cliff: what was learnt at the end against the learning rate, a line per delay.
 
     Points are means over seeds with the 95 % interval of the mean, of losses those of the logarithm; crosses at the
@@ -106,13 +105,8 @@ def _lines(axes: Axes, table: pd.DataFrame, by: str, values: Sequence[Any], name
         _cliff(axes, table, (PALETTE[0], 0), "mean", top)
     for index, value in enumerate(values):
         named = len(values) <= NAMED or index % math.ceil(len(values) / NAMED) == 0 or index == len(values) - 1
-        _cliff(
-            axes,
-            table[table[by] == value],
-            (colours[index], index),
-            f"{name} = {label_text(value)}" * named or None,
-            top,
-        )
+        title = f"{name} = {label_text(value)}" if named else None
+        _cliff(axes, table[table[by] == value], (colours[index], index), title, top)
 
 
 def _cliff(axes: Axes, table: pd.DataFrame, look: tuple[Any, int], label: str | None, top: float | None) -> None:
@@ -141,7 +135,7 @@ def _cliff(axes: Axes, table: pd.DataFrame, look: tuple[Any, int], label: str | 
         axes.plot(lost, heights, "x", color=colour, transform=across, clip_on=False)
 
 
-def scaling(results: Sequence[Result], path: str | Path | None = None) -> Figure:
+def scaling(results: Runs, path: File = None) -> Figure:
     """Virtual time per update against the number of workers: a colour a bandwidth, a panel a method.
 
     Markers are simulated, in the second half of a run; lines are the closed forms of `seconds_theory`, where there is

@@ -1,7 +1,6 @@
 """Figures of time: the workers' states, a timeline of computations, and the phases of a gradient's life."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,8 @@ from laggard.experiments.figures.style import (
     LIGHT,
     PALETTE,
     PERCENT,
+    File,
+    Runs,
     as_sequence,
     legend,
     omission_note,
@@ -44,9 +45,7 @@ UNSPLIT = "network up, queue, barrier"
 """The last three together, where a run did not record when gradients arrived."""
 
 
-def occupation(
-    results: Sequence[Result] | Result, path: str | Path | None = None, label: Label | None = None
-) -> Figure:
+def occupation(results: Runs, path: File = None, label: Label | None = None) -> Figure:
     """Utilisation: the shares of their time that workers computed, sent, waited and were down.
 
     A bar a worker for one run, a bar a run for several, over all of its workers. A share written in it is the waiting.
@@ -62,16 +61,11 @@ def occupation(
         names = [f"{name} (n = {n})" for name, n in zip(called, counts, strict=True)]
     shown = table.head(MOST).fillna(0.0)
     with styled_figure(8, 1.1 + 0.24 * max(3, len(shown)), path) as figure:
-        axes, left = figure.subplots(), np.zeros(len(shown))
-        for state, look in STATE_STYLES.items():
-            width = shown[state].to_numpy()
-            if width.any():
-                axes.barh(range(len(shown)), width, 0.72, left, label=state, linewidth=0.7, **look)
-            left = left + width
+        axes = figure.subplots()
+        stack_bars(axes, shown, STATE_STYLES)
         for row, waited in enumerate(shown["waiting"]):
             axes.annotate(f"{waited:.0%}", (1, row), (4, 0), textcoords="offset points", va="center", size="small")
         axes.set(xlabel="share of the workers' time (%); beside it, of waiting", xlim=(0, 1))
-        axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.set_yticks(range(len(shown)), names[:MOST])
         axes.xaxis.set_major_formatter(PERCENT)
         axes.grid(visible=False)
@@ -81,9 +75,21 @@ def occupation(
     return figure
 
 
+def stack_bars(axes: Axes, table: pd.DataFrame, looks: Mapping[str, Mapping[str, Any]]) -> None:
+    """A bar for each row, from the top, with a part for each column of the table, in the order of `looks`."""
+    left = np.zeros(len(table))
+    for name in filter(table.columns.__contains__, looks):
+        width = table[name].to_numpy()
+        (there,) = (width > 0).nonzero()  # an empty bar would still have edges
+        if len(there):
+            axes.barh(there, width[there], 0.72, left[there], label=name, linewidth=0.7, **looks[name])
+        left = left + width
+    axes.set_ylim(len(table) - 0.4, -0.6)
+
+
 def timeline(
-    results: Sequence[Result] | Result,
-    path: str | Path | None = None,
+    results: Runs,
+    path: File = None,
     until: float | None = None,
     workers: Sequence[int] | None = None,
     label: Label | None = None,

@@ -66,17 +66,11 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
     )
 
 
-class ReportFigure(NamedTuple):
-    """A figure as a data URI, with its title, alternative text and caption."""
+def pictures(results: Sequence[Result], named: Sequence[str]) -> list[dict[str, str]]:
+    """The figures that these results have, each with its title, `source` (a data URI), text and caption.
 
-    title: str
-    source: str
-    alt: str
-    caption: str
-
-
-def pictures(results: Sequence[Result], named: Sequence[str]) -> list[ReportFigure]:
-    """The figures that these results have: those that say that they do not apply are left out."""
+    Those that say that they do not apply are left out.
+    """
     outcome = "; ".join(f"{what} {value}" for what, value in facts(results))
     runs = ", ".join(named[:8]) + (f" and {len(named) - 8} more" if len(named) > 8 else "")
     found = []
@@ -84,7 +78,8 @@ def pictures(results: Sequence[Result], named: Sequence[str]) -> list[ReportFigu
         if several if len(results) > 1 else one:
             with suppress(ValueError):
                 figure = _comparison(results) if function is comparison else function(results)
-                found.append(ReportFigure(title, uri(figure), f"{caption} Of {runs}: {outcome}.", caption))
+                alt = f"{caption} Of {runs}: {outcome}."
+                found.append({"title": title, "source": uri(figure), "alt": alt, "caption": caption})
     return found
 
 

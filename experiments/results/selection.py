@@ -166,16 +166,10 @@ def _group_choices(rows: Sequence[Mapping[str, Any]], others: Sequence[str], key
     """Chosen setting -> the settings of the other keys that it was chosen for."""
     found: dict[str, list[str]] = {}
     for row in rows:
-        found.setdefault(_describe_setting(row, keys), []).append(_describe_others(row, others))
+        what = ", ".join(f"{key} = {format_setting(row[key])}" for key in keys)
+        who = ", ".join(format_setting(row[key]) for key in others if format_setting(row[key]) != "-") or "all"
+        found.setdefault(what, []).append(who)
     return {what: "; ".join(who) for what, who in found.items()}
-
-
-def _describe_others(row: Mapping[str, Any], others: Sequence[str]) -> str:
-    return ", ".join(format_setting(row[key]) for key in others if format_setting(row[key]) != "-") or "all"
-
-
-def _describe_setting(row: Mapping[str, Any], keys: Sequence[str]) -> str:
-    return ", ".join(f"{key} = {format_setting(row[key])}" for key in keys)
 
 
 def _list_seeds(seeds: Sequence[Any]) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from laggard.simulator import Cluster
@@ -23,7 +22,6 @@ from laggard.simulator.timing.distributions import (
 )
 from laggard.simulator.timing.slowdowns import Factor
 
-Numbers = NDArray[np.float64]
 CONTINUOUS: dict[type, Callable[[Any], Any]] = {
     Uniform: lambda law: stats.uniform(law.low, law.high - law.low),
     Exponential: lambda law: stats.expon(scale=law.mean),
@@ -42,7 +40,7 @@ DISCRETE: dict[type, Callable[[Any], Sequence[tuple[float, float]]]] = {
 """Laws of few values, each with its probability."""
 
 
-def order_statistic(law: Distribution, factors: Sequence[float] | Numbers, K: int) -> float | None:
+def order_statistic(law: Distribution, factors: Sequence[float] | np.ndarray, K: int) -> float | None:
     """E[X_(K:P)], the mean of the K-th smallest of P independent durations (s), X_i = factors[i] X with X of the law.
 
         E[X_(K:P)] = integral over t > 0 of Pr(fewer than K of the X_i <= t)
@@ -66,7 +64,7 @@ def order_statistic(law: Distribution, factors: Sequence[float] | Numbers, K: in
     return float(np.trapezoid(_fewer([shares[factor] for factor in times], K), t))
 
 
-def _fewer(done: Sequence[Numbers], K: int) -> Numbers:
+def _fewer(done: Sequence[np.ndarray], K: int) -> np.ndarray:
     """Pr(fewer than K are done), of independent probabilities to be done `(moments,)`, one a worker."""
     counts = np.zeros((K, len(done[0])))
     counts[0] = 1.0
@@ -86,7 +84,7 @@ def is_steady(cluster: Cluster) -> bool:
     return all(isinstance(slowdown, Factor) for slowdown in cluster.slowdowns)
 
 
-def factors_of(cluster: Cluster) -> Numbers:
+def factors_of(cluster: Cluster) -> np.ndarray:
     """How many times as long each worker takes by slowdowns that never change `(workers,)`."""
     always = [slowdown for slowdown in cluster.slowdowns if isinstance(slowdown, Factor)]
     return np.array([math.prod(one.factor for one in always if one.hits(rank)) for rank in range(cluster.workers)])

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import geom
 
 from laggard import simulator
@@ -17,8 +16,7 @@ from laggard.simulator import Cluster
 from laggard.simulator.timing.distributions import Constant, Exponential
 
 CONSTANT, LITTLE = "constant", "Little's law"
-Numbers = NDArray[np.float64]
-Probabilities = Callable[[Numbers], Numbers]
+Probabilities = Callable[[np.ndarray], np.ndarray]
 
 
 class Theory(NamedTuple):
@@ -151,7 +149,7 @@ def _pushes(cluster: Cluster, K: int) -> Theory:
     if isinstance(law, Exponential) and equal:
         others, ahead = geom(1 / P, loc=-1), np.arange(K)
 
-        def probabilities(k: Numbers) -> Numbers:
+        def probabilities(k: np.ndarray) -> np.ndarray:
             first = k[:, None] * K - 1 - ahead
             return np.asarray((others.cdf(first + K) - others.cdf(first)).mean(1))
 
@@ -159,7 +157,7 @@ def _pushes(cluster: Cluster, K: int) -> Theory:
     return Theory(LITTLE, (P - 1) / K)
 
 
-def _rates(cluster: Cluster) -> Numbers | None:
+def _rates(cluster: Cluster) -> np.ndarray | None:
     """The workers' speeds, relative, where they are constant and network and server take no time; else None."""
     free = cluster.network.unlimited and cluster.network.latency == 0 and cluster.apply_seconds == 0
     return 1 / factors_of(cluster) if free and is_steady(cluster) else None
