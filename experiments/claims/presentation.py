@@ -125,11 +125,6 @@ class Standing:
     scale: Scale
     folder: Path
 
-    @property
-    def missing(self) -> list[str]:
-        """The claims that have no row."""
-        return [name for name in self.claims if name not in self.rows]
-
     def verdicts(self) -> "Styler":
         """A row a claim: what the paper says, how that is known, and the verdict, or the command that leads to one."""
         found = [

@@ -73,11 +73,11 @@ def pictures(results: Sequence[Result], named: Sequence[str]) -> list[dict[str, 
     """
     outcome = "; ".join(f"{what} {value}" for what, value in facts(results))
     runs = ", ".join(named[:8]) + (f" and {len(named) - 8} more" if len(named) > 8 else "")
-    found = []
+    target, label, found = results[0].config.evaluate.target_accuracy, by_method(results), []
     for function, title, caption, one, several in ENTRIES:
         if several if len(results) > 1 else one:
             with suppress(ValueError):
-                figure = _comparison(results) if function is comparison else function(results)
+                figure = comparison(results, None, target, label) if function is comparison else function(results)
                 alt = f"{caption} Of {runs}: {outcome}."
                 found.append({"title": title, "source": uri(figure), "alt": alt, "caption": caption})
     return found
@@ -96,11 +96,6 @@ def _figure_bytes(figure: Figure, **options: Any) -> bytes:
     stream = BytesIO()
     figure.savefig(stream, transparent=True, **options)
     return stream.getvalue()
-
-
-def _comparison(results: Sequence[Result]) -> Figure:
-    """Named by what was swept, or by method where nothing was."""
-    return comparison(results, target=results[0].config.evaluate.target_accuracy, label=by_method(results))
 
 
 REPORT_ROWS = 32
@@ -144,7 +139,8 @@ def outcomes(results: Sequence[Result]) -> ReportTable:
     """The summary: a row a run and member, the first 320."""
     table = summary(results)
     shown = table.head(10 * REPORT_ROWS)
-    columns = [(name.replace("_", " "), table[name].map(_number).all()) for name in table]
+    texts = [name for name in table if table[name].map(lambda value: isinstance(value, str | bool)).any()]
+    columns = [(name.replace("_", " "), name not in texts) for name in table]
     rows = [[format_cell(name, value, "–") for name, value in row.items()] for row in shown.to_dict("records")]
     left = len(table) - len(shown)
     return ReportTable(columns, rows, f"{left} more rows are not shown" if left else "")
@@ -192,10 +188,6 @@ def provenance(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
         ("Versions", list(manifest["versions"].items())),
         ("Files, SHA-256", list(manifest["files"].items())),
     ]
-
-
-def _number(value: Any) -> bool:
-    return value is None or (not isinstance(value, str) and not isinstance(value, bool))
 
 
 def _row_label(key: str, value: Any) -> str:
