@@ -109,7 +109,7 @@ def _installation(root: Path) -> Diagnosis:
 
 
 def _machine() -> Iterator[Diagnosis]:
-    # `laggard.models.cores` says the same, but needs torch, which may be what is broken
+    # `laggard.models.backends.threads.cores` says the same, but needs torch, which may be what is broken
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     yield Diagnosis("cores", "ok", f"{cores} to be used, of {os.cpu_count()}; threads: null in a config takes {cores}")
     if memory := _memory():

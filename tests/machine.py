@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from laggard.models.cores import cores
+from laggard.models.backends.threads import cores
 
 
 def machine() -> str:

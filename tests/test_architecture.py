@@ -248,7 +248,7 @@ def test_a_name_is_defined_once_but_for_a_few():
 
 def test_a_name_that_is_defined_again_is_found():
     found = sources()
-    found["laggard.models.cores"] += "\n\ndef resolve_topology():\n    pass\n"
+    found["laggard.models.flat"] += "\n\ndef resolve_topology():\n    pass\n"
     assert len(definitions(found)["resolve_topology"]) == 2
 
 

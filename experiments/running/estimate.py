@@ -20,7 +20,7 @@ from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.tasks import sizes_of
 from laggard.experiments.results.store import find_run
 from laggard.experiments.running.jobs import check
-from laggard.models.cores import cores
+from laggard.models.backends.threads import cores
 from laggard.simulator import Evaluate, RunProgress, Stop, Task, simulate
 
 BRIEF = 10.0

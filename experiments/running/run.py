@@ -22,7 +22,7 @@ from laggard.experiments.results.result import Result
 from laggard.experiments.running.jobs import Document, JobResult, error_line
 from laggard.experiments.running.progress import heartbeat
 from laggard.models.backends.batched import describe
-from laggard.models.cores import cores
+from laggard.models.backends.threads import cores
 from laggard.simulator import Outcome, Task, simulate
 
 LIBRARIES = ("laggard", "numpy", "pyarrow", "safetensors", "simpy", "torch")

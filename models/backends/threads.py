@@ -1,6 +1,7 @@
 """A pool of threads over the gradients in flight: the backend of a CPU."""
 
 import copy
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from laggard.models.backends.handwritten import Backpropagation, Loss, backpropagation
-from laggard.models.cores import cores
 
 T = TypeVar("T")
 
 # samples in one forward pass of an evaluation; more outgrow a CPU's cache, 1,000 take twice the time
 THREAD_SAMPLES = 100
+
+
+def cores() -> int:
+    """How many cores this process may use: by its affinity, where there is one, and not by quotas of CPU time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Threads:

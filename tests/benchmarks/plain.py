@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from laggard.models import Dataset, LeNet5
-from laggard.models.cores import cores
+from laggard.models.backends.threads import cores
 
 LR = 0.05
 Loop = Callable[[int], float]

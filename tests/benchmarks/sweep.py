@@ -11,7 +11,7 @@ import torch
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.grid import fill_swept_keys
 from laggard.experiments.running.sweep import sweep as run_all
-from laggard.models.cores import cores
+from laggard.models.backends.threads import cores
 from tests.benchmarks.alternation import Row, alternate
 
 RUNS = 24
