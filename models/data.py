@@ -50,7 +50,8 @@ class Dataset:
 def digits() -> Dataset:
     """Handwritten digits of 8 x 8 pixels, scaled up to 28 x 28: 1,500 to train, 297 to test; nothing to download.
 
-    Scikit-learn's bundled set, by bilinear interpolation; a fixed permutation selects the test samples.
+    Scikit-learn's bundled set, by bilinear interpolation; a fixed permutation selects the test samples. Mean and
+    deviation are constants, as MNIST's: sums of float32 would depend on the number of torch's threads.
 
     Source: Alpaydin, Kaynak (1998), UCI Machine Learning Repository.
     """
@@ -62,7 +63,7 @@ def digits() -> Dataset:
     y = torch.from_numpy(bundle.target).long()
     order = torch.from_numpy(np.random.default_rng(0).permutation(len(y)))
     train, test = order[:1500], order[1500:]
-    x = _channels_last((x - x[train].mean()) / x[train].std())
+    x = _channels_last((x - 0.3057) / 0.3246)
     return Dataset("digits", x[train], y[train], x[test], y[test], classes=10)
 
 
