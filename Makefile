@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/installed
 
-.PHONY: quickstart test slow verification bench lint clean
+.PHONY: quickstart test slow mutants verification bench lint clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: $(STAMP)
@@ -16,6 +16,9 @@ test: $(STAMP)
 slow: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests
 	$(BIN)/python -m pytest -n 2 notebooks/05_delay_grids.ipynb notebooks/06_delay_compensation.ipynb
+
+mutants: $(STAMP)
+	$(BIN)/python -m tests.mutants
 
 verification: $(STAMP)
 	$(BIN)/python -m pytest -m "" tests/theory --render docs/verification.md
