@@ -17,6 +17,7 @@ def validate(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.config.grid import runs
     from laggard.experiments.config.load import load
+    from laggard.experiments.running.run import starved_ranks
 
     code = DONE
     for path in args.configs:
@@ -26,6 +27,11 @@ def validate(args: Namespace) -> int:
             print(error, file=sys.stderr)
             code = BAD_INPUT
         else:
+            for run in planned:
+                if starved := starved_ranks(run):
+                    ranks = ", ".join(map(str, starved[:5])) + ", ..." * (len(starved) > 5)
+                    said = f"with ties by rank and equal times nothing is learnt from the shards of ranks {ranks}"
+                    print(f"{path}: warning: cluster.ties: {run.title}: {said}: write random", file=sys.stderr)
             trained = sum(len(run.members) for run in planned)
             print(f"{path}: fine: {count(len(planned), 'run')}, {count(trained, 'member')}")
     return code

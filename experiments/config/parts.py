@@ -187,6 +187,7 @@ class ClusterPart(Part):
     slowdowns: list[Annotated[Any, BeforeValidator(SLOWDOWN)]] = Field([])
     network: Annotated[Any, BeforeValidator(NETWORK)] = Field({}, validate_default=True)
     apply_seconds: Finite = 0.0
+    ties: Literal["rank", "random"] = "rank"
     seed: Seed | None = None
 
     def build(self, batch: int = 1) -> simulator.Cluster:
@@ -198,6 +199,7 @@ class ClusterPart(Part):
             slowdowns=[slowdown.build() for slowdown in self.slowdowns],
             network=self.network.build(),
             apply_seconds=self.apply_seconds,
+            ties=self.ties,
             seed=self.seed,
         )
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Literal
 
 from laggard.simulator.errors import InvalidSettingError, NonNegative, PositiveInt, Settings
 from laggard.simulator.network.config import Network
@@ -21,7 +22,10 @@ class Cluster(Settings):
         slowdowns: what happens to workers over time: slower, with factors that multiply, or down.
         network: links and topology; free by default.
         apply_seconds: what one update costs the server.
-        seed: of the compute times, where it differs from the simulation's.
+        ties: who comes first among workers whose work ends in one instant: `rank`, the one that began first, which is
+            the lowest rank where all began together; or `random`, anew each time, from a random stream of its own.
+            With equal constant times and `rank`, a server that waits for some workers always waits for the same.
+        seed: of the compute times and ties, where it differs from the simulation's.
     """
 
     workers: PositiveInt
@@ -29,6 +33,7 @@ class Cluster(Settings):
     slowdowns: Sequence[Slowdown | Crash] = ()
     network: Network = field(default_factory=Network)
     apply_seconds: NonNegative = 0.0
+    ties: Literal["rank", "random"] = "rank"
     seed: int | None = None
 
     def __post_init__(self) -> None:

@@ -223,7 +223,7 @@ class Machine(Node):
             self._spend(SENDING)
         self._since = self._env._now
         self._work = work = Work(self._env, self, gradient)
-        self._env.after(seconds, work)
+        self._env.after_work(seconds, work)
         return work
 
     def _computed(self) -> None:

@@ -26,7 +26,7 @@ from laggard.simulator.recording.trace import BUSY, DOWN, SENDING, WAITING, Colu
 from laggard.simulator.timing.clock import Clock, collect_garbage, rare_collections
 from laggard.simulator.timing.distributions import Durations
 from laggard.simulator.timing.events import Message
-from laggard.simulator.timing.streams import BATCHES, CHOICES, COMPUTE, Seeds, Streams, start_seed, stream
+from laggard.simulator.timing.streams import BATCHES, CHOICES, COMPUTE, TIES, Seeds, Streams, start_seed, stream
 
 if TYPE_CHECKING:
     from laggard.simulator.algorithms.base import Algorithm
@@ -50,7 +50,8 @@ class Simulation:
     ) -> None:
         algorithm.check(cluster)
         cluster = cluster.bound(seeds.cluster)
-        self.cluster, self.env, self.trace, self.counters = cluster, Clock(), Trace(), Counters(task)
+        self.env = Clock(stream(seeds.cluster, TIES) if cluster.ties == "random" else None)
+        self.cluster, self.trace, self.counters = cluster, Trace(), Counters(task)
         self.log = MessageLog(self.env) if record is not None and record.messages else None
         self.reached: str | None = None
         self.most_computed = math.inf if stop.gradients is None else stop.gradients

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import cast
 
+import numpy as np
 from simpy.core import Environment
 from simpy.events import NORMAL, Event, EventPriority
 
@@ -22,10 +23,14 @@ class Clock(Environment):
 
     Attributes:
         stopped: set this to end the run after the present event.
+        after_work: schedules the end of a node's work in so many seconds, as `after` does unless ties are random.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ties: np.random.Generator | None = None) -> None:
+        """`ties` draws the order of the work that ends in one instant; without it, it is the order of scheduling."""
         super().__init__()
+        self._ties = ties
+        self.after_work = self.after if ties is None else self._after_work
         self._instant: deque[Event] = deque()
         self._void = 0
         self.stopped = False
@@ -37,6 +42,12 @@ class Clock(Environment):
             self._instant.append(event)
         else:
             heappush(self._queue, (at, NORMAL, next(self._eid), event))
+
+    def _after_work(self, delay: float, event: Event) -> None:
+        """Schedule the end of a node's work in `delay` seconds, at a random place between `NORMAL` and `LAST`."""
+        assert self._ties is not None
+        priority = cast(EventPriority, NORMAL + self._ties.random())
+        heappush(self._queue, (self._now + delay, priority, next(self._eid), event))
 
     def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
         """Schedule `event` in `delay` seconds, among the events of its instant by `priority`."""

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-COMPUTE, BATCHES, WEIGHTS, SLOWDOWNS, CHOICES = range(5)
+COMPUTE, BATCHES, WEIGHTS, SLOWDOWNS, CHOICES, TIES = range(6)
 """Purposes. Adding a worker or changing the algorithm leaves every other (purpose, rank) stream as it was."""
 
 

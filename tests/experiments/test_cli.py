@@ -155,6 +155,31 @@ def test_validate_counts_runs_and_members(laggard: Laggard, toy: Callable[..., P
     assert err == f"{bad}: seed: expected a whole number, got 'a'\n"
 
 
+@pytest.mark.parametrize(
+    ("change", "warned"),
+    [
+        ("{}", True),
+        ("{ties: random}", False),
+        ("{compute: {law: gamma, mean: 1, cv: 0.1}}", False),
+        ("{slowdowns: [{workers: [6, 7], factor: 3}]}", False),  # they would be late at random ties too
+    ],
+)
+def test_validate_warns_of_shards_that_are_never_learnt(
+    laggard: Laggard, tmp_path: Path, change: str, warned: bool
+) -> None:
+    path = tmp_path / "tied.yaml"
+    path.write_text(
+        f"cluster: {change}\nalgorithm: {{name: k_sync, wait_for: 6}}\n"
+        "task: {model: logistic, dataset: synthetic, partition: by_label}\n"
+    )
+    code, out, err = laggard("validate", path)
+    assert (code, out) == (0, f"{path}: fine: 1 run, 1 member\n")
+    line = (
+        "warning: cluster.ties: tied: with ties by rank and equal times nothing is learnt from the shards of ranks 6, 7"
+    )
+    assert err == (f"{path}: {line}: write random\n" if warned else "")
+
+
 def test_plot_draws_runs_and_sweeps(laggard: Laggard, toy: Callable[..., Path], drawn: list[Any]) -> None:
     laggard("sweep", toy(GRID), "--quiet")
     drawn.clear()
