@@ -30,12 +30,14 @@ class Rounds(Algorithm):
     sums: dict = field(default_factory=dict)
     ends: dict = field(default_factory=dict)
     sent: list = field(default_factory=list)
+    carried: list = field(default_factory=list)
 
     def worker(self, node):
         send = node.send
 
         def noted(receiver, content, tag=None, size=1.0):
             self.sent.append((node.rank, receiver, size))
+            self.carried.append((size, content))
             return send(receiver, content, tag, size)
 
         node.send = noted
@@ -117,6 +119,19 @@ def test_the_ring_of_chunks_beats_the_ring_of_gradients_iff_bytes_outweigh_laten
     alpha = n * beta * (1 - 2 / P) * beyond
     ring, naive = (max(seconds(name, P, alpha=alpha, n=n, beta=beta)) for name in ("ring", "naive_ring"))
     assert (ring < naive) == (beyond < 1)
+
+
+@every
+@pytest.mark.parametrize("P", [4, 6, 8])
+def test_a_message_is_charged_for_the_parameters_that_it_carries(name, P):
+    """To one parameter for each of the P chunks at most: a model of 61 is not divisible by any of these P."""
+    params, rounds = 61, Rounds(name)
+    simulate(Cluster(P), rounds, Quadratic(dim=params), stop=Stop(gradients=2 * P))
+    assert rounds.carried
+    for size, content in rounds.carried:
+        pieces = content if isinstance(content, list) else [content]
+        carried = sum(piece.value.shape[1] for piece in pieces)
+        assert abs(carried - size * params) <= max(1, size * P)
 
 
 @every

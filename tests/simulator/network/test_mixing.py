@@ -150,6 +150,7 @@ def test_a_graphs_own_weights_and_what_stays_at_home(tmp_path):
         ("0 1 0.7\n0 2 0.7\n1 0 0.5\n2 0 0.5", r"Graph.weight: .* at most 1 .* got '1.4 at 0'"),
         ("0 1 -0.5\n1 2 0.5\n2 0 0.5", r"Graph.weight: expected a share from 0 to 1 on every edge.*-0.5 on 0 -> 1"),
         ("0 1\n1 2\n2 0", r"Graph.weight: expected a share from 0 to 1 on every edge.*None on 0 -> 1"),
+        ("0 1 1.5\n1 2 0.5\n2 0 0.5", r"Graph.weight: expected a share from 0 to 1 on every edge.*1.5 on 0 -> 1"),
     ],
 )
 def test_weights_that_are_no_shares_are_refused(tmp_path, text, said):
