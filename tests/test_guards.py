@@ -36,8 +36,8 @@ def noting(wrong_mean=lambda nodes, mean: mean, wrong_row=lambda row, nodes: Non
     """`Spread.note` with another mean model, a row that `wrong_row` changes, and what that answers, if anything."""
 
     def of(right):
-        def note(self, mileage, nodes, mean, measures):
-            answer = right(self, mileage, nodes, wrong_mean(nodes, mean), measures)
+        def note(self, progress, nodes, mean, measures):
+            answer = right(self, progress, nodes, wrong_mean(nodes, mean), measures)
             return answer if (wrong := wrong_row(self._rows[-1], len(nodes))) is None else wrong
 
         return note

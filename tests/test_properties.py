@@ -221,7 +221,7 @@ def check_books(outcome, cluster, task):
     assert messages["sent"] == sum(messages[fate] for fate in ("delivered", "lost", "in flight"))
     assert min([*gradients.values(), *messages.values()]) >= 0
     assert messages["lost"] == 0 or cluster.crashes
-    assert gradients["applied"] * task.batch == outcome.mileage.samples
+    assert gradients["applied"] * task.batch == outcome.progress.samples
     assert (np.diff(rows["time"]) >= 0).all()
     assert (np.diff(outcome.metrics["time"]) >= 0).all()
     assert (rows["staleness"] >= 0).all()
@@ -231,7 +231,7 @@ def check_books(outcome, cluster, task):
     assert (rows["computed"][applied] <= rows["time"][applied] + 1e-9).all()
     spent = np.stack([outcome.workers[state] for state in ("computing", "sending", "waiting", "down")])
     assert (spent >= -1e-9).all()
-    np.testing.assert_allclose(spent.sum(0), outcome.mileage.time, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(spent.sum(0), outcome.progress.time, rtol=1e-9, atol=1e-9)
     assert outcome.weights.shape == (1, getattr(task, "params", 0))
 
 
@@ -239,4 +239,4 @@ def test_the_clock_of_a_case_is_not_trivial():
     """The guard of the guard: with constant times the bookkeeping above adds up to what is known."""
     outcome = simulate(Cluster(workers=2, compute=Constant(1.0)), ALGORITHMS["async_ps"](Rule()), stop=Stop(updates=10))
     check_books(outcome, Cluster(workers=2), Timing())
-    assert outcome.mileage.time == 5.0
+    assert outcome.progress.time == 5.0

@@ -73,7 +73,7 @@ def watched(algorithm, task, cluster=None, **given):
 def test_no_method_waits(afar, name):
     rule = Rule(OPTIMIZERS["sgd"](momentum=0.9), lr=RATES)
     outcome = watched(lambda _: ALGORITHMS[name](rule, **GIVEN.get(name, {})), afar(), learning_seeds=[0, 1, 2])
-    assert outcome.mileage.updates >= 2
+    assert outcome.progress.updates >= 2
     assert outcome.evaluated > 0
     assert outcome.weights.device == META
 
@@ -133,7 +133,7 @@ def test_losses_are_fetched_at_evaluations_or_after_very_many(afar):
     gradient = simulate(
         Cluster(1, compute=Gamma(1.0, 0.5)), ALGORITHMS["delayed"](Rule(), 0), afar(), stop=Stop(updates=1)
     )
-    assert gradient.mileage.updates == 1
+    assert gradient.progress.updates == 1
     loss = torch.zeros(MEMBERS, device=META)
     learning._losses = [loss] * (FOLD + 1)
     learning.applied([], 1, 1.0)

@@ -129,9 +129,9 @@ def facts(results: Sequence[Result]) -> list[tuple[str, str]]:
         counts = [("runs", f"{len(results)}, {finished} finished"), ("models", str(len(table)))]
         return [*counts, *accuracy, *late]
     (of,) = results
-    mileage = of.manifest["mileage"]
+    progress = of.manifest["mileage"]
     run = [("method", method(of)), ("workers", f"{of.config.cluster.workers}")]
-    length = [("virtual time", f"{mileage['time']:.4g} s"), ("updates", f"{mileage['updates']:,.6g}")]
+    length = [("virtual time", f"{progress['time']:.4g} s"), ("updates", f"{progress['updates']:,.6g}")]
     return [*run, *accuracy, *length, *late]
 
 

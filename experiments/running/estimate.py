@@ -98,13 +98,13 @@ class StopAfter:
     def __init__(self, stop: Stop, seconds: float) -> None:
         self._stop, self._seconds = stop, seconds
         self._seen: list[tuple[float, float]] = []  # moments, and the share of the run that was behind it
-        self._mileage = RunProgress(0.0, 0.0, 0, 0.0, 0)
+        self._progress = RunProgress(0.0, 0.0, 0, 0.0, 0)
         self.memory = 0.0
 
-    def __call__(self, mileage: RunProgress) -> None:
+    def __call__(self, progress: RunProgress) -> None:
         """Record the progress of the run; raises `ProbeFinished` once the time is over."""
-        self._mileage = mileage
-        self._seen.append((perf_counter(), self._share(mileage)))
+        self._progress = progress
+        self._seen.append((perf_counter(), self._share(progress)))
         (start, first), (now, share) = self._seen[0], self._seen[-1]
         if now - start >= self._seconds and share > first:  # where an update takes longer, the next is waited for
             self.memory = resident_bytes()
@@ -119,13 +119,13 @@ class StopAfter:
 
     def end(self) -> RunProgress:
         """The expected progress at the end of the run."""
-        share = max(self._share(self._mileage), 1e-12)
-        time, updates, samples, epochs, gradients = (axis / min(share, 1.0) for axis in self._mileage)
+        share = max(self._share(self._progress), 1e-12)
+        time, updates, samples, epochs, gradients = (axis / min(share, 1.0) for axis in self._progress)
         return RunProgress(time, updates, round(samples), epochs, round(gradients))
 
-    def _share(self, mileage: RunProgress) -> float:
+    def _share(self, progress: RunProgress) -> float:
         limits: dict[str, Any] = {key: getattr(self._stop, key) for key in ("epochs", "updates", "gradients", "time")}
-        return float(max((getattr(mileage, key) / limit for key, limit in limits.items() if limit), default=0.0))
+        return float(max((getattr(progress, key) / limit for key, limit in limits.items() if limit), default=0.0))
 
 
 def evaluations(evaluate: Evaluate, end: RunProgress) -> float:

@@ -71,10 +71,10 @@ class Advance(NamedTuple):
         return "" if self.left == float("inf") else f", {timedelta(seconds=round(self.left))} left"
 
 
-def describe_progress(mileage: RunProgress, seconds: float) -> str:
+def describe_progress(progress: RunProgress, seconds: float) -> str:
     """The progress after `seconds` of wall time, in one line."""
-    rate = mileage.updates / seconds
-    return f"{mileage.time:.4g} s simulated, {mileage.updates:,.0f} updates, {rate:,.0f} updates/s"
+    rate = progress.updates / seconds
+    return f"{progress.time:.4g} s simulated, {progress.updates:,.0f} updates, {rate:,.0f} updates/s"
 
 
 class Observer:
@@ -89,18 +89,18 @@ class Observer:
         """Observe this simulation from now on."""
         self._simulation = simulation
 
-    def mileage(self) -> tuple[RunProgress, float] | None:
+    def progress(self) -> tuple[RunProgress, float] | None:
         """The progress, and the seconds of wall time up to now; None before the simulation begins."""
         if self._simulation is None:
             return None
-        return self._simulation.mileage(), perf_counter() - self._began
+        return self._simulation.progress(), perf_counter() - self._began
 
     def advance(self) -> Advance | None:
         """Progress towards the nearest limit; None before the start, or where only an accuracy stops the run."""
-        if (now := self.mileage()) is None:
+        if (now := self.progress()) is None:
             return None
-        mileage, seconds = now
-        each = [Advance(limit, getattr(mileage, limit), total, seconds) for limit, total in self.totals.items()]
+        progress, seconds = now
+        each = [Advance(limit, getattr(progress, limit), total, seconds) for limit, total in self.totals.items()]
         return max(each, key=lambda advance: advance.share, default=None)
 
 
@@ -168,7 +168,7 @@ def bar(spec: RunSpec) -> Iterator[Observer]:
         row = rows.add_task(spec.config.name, total=1.0 if observer.totals else None)
 
         def look() -> None:
-            if now := observer.mileage():
+            if now := observer.progress():
                 advance = observer.advance()
                 text = f"{spec.config.name[:12]}: {describe_progress(*now)}{advance.time_left if advance else ''}"
                 rows.update(row, completed=advance.share if advance else 0.0, description=text)

@@ -114,7 +114,7 @@ def _end_of_run(spec: RunSpec, outcome: Outcome) -> dict[str, Any]:
         "status": outcome.reached if outcome.reached in ("diverged", "stalled") else "finished",
         "reached": outcome.reached,
         "stalled": outcome.stalled,
-        "mileage": outcome.mileage._asdict(),
+        "mileage": outcome.progress._asdict(),
         "gradients": outcome.gradients,
         "evaluated": outcome.evaluated,
         "messages": outcome.messages,

@@ -41,18 +41,18 @@ class View(Observer):
         self._next = perf_counter() + PERIOD
         self.spent = 0.0  # seconds of drawing
 
-    def __call__(self, mileage: RunProgress) -> None:
+    def __call__(self, progress: RunProgress) -> None:
         """Draw if the last drawing is old enough."""
         if (now := perf_counter()) >= self._next:
-            self.draw(mileage)
+            self.draw(progress)
             cost = perf_counter() - now
             self.spent += cost
             self._next = now + max(PLAIN_PERIOD if self.plain else PERIOD, SHARE * cost)
 
-    def draw(self, mileage: RunProgress) -> None:
+    def draw(self, progress: RunProgress) -> None:
         """Draw now."""
         assert self._simulation is not None
-        lines = describe_state(self._simulation, mileage, perf_counter() - self._began)
+        lines = describe_state(self._simulation, progress, perf_counter() - self._began)
         if self.live is None:
             self._console.print(f"{self._name}: {'; '.join(lines)}", soft_wrap=True, markup=False)
             return
@@ -70,9 +70,9 @@ def live_view(spec: RunSpec) -> Iterator[View]:
         yield view
 
 
-def describe_state(simulation: "Simulation", mileage: RunProgress, seconds: float) -> list[str]:
+def describe_state(simulation: "Simulation", progress: RunProgress, seconds: float) -> list[str]:
     """Lines on the progress, the last metrics, the last gradients' staleness, and the longest waits."""
-    lines = [describe_progress(mileage, seconds)]
+    lines = [describe_progress(progress, seconds)]
     curves = simulation.evaluations()
     last = {name: curves[name][-1] for name in CURVES if name in curves and np.isfinite(curves[name][-1])}
     if last:
@@ -83,7 +83,7 @@ def describe_state(simulation: "Simulation", mileage: RunProgress, seconds: floa
         lines.append(
             f"staleness {stale.mean():.2f} on average, {stale.max()} at most, of the last {len(stale)} gradients"
         )
-    return [*lines, describe_waiting(simulation, mileage.time)]
+    return [*lines, describe_waiting(simulation, progress.time)]
 
 
 def describe_waiting(simulation: "Simulation", now: float) -> str:

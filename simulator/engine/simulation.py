@@ -103,9 +103,9 @@ class Simulation:
         self._evaluate_now()
         return self._outcome()
 
-    def mileage(self) -> RunProgress:
+    def progress(self) -> RunProgress:
         """How far the simulation has come."""
-        return self.counters.mileage(self.env.now, len(self._models))
+        return self.counters.progress(self.env.now, len(self._models))
 
     def evaluations(self) -> Columns:
         """The evaluations up to now, as `Outcome.metrics` has them."""
@@ -122,7 +122,7 @@ class Simulation:
         if self._criteria.passed():
             self._check_criteria()
         if self._watch is not None:
-            self._watch(self.mileage())
+            self._watch(self.progress())
         return True
 
     def lost(self, message: Message) -> None:
@@ -153,7 +153,7 @@ class Simulation:
 
     def _check_criteria(self) -> None:
         """End at a limit; evaluate, after everything else of the instant, where that is due."""
-        limit, evaluation = self._criteria.take(self.mileage())
+        limit, evaluation = self._criteria.take(self.progress())
         if limit is not None:
             self.end(limit)
         if evaluation:
@@ -179,7 +179,7 @@ class Simulation:
     def _evaluate_now(self) -> None:
         """Evaluate the model that the algorithm stands for, as it is now."""
         nodes = self._live() if len(self._models) > 1 and not self._slices else ()
-        self._learning.evaluate(self._model(), self.mileage(), nodes)
+        self._learning.evaluate(self._model(), self.progress(), nodes)
         if self._learning.all_diverged:
             self.end("diverged")
         elif self._stop.accuracy is not None and self._learning.accuracy >= self._stop.accuracy:
@@ -218,7 +218,7 @@ class Simulation:
             messages=self.counters.messages(),
             evaluated=self.pool.evaluated,
             reached=self.reached or "returned",
-            mileage=self.mileage(),
+            progress=self.progress(),
             diverged=self._learning.diverged,
             stalled=self.stalled,
             models=self._learning.models,

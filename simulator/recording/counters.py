@@ -55,7 +55,7 @@ class Counters:
             if gradient.worker == crashed and gradient.status == IN_FLIGHT:
                 gradient.resolve(DROPPED)
 
-    def mileage(self, time: float, models: int) -> RunProgress:
+    def progress(self, time: float, models: int) -> RunProgress:
         """How far the simulation has come at `time` (s), where an update of one of `models` counts 1 / models."""
         return self.at(self.applies, self.applied, models)._replace(time=time, gradients=self.computed)
 

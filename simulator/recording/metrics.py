@@ -182,7 +182,7 @@ class Outcome:
         messages: counts `sent`, `delivered`, `lost`, `in flight`.
         evaluated: gradients that were evaluated.
         reached: the limit that ended it, `returned` where every worker's roles did, `diverged`, or `stalled`.
-        mileage: the progress on each axis.
+        progress: the progress on each axis.
         diverged: per member, where its loss ceased to be finite, or None.
         stalled: what each node waits for and since when, where no event was left after a crash, or None.
         models: those evaluated `(evaluations, ensemble, params)`, under `Evaluate.keep_models`, or None.
@@ -198,7 +198,7 @@ class Outcome:
     messages: dict[str, int]
     evaluated: int
     reached: str
-    mileage: RunProgress
+    progress: RunProgress
     diverged: list[Divergence | None]
     stalled: str | None = None
     models: Tensor | None = None

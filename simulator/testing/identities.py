@@ -58,7 +58,7 @@ def check_progress(trial: Trial) -> None:
     if not outcome.gradients["applied"]:
         raise Broken(f"{outcome.gradients['started']} gradients were started and none was applied")
     if outcome.reached not in ("updates", "returned"):
-        raise Broken(f"it ended by {outcome.reached} after {outcome.mileage.updates:g} of {trial.updates:g} updates")
+        raise Broken(f"it ended by {outcome.reached} after {outcome.progress.updates:g} of {trial.updates:g} updates")
 
 
 @identity(

@@ -104,10 +104,10 @@ def engine_speed(given: Mapping[str, Any], gradients: int, first: int = 0) -> fl
     if task.device.type == "cpu":
         torch.set_num_threads(1)  # a plain loop may have had more
 
-    def watch(mileage: RunProgress) -> None:
-        if len(moments) == first or mileage.gradients >= gradients - WORKERS:  # where it begins, and may end
+    def watch(progress: RunProgress) -> None:
+        if len(moments) == first or progress.gradients >= gradients - WORKERS:  # where it begins, and may end
             wait_for(task.device)
-        moments.append((perf_counter(), mileage.samples))
+        moments.append((perf_counter(), progress.samples))
 
     quiet = {"stop": Stop(gradients=gradients), "evaluate": Evaluate(every_updates=10 * gradients)}
     simulate(**{**given, **quiet}, watch=watch)

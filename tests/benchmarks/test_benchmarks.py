@@ -121,7 +121,7 @@ def test_cycles_are_those_of_a_run_and_cost_no_more_than_sixty_timeouts_of_bare_
     def direct() -> float:
         start, stop = time.process_time(), Stop(gradients=6000)
         run = simulate(Cluster(16, Exponential(1.0)), algorithm, stop=stop, evaluate=Evaluate(every_updates=10**9))
-        return run.mileage.gradients / (time.process_time() - start)
+        return run.progress.gradients / (time.process_time() - start)
 
     close, ratios = [], []
     for _ in range(4):

@@ -250,9 +250,9 @@ def test_a_probe_goes_by_the_speed_after_warming_up(monkeypatch: pytest.MonkeyPa
     probe = StopAfter(Stop(updates=100, time=1e9), seconds=6.0)
     for moment, updates in [(1.0, 0), (6.0, 10), (6.9, 19), (7.0, 20)]:
         now[0] = moment
-        mileage = RunProgress(time=updates / 2, updates=updates, samples=0, epochs=0.0, gradients=3 * updates)
+        progress = RunProgress(time=updates / 2, updates=updates, samples=0, epochs=0.0, gradients=3 * updates)
         with pytest.raises(ProbeFinished) if moment == 7.0 else nullcontext():
-            probe(mileage)
+            probe(progress)
     assert probe.remaining() == pytest.approx(8.0)
     assert probe.end().gradients == 300
 
@@ -264,9 +264,9 @@ def test_a_probe_waits_for_a_second_update_where_one_takes_longer_than_it_has(mo
     probe = StopAfter(Stop(updates=11), seconds=0.5)
     for moment, updates in [(0.0, 0), (3.0, 0), (5.0, 1)]:
         now[0] = moment
-        mileage = RunProgress(time=0.0, updates=updates, samples=0, epochs=0.0, gradients=updates)
+        progress = RunProgress(time=0.0, updates=updates, samples=0, epochs=0.0, gradients=updates)
         with pytest.raises(ProbeFinished) if updates else nullcontext():
-            probe(mileage)
+            probe(progress)
     assert probe.remaining() == pytest.approx(50.0)
 
 

@@ -22,7 +22,7 @@ from laggard.simulator import RunProgress
 class Halfway:
     """A simulation that stands still at 30 of 40 updates and at 5 of 20 s."""
 
-    def mileage(self) -> RunProgress:
+    def progress(self) -> RunProgress:
         return RunProgress(time=5.0, updates=30.0, samples=0, epochs=0.0, gradients=31)
 
 

@@ -22,8 +22,8 @@ def test_who_waits_is_who_has_nothing_to_compute_longest_first() -> None:
     network = Network(bandwidth=100.0, latency=0.25, message_bytes=50.0)
     seen, said = [], []
 
-    def look(mileage: RunProgress) -> None:
-        said.append((mileage.time, describe_waiting(seen[0], mileage.time)))
+    def look(progress: RunProgress) -> None:
+        said.append((progress.time, describe_waiting(seen[0], progress.time)))
 
     cluster = Cluster(workers=1, compute=Constant(1.0), network=network)
     simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=2), watch=look, observe=seen.append)
@@ -33,7 +33,7 @@ def test_who_waits_is_who_has_nothing_to_compute_longest_first() -> None:
 def test_what_is_told_is_what_the_tables_say_in_the_end(toy: Callable[..., Path], tmp_path: Path) -> None:
     given, seen = RunSpec(load(toy())).arguments(), []
     outcome = simulate(**given, observe=seen.append)
-    how_far, learnt, stale, _ = describe_state(seen[0], outcome.mileage, 2.0)
+    how_far, learnt, stale, _ = describe_state(seen[0], outcome.progress, 2.0)
     applied = outcome.updates["staleness"]
     assert how_far.endswith("40 updates, 20 updates/s")
     assert f"test loss {outcome.metrics['test_loss'][-1]:.4g}" in learnt
@@ -61,7 +61,7 @@ def test_a_drawing_that_takes_long_is_drawn_seldom(toy: Callable[..., Path], mon
     view = View(load(toy()), io.StringIO())
     view.plain = False
 
-    def draw(mileage: RunProgress) -> None:
+    def draw(progress: RunProgress) -> None:
         clock[0] += 0.2
 
     monkeypatch.setattr(view, "draw", draw)

@@ -137,10 +137,10 @@ def test_one_slow_worker() -> None:
     """Speed-up over one worker: synchronous methods wait for the slow one, asynchronous ones lose it alone."""
     P, s = 16, 10.0
     cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=0, factor=s)])
-    waiting = timed(cluster, method("sync_ps"), 50).mileage
+    waiting = timed(cluster, method("sync_ps"), 50).progress
     text = f"P = {P}, one worker {s:g} times slower: speed-up of"
     equal(f"{text} sync_ps P / s", P / s, waiting.gradients / waiting.time, source="derived")
-    going = simulate(cluster, method("async_ps"), stop=Stop(time=1000.0)).mileage
+    going = simulate(cluster, method("async_ps"), stop=Stop(time=1000.0)).progress
     expected = P - 1 + 1 / s
     equal(f"{text} async_ps P - 1 + 1/s", expected, going.updates / going.time, source="derived", wrong=P)
 

@@ -101,15 +101,15 @@ def test_a_run_waits_for_the_gpu_at_evaluations_alone():
     method = ALGORITHMS["delayed"](rule, delay=7)
     simulate(Cluster(1), method, task, stop=warm, evaluate=Evaluate(every_epochs=99), ensemble=2)
 
-    def strict(mileage):
-        torch.cuda.set_sync_debug_mode("error" if mileage.updates < 40 else "default")
+    def strict(progress):
+        torch.cuda.set_sync_debug_mode("error" if progress.updates < 40 else "default")
 
     try:
         given = {"stop": warm, "evaluate": Evaluate(every_epochs=99), "ensemble": 2, "watch": strict}
         outcome = simulate(Cluster(1), method, task, **given)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert outcome.mileage.updates == 40
+    assert outcome.progress.updates == 40
 
 
 def test_a_run_is_the_same_bits_twice_and_close_to_a_cpu_s():

@@ -89,7 +89,7 @@ def test_the_nodes_models_never_drift_apart(collective):
 
     task = Quadratic(dim=7, noise=1.0, condition=30.0)
     outcome = simulate(CLUSTER, Seen(Rule(OPTIMISERS["adam"]), collective), task, stop=Stop(updates=40))
-    assert outcome.mileage.updates == 40
+    assert outcome.progress.updates == 40
     assert len(nodes) == CLUSTER.workers
     assert all(torch.equal(node.weights, nodes[0].weights) for node in nodes)
 
@@ -105,9 +105,9 @@ def test_every_gradient_is_fresh_and_applied_and_every_message_accounted_for(col
     sent, *ends = outcome.messages.values()
     assert sum(ends) == sent
     assert outcome.messages["lost"] == 0
-    assert outcome.mileage.samples == 40 * CLUSTER.workers
+    assert outcome.progress.samples == 40 * CLUSTER.workers
     spent = outcome.workers
-    np.testing.assert_allclose(spent["computing"] + spent["sending"] + spent["waiting"], outcome.mileage.time)
+    np.testing.assert_allclose(spent["computing"] + spent["sending"] + spent["waiting"], outcome.progress.time)
 
 
 @every
@@ -126,8 +126,8 @@ def test_one_straggler_holds_everyone(slower):
     P, updates = 16, 20
     cluster = Cluster(workers=P, compute=Constant(0.5), slowdowns=[Factor(worker=3, factor=slower)])
     outcome = simulate(cluster, AllReduce(Rule()), stop=Stop(updates=updates))
-    assert outcome.mileage.time == pytest.approx(0.5 * slower * updates)
-    assert 0.5 * outcome.mileage.gradients / outcome.mileage.time == pytest.approx(P / slower)
+    assert outcome.progress.time == pytest.approx(0.5 * slower * updates)
+    assert 0.5 * outcome.progress.gradients / outcome.progress.time == pytest.approx(P / slower)
 
 
 def test_the_collective_comes_after_the_slowest():
@@ -135,7 +135,7 @@ def test_the_collective_comes_after_the_slowest():
     network = Network(bandwidth=1 / beta, latency=alpha, message_bytes=n)
     cluster = Cluster(P, Constant(1.0), [Factor(worker=2, factor=4.0)], network=network)
     outcome = simulate(cluster, AllReduce(Rule(), "recursive_doubling"), stop=Stop(updates=updates))
-    assert outcome.mileage.time == pytest.approx(updates * (4.0 + 3 * (alpha + n * beta)), rel=1e-9)
+    assert outcome.progress.time == pytest.approx(updates * (4.0 + 3 * (alpha + n * beta)), rel=1e-9)
 
 
 @every
@@ -190,7 +190,7 @@ def test_a_collective_runs_where_its_messages_can_go(collective, topology, refus
         ):
             simulate(cluster, algorithm, stop=Stop(updates=1))
     else:
-        assert simulate(cluster, algorithm, stop=Stop(updates=3)).mileage.updates == 3
+        assert simulate(cluster, algorithm, stop=Stop(updates=3)).progress.updates == 3
 
 
 def test_an_unknown_collective_is_refused():

@@ -288,7 +288,7 @@ def test_shards_that_are_equally_quick_learn_what_one_server_would(optimizer, me
     for shards in (2, 4):
         several = run(UNEVEN, method(rule, shards=shards, **options))
         torch.testing.assert_close(several.weights, one.weights, rtol=1e-12, atol=1e-14)
-        assert several.mileage == one.mileage
+        assert several.progress == one.progress
         started, *fates = several.gradients.values()
         assert started == sum(fates)
 

@@ -67,7 +67,7 @@ def test_a_mean_of_nothing_and_a_ramp_that_goes_nowhere_are_no_delay_and_a_const
 def test_a_constant_delay_fills_its_queue_and_then_is_the_staleness(delay):
     outcome = simulate(ONE, Delayed(Rule(), delay=delay), stop=Stop(updates=100))
     assert outcome.updates["staleness"].tolist() == [min(k, delay) for k in range(100)]
-    assert outcome.mileage.gradients == 100 + delay
+    assert outcome.progress.gradients == 100 + delay
 
 
 @pytest.mark.parametrize(("law", "mean"), [("uniform", 1), ("geometric", 6), ("poisson", 6)])

@@ -123,7 +123,7 @@ def test_mean_staleness_is_the_exchanges_of_the_others(law):
 def test_a_slow_worker_holds_nobody_up_unless_all_come_together():
     cluster = Cluster(4, slowdowns=[Factor(worker=0, factor=20.0)])
     alone, together = (
-        simulate(cluster, EASGD(Rule(), local_steps=5, together=t), stop=Stop(time=1000.0)).mileage
+        simulate(cluster, EASGD(Rule(), local_steps=5, together=t), stop=Stop(time=1000.0)).progress
         for t in (False, True)
     )
     assert alone.gradients == 3 * 1000 + 50

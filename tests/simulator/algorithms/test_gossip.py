@@ -209,7 +209,7 @@ def test_a_schedule_in_epochs_is_the_clusters(algorithm):
     task = Quadratic(curvature=1e-9, initial=1e9, epoch=40, dtype=torch.float64)  # every gradient is 1, or nearly
     rule = Rule(lr=1.0, schedule=WarmUp(length=3.0))
     runs = [simulate(Cluster(workers=4), method(rule), task, stop=Stop(epochs=2)) for method in (algorithm, SyncPS)]
-    assert runs[0].mileage == runs[1].mileage
+    assert runs[0].progress == runs[1].progress
     moved = [1e9 - run.weights.item() for run in runs]
     error = 0.03 if algorithm is overlapped else 1e-6
     assert moved == pytest.approx([sum(k * 0.1 / 3 for k in range(20))] * 2, rel=error)

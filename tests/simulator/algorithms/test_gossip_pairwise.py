@@ -118,8 +118,8 @@ def test_a_slow_node_holds_up_nobody():
     P, s = 16, 10.0
     for slow in (0, 1):  # an active one, and a passive one
         cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=slow, factor=s)])
-        mileage = simulate(cluster, ADPSGD(Rule()), stop=Stop(time=200.0)).mileage
-        assert mileage.gradients / mileage.time == pytest.approx(P - 1 + 1 / s, rel=1e-9)
+        progress = simulate(cluster, ADPSGD(Rule()), stop=Stop(time=200.0)).progress
+        assert progress.gradients / progress.time == pytest.approx(P - 1 + 1 / s, rel=1e-9)
 
 
 def test_an_active_step_takes_two_messages_longer_than_a_passive_one():

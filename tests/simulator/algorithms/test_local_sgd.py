@@ -140,7 +140,7 @@ def test_a_round_costs_two_messages_a_worker_and_counts_all_its_mini_batches():
     task = Quadratic(batch=2, epoch=100, noise=0.1)
     outcome = simulate(UNEVEN, LocalSGD(Rule(lr=0.02), H), task, stop=Stop(updates=rounds))
     assert outcome.gradients["applied"] == outcome.gradients["started"] == rounds * P * H
-    assert outcome.mileage.samples == 2 * rounds * P * H
+    assert outcome.progress.samples == 2 * rounds * P * H
     assert outcome.messages["sent"] == P + P + 2 * P * rounds
     assert (outcome.updates["staleness"] == 0).all()
 
@@ -160,7 +160,7 @@ def test_a_worker_that_was_down_counts_once_a_round():
     slow, after, before = Factor(worker=2, factor=10.0), Crash(0, at=2.5, back=3.0), Crash(1, at=21.5, back=30.0)
     outcome = simulate(Cluster(3, slowdowns=[slow, after, before]), LocalSGD(Rule(), 2), stop=Stop(updates=3))
     assert outcome.reached == "updates"
-    assert outcome.mileage.time == 60.0
+    assert outcome.progress.time == 60.0
     applied = outcome.updates["status"] == "applied"
     read, worker = outcome.updates["version_read"][applied], outcome.updates["worker"][applied]
     assert all(Counter(worker[read == version].tolist()) == {0: 2, 1: 2, 2: 2} for version in range(3))

@@ -161,7 +161,7 @@ def test_every_gradient_and_message_of_a_pipeline_is_accounted_for(algorithm, qu
     outcome = weights_of(UNEVEN, algorithm(Rule(lr=0.05, compensation=DCASGDa())), quadratic)
     gradients, messages = outcome.gradients, outcome.messages
     assert gradients["started"] == gradients["applied"] + gradients["in flight"]
-    assert gradients["applied"] * quadratic.batch == outcome.mileage.samples > 0
+    assert gradients["applied"] * quadratic.batch == outcome.progress.samples > 0
     assert messages["sent"] == messages["delivered"] + messages["in flight"]
     assert np.isfinite(outcome.metrics["test_loss"]).all()
 
@@ -218,4 +218,4 @@ def test_one_stage_is_plain_sgd(quadratic):
     for algorithm in (Naive(rule), GPipe(rule, micro_batches=1), PipeDream(rule)):
         outcome = weights_of(one, algorithm, quadratic)
         assert torch.equal(outcome.weights, plain.weights)
-        assert math.isclose(outcome.mileage.time, plain.mileage.time)
+        assert math.isclose(outcome.progress.time, plain.progress.time)

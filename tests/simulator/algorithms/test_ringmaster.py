@@ -63,7 +63,7 @@ def test_time_per_update_under_exponential_times():
     P, updates = 6, 6000
     for R in (1, 3, 50):
         outcome = simulate(Cluster(P, Exponential(1.0)), Ringmaster(Rule(), R, cancel=True), stop=Stop(updates=updates))
-        assert outcome.mileage.time / updates == pytest.approx(1 / P, abs=4 / (P * math.sqrt(updates)))
+        assert outcome.progress.time / updates == pytest.approx(1 / P, abs=4 / (P * math.sqrt(updates)))
 
 
 @pytest.mark.parametrize("cancel", [False, True])

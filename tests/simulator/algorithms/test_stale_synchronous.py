@@ -73,7 +73,7 @@ def test_everybody_runs_at_the_pace_of_the_slowest():
     P, s, bound = 4, 8.0, 3
     cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=0, factor=s)])
     outcome = simulate(cluster, SSP(Rule(), bound=bound), stop=Stop(time=100 * s))
-    assert outcome.mileage.updates == pytest.approx(P * 100, abs=P * (bound + 1))
+    assert outcome.progress.updates == pytest.approx(P * 100, abs=P * (bound + 1))
 
 
 def test_a_worker_that_crashed_holds_the_others_at_the_bound_until_it_is_back():

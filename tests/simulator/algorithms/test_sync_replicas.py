@@ -49,7 +49,7 @@ def test_equal_workers_waste_a_gradient_each_on_the_tokens_of_the_start(P):
     assert Counter(outcome.updates["worker"][dropped].tolist()) == dict.fromkeys(range(P), 1)
     assert (outcome.updates["time"][dropped] == 2.0).all()
     assert (outcome.updates["staleness"][dropped] == 0).any(), "fresh, and dropped for its token's sake"
-    assert outcome.mileage.time == 31.0
+    assert outcome.progress.time == 31.0
 
 
 def test_an_early_worker_contributes_twice_with_the_tokens_of_the_start():
@@ -66,9 +66,9 @@ def test_backup_replicas_are_not_backup_workers():
     tokens = run(cluster, updates=1, replicas_to_aggregate=2, num_tokens=1)
     workers = simulate(cluster, KSync(Rule(), wait_for=2), stop=Stop(updates=1))
     assert tokens.updates["worker"].tolist() == [0, 0]
-    assert tokens.mileage.time == 2.0
+    assert tokens.progress.time == 2.0
     assert workers.updates["worker"].tolist() == [0, 1]
-    assert workers.mileage.time == 10.0
+    assert workers.progress.time == 10.0
 
 
 def test_more_replicas_than_workers_are_several_mini_batches_each():
@@ -76,7 +76,7 @@ def test_more_replicas_than_workers_are_several_mini_batches_each():
     outcome = run(
         Cluster(workers=P, compute=Constant(1.0)), updates=50, replicas_to_aggregate=each * P, num_tokens=2 * P
     )
-    assert outcome.mileage.time == 50 * each
+    assert outcome.progress.time == 50 * each
     assert outcome.gradients["dropped"] == 0
 
 

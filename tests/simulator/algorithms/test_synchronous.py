@@ -97,7 +97,7 @@ def test_backup_workers_lose_all_that_they_bring_late(method, options, H, quadra
 
 def test_an_update_takes_the_server_its_time():
     outcome = simulate(Cluster(workers=3, apply_seconds=0.25), SyncPS(Rule()), stop=Stop(updates=4))
-    assert outcome.mileage.time == 4 * 1.25
+    assert outcome.progress.time == 4 * 1.25
 
 
 @pytest.mark.parametrize("shards", [1, 2])
@@ -114,7 +114,7 @@ def test_a_worker_that_was_down_counts_once_an_update(cancel, shards, quadratic)
         assert Counter(rows["worker"][mine].tolist()) == {0: shards, 1: shards, 2: shards}
     assert (rows["started"][rows["status"] == "dropped"] == 2.0).all()
     assert outcome.gradients["dropped"] == 1
-    assert outcome.mileage.time == 20.0
+    assert outcome.progress.time == 20.0
 
 
 def test_a_synchronous_server_waits_for_a_worker_that_is_down_and_backup_workers_make_it_unnecessary():
@@ -123,12 +123,12 @@ def test_a_synchronous_server_waits_for_a_worker_that_is_down_and_backup_workers
         simulate(Cluster(workers=3, slowdowns=[down]), KSync(Rule(), wait_for=n), stop=Stop(updates=8))
         for n in (None, 2)
     )
-    assert waits.mileage.time == 2 + (9 - 2) + 6
-    assert goes_on.mileage.time == 8.0
+    assert waits.progress.time == 2 + (9 - 2) + 6
+    assert goes_on.progress.time == 8.0
     for_ever = Crash(worker=1, at=2.5)
     stalled = simulate(Cluster(workers=3, slowdowns=[for_ever]), SyncPS(Rule()), stop=Stop(updates=8))
     assert stalled.reached == "stalled"
-    assert stalled.mileage.updates == 2
+    assert stalled.progress.updates == 2
 
 
 NETWORKS = {
@@ -160,7 +160,7 @@ def test_shards_that_wait_for_all_are_one_server(optimizer, network, options, qu
         cut = run(quadratic, optimizer, cluster, shards=shards, **options)
         assert torch.equal(one.weights, cut.weights)
         assert cut.gradients == one.gradients
-        assert (cut.mileage.updates, cut.mileage.samples) == (one.mileage.updates, one.mileage.samples)
+        assert (cut.progress.updates, cut.progress.samples) == (one.progress.updates, one.progress.samples)
         loss, expected = cut.metrics["train_loss"], one.metrics["train_loss"]
         np.testing.assert_allclose(loss, expected, rtol=1e-12)  # local_sgd's are added up in order of arrival
 
@@ -187,7 +187,7 @@ def test_pieces_queue_at_no_shard_before_the_others_are_busy(S):
     network = Network(bandwidth=bandwidth, latency=alpha, message_bytes=size, sharing="fifo")
     asleep = [Window(rank, factor=1e12, start=0.0, end=50.0) for rank in range(P)]  # whoever read first, all end alike
     cluster = Cluster(workers=P, compute=Constant(1.0), network=network, slowdowns=asleep)
-    time = simulate(cluster, SyncPS(Rule(), shards=S), stop=Stop(updates=1)).mileage.time
+    time = simulate(cluster, SyncPS(Rule(), shards=S), stop=Stop(updates=1)).progress.time
     assert time == pytest.approx(50 + 1 + alpha + P / S * size / bandwidth)
 
 

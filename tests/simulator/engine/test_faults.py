@@ -24,7 +24,7 @@ def settled(outcome):
     assert min(messages.values()) >= 0
     assert (np.diff(outcome.updates["time"]) >= 0).all()
     spent = sum(outcome.workers[state] for state in ("computing", "sending", "waiting", "down"))
-    np.testing.assert_allclose(spent, outcome.mileage.time, atol=1e-9)
+    np.testing.assert_allclose(spent, outcome.progress.time, atol=1e-9)
     return outcome
 
 
@@ -58,7 +58,7 @@ def test_a_synchronous_server_whose_worker_never_returns_waits_and_says_so(algor
     outcome = crashed(algorithm, Crash(1, at=3.5), network=Network(), updates=6)
     assert outcome.reached == "stalled"
     assert "node 0 waits since 4 s" in outcome.stalled
-    assert outcome.mileage.updates == 3
+    assert outcome.progress.updates == 3
 
 
 def test_backup_workers_stand_in_for_one_that_never_returns():
@@ -135,10 +135,10 @@ def test_mail_that_lay_unread_is_gone_after_a_crash():
 def test_links_are_free_again_after_a_crash():
     """Two workers share the server's card; when one crashes in the midst of its push, the other has it to itself."""
     network = Network(bandwidth=100.0, message_bytes=100.0, sharing="fair")
-    alone = crashed(AsyncPS(Rule()), workers=1, network=network, updates=1).mileage.time
-    one_down = crashed(AsyncPS(Rule()), Crash(1, at=0.0), workers=2, network=network, updates=1).mileage.time
+    alone = crashed(AsyncPS(Rule()), workers=1, network=network, updates=1).progress.time
+    one_down = crashed(AsyncPS(Rule()), Crash(1, at=0.0), workers=2, network=network, updates=1).progress.time
     assert one_down == pytest.approx(alone)
-    midst = crashed(AsyncPS(Rule()), Crash(1, at=1.0), workers=2, network=network, updates=1).mileage.time
+    midst = crashed(AsyncPS(Rule()), Crash(1, at=1.0), workers=2, network=network, updates=1).progress.time
     assert midst == pytest.approx(alone + 0.5)  # half a second of the second it takes to read went to the other
 
 

@@ -195,7 +195,7 @@ def test_workers_that_return_end_the_simulation(server):
         yield node.work(3.0)
 
     outcome = run(worker, server)
-    assert (outcome.reached, outcome.mileage.time) == ("returned", 3.0)
+    assert (outcome.reached, outcome.progress.time) == ("returned", 3.0)
 
 
 def test_what_a_role_raises_comes_out_as_it_was():
@@ -239,7 +239,7 @@ def test_weights_changed_in_place_after_the_value_was_taken_do_not():
         step = gradient.value
         node.apply(node.weights.clone().sub_(step), [gradient])
 
-    assert run(worker, task=Quadratic(), workers=1).mileage.updates == 1
+    assert run(worker, task=Quadratic(), workers=1).progress.updates == 1
 
 
 def test_mixing_is_no_update():
@@ -248,7 +248,7 @@ def test_mixing_is_no_update():
         node.weights = node.weights * 0.5
 
     outcome = run(worker, task=Quadratic())
-    assert outcome.mileage.updates == 0
+    assert outcome.progress.updates == 0
     assert float(outcome.weights) == 0.5
 
 
@@ -259,8 +259,8 @@ def test_where_no_server_is_the_model_is_the_mean_and_an_update_of_one_node_coun
 
     outcome = run(worker, task=Quadratic(batch=4), workers=4)
     assert float(outcome.weights) == 1.5
-    assert outcome.mileage.updates == 1
-    assert outcome.mileage.samples == 16
+    assert outcome.progress.updates == 1
+    assert outcome.progress.samples == 16
 
 
 @dataclass(frozen=True)
@@ -284,8 +284,8 @@ def test_a_gradient_applied_by_several_nodes_counts_once():
     board.clear()
     outcome = simulate(Cluster(workers=2), Shared(Rule()), Quadratic(batch=4), stop=Stop(time=9.0))
     assert outcome.gradients["applied"] == 2
-    assert outcome.mileage.updates == 1
-    assert outcome.mileage.samples == 8
+    assert outcome.progress.updates == 1
+    assert outcome.progress.samples == 8
 
 
 def test_a_gradient_has_one_fate():
@@ -404,7 +404,7 @@ def test_cancelled_work_holds_up_neither_the_end_nor_a_deadlock():
             yield node.receive(tag="never")
 
     cluster = Cluster(workers=1, compute=Constant(1000.0))
-    assert run(worker, cluster=cluster, stop=Stop(updates=1)).mileage.time == 0.0
+    assert run(worker, cluster=cluster, stop=Stop(updates=1)).progress.time == 0.0
     with pytest.raises(Deadlock, match="deadlock at 0 s"):
         run(worker, cluster=Cluster(workers=2, compute=Constant(1000.0)), stop=Stop(updates=1))
 
@@ -439,4 +439,4 @@ def test_a_gradient_given_twice_to_one_update_counts_once():
         gradient = yield node.compute(node.weights)
         node.apply(node.weights, [gradient, gradient])
 
-    assert run(worker, task=Quadratic(batch=4), workers=1).mileage.samples == 4
+    assert run(worker, task=Quadratic(batch=4), workers=1).progress.samples == 4

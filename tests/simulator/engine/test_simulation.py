@@ -56,7 +56,7 @@ def test_every_gradient_and_message_is_accounted_for(algorithm):
     ended = ~np.isnan(computed)
     assert (computed[ended] >= outcome.updates["started"][ended]).all()
     assert (computed[ended] <= outcome.updates["time"][ended]).all()
-    assert ended.sum() <= outcome.mileage.gradients <= started
+    assert ended.sum() <= outcome.progress.gradients <= started
 
 
 @each
@@ -64,7 +64,7 @@ def test_a_workers_time_adds_up(algorithm):
     outcome = simulate(CLUSTER, algorithm, stop=Stop(updates=200))
     spent = outcome.workers
     total = spent["computing"] + spent["sending"] + spent["waiting"] + spent["down"]
-    np.testing.assert_allclose(total, outcome.mileage.time)
+    np.testing.assert_allclose(total, outcome.progress.time)
 
 
 @each
@@ -74,7 +74,7 @@ def test_the_same_seed_is_the_same_run_and_another_is_not(algorithm):
     for column in runs[0].updates:
         np.testing.assert_array_equal(runs[0].updates[column], runs[1].updates[column])
     assert not torch.equal(runs[0].weights, runs[2].weights)
-    assert runs[0].mileage.time != runs[2].mileage.time
+    assert runs[0].progress.time != runs[2].progress.time
 
 
 def test_no_event_time_depends_on_what_is_learnt():
@@ -127,8 +127,8 @@ def test_a_cluster_seed_moves_times_alone_and_learning_seeds_move_learning_alone
 
     first, times, learning = run(1, 1), run(2, 1), run(1, 2)
     assert torch.equal(first.weights, times.weights), "synchronous updates do not care when"
-    assert first.mileage.time != times.mileage.time
-    assert first.mileage.time == learning.mileage.time
+    assert first.progress.time != times.progress.time
+    assert first.progress.time == learning.progress.time
     assert not torch.equal(first.weights, learning.weights)
 
 
@@ -148,8 +148,8 @@ def test_limits_are_exact(stop, reached, value, law):
         Cluster(workers=4, compute=law), AsyncPS(Rule(lr=0.01)), Quadratic(batch=2, epoch=100), stop=stop
     )
     assert outcome.reached == reached
-    assert getattr(outcome.mileage, reached) == pytest.approx(value, abs=1e-9)
-    assert outcome.metrics["updates"][-1] == outcome.mileage.updates == outcome.gradients["applied"]
+    assert getattr(outcome.progress, reached) == pytest.approx(value, abs=1e-9)
+    assert outcome.metrics["updates"][-1] == outcome.progress.updates == outcome.gradients["applied"]
 
 
 def test_after_the_limit_nothing_counts():
@@ -163,13 +163,13 @@ def test_after_the_limit_nothing_counts():
                     node.apply(node.weights - 1.0, [gradient])
 
     outcome = simulate(Cluster(workers=1), Greedy(Rule()), Quadratic(), stop=Stop(updates=7))
-    assert outcome.mileage.updates == 7
+    assert outcome.progress.updates == 7
     assert float(outcome.weights) == 1.0 - 7.0
 
 
 def test_what_happens_at_the_last_instant_still_happens():
     outcome = simulate(Cluster(workers=4, compute=Constant(1.0)), AsyncPS(Rule()), stop=Stop(time=3.0))
-    assert outcome.mileage.updates == 12
+    assert outcome.progress.updates == 12
 
 
 @pytest.mark.parametrize(
@@ -241,13 +241,13 @@ def test_a_member_that_diverges_is_marked_where_it_does():
 def test_a_simulation_ends_when_every_member_has_diverged():
     outcome = simulate(Cluster(workers=1), Delayed(Rule(lr=1e30)), Quadratic(), stop=Stop(epochs=50))
     assert outcome.reached == "diverged"
-    assert outcome.mileage.epochs == 1
+    assert outcome.progress.epochs == 1
 
 
 def test_watching_sees_every_update():
     seen = []
-    simulate(Cluster(workers=2), AsyncPS(Rule()), stop=Stop(updates=5), watch=lambda mileage: seen.append(mileage))
-    assert [mileage.updates for mileage in seen] == [1, 2, 3, 4, 5]
+    simulate(Cluster(workers=2), AsyncPS(Rule()), stop=Stop(updates=5), watch=lambda progress: seen.append(progress))
+    assert [progress.updates for progress in seen] == [1, 2, 3, 4, 5]
 
 
 def test_a_schedule_in_epochs_is_the_samples_applied():

@@ -52,8 +52,8 @@ def test_a_cycle_leaves_nothing_for_the_collector(name):
     """It may look seldom only as long as nothing hangs together in circles once it is over."""
     left = []
 
-    def watch(mileage):
-        if mileage.gradients >= 100 * (1 + len(left)):
+    def watch(progress):
+        if progress.gradients >= 100 * (1 + len(left)):
             left.append(gc.collect())
 
     enabled = gc.isenabled()
