@@ -61,7 +61,7 @@ def _record_call(
         own_index[: len(index)].copy_(index)
 
     load(weights, index)
-    replay = RECORD[weights.device.type](lambda: backend.gradients(own_weights, x, y, own_index))
+    replay = RECORD.get(weights.device.type, _unrecorded)(lambda: backend.gradients(own_weights, x, y, own_index))
 
     def call(weights: Tensor, index: Tensor) -> CallResults:
         load(weights, index)
@@ -90,8 +90,12 @@ def record_graph(run: Call) -> Call:
     return replay
 
 
-RECORD: dict[str, Callable[[Call], Call]] = {"cuda": record_graph, "cpu": lambda run: run}
-"""What makes a call's replay, on each type of device."""
+def _unrecorded(run: Call) -> Call:
+    return run
+
+
+RECORD: dict[str, Callable[[Call], Call]] = {"cuda": record_graph}
+"""What makes a call's replay, on each type of device that records."""
 
 
 def rounded_up(size: int) -> int:

@@ -98,9 +98,8 @@ class Traffic:
 
     def next_arrival(self) -> None:
         """Let time pass until one more message has arrived."""
-        before, step = self.arrived, self.clock.step
-        while self.arrived == before:
-            step()
+        self.clock.stopped = False
+        self.clock.run_to_end()
 
     def _send(self, flow: int) -> None:
         sender, receiver = self._route(flow)
@@ -108,6 +107,7 @@ class Traffic:
 
     def _on(self, flow: int) -> None:
         self.arrived += 1
+        self.clock.stopped = True
         self._send(flow)
 
 
