@@ -157,7 +157,7 @@ def _load_or_run(probe: str, run: RunSpec, out: Path) -> tuple[Any, dict[str, An
         given, began = run.arguments(), perf_counter()
         with whole_file(path) as part:
             pd.DataFrame(PROBES[probe](run.config, given)).to_csv(part, index=False)
-            made = circumstances(run.config, given["task"], perf_counter() - began)
+            made = circumstances(run, given["task"], perf_counter() - began)
             how.write_text(json.dumps(made), encoding="utf-8")
     found = pd.read_csv(path)
     settings = pd.DataFrame(run.members).reindex(found["member"]).reset_index(drop=True)

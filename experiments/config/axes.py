@@ -146,7 +146,9 @@ def _comparison_key(value: Any) -> Any:
 
 
 def _axis_label(value: Any) -> Any:
-    """A value as a table shows it: numbers, names and null as they are."""
+    """A value as a table shows it: numbers, names and null as they are, files as they were written."""
+    if isinstance(value, str):
+        return str(value)
     return json.dumps(value).replace('"', "") if isinstance(value, list | dict) else value
 
 

@@ -4,12 +4,21 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError
 
 from laggard.experiments.config.errors import refused_setting, translate_error
-from laggard.experiments.config.parts import ALGORITHM, LEARNING, ClusterPart, EvaluatePart, RecordPart, StopPart
+from laggard.experiments.config.files import without_paths
+from laggard.experiments.config.parts import (
+    ALGORITHM,
+    LEARNING,
+    SOURCE,
+    ClusterPart,
+    EvaluatePart,
+    RecordPart,
+    StopPart,
+)
 from laggard.experiments.config.schema import Count, Part, Seed, fill_defaults
 from laggard.experiments.config.tasks import TASK
 from laggard.models.backends.choice import BACKEND_NAMES
@@ -118,16 +127,60 @@ def _report_under_key(config: Config) -> Iterator[None]:
 
 IGNORED = ("name", "question", "device", "backend", "threads", "evaluate.target_accuracy", "record")
 """Keys that do not change a run's outcome: names, execution, targets and additional records."""
+DEFAULTS_VERSION = 1
+"""To be raised by one whenever a default changes: what is as by default is left out of a run's digest."""
+_standard: dict[type[Part], dict[str, Any]] = {}  # what each kind of part has by default, as plain data
 
 
-def digest_of(resolved: Mapping[str, Any]) -> str:
-    """SHA-256 of what decides a run's outcome: its resolved config as canonical JSON, without the keys in `IGNORED`.
+def digest_of(config: Config) -> str:
+    """SHA-256 of what decides a run's outcome: the settings that differ from the defaults, without those in `IGNORED`.
 
-    It is also that of a config with keys that this version does not have.
+    Of files it is their content, of entries of one's own their sources too. A key that a later version adds with a
+    default changes no digest.
     """
-    document = {**resolved, "evaluate": dict(resolved.get("evaluate", {}))}
+    return _hash_deciding({"defaults": DEFAULTS_VERSION, **without_paths(_differences(config)), "sweep": config.sweep})
+
+
+def digest_of_resolved(resolved: Mapping[str, Any]) -> str:
+    """SHA-256 of a resolved config, with every default, without the keys in `IGNORED`: to check what is stored.
+
+    It is also that of a config with keys that this version does not have; up to version 0.1 it was the run's digest.
+    """
+    return _hash_deciding(resolved)
+
+
+def _hash_deciding(settings: Mapping[str, Any]) -> str:
+    document = {**settings, "evaluate": dict(settings.get("evaluate", {}))}
     for key in IGNORED:
         owner, _, name = key.rpartition(".")
         (document[owner] if owner else document).pop(name, None)  # older results lack some
     document["sweep"] = list(document.get("sweep", {}).items())  # their order is the order of the members
-    return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(_canonical(document).encode()).hexdigest()
+
+
+def _canonical(document: Any) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+
+
+def _differences(value: Any) -> Any:
+    """The settings of a part that are not as by default, and its name; all settings of an entry of one's own."""
+    if isinstance(value, list):
+        return [_differences(one) for one in value]
+    if not isinstance(value, Part):
+        return value
+    kind, every = type(value), value.model_dump()
+    if SOURCE in every:
+        return every
+    always = {
+        key
+        for key, of in kind.model_fields.items()
+        if of.is_required() or (get_origin(of.annotation) is Literal and len(get_args(of.annotation)) == 1)
+    }
+    if kind not in _standard:
+        _standard[kind] = kind.model_validate({key: every[key] for key in always}, context={"kept": True}).model_dump()
+    standard = _standard[kind]
+    return {
+        key: _differences(getattr(value, key))
+        for key in every
+        if key in always or _canonical(every[key]) != _canonical(standard[key])
+    }

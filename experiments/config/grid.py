@@ -28,10 +28,12 @@ class RunSpec:
     Attributes:
         config: under `sweep`, the axes of the ensemble that is trained at once.
         labels: the run's coordinates in the sweep that it belongs to.
+        threads: how many it takes where its config says none; None for one per core.
     """
 
     config: Config
     labels: Mapping[str, Any] = field(default_factory=dict)
+    threads: int | None = None
 
     @property
     def title(self) -> str:
@@ -47,7 +49,7 @@ class RunSpec:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of what decides the outcome, as `digest_of`."""
-        return digest_of(self.config.resolved())
+        return digest_of(self.config)
 
     @property
     def id(self) -> str:
@@ -72,7 +74,7 @@ class RunSpec:
             DataMissingError: the data set is not there.
         """
         config = self.config
-        hardware = {key: getattr(config, key) for key in ("device", "backend", "threads")}
+        hardware = {"device": config.device, "backend": config.backend, "threads": config.threads or self.threads}
         try:
             task: Task = config.task.task(workers=config.cluster.workers, seed=config.seed, **hardware)
         except InvalidSettingError:

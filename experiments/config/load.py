@@ -9,6 +9,7 @@ from typing import Any
 from laggard.experiments.config.axes import axes, put
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError, format_value
+from laggard.experiments.config.files import locate
 from laggard.experiments.config.grid import fill_swept_keys, runs
 from laggard.experiments.config.plugins import look_in
 
@@ -16,7 +17,8 @@ from laggard.experiments.config.plugins import look_in
 def load(path: str | Path, *overrides: str) -> Config:
     """The config in a YAML file, with `key=value` overrides; all runs that it expands to have been validated.
 
-    Modules of one's own that it names are found on Python's path, in the current directory and beside the file.
+    Modules of one's own that it names are found on Python's path, in the current directory and beside the file. Names
+    of files are relative to its folder, in overrides to the current directory.
 
     Args:
         overrides: a dotted key and a YAML value, as in `learning.lr=0.1` or `sweep.learning.lr=[0.1, 0.2]`. A key
@@ -27,6 +29,7 @@ def load(path: str | Path, *overrides: str) -> Config:
     """
     name = re.sub(r"[^\w .-]", "-", Path(path).stem).lstrip(" .-")
     written = read(path)
+    locate(written, Path(path).resolve().parent)
     document: Mapping[str, Any] = {**({"name": name} if name else {}), "question": question(path), **written}
     look_in(Path.cwd(), Path(path).resolve().parent)
     try:
@@ -47,7 +50,9 @@ def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Ma
         key, equals, text = override.partition("=")
         if not (key and equals):
             raise ConfigError("", "expected an override key=value, as in learning.lr=0.1", override)
-        value = parse_yaml(text, override)
+        given = {key: parse_yaml(text, override)}
+        locate(given, Path.cwd())
+        value = given[key]
         sweep = document.get("sweep") or {}
         if key.startswith("sweep."):  # its own keys have dots in them
             document = {**document, "sweep": {**sweep, key.removeprefix("sweep."): value}}

@@ -5,6 +5,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import reduce
 from inspect import isclass, signature
 from operator import or_
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
@@ -12,6 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from torch import Tensor
 
 from laggard.experiments.config.errors import unknown_key
+from laggard.experiments.config.files import absolute, hash_of, names_file
+from laggard.simulator.errors import InvalidSettingError
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -66,22 +69,48 @@ class Described(Part):
         recipe: the dataclass or function.
         settings: those of its keys that the part holds.
         scalars: those that may be one number per member of an ensemble.
+        files: those that name a file; beside each of them, `<key>_sha256` is the hash of what it holds.
     """
 
     recipe: ClassVar[Callable[..., Any]]
     settings: ClassVar[frozenset[str]]
     scalars: ClassVar[frozenset[str]]
+    files: ClassVar[frozenset[str]] = frozenset()
 
     def build(self, workers: int = 1, **given: Any) -> Any:
         """What the part describes, with `given` instead of its own values, for a cluster of so many workers.
 
         Raises:
-            InvalidSettingError: a value out of its range.
+            InvalidSettingError: a value out of its range, or a file that has changed since the config was read.
         """
+        for key in self.files:
+            self._hash(key)
         own = {name: built(getattr(self, name)) for name in self.settings}
         if own.get("workers", workers) is None:
             own["workers"] = workers
         return type(self).recipe(**own | given)
+
+    def _hash(self, key: str) -> str | None:
+        """SHA-256 of the file that `key` names, which is the one that its own key says, where it does."""
+        path, said = getattr(self, key), getattr(self, f"{key}_sha256")
+        if path is None:
+            return None
+        try:
+            found = hash_of(Path(path))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InvalidSettingError(
+                type(self).__name__, key, "a file that can be read", f"{path}: {reason}"
+            ) from None
+        if said not in (None, found):
+            raise InvalidSettingError(type(self).__name__, key, f"a file whose SHA-256 is {said}", f"{path}: {found}")
+        return found
+
+    @model_validator(mode="after")
+    def _hash_files(self, info: ValidationInfo) -> Self:
+        for key in () if is_from_result(info) else self.files:
+            self.__dict__[f"{key}_sha256"] = self._hash(key)  # not `set`: another file may take its place
+        return self
 
     @model_validator(mode="after")
     def _in_range(self, info: ValidationInfo) -> Self:
@@ -89,6 +118,10 @@ class Described(Part):
         if isclass(type(self).recipe) and not is_from_result(info):
             self.build()
         return self
+
+
+def _absolute_path(value: Any, info: ValidationInfo) -> Any:
+    return value if is_from_result(info) else absolute(value)
 
 
 def built(value: Any) -> Any:
@@ -166,10 +199,13 @@ def part(
     if own.get("workers", (int, 0))[1] is ...:
         own["workers"] = (int | None, None)
     label: dict[str, Key] = {tag: (Literal[name], name)} if tag else {}
-    shape: dict[str, Any] = {**label, **own, **more}
+    files = frozenset(filter(names_file, own))
+    own |= {key: (Annotated[own[key][0], BeforeValidator(_absolute_path)], own[key][1]) for key in files}
+    hashes: dict[str, Key] = {f"{key}_sha256": (str | None, None) for key in files}
+    shape: dict[str, Any] = {**label, **own, **hashes, **more}
     model: type[Described] = create_model(f"{recipe.__name__}Part", __base__=base, __doc__=recipe.__doc__, **shape)
     hints = get_type_hints(recipe.__init__ if isclass(recipe) else recipe)
-    model.recipe, model.settings = recipe, frozenset(own)
+    model.recipe, model.settings, model.files = recipe, frozenset(own), files
     model.moved_keys = {key: f"no longer a key of {name}; write {now}" for key, now in MOVED.get(name, {}).items()}
     model.scalars = frozenset(key for key in own if Tensor in get_args(hints[key]))
     return model

@@ -1,6 +1,5 @@
 """A finished run, read lazily: each file when first used, after its hash was compared with the manifest's."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from laggard.experiments.config.config import Config, digest_of, parse
+from laggard.experiments.config.config import Config, digest_of_resolved, parse
 from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.load import read
 from laggard.experiments.config.schema import upgrade
@@ -30,12 +30,6 @@ OPTIONAL = (MESSAGES, MODELS)
 
 class ResultError(ValueError):
     """A folder that holds no finished run, or files that have changed; the text is one line that names the file."""
-
-
-def hash_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -78,7 +72,7 @@ class Result:
         except ConfigError as error:
             problem = ": ".join(part for part in (error.key, error.problem) if part)
             raise ResultError(f"{self.path / name}: this version cannot read it: {problem}") from None
-        if digest_of(document) != self.manifest["config"]:
+        if digest_of_resolved(document) != self.manifest.get("resolved", self.manifest["config"]):
             raise ResultError(f"{self.path / name}: its digest is not the one in {MANIFEST}")
         return config
 

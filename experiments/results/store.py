@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from laggard.experiments.config.config import digest_of_resolved
 from laggard.experiments.config.errors import format_value
+from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.load import text_of
 from laggard.experiments.results.atomic import whole_file
@@ -29,7 +31,6 @@ from laggard.experiments.results.result import (
     SCHEMA,
     Result,
     ResultError,
-    hash_of,
 )
 from laggard.simulator import Outcome
 from laggard.simulator.recording.trace import TraceColumns
@@ -126,7 +127,8 @@ def finish(spec: RunSpec, own: Path, outcome: Outcome, facts: Mapping[str, Any])
         save_weights(own / MODELS, outcome.models)
     if outcome.message_log is not None:
         _write_table(own / MESSAGES, outcome.message_log)
-    identity = {"run": spec.id, "config": spec.digest, "settings": spec.config.resolved()}
+    resolved = spec.config.resolved()
+    identity = {"run": spec.id, "config": spec.digest, "resolved": digest_of_resolved(resolved), "settings": resolved}
     files = {name: hash_of(own / name) for name in (*FILES, *OPTIONAL) if (own / name).is_file()}
     _write_json(own / MANIFEST, {"schema": SCHEMA, **identity, **facts, "files": files})
 

@@ -62,7 +62,7 @@ def run_spec(spec: RunSpec, out: str | Path, force: bool = False, progress: Prog
         with progress(spec) if progress else nullcontext() as watch:
             called = watch if callable(watch) else None
             outcome = simulate(**given, watch=called, observe=getattr(watch, "observe", None))
-        circumstances_now = circumstances(spec.config, given["task"], perf_counter() - start)
+        circumstances_now = circumstances(spec, given["task"], perf_counter() - start)
         store.finish(spec, own, outcome, {**_end_of_run(spec, outcome), **circumstances_now})
         if not force and (finished := store.find_run(spec, out)):  # another process may have been faster
             return finished
@@ -72,11 +72,11 @@ def run_spec(spec: RunSpec, out: str | Path, force: bool = False, progress: Prog
 
 
 def run_job(run: str, document: Document, folders: Iterable[Path], out: Path, force: bool) -> JobResult:
-    """Simulate a run in this process and store its result; an error is reported, not raised."""
+    """Simulate a run in this process, by one thread if its config says none; an error is reported, not raised."""
     start = perf_counter()
     try:
         look_in(*folders)
-        run_spec(RunSpec(parse(document)), out, force, partial(heartbeat, out=out))
+        run_spec(RunSpec(parse(document), threads=1), out, force, partial(heartbeat, out=out))
     except Exception as error:  # no error may stop the sweep's other runs
         return JobResult(run, perf_counter() - start, error_line(error))
     return JobResult(run, perf_counter() - start)
@@ -123,7 +123,7 @@ def _end_of_run(spec: RunSpec, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def circumstances(config: Config, task: Task, seconds: float) -> dict[str, Any]:
+def circumstances(spec: RunSpec, task: Task, seconds: float) -> dict[str, Any]:
     """The duration, machine and versions of a run that ends now: what may differ between runs of one config."""
     return {
         "wall_seconds": round(seconds, 3),
@@ -131,7 +131,7 @@ def circumstances(config: Config, task: Task, seconds: float) -> dict[str, Any]:
         "device": describe(getattr(task, "device", torch.device("cpu"))),
         "backend": getattr(task, "backend", None),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "threads": config.threads or cores(),
+        "threads": spec.config.threads or spec.threads or cores(),
         "versions": {"python": platform.python_version(), **versions()},
     }
 

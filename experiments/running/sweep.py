@@ -128,8 +128,7 @@ def _run_elsewhere(missing: Sequence[RunSpec], out: Path, force: bool, at_once: 
         renewed = not force or _manifest_stamp(queue[run], out) != before[run]
         return renewed and store.find_run(queue[run], out) is not None
 
-    configs = {run: spec.config for run, spec in queue.items()}
-    documents = {run: {**of.given(), "sweep": of.sweep, "threads": of.threads or 1} for run, of in configs.items()}
+    documents = {run: spec.config.resolved() for run, spec in queue.items()}  # with the hashes of sources and files
     work = partial(run_job, folders=tuple(plugins.FOLDERS), out=out.resolve(), force=force)
     try:
         for done in run_jobs(work, documents, at_once, backend, finished):

@@ -13,7 +13,7 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.plugins import look_in
 from laggard.experiments.results.measures import method
 from laggard.experiments.results.result import Result
-from laggard.simulator import Algorithm, Cluster
+from laggard.simulator import Algorithm, Cluster, InvalidSettingError
 
 Found = TypeVar("Found")
 Form = TypeVar("Form", bound=Callable[..., Any])
@@ -57,7 +57,7 @@ def build_algorithm(config: Any) -> tuple[Algorithm, Cluster] | None:
     """The algorithm and the cluster of a config, for mini-batches of its size; None for what is no `Config`.
 
     A result does not hold the source of entries of one's own, as an algorithm: where their modules are not on Python's
-    path or in the current directory, or have changed since the run, None too.
+    path or in the current directory, or have changed since the run, None too, as where a file that it names has.
     """
     if not isinstance(config, Config):
         return None
@@ -72,7 +72,10 @@ def build_algorithm(config: Any) -> tuple[Algorithm, Cluster] | None:
             config = parse(document)
         except ConfigError:
             return None
-    return config.algorithm.build(config.cluster.workers), config.cluster.build(batch)
+    try:
+        return config.algorithm.build(config.cluster.workers), config.cluster.build(batch)
+    except InvalidSettingError:
+        return None
 
 
 def _own_entries(document: Any) -> Iterator[tuple[str, str]]:

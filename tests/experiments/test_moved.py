@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from laggard import load, load_results, run
 from laggard.experiments.cli import main
-from laggard.experiments.config.config import digest_of
+from laggard.experiments.config.config import digest_of_resolved
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.schema import MOVED, upgrade
 
@@ -129,7 +129,8 @@ def written_before(toy: Callable[..., Path], tmp_path: Path) -> Callable[[dict[s
         yaml, manifest = YAML(typ="safe"), json.loads((path / "manifest.json").read_text())
         document = {**yaml.load(path / "config.yaml"), "algorithm": algorithm}
         yaml.dump(document, path / "config.yaml")
-        manifest["config"], manifest["settings"]["algorithm"] = digest_of(document), algorithm
+        manifest["config"], manifest["settings"]["algorithm"] = digest_of_resolved(document), algorithm
+        del manifest["resolved"]
         manifest["files"]["config.yaml"] = hashlib.sha256((path / "config.yaml").read_bytes()).hexdigest()
         (path / "manifest.json").write_text(json.dumps(manifest))
         return path

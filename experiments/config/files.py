@@ -1,0 +1,69 @@
+"""Files that a config names: a key `file`, or one that ends in `_file`; their content decides, not their place."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+
+class FileName(str):
+    """The name of a file as it was written, with the folder that it is relative to.
+
+    Attributes:
+        folder: the folder.
+    """
+
+    folder: Path
+
+    def __repr__(self) -> str:
+        return repr(absolute(self))
+
+
+def names_file(key: object) -> bool:
+    """Whether a dotted key holds the name of a file.
+
+    Example:
+        >>> names_file("cluster.compute.file"), names_file("edge_file"), names_file("profile")
+        (True, True, False)
+    """
+    last = str(key).rpartition(".")[2]
+    return last == "file" or last.endswith("_file")
+
+
+def locate(document: Any, folder: Path) -> None:
+    """Let the names of files in a document that was just read be relative to `folder`; it is changed in place."""
+    left, seen = [(document, False)], set()
+    while left:
+        held, are_files = left.pop()
+        if (id(held), are_files) in seen:  # YAML may repeat a part, also within itself
+            continue
+        seen.add((id(held), are_files))
+        for place, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
+            is_file = names_file(place) if isinstance(held, dict) else are_files
+            if isinstance(value, dict | list):
+                left.append((value, is_file))
+            elif isinstance(value, str) and is_file:
+                held[place] = FileName(value)
+                held[place].folder = folder
+
+
+def absolute(value: Any) -> Any:
+    """The absolute path of a file's name, by default from the working directory; what is no string, as it is."""
+    if not isinstance(value, str):
+        return value
+    return str(Path(getattr(value, "folder", ""), str(value)).absolute())
+
+
+def hash_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def without_paths(document: Any) -> Any:
+    """A resolved document in which a file that has been hashed has but the suffix of its name, which says its form."""
+    if isinstance(document, list):
+        return [without_paths(one) for one in document]
+    if not isinstance(document, dict):
+        return document
+    hashed = {key for key in document if document.get(f"{key}_sha256") and isinstance(document[key], str)}
+    return {key: Path(value).suffix if key in hashed else without_paths(value) for key, value in document.items()}

@@ -1,0 +1,216 @@
+"""A run's id depends on what its result depends on, and on nothing else."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laggard import ConfigError, load, run, sweep
+from laggard.experiments.cli import main
+from laggard.experiments.config import parts, tasks
+from laggard.experiments.config.config import IGNORED, Config, parse
+from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.config.schema import Part
+
+ROOT = Path(__file__).parents[2]
+TRACE = "cluster.compute={law: trace, file: times.csv}"
+RING, COMPLETE = "0 1\n1 2\n2 0\n", "0 1\n1 0\n1 2\n2 1\n2 0\n0 2\n"
+GRAPH = [
+    "algorithm={name: dpsgd, mixing: uniform}",
+    "cluster.network={topology: graph, file: edges.edgelist, directed: true}",
+]
+
+
+def write_times(folder: Path, seconds: float) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "times.csv").write_text("seconds\n" + f"{seconds}\n" * 10)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "overrides"),
+    [
+        ("times.csv", "seconds\n1.0\n", "seconds\n9.0\n", [TRACE]),
+        ("edges.edgelist", RING, COMPLETE, GRAPH),
+    ],
+)
+def test_an_edited_file_makes_another_run_and_a_moved_one_does_not(
+    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, before: str, after: str,
+    overrides: list[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(before)
+    first = run(load(toy(), *overrides), tmp_path / "out")
+    (tmp_path / name).write_text(after)
+    second = run(load(toy(), *overrides), tmp_path / "out")
+    assert first.path != second.path
+    assert (first.manifest["mileage"], first.manifest["messages"]) != (
+        second.manifest["mileage"],
+        second.manifest["messages"],
+    )
+    (tmp_path / "elsewhere").mkdir()
+    moved = (tmp_path / name).rename(tmp_path / "elsewhere" / f"other{Path(name).suffix}")
+    again = [override.replace(name, str(moved)) for override in overrides]
+    assert run(load(toy(), *again), tmp_path / "out").manifest == second.manifest
+
+
+def test_names_are_relative_to_the_config_and_in_overrides_to_the_current_directory(
+    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One basename in two folders."""
+    write_times(tmp_path, 1.0)
+    monkeypatch.chdir(write_times(tmp_path / "here", 9.0))
+    said = toy().rename(tmp_path / "said.yaml")
+    said.write_text(said.read_text().replace("{law: gamma, mean: 0.01, cv: 0.3}", "{law: trace, file: times.csv}"))
+    swept = "sweep: {cluster.compute: [{law: trace, file: times.csv}], cluster.workers: [2]}"
+    variant = "sweep: {times: {a: {cluster.compute.law: trace, cluster.compute.file: times.csv}}}"
+    plain = "cluster: {workers: 2}\n" + toy().read_text().partition("\n")[2].partition("\n")[2]
+    found = {}
+    for name, config in {
+        "file": load(said),
+        "override": load(said, "cluster.compute.file=times.csv"),
+        "override of a part": load(said, TRACE),
+        "sweep": load(toy(swept, text=plain)),
+        "sweep in an override": load(toy(text=plain), "sweep.cluster.compute=[{law: trace, file: times.csv}]"),
+        "variant": load(toy(variant, text=plain)),
+        "mapping": parse({"task": {"model": "timing"}, "cluster": {"compute": {"law": "trace", "file": "times.csv"}}}),
+    }.items():
+        found[name] = runs(config)[0].config.cluster.compute.build().mean
+    assert {name for name, mean in found.items() if mean == 1.0} == {"file", "sweep", "variant"}
+    assert {name for name, mean in found.items() if mean == 9.0} == found.keys() - {"file", "sweep", "variant"}
+
+
+def test_a_sweep_over_files_is_labelled_as_written_and_needs_different_contents(
+    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("one", 1.0), ("two", 2.0), ("three", 2.0)):
+        write_times(tmp_path / name, seconds)
+    path = toy()
+    path.write_text(path.read_text().replace("{law: gamma, mean: 0.01, cv: 0.3}", "{law: trace, file: x.csv}"))
+    lists = "sweep: {cluster.compute.file: [one/times.csv, two/times.csv]}"
+    path.write_text(path.read_text() + lists)
+    monkeypatch.chdir("/")
+    one, two = sweep(load(path), tmp_path / "out", jobs=2)
+    assert [one.labels, two.labels] == [{"cluster.compute.file": f"{name}/times.csv"} for name in ("one", "two")]
+    assert 1.5 * one.metrics["time"].max() < two.metrics["time"].max()
+    path.write_text(path.read_text().replace("one/", "three/"))
+    with pytest.raises(ConfigError, match="is the same run as"):
+        load(path)
+
+
+def test_a_file_that_changes_after_the_config_was_read_is_refused(
+    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(write_times(tmp_path, 1.0))
+    config = load(toy(), TRACE)
+    stored = run(config, tmp_path / "out").path / "config.yaml"
+    write_times(tmp_path, 9.0)
+    with pytest.raises(ValueError, match=r"file: expected a file whose SHA-256 is \w{64}, got"):
+        run(config, tmp_path / "other")
+    assert main(["run", str(stored)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"{stored}: cluster.compute.file: expected a file whose SHA-256 is ")
+    assert said.count("\n") == 1
+    write_times(tmp_path, 1.0)
+    monkeypatch.chdir("/")
+    assert RunSpec(load(stored)).digest == RunSpec(config).digest
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "times.csv").unlink()
+    assert main(["run", str(toy()), TRACE]) == 2
+    assert "cluster.compute.file: expected a file that can be read, got" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------ defaults are left out
+
+CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
+
+
+def deciding(config: Config) -> str:
+    resolved = config.resolved()
+    for key in IGNORED:
+        owner, _, name = key.rpartition(".")
+        (resolved[owner] if owner else resolved).pop(name)
+    return json.dumps({**resolved, "sweep": list(resolved["sweep"].items())}, sort_keys=True)
+
+
+def test_two_configs_have_one_digest_exactly_where_all_that_decides_is_equal() -> None:
+    every = [spec for path in CONFIGS for spec in runs(load(path))]
+    digests: dict[str, set[str]] = {}
+    for spec in every:
+        digests.setdefault(spec.digest, set()).add(deciding(spec.config))
+    assert all(len(meanings) == 1 for meanings in digests.values())
+    assert len(digests) == len({deciding(spec.config) for spec in every}) > 100
+
+
+def test_a_default_that_is_written_out_changes_no_digest_and_another_value_does(toy: Callable[..., Path]) -> None:
+    plain = RunSpec(load(toy())).digest
+    for key, standard, other in (
+        ("algorithm", "{name: async_ps, shards: 1}", "{name: async_ps, shards: 2}"),
+        ("algorithm", "async_ps", "sync_ps"),
+        ("cluster.slowdowns", "[]", "[{worker: 0, factor: 2}]"),
+        ("cluster.network", "{topology: auto, latency: 0.0}", "{topology: star}"),
+        ("learning.compensation", "none", "dc_asgd_a"),
+        ("learning.seed", "null", "0"),
+        ("evaluate.nodes", "false", "true"),
+        ("task.jitter", "0.5", "0.25"),
+        ("seed", "0", "1"),
+    ):
+        assert RunSpec(load(toy(), f"{key}={standard}")).digest == plain, key
+        assert RunSpec(load(toy(), f"{key}={other}")).digest != plain, key
+
+
+def test_a_new_key_with_a_default_changes_no_digest(toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import dataclass, field
+
+    from laggard.experiments.config import config as module
+    from laggard.simulator import AsyncPS
+
+    before = RunSpec(load(toy())).digest
+
+    @dataclass(frozen=True)
+    class Later(AsyncPS):
+        patience: int | None = None
+        weights: list[float] = field(default_factory=list)
+
+    later = parts.part(Later, "name", "async_ps", base=parts.AlgorithmPart, without=["rule"])
+    monkeypatch.setitem(parts.ALGORITHM.parts, "async_ps", later)  # type: ignore[arg-type]
+    monkeypatch.setattr(module, "_standard", {})
+    after = load(toy())
+    assert after.algorithm.patience is None
+    assert RunSpec(after).digest == before
+    assert RunSpec(load(toy(), "algorithm={name: async_ps, patience: 3}")).digest != before
+
+
+def standard_values() -> dict[str, Any]:
+    """Every key with a default, by what it belongs to."""
+
+    def of(owner: str, part: type[Part]) -> Iterator[tuple[str, Any]]:
+        for key, field in part.model_fields.items():
+            if not field.is_required():
+                yield f"{owner}.{key}", field.get_default(call_default_factory=True)
+
+    named: Mapping[str, parts.NamedChoice] = {
+        name: choice
+        for module in (parts, tasks)
+        for name, choice in vars(module).items()
+        if isinstance(choice, parts.NamedChoice)
+    }
+    found = dict(of("Config", Config))
+    for part in (parts.ClusterPart, parts.StopPart, parts.EvaluatePart):
+        found |= of(part.__name__, part)
+    for name, choice in named.items():
+        for entry, part in choice.parts.items():
+            found |= of(f"{name}.{entry}", part)
+    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+
+
+def test_no_default_has_changed() -> None:
+    """A digest leaves defaults out: if one changes, old results would be presented as new ones.
+
+    Where a default must change, raise `DEFAULTS_VERSION` in `experiments/config/config.py`, and write `defaults.json`
+    anew; new keys only need a line there.
+    """
+    written = json.loads((Path(__file__).parent / "defaults.json").read_text())
+    assert standard_values() == written
