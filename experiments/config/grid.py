@@ -17,7 +17,7 @@ import torch
 from laggard.experiments.config.axes import Axis, Option, axes, put
 from laggard.experiments.config.config import Checks, Config, digest_of, parse
 from laggard.experiments.config.errors import ConfigError, error_at
-from laggard.experiments.config.plugins import FOLDERS
+from laggard.experiments.config.sources import FOLDERS
 from laggard.simulator import InvalidSettingError, Task
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib
-import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Iterable
@@ -14,15 +13,14 @@ from types import ModuleType
 from typing import Any, NamedTuple, Protocol, get_type_hints
 
 from laggard.experiments.config.errors import ConfigError, format_value, suggest
-
-FOLDERS: dict[Path, None] = {}
-"""Where modules are looked for beside Python's own path: the current directory, the folders of configs."""
+from laggard.experiments.config.files import hash_of
+from laggard.experiments.config.sources import FOLDERS, forget, hash_of_sources, source_files
 
 _hashes: dict[str, str] = {}  # of the sources of modules, as they were when they were loaded
 
 
 class Plugin(NamedTuple):
-    """An entry of one's own: the class or function, what it serves as, and the SHA-256 of its module's source."""
+    """An entry of one's own: the class or function, what it serves as, and the SHA-256 of its module's sources."""
 
     recipe: Callable[..., Any]
     kind: type
@@ -41,7 +39,7 @@ def look_in(*folders: Path) -> None:
 
 
 def load_entry(name: str, kinds: Iterable[type]) -> Plugin:
-    """What `module:Name` names in a config; a module whose source has changed is loaded anew.
+    """What `module:Name` names in a config; a module is loaded anew if its source, or one that it imports, has changed.
 
     Args:
         kinds: what the entry may serve as: classes to derive from, protocols to fulfil, or what a function returns.
@@ -58,15 +56,14 @@ def load_entry(name: str, kinds: Iterable[type]) -> Plugin:
         hint = suggest(attribute, vars(module))
         file = getattr(module, "__file__", None) or "no file"
         raise ConfigError("", f"{module.__name__} ({file}) has no {attribute}" + (f"; {hint}" if hint else ""))
-    return Plugin(recipe, _kind(name, recipe, list(kinds)), _hashes.get(place) or _hash(module, recipe))
+    return Plugin(recipe, _kind(name, recipe, list(kinds)), _hashes.get(place) or _hash_functions(recipe))
 
 
 def _module(name: str) -> ModuleType:
-    loaded = sys.modules.get(name)
-    if loaded is not None and name != "__main__" and _hashes.get(name, _hash(loaded)) != _hash(loaded):
-        _forget(loaded)
     importlib.invalidate_caches()
     try:
+        _forget_outdated(name)
+        sources = _hash_module(name)
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
@@ -74,16 +71,27 @@ def _module(name: str) -> ModuleType:
             raise ConfigError("", problem) from None
         raise ConfigError("", f"{name} cannot be imported: {_describe_failure(error, name)}") from None
     _check_unique(name.partition(".")[0])
-    if getattr(module, "__file__", None):
-        _hashes.setdefault(name, _hash(module))
+    if sources := sources or _hash_module(name):
+        _hashes.setdefault(name, sources)
     return module
 
 
-def _forget(module: ModuleType) -> None:
-    """Make the next import read the source, not bytecode of an older version from the same second."""
-    del sys.modules[module.__name__], _hashes[module.__name__]
-    if module.__file__ and Path(module.__file__).is_file():
-        Path(importlib.util.cache_from_source(module.__file__)).unlink(missing_ok=True)
+def _hash_module(name: str) -> str:
+    """SHA-256 of the sources of a module, or of its file where Python's path leads to none; empty without a file."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    sources = "" if name == "__main__" else hash_of_sources(name)
+    return sources or (hash_of(Path(file)) if file and Path(file).is_file() else "")
+
+
+def _forget_outdated(name: str) -> None:
+    """Forget modules whose sources have changed, and `name` if somebody else has loaded it, nobody knows when."""
+    outdated = {known for known, was in _hashes.items() if known in sys.modules and _hash_module(known) != was}
+    loaded = str(getattr(sys.modules.get(name), "__file__", None))
+    if name not in _hashes and loaded in {str(file) for file in source_files(name).values()}:
+        outdated.add(name)
+    forget(outdated - {"__main__"})
+    for gone in outdated:
+        _hashes.pop(gone, None)
 
 
 def _check_unique(top: str) -> None:
@@ -95,16 +103,12 @@ def _check_unique(top: str) -> None:
                 raise ConfigError("", f"{top} is {loaded}, and {other} is another: rename one of them")
 
 
-def _hash(module: ModuleType, recipe: Any = None) -> str:
-    """SHA-256 of the source: the module's file or, where there is none, as in a notebook, the entry's functions."""
+def _hash_functions(recipe: Any) -> str:
+    """SHA-256 of the source of an entry's functions, where its module has no file, as in a notebook."""
     source = b""
-    with suppress(OSError):
-        if file := getattr(module, "__file__", None):
-            source = Path(file).read_bytes()
-    if not source:
-        for function in [recipe, *vars(recipe).values()] if recipe is not None else ():
-            with suppress(OSError, TypeError):  # what a dataclass writes itself has no source
-                source += getsource(function).encode() if isfunction(function) else b""
+    for function in [recipe, *vars(recipe).values()]:
+        with suppress(OSError, TypeError):  # what a dataclass writes itself has no source
+            source += getsource(function).encode() if isfunction(function) else b""
     return hashlib.sha256(source).hexdigest()
 
 

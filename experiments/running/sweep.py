@@ -7,10 +7,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from laggard.experiments.config import plugins
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.config.sources import FOLDERS
 from laggard.experiments.results import store
 from laggard.experiments.results.result import MANIFEST, Result
 from laggard.experiments.results.results import Results
@@ -129,7 +129,7 @@ def _run_elsewhere(missing: Sequence[RunSpec], out: Path, force: bool, at_once: 
         return renewed and store.find_run(queue[run], out) is not None
 
     documents = {run: spec.config.resolved() for run, spec in queue.items()}  # with the hashes of sources and files
-    work = partial(run_job, folders=tuple(plugins.FOLDERS), out=out.resolve(), force=force)
+    work = partial(run_job, folders=tuple(FOLDERS), out=out.resolve(), force=force)
     try:
         for done in run_jobs(work, documents, at_once, backend, finished):
             yield _read_report(done, queue[done.run], out)

@@ -1,16 +1,14 @@
 """Closed forms: staleness, seconds per update, stability, compensation; found by the class of the algorithm."""
 
-import hashlib
 import math
-import sys
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.plugins import look_in
+from laggard.experiments.config.sources import hash_of_sources
 from laggard.experiments.results.measures import method
 from laggard.experiments.results.result import Result
 from laggard.simulator import Algorithm, Cluster, InvalidSettingError
@@ -92,15 +90,11 @@ def _own_entries(document: Any) -> Iterator[tuple[str, str]]:
 
 
 def _is_unchanged(module: str, sha256: str) -> bool:
-    """Whether a module is loaded (`parse` then compares its source), or can be found with the same source."""
-    if module in sys.modules:
-        return True
+    """Whether a module has the same sources still; of one without a file, as a notebook, `parse` finds out."""
     try:
-        spec = find_spec(module)
-        source = Path(spec.origin).read_bytes() if spec and spec.origin else b""
-    except (ImportError, OSError):
+        return (hash_of_sources(module) or sha256) == sha256
+    except OSError:
         return False
-    return hashlib.sha256(source).hexdigest() == sha256
 
 
 def name_of(result: Result) -> dict[str, Any]:

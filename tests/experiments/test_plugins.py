@@ -383,6 +383,95 @@ def test_another_source_is_another_run(
     assert RunSpec(load(path)).digest == RunSpec(first.config).digest
 
 
+HELPED = ABSOLUTE.replace("value.abs()", "factor() * value.abs()")
+HELPERS = {
+    "import": ("mine", HELPED.replace("factor()", "helping.factor()") + "import helping\n"),
+    "from": ("mine", "from helping import factor\n" + HELPED),
+    "of a helper": ("mine", "from between import factor\n" + HELPED),
+    "in a function": ("mine", HELPED + "def factor():\n    from helping import factor\n    return factor()\n"),
+    "by name": ("mine", "import importlib\nfactor = importlib.import_module('helping').factor\n" + HELPED),
+    "of a package": ("package.mine", "from . import helping\n" + HELPED.replace("factor()", "helping.factor()")),
+    "from a package": ("package.mine", "from .helping import factor\n" + HELPED),
+    "through a package": ("package.mine", "from package import factor\n" + HELPED),
+    "of the folder above": ("package.inner.mine", "from ..helping import factor\n" + HELPED),
+}
+
+
+@pytest.mark.parametrize("how", HELPERS)
+def test_the_sources_of_what_it_imports_count_too(
+    how: str, module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within one process, and where the new source is as long as the old and as young."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    name, source = HELPERS[how]
+    package = name.partition(".")[0] if "." in name else ""
+    helper = f"{package}/helping".lstrip("/")
+    module(name.replace(".", "/"), source)
+    module("between", "from helping import factor\n")
+    module("unrelated", "")
+    if package:
+        module("package/__init__", "from package.helping import factor\n" if how == "through a package" else "")
+    own = f"learning.compensation='{name}:Absolute'"
+    born = module(helper, "def factor():\n    return 1\n").stat()
+    first = run(load(toy(), own), tmp_path / "out")
+    module("unrelated", "changed = True\n")
+    assert run(load(toy(), own), tmp_path / "out").manifest == first.manifest
+    younger = module(helper, "def factor():\n    return 5\n")
+    os.utime(younger, ns=(born.st_atime_ns, born.st_mtime_ns))
+    second = run(load(toy(), own), tmp_path / "out")
+    assert second.path != first.path
+    assert not torch.equal(second.weights, first.weights)
+    if how in ("import", "of a package"):
+        elsewhere = sweep(load(toy(), own, "sweep.seed=[0, 1]"), tmp_path / "other", jobs=2)
+        assert torch.equal(elsewhere[0].weights, second.weights)
+
+
+def test_a_new_process_reads_no_stale_bytecode(
+    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    own, said = "learning.compensation='mine:Absolute'", []
+    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}:{tmp_path}"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    module("mine", "from helping import factor\n" + HELPED)
+    for number in (1, 5):
+        helper = module("helping", f"def factor():\n    return {number}\n")
+        os.utime(helper, ns=(10**18, 10**18))
+        subprocess.run([sys.executable, "-c", "import helping"], env=environment, cwd=tmp_path, check=True)
+        command = [
+            sys.executable,
+            "-c",
+            LAGGARD,
+            "run",
+            str(toy()),
+            own,
+            "--out",
+            str(tmp_path / str(number)),
+            "--quiet",
+        ]
+        subprocess.run(command, env=environment, cwd=tmp_path, check=True)
+        said.append(load_results(tmp_path / str(number) / "toy")[0])
+    assert said[0].path.name != said[1].path.name
+    assert not torch.equal(said[0].weights, said[1].weights)
+
+
+def test_what_a_notebook_has_imported_before_an_edit_is_not_taken_for_the_new_source(
+    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib
+
+    own = "learning.compensation='mine:Absolute'"
+    module("mine", ABSOLUTE)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("mine")
+    module("mine", ABSOLUTE.replace("value.abs()", "value.exp()"))
+    first = run(load(toy(), own), tmp_path / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr("laggard.experiments.config.plugins._hashes", {})
+        assert run(load(toy(), own), tmp_path / "other").path.name == first.path.name
+    sys.modules.pop("mine")
+    assert torch.equal(run(load(toy(), own), tmp_path / "again").weights, first.weights)
+
+
 def test_a_result_is_read_without_its_source(
     module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
 ) -> None:
