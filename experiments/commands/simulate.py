@@ -119,9 +119,12 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
     """The table of `results`, and their figure in `folder`."""
     from laggard.experiments.figures import comparison
     from laggard.experiments.results.measures import format_table, summary
+    from laggard.experiments.results.result import describe_versions
 
     if not results:
         return
+    if versions := describe_versions(results):
+        print(versions, file=sys.stderr)
     path = folder / "figure.png"
     if not args.quiet:  # the table first: drawing takes seconds, and may fail
         print(format_table(summary(results)), flush=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from laggard.experiments.config.errors import suggest
-from laggard.experiments.results.result import Result
+from laggard.experiments.results.result import Result, describe_versions
 from laggard.experiments.results.results import Results
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ MEASURES = {
     "waiting": Measure("waiting", 100, "%", "waiting"),
 }
 """Of a member at its end; `_to`, at its first evaluation at a target; of a run, its applied gradients and workers."""
-
 
 CURVES = {
     "test_accuracy": "test accuracy (%)",
@@ -125,8 +124,9 @@ def summary(results: Sequence[Result], target: float | None = None) -> "pd.DataF
     """One row per run and member: what was swept, how fast it was, how well it learnt, how stale its gradients were.
 
     Columns: the swept keys (without any, `method`); `time_to_target` (virtual seconds, NaN where it is not reached)
-    where there is an accuracy and a target; `accuracy` (0 to 1) or `loss` at the end; `time` (s); `updates`;
-    `staleness` and `max_staleness` of applied gradients; `waiting`, the share of the workers' time; `status`.
+    where there is an accuracy and a target; `accuracy` (0 to 1) or `loss` at the end; `laggard`, the version, where
+    another one made some; `time` (s); `updates`; `staleness` and `max_staleness` of applied gradients; `waiting`, the
+    share of the workers' time; `status`.
 
     Args:
         target: a test accuracy (0 to 1); by default each config's `evaluate.target_accuracy`.
@@ -147,7 +147,9 @@ def summary(results: Sequence[Result], target: float | None = None) -> "pd.DataF
         found["loss"] = final["test_loss"].where(without)
     stale = staleness(results)
     at = [f" at update {update:g}" if update == update else "" for update in final["diverged_at"]]
+    made = {"laggard": run.map({name: of.version for name, of in named})} if describe_versions(results) else {}
     return found.assign(
+        **made,
         time=final["time"],
         updates=final["updates"],
         staleness=run.map(stale["mean"]),
@@ -230,10 +232,8 @@ def format_cell(name: str, value: Any, missing: str = "-") -> str:
     """A value of a summary in its column."""
     if isinstance(value, str):
         return value
-    if isinstance(value, bool | np.bool_):
-        return str(value).lower()
-    if isinstance(value, int | np.integer) and name not in WRITTEN:
-        return str(value)  # seeds and sizes in full
+    if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and name not in WRITTEN):
+        return str(value).lower()  # seeds and sizes in full
     if value is None or value != value:
         return "not reached" if name == "time_to_target" else missing
     return WRITTEN.get(name, "{:g}").format(value)

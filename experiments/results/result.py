@@ -1,8 +1,10 @@
 """A finished run, read lazily: each file when first used, after its hash was compared with the manifest's."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from laggard.simulator.recording.messages import MESSAGE_COLUMNS
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA = 2
+SCHEMA = 3
 MANIFEST = "manifest.json"
 TABLES = ("metrics", "updates", "workers", "nodes")
 FILES = ("config.yaml", *(f"{table}.parquet" for table in TABLES), "weights.safetensors")
@@ -100,6 +102,11 @@ class Result:
         for name in (*FILES, *(optional for optional in OPTIONAL if optional in self.manifest["files"])):
             self.file(name)
         return self
+
+    @property
+    def version(self) -> str:
+        """The version of laggard that made it."""
+        return str(self.manifest["versions"]["laggard"])
 
     @property
     def tables(self) -> list[str]:
@@ -197,3 +204,19 @@ class Result:
             return load_file(path)["weights"]
         except (SafetensorError, KeyError):
             raise ResultError(f"{path}: no safetensors file of weights, though {MANIFEST} lists it as one") from None
+
+
+def describe_versions(results: Iterable[Result]) -> str:
+    """Which other versions of laggard made some of the results; empty where this one made all of them."""
+    versions = Counter(result.version for result in results)
+    others = {version: number for version, number in versions.items() if version != this_version()}
+    said = ", ".join(f"{number} by laggard {version}" for version, number in others.items())
+    return f"of {versions.total()} runs {said}; this is laggard {this_version()}" if said else ""
+
+
+def this_version() -> str:
+    """The version of laggard that runs."""
+    try:
+        return metadata.version("laggard")
+    except metadata.PackageNotFoundError:  # run from a checkout, without having been installed
+        return "not installed"

@@ -17,18 +17,17 @@ import numpy as np
 from torch import Tensor
 
 from laggard.experiments.config.config import digest_of_resolved
-from laggard.experiments.config.errors import format_value
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.load import text_of
 from laggard.experiments.results.atomic import whole_file
+from laggard.experiments.results.manifest import read_manifest, seal
 from laggard.experiments.results.result import (
     FILES,
     MANIFEST,
     MESSAGES,
     MODELS,
     OPTIONAL,
-    SCHEMA,
     Result,
     ResultError,
 )
@@ -38,30 +37,18 @@ from laggard.simulator.recording.trace import TraceColumns
 INDEX = "sweep.json"
 ROWS = 2**20  # of a table at once: ten million gradients are not to be in memory twice
 STALE = 3600.0  # seconds after which a temporary index is abandoned; writing one takes milliseconds
-STATED = {"run": str, "config": str, "status": str, "files": dict, "mileage": dict, "diverged": list}
-"""The keys of every manifest, and their types."""
 
 
 def open_run(path: str | Path) -> Result:
     """The finished run in a folder, by its manifest alone: each file is checked when it is first read.
 
     Raises:
-        ResultError: no finished run, or written in another schema.
+        ResultError: no finished run, written in another schema, or with a manifest that was changed.
     """
-    file = Path(path) / MANIFEST
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
+        return Result(Path(path), read_manifest(Path(path) / MANIFEST))
     except OSError:
         raise ResultError(f"{path}: no finished run: it has no {MANIFEST}") from None
-    except ValueError:
-        manifest = None
-    if not isinstance(manifest, dict) or "schema" not in manifest:
-        raise ResultError(f"{file}: not the manifest of a run")
-    if manifest["schema"] != SCHEMA:
-        raise ResultError(f"{file}: expected schema {SCHEMA}, got {format_value(manifest['schema'])}: run it again")
-    if not all(isinstance(manifest.get(key), kind) for key, kind in STATED.items()):
-        raise ResultError(f"{file}: not the manifest of a run")
-    return Result(Path(path), manifest)
 
 
 def load_result(path: str | Path) -> Result:
@@ -130,7 +117,7 @@ def finish(spec: RunSpec, own: Path, outcome: Outcome, facts: Mapping[str, Any])
     resolved = spec.config.resolved()
     identity = {"run": spec.id, "config": spec.digest, "resolved": digest_of_resolved(resolved), "settings": resolved}
     files = {name: hash_of(own / name) for name in (*FILES, *OPTIONAL) if (own / name).is_file()}
-    _write_json(own / MANIFEST, {"schema": SCHEMA, **identity, **facts, "files": files})
+    _write_sealed(own / MANIFEST, {**identity, **facts, "files": files})
 
 
 def save_weights(path: Path, weights: Tensor) -> None:
@@ -175,7 +162,7 @@ def write_index(planned: Sequence[RunSpec], out: str | Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
     remove_stale(path)
     entries = [{"run": spec.id, "labels": spec.labels} for spec in planned]
-    _write_json(path / INDEX, {"schema": SCHEMA, "runs": entries})
+    _write_sealed(path / INDEX, {"runs": entries})
 
 
 def remove_stale(path: Path) -> None:
@@ -232,6 +219,6 @@ def _write_table(path: Path, columns: Mapping[str, np.ndarray]) -> None:
             writer.write_table(table(piece))
 
 
-def _write_json(path: Path, content: Any) -> None:
+def _write_sealed(path: Path, content: Mapping[str, Any]) -> None:
     with whole_file(path) as part:
-        part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(seal(content), indent=1) + "\n", encoding="utf-8")

@@ -17,7 +17,7 @@ from laggard.experiments.results.measures import (
     is_seed,
     measure_runs,
 )
-from laggard.experiments.results.result import Result
+from laggard.experiments.results.result import Result, describe_versions
 from laggard.experiments.results.results import Results, common_question
 from laggard.experiments.results.selection import Best
 from laggard.experiments.results.statistics import Estimate, format_estimate, mean, time_to_reach
@@ -202,6 +202,8 @@ def _table_notes(
         )
     if any(estimate.diverged for estimate in cells.values()) and any(MEASURES[of].column not in AXES for of in values):
         notes.append("diverged members are in n, and in no mean of an accuracy or a loss")
+    if versions := describe_versions(results):
+        notes.append(versions)
     if len(results) < results.planned:
         notes.append(f"{len(results)} of {results.planned} runs are finished")
     return notes

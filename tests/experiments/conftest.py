@@ -1,10 +1,12 @@
 """Toy experiments."""
 
+import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from ruamel.yaml import YAML
 from laggard.experiments.config import plugins, sources
 from laggard.experiments.config.config import parse
 from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.results.manifest import seal
 from laggard.simulator import simulate
 
 TOY = """\
@@ -85,3 +88,9 @@ def bench() -> Callable[..., SimpleNamespace]:
         )  # fmt: skip
 
     return simulated
+
+
+def write_manifest(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a manifest of the current schema that vouches for itself."""
+    rest = {key: value for key, value in content.items() if key not in ("schema", "self")}
+    (path / "manifest.json").write_text(json.dumps(seal(rest)))

@@ -130,7 +130,9 @@ def written_before(toy: Callable[..., Path], tmp_path: Path) -> Callable[[dict[s
         document = {**yaml.load(path / "config.yaml"), "algorithm": algorithm}
         yaml.dump(document, path / "config.yaml")
         manifest["config"], manifest["settings"]["algorithm"] = digest_of_resolved(document), algorithm
-        del manifest["resolved"]
+        for key in ("resolved", "self"):
+            del manifest[key]
+        manifest["schema"] = 2
         manifest["files"]["config.yaml"] = hashlib.sha256((path / "config.yaml").read_bytes()).hexdigest()
         (path / "manifest.json").write_text(json.dumps(manifest))
         return path

@@ -13,6 +13,7 @@ import pytest
 from laggard import Results, load, load_results, run, sweep
 from laggard.experiments.results import result as store
 from laggard.experiments.results.result import ResultError
+from tests.experiments.conftest import write_manifest
 
 GRID = """
 sweep:
@@ -184,6 +185,6 @@ def test_a_manifest_without_settings_is_read_from_its_config(folder: Path, tmp_p
     path = load_results(tmp_path / "toy")[0].path / "manifest.json"
     content = json.loads(path.read_text())
     del content["settings"]
-    path.write_text(json.dumps(content))
+    write_manifest(path.parent, content)
     first, second, *_ = load_results(tmp_path / "toy")
     assert first.config.resolved() == {**second.config.resolved(), "seed": 0}

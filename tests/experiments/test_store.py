@@ -22,7 +22,7 @@ from pyarrow import parquet
 from laggard import Result, load, load_result, load_results, run, sweep
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results.result import FILES, TABLES, ResultError
-from tests.experiments.conftest import TOY
+from tests.experiments.conftest import TOY, write_manifest
 
 ROOT = Path(__file__).parents[2]
 
@@ -239,7 +239,7 @@ def test_a_result_from_before_there_were_messages_is_read(result: Result) -> Non
     parquet.write_table(parquet.read_table(updates).drop_columns(["arrived"]), updates)
     content = json.loads(manifest.read_text())
     content["files"] |= {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (config, updates)}
-    manifest.write_text(json.dumps(content))
+    write_manifest(result.path, content)
     old = load_result(result.path)
     assert old.updates["arrived"].isna().all()
     assert list(old.updates) == list(result.updates)
@@ -333,7 +333,7 @@ def vouch(path: Path, name: str) -> None:
     """Make the manifest fit a file."""
     content = json.loads((path / "manifest.json").read_text())
     content["files"][name] = hashlib.sha256((path / name).read_bytes()).hexdigest()
-    (path / "manifest.json").write_text(json.dumps(content))
+    write_manifest(path, content)
 
 
 def test_weights_and_manifests_of_another_run_are_refused(toy: Callable[..., Path], tmp_path: Path) -> None:
@@ -348,7 +348,7 @@ def test_weights_and_manifests_of_another_run_are_refused(toy: Callable[..., Pat
         load_result(one.path)
     settings = json.loads((other.path / "manifest.json").read_text())
     settings["settings"]["seed"] = 7
-    (other.path / "manifest.json").write_text(json.dumps(settings))
+    write_manifest(other.path, settings)
     with pytest.raises(ResultError, match=r"manifest\.json: its digest is not the one"):
         load_results(other.path)[0].config  # noqa: B018
 
@@ -356,7 +356,7 @@ def test_weights_and_manifests_of_another_run_are_refused(toy: Callable[..., Pat
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"schema": 9, "runs": []}', "expected schema 2, got 9: run the sweep again"),
+        ('{"schema": 9, "runs": []}', "expected schema 3, got 9: run it again"),
         ('{"runs": []}', "not the index of a sweep"),
         ("3", "not the index of a sweep"),
         ('[{"run": "../../elsewhere", "labels": {}}]', "not the index of a sweep"),
@@ -383,7 +383,7 @@ def test_the_index_of_an_older_sweep_is_read(toy: Callable[..., Path], tmp_path:
         ("{", "not the manifest of a run"),
         ("[]", "not the manifest of a run"),
         ('{"schema": 2, "files": {}, "config": ""}', "not the manifest of a run"),
-        ('{"schema": 1, "files": {}, "config": ""}', "expected schema 2, got 1: run it again"),
+        ('{"schema": 1, "files": {}, "config": ""}', "expected schema 3, got 1: run it again"),
     ],
 )
 def test_a_manifest_of_something_else_is_refused(result: Result, text: str, said: str) -> None:
@@ -399,7 +399,7 @@ def test_a_config_of_another_run_is_refused(result: Result) -> None:
     config.write_text(config.read_text().replace("seed: 0", "seed: 1"))
     content = json.loads(manifest.read_text())
     content["files"]["config.yaml"] = hashlib.sha256(config.read_bytes()).hexdigest()
-    manifest.write_text(json.dumps(content))
+    write_manifest(result.path, content)
     with pytest.raises(ResultError, match=r"config\.yaml: its digest is not the one"):
         load_result(result.path)
 
@@ -466,6 +466,6 @@ def test_a_result_from_before_questions_were_kept_is_read_without_one(result: Re
     lines = (result.path / "config.yaml").read_text().splitlines(keepends=True)
     (result.path / "config.yaml").write_text("".join(line for line in lines if not line.startswith("question:")))
     manifest["files"]["config.yaml"] = hashlib.sha256((result.path / "config.yaml").read_bytes()).hexdigest()
-    (result.path / "manifest.json").write_text(json.dumps(manifest))
+    write_manifest(result.path, manifest)
     assert load_result(result.path).config.question == load_results(result.path)[0].config.question == ""
     assert len(load_results(result.path).metrics) == len(result.metrics)

@@ -1,0 +1,135 @@
+"""Manifests and indices vouch for themselves, and every key that is read has its type."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laggard import load, load_results, sweep
+from laggard.experiments.cli import main
+from laggard.experiments.results.manifest import SEAL
+from laggard.experiments.results.result import ResultError
+from laggard.experiments.results.store import open_run
+from tests.experiments.conftest import write_manifest
+
+READ = ["run", "config", "status", "reached", "mileage", "gradients", "evaluated", "messages", "diverged", "seeds",
+        "device", "threads", "versions", "files", "wall_seconds", "cpu_capability"]  # fmt: skip
+
+
+@pytest.fixture
+def folder(toy: Callable[..., Path], tmp_path: Path) -> Path:
+    sweep(load(toy("sweep: {seed: [0, 1]}")), tmp_path / "out")
+    return tmp_path / "out" / "toy"
+
+
+def first_of(folder: Path) -> tuple[Path, dict[str, Any]]:
+    path = load_results(folder)[0].path
+    return path, json.loads((path / "manifest.json").read_text())
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "sweep.json"])
+def test_no_flipped_bit_is_taken_for_what_was_written(folder: Path, name: str) -> None:
+    path, _ = first_of(folder)
+    file = path / name if name == "manifest.json" else folder / name
+    whole, rng = file.read_bytes(), random.Random(7)
+    content = json.loads(whole)
+    for _ in range(400):
+        place, bit = rng.randrange(len(whole)), rng.randrange(8)
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+        try:
+            load_results(folder)
+        except ResultError:
+            pass
+        else:
+            assert json.loads(file.read_bytes()) == content, f"bit {bit} of byte {place}"
+
+
+@pytest.mark.parametrize("key", READ)
+def test_a_key_of_another_type_is_refused_though_the_seal_fits(folder: Path, key: str) -> None:
+    path, content = first_of(folder)
+    for wrong in ({}, [5], [{"member": 0}], None, 1.5, "x", True):
+        if wrong == {} and key in ("files", "messages"):
+            continue  # then each file is missing, by name; and no message was counted
+        write_manifest(path, {**content, key: wrong})
+        if key in ("reached", "device", "cpu_capability") and wrong == "x":
+            continue
+        if key == "wall_seconds" and wrong == 1.5:
+            continue
+        with pytest.raises(ResultError, match=r"manifest\.json: not the manifest of a run$"):
+            open_run(path)
+        older = {k: value for k, value in {**content, key: wrong, "schema": 2}.items() if k != SEAL}
+        (path / "manifest.json").write_text(json.dumps(older))
+        with pytest.raises(ResultError, match=r"manifest\.json: not the manifest of a run$"):
+            open_run(path)
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda content: {**content, "status": "diverged"},
+    lambda content: {**content, "diverged": [5]},
+    lambda content: {**content, "versions": None},
+    lambda content: {**content, "schema": 2},
+    lambda content: {**content, "mileage": {**content["mileage"], "updates": 41.0}},
+], ids=["status", "diverged", "versions", "schema", "number"])  # fmt: skip
+def test_commands_refuse_a_manifest_that_was_changed_in_one_line_and_sweep_redoes_that_run(
+    spoil: Callable[[dict[str, Any]], dict[str, Any]], folder: Path, toy: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    path, content = first_of(folder)
+    (other,) = (result.path for result in load_results(folder) if result.path != path)
+    before = (other / "manifest.json").stat().st_mtime_ns
+    (path / "manifest.json").write_text(json.dumps(spoil(content)))
+    for command in ("table", "plot", "report"):
+        assert main([command, str(folder)]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert said.startswith(f"{path / 'manifest.json'}: ")
+    again = sweep(load(toy("sweep: {seed: [0, 1]}")), folder.parent)
+    assert again[0].manifest["files"] == content["files"]
+    assert (other / "manifest.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "\xff\xfe", '{"schema": 3, "runs": [], "self": []}', "[]"])
+def test_an_index_that_is_none_is_refused(folder: Path, text: str) -> None:
+    (folder / "sweep.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ResultError, match=r"sweep\.json: not "):
+        load_results(folder)
+
+
+def test_labels_that_were_changed_are_refused_and_an_index_from_before_is_read(folder: Path) -> None:
+    file = folder / "sweep.json"
+    content = json.loads(file.read_text())
+    content["runs"][0]["labels"] = {"seed": 7}
+    file.write_text(json.dumps(content))
+    with pytest.raises(ResultError, match=r"sweep\.json: not as it was written"):
+        load_results(folder)
+    file.write_text(json.dumps({"schema": 2, "runs": content["runs"]}))
+    assert load_results(folder)[0].labels == {"seed": 7}
+
+
+def test_a_result_of_another_version_is_used_and_named_as_such(
+    folder: Path, toy: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, content = first_of(folder)
+    before = (path / "config.yaml").stat().st_mtime_ns
+    write_manifest(path, {**content, "versions": {**content["versions"], "laggard": "0.0.9"}})
+    command = ["sweep", str(toy("sweep: {seed: [0, 1]}")), "--out", str(folder.parent)]
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert "of 2 runs 1 by laggard 0.0.9; this is laggard " in said.err
+    heading, first, second = said.out.splitlines()[:3]
+    column = heading.split().index("laggard")
+    assert first.split()[column] == "0.0.9" != second.split()[column]
+    assert (path / "config.yaml").stat().st_mtime_ns == before
+    assert main(["table", str(folder)]) == 0
+    assert "of 2 runs 1 by laggard 0.0.9" in capsys.readouterr().out
+    assert main(["report", str(folder), "--to", str(folder / "page.html")]) == 0
+    assert "0.0.9" in (folder / "page.html").read_text().partition("Versions")[0]
+    shutil.rmtree(path)
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert "laggard" not in said.out.splitlines()[0]
+    assert "by laggard" not in said.err
