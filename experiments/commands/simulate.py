@@ -48,6 +48,7 @@ def watch(args: Namespace) -> int:
 def sweep(args: Namespace) -> int:
     from laggard.experiments.config.grid import runs
     from laggard.experiments.config.load import load
+    from laggard.experiments.results import index
     from laggard.experiments.running.progress import SweepDisplay, heartbeat
     from laggard.experiments.running.sweep import SweepError, sweep
 
@@ -56,6 +57,8 @@ def sweep(args: Namespace) -> int:
         return _print_plan(config, args)
     args.planned = runs(config)
     folder = Path(args.out) / config.name
+    if (other := index.write_index(args.planned, args.out)) and not args.quiet:
+        print(f"{folder}: the sweep of another grid that was here is now {other}", file=sys.stderr)
     with SweepDisplay(args.planned, folder, sys.stderr, args.quiet) as display:
         shown = _bar(args)
         if shown and len(args.planned) > 1:
@@ -66,7 +69,7 @@ def sweep(args: Namespace) -> int:
             failed = 0
         except SweepError as error:
             results, failed = error.results, len(error.failures)
-    report(results, folder, args)
+    report(results, index.sweep_folder(args.planned, args.out), args)
     diverged = sum(result.manifest["status"] == "diverged" for result in results)
     for number, how in ((failed, "failed"), (diverged, "diverged")):
         if number:

@@ -1,7 +1,5 @@
 """Many runs as one: their tables joined, with the parameters as columns, read when they are needed."""
 
-import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from laggard.experiments.config.errors import suggest
-from laggard.experiments.results.manifest import read_sealed
+from laggard.experiments.results.index import folder_of_runs, read_index
 from laggard.experiments.results.result import MANIFEST, Result, ResultError
 from laggard.experiments.results.store import INDEX, open_run
 
@@ -166,7 +164,8 @@ class Results(Sequence[Result]):
 def load_results(path: str | Path) -> Results:
     """The runs of the sweep last started in a folder `<out>/<name>`, with their coordinates.
 
-    In a folder without a sweep they are all finished runs below it; a run's own folder holds just that run. Manifests
+    Sweeps of other grids that were started there before are in its folders `sweep-...`, with figures of their own. In
+    a folder without a sweep they are all finished runs below it; a run's own folder holds just that run. Manifests
     are read at once, and every other file when it is first asked for, and held against its hash then: what was
     spoilt is refused by name at that moment.
 
@@ -177,15 +176,16 @@ def load_results(path: str | Path) -> Results:
     if not (path / INDEX).is_file():
         below = sorted(run.parent for run in path.glob(f"[!.]*/{MANIFEST}"))  # a dot marks unfinished runs
         return Results([open_run(run) for run in below] if below else [open_run(path)])
-    entries = _entries(path / INDEX)
-    finished = [(run, labels) for run, labels in entries if (path / run / MANIFEST).is_file()]
+    entries = read_index(path / INDEX)
+    home = folder_of_runs(path)
+    finished = [(run, labels) for run, labels in entries if (home / run / MANIFEST).is_file()]
     if not finished:
         raise ResultError(f"{path}: none of its {len(entries)} runs is finished")
     found = []
     for run, labels in finished:
-        result = open_run(path / run)
+        result = open_run(home / run)
         if result.manifest["run"] != run:
-            raise ResultError(f"{path / run / MANIFEST}: the manifest of another run, {result.manifest['run']}")
+            raise ResultError(f"{home / run / MANIFEST}: the manifest of another run, {result.manifest['run']}")
         found.append(replace(result, labels=labels))
     return Results(found, len(entries))
 
@@ -194,26 +194,6 @@ def common_question(results: Iterable[Result]) -> str:
     """The question that the configs of all results share; empty where there is none."""
     asked = {result.config.question for result in results} - {""}
     return asked.pop() if len(asked) == 1 else ""
-
-
-def _entries(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """The runs that the index of a sweep lists, and their labels."""
-    try:
-        text = path.read_bytes()  # the oldest are lists
-        entries = json.loads(text) if text.startswith(b"[") else read_sealed(path, "the index of a sweep")["runs"]
-        found = [(entry["run"], dict(entry["labels"])) for entry in entries]
-        fine = all(re.fullmatch("[0-9a-f]{12}", run) and _plain_frame(labels) for run, labels in found)
-    except ResultError:
-        raise
-    except (ValueError, KeyError, TypeError, RecursionError):
-        fine = False
-    if not (fine and found):
-        raise ResultError(f"{path}: not the index of a sweep")
-    return found
-
-
-def _plain_frame(labels: Mapping[str, Any]) -> bool:
-    return all(value is None or isinstance(value, bool | int | float | str) for value in labels.values())
 
 
 def _at(result: Result, key: str, wanted: Sequence[Any]) -> Result | None:

@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from errno import EEXIST, ENOTEMPTY
@@ -117,7 +117,7 @@ def finish(spec: RunSpec, own: Path, outcome: Outcome, facts: Mapping[str, Any])
     resolved = spec.config.resolved()
     identity = {"run": spec.id, "config": spec.digest, "resolved": digest_of_resolved(resolved), "settings": resolved}
     files = {name: hash_of(own / name) for name in (*FILES, *OPTIONAL) if (own / name).is_file()}
-    _write_sealed(own / MANIFEST, {**identity, **facts, "files": files})
+    write_sealed(own / MANIFEST, {**identity, **facts, "files": files})
 
 
 def save_weights(path: Path, weights: Tensor) -> None:
@@ -150,19 +150,6 @@ def publish(own: Path, path: Path) -> None:
         if file.name not in (MANIFEST, *FILES, *OPTIONAL):
             file.rename(path / file.name)
     rmtree(aside, ignore_errors=True)
-
-
-def write_index(planned: Sequence[RunSpec], out: str | Path) -> None:
-    """Write the index of a sweep in `<out>/<name>`: its runs and their coordinates.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    path = Path(out) / planned[0].config.name
-    path.mkdir(parents=True, exist_ok=True)
-    remove_stale(path)
-    entries = [{"run": spec.id, "labels": spec.labels} for spec in planned]
-    _write_sealed(path / INDEX, {"runs": entries})
 
 
 def remove_stale(path: Path) -> None:
@@ -219,6 +206,7 @@ def _write_table(path: Path, columns: Mapping[str, np.ndarray]) -> None:
             writer.write_table(table(piece))
 
 
-def _write_sealed(path: Path, content: Mapping[str, Any]) -> None:
+def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON that holds the hash of itself, whole or not at all."""
     with whole_file(path) as part:
         part.write_text(json.dumps(seal(content), indent=1) + "\n", encoding="utf-8")

@@ -12,6 +12,7 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.sources import FOLDERS
 from laggard.experiments.results import store
+from laggard.experiments.results.index import write_index
 from laggard.experiments.results.result import MANIFEST, Result
 from laggard.experiments.results.results import Results
 from laggard.experiments.running.estimate import jobs_for, rough_seconds
@@ -79,7 +80,7 @@ def sweep(
     if jobs is not None and jobs < 1:
         raise ConfigError("jobs", f"expected at least 1, got {jobs}")
     planned = runs(config)
-    store.write_index(planned, out)
+    write_index(planned, out)
     found: dict[str, RunEnd] = {}
     for ended in _execute_plan(planned, Path(out), force, progress, jobs, backend):
         found[ended.run.id] = ended

@@ -133,3 +133,59 @@ def test_a_result_of_another_version_is_used_and_named_as_such(
     said = capsys.readouterr()
     assert "laggard" not in said.out.splitlines()[0]
     assert "by laggard" not in said.err
+
+
+def test_two_grids_under_one_name_keep_their_indices_and_figures(
+    toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As quickstart and a grid of one's own over it, and `run` of the same config."""
+    folder = tmp_path / "out" / "toy"
+    seeds, rates = "sweep: {seed: [0, 1]}", "sweep: {task.noise: [0.1, 0.2, 0.3]}"
+
+    def asked(command: str, *more: str, grid: str = seeds) -> str:
+        assert main([command, str(toy(grid)), *more, "--out", str(folder.parent)]) == 0
+        return capsys.readouterr().err
+
+    def shown(where: Path = folder) -> list[dict[str, Any]]:
+        return [dict(result.labels) for result in load_results(where)]
+
+    first, second = [{"seed": 0}, {"seed": 1}], [{"task.noise": noise} for noise in (0.1, 0.2, 0.3)]
+    assert "another grid" not in asked("sweep")
+    assert main(["report", str(folder)]) == 0
+    whole = {name: (folder / name).read_bytes() for name in ("sweep.json", "figure.png", "report.html")}
+    capsys.readouterr()
+    said = asked("sweep", grid=rates)
+    (aside,) = folder.glob("sweep-*")
+    assert f"the sweep of another grid that was here is now {aside}\n" in said
+    assert (shown(), shown(aside)) == (second, first)
+    assert {name: (aside / name).read_bytes() for name in whole} == whole
+    assert not (folder / "report.html").exists()
+    for command in ("table", "plot"):
+        assert main([command, str(aside)]) == 0
+    assert main(["report", str(aside), "--to", str(tmp_path / "page.html")]) == 0
+    capsys.readouterr()
+    assert "another grid" not in asked("sweep", grid=rates)
+    assert "another grid" not in asked("run", "sweep={}", "seed=7")
+    assert (shown(), shown(aside)) == (second, first)  # a run is no part of a sweep
+    before = (folder / "figure.png").read_bytes()
+    asked("sweep")
+    (other,) = folder.glob("sweep-*")
+    assert (shown(), shown(other)) == (first, second)
+    assert (other / "figure.png").read_bytes() == before
+    assert (folder / "report.html").read_bytes() == whole["report.html"]
+
+
+def test_a_sweep_that_ends_after_another_was_started_draws_beside_its_own_index(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    from laggard.experiments.config.grid import runs
+    from laggard.experiments.results.index import sweep_folder, write_index
+
+    one, other = (runs(load(toy(grid))) for grid in ("sweep: {seed: [0, 1]}", "sweep: {seed: [0, 2]}"))
+    assert write_index(one, tmp_path) is None
+    assert sweep_folder(one, tmp_path) == tmp_path / "toy"
+    aside = write_index(other, tmp_path)
+    assert aside == sweep_folder(one, tmp_path)
+    assert sweep_folder(other, tmp_path) == tmp_path / "toy"
+    assert write_index(one, tmp_path) != aside
+    assert sweep_folder(one, tmp_path) == tmp_path / "toy"
