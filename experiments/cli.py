@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             with _exit_on_interrupt():
                 import laggard.experiments.config.errors
                 import laggard.experiments.running.sweep  # noqa: F401
-        code: int = args.command.function(args)
+        with _refuse_plugins(args):
+            code: int = args.command.function(args)
         return code
     except KeyboardInterrupt:
         return _report_interrupt(args)
@@ -65,6 +66,14 @@ def parser() -> Parser:
             command.arguments(sub)
             sub.set_defaults(command=command)
     return top
+
+
+def _refuse_plugins(args: argparse.Namespace) -> AbstractContextManager[None]:
+    if not getattr(args, "no_plugins", False):
+        return nullcontext()
+    from laggard.experiments.config.plugins import refuse
+
+    return refuse()
 
 
 @contextmanager

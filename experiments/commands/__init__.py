@@ -24,6 +24,15 @@ class Command(NamedTuple):
     checks_imports: bool = False
 
 
+IMPORTS = "A config may name modules of your own (module:Name): they are imported, so their code is run."
+
+
+def add_no_plugins(parser: ArgumentParser) -> None:
+    """Let a command refuse such configs."""
+    parser.epilog = IMPORTS
+    parser.add_argument("--no-plugins", action="store_true", help="refuse configs that name modules of one's own")
+
+
 def count(number: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -4,13 +4,14 @@ import sys
 from argparse import ArgumentParser, Namespace
 from shutil import get_terminal_size
 
-from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, Command, count
+from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, Command, add_no_plugins, count
 
 MARKS = {"ok": " ", "missing": "-", "broken": "!"}
 
 
 def validate_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("configs", nargs="+", metavar="CONFIG", help="a YAML file")
+    add_no_plugins(parser)
 
 
 def validate(args: Namespace) -> int:

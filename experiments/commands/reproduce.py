@@ -24,7 +24,11 @@ def arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="runs at once (default: as many as there are cores)")
     parser.add_argument("--out", default="results", metavar="FOLDER", help="where runs and rows are kept")
-    parser.add_argument("--claims", metavar="FOLDER", help="where modules with claims lie (default: laggard's own)")
+    parser.add_argument(
+        "--claims",
+        metavar="FOLDER",
+        help="where modules with claims lie, which are run as code (default: laggard's own)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be run, and how long it would take")
     parser.add_argument("--stored", action="store_true", help="run nothing: take the rows that are stored")
     parser.add_argument("--again", action="store_true", help="make the runs anew, and note whether the verdict stands")

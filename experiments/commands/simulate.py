@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.experiments.commands import DONE, FAILED, Command, count, duration, size
+from laggard.experiments.commands import DONE, FAILED, Command, add_no_plugins, count, duration, size
 
 if TYPE_CHECKING:
     from laggard.experiments.config.config import Config
@@ -22,6 +22,7 @@ def run_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", default="results", metavar="FOLDER", help="where results are kept (default: results)")
     parser.add_argument("--force", action="store_true", help="simulate again even if a result exists")
     parser.add_argument("--quiet", action="store_true", help="say nothing unless something is wrong")
+    add_no_plugins(parser)
 
 
 def sweep_arguments(parser: ArgumentParser) -> None:

@@ -4,8 +4,8 @@ import hashlib
 import importlib
 import sys
 import traceback
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from inspect import getsource, isclass, isfunction
 from pathlib import Path
@@ -17,6 +17,7 @@ from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.sources import FOLDERS, forget, hash_of_sources, source_files
 
 _hashes: dict[str, str] = {}  # of the sources of modules, as they were when they were loaded
+_refused: list[bool] = []  # not empty within `refuse`
 
 
 class Plugin(NamedTuple):
@@ -38,6 +39,16 @@ def look_in(*folders: Path) -> None:
             sys.path.append(str(folder))
 
 
+@contextmanager
+def refuse() -> Iterator[None]:
+    """Within this context no module is imported for a config: one that names an entry of one's own is refused."""
+    _refused.append(True)
+    try:
+        yield
+    finally:
+        _refused.pop()
+
+
 def load_entry(name: str, kinds: Iterable[type]) -> Plugin:
     """What `module:Name` names in a config; a module is loaded anew if its source, or one that it imports, has changed.
 
@@ -50,6 +61,8 @@ def load_entry(name: str, kinds: Iterable[type]) -> Plugin:
     place, _, attribute = name.partition(":")
     if not all(word.isidentifier() for word in (*place.split("."), attribute)):
         raise ConfigError("", f"expected a name of the table or package.module:Name, got {format_value(name)}")
+    if _refused:
+        raise ConfigError("", f"expected a name of the table under --no-plugins, got {format_value(name)}")
     module = _module(place)
     recipe = getattr(module, attribute, None)
     if recipe is None:

@@ -472,6 +472,27 @@ def test_what_a_notebook_has_imported_before_an_edit_is_not_taken_for_the_new_so
     assert torch.equal(run(load(toy(), own), tmp_path / "again").weights, first.weights)
 
 
+@pytest.mark.parametrize("command", ["validate", "run", "watch", "sweep"])
+def test_no_plugins_refuses_a_config_that_names_one_and_imports_nothing(
+    command: str, module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    module("mine", f"import pathlib\npathlib.Path({str(tmp_path / 'hit')!r}).touch()\n{ABSOLUTE}")
+    path = toy("sweep: {learning.compensation: ['mine:Absolute', none]}")
+    where = [] if command == "validate" else ["--out", str(tmp_path / "out")]
+    assert main([command, str(path), "--no-plugins", *where]) == 2
+    place = "sweep.learning.compensation.name"
+    said = f"{path}: {place}: expected a name of the table under --no-plugins, got 'mine:Absolute'\n"
+    assert capsys.readouterr().err == said
+    assert not (tmp_path / "hit").exists()
+    assert main(["validate", str(path)]) == 0
+    assert (tmp_path / "hit").exists()
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "they are imported, so their code is run" in shown
+
+
 def test_a_result_is_read_without_its_source(
     module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
 ) -> None:
