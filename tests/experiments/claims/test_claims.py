@@ -15,6 +15,7 @@ from laggard.experiments.cli import main
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.figures.claims import picture
 from laggard.experiments.results.result import ResultError
+from tests.experiments.conftest import write_manifest
 
 
 @pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.id)
@@ -123,7 +124,7 @@ def test_a_row_says_when_its_runs_were_made_and_not_when_it_was_decided(folder, 
     for path in tmp_path.glob("*/*/manifest.json"):
         manifest = json.loads(path.read_text())
         manifest |= {"ended": then.isoformat(), "versions": {**manifest["versions"], "laggard": "0.0.9"}}
-        path.write_text(json.dumps({key: value for key, value in manifest.items() if key != "ended" or not old}))
+        write_manifest(path.parent, {key: value for key, value in manifest.items() if key != "ended" or not old})
         os.utime(path, (then.timestamp(), then.timestamp()))
     row = reproduce(claim, "cpu", tmp_path, 1)
     assert (row.taken, row.version) == ("2020-02-03", "0.0.9")
