@@ -129,7 +129,7 @@ IGNORED = ("name", "question", "device", "backend", "threads", "evaluate.target_
 """Keys that do not change a run's outcome: names, execution, targets and additional records."""
 DEFAULTS_VERSION = 1
 """To be raised by one whenever a default changes: what is as by default is left out of a run's digest."""
-_standard: dict[type[Part], dict[str, Any]] = {}  # what each kind of part has by default, as plain data
+_standard: dict[type[Part], tuple[set[str], dict[str, str]]] = {}  # of each kind of part, as `_standard_of`
 
 
 def digest_of(config: Config) -> str:
@@ -138,7 +138,9 @@ def digest_of(config: Config) -> str:
     Of files it is their content, of entries of one's own their sources too. A key that a later version adds with a
     default changes no digest.
     """
-    return _hash_deciding({"defaults": DEFAULTS_VERSION, **without_paths(_differences(config)), "sweep": config.sweep})
+    return _hash_deciding(
+        {"defaults": DEFAULTS_VERSION, **without_paths(_differences(config, config.resolved())), "sweep": config.sweep}
+    )
 
 
 def digest_of_resolved(resolved: Mapping[str, Any]) -> str:
@@ -155,32 +157,37 @@ def _hash_deciding(settings: Mapping[str, Any]) -> str:
         owner, _, name = key.rpartition(".")
         (document[owner] if owner else document).pop(name, None)  # older results lack some
     document["sweep"] = list(document.get("sweep", {}).items())  # their order is the order of the members
-    return hashlib.sha256(_canonical(document).encode()).hexdigest()
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _canonical(document: Any) -> str:
-    return json.dumps(document, sort_keys=True, separators=(",", ":"))
+def _differences(value: Any, every: Any) -> Any:
+    """The settings of a part that are not as by default, and its name; all settings of an entry of one's own.
 
-
-def _differences(value: Any) -> Any:
-    """The settings of a part that are not as by default, and its name; all settings of an entry of one's own."""
+    Args:
+        every: all its settings, as plain data.
+    """
     if isinstance(value, list):
-        return [_differences(one) for one in value]
-    if not isinstance(value, Part):
-        return value
-    kind, every = type(value), value.model_dump()
-    if SOURCE in every:
+        return [_differences(*each) for each in zip(value, every, strict=True)]
+    if not isinstance(value, Part) or SOURCE in every:
         return every
-    always = {
-        key
-        for key, of in kind.model_fields.items()
-        if of.is_required() or (get_origin(of.annotation) is Literal and len(get_args(of.annotation)) == 1)
-    }
-    if kind not in _standard:
-        _standard[kind] = kind.model_validate({key: every[key] for key in always}, context={"kept": True}).model_dump()
-    standard = _standard[kind]
+    always, standard = _standard_of(type(value), every)
     return {
-        key: _differences(getattr(value, key))
-        for key in every
-        if key in always or _canonical(every[key]) != _canonical(standard[key])
+        key: _differences(getattr(value, key), setting)
+        for key, setting in every.items()
+        if key in always or repr(setting) != standard[key]
     }
+
+
+def _standard_of(kind: type[Part], every: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
+    """The keys of a kind of part that have no default or name it, and what the others are by default."""
+    if kind not in _standard:
+        constants = {key for key, field in kind.model_fields.items() if _is_constant(field.annotation)}
+        always = constants | {key for key, field in kind.model_fields.items() if field.is_required()}
+        standard = kind.model_validate({key: every[key] for key in always}, context={"kept": True})
+        _standard[kind] = always, {key: repr(setting) for key, setting in standard.model_dump().items()}
+    return _standard[kind]
+
+
+def _is_constant(hint: Any) -> bool:
+    return get_origin(hint) is Literal and len(get_args(hint)) == 1
