@@ -2,6 +2,6 @@
 
 import sys
 
-from laggard.experiments.cli import entry
+from laggard.__main__ import entry
 
 sys.exit(entry())

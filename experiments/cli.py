@@ -2,17 +2,17 @@
 
 import argparse
 import gc
-import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from laggard.experiments.commands import BAD_INPUT, FAILED, INTERRUPTED, MODULES, count
+from laggard.__main__ import SIGNALS, leave
+from laggard.experiments.commands import BAD_INPUT, FAILED, MODULES, count
 
 
 class Parser(argparse.ArgumentParser):
@@ -31,29 +31,36 @@ def entry() -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 1 where a run failed, 2 where the input is bad, 130 after Ctrl-C."""
+    """Run one command; the exit code is 0, 1 where a run failed, 2 where the input is bad.
+
+    It is 130 after Ctrl-C and 143 after SIGTERM, with which batch systems end a job.
+    """
+    with handle_signals(leave):
+        args = _parse(argv)
+        if not args.command.checks_imports:
+            _import()
+        try:
+            with handle_signals(_interrupt), _refuse_plugins(args):
+                code: int = args.command.function(args)
+            return code
+        except KeyboardInterrupt as interrupt:
+            return _report_interrupt(args, *interrupt.args)
+        except Exception as error:
+            outcome = _exit_code(error, getattr(args, "config", ""))
+            if outcome is None:
+                raise
+            print(outcome[1], file=sys.stderr)
+            return outcome[0]
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     top = parser()
     args, rest = top.parse_known_args(argv)
     if any(extra.startswith("-") for extra in rest) or (rest and "overrides" not in args):
         top.error(f"unrecognized arguments: {' '.join(rest)}")
     if rest:  # overrides after an option
         args.overrides += rest
-    try:
-        if not args.command.checks_imports:
-            with _exit_on_interrupt():
-                import laggard.experiments.config.errors
-                import laggard.experiments.running.sweep  # noqa: F401
-        with _refuse_plugins(args):
-            code: int = args.command.function(args)
-        return code
-    except KeyboardInterrupt:
-        return _report_interrupt(args)
-    except Exception as error:
-        outcome = _exit_code(error, getattr(args, "config", ""))
-        if outcome is None:
-            raise
-        print(outcome[1], file=sys.stderr)
-        return outcome[0]
+    return args
 
 
 def parser() -> Parser:
@@ -76,36 +83,51 @@ def _refuse_plugins(args: argparse.Namespace) -> AbstractContextManager[None]:
     return refuse()
 
 
-@contextmanager
-def _exit_on_interrupt() -> Iterator[None]:
-    """Let Ctrl-C end the process at once: torch crashes at exit after an import that an exception interrupted."""
-    if "torch" in sys.modules or threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def _import() -> None:
+    """Import what almost every command needs; Ctrl-C ends the process meanwhile.
 
-    def leave(*_: object) -> NoReturn:
-        os.write(2, b"interrupted\n")
-        os._exit(INTERRUPTED)
-
-    before = signal.signal(signal.SIGINT, leave)
+    Torch crashes at exit after an import that an exception interrupted.
+    """
     gc.disable()  # collecting garbage during imports takes half a second and frees nothing
     try:
-        yield
+        import laggard.experiments.config.errors
+        import laggard.experiments.running.sweep  # noqa: F401
     finally:
         gc.enable()
         gc.freeze()
-        signal.signal(signal.SIGINT, before)
 
 
-def _report_interrupt(args: argparse.Namespace) -> int:
+@contextmanager
+def handle_signals(handler: Callable[[int, Any], object]) -> Iterator[None]:
+    """Handle Ctrl-C, unless a shell has shut it off, and SIGTERM by `handler` in this context."""
+    here = threading.current_thread() is threading.main_thread()
+    before = {of: signal.getsignal(of) for of in SIGNALS if here}
+    before = {of: was for of, was in before.items() if was is not signal.SIG_IGN}
+    for of in before:
+        signal.signal(of, handler)
+    try:
+        yield
+    finally:
+        for of, was in before.items():
+            signal.signal(of, was)
+
+
+def _interrupt(number: int, _: object) -> NoReturn:
+    """Raise KeyboardInterrupt; what comes next, as `timeout` sends it twice, is ignored while the command ends."""
+    for of in SIGNALS:
+        signal.signal(of, signal.SIG_IGN)
+    raise KeyboardInterrupt(number)
+
+
+def _report_interrupt(args: argparse.Namespace, number: int = signal.SIGINT) -> int:
     """Report what is saved, without imports: nothing may be imported after an interrupted import."""
-    message = "interrupted"
+    message = SIGNALS[signal.Signals(number)]
     if planned := getattr(args, "planned", None):
         find_run = sys.modules["laggard.experiments.results.store"].find_run
         saved = sum(find_run(run, args.out) is not None for run in planned)
         message += f": {saved} of {count(len(planned), 'run')} saved in {Path(args.out) / planned[0].config.name}"
     print(message, file=sys.stderr)
-    return INTERRUPTED
+    return 128 + number
 
 
 def _exit_code(error: Exception, config: str) -> tuple[int, str] | None:

@@ -1,7 +1,29 @@
-"""`python -m laggard` is `laggard`."""
+"""`laggard`, and `python -m laggard`: Ctrl-C and SIGTERM end the process in one line, from its first moment on."""
 
+import os
+import signal
 import sys
+from typing import NoReturn
 
-from laggard.experiments.cli import entry
+SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+"""Ctrl-C, and what batch systems end a job with; and the line for each."""
 
-sys.exit(entry())
+
+def leave(number: int, _: object = None) -> NoReturn:
+    """End the process at once."""
+    os.write(2, f"{SIGNALS[signal.Signals(number)]}\n".encode())
+    os._exit(128 + number)
+
+
+def entry() -> int:
+    """The command line as a process of its own; the imports for it take long enough to be interrupted."""
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, leave)
+    from laggard.experiments import cli
+
+    return cli.entry()
+
+
+if __name__ == "__main__":
+    sys.exit(entry())

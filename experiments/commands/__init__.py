@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 MODULES = ("simulate", "results", "configs", "reproduce")
-DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, BAD_INPUT = 0, 1, 2
 
 
 class Command(NamedTuple):

@@ -85,10 +85,10 @@ def start_run(spec: RunSpec, out: str | Path) -> Iterator[Path]:
     remove_stale(path.parent)
     rmtree(own, ignore_errors=True)
     try:
-        own.mkdir()
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
-    try:
+        try:
+            own.mkdir()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
         with whole_file(own / "config.yaml") as part:
             part.write_text(text_of(spec.config.resolved()), encoding="utf-8")
         yield own
@@ -161,10 +161,10 @@ def remove_stale(path: Path) -> None:
     here = re.escape(platform.node())
     for left in path.iterdir():
         ours = re.fullmatch(rf"\.[0-9a-f]{{12}}\.{here}\.(\d+)(\.old)?", left.name)
-        if ours and not _alive(int(ours[1])):
+        if ours and not alive(int(ours[1])):
             rmtree(left, ignore_errors=True)
         index = re.fullmatch(rf"\.{re.escape(INDEX)}\.(?:{here}\.(\d+)|.+)\.part", left.name)
-        if index and ((index[1] and not _alive(int(index[1]))) or _age(left) > STALE):
+        if index and ((index[1] and not alive(int(index[1]))) or _age(left) > STALE):
             with suppress(OSError):  # another process removed it first
                 left.unlink()
 
@@ -177,7 +177,7 @@ def _age(path: Path) -> float:
         return 0.0
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
     """Whether the process exists; true where that cannot be determined."""
     try:
         if os.name == "posix":

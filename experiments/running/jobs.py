@@ -9,11 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.util import find_spec
+from multiprocessing import active_children
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, NamedTuple
 
 from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.results.store import alive
 
-WATCHED = 0.5  # seconds between two checks that the parent process is alive
+WATCHED, KILLED = 0.5, 0.05
+"""Seconds between two checks that the parent process is alive, and between two looks for workers to be killed."""
 
 
 Document = Mapping[str, Any]
@@ -79,8 +84,10 @@ def run_jobs(
         at_once: how many runs at once.
         finished: whether a run whose report was lost with a worker had been done by then.
     """
-    left, deaths = dict(documents), Counter[str]()
+    left, deaths, interrupts = dict(documents), Counter[str](), list[int]()
     with ExitStack() as stack:
+        if backend == "loky":
+            stack.enter_context(_interrupt_by_killing(interrupts))
         settings = {"return_as": "generator_unordered"} | ENGINES[backend](at_once, stack)
         while left:
             company = [run for run in left if deaths[run] < LIVES - 1]
@@ -91,9 +98,13 @@ def run_jobs(
                     for done in reports:
                         del left[done.run]
                         yield done
+                        if interrupts:
+                            return
                     continue
                 except Exception as error:  # a worker has died, or the engine has lost it
                     broken = error
+            if interrupts:
+                return
             if not begun:
                 raise broken
             for run in [run for run in begun if run in left]:
@@ -121,12 +132,13 @@ def _round(
 
     parallel = Parallel(**settings, pre_dispatch=at_once, batch_size=1)
     if parallel.return_generator:
-        with _defer_interrupt():  # processes that are started now inherit that: Ctrl-C is for this one alone
+        with _block_interrupt():  # processes that are started now inherit that: Ctrl-C is for this one alone
             reports = parallel(tasks())
     else:
         reports = parallel(tasks())
     try:
-        yield from reports
+        for done in reports:  # noqa: UP028  (`yield from` would close them before the warnings are off)
+            yield done
     finally:
         with warnings.catch_warnings(), suppress(AttributeError):  # joblib warns about results that are not read
             warnings.simplefilter("ignore")
@@ -143,7 +155,17 @@ def _loky(jobs: int, stack: ExitStack) -> dict[str, Any]:
     stack.callback(lambda: get_reusable_executor(max_workers=max(2, jobs), reuse=True).shutdown(kill_workers=True))
     watched = {"initializer": start_worker, "initargs": (os.getpid(),)}
     stack.enter_context(parallel_config("loky", inner_max_num_threads=1, **watched))
-    return {"n_jobs": max(2, jobs)}
+    _remove_semaphores()
+    return {"n_jobs": max(2, jobs), "max_nbytes": None, "temp_folder": gettempdir()}  # else it makes one in /dev/shm
+
+
+def _remove_semaphores() -> None:
+    """Remove from Linux's shared memory what loky left there for processes that were killed."""
+    for left in Path("/dev/shm").glob("sem.loky-*"):
+        owner = left.name.split("-")[1]
+        if owner.isdecimal() and not alive(int(owner)):
+            with suppress(OSError):  # of another user, or another process removed it first
+                left.unlink()
 
 
 def _dask(jobs: int, stack: ExitStack) -> dict[str, Any]:
@@ -183,10 +205,49 @@ ENGINES = {"loky": _loky, "ray": _ray, "dask": _dask}
 
 
 @contextmanager
-def _defer_interrupt() -> Iterator[None]:
-    """Delay Ctrl-C until the end of this context."""
+def _block_interrupt() -> Iterator[None]:
+    """Have the processes that are started in this context not hear Ctrl-C."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _interrupt_by_killing(interrupts: list[int]) -> Iterator[None]:
+    """Have Ctrl-C, and SIGTERM where it is handled, kill loky's workers; KeyboardInterrupt is raised at the end.
+
+    An exception in the middle of loky leaves its locks taken, so that the process hangs at its exit. Workers that die
+    are an event that loky expects at any moment. Those that it is starting meanwhile are killed too.
+
+    Args:
+        interrupts: the numbers of the signals are appended.
+    """
+    from joblib.externals.loky.backend.process import LokyProcess
+
+    def kill_workers() -> None:
+        while not over.wait(KILLED):
+            for child in active_children() if interrupts else ():
+                if isinstance(child, LokyProcess):
+                    with suppress(ProcessLookupError):
+                        os.kill(child.pid, signal.SIGKILL)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no signal is handled here
+        return
+    over, thread = threading.Event(), threading.Thread(target=kill_workers, daemon=True)
+    thread.start()
+    handlers = {of: signal.getsignal(of) for of in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {of: handler for of, handler in handlers.items() if callable(handler)}
+    for of in handlers:
+        signal.signal(of, lambda number, _: interrupts.append(number))
+    try:
+        yield
+    finally:
+        for of, handler in handlers.items():
+            signal.signal(of, handler)
+        over.set()
+        thread.join()
+        if interrupts:
+            raise KeyboardInterrupt(interrupts[0])

@@ -1,15 +1,18 @@
 """Kills a sweep at random moments, again and again, and holds what is left against a sweep that nobody disturbed.
 
-Each kill is a SIGKILL to the parent or to one of its workers. After the last, the sweep is called until it has ended.
+Each kill is a SIGKILL to the parent or to one of its workers, or Ctrl-C. After the last, the sweep is called until it
+has ended.
 Then every run is to be there, none that had been finished was begun again (the manifest is the same file, written at
 the same moment), and updates, metrics and weights are byte for byte those of a sweep in one process.
 """
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -26,12 +29,15 @@ sweep: {seeds: %d}
 COMPARED = ("updates.parquet", "metrics.parquet", "workers.parquet", "nodes.parquet", "weights.safetensors")
 
 
-def disturbed(config: Path, out: Path, kills: int, within: float, rng: random.Random) -> dict[str, int]:
+Kill = Callable[[subprocess.Popen[str], random.Random], str]
+
+
+def disturbed(config: Path, out: Path, kills: int, within: float, rng: random.Random, kill: Kill) -> dict[str, int]:
     """Sweep until all is done, with so many kills, each within so many seconds of the last; counts what was killed.
 
     Where all is done too soon, they are fewer.
     """
-    results, count = out / config.stem, {"parent": 0, "worker": 0, "calls": 0}
+    results, count = out / config.stem, {"parent": 0, "worker": 0, "interrupt": 0, "calls": 0}
     finished: dict[Path, tuple[int, int]] = {}
     while True:
         process = start(config, out, "--jobs", "2")
@@ -42,20 +48,23 @@ def disturbed(config: Path, out: Path, kills: int, within: float, rng: random.Ra
             if process.poll() is None:
                 count[kill(process, rng)] += 1
                 check_kept(results, finished)
-        process.communicate()
+        _, err = process.communicate(timeout=20)
         check_kept(results, finished)
+        if process.returncode == 130:
+            check_report(err, results)
         if process.returncode == 0:
             return count
 
 
-def start(config: Path, out: Path, *words: str) -> subprocess.Popen[bytes]:
+def start(config: Path, out: Path, *words: str) -> subprocess.Popen[str]:
     """A sweep in a process of its own."""
     command = [sys.executable, "-m", "experiments", "sweep", str(config), "--out", str(out), *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
 
 
-def wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+def wait(process: subprocess.Popen[str], seconds: float) -> None:
     """Until so much time has passed after the first worker was there, or the process has ended."""
     while process.poll() is None and not workers(process.pid):
         sleep(0.01)
@@ -64,7 +73,7 @@ def wait(process: subprocess.Popen[bytes], seconds: float) -> None:
         sleep(min(0.01, max(0.0, until - monotonic())))
 
 
-def kill(process: subprocess.Popen[bytes], rng: random.Random) -> str:
+def kill(process: subprocess.Popen[str], rng: random.Random) -> str:
     """Kill the parent, one time in three, or else one of its workers; which it was."""
     chosen = workers(process.pid)
     if not chosen or rng.random() < 1 / 3:
@@ -74,6 +83,28 @@ def kill(process: subprocess.Popen[bytes], rng: random.Random) -> str:
     with suppress(ProcessLookupError):
         os.kill(rng.choice(chosen), signal.SIGKILL)
     return "worker"
+
+
+def interrupt(process: subprocess.Popen[str], rng: random.Random) -> str:
+    """Press Ctrl-C, of which the workers hear too, or send the signal to the parent alone, as `timeout` does."""
+    if rng.random() < 1 / 2:
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.send_signal(signal.SIGINT)
+    process.wait(timeout=20)
+    return "interrupt"
+
+
+def check_report(err: str, results: Path) -> None:
+    """Hold what an interrupted sweep has printed against the runs that there are, and look for what it has left."""
+    assert "Traceback" not in err, err
+    assert "Warning" not in err, err
+    last = err.splitlines()[-1]
+    saved = re.fullmatch(r"interrupted(?:: (\d+) of \d+ runs saved in .*)?", last)
+    assert saved, err
+    if saved[1]:
+        assert int(saved[1]) == len(list(results.glob("[!.]*/manifest.json"))), err
+    assert not list(results.glob(".*"))
 
 
 def workers(parent: int) -> list[int]:
@@ -104,12 +135,14 @@ def contents(results: Path) -> dict[str, bytes]:
     return {f"{file.parent.name}/{file.name}": file.read_bytes() for file in files}
 
 
-def hold(kills: int, runs: int, updates: int, within: float, seed: int, folder: Path) -> dict[str, int]:
+def hold(
+    kills: int, runs: int, updates: int, within: float, seed: int, folder: Path, kill: Kill = kill
+) -> dict[str, int]:
     """Carry out both sweeps and compare them; counts what was killed."""
     config = folder / "killed.yaml"
     config.write_text(CONFIG % (updates, runs), encoding="utf-8")
     assert start(config, folder / "undisturbed", "--jobs", "1").wait() == 0
-    count = disturbed(config, folder / "disturbed", kills, within, random.Random(seed))
+    count = disturbed(config, folder / "disturbed", kills, within, random.Random(seed), kill)
     expected, got = (contents(folder / each / "killed") for each in ("undisturbed", "disturbed"))
     assert len(expected) == len(COMPARED) * runs
     assert got.keys() == expected.keys(), sorted(got.keys() ^ expected.keys())

@@ -379,10 +379,16 @@ def test_ctrl_c_says_what_is_saved(laggard: Laggard, toy: Callable[..., Path], m
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("patience", [0.05, 0.3, 0.7, None])
-def test_ctrl_c_leaves_at_once_and_without_a_traceback(
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+@pytest.mark.parametrize("patience", [0, 0.05, 0.3, 0.7, None])
+def test_a_signal_ends_the_process_at_once_and_without_a_traceback(
     toy: Callable[..., Path],
     tmp_path: Path,
+    number: int,
+    code: int,
+    said: str,
     patience: float | None,
     ctrl_c: None,
     request: pytest.FixtureRequest,
@@ -395,23 +401,26 @@ def test_ctrl_c_leaves_at_once_and_without_a_traceback(
     deadline = monotonic() + 60
     while patience is None and not list(tmp_path.glob("out/toy/.*/config.yaml")) and monotonic() < deadline:
         sleep(0.05)
-    sleep(patience or 0.1)
-    process.send_signal(signal.SIGINT)
+    sleep(0.1 if patience is None else patience)
+    process.send_signal(number)
+    process.send_signal(number)  # as `timeout` does
     _, err = process.communicate(timeout=20)
     saved = f": 0 of 1 run saved in {tmp_path}/out/toy" if patience is None else ""
-    assert (process.returncode, err) == (130, f"interrupted{saved}\n")
+    assert (process.returncode, err) == (code, f"{said}{saved}\n")
     assert not list(tmp_path.glob("out/toy/.*"))
 
 
 SIGNALLED = """
+import signal
 import sys
-from laggard.experiments import cli
-leaving = cli._exit_on_interrupt
-def announced():
-    print("begun", flush=True)
-    return leaving()
-cli._exit_on_interrupt = announced
-sys.exit(cli.main(sys.argv[1:]))
+from laggard.__main__ import entry
+set_handler = signal.signal
+def announced(number, handler):
+    set_handler(number, handler)
+    if number == signal.SIGTERM:
+        print("begun", flush=True)
+signal.signal = announced
+sys.exit(entry())
 """
 
 

@@ -25,7 +25,7 @@ from laggard.experiments.running.estimate import (
 )
 from laggard.experiments.running.sweep import RunEnd, SweepError
 from laggard.simulator import Evaluate, RunProgress, Stop
-from tests.experiments.killing import hold
+from tests.experiments.killing import hold, interrupt
 from tests.experiments.killing import workers as workers_of
 
 ROOT = Path(__file__).parents[2]
@@ -163,17 +163,22 @@ def endless(toy: Callable[..., Path], tmp_path: Path, ctrl_c: None):
 
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_ctrl_c_is_back_within_two_seconds_and_leaves_no_process(endless) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_signal_ends_a_sweep_within_two_seconds_and_leaves_no_process(
+    endless, number: int, code: int, said: str
+) -> None:
     process, out = endless
     workers = workers_of(process.pid)
     assert len(workers) == 2
     start = monotonic()
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
+    os.killpg(process.pid, number)  # as a terminal does: the workers get it too
     _, err = process.communicate(timeout=20)
     assert monotonic() - start < 2
-    assert process.returncode == 130
+    assert process.returncode == code
     *done, last = err.splitlines()
-    assert last == f"interrupted: 2 of 3 runs saved in {out}/toy"
+    assert last == f"{said}: 2 of 3 runs saved in {out}/toy"
     assert all(re.fullmatch(r"\d of 3: run \w{12} \(m = [ab]\) finished in .* s", line) for line in done), err
     wait_for(lambda: not any(map(alive, workers)), 2)
     assert not list(out.glob("toy/.*"))
@@ -224,6 +229,28 @@ class Deadly(Algorithm):
 def test_kills_at_random_moments_cost_nothing_that_was_finished(tmp_path: Path) -> None:
     killed = hold(kills=50, runs=24, updates=6000, within=4.0, seed=0, folder=tmp_path)
     assert killed["parent"] + killed["worker"] == 50
+
+
+@posix
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.slow
+def test_ctrl_c_at_random_moments_never_hangs_and_costs_nothing_that_was_finished(tmp_path: Path, ctrl_c: None) -> None:
+    """From the start of the first worker on, which is where an interrupt used to hang."""
+    killed = hold(kills=50, runs=24, updates=6000, within=4.0, seed=1, folder=tmp_path, kill=interrupt)
+    assert killed["interrupt"] == 50
+
+
+@posix
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /dev/shm")
+def test_a_sweep_clears_the_shared_memory_of_those_that_were_killed(endless, tmp_path: Path, toy) -> None:
+    process, _ = endless
+    left = f"sem.loky-{process.pid}-*"
+    assert list(Path("/dev/shm").glob(left))
+    assert not list(Path("/dev/shm").glob(f"joblib*_{process.pid}_*"))
+    os.killpg(process.pid, signal.SIGKILL)  # and loky's own process that clears up
+    process.wait()
+    sweep(load(toy("sweep: {seeds: 4}")), tmp_path / "out", jobs=2)
+    assert not list(Path("/dev/shm").glob(left))
 
 
 # ------------------------------------------------------------------------------------------------------- forecasts
