@@ -14,6 +14,9 @@ from typing import Any, NoReturn
 from laggard.__main__ import SIGNALS, leave
 from laggard.experiments.commands import BAD_INPUT, FAILED, MODULES, count
 
+OUT_OF_MEMORY = "can't allocate memory", "out of memory", "failed to map segment", "can't start new thread"
+"""What torch, CUDA, the loader of libraries and Python say in errors of other kinds."""
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
@@ -46,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt as interrupt:
             return _report_interrupt(args, *interrupt.args)
         except Exception as error:
-            outcome = _exit_code(error, getattr(args, "config", ""))
+            outcome = _exit_code(error, getattr(args, "config", None) or "")
             if outcome is None:
                 raise
             print(outcome[1], file=sys.stderr)
@@ -134,6 +137,7 @@ def _exit_code(error: Exception, config: str) -> tuple[int, str] | None:
     """The exit code and the line for an error that a user can correct; None for an internal one."""
     from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.results.result import ResultError
+    from laggard.experiments.running.jobs import error_line
     from laggard.simulator import Deadlock, InvalidSettingError
 
     if isinstance(error, ConfigError):
@@ -144,4 +148,6 @@ def _exit_code(error: Exception, config: str) -> tuple[int, str] | None:
         return BAD_INPUT, f"{error.filename}: {error.strerror}" if error.filename else str(error)
     if isinstance(error, Deadlock | InvalidSettingError):
         return FAILED, f"{config}: {error}"
+    if isinstance(error, MemoryError) or any(told in str(error) for told in OUT_OF_MEMORY):
+        return FAILED, f"{config or 'laggard'}: out of memory: {error_line(error)}"
     return None

@@ -33,7 +33,7 @@ class Config(Part):
     others is the fastest, unless it says which.
     """
 
-    name: Annotated[str, Field(pattern=r"^\w[\w .-]*$")] = "experiment"
+    name: Annotated[str, Field(pattern=r"^\w[\w .-]*$", max_length=80)] = "experiment"
     question: str = ""
     cluster: Annotated[Any, fill_defaults(ClusterPart)] = Field({}, validate_default=True)
     algorithm: Annotated[Any, BeforeValidator(ALGORITHM)] = Field("async_ps", validate_default=True)

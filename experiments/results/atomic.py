@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -20,8 +20,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield part
         part.replace(path)
     except OSError as error:
-        if error.strerror is None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        raise OSError(error.errno, os.strerror(error.errno) if error.errno else str(error), str(path)) from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # it was never there, or its folder is not any more
+            part.unlink()

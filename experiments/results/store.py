@@ -85,13 +85,15 @@ def start_run(spec: RunSpec, out: str | Path) -> Iterator[Path]:
     remove_stale(path.parent)
     rmtree(own, ignore_errors=True)
     try:
-        try:
-            own.mkdir()
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from None
+        own.mkdir()
         with whole_file(own / "config.yaml") as part:
             part.write_text(text_of(spec.config.resolved()), encoding="utf-8")
         yield own
+    except OSError as error:  # the temporary name means nothing to the user
+        if error.filename is None or str(own) not in str(error.filename):
+            raise
+        name = str(error.filename).replace(str(own), str(path))
+        raise OSError(error.errno, error.strerror, name) from None
     finally:
         rmtree(own, ignore_errors=True)
 
@@ -104,6 +106,7 @@ def private_folder(spec: RunSpec, out: str | Path) -> Path:
 
 def finish(spec: RunSpec, own: Path, outcome: Outcome, facts: Mapping[str, Any]) -> None:
     """Write a run's tables and weights to `own`, and then the manifest, with `facts` in it: it is finished then."""
+    own.stat()  # an error if it was removed; `whole_file` would make it anew, without its config
     member = outcome.metrics["member"]
     swept = {key: np.array([spec.members[row][key] for row in member]) for key in spec.members[0]}
     tables = {"metrics": {**outcome.metrics, **swept}, "updates": outcome.updates, "workers": outcome.workers}
@@ -122,10 +125,10 @@ def finish(spec: RunSpec, own: Path, outcome: Outcome, facts: Mapping[str, Any])
 
 def save_weights(path: Path, weights: Tensor) -> None:
     """Write models `(ensemble, params)`, or `(evaluations, ensemble, params)`."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
-    with whole_file(path) as part:
-        save_file({"weights": weights.detach().cpu().contiguous()}, part)
+    with whole_file(path) as part:  # not by save_file, whose files nobody else may read, nor its errors be understood
+        part.write_bytes(save({"weights": weights.detach().cpu().contiguous()}))
 
 
 def publish(own: Path, path: Path) -> None:

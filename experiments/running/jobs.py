@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.util import find_spec
-from multiprocessing import active_children
+from multiprocessing import active_children, resource_tracker
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, NamedTuple
@@ -132,6 +132,7 @@ def _round(
 
     parallel = Parallel(**settings, pre_dispatch=at_once, batch_size=1)
     if parallel.return_generator:
+        resource_tracker.ensure_running()  # its start, which comes before the first worker's, ends the blocking
         with _block_interrupt():  # processes that are started now inherit that: Ctrl-C is for this one alone
             reports = parallel(tasks())
     else:

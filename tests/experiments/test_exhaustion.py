@@ -1,0 +1,104 @@
+"""No memory, no disk, a folder that is gone: one line, which names the file or the run."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from laggard import load, run
+from laggard.experiments.cli import main
+from laggard.experiments.running import run as running
+
+ROOT = Path(__file__).parents[2]
+LIMITED = """
+import resource, sys
+import laggard.experiments.figures, laggard.experiments.running.sweep, pyarrow.parquet  # read before the disk is full
+from laggard.experiments.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_a_file_that_cannot_be_written_is_named_where_it_was_to_stand(toy: Callable[..., Path], tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LIMITED, "run", str(toy()), "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert re.fullmatch(rf"{tmp_path}/out/toy/\w{{12}}/[\w.]+: File too large\n", done.stderr), done.stderr
+    assert not list(tmp_path.glob("out/toy/.*"))
+
+
+def test_a_run_whose_folder_is_removed_names_its_own(
+    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulate = running.simulate
+
+    def simulate_and_remove(*args: Any, **given: Any) -> Any:
+        shutil.rmtree(tmp_path / "out")
+        return simulate(*args, **given)
+
+    monkeypatch.setattr(running, "simulate", simulate_and_remove)
+    assert main(["run", str(toy()), "--out", str(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert re.fullmatch(rf"{tmp_path}/out/toy/\w{{12}}: No such file or directory\n", err), err
+
+
+def test_an_index_that_is_a_folder_is_named(
+    toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = tmp_path / "out" / "toy" / "sweep.json"
+    index.mkdir(parents=True)
+    assert main(["sweep", str(toy("sweep: {seeds: 2}")), "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err == f"{index}: Is a directory\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        np._core._exceptions._ArrayMemoryError((10**12,), np.dtype(float)),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes."),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB."),
+    ],
+)
+def test_no_memory_is_a_line(
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+) -> None:
+    def exhaust(*args: object, **given: object) -> None:
+        raise error
+
+    monkeypatch.setattr(running, "simulate", exhaust)
+    path = toy()
+    assert main(["run", str(path), "--out", str(tmp_path / "out")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{path}: out of memory: ")
+
+
+def test_a_name_that_no_file_system_takes_is_refused(
+    toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = toy(f"name: {'n' * 300}")
+    assert main(["validate", str(path)]) == 2
+    assert re.fullmatch(rf"{path}: name: expected at most 80 characters, got 'n+\.\.\.\n", capsys.readouterr().err)
+    assert main(["validate", str(toy(f"name: {'n' * 80}"))]) == 0
+
+
+def test_files_can_be_read_by_whom_the_umask_lets(toy: Callable[..., Path], tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        path = run(load(toy()), tmp_path / "out").path
+    finally:
+        os.umask(before)
+    assert {file.stat().st_mode & 0o777 for file in path.iterdir()} == {0o640}
