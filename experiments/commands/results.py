@@ -81,8 +81,9 @@ def table_arguments(parser: ArgumentParser) -> None:
 
 def table(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError
+    from laggard.experiments.results.formats import FORMATS
     from laggard.experiments.results.selection import best
-    from laggard.experiments.results.tables import FORMATS, label_results
+    from laggard.experiments.results.tables import label_results
     from laggard.experiments.results.tables import table as tabulated
 
     results = label_results(_join(args.results))

@@ -39,7 +39,7 @@ class ConfigError(ValueError):
     """
 
     def __init__(self, key: str, problem: str, where: str = "") -> None:
-        super().__init__(": ".join(part for part in (where, key, problem) if part))
+        super().__init__(printable(": ".join(part for part in (where, key, problem) if part)))
         self.key, self.problem, self.where = key, problem, where
 
     def relocate(self, *, key: str | None = None, where: str | None = None) -> "ConfigError":
@@ -64,6 +64,18 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """`did you mean ...?`, or nothing where no known word is close."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"did you mean {close[0]}?" if close else ""
+
+
+def printable(text: str) -> str:
+    r"""A text in one line without what a terminal acts on: line breaks, escapes and their like are spelt out.
+
+    Example:
+        >>> print(printable("two\nlines, \x1b[31mred"))
+        two\nlines, \x1b[31mred
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def format_value(value: object) -> str:

@@ -16,7 +16,7 @@ import torch
 
 from laggard.experiments.config.axes import Axis, Option, axes, put
 from laggard.experiments.config.config import Checks, Config, digest_of, parse
-from laggard.experiments.config.errors import ConfigError, error_at
+from laggard.experiments.config.errors import ConfigError, error_at, printable
 from laggard.experiments.config.sources import FOLDERS
 from laggard.simulator import InvalidSettingError, Task
 
@@ -186,7 +186,12 @@ def _run(config: Config, outer: Sequence[Option], inner: Sequence[Axis], checks:
         checks.agree(member)
     run = parse({**members[0].given(), "sweep": _sweep_document(inner)}, checks=checks) if inner else members[0]
     checks.fit(run)
-    return RunSpec(run, dict(chain.from_iterable(option.labels.items() for option in outer)))
+    return RunSpec(run, printable_labels(dict(chain.from_iterable(option.labels.items() for option in outer))))
+
+
+def printable_labels(labels: Mapping[str, Any]) -> dict[str, Any]:
+    """The coordinates of a run as texts of one line, without what a terminal acts on."""
+    return {printable(key): printable(at) if isinstance(at, str) else at for key, at in labels.items()}
 
 
 def _sweep_document(inner: Sequence[Axis]) -> dict[str, Any]:

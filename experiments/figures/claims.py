@@ -20,6 +20,7 @@ from laggard.experiments.figures.style import (
     SPARSE,
     File,
     legend,
+    name_ticks,
     styled_figure,
 )
 from laggard.experiments.results.statistics import half_width
@@ -113,7 +114,7 @@ def _set_x_axis(axes: Axes, drawn: "Picture", settings: list[Any], named: bool) 
     """Set up the x axis, with the settings as ticks where they are few and well separated."""
     axes.set_xlabel(drawn.xlabel or drawn.x)
     if named:
-        axes.set_xticks(range(len(settings)), list(map(str, settings)))
+        name_ticks(axes.xaxis, range(len(settings)), settings)
         axes.set_xlim(-0.5, len(settings) - 0.5)
         return
     places = np.array(settings, float)

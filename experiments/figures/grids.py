@@ -24,6 +24,7 @@ from laggard.experiments.figures.style import (
     as_sequence,
     legend,
     name_axes,
+    name_ticks,
     omission_note,
     panels_of,
     span,
@@ -154,8 +155,8 @@ def _heat(
     below = [label_text(value) for value in xs]
     longest = max(((len(left) + len(right)) / 2 + 1 for left, right in pairwise(below)), default=0)
     crowded = longest * DIGIT > width / len(xs)
-    axes.set_xticks(np.arange(len(xs)) + 0.5, below, rotation=45 if crowded else 0)
-    axes.set_yticks(np.arange(len(ys)) + 0.5, [label_text(value) for value in ys])
+    name_ticks(axes.xaxis, np.arange(len(xs)) + 0.5, below, rotation=45 if crowded else 0)
+    name_ticks(axes.yaxis, np.arange(len(ys)) + 0.5, map(label_text, ys))
     axes.grid(visible=False)
 
 

@@ -23,6 +23,7 @@ from laggard.experiments.figures.style import (
     Runs,
     as_sequence,
     legend,
+    name_ticks,
     omission_note,
     panels_of,
     styled_figure,
@@ -186,7 +187,7 @@ def split(results: Runs, path: File = None, label: Label | None = None) -> Figur
         _stack(right, [spent.drop(columns="worker").mean() for _, spent in shown.values()], "{:.3g}")
         names = [f"{shorten(name, 36)} (n = {n:,})" for name, n in zip(shown, counted, strict=True)]
         left.set_xlabel("mean staleness (updates)")
-        left.set_yticks(range(len(shown)), names)
+        name_ticks(left.yaxis, range(len(shown)), names)
         right.set_xlabel("mean time from its start (s)")
         more = f"{len(tables) - len(shown)} more are not shown" * (len(tables) > len(shown))
         notes = ["n: applied gradients", more]

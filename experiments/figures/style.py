@@ -10,7 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis, Tick
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
 
 from laggard.experiments.figures.lines import Line, shorten
@@ -56,8 +58,16 @@ def styled_figure(
     """A figure of `width` by `height` inches, drawn in the project's style and in no other, then saved to `path`."""
     with style.context(STYLE):
         yield (figure := Figure(figsize=(width, height), layout=layout))
+        numbers = {label for tick in figure.findobj(Tick) for label in (tick.label1, tick.label2)}
+        for text in set(figure.findobj(Text)) - numbers - {axis.offsetText for axis in figure.findobj(Axis)}:
+            text.set_parse_math(False)  # a label with two dollar signs is no formula
     if path:
         save(figure, path)
+
+
+def name_ticks(axis: Axis, places: Any, names: Iterable[object], **options: Any) -> None:
+    """Name these places of an axis, with dollar signs as they are."""
+    axis.set_ticks(places, [str(name).replace("$", r"\$") for name in names], **options)
 
 
 def panels_of(figure: Figure, count: int, columns: int, **options: Any) -> list[Axes]:

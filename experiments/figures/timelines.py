@@ -21,6 +21,7 @@ from laggard.experiments.figures.style import (
     Runs,
     as_sequence,
     legend,
+    name_ticks,
     omission_note,
     styled_figure,
 )
@@ -66,7 +67,7 @@ def occupation(results: Runs, path: File = None, label: Label | None = None) -> 
         for row, waited in enumerate(shown["waiting"]):
             axes.annotate(f"{waited:.0%}", (1, row), (4, 0), textcoords="offset points", va="center", size="small")
         axes.set(xlabel="share of the workers' time (%); beside it, of waiting", xlim=(0, 1))
-        axes.set_yticks(range(len(shown)), names[:MOST])
+        name_ticks(axes.yaxis, range(len(shown)), names[:MOST])
         axes.xaxis.set_major_formatter(PERCENT)
         axes.grid(visible=False)
         more = f"{len(table) - len(shown)} more are not shown" * (len(table) > MOST)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.config.grid import RunSpec, printable_labels
 from laggard.experiments.results.manifest import read_sealed
 from laggard.experiments.results.result import ResultError
 from laggard.experiments.results.store import INDEX, remove_stale, write_sealed
@@ -32,7 +32,7 @@ def write_index(planned: Sequence[RunSpec], out: str | Path) -> Path | None:
     path.mkdir(parents=True, exist_ok=True)
     remove_stale(path)
     other = None
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # there is none, or it is spoilt
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # there is none, or it is spoilt
         present = json.loads((path / INDEX).read_bytes())
         other = present["runs"] if isinstance(present, dict) else present
     if aside := path / _folder_of(other) if other and other != entries else None:
@@ -83,11 +83,11 @@ def read_index(path: Path) -> list[tuple[str, dict[str, Any]]]:
     try:
         text = path.read_bytes()  # the oldest are lists
         entries = json.loads(text) if text.startswith(b"[") else read_sealed(path, "the index of a sweep")["runs"]
-        found = [(entry["run"], dict(entry["labels"])) for entry in entries]
+        found = [(entry["run"], printable_labels(entry["labels"])) for entry in entries]
         fine = all(re.fullmatch("[0-9a-f]{12}", run) and _plain_frame(labels) for run, labels in found)
     except ResultError:
         raise
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         fine = False
     if not (fine and found):
         raise ResultError(f"{path}: not the index of a sweep")

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from laggard.experiments.config.errors import suggest
+from laggard.experiments.config.errors import printable, suggest
 from laggard.experiments.results.index import folder_of_runs, read_index
 from laggard.experiments.results.result import MANIFEST, Result, ResultError
 from laggard.experiments.results.store import INDEX, open_run
@@ -193,7 +193,7 @@ def load_results(path: str | Path) -> Results:
 def common_question(results: Iterable[Result]) -> str:
     """The question that the configs of all results share; empty where there is none."""
     asked = {result.config.question for result in results} - {""}
-    return asked.pop() if len(asked) == 1 else ""
+    return printable(asked.pop()) if len(asked) == 1 else ""
 
 
 def _at(result: Result, key: str, wanted: Sequence[Any]) -> Result | None:

@@ -90,10 +90,9 @@ def start_run(spec: RunSpec, out: str | Path) -> Iterator[Path]:
             part.write_text(text_of(spec.config.resolved()), encoding="utf-8")
         yield own
     except OSError as error:  # the temporary name means nothing to the user
-        if error.filename is None or str(own) not in str(error.filename):
+        if not error.filename:
             raise
-        name = str(error.filename).replace(str(own), str(path))
-        raise OSError(error.errno, error.strerror, name) from None
+        raise OSError(error.errno, error.strerror, str(error.filename).replace(str(own), str(path))) from None
     finally:
         rmtree(own, ignore_errors=True)
 

@@ -1,12 +1,13 @@
 """A paper's table: settings as rows and columns, estimates over seeds in the cells; four formats."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from laggard.experiments.config.errors import suggest
+from laggard.experiments.results.formats import markdown, text
 from laggard.experiments.results.measures import (
     AXES,
     MEASURES,
@@ -207,44 +208,3 @@ def _table_notes(
     if len(results) < results.planned:
         notes.append(f"{len(results)} of {results.planned} runs are finished")
     return notes
-
-
-def text(table: Table) -> str:
-    """Aligned for a terminal, the question above and the notes below."""
-    lines = table.lines()
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    return "\n".join([*([table.question, ""] if table.question else []), *rows, "", *table.notes])
-
-
-def markdown(table: Table) -> str:
-    """A table of GitHub's Markdown, the question above and the notes below."""
-    heading, *body = [[cell.replace("|", "\\|") for cell in line] for line in table.lines()]
-    rule = ["---"] * len(table.rows) + ["---:"] * (len(heading) - len(table.rows))
-    rows = [f"| {' | '.join(line)} |" for line in (heading, rule, *body)]
-    title = [f"**{table.question}**", ""] if table.question else []
-    return "\n".join([*title, *rows, "", *(f"{note}  " for note in table.notes)]).rstrip()
-
-
-def csv(table: Table) -> str:
-    """A line per cell with its numbers, for other programs; in units of the tables: seconds, shares of 1."""
-    return str(table.records.to_csv(index=False)).rstrip("\n")
-
-
-def latex(table: Table) -> str:
-    """A `tabular` with the rules of booktabs; the question and the notes are comments above it."""
-    heading, *body = [[_escape_latex(cell) for cell in line] for line in table.lines()]
-    columns = "l" * len(table.rows) + "r" * (len(heading) - len(table.rows))
-    rows = [f"{' & '.join(line)} \\\\" for line in body]
-    notes = [f"% {note}" for note in (table.question, *table.notes) if note]
-    top = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", f"{' & '.join(heading)} \\\\", "\\midrule"]
-    return "\n".join([*notes, *top, *rows, "\\bottomrule", "\\end{tabular}"])
-
-
-def _escape_latex(cell: str) -> str:
-    plain = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    signs = {"±": r"$\pm$", ">": "$>$", "<": "$<$"}
-    return "".join(plain.get(sign) or signs.get(sign) or (f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in cell)
-
-
-FORMATS: dict[str, Callable[[Table], str]] = {"text": text, "md": markdown, "csv": csv, "latex": latex}

@@ -1,25 +1,19 @@
 """Where the runs of a sweep are simulated: worker processes here, or a cluster engine, through joblib."""
 
 import os
-import signal
-import threading
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, suppress
 from importlib.util import find_spec
-from multiprocessing import active_children, resource_tracker
+from multiprocessing import resource_tracker
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, NamedTuple
 
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.results.store import alive
-
-WATCHED, KILLED = 0.5, 0.05
-"""Seconds between two checks that the parent process is alive, and between two looks for workers to be killed."""
-
+from laggard.experiments.running.interrupts import block_interrupt, interrupt_by_killing, start_worker
 
 Document = Mapping[str, Any]
 """A run's config as plain data, which any process can read."""
@@ -39,18 +33,6 @@ JobFunction = Callable[[str, Document], JobResult]
 def error_line(error: Exception) -> str:
     """An error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
-def start_worker(parent: int) -> None:
-    """Have this process ignore Ctrl-C, and exit as soon as the process `parent` has ended for any reason."""
-
-    def exit_with_parent() -> None:
-        while os.getppid() == parent:
-            time.sleep(WATCHED)
-        os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=exit_with_parent, daemon=True).start()
 
 
 LIVES = 3
@@ -87,7 +69,7 @@ def run_jobs(
     left, deaths, interrupts = dict(documents), Counter[str](), list[int]()
     with ExitStack() as stack:
         if backend == "loky":
-            stack.enter_context(_interrupt_by_killing(interrupts))
+            stack.enter_context(interrupt_by_killing(interrupts))
         settings = {"return_as": "generator_unordered"} | ENGINES[backend](at_once, stack)
         while left:
             company = [run for run in left if deaths[run] < LIVES - 1]
@@ -133,7 +115,7 @@ def _round(
     parallel = Parallel(**settings, pre_dispatch=at_once, batch_size=1)
     if parallel.return_generator:
         resource_tracker.ensure_running()  # its start, which comes before the first worker's, ends the blocking
-        with _block_interrupt():  # processes that are started now inherit that: Ctrl-C is for this one alone
+        with block_interrupt():  # processes that are started now inherit that: Ctrl-C is for this one alone
             reports = parallel(tasks())
     else:
         reports = parallel(tasks())
@@ -203,52 +185,3 @@ def _ray(jobs: int, stack: ExitStack) -> dict[str, Any]:
 
 ENGINES = {"loky": _loky, "ray": _ray, "dask": _dask}
 """Processes of this machine, Ray, Dask: each gives arguments of `joblib.Parallel`, for workers that last as `stack`."""
-
-
-@contextmanager
-def _block_interrupt() -> Iterator[None]:
-    """Have the processes that are started in this context not hear Ctrl-C."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _interrupt_by_killing(interrupts: list[int]) -> Iterator[None]:
-    """Have Ctrl-C, and SIGTERM where it is handled, kill loky's workers; KeyboardInterrupt is raised at the end.
-
-    An exception in the middle of loky leaves its locks taken, so that the process hangs at its exit. Workers that die
-    are an event that loky expects at any moment. Those that it is starting meanwhile are killed too.
-
-    Args:
-        interrupts: the numbers of the signals are appended.
-    """
-    from joblib.externals.loky.backend.process import LokyProcess
-
-    def kill_workers() -> None:
-        while not over.wait(KILLED):
-            for child in active_children() if interrupts else ():
-                if isinstance(child, LokyProcess):
-                    with suppress(ProcessLookupError):
-                        os.kill(child.pid, signal.SIGKILL)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # no signal is handled here
-        return
-    over, thread = threading.Event(), threading.Thread(target=kill_workers, daemon=True)
-    thread.start()
-    handlers = {of: signal.getsignal(of) for of in (signal.SIGINT, signal.SIGTERM)}
-    handlers = {of: handler for of, handler in handlers.items() if callable(handler)}
-    for of in handlers:
-        signal.signal(of, lambda number, _: interrupts.append(number))
-    try:
-        yield
-    finally:
-        for of, handler in handlers.items():
-            signal.signal(of, handler)
-        over.set()
-        thread.join()
-        if interrupts:
-            raise KeyboardInterrupt(interrupts[0])

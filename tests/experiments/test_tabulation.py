@@ -13,8 +13,9 @@ from scipy import stats
 
 from laggard import Results, load, run, sweep
 from laggard.experiments.cli import main
+from laggard.experiments.results.formats import FORMATS
 from laggard.experiments.results.selection import best
-from laggard.experiments.results.tables import FORMATS, table
+from laggard.experiments.results.tables import table
 
 CONFIG = """\
 cluster: {workers: 3, compute: {law: gamma, mean: 0.01, cv: 0.3}}

@@ -1,0 +1,83 @@
+"""Labels and questions are text, wherever they are shown: no formula, no markup, no escape comes alive."""
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from laggard import Results, load, load_results, sweep
+from laggard.experiments.figures import ENTRIES
+from laggard.experiments.results.formats import FORMATS
+from laggard.experiments.results.measures import format_table, summary
+from laggard.experiments.results.tables import table
+
+LABELS = ["$x_$", "=cmd|'/c calc'!A0", "@a", "two\nlines", "\x1b[31mred", "<script>|&amp; 50% \\frac{$", "[a](b) _a_ *"]
+QUESTION = "$a_$ \x1b[2J <b>x</b>\n\\input{y} **z**?"
+
+
+@pytest.fixture
+def results(toy: Callable[..., Path], tmp_path: Path) -> Results:
+    variants = {label: {"seed": seed, "learning.lr": 0.01 * (1 + seed)} for seed, label in enumerate(LABELS)}
+    config = load(toy(f"sweep: {json.dumps({'m': variants})}\nquestion: {json.dumps(QUESTION)}"))
+    sweep(config, tmp_path / "out")
+    return load_results(tmp_path / "out" / "toy")
+
+
+def unescape(text: str) -> str:
+    """A label as it is shown, without what stands for line breaks and escapes."""
+    return text.replace("\n", "\\n").replace("\x1b", "\\x1b")
+
+
+def test_a_terminal_is_told_nothing(results: Results) -> None:
+    for text in (FORMATS["text"](table(results)), format_table(summary(results))):
+        assert all(line.isprintable() for line in text.splitlines())
+        for label in LABELS:
+            assert sum(line.startswith(unescape(label) + " ") for line in text.splitlines()) == 1
+
+
+def test_markdown_has_a_row_a_label_and_no_markup(results: Results) -> None:
+    shown = FORMATS["md"](table(results))
+    rows = [line for line in shown.splitlines() if line.startswith("|")]
+    assert len(rows) == 2 + len(LABELS)
+    assert all(len(re.findall(r"(?<!\\)\|", row)) == 4 for row in rows)
+    plain = re.sub(r"\\(.)", "", shown.replace("**", "", 2))
+    assert not re.search(r"[<`*\[\]$]|_a_", plain.partition("\n\nn = 1")[0].replace("---:", ""))
+
+
+def test_a_spreadsheet_finds_no_formula(results: Results) -> None:
+    rows = list(csv.reader(FORMATS["csv"](table(results)).splitlines()))
+    assert not [cell for row in rows for cell in row if cell[:1] in tuple("=+@") or re.match(r"-[^\d]", cell)]
+    assert {row[0].removeprefix("'") for row in rows[1:]} == set(map(unescape, LABELS))
+
+
+def test_latex_has_a_row_a_label_and_no_command(results: Results) -> None:
+    lines = FORMATS["latex"](table(results)).splitlines()
+    comments = [line for line in lines if line.startswith("%")]
+    rows = [line for line in lines if line.endswith(" \\\\")]
+    assert len(comments) == 2
+    assert len(rows) == 1 + len(LABELS)
+    assert len(lines) == len(comments) + len(rows) + 5
+    for row in rows:
+        assert not row.startswith(("[", "*"))  # the options of the line before
+        assert not re.search(r"(?<!\\)[%#^~]|\\(?!\\$|text|[$%&#_{}])", row.removesuffix("\\\\"))
+
+
+def test_a_line_about_an_error_is_a_line(toy: Callable[..., Path]) -> None:
+    with pytest.raises(ValueError, match="unknown") as caught:
+        load(toy('"a\\x1b[31m\\nb": 1'))
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("function", [entry.function for entry in ENTRIES], ids=lambda function: function.__name__)
+def test_figures_show_dollar_signs(results: Results, function: Callable[..., Figure], tmp_path: Path) -> None:
+    try:
+        figure = function([results[0], results[5]], tmp_path / "figure.png")
+    except ValueError:  # it does not apply
+        return
+    shown = " ".join(text.get_text() for text in figure.findobj(Text))
+    assert "$x_$" in shown.replace("\\$", "$") or not any(label in shown for label in ("x_", "frac"))
