@@ -80,7 +80,7 @@ def _axes(key: Any, values: Any, place: str) -> Iterator[Axis]:
         yield Axis(place, [Option({"seed": seed}, place, {"seed": seed}) for seed in range(values)])
     elif isinstance(values, list) and values:
         _check_distinct(values, place)
-        yield Axis(place, [Option({key: _axis_label(value)}, place, {key: value}) for value in values])
+        yield Axis(place, [Option({key: axis_label(value)}, place, {key: value}) for value in values])
     elif isinstance(values, Mapping) and values:
         yield _variants(key, values, place)
     else:
@@ -99,7 +99,7 @@ def _read_zip(lists: Any, place: str) -> Axis:
     together = list(zip(*lists.values(), strict=True))
     _check_distinct([list(values) for values in together], place)
     settings = [dict(zip(lists, values, strict=True)) for values in together]
-    return Axis(place, [Option({key: _axis_label(of[key]) for key in of}, place, of) for of in settings])
+    return Axis(place, [Option({key: axis_label(of[key]) for key in of}, place, of) for of in settings])
 
 
 def _variants(key: str, variants: Mapping[str, Any], place: str) -> Axis:
@@ -145,7 +145,7 @@ def _comparison_key(value: Any) -> Any:
     return isinstance(value, bool), value
 
 
-def _axis_label(value: Any) -> Any:
+def axis_label(value: Any) -> Any:
     """A value as a table shows it: numbers, names and null as they are, files as they were written."""
     if isinstance(value, str):
         return str(value)

@@ -17,6 +17,7 @@ from matplotlib.patheffects import withStroke
 
 from laggard.experiments.figures.lines import ends, label_text, measures_of, swept_keys
 from laggard.experiments.figures.style import (
+    DIGIT,
     LIGHT,
     PERCENT,
     File,
@@ -43,7 +44,6 @@ AXIS_NAMES = {
 }
 LOSSES = ("test_loss", "train_loss")
 PANELS, CELLS = 6, 70
-DIGIT = 0.075  # inches that a character of a tick's label takes
 
 
 def lr_delay(results: Runs, path: File = None) -> Figure:

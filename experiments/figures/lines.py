@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from laggard.experiments.results.measures import names
+from laggard.experiments.results.measures import is_seed, names
 from laggard.experiments.results.result import Result
 
 Label = Callable[[Result], str]
@@ -115,12 +115,29 @@ def titles(results: Sequence[Result], label: Label | None = None) -> list[str]:
     """A name for each result as a whole: by `label`, else by what was swept among them, else its config's name."""
     if label:
         return [label(result) for result in results]
+    texts = (", ".join(filter(None, at.values())) for at in _coordinates(results))
+    return [text or str(result.config.name) for text, result in zip(texts, results, strict=True)]
+
+
+def pool_seeds(results: Sequence[Result], label: Label | None = None) -> list[tuple[str, list[Result]]]:
+    """The results and a name for them, as `titles`; those of a sweep that differ in their seeds alone are together."""
+    if label:
+        return [(label(result), [result]) for result in results]
+    found: dict[Any, tuple[str, list[Result]]] = {}
+    for place, (result, at) in enumerate(zip(results, _coordinates(results), strict=True)):
+        name = ", ".join(text for key, text in at.items() if text and not is_seed(key)) or str(result.config.name)
+        seeded = any(map(is_seed, at))
+        found.setdefault(name if seeded else place, (name, []))[1].append(result)
+    return [(f"{name} (n = {len(of)} seeds)" if len(of) > 1 else name, of) for name, of in found.values()]
+
+
+def _coordinates(results: Sequence[Result]) -> list[dict[str, str]]:
+    """What was swept among the results, of each as texts by key."""
     firsts = [result.metrics.iloc[0] for result in results]
     keys = list(dict.fromkeys(key for result in results for key in swept_keys(result.metrics)))
     within = {key for key in keys for result in results if key in result.metrics and result.metrics[key].nunique() > 1}
     differ = [key for key in keys if key not in within and len({first.get(key) for first in firsts}) > 1]
-    texts = [", ".join(filter(None, (label_text(first.get(key), key) for key in differ))) for first in firsts]
-    return [text or str(result.config.name) for text, result in zip(texts, results, strict=True)]
+    return [{key: label_text(first.get(key), key) for key in differ} for first in firsts]
 
 
 def swept_keys(metrics: pd.DataFrame) -> list[str]:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from laggard.experiments.figures.lines import Label, applied_gradients, shorten, titles
+from laggard.experiments.figures.lines import Label, applied_gradients, pool_seeds, shorten, titles
 from laggard.experiments.figures.style import (
     AXIS_LABELS,
     DASHES,
@@ -43,21 +43,22 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 def histograms(results: Runs, path: File = None, label: Label | None = None) -> Figure:
-    """The distribution of the staleness of applied gradients, a panel a run, with theory's where there is one.
+    """The distribution of the staleness of applied gradients, of all seeds of a setting, beside theory's.
 
     Theory is `staleness_theory` of the config, for the steady state: a curve where the whole law is known, else a
     triangle at the mean. A run begins with fresh gradients, which theory leaves out.
     """
     results = as_sequence(results)
-    shown = results[:PANELS]
+    pooled = pool_seeds(results, label)
+    shown = pooled[:PANELS]
     columns = 2 if len(shown) == 4 else min(len(shown), 4 if len(shown) > 6 else 3)
     with styled_figure(8 if columns > 1 else 5, 1 + 2.3 * math.ceil(len(shown) / columns), path) as figure:
         panels = panels_of(figure, len(shown), columns)
-        for number, (axes, result, name) in enumerate(zip(panels, shown, titles(results, label), strict=False)):
-            theory, top = staleness_theory(result.config), _top(result.updates)
-            histogram(axes, result.updates, top, PALETTE[0], name, wrap=112 // columns, theory=theory)
+        for number, (axes, (name, seeds)) in enumerate(zip(panels, shown, strict=True)):
+            theory, updates = staleness_theory(seeds[0].config), pd.concat([result.updates for result in seeds])
+            histogram(axes, updates, _top(updates), PALETTE[0], name, wrap=112 // columns, theory=theory)
             axes.set_ylabel(axes.get_ylabel() if number % columns == 0 else "")
-        _legend(figure, panels, [omission_note(len(results), len(shown))])
+        _legend(figure, panels, [omission_note(len(pooled), len(shown), "panels")])
     return figure
 
 

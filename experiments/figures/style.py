@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis, Tick
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from laggard.experiments.figures.lines import Line, shorten
 from laggard.experiments.results.atomic import whole_file
@@ -28,6 +28,7 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.5, 1.2, 1.5)))
 MARKERS = "osD^vP*X"
 AXIS_LABELS = {"time": "virtual time (s)", "updates": "updates", "samples": "samples", "epoch": "epochs"}
+DIGIT = 0.075  # inches that a character of a tick's label takes
 GREY, LIGHT = "#666666", "#bbbbbb"
 PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 SPARSE = FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
@@ -68,6 +69,21 @@ def styled_figure(
 def name_ticks(axis: Axis, places: Any, names: Iterable[object], **options: Any) -> None:
     """Name these places of an axis, with dollar signs as they are."""
     axis.set_ticks(places, [str(name).replace("$", r"\$") for name in names], **options)
+
+
+def tick_values(axis: Axis, values: Sequence[float], inches: float) -> None:
+    """Ticks of a log axis of that length at these ascending values, and their names where they do not overlap."""
+    values = [value for value in values if value > 0]
+    scale = inches / max(math.log(values[-1] / values[0]), 1e-9) if values else 0.0
+    named = values[:1]
+    for value in values[1:]:
+        wide = DIGIT * (len(f"{named[-1]:g}") + len(f"{value:g}") + 2) / 2
+        if math.log(value / named[-1]) * scale >= wide:
+            named.append(value)
+    axis.set_major_locator(FixedLocator(named))
+    axis.set_major_formatter(PLAIN)
+    axis.set_minor_locator(FixedLocator([value for value in values if value not in named]))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def panels_of(figure: Figure, count: int, columns: int, **options: Any) -> list[Axes]:

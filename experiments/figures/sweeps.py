@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
 from laggard.experiments.figures.grids import (
     AXIS_NAMES,
@@ -40,6 +39,7 @@ from laggard.experiments.figures.style import (
     quantity,
     span,
     styled_figure,
+    tick_values,
 )
 from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
@@ -82,6 +82,7 @@ def cliff(results: Runs, path: File = None, by: str = DELAY, label: str | None =
                 axes.yaxis.set_major_formatter(PERCENT)
             elif table["learnt"].between(0, LOST * start, inclusive="neither").any():
                 axes.set_yscale("log")
+        tick_values(panels[0].xaxis, sorted(table[LR].unique()), 7.2 / columns - 0.5)
         name_axes(panels, columns, AXIS_NAMES[LR], f"final {CURVES.get(measure, measure)}")
         legend(figure, panels, [*_cliff_notes(table, by, top), omission_note(len(found), len(shown), "panels")])
     return figure
@@ -157,9 +158,7 @@ def scaling(results: Runs, path: File = None) -> Figure:
         for axes, panel in zip(panels, shown, strict=True):
             axes.set(xscale="log", yscale="log")
             axes.set_title(shorten(panel, 110 // columns), fontsize="small")
-            axes.xaxis.set_major_locator(FixedLocator(sizes[:: math.ceil(len(sizes) / 8)]))
-            axes.xaxis.set_minor_locator(NullLocator())
-            axes.xaxis.set_major_formatter(PLAIN)
+            tick_values(axes.xaxis, sizes, 7.2 / columns - 0.5)
         name_axes(panels, columns, "workers", "virtual time per update (s)")
         if table["seconds"].max() < 100 * table["seconds"].min():
             panels[0].yaxis.set_major_formatter(PLAIN)

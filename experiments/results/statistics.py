@@ -107,6 +107,8 @@ def format_estimate(estimate: Estimate, scale: float = 1.0, unit: str = "", coun
         '98.36 ± 0.12 % (n = 5)'
         >>> format_estimate(Estimate(7.5, float("nan"), "more", 5, 1, 2), 1, "s")
         '> 7.5 s (1 of 5, 2 diverged)'
+        >>> format_estimate(Estimate(0.96, 0.19, "mean", 3, None, 0), 100, "%", counted=False)
+        '96 (77 to 100) %'
     """
     value, half, kind, n, reached, diverged = estimate
     said = [f"n = {n}"] * counted if reached is None or (reached == n and kind == "mean") else [f"{reached} of {n}"]
@@ -114,8 +116,18 @@ def format_estimate(estimate: Estimate, scale: float = 1.0, unit: str = "", coun
     tail = f" ({', '.join(said)})" if said else ""
     if kind in ("none", "never"):
         return {"none": "-", "never": "never"}[kind] + tail
+    low, high = interval(estimate, unit == "%")
+    if low > value - half or high < value + half:
+        middle = _digits(value * scale, half * scale).partition(" ")[0]
+        return f"{middle} ({low * scale:.3g} to {high * scale:.3g}) {unit}{tail}"
     sign = {"mean": "", "median": "median ", "more": "> "}[kind]
     return f"{sign}{_digits(value * scale, half * scale)}{f' {unit}' * bool(unit)}{tail}"
+
+
+def interval(estimate: Estimate, share: bool) -> tuple[float, float]:
+    """The ends of the 95 % interval; of shares and accuracies those from 0 to 1, which the mean lies in too."""
+    low, high = estimate.value - estimate.half, estimate.value + estimate.half
+    return (max(low, 0.0), min(high, 1.0)) if share else (low, high)
 
 
 def _digits(value: float, half: float) -> str:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from laggard.experiments.config.axes import axis_label
 from laggard.experiments.config.errors import suggest
+from laggard.experiments.config.grid import printable_labels
 from laggard.experiments.results.formats import markdown, text
 from laggard.experiments.results.measures import (
     AXES,
@@ -21,7 +23,7 @@ from laggard.experiments.results.measures import (
 from laggard.experiments.results.result import Result, describe_versions
 from laggard.experiments.results.results import Results, common_question
 from laggard.experiments.results.selection import Best
-from laggard.experiments.results.statistics import Estimate, format_estimate, mean, time_to_reach
+from laggard.experiments.results.statistics import Estimate, format_estimate, interval, mean, time_to_reach
 
 Setting = tuple[Any, ...]
 
@@ -60,8 +62,8 @@ class Table:
         rows = []
         for (row, column, value), estimate in self.cells.items():
             keys = zip((*self.rows, *self.columns), (*row, *column), strict=True)
-            mid, half = estimate.value, estimate.half
-            numbers = {"value": mid, "low": mid - half, "high": mid + half, **estimate._asdict()}
+            low, high = interval(estimate, MEASURES[value].unit == "%")
+            numbers = {"value": estimate.value, "low": low, "high": high, **estimate._asdict()}
             rows.append({**dict(keys), "measure": value, **numbers})
         return pd.DataFrame(rows)
 
@@ -138,7 +140,8 @@ def label_results(results: Results) -> Results:
     every = results.parameters
     shared = every.dropna(axis="columns")
     differ = every if shared.astype(str).duplicated().any() else shared
-    rows = [{key: value for key, value in row.items() if value == value} for row in differ.to_dict("records")]
+    records = [{key: axis_label(value) for key, value in row.items()} for row in differ.to_dict("records")]
+    rows = [printable_labels({key: value for key, value in row.items() if value == value}) for row in records]
     labelled = [replace(result, labels=row) for result, row in zip(results, rows, strict=True)]
     return Results(labelled, planned=results.planned)
 

@@ -1,5 +1,7 @@
 """Grids, phases, links, graphs, consensus and landscapes show what an independent calculation gives."""
 
+from itertools import pairwise
+
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -405,3 +407,47 @@ def test_a_landscape_shows_the_way_that_was_kept(bench):
     kept.models[-1] = torch.nan
     with pytest.raises(ValueError, match="member 0 diverged"):
         figures.landscape(kept)
+
+
+def test_a_cliffs_ticks_are_the_swept_rates_and_lie_apart(bench) -> None:
+    rates = [0.02, 0.05, 0.1, 0.11, 1.0]
+    grid = [bench(QUADRATIC.replace("[0.01, 0.1, 0.9, 1.9]", str(rates)) + "algorithm: async_ps")]
+    figure = figures.cliff(grid)
+    figure.draw_without_rendering()
+    shown = [tick for tick in figure.axes[0].xaxis.get_ticklabels(which="both") if tick.get_text()]
+    assert [float(tick.get_text()) for tick in shown] == [0.02, 0.05, 0.1, 1.0]  # 0.11 has a tick, and no name
+    assert list(figure.axes[0].xaxis.get_ticklocs(minor=True)) == [0.11]
+    boxes = [tick.get_window_extent() for tick in shown]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_a_histogram_pools_the_seeds_of_a_setting(bench) -> None:
+    runs = [
+        bench(f"{TIMED.replace('seed: 0', f'seed: {seed}')}algorithm: {name}", **{"algorithm.name": name, "seed": seed})
+        for name in ("async_ps", "sync_ps")
+        for seed in (0, 1, 2)
+    ]
+    figure = figures.histograms(runs)
+    panels = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title("left").splitlines()[0] for axes in panels] == [
+        f"{name} (n = 3 seeds)" for name in ("async_ps", "sync_ps")
+    ]
+    pooled = pd.concat([run.updates for run in runs[:3]])["staleness"]
+    heights = [bar.get_height() for bar in panels[0].patches]
+    np.testing.assert_allclose(heights, np.bincount(pooled, minlength=len(heights)) / len(pooled))
+    assert len(figures.histograms(runs[:1] + runs[3:4]).axes) == 2
+
+
+TIMED = """
+cluster: {workers: 3, compute: {law: gamma, mean: 0.01, cv: 0.3}}
+task: {model: timing}
+stop: {updates: 60}
+seed: 0
+"""
+
+
+def test_the_fonts_of_a_pdf_are_not_those_that_conferences_refuse(grid, tmp_path) -> None:
+    figures.cliff(grid, tmp_path / "figure.pdf")
+    content = (tmp_path / "figure.pdf").read_bytes()
+    assert b"/Type3" not in content
+    assert b"/CIDFontType2" in content

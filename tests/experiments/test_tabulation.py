@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from laggard import Results, load, run, sweep
+from laggard import Results, load, load_results, run, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.results.formats import FORMATS
 from laggard.experiments.results.selection import best
-from laggard.experiments.results.tables import table
+from laggard.experiments.results.statistics import Estimate, format_estimate
+from laggard.experiments.results.tables import label_results, table
 
 CONFIG = """\
 cluster: {workers: 3, compute: {law: gamma, mean: 0.01, cv: 0.3}}
@@ -39,8 +40,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> Results:
-    from laggard import load_results
-
     return load_results(folder)
 
 
@@ -287,3 +286,23 @@ def test_a_wrong_question_is_answered_in_a_line(
     assert printed.out == ""
     assert said in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_runs_that_differ_in_lists_have_a_row_each(toy: Callable[..., Path], tmp_path: Path) -> None:
+    slow = [f"cluster.slowdowns=[{{kind: factor, worker: {worker}, factor: 3}}]" for worker in (0, 1)]
+    for override in ([], slow[:1], slow[1:], ["cluster.network.cards=[{worker: 0, bandwidth: 1000}]"]):
+        run(load(toy(), *override), tmp_path / "out")
+    found = load_results(tmp_path / "out" / "toy")
+    for form in FORMATS.values():
+        shown = form(table(label_results(found)))
+        assert all(f"worker: {worker}" in shown for worker in (0, 1))
+    assert len(table(label_results(found)).lines()) == 1 + 4
+
+
+def test_the_interval_of_a_share_ends_at_0_and_1(results: Results) -> None:
+    made = table(results, columns="learning.lr", values=["accuracy"])
+    assert ((made.records["low"] >= 0) & (made.records["high"] <= 1)).all()
+    every = [Estimate(middle, 0.3, "mean", 3, None, 0) for middle in (0.1, 0.5, 0.9)]
+    shown = [format_estimate(each, 100, "%", counted=False) for each in every]
+    assert shown == ["10 (0 to 40) %", "50 ± 30 %", "90 (60 to 100) %"]
+    assert format_estimate(every[0], 1, "s", counted=False) == "0.10 ± 0.30 s"  # of a mean time by t
