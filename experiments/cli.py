@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import os
 import signal
 import sys
 import threading
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from laggard.__main__ import SIGNALS, leave
-from laggard.experiments.commands import BAD_INPUT, FAILED, MODULES, count
+from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, MODULES, count
 
 OUT_OF_MEMORY = "can't allocate memory", "out of memory", "failed to map segment", "can't start new thread"
 """What torch, CUDA, the loader of libraries and Python say in errors of other kinds."""
@@ -28,7 +29,13 @@ class Parser(argparse.ArgumentParser):
 def entry() -> int:
     """`main` as a process of its own, which exits without garbage collection: that would take a second."""
     try:
-        return main()
+        try:
+            return main()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     finally:
         gc.freeze()
 
@@ -48,6 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return code
         except KeyboardInterrupt as interrupt:
             return _report_interrupt(args, *interrupt.args)
+        except BrokenPipeError:
+            raise
         except Exception as error:
             outcome = _exit_code(error, getattr(args, "config", None) or "")
             if outcome is None:
@@ -59,8 +68,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     top = parser()
     args, rest = top.parse_known_args(argv)
+    if args.version:
+        from importlib.metadata import version
+
+        print("laggard", version("laggard"))
+        sys.exit(DONE)
     if any(extra.startswith("-") for extra in rest) or (rest and "overrides" not in args):
         top.error(f"unrecognized arguments: {' '.join(rest)}")
+    if "command" not in args:
+        top.print_help()
+        sys.exit(DONE)
     if rest:  # overrides after an option
         args.overrides += rest
     return args
@@ -69,7 +86,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def parser() -> Parser:
     """The commands and their arguments."""
     top = Parser(prog="laggard", description="A discrete-event simulator of distributed SGD.")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    top.add_argument("--version", action="store_true", help="show the version and exit")
+    commands = top.add_subparsers(metavar="COMMAND")
     for module in MODULES:
         for command in import_module(f"laggard.experiments.commands.{module}").COMMANDS:
             sub = commands.add_parser(command.name, help=command.help, description=command.help)
@@ -118,7 +136,7 @@ def handle_signals(handler: Callable[[int, Any], object]) -> Iterator[None]:
 def _interrupt(number: int, _: object) -> NoReturn:
     """Raise KeyboardInterrupt; what comes next, as `timeout` sends it twice, is ignored while the command ends."""
     for of in SIGNALS:
-        signal.signal(of, signal.SIG_IGN)
+        signal.signal(of, lambda *_: None)
     raise KeyboardInterrupt(number)
 
 

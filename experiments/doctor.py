@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 
 from laggard.experiments.commands import MODULES
 
+DOWNLOADS = ("torchvision",)  # needed for downloads alone
 IMPORTED = {
-    "torchvision": "",  # needed for downloads alone, and slow to import
     "pyarrow": "pyarrow.parquet",
     "safetensors": "safetensors.torch",
     "scikit-learn": "sklearn.datasets",
@@ -64,8 +64,7 @@ def _libraries() -> Iterator[Diagnosis]:
         library = re.split("[<>=!~]", requirement)[0]
         try:
             version = metadata.version(library)
-            if module := IMPORTED.get(library, library):
-                importlib.import_module(module)
+            importlib.import_module(IMPORTED.get(library, library))
             from packaging.specifiers import SpecifierSet
 
             expected = SpecifierSet(requirement.removeprefix(library))
@@ -74,7 +73,7 @@ def _libraries() -> Iterator[Diagnosis]:
         except Exception as error:  # whatever a broken library raises, the others are worth a look
             cause = next(iter(str(error).splitlines()), "")
             said = f"{version}, but its import fails: {type(error).__name__}: {cause}"
-            yield Diagnosis(library, "broken", said, INSTALL)
+            yield Diagnosis(library, "missing" if library in DOWNLOADS else "broken", said, INSTALL)
         else:
             if expected.contains(version, prereleases=True):
                 yield Diagnosis(library, "ok", version)

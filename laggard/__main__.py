@@ -10,7 +10,9 @@ SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 def leave(number: int, _: object = None) -> NoReturn:
-    """End the process at once."""
+    """End the process at once; what comes next, as `timeout` sends it twice, is ignored."""
+    for of in SIGNALS:
+        signal.signal(of, lambda *_: None)  # SIG_IGN would have Python complain about a signal that waits already
     os.write(2, f"{SIGNALS[signal.Signals(number)]}\n".encode())
     os._exit(128 + number)
 

@@ -6,6 +6,7 @@ from shutil import get_terminal_size
 
 from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, Command, add_no_plugins, count
 
+PLAIN_WIDTH = 120  # columns of lists that go to a file
 MARKS = {"ok": " ", "missing": "-", "broken": "!"}
 
 
@@ -46,7 +47,8 @@ def list_entries(args: Namespace) -> int:
     from laggard.experiments.config.catalogue import describe_entries, wrap
 
     lines = list(describe_entries(args.words))
-    print("\n".join(wrap(lines, get_terminal_size().columns) if sys.stdout.isatty() else lines))
+    width = get_terminal_size().columns if sys.stdout.isatty() else PLAIN_WIDTH
+    print("\n".join(wrap(lines, width)))
     return DONE
 
 

@@ -66,8 +66,8 @@ def table_arguments(parser: ArgumentParser) -> None:
         "--value",
         nargs="+",
         metavar="VALUE",
-        help="accuracy, loss, train_loss, time, updates, samples, epochs at the end; time_to, updates_to, samples_to, "
-        "epochs_to a target; staleness, max_staleness, waiting",
+        help="accuracy, loss, train_loss, consensus, time, updates, samples, epochs at the end; time_to, updates_to, "
+        "samples_to, epochs_to a target; staleness, max_staleness, waiting",
     )
     parser.add_argument("--target", type=float, metavar="X", help="test accuracy (0 to 1), else test loss, to reach")
     parser.add_argument("--where", nargs="+", default=[], metavar="KEY=VALUE", help="only these runs and members")

@@ -94,7 +94,9 @@ def wrap(lines: Iterable[str], width: int) -> Iterator[str]:
         if number and line and not indent:
             yield ""
         hang = indent + "    " * bool(ATTRIBUTE_LINE.match(line))
-        yield from textwrap.wrap(line, width, subsequent_indent=hang, break_long_words=False) or [""]
+        yield from textwrap.wrap(
+            line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
+        ) or [""]
 
 
 def _keys(part: type[Described]) -> str:

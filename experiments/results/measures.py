@@ -27,6 +27,7 @@ MEASURES = {
     "accuracy": Measure("test_accuracy", 100, "%", "test accuracy"),
     "loss": Measure("test_loss", 1, "", "test loss"),
     "train_loss": Measure("train_loss", 1, "", "training loss"),
+    "consensus": Measure("consensus", 1, "", "consensus distance"),
     "time": Measure("time", 1, "s", "virtual time"),
     "updates": Measure("updates", 1, "", "updates"),
     "samples": Measure("samples", 1, "", "samples"),
@@ -236,7 +237,7 @@ def format_cell(name: str, value: Any, missing: str = "-") -> str:
         return str(value).lower()  # seeds and sizes in full
     if value is None or value != value:
         return "not reached" if name == "time_to_target" else missing
-    return WRITTEN.get(name, "{:g}").format(value)
+    return WRITTEN.get(name, "{:g}").format(round(value, 1) if name == "updates" else value)
 
 
 WRITTEN = {

@@ -133,7 +133,7 @@ def interval(estimate: Estimate, share: bool) -> tuple[float, float]:
 def _digits(value: float, half: float) -> str:
     """A number with as many digits as its interval warrants: two of the interval's."""
     if not (math.isfinite(half) and half > 0):
-        return f"{value:.4g}" + (" ± 0" if half == 0 else "")
+        return (f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}") + (" ± 0" if half == 0 else "")
     places = max(0, 1 - math.floor(math.log10(half)))
     if places > 6 or half >= 1e6:
         return f"{value:.4g} ± {half:.2g}"

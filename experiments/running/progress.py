@@ -202,6 +202,8 @@ class SweepDisplay(ExitStack):
 
     def __enter__(self) -> Self:
         self.enter_context(self._rows)
+        if not self._shown and self._runs > 1:
+            self._print(f"{self._runs} runs in {self._folder}")
         if self._shown:
             self.enter_context(call_every(PERIOD, self.refresh))
         return self

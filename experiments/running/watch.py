@@ -53,6 +53,8 @@ class View(Observer):
         """Draw now."""
         assert self._simulation is not None
         lines = describe_state(self._simulation, progress, perf_counter() - self._began)
+        if advance := self.advance():
+            lines[0] = f"{advance.share:.0%}{advance.time_left}, {lines[0]}"
         if self.live is None:
             self._console.print(f"{self._name}: {'; '.join(lines)}", soft_wrap=True, markup=False)
             return
@@ -78,7 +80,7 @@ def describe_state(simulation: "Simulation", progress: RunProgress, seconds: flo
     if last:
         lines.append(", ".join(f"{CURVES[name].split(' (')[0]} {_value(name, value)}" for name, value in last.items()))
     updates = simulation.trace.columns()
-    stale = updates["staleness"][-RECENT:][updates["status"][-RECENT:] == "applied"]
+    stale = updates["staleness"][updates["status"] == "applied"][-RECENT:]
     if len(stale):
         lines.append(
             f"staleness {stale.mean():.2f} on average, {stale.max()} at most, of the last {len(stale)} gradients"

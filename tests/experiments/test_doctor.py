@@ -2,6 +2,7 @@
 
 import configparser
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,15 @@ def test_a_library_that_is_missing_or_fails_is_broken(
     assert found["numpy"].state == "broken"
     assert "its import fails: OSError: libill.so: no such file" in found["numpy"].said
     assert found["numpy"].remedy
+
+
+def test_torchvision_is_imported_and_needed_for_downloads_alone(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    found = states(tmp_path)["torchvision"]
+    assert found.state == "missing"
+    assert "its import fails" in found.said
 
 
 def test_an_incomplete_checkout_is_named(tmp_path: Path) -> None:

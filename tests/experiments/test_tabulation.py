@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from scipy import stats
 from laggard import Results, load, load_results, run, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.results.formats import FORMATS
+from laggard.experiments.results.measures import format_table, summary
 from laggard.experiments.results.selection import best
 from laggard.experiments.results.statistics import Estimate, format_estimate
 from laggard.experiments.results.tables import label_results, table
@@ -306,3 +308,20 @@ def test_the_interval_of_a_share_ends_at_0_and_1(results: Results) -> None:
     shown = [format_estimate(each, 100, "%", counted=False) for each in every]
     assert shown == ["10 (0 to 40) %", "50 ± 30 %", "90 (60 to 100) %"]
     assert format_estimate(every[0], 1, "s", counted=False) == "0.10 ± 0.30 s"  # of a mean time by t
+
+
+def test_the_consensus_distance_has_a_column(toy: Callable[..., Path], tmp_path: Path) -> None:
+    result = run(load(toy(), "algorithm=dpsgd", "cluster.network.topology=ring"), tmp_path)
+    (cell,) = table([result], values=["consensus"]).cells.values()
+    assert cell.value == result.metrics["consensus"].iloc[-1] > 0
+
+
+def test_numbers_have_the_digits_that_mean_something(toy: Callable[..., Path], tmp_path: Path) -> None:
+    shown = [
+        format_estimate(Estimate(each, math.nan, "mean", 1, None, 0), counted=False) for each in (123456.0, 186.33)
+    ]
+    assert shown == ["123,456", "186.3"]
+    result = run(load(toy(), "algorithm=dpsgd", "cluster.network.topology=ring", "stop.updates=7"), tmp_path)
+    frame = summary([result]).assign(updates=186.3333333)
+    assert " 186.3 " in format_table(frame)
+    assert " 1,234,567 " in format_table(frame.assign(updates=1234567.0))
