@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from laggard import Results, load, load_results, sweep
-from laggard.experiments.figures import ENTRIES
+from laggard.experiments.figures import ENTRIES, save
 from laggard.experiments.results.formats import FORMATS
 from laggard.experiments.results.measures import format_table, summary
 from laggard.experiments.results.tables import table
@@ -76,8 +76,9 @@ def test_a_line_about_an_error_is_a_line(toy: Callable[..., Path]) -> None:
 @pytest.mark.parametrize("function", [entry.function for entry in ENTRIES], ids=lambda function: function.__name__)
 def test_figures_show_dollar_signs(results: Results, function: Callable[..., Figure], tmp_path: Path) -> None:
     try:
-        figure = function([results[0], results[5]], tmp_path / "figure.png")
+        figure = function([results[0], results[5]])
     except ValueError:  # it does not apply
         return
-    shown = " ".join(text.get_text() for text in figure.findobj(Text))
-    assert "$x_$" in shown.replace("\\$", "$") or not any(label in shown for label in ("x_", "frac"))
+    save(figure, tmp_path / "figure.png")  # a formula that cannot be read is an error of its drawing
+    shown = " ".join(text.get_text() for text in figure.findobj(Text)).replace("\\$", "$")
+    assert "$x_$" in shown or "x_" not in shown
