@@ -32,7 +32,7 @@ def write_index(planned: Sequence[RunSpec], out: str | Path) -> Path | None:
     path.mkdir(parents=True, exist_ok=True)
     remove_stale(path)
     other = None
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # there is none, or it is spoilt
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # there is none, or it is spoilt
         present = json.loads((path / INDEX).read_bytes())
         other = present["runs"] if isinstance(present, dict) else present
     if aside := path / _folder_of(other) if other and other != entries else None:

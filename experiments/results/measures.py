@@ -41,7 +41,6 @@ MEASURES = {
     "waiting": Measure("waiting", 100, "%", "waiting"),
 }
 """Of a member at its end; `_to`, at its first evaluation at a target; of a run, its applied gradients and workers."""
-
 CURVES = {
     "test_accuracy": "test accuracy (%)",
     "test_loss": "test loss",
@@ -49,7 +48,7 @@ CURVES = {
     "consensus": "consensus distance",
 }
 """What curves show: a column of the metrics -> the title of its axis."""
-AXES = ("time", "updates", "samples", "epoch")
+AXES = "time", "updates", "samples", "epoch"
 STATES = ("computing", "sending", "waiting", "down")
 
 
