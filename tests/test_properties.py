@@ -173,7 +173,7 @@ def case(draw, name):
     )
     try:
         algorithm = method(draw, name, workers)
-        algorithm.check(cluster)
+        algorithm.check_cluster(cluster)
     except InvalidSettingError:  # settings at odds are told before anything runs, and only there
         assume(False)
     return cluster, algorithm

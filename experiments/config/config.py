@@ -78,7 +78,7 @@ class Checks:
         parts = ("agree", id(config.algorithm), id(config.cluster))
         if parts not in self._fine:
             with _report_under_key(config):
-                config.algorithm.build(config.cluster.workers).check(config.cluster.build())
+                config.algorithm.build(config.cluster.workers).check_cluster(config.cluster.build())
             self._fine.add(parts)
 
     def fit(self, config: Config) -> None:
@@ -120,8 +120,10 @@ def _report_under_key(config: Config) -> Iterator[None]:
     try:
         yield
     except InvalidSettingError as error:
-        owner = "cluster.network" if error.owner == "Network" else "cluster"
-        owner = "algorithm" if error.field in type(config.algorithm).model_fields else owner
+        network = config.cluster.network
+        owner = "cluster.network" if error.owner in ("Network", type(network).recipe.__name__) else "cluster"
+        if error.owner != "Network" and error.field in type(config.algorithm).model_fields:
+            owner = "algorithm"
         raise refused_setting(owner, error) from None
 
 

@@ -1,15 +1,15 @@
 """Synchronous SGD without a server: the nodes sum their gradients by a collective."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.algorithms.collectives import COLLECTIVES
-from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.learning.rules import Rule
-from laggard.simulator.network.topology import Complete, Topology, resolve_topology
+from laggard.simulator.network.topology import Complete, Topology
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,10 @@ class AllReduce(Algorithm):
         if self.collective not in COLLECTIVES:
             raise InvalidSettingError("AllReduce", "collective", f"one of {', '.join(COLLECTIVES)}", self.collective)
 
-    def check(self, cluster: Cluster) -> None:
-        workers, topology = cluster.workers, resolve_topology(cluster.network.topology, self.topology)
-        topology.check(workers)
-        for rank in range(workers):
-            for peer in COLLECTIVES[self.collective].partners(rank, workers):
-                if not topology.joins(rank, peer, workers):
-                    expected = f"one whose messages a {type(topology).__name__} carries; this one's go {rank} -> {peer}"
-                    raise InvalidSettingError("AllReduce", "collective", expected, self.collective)
+    def links(self, workers: int) -> Iterable[tuple[int, int]]:
+        """To the collective's partners of each rank."""
+        partners = COLLECTIVES[self.collective].partners
+        return ((rank, peer) for rank in range(workers) for peer in partners(rank, workers))
 
     def worker(self, node: Node) -> Role:
         reduce = COLLECTIVES[self.collective].reduce

@@ -1,6 +1,6 @@
 """The base class of algorithms: generators, and the ranks on which they run."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,7 +9,13 @@ from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, Settings
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.task import Layer
-from laggard.simulator.network.topology import SERVER, Star, Topology
+from laggard.simulator.network.topology import (
+    SERVER,
+    Star,
+    Topology,
+    names_of_topologies,
+    resolve_topology,
+)
 from laggard.simulator.timing.events import Event
 
 Role = Generator[Event, Any, None]
@@ -49,8 +55,37 @@ class Algorithm(Settings):
         """
         return {}
 
+    def links(self, workers: int) -> Iterable[tuple[int, int]]:
+        """The pairs (sender, receiver) that every topology must join for this method to run on it.
+
+        By default those that its own topology joins: each server and all workers, both ways, and the peers. A method
+        that asks the topology for its peers, as gossip does, needs none: it says so by `return ()`.
+        """
+        graph = self.topology
+        for server in (rank for rank in self.roles(workers) if rank < 0):
+            for worker in range(workers):
+                yield from (pair for pair in ((server, worker), (worker, server)) if graph.joins(*pair, workers))
+        for step in range(graph.period(workers)):
+            for rank in range(workers):
+                yield from ((rank, peer) for peer in graph.out_peers(rank, step, workers))
+
     def check(self, cluster: Cluster) -> None:
         """Raise `InvalidSettingError` where the algorithm does not fit the cluster."""
+
+    def check_cluster(self, cluster: Cluster) -> None:
+        """Raise `InvalidSettingError` where the cluster does not join the algorithm's `links`, or as `check` does."""
+        workers, network = cluster.workers, cluster.network
+        topology = resolve_topology(network.topology, self.topology)
+        if topology != self.topology:
+            missing = (pair for pair in self.links(workers) if not topology.joins(*pair, workers))
+            if pair := next(missing, None):
+                fitting = names_of_topologies(self.topology, self.links, workers)
+                expected = f"{fitting}, since {type(self).__name__} sends from {pair[0]} to {pair[1]}"
+                raise InvalidSettingError("Network", "topology", expected, type(topology).__name__.lower())
+        if network.colocated and all(rank >= 0 for rank in self.roles(workers)):
+            expected = f"false, since {type(self).__name__} has no server"
+            raise InvalidSettingError("Network", "colocated", expected, True)
+        self.check(cluster)
 
 
 @dataclass(frozen=True)

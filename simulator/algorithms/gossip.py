@@ -1,6 +1,6 @@
 """Decentralised SGD: nodes average models with their neighbours, in lock step (D-PSGD) or in pairs (AD-PSGD)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import ClassVar, Literal
@@ -40,6 +40,10 @@ class DPSGD(Algorithm):
     rule: Rule
     order: Literal["combine_then_adapt", "adapt_then_combine"] = "combine_then_adapt"
     mixing: Literal["metropolis", "uniform", "weights"] = "metropolis"
+
+    def links(self, workers: int) -> Iterable[tuple[int, int]]:
+        """None: it sends along the edges that there are."""
+        return ()
 
     def check(self, cluster: Cluster) -> None:
         graph = graph_of_workers(cluster.network.topology, self.topology, cluster.workers)
@@ -100,6 +104,10 @@ class ADPSGD(Algorithm):
 
     def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
         return {rank: [self.worker, self.answer] for rank in range(workers)}
+
+    def links(self, workers: int) -> Iterable[tuple[int, int]]:
+        """None: it sends along the edges that there are."""
+        return ()
 
     def check(self, cluster: Cluster) -> None:
         asked_by(graph_of_workers(cluster.network.topology, self.topology, cluster.workers), cluster.workers)

@@ -1,5 +1,6 @@
 """Stochastic gradient push: gossip along directed edges, whose bias push-sum weights correct."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
 from typing import ClassVar, Literal
@@ -48,6 +49,10 @@ class SGP(Algorithm):
     mixing: Literal["uniform", "metropolis", "weights"] = "uniform"
     overlap: NonNegativeInt = 0
     biased: bool = False
+
+    def links(self, workers: int) -> Iterable[tuple[int, int]]:
+        """None: it sends along the edges that there are."""
+        return ()
 
     def check(self, cluster: Cluster) -> None:
         graph, workers = graph_of_workers(cluster.network.topology, self.topology, cluster.workers), cluster.workers

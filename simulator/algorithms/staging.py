@@ -1,7 +1,7 @@
 """A model cut into stages: their layers, their shares of the work, and what crosses the cuts."""
 
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, NamedTuple
@@ -149,6 +149,10 @@ class Pipeline(Algorithm):
     rule: Rule
     cut: Sequence[str] = ()
     backward: Positive = 2.0
+
+    def links(self, workers: int) -> Iterable[tuple[int, int]]:
+        """From each stage to the next, and back."""
+        return (pair for rank in range(workers - 1) for pair in ((rank, rank + 1), (rank + 1, rank)))
 
     def slices(self, workers: int, params: int, layers: Sequence[Layer] = ()) -> Mapping[int, slice]:
         return {rank: stage.params for rank, stage in enumerate(stage_layers(layers, workers, self.cut))}

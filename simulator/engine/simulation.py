@@ -48,7 +48,7 @@ class Simulation:
         defer: bool = True,
         record: Record | None = None,
     ) -> None:
-        algorithm.check(cluster)
+        algorithm.check_cluster(cluster)
         cluster = cluster.bound(seeds.cluster)
         self.env = Clock(stream(seeds.cluster, TIES) if cluster.ties == "random" else None)
         self.cluster, self.trace, self.counters = cluster, Trace(), Counters(task)

@@ -195,7 +195,7 @@ def _cluster(algorithm: Algorithm) -> Cluster:
         network = Network(bandwidth=50.0, latency=0.01, message_bytes=2.0)
         cluster = Cluster(workers, compute=Gamma(1.0, 0.6), network=network, apply_seconds=0.01)
         try:
-            algorithm.check(cluster)
+            algorithm.check_cluster(cluster)
         except InvalidSettingError as refusal:
             refusals.append(refusal)
         else:

@@ -3,6 +3,8 @@
 Steps are those of a node's own loop: a graph may change from one to the next, as the exponential one does.
 """
 
+from collections.abc import Callable, Iterable
+
 from laggard.simulator.network.topology.graph import Graph
 from laggard.simulator.network.topology.regular import Complete, Exponential, Peers, Ring, Torus
 from laggard.simulator.network.topology.topology import (
@@ -26,7 +28,18 @@ TOPOLOGIES: dict[str, type] = {
     "graph": Graph,
 }
 
+
+def names_of_topologies(own: Topology, links: Callable[[int], Iterable[tuple[int, int]]], workers: int) -> str:
+    """The topologies that join all pairs of `links(workers)`, as `auto or star`; `own` is known to."""
+    fitting = ["auto"]
+    for name in ("star", "ring", "torus", "complete", "exponential"):
+        graph = TOPOLOGIES[name]()
+        if graph == own or all(graph.joins(*pair, workers) for pair in links(workers)):
+            fitting.append(name)
+    return f"{', '.join(fitting[:-1])} or {fitting[-1]}"
+
+
 __all__ = [
     "SERVER", "TOPOLOGIES", "Auto", "Complete", "Exponential", "Graph", "Peers", "Ranks", "Ring", "Star", "Topology",
-    "Torus", "asked_by", "graph_of_workers", "resolve_topology",
+    "Torus", "asked_by", "graph_of_workers", "names_of_topologies", "resolve_topology",
 ]  # fmt: skip

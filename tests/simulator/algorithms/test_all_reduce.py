@@ -186,7 +186,8 @@ def test_a_collective_runs_where_its_messages_can_go(collective, topology, refus
     cluster, algorithm = Cluster(workers=8, network=Network(topology=topology)), AllReduce(Rule(), collective)
     if refused:
         with pytest.raises(
-            InvalidSettingError, match=rf"messages a {type(topology).__name__} carries; this one's go \d+ -> \d"
+            InvalidSettingError,
+            match=rf"topology: expected auto.* or .*sends from \d to \d, got '{type(topology).__name__.lower()}'",
         ):
             simulate(cluster, algorithm, stop=Stop(updates=1))
     else:
