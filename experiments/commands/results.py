@@ -117,7 +117,7 @@ def _join(paths: Sequence[str]) -> "Results":
 
 def _restrict_results(results: "Results", conditions: Sequence[str]) -> "Results":
     """The runs and members at `key=value` each."""
-    from laggard.experiments.config.load import parse_yaml
+    from laggard.experiments.config.plain import parse_yaml
 
     for condition in conditions:
         key, equals, value = condition.partition("=")

@@ -6,15 +6,21 @@ zip: {task.batch: [32, 64], learning.lr: [0.1, 0.2]}    keys that go together, v
 method:                                                 named variants of several keys at once, which may
   sgd: {learning.optimizer: sgd, sweep: {learning.lr: [0.1, 0.3]}}         have grids of their own, of all this
   adam: {learning.optimizer: adam, sweep: {learning.lr: [0.001, 0.003]}}
+most: 200000                                            no axis: how many models the grid may have, 100,000 by default
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from laggard.experiments.config.config import IGNORED
 from laggard.experiments.config.errors import ConfigError, format_value
+from laggard.experiments.config.plain import MOST_LEVELS
 
+MOST_MODELS = 100_000
+"""Members of all runs of a grid, unless `sweep.most` says another number."""
 COLUMNS = ("time", "updates", "samples", "epoch", "member", "train_loss", "test_loss", "test_accuracy", "run", "name")
 """Names that no axis of variants may take: metrics and figures have columns called so."""
 
@@ -55,6 +61,28 @@ class Axis(NamedTuple):
         return {key: value for key, value in each[0].items() if all(key in other for other in each)}
 
 
+def read_sweep(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The `sweep` of a config; null stands for none.
+
+    Raises:
+        ConfigError: it is no mapping.
+    """
+    sweep = document.get("sweep")
+    if not isinstance(sweep, Mapping | None):
+        raise ConfigError("sweep", f"expected a mapping of axes, got {format_value(sweep)}")
+    return sweep or {}
+
+
+def count_models(found: Sequence[Axis]) -> int:
+    """How many members, of all runs together, the grid of some axes has."""
+    return prod(sum(count_models(option.axes) for option in axis.options) for axis in found)
+
+
+def _check_size(models: int, most: int, place: str) -> None:
+    if models > most:
+        raise ConfigError(place, f"expected a grid of at most {most:,} models, got {models:,}: set sweep.most for more")
+
+
 def axes(sweep: Any, place: str = "sweep") -> list[Axis]:
     """The axes of a `sweep`, the slowest first.
 
@@ -64,21 +92,28 @@ def axes(sweep: Any, place: str = "sweep") -> list[Axis]:
     """
     if not isinstance(sweep, Mapping):
         raise ConfigError(place, f"expected a mapping of axes, got {format_value(sweep)}")
-    found = [axis for key, values in sweep.items() for axis in _axes(key, values, f"{place}.{key}")]
+    most = sweep.get("most", MOST_MODELS) if place == "sweep" else MOST_MODELS
+    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        raise ConfigError(f"{place}.most", f"expected an integer >= 1, got {format_value(most)}")
+    lines = ((key, values) for key, values in sweep.items() if key != "most" or place != "sweep")
+    found = [axis for key, values in lines for axis in _axes(key, values, f"{place}.{key}", most)]
     _check_swept_once(found)
+    _check_size(count_models(found), most, place)
     return found
 
 
-def _axes(key: Any, values: Any, place: str) -> Iterator[Axis]:
+def _axes(key: Any, values: Any, place: str, most: int) -> Iterator[Axis]:
     if not isinstance(key, str):
         raise ConfigError(place, "expected a dotted key, or the name of an axis")
-    if key == "zip":
+    if key == "zip" and values != []:
         yield from (_read_zip(lists, place) for lists in (values if isinstance(values, list) else [values]))
     elif key == "seeds":
         if not isinstance(values, int) or isinstance(values, bool) or values < 1:
             raise ConfigError(place, f"expected an integer >= 1, got {format_value(values)}")
+        _check_size(values, most, place)
         yield Axis(place, [Option({"seed": seed}, place, {"seed": seed}) for seed in range(values)])
     elif isinstance(values, list) and values:
+        _check_dotted(key, place)
         _check_distinct(values, place)
         yield Axis(place, [Option({key: axis_label(value)}, place, {key: value}) for value in values])
     elif isinstance(values, Mapping) and values:
@@ -93,6 +128,8 @@ def _read_zip(lists: Any, place: str) -> Axis:
     fine = isinstance(lists, Mapping) and len(lists) > 1 and all(isinstance(key, str) for key in lists)
     if not (fine and all(isinstance(values, list) and values for values in lists.values())):
         raise ConfigError(place, f"expected lists of values of two or more dotted keys, got {format_value(lists)}")
+    for key in lists:
+        _check_dotted(key, place)
     if len({len(values) for values in lists.values()}) > 1:
         said = ", ".join(f"{key} has {len(values)}" for key, values in lists.items())
         raise ConfigError(place, f"expected lists of one length, but {said}")
@@ -112,6 +149,8 @@ def _variants(key: str, variants: Mapping[str, Any], place: str) -> Axis:
             raise ConfigError(own, f"expected a variant {{dotted key: value}}, got {format_value(settings)}")
         grid = axes(settings["sweep"], f"{own}.sweep") if "sweep" in settings else []
         sets = {key: value for key, value in settings.items() if key != "sweep"}
+        for dotted in sets:
+            _check_dotted(dotted, own)
         _check_swept_once([Axis(own, [Option({key: name}, own, sets)]), *grid])
         options.append(Option({key: name}, own, sets, grid))
     return Axis(place, options, named=True)
@@ -126,6 +165,11 @@ def _check_swept_once(found: Sequence[Axis]) -> None:
             if key in owners:
                 raise ConfigError(place, f"sets {key}, as {owners[key]} does: sweep it once")
         owners |= axis.keys
+
+
+def _check_dotted(key: str, place: str) -> None:
+    if not all(key.split(".")) or key.count(".") > MOST_LEVELS:
+        raise ConfigError(place, f"expected a dotted key such as learning.lr, got {format_value(key)}")
 
 
 def _check_distinct(values: Sequence[Any], place: str) -> None:
@@ -159,17 +203,21 @@ def put(document: Any, key: str, value: Any, whole: str = "") -> Any:
         whole: the key that errors name, where `key` is the rest of it.
 
     Raises:
-        ConfigError: the key leads through something that holds no keys.
+        ConfigError: the key has an empty part or too many, or leads through something that holds no keys.
 
     Example:
         >>> put({"learning": {"compensation": "dc_asgd_a"}}, "learning.compensation.strength", 1.0)
         {'learning': {'compensation': {'name': 'dc_asgd_a', 'strength': 1.0}}}
     """
     first, _, rest = key.partition(".")
+    if not whole:
+        _check_dotted(key, key)
     whole = whole or key
     if isinstance(document, list):
-        if not (first.isdecimal() and int(first) < len(document)):
-            raise ConfigError(whole, f"expected a place from 0 to {len(document) - 1} in a list, got {first!r}")
+        if not (re.fullmatch("[0-9]{1,9}", first) and int(first) < len(document)):
+            raise ConfigError(
+                whole, f"expected a place from 0 to {len(document) - 1} in a list, got {format_value(first)}"
+            )
         place = int(first)
         changed = put(document[place], rest, value, whole) if rest else value
         return [*document[:place], changed, *document[place + 1 :]]

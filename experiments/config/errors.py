@@ -39,7 +39,7 @@ class ConfigError(ValueError):
     """
 
     def __init__(self, key: str, problem: str, where: str = "") -> None:
-        super().__init__(printable(": ".join(part for part in (where, key, problem) if part)))
+        super().__init__(printable(": ".join(part for part in (where, key[:200], problem) if part)))
         self.key, self.problem, self.where = key, problem, where
 
     def relocate(self, *, key: str | None = None, where: str | None = None) -> "ConfigError":

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from laggard.experiments.config.axes import Axis, Option, axes, put
+from laggard.experiments.config.axes import MOST_MODELS, Axis, Option, axes, count_models, put, read_sweep
 from laggard.experiments.config.config import Checks, Config, digest_of, parse
 from laggard.experiments.config.errors import ConfigError, error_at, printable
 from laggard.experiments.config.sources import FOLDERS
@@ -146,7 +146,7 @@ def fill_swept_keys(document: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: as in `parse`.
     """
-    sweep = document.get("sweep") or {}
+    sweep = read_sweep(document)
     first = [axis.options[0]._replace(settings=axis.sure) for axis in axes(sweep)]
     return _parse_options({**document, "sweep": sweep}, first, Checks())
 
@@ -196,7 +196,8 @@ def printable_labels(labels: Mapping[str, Any]) -> dict[str, Any]:
 
 def _sweep_document(inner: Sequence[Axis]) -> dict[str, Any]:
     """The `sweep` of a run: its ensemble's axes, and those of several keys together under `zip`."""
-    spanned: dict[str, Any] = {}
+    members = count_models(inner)
+    spanned: dict[str, Any] = {"most": members} if members > MOST_MODELS else {}
     for axis in inner:
         number = {key: int if key == "learning.seed" else float for key in axis.options[0].settings}
         lists = {key: [number[key](option.settings[key]) for option in axis.options] for key in number}

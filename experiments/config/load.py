@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from laggard.experiments.config.axes import axes, put
+from laggard.experiments.config.axes import axes, put, read_sweep
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError, format_value
 from laggard.experiments.config.files import locate
 from laggard.experiments.config.grid import fill_swept_keys, runs
+from laggard.experiments.config.plain import MOST_TEXT, parse_yaml
 from laggard.experiments.config.plugins import look_in
 
 
@@ -53,7 +54,7 @@ def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Ma
         given = {key: parse_yaml(text, override)}
         locate(given, Path.cwd())
         value = given[key]
-        sweep = document.get("sweep") or {}
+        sweep = read_sweep(document)
         if key.startswith("sweep."):  # its own keys have dots in them
             document = {**document, "sweep": {**sweep, key.removeprefix("sweep."): value}}
         else:
@@ -61,12 +62,12 @@ def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Ma
     return document
 
 
-def _remove_axis(document: Mapping[str, Any], key: str, sweep: Any) -> Mapping[str, Any]:
+def _remove_axis(document: Mapping[str, Any], key: str, sweep: Mapping[str, Any]) -> Mapping[str, Any]:
     """`document` without the axis that swept `key`."""
     if key == "sweep" or not sweep:
         return document
     own = {key, "seeds"} if key == "seed" else {key}
-    rest = {axis: values for axis, values in sweep.items() if axis not in own} if isinstance(sweep, Mapping) else sweep
+    rest = {axis: values for axis, values in sweep.items() if axis not in own}
     for axis in axes(rest):
         if key in axis.keys:
             place = next((option.place for option in axis.options if key in option.settings), axis.keys[key])
@@ -81,8 +82,9 @@ def read(path: str | Path) -> dict[str, Any]:
         ConfigError: the file cannot be read, is no YAML (with line and column), names a key twice, or holds no mapping.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(MOST_TEXT + 1)
+    except (OSError, ValueError) as error:  # a path with a null character, or bytes that are no text
         reason = error.strerror if isinstance(error, OSError) else "is no text in UTF-8"
         raise ConfigError("", f"cannot be read: {reason}", str(path)) from None
     document = parse_yaml(text, str(path))
@@ -100,25 +102,6 @@ def question(path: str | Path) -> str:
     with Path(path).open(encoding="utf-8-sig") as file:
         first = next((line for line in map(str.strip, file) if line not in ("", "---")), "")
     return first.lstrip("# ") if first.startswith("#") else ""
-
-
-def parse_yaml(text: str, where: str) -> Any:
-    """The value that YAML 1.2 `text` stands for: 1e-3 is a number, `yes` a string.
-
-    Raises:
-        ConfigError: no YAML, an unknown tag, or a key named twice; says where.
-    """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
-    try:
-        return YAML(typ="safe", pure=True).load(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        spot = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(spot, (error.problem or error.context or "no YAML").split(" (original")[0], where) from None
-    except (YAMLError, ValueError) as error:
-        raise ConfigError("", f"no YAML: {str(error).splitlines()[0]}", where) from None
 
 
 def text_of(document: Mapping[str, Any]) -> str:

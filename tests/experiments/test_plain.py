@@ -1,0 +1,94 @@
+"""What a file or an override may hold: anything else is one line, at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from laggard import ConfigError, load
+from laggard.experiments.config.plain import MOST_TEXT, parse_yaml
+
+LAUGHS = "".join(f"- &a{n} [{', '.join([f'*a{n - 1}' if n else 'ha'] * 10)}]\n" for n in range(9))
+MERGES = "- &a0 {k: 1}\n" + "".join(f"- &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 9))
+BAD = {
+    "deep lists": ("question: " + "[" * 500 + "]" * 500, "expected at most 100 levels"),
+    "open lists": ("question: " + "[" * 5000, "expected at most 100 levels"),
+    "deep mappings": ("".join(" " * n + "a:\n" for n in range(300)), "expected at most 100 levels"),
+    "deeper than an override may go": ("name: " + "[1, " * 101 + "]" * 101, "expected at most 100 levels"),
+    "an alias to itself": ("sweep: {seed: &a [*a]}", "expected at most 100 levels"),
+    "a billion laughs": (LAUGHS, "expected at most 100,000 values"),
+    "a billion merges": (MERGES, "expected at most 100,000 values"),
+    "a wrong boolean": ("question: !!bool maybe", "line 1, column 11: expected a value as its tag"),
+    "a wrong integer": ("seed: !!int abc", "line 1, column 7: expected a value as its tag"),
+    "a set": ("sweep: {seed: [!!set {a, b}]}", "got a set"),
+    "bytes": ("a: !!binary aGVsbG8=", "got a binary"),
+    "a date": ("question: 2024-01-01", "got a timestamp: quote text"),
+    "a list as a key": ("? [1, 2]\n: 3", "expected keys that are text"),
+    "a huge integer": ("cluster: {workers: 1" + "0" * 400 + "}", "expected a whole number of at most 64 bits"),
+    "a larger one": ("cluster: {workers: 1" + "0" * 5000 + "}", "expected a"),
+    "a null character": ('question: "a\\0b"', "expected text without control characters"),
+    "an escape sequence": ('question: "\\e[31m"', "expected text without control characters"),
+    "half a character": ('question: "\\ud800"', "expected text without control characters"),
+    "a large file": ("question: " + "a" * MOST_TEXT, "expected at most 100,000 characters"),
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_is_not_plain_is_one_line_at_once(toy: Callable[..., Path], text: str) -> None:
+    start = monotonic()
+    with pytest.raises(ConfigError) as caught:
+        load(toy(text=BAD[text][0]))
+    assert BAD[text][1] in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert monotonic() - start < 5.0
+
+
+def test_what_is_plain_is_read_as_it_was() -> None:
+    text = 'a: [1, 1e-3, .inf, null, true, "x\\ny", 0x1F, &b {c: d}, *b]\nsizes: {<<: *b, e: f}'
+    same = {"c": "d"}
+    values = [1, 1e-3, float("inf"), None, True, "x\ny", 31, same, same]
+    assert parse_yaml(text, "here") == {"a": values, "sizes": {"c": "d", "e": "f"}}
+
+
+def test_a_path_that_is_none_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(f"{tmp_path}/a\0b")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["sweep=5", "sweep.seed=[1]"], "sweep: expected a mapping of axes, got 5"),
+        (["sweep=0"], "sweep: expected a mapping of axes, got 0"),
+        (["sweep=''"], "sweep: expected a mapping of axes, got ''"),
+        (["sweep.zip=[]"], "sweep.zip: expected a list of values, or a mapping of named variants, got []"),
+        (["sweep.seeds=1000000000"], "sweep.seeds: expected a grid of at most 100,000 models, got 1,000,000,000"),
+        (["sweep={learning..lr: [1]}"], "sweep.learning..lr: expected a dotted key such as learning.lr"),
+        (["sweep={.: [1]}"], "sweep..: expected a dotted key such as learning.lr"),
+        (["sweep={learning.lr.: [0.1, 0.2]}"], "sweep.learning.lr.: expected a dotted key such as learning.lr"),
+        (["sweep={zip: {learning..lr: [1], seed: [1]}}"], "sweep.zip: expected a dotted key such as learning.lr"),
+        (["sweep={m: {a: {..: 1}}}"], "sweep.m.a: expected a dotted key such as learning.lr"),
+        (["learning..lr=3"], "learning..lr: expected a dotted key such as learning.lr"),
+        ([".".join("a" * 3000) + "=3"], "expected a dotted key such as learning.lr"),
+        (["cluster.slowdowns=[{worker: 0, factor: 2}]", f"cluster.slowdowns.{'9' * 5000}=3"], "expected a place from"),
+        (["sweep={most: 2, seed: [1, 2, 3]}"], "sweep: expected a grid of at most 2 models, got 3"),
+        (["sweep={most: a}"], "sweep.most: expected an integer >= 1, got 'a'"),
+        (
+            [f"sweep={{{', '.join(f'learning.a{n}: [1, 2, 3]' for n in range(40))}}}"],
+            "sweep: expected a grid of at most 100,000 models, got 12,157,665,459,056,928,801",
+        ),
+    ],
+)
+def test_a_grid_is_counted_and_its_keys_are_named(toy: Callable[..., Path], overrides: list[str], said: str) -> None:
+    start = monotonic()
+    with pytest.raises(ConfigError) as caught:
+        load(toy(), *overrides)
+    assert said in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 1000
+    assert monotonic() - start < 5.0
+
+
+def test_a_grid_may_be_as_large_as_it_says(toy: Callable[..., Path]) -> None:
+    assert load(toy(), "sweep={most: 3, seed: [1, 2, 3]}").sweep["most"] == 3
