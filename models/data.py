@@ -97,12 +97,9 @@ def synthetic(
     The centres lie, in root mean square, `separation` from the origin, whatever the number of features.
 
     Raises:
-        ValueError: fewer than 4 samples, 1 feature or 2 classes.
+        ValueError: a size outside its range in `RANGES`.
     """
-    if samples < 4 or features < 1 or classes < 2:
-        raise ValueError(
-            f"samples = {samples}, features = {features}, classes = {classes}: expected at least 4, 1 and 2"
-        )
+    check_sizes(synthetic, samples=samples, features=features, classes=classes)
     rng = np.random.default_rng(seed)
     centres = separation / np.sqrt(features) * rng.standard_normal((classes, features))
     labels = rng.integers(classes, size=samples + samples // 4)
@@ -120,15 +117,37 @@ def characters(samples: int = 20_000, positions: int = 32, words: int = 200, see
     Source: Shannon (1948), A mathematical theory of communication.
 
     Raises:
-        ValueError: fewer than 10 samples, 2 positions or 2 words.
+        ValueError: a size outside its range in `RANGES`.
     """
-    if samples < 10 or positions < 2:
-        raise ValueError(f"samples = {samples}, positions = {positions}: expected at least 10 and 2")
+    check_sizes(characters, samples=samples, positions=positions, words=words)
     pieces = samples + samples // 10
     text = Language(words, seed).text(pieces * positions + 1, np.random.default_rng((seed, 2)))
     codes = torch.tensor([ALPHABET.index(character) for character in text])
     x, y = codes[:-1].view(pieces, positions).float(), codes[1:].view(pieces, positions)
     return Dataset("characters", x[:samples], y[:samples], x[samples:], y[samples:], classes=len(ALPHABET))
+
+
+RANGES: dict[Callable[..., Dataset], dict[str, tuple[int, int]]] = {
+    synthetic: {"samples": (4, 10**6), "features": (1, 10**5), "classes": (2, 10**4)},
+    characters: {"samples": (10, 10**6), "positions": (2, 10**4), "words": (2, 2000)},
+}
+"""The least and the greatest of each size of the data sets that are made."""
+MOST_NUMBERS = 10**8
+
+
+def check_sizes(make: Callable[..., Dataset], **given: float) -> None:
+    """Check the sizes of a data set that is made, without making it.
+
+    Raises:
+        ValueError: one is out of its range, or there are too many numbers in all.
+    """
+    ranges = RANGES.get(make, {})
+    for name, (least, most) in ranges.items():
+        if not least <= given[name] <= most:
+            raise ValueError(f"{name} = {given[name]}: expected a number from {least} to {most}")
+    numbers = given.get("samples", 1) * given.get("features", given.get("positions", 1))
+    if ranges and numbers > MOST_NUMBERS:
+        raise ValueError(f"samples = {given['samples']}: expected at most {MOST_NUMBERS} numbers in all, got {numbers}")
 
 
 def _mnist_like(name: str, files: str, mean: float, deviation: float) -> Dataset:

@@ -63,6 +63,8 @@ class MLP:
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.hidden):
             raise ValueError(f"hidden = {list(self.hidden)}: expected sizes of at least 1")
+        if len(self.hidden) > 100 or max(self.hidden, default=0) > 100_000:
+            raise ValueError(f"hidden = {list(self.hidden)!s:.40}: expected at most 100 sizes of at most 100000")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A fresh network from inputs `(batch, *shape)` to logits `(batch, classes)`."""
@@ -101,10 +103,10 @@ class Transformer:
     heads: int = 4
 
     def __post_init__(self) -> None:
-        if min(self.blocks, self.heads) < 1:
-            raise ValueError(f"blocks = {self.blocks}, heads = {self.heads}: expected at least 1 of each")
-        if self.width < 1 or self.width % self.heads:
-            raise ValueError(f"width = {self.width}: expected a multiple of heads = {self.heads}")
+        if min(self.blocks, self.heads) < 1 or self.blocks > 100:
+            raise ValueError(f"blocks = {self.blocks}, heads = {self.heads}: expected at least 1 of each, at most 100")
+        if not 1 <= self.width <= 100_000 or self.width % self.heads:
+            raise ValueError(f"width = {self.width}: expected a multiple of heads = {self.heads}, at most 100000")
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A fresh network from characters `(batch, positions)` to logits `(batch, positions, classes)`.

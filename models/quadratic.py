@@ -12,6 +12,7 @@ from torch import Tensor
 
 from laggard.models.layers import Layer
 
+MOST_COORDINATES = 1_000_000
 SERIAL = 1 << 14  # numbers that torch sums on one thread
 
 
@@ -58,6 +59,8 @@ class Quadratic:
     def __post_init__(self) -> None:
         _expect_at_least(1, batch=self.batch, epoch=self.epoch, condition=self.condition, dim=self.dim)
         _expect_at_least(0, noise=self.noise, jitter=self.jitter)
+        if self.dim > MOST_COORDINATES:
+            raise ValueError(f"dim = {self.dim}: expected a number of at most {MOST_COORDINATES}")
         self._curvature = torch.tensor(self._eigenvalues(), dtype=self.dtype)
         self.params = len(self._curvature)
         self._optimum = self._point("optimum", self.optimum)

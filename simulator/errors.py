@@ -64,7 +64,9 @@ def bounded(
         ("< ", below, below is None or largest < below),
         ("<= ", most, most is None or largest <= most),
     ]
-    wanted = " and ".join(f"{sign}{limit:g}" for sign, limit, _ in limits if limit is not None)
+    # the largest numbers that there may be are only named to those who exceed them
+    named = (each for each in limits if each[1] is not None and (each[1] < MOST_COUNT or largest > each[1]))
+    wanted = " and ".join(f"{sign}{limit:g}" for sign, limit, _ in named)
     if whole and not isinstance(value, int):
         raise InvalidSettingError(type(owner).__name__, field, f"a whole number {wanted}", value)
     finite = math.isfinite(smallest) and math.isfinite(largest)  # a tensor with a NaN has NaN for its minimum
@@ -82,10 +84,17 @@ class Range(NamedTuple):
     whole: bool = False
 
 
-Positive = Annotated[float, Range(above=0)]
-NonNegative = Annotated[float, Range(least=0)]
-PositiveInt = Annotated[int, Range(least=1, whole=True)]
-NonNegativeInt = Annotated[int, Range(least=0, whole=True)]
+MOST_COUNT = 100_000
+"""As many as there may be of anything that takes memory or time: workers, steps of delay, micro-batches."""
+HUGE = 1e30
+"""The largest number, so that sums and products are finite."""
+Positive = Annotated[float, Range(above=0, most=HUGE)]
+NonNegative = Annotated[float, Range(least=0, most=HUGE)]
+Ratio = Annotated[float, Range(least=1e-15, most=1e15)]
+PositiveInt = Annotated[int, Range(least=1, most=MOST_COUNT, whole=True)]
+NonNegativeInt = Annotated[int, Range(least=0, most=MOST_COUNT, whole=True)]
+Counted = Annotated[int, Range(least=1, most=10**9, whole=True)]
+"""What is counted while a run goes on: updates, samples."""
 
 
 class Settings:

@@ -72,6 +72,69 @@ def test_a_refusal_names_topologies_that_are_accepted(toy, method):
         simulated(toy, f"algorithm.name={method}", f"cluster.network.topology={name}")
 
 
+ENDLESS = "stop={time: 1}"
+NETWORK = "task={model: mlp, dataset: digits, batch: 8, hidden: [%s]}"
+REFUSED = {
+    # limits that are never reached
+    ("stop={accuracy: 0.9}",): "stop.epochs: expected at least one of epochs, updates, gradients, time beside accuracy",
+    (ENDLESS, "evaluate={every_seconds: 1e-17}"): "evaluate.every_seconds: expected at least 1e-06 s, got 1e-17",
+    (ENDLESS, "cluster.compute={law: constant, mean: 1e-17}"): "stop.time: expected at most 1e-09 s",
+    (ENDLESS, "cluster.slowdowns=[{worker: 0, factor: 1e-15}]"): "stop.time: expected at most 1e-09 s",
+    (ENDLESS, "cluster.compute={law: exponential, mean: 5e-324}"): "stop.time: expected at most",
+    ("cluster.slowdowns=[{kind: markov, worker: 0, factor: 2, slow_for: 1e-9, fast_for: 1e-9}]",): (
+        "cluster.slowdowns.0.slow_for: expected at least 2e-06 s"
+    ),
+    ("evaluate={every_epochs: 5e-324}",): "evaluate.every_epochs: expected a number >= 1e-09",
+    ("evaluate={every_updates: 5e-324}",): "evaluate.every_updates: expected a number >= 1e-09",
+    ("stop={epochs: 1e300}",): "stop.epochs: expected a number > 0 and <= 1e+06, got 1e+300",
+    ("stop={updates: 1000000000000000000}",): "stop.updates: expected a number > 0 and <= 1e+09",
+    ("cluster.compute.cv=1e6",): "cluster.compute.cv: expected a number >= 1e-06 and <= 100",
+    # numbers that overflow in the middle of a run
+    ("cluster.network={bandwidth: 5e-324}",): "cluster.network.bandwidth: expected bytes per second > 0, at least 1e-9",
+    ("cluster.compute={law: pareto, scale: 1e308, alpha: 2}",): "cluster.compute.scale: expected a number > 0 and <= 1",
+    ("cluster.slowdowns=[{worker: 0, factor: 1e308}]",): "cluster.slowdowns.0.factor: expected a number >= 1e-15 and",
+    (f"cluster.slowdowns=[{', '.join(['{worker: 0, factor: 1e15}'] * 25)}]",): "cluster.slowdowns: expected factors",
+    # counts that no machine has memory or time for
+    ("cluster.workers=1000000",): "cluster.workers: expected a number >= 1 and <= 100000, got 1000000",
+    ("cluster.workers=1", "algorithm={name: delayed, delay: 1000000000000}"): "algorithm.delay: expected a number >= 0",
+    ("algorithm={name: gpipe, micro_batches: 1000000000}",): "algorithm.micro_batches: expected a number >= 1 and",
+    ("task={model: timing, depth: 1000000000}",): "task.depth: expected a number >= 1 and <= 100000",
+    ("task={model: timing, depth: 10000}", "algorithm=naive"): "algorithm.cut: expected the layers to cut at: 10000",
+    ("task={model: quadratic, dim: 9223372036854775808}",): "task.dim: expected a number of at most 1000000",
+    ("task={model: quadratic, dim: 1000000000000}",): "task.dim: expected a number of at most 1000000",
+    (NETWORK % 1000000000,): "task.hidden: expected at most 100 sizes of at most 100000",
+    (NETWORK % 9223372036854775807,): "task.hidden: expected at most 100 sizes of at most 100000",
+    (NETWORK % "100000, 100000",): "task.model: expected at most 1000000000 parameters, got 10079",
+    ("task={model: mlp, dataset: digits, batch: 1501}",): "task.batch: expected at most the 1500 samples",
+    ("task={model: mlp, dataset: digits, batch: 18446744073709551616}",): "task.batch: expected at most the 1500",
+    ("task={model: transformer, dataset: {name: characters, words: 0}}",): "task.dataset.words: expected a number from",
+    ("task={model: transformer, dataset: {name: characters, samples: 1}}",): "task.dataset.samples: expected a number",
+    ("task={model: mlp, dataset: {name: synthetic, samples: 1}}",): "task.dataset.samples: expected a number from 4",
+    ("task={model: mlp, dataset: {name: synthetic, classes: 1}}",): "task.dataset.classes: expected a number from 2",
+    ("task={model: mlp, dataset: {name: synthetic, samples: 1000000, features: 100000}}",): "task.dataset.samples: exp",
+    ("threads=1000000",): "threads: expected a number <= 1024",
+    # graphs
+    ("cluster.network={topology: graph, graph: grid_graph, arguments: {dim: [1000000000, 2]}}", "algorithm=dpsgd"): (
+        "cluster.network.arguments: expected numbers of at most 100000, got 1000000000"
+    ),
+    ("cluster.network={topology: graph, graph: hypercube_graph, arguments: [30]}", "algorithm=dpsgd"): (
+        "cluster.network.arguments: expected those of hypercube_graph"
+    ),
+    ("cluster.network={topology: graph, graph: complete_graph, arguments: [100000]}", "algorithm=dpsgd"): (
+        "cluster.network.arguments: expected those of complete_graph"
+    ),
+    ("cluster.network={topology: graph, file: 'a.json'}", "algorithm=dpsgd"): "cluster.network.file: expected a file",
+}
+
+
+@pytest.mark.parametrize("overrides", REFUSED, ids=lambda overrides: overrides[-1][:60])
+def test_what_cannot_run_to_its_end_is_refused_in_one_line(toy, overrides):
+    with pytest.raises(ConfigError) as caught:
+        load(toy, *overrides)
+    assert str(caught.value).startswith(f"{toy}: {REFUSED[overrides]}")
+    assert "\n" not in str(caught.value)
+
+
 SETTINGS = [{}, {"shards": 3}, *({"collective": name} for name in ("naive_ring", "mesh", "recursive_doubling",
             "halving_doubling", "tree"))]  # fmt: skip
 

@@ -19,10 +19,11 @@ from laggard.experiments.config.parts import (
     RecordPart,
     StopPart,
 )
-from laggard.experiments.config.schema import Count, Part, Seed, fill_defaults
+from laggard.experiments.config.schema import Part, Seed, fill_defaults
 from laggard.experiments.config.tasks import TASK
 from laggard.models.backends.choice import BACKEND_NAMES
 from laggard.simulator import InvalidSettingError
+from laggard.simulator.engine.stopping import check_periods
 
 
 class Config(Part):
@@ -45,7 +46,7 @@ class Config(Part):
     seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     backend: Literal[BACKEND_NAMES] = "auto"  # type: ignore[valid-type]
-    threads: Count | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     sweep: dict[str, Any] = Field({})
 
     def resolved(self) -> dict[str, Any]:
@@ -75,11 +76,14 @@ class Checks:
         Raises:
             ConfigError: it cannot; says what would have to change.
         """
-        parts = ("agree", id(config.algorithm), id(config.cluster))
-        if parts not in self._fine:
+        parts = (id(part) for part in (config.algorithm, config.cluster, config.task, config.stop, config.evaluate))
+        agreed = ("agree", *parts)
+        if agreed not in self._fine:
+            cluster = config.cluster.build(getattr(config.task, "batch", 1))
             with _report_under_key(config):
-                config.algorithm.build(config.cluster.workers).check_cluster(config.cluster.build())
-            self._fine.add(parts)
+                config.algorithm.build(config.cluster.workers).check_cluster(cluster)
+                check_periods(config.stop.build(), config.evaluate.build(), cluster)
+            self._fine.add(agreed)
 
     def fit(self, config: Config) -> None:
         """Check that task, workers and device fit together and the model can be cut, once for each of them.
@@ -121,7 +125,8 @@ def _report_under_key(config: Config) -> Iterator[None]:
         yield
     except InvalidSettingError as error:
         network = config.cluster.network
-        owner = "cluster.network" if error.owner in ("Network", type(network).recipe.__name__) else "cluster"
+        own = {"Network": "cluster.network", type(network).recipe.__name__: "cluster.network"}
+        owner = {**own, "Stop": "stop", "Evaluate": "evaluate"}.get(error.owner, "cluster")
         if error.owner != "Network" and error.field in type(config.algorithm).model_fields:
             owner = "algorithm"
         raise refused_setting(owner, error) from None

@@ -47,6 +47,16 @@ class ConfigError(ValueError):
         return ConfigError(self.key if key is None else key, self.problem, self.where if where is None else where)
 
 
+UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError)
+"""What may be raised while a part is made of values that nobody has thought of: it is their fault, told in one line."""
+
+
+def describe_failure(error: BaseException) -> str:
+    """An error in one line, as `cannot be built: MemoryError: ...`."""
+    first = str(error).strip().partition("\n")[0]
+    return f"cannot be built: {type(error).__name__}" + f": {first:.200}" * bool(first)
+
+
 def unknown_key(key: str, known: Iterable[str], moved: Mapping[str, str] = {}) -> ConfigError:
     """The refusal of a key that does not exist, with what it has become, or the one that was probably meant."""
     if key in moved:
@@ -113,7 +123,7 @@ def refused_setting(owner: str, error: InvalidSettingError) -> ConfigError:
     return ConfigError(key, f"expected {error.expected}, got {format_value(error.got)}")
 
 
-def error_at(key: str, error: ValueError) -> ConfigError:
+def error_at(key: str, error: Exception) -> ConfigError:
     """An error of a part at `key` as a `ConfigError`; one like `alpha = 0.0: expected ...` is blamed on `key.alpha`."""
     named = re.fullmatch(r"(\w+) = ([^=]*): (expected [^:]*)", str(error))
     if named is None:

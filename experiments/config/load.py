@@ -8,7 +8,7 @@ from typing import Any
 
 from laggard.experiments.config.axes import axes, put, read_sweep
 from laggard.experiments.config.config import Config
-from laggard.experiments.config.errors import ConfigError, format_value
+from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, format_value
 from laggard.experiments.config.files import locate
 from laggard.experiments.config.grid import fill_swept_keys, runs
 from laggard.experiments.config.plain import MOST_TEXT, parse_yaml
@@ -38,6 +38,8 @@ def load(path: str | Path, *overrides: str) -> Config:
         runs(config)
     except ConfigError as error:
         raise error if error.where else error.relocate(where=str(path)) from None
+    except UNEXPECTED as error:
+        raise ConfigError("", describe_failure(error), str(path)) from None
     return config
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, create_model, model_validator
 from torch import Tensor
 
-from laggard.experiments.config.errors import unknown_key
+from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, unknown_key
 from laggard.experiments.config.files import absolute, hash_of, names_file
 from laggard.simulator.errors import InvalidSettingError
 
@@ -139,12 +139,17 @@ def is_from_result(info: ValidationInfo) -> bool:
 def make_once(value: Any, make: Callable[[Any], Any], info: ValidationInfo, place: Any = None) -> Any:
     """The result of `make` for a value at one place of a config; computed once per grid for equal values."""
     known = info.context.get("known") if info.context else None
-    if known is None or isinstance(value, Part):
+    if isinstance(value, Part):
         return make(value)
-    said = (place or info.field_name, repr(value))
-    if said not in known:
-        known[said] = make(value)
-    return known[said]
+    try:
+        if known is None:
+            return make(value)
+        said = (place or info.field_name, repr(value))
+        if said not in known:
+            known[said] = make(value)
+        return known[said]
+    except UNEXPECTED as error:
+        raise ConfigError("", describe_failure(error)) from None
 
 
 def fill_defaults(model: type[Part]) -> BeforeValidator:

@@ -15,6 +15,8 @@ from laggard.experiments.config.schema import Count, Described, part
 from laggard.models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic, Supervised
 from laggard.models.backends.batched import find_device
 from laggard.models.backends.unfolded import unfoldable
+from laggard.models.data import check_sizes
+from laggard.models.flat import check_pure
 from laggard.models.language import ALPHABET
 from laggard.models.layers import check_labels, layers
 from laggard.simulator.learning.task import Layer, layers_of
@@ -39,6 +41,7 @@ class Known(NamedTuple):
     unfolds: bool
 
 
+MOST_PARAMS = 10**9
 DType = Literal["float32", "float64"]
 SIZES = {
     name: Sizes((1, 28, 28), 10, n) for name, n in {"digits": 1500, "mnist": 60000, "fashion_mnist": 60000}.items()
@@ -92,8 +95,12 @@ class SupervisedPart(TaskPart):
         except ValueError:
             raise ConfigError("device", "expected a GPU, but torch sees none here: use auto or cpu") from None
         try:
-            known = self.known
+            check_sizes(type(self.dataset).recipe, **{key: getattr(self.dataset, key) for key in self.dataset.settings})
         except ValueError as error:
+            raise error_at("task.dataset", error) from None
+        try:
+            known = self.known
+        except (ValueError, RuntimeError) as error:  # torch cannot even describe what is too large
             raise error_at("task", error) from None
         if known is None:
             return
@@ -101,6 +108,8 @@ class SupervisedPart(TaskPart):
             problem = f"expected threads or vmap, since {self.model} is no plain sequence of layers, got {backend!r}"
             raise ConfigError("backend", problem)
         samples = known.sizes.samples
+        if self.batch > samples:
+            raise ConfigError("task.batch", f"expected at most the {samples} samples that there are, got {self.batch}")
         if known.sizes.labels and self.partition.name in ("by_label", "dirichlet"):
             problem = f"expected iid or disjoint, since a text has no label of its own, got {self.partition.name!r}"
             raise ConfigError("task.partition", problem)
@@ -123,6 +132,9 @@ class SupervisedPart(TaskPart):
             return None
         with torch.device("meta"):  # shapes only
             module: nn.Module = self.build().build(sizes.shape, sizes.classes)
+        if (params := sum(parameter.numel() for parameter in module.parameters())) > MOST_PARAMS:
+            raise ValueError(f"model = {params}: expected at most {MOST_PARAMS} parameters")
+        check_pure(module)
         check_labels(module, sizes.shape, sizes.labels)
         return Known(sizes, list(layers(module, sizes.shape, self.batch)), unfoldable(module))
 

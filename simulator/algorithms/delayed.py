@@ -11,7 +11,7 @@ from numpy.random import Generator
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, NonNegativeInt, PositiveInt
+from laggard.simulator.errors import Counted, InvalidSettingError, NonNegativeInt
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule
 
@@ -48,7 +48,7 @@ class Delayed(Algorithm):
     delay: NonNegativeInt = 0
     law: Literal["constant", "uniform", "geometric", "poisson"] = "constant"
     ramp_to: NonNegativeInt | None = None
-    over: PositiveInt | None = None
+    over: Counted | None = None
 
     def __post_init__(self) -> None:
         if self.law not in LAWS:

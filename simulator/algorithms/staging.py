@@ -18,6 +18,7 @@ from laggard.simulator.learning.weights import join_slices
 from laggard.simulator.network.topology import Complete, Topology
 from laggard.simulator.timing.events import Event
 
+MOST_CUTS = 2_000_000
 FORWARD, BACKWARD = "forward", "backward"
 
 
@@ -71,6 +72,9 @@ def balance(layers: Sequence[Layer], stages: int) -> list[int]:
     """
     learning = [number for number, layer in enumerate(layers) if layer.params] or range(len(layers))
     ends = [*learning[1:], len(layers)]  # a layer without parameters stays with the one before
+    if stages * len(ends) ** 2 > MOST_CUTS:
+        expected = f"the layers to cut at: {len(ends)} are too many to divide evenly among {stages} stages"
+        raise InvalidSettingError("Pipeline", "cut", expected, [])
     if len(ends) < stages:
         raise InvalidSettingError(
             "Cluster", "workers", f"at most {len(ends)}, a stage for each layer of the model", stages

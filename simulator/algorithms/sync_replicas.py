@@ -7,7 +7,7 @@ from typing import Annotated
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, PositiveInt, Range
+from laggard.simulator.errors import MOST_COUNT, InvalidSettingError, PositiveInt, Range
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
@@ -34,7 +34,7 @@ class SyncReplicas(Algorithm):
 
     rule: Rule
     replicas_to_aggregate: PositiveInt | None = None
-    num_tokens: Annotated[int, Range(least=-1, whole=True)] = -1
+    num_tokens: Annotated[int, Range(least=-1, most=MOST_COUNT, whole=True)] = -1
 
     def check(self, cluster: Cluster) -> None:
         needed = (self.replicas_to_aggregate or cluster.workers) - cluster.workers

@@ -12,7 +12,8 @@ from torch import Tensor
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.faults import Deadlock, Faults, describe_waits
 from laggard.simulator.engine.machine import Machine
-from laggard.simulator.engine.stopping import Evaluate, Stop, StoppingCriteria
+from laggard.simulator.engine.stopping import MOST_EVALUATIONS, Evaluate, Stop, StoppingCriteria, check_periods
+from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.pool import GradientPool
 from laggard.simulator.learning.task import Task, layers_of
@@ -49,6 +50,7 @@ class Simulation:
         record: Record | None = None,
     ) -> None:
         algorithm.check_cluster(cluster)
+        check_periods(stop, evaluate, cluster)
         cluster = cluster.bound(seeds.cluster)
         self.env = Clock(stream(seeds.cluster, TIES) if cluster.ties == "random" else None)
         self.cluster, self.trace, self.counters = cluster, Trace(), Counters(task)
@@ -189,6 +191,9 @@ class Simulation:
         """Evaluate now and at every further multiple of the period."""
         self._evaluate_now()
         self._periodic_evaluations += 1
+        if self._periodic_evaluations > MOST_EVALUATIONS:
+            expected = f"a period of which a run has at most {MOST_EVALUATIONS:,}"
+            raise InvalidSettingError("Evaluate", "every_seconds", expected, self._evaluate.every_seconds)
         self.env.after_all(
             self._periodic_evaluations * cast(float, self._evaluate.every_seconds) - self.env.now,
             self._evaluate_periodically,

@@ -2,12 +2,15 @@
 
 import math
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from laggard.simulator.errors import InvalidSettingError, Positive, Range, Settings
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.errors import HUGE, InvalidSettingError, Positive, Range, Settings
 from laggard.simulator.recording.counters import Counters, RunProgress
+from laggard.simulator.timing.slowdowns import Factor, Markov, Window
 
 
 @dataclass(frozen=True)
@@ -18,19 +21,20 @@ class Stop(Settings):
         epochs, updates: as in `RunProgress`.
         gradients: computed; the last one is counted but not applied.
         time: virtual seconds; events of that very instant still take place.
-        accuracy: test accuracy (0 to 1) of the best member of an ensemble, at an evaluation.
+        accuracy: test accuracy (0 to 1) of the best member of an ensemble, at an evaluation; beside another limit,
+            since a run may never reach it.
     """
 
-    epochs: Positive | None = None
-    updates: Annotated[int, Range(above=0)] | None = None
-    gradients: Annotated[int, Range(above=0)] | None = None
+    epochs: Annotated[float, Range(above=0, most=1e6)] | None = None
+    updates: Annotated[int, Range(above=0, most=1e9)] | None = None
+    gradients: Annotated[int, Range(above=0, most=1e9)] | None = None
     time: Positive | None = None
     accuracy: Annotated[float, Range(above=0, most=1)] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if all(limit is None for limit in vars(self).values()):
-            expected = "at least one of epochs, updates, gradients, time, accuracy"
+        if all(limit is None for field, limit in vars(self).items() if field != "accuracy"):
+            expected = "at least one of epochs, updates, gradients, time" + " beside accuracy" * bool(self.accuracy)
             raise InvalidSettingError("Stop", "epochs", expected, None)
 
     def reached(self, progress: RunProgress) -> str | None:
@@ -55,8 +59,8 @@ class Evaluate(Settings):
         keep_models: whether the evaluated models are kept, for example for a loss landscape.
     """
 
-    every_epochs: Positive | None = None
-    every_updates: Positive | None = None
+    every_epochs: Annotated[float, Range(least=1e-9, most=HUGE)] | None = None
+    every_updates: Annotated[float, Range(least=1e-9, most=HUGE)] | None = None
     every_seconds: Positive | None = None
     nodes: bool = False
     keep_models: bool = False
@@ -76,6 +80,34 @@ class Evaluate(Settings):
         if self.every_epochs is not None:
             return math.floor(progress.epochs / self.every_epochs + 1e-9)
         return 0
+
+
+MOST_EVALUATIONS, MOST_BATCHES, MOST_CHANGES = 10**6, 10**8, 10**4
+"""In a run, of a worker in a run, and in a mini-batch: beyond that a run would practically never end."""
+
+
+def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
+    """Raise `InvalidSettingError` where a period is so short that its repetitions would take for ever."""
+    mean = cluster.compute.mean
+    fast, slow = (defaultdict[int, float](lambda: mean) for _ in range(2))  # seconds by rank
+    for one in cluster.slowdowns:
+        if isinstance(one, Factor | Window | Markov):
+            for rank in one.ranks:
+                fast[rank] *= min(one.factor, 1.0)
+                slow[rank] *= max(one.factor, 1.0)
+    shortest, longest = min(fast.values(), default=mean), max(slow.values(), default=mean)
+    if not 0 < shortest <= longest < math.inf:
+        raise InvalidSettingError("Cluster", "slowdowns", "factors that leave seconds > 0", "one that is too extreme")
+    for index, one in enumerate(cluster.slowdowns):
+        if isinstance(one, Markov) and longest > MOST_CHANGES * (one.slow_for + one.fast_for):
+            expected = f"at least {longest / MOST_CHANGES:g} s together with fast_for: {MOST_CHANGES:,} changes a batch"
+            raise InvalidSettingError("Cluster", f"slowdowns.{index}.slow_for", expected, one.slow_for)
+    time, period = stop.time or 0.0, evaluate.every_seconds
+    if period is not None and time > MOST_EVALUATIONS * period:
+        raise InvalidSettingError("Evaluate", "every_seconds", f"at least {time / MOST_EVALUATIONS:g} s", period)
+    if time > MOST_BATCHES * shortest:
+        expected = f"at most {MOST_BATCHES * shortest:g} s, in which a worker makes {MOST_BATCHES:,} mini-batches"
+        raise InvalidSettingError("Stop", "time", expected, time)
 
 
 def first(due: Callable[[int], bool], now: int) -> float:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from laggard.simulator.errors import NonNegative, Range, Settings
+from laggard.simulator.errors import Counted, NonNegative, PositiveInt, Settings
 
 
 class Layer(Protocol):
@@ -98,9 +98,9 @@ class Timing(Settings):
         torch.Size([2, 0])
     """
 
-    batch: Annotated[int, Range(least=1)] = 32
-    epoch: Annotated[int, Range(least=1)] = 60_000
-    depth: Annotated[int, Range(least=1)] = 12
+    batch: Counted = 32
+    epoch: Counted = 60_000
+    depth: PositiveInt = 12
     activations: NonNegative = 0.0
     lanes: int = field(default=1, init=False)
 

@@ -15,8 +15,8 @@ from laggard.simulator.network.topology import Auto, Topology
 
 
 def _fast(owner: str, what: str, bandwidth: float) -> None:
-    if not bandwidth > 0:
-        raise InvalidSettingError(owner, what, "bytes per second > 0", bandwidth)
+    if not bandwidth >= 1e-9:
+        raise InvalidSettingError(owner, what, "bytes per second > 0" + ", at least 1e-9" * (bandwidth > 0), bandwidth)
 
 
 @dataclass(frozen=True)

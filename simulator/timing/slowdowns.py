@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from numpy.random import Generator
 
-from laggard.simulator.errors import InvalidSettingError, NonNegative, Positive, Settings, bounded
+from laggard.simulator.errors import InvalidSettingError, NonNegative, Positive, Ratio, Settings, bounded
 
 
 class Slowdown(Protocol):
@@ -68,7 +68,7 @@ class Factor(Group):
     """Workers that are always `factor` times as slow (0.5: twice as fast)."""
 
     _: KW_ONLY
-    factor: Positive
+    factor: Ratio
 
     def at(self, time: float) -> tuple[float, float]:
         return self.factor, math.inf
@@ -79,7 +79,7 @@ class Window(Group):
     """Workers that are `factor` times as slow from `start` to `end` (s), and unchanged outside."""
 
     _: KW_ONLY
-    factor: Positive
+    factor: Ratio
     start: NonNegative
     end: float
 
@@ -105,7 +105,7 @@ class Markov(Group):
     """
 
     _: KW_ONLY
-    factor: Positive
+    factor: Ratio
     slow_for: Positive
     fast_for: Positive
 
@@ -122,12 +122,16 @@ class Markov(Group):
         return Path(self, rng)
 
 
+FORGOTTEN = 100_000
+"""Mean periods of a chain after which its state is taken to be independent of the last one."""
+
+
 class Path:
     """The random moments of a Markov slowdown, drawn as far as needed."""
 
     def __init__(self, chain: Markov, rng: Generator) -> None:
         self._chain, self._rng = chain, rng
-        self._slow_first = rng.random() * (chain.slow_for + chain.fast_for) < chain.slow_for
+        self._slow_first = self._draw_state()
         self._changes = [0.0]
         self.ranks = chain.ranks
         self._draw()
@@ -136,6 +140,8 @@ class Path:
         return rank in self.ranks
 
     def at(self, time: float) -> tuple[float, float]:
+        if time - self._changes[-1] > FORGOTTEN * (self._chain.slow_for + self._chain.fast_for):
+            self._skip(time)
         while self._changes[-1] <= time:
             self._draw()
         passed = bisect_right(self._changes, time)
@@ -143,6 +149,17 @@ class Path:
 
     def bound(self, rng: Generator) -> Slowdown:
         return self
+
+    def _skip(self, time: float) -> None:
+        """Enter the stationary state at `time`: so long after the last change, the state does not depend on it."""
+        slow = self._draw_state()
+        self._changes.append(time)
+        if self._is_slow(len(self._changes)) != slow:
+            self._changes.append(time)
+
+    def _draw_state(self) -> bool:
+        """Whether the chain is slow, in its stationary state."""
+        return self._rng.random() * (self._chain.slow_for + self._chain.fast_for) < self._chain.slow_for
 
     def _is_slow(self, number: int) -> bool:
         """Whether the chain is slow in its `number`-th state, from 1."""

@@ -490,7 +490,7 @@ def test_on_the_way_to_an_accuracy_updates_are_counted(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr("laggard.experiments.running.progress.BAR_PERIOD", 0.001)
     learns = "task={model: logistic, dataset: {name: synthetic, samples: 64}, batch: 8}"
-    code, _, err = laggard("run", toy(), learns, "stop={accuracy: 0.5}", "evaluate={every_updates: 5}")
+    code, _, err = laggard("run", toy(), learns, "stop={accuracy: 0.5, epochs: 1e6}", "evaluate={every_updates: 5}")
     assert code == 0
     assert "s simulated, 5 updates, " in err
 

@@ -101,7 +101,7 @@ WRONG = {
         "cluster.workers: expected at most 15, among whom by_label can deal 1500 samples, got 16: "
         "use fewer workers or iid"
     ),
-    "task={model: mlp, dataset: {name: synthetic, samples: 15}, partition: disjoint}": (
+    "task={model: mlp, dataset: {name: synthetic, samples: 15}, partition: disjoint, batch: 8}": (
         "cluster.workers: expected at most 15, among whom disjoint can deal 15 samples, got 16: "
         "use fewer workers or iid"
     ),
@@ -113,7 +113,7 @@ WRONG = {
     ),
     "cluster.slowdowns.0.worker=16": "cluster.slowdowns.0.worker: expected a rank below workers = 16, got 16",
     "cluster.slowdowns.0.start=2": "cluster.slowdowns.0.end: missing: it has no default",
-    "stop={}": "stop.epochs: expected at least one of epochs, updates, gradients, time, accuracy, got null",
+    "stop={}": "stop.epochs: expected at least one of epochs, updates, gradients, time, got null",
     "evaluate.every_updates=5": "evaluate.every_updates: expected none beside every_epochs, got 5.0",
 }
 

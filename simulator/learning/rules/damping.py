@@ -1,11 +1,11 @@
 """The protocol of a compensation, the one that does nothing, and those that scale a late gradient down."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor
 
-from laggard.simulator.errors import Range, Settings
+from laggard.simulator.errors import PositiveInt, Settings
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules.optimizers import PositiveScalar, Scalar, at_least_one, cast
 
@@ -106,7 +106,7 @@ class OneOverN(Damped):
         workers: N; the cluster's number of workers by default.
     """
 
-    workers: Annotated[int, Range(least=1)] = field(kw_only=True)
+    workers: PositiveInt = field(kw_only=True)
 
     def weight(self, gradient: GradientPromise, lr: Scalar) -> Scalar:
         return 1 / self.workers

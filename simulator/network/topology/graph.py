@@ -2,14 +2,18 @@
 
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.errors import MOST_COUNT, InvalidSettingError
 from laggard.simulator.network.topology.regular import Peers
+
+MOST_CALLS = 10_000_000  # seconds; enough for a complete graph of 1,000 workers
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,31 @@ def _node_order(node: Any) -> tuple[Any, ...]:
         return 2, str(node)
 
 
+def _largest(arguments: Any) -> float:
+    """The largest number in arguments, but for the seed."""
+    if isinstance(arguments, dict):
+        return _largest([value for key, value in arguments.items() if key != "seed"])
+    if isinstance(arguments, list):
+        return max(map(_largest, arguments), default=0)
+    return abs(arguments) if isinstance(arguments, int | float) else 0
+
+
+@contextmanager
+def _limit_calls() -> Iterator[None]:
+    """Raise `MemoryError` after so many calls within: 30 for `n` of a hypercube would take a day and all memory."""
+    calls = iter(range(MOST_CALLS))
+
+    def count(*_: Any) -> None:
+        if next(calls, None) is None:
+            raise MemoryError("the graph is too large to be made")
+
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
 def _generated(nx: Any, name: str, arguments: dict[str, Any] | list[Any], directed: bool) -> Any:
     maker = getattr(nx, name, None)
     if not getattr(maker, "__module__", "").startswith("networkx.generators."):
@@ -43,12 +72,15 @@ def _generated(nx: Any, name: str, arguments: dict[str, Any] | list[Any], direct
     given: dict[str, Any] = {"seed": 0} if "seed" in parameters else {}
     if directed:
         given |= {"create_using": nx.DiGraph} if "create_using" in parameters else {"directed": True}
+    if (largest := _largest(arguments)) > MOST_COUNT:
+        raise InvalidSettingError("Graph", "arguments", f"numbers of at most {MOST_COUNT}", largest)
     try:
         named = arguments
         if isinstance(named, list):
             named = dict(zip(parameters[: len(named)], named, strict=True))
-        made = maker(**given | named)  # type: ignore[misc]
-    except (TypeError, ValueError, AttributeError, nx.NetworkXException) as error:
+        with _limit_calls():
+            made = maker(**given | named)  # type: ignore[misc]
+    except Exception as error:  # whatever it raises, it is the arguments that it does not take
         raise InvalidSettingError(
             "Graph", "arguments", f"those of {name}({', '.join(parameters)})", f"{arguments}: {error}"
         ) from None
@@ -71,7 +103,7 @@ def _read(nx: Any, path: Path, directed: bool) -> Any:
         return readers[path.suffix]()
     except OSError as error:
         raise InvalidSettingError("Graph", "file", "a file that can be read", f"{path}: {error.strerror}") from None
-    except (AttributeError, LookupError, SyntaxError, TypeError, ValueError, nx.NetworkXException) as error:
+    except Exception as error:  # whatever a reader raises, it is the file that it does not take
         raise InvalidSettingError("Graph", "file", f"a graph as {path.suffix} has it", f"{path}: {error}") from None
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from laggard.simulator.errors import Positive, Range, Settings, check_duration
 
 Seconds = NDArray[np.float64]
-Variation = Annotated[float, Range(least=1e-6, most=1e6)]
+Variation = Annotated[float, Range(least=1e-6, most=100)]
 """A coefficient of variation: standard deviation over mean."""
 
 

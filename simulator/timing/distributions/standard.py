@@ -6,7 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
-from laggard.simulator.errors import NonNegative, Positive, Range, Settings, bounded
+from laggard.simulator.errors import HUGE, NonNegative, Positive, Range, Ratio, Settings, bounded
 from laggard.simulator.timing.distributions.distribution import Seconds, Variation
 
 
@@ -138,7 +138,7 @@ class TwoPoint(Settings):
     """`usual` seconds, but `factor` times as long with probability `probability`: a straggler per mini-batch."""
 
     usual: Positive
-    factor: Positive
+    factor: Ratio
     probability: Annotated[float, Range(least=0, most=1)]
 
     @property
@@ -177,7 +177,7 @@ class Pareto(Settings):
     """
 
     scale: Positive
-    alpha: Annotated[float, Range(above=1)]
+    alpha: Annotated[float, Range(least=1.001, most=HUGE)]
 
     @property
     def mean(self) -> float:

@@ -357,9 +357,9 @@ def test_a_message_of_no_size_raises(size):
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 def test_a_message_that_takes_for_ever_raises(sharing):
     def worker(node):
-        yield node.send(SERVER, None)
+        yield node.send(SERVER, None, size=1e295)
 
-    network = Network(bandwidth=1e-310, message_bytes=1e9, sharing=sharing)
+    network = Network(bandwidth=1e-9, message_bytes=1e9, sharing=sharing)
     with pytest.raises(InvalidSettingError, match=r"Network.bytes over bandwidth"):
         run(worker, idle, cluster=Cluster(workers=1, network=network))
 
