@@ -1,5 +1,10 @@
 """What validation accepts runs to its end; what it refuses is one line that names the key."""
 
+import math
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +12,12 @@ import pytest
 
 from laggard import ConfigError, load
 from laggard.experiments.config.grid import runs
-from laggard.simulator import Cluster, Network, Record, Rule, Stop, simulate
+from laggard.experiments.config.load import text_of
+from laggard.models.mnist import DataMissingError
+from laggard.simulator import Cluster, Network, Record, Rule, RunProgress, Stop, simulate
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.network.topology import TOPOLOGIES
+from tests.mutated import mutated_config, plain_config
 
 TOY = """\
 cluster: {workers: 4, compute: {law: gamma, mean: 0.01, cv: 0.3}}
@@ -30,19 +38,28 @@ def toy(tmp_path: Path) -> Path:
     return path
 
 
-def refusal(path: Path, *overrides: str) -> ConfigError | None:
+def refusal(path: Path, *overrides: str, updates: float = math.inf) -> ConfigError | DataMissingError | None:
     """Why the config is refused; one that is not is run."""
     try:
-        simulated(path, *overrides)
-    except ConfigError as error:
+        simulated(path, *overrides, updates=updates)
+    except (ConfigError, DataMissingError) as error:
         return error
     return None
 
 
-def simulated(path: Path, *overrides: str) -> None:
-    for run in runs(load(path, *overrides)):
-        outcome = simulate(**run.arguments())
-        assert outcome.reached in ("epochs", "updates", "gradients", "time", "accuracy", "diverged", "stalled")
+class Running(Exception):
+    """A run has made so many updates that it would get to its end."""
+
+
+def simulated(path: Path, *overrides: str, updates: float = math.inf) -> None:
+    def watch(progress: RunProgress) -> None:
+        if progress.updates >= updates:
+            raise Running
+
+    for run in runs(load(path, *overrides))[:10]:
+        with suppress(Running):
+            outcome = simulate(**run.arguments(), watch=watch)
+            assert outcome.reached in ("epochs", "updates", "gradients", "time", "accuracy", "diverged", "stalled")
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -77,7 +94,8 @@ NETWORK = "task={model: mlp, dataset: digits, batch: 8, hidden: [%s]}"
 REFUSED = {
     # limits that are never reached
     ("stop={accuracy: 0.9}",): "stop.epochs: expected at least one of epochs, updates, gradients, time beside accuracy",
-    (ENDLESS, "evaluate={every_seconds: 1e-17}"): "evaluate.every_seconds: expected at least 1e-06 s, got 1e-17",
+    (ENDLESS, "evaluate={every_seconds: 1e-17}"): "evaluate.every_seconds: expected at least 1e-05 s, got 1e-17",
+    ("evaluate={every_seconds: 1e-17}",): "evaluate.every_seconds: expected at least 1e-06 s, got 1e-17",
     (ENDLESS, "cluster.compute={law: constant, mean: 1e-17}"): "stop.time: expected at most 1e-09 s",
     (ENDLESS, "cluster.slowdowns=[{worker: 0, factor: 1e-15}]"): "stop.time: expected at most 1e-09 s",
     (ENDLESS, "cluster.compute={law: exponential, mean: 5e-324}"): "stop.time: expected at most",
@@ -152,3 +170,54 @@ def test_a_method_sends_along_its_links_and_along_no_others(method, settings, wo
     outcome = simulate(cluster, algorithm, stop=Stop(gradients=100), record=Record(messages=True))
     used = set(zip(*(np.asarray(outcome.message_log[end]).tolist() for end in ("sender", "receiver")), strict=True))
     assert used == set(algorithm.links(workers))
+
+
+SHORT, LONG = 150, 3000
+
+
+@contextmanager
+def seconds(most: int) -> Iterator[None]:
+    """Fail where the context takes longer."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"longer than {most} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(most)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def check_config(path: Path, text: str) -> bool:
+    """Whether a config is accepted and every run ends; otherwise the refusal is one line."""
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    with seconds(20):
+        refused = refusal(path, updates=300)
+    assert refused is None or len(str(refused).splitlines()) == 1
+    assert refused is None or str(refused).isprintable()
+    return refused is None
+
+
+@pytest.mark.parametrize(
+    ("first", "count"), [(10**6, SHORT), *(pytest.param(of, 300, marks=pytest.mark.slow) for of in range(0, LONG, 300))]
+)
+def test_a_mutated_config_runs_to_its_end_or_is_refused_in_one_line(toy, first, count):
+    accepted = 0
+    for seed in range(first, first + count):
+        try:
+            accepted += check_config(toy, mutated_config(seed))
+        except BaseException:
+            print(f"mutated_config({seed}):\n{mutated_config(seed)}")  # noqa: T201
+            raise
+    assert 0.02 < accepted / count < 0.95
+
+
+@pytest.mark.parametrize("first", [10**6, pytest.param(0, marks=pytest.mark.slow)])
+def test_a_config_that_is_accepted_runs_to_its_end(toy, first):
+    count = SHORT if first else LONG
+    rng = random.Random(first)
+    accepted = sum(check_config(toy, text_of(plain_config(rng))) for _ in range(count))
+    assert accepted > 0.2 * count

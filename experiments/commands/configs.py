@@ -2,6 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 from shutil import get_terminal_size
 
 from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, Command, add_no_plugins, count
@@ -11,7 +12,7 @@ MARKS = {"ok": " ", "missing": "-", "broken": "!"}
 
 
 def validate_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("configs", nargs="+", metavar="CONFIG", help="a YAML file")
+    parser.add_argument("configs", nargs="+", metavar="CONFIG", help="YAML files, and key=value as `run` takes them")
     add_no_plugins(parser)
 
 
@@ -22,9 +23,14 @@ def validate(args: Namespace) -> int:
     from laggard.experiments.running.run import starved_ranks
 
     code = DONE
+    overrides = [word for word in args.configs if "=" in word and not Path(word).exists()]
+    if len(overrides) == len(args.configs):
+        raise ConfigError("", "expected a CONFIG before key=value", "laggard validate")
     for path in args.configs:
+        if path in overrides:
+            continue
         try:
-            planned = runs(load(path))
+            planned = runs(load(path, *overrides))
         except ConfigError as error:
             print(error, file=sys.stderr)
             code = BAD_INPUT

@@ -29,6 +29,7 @@ def plot(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError, unknown_name
     from laggard.experiments.figures import FIGURES
     from laggard.experiments.figures.lines import by_method
+    from laggard.experiments.results.result import ResultError
     from laggard.experiments.results.results import load_results
 
     if args.list:
@@ -50,6 +51,8 @@ def plot(args: Namespace) -> int:
         given = {"target": results[0].config.evaluate.target_accuracy, "label": by_method(results)}
         given |= {"x": args.x} if args.x else {}
         getattr(figures, args.figure)(results, path, **{key: value for key, value in given.items() if key in taken})
+    except (ConfigError, ResultError):  # they name their file
+        raise
     except ValueError as error:  # two results look the same, there is nothing to draw, or the suffix cannot be drawn
         raise ConfigError("", str(error), str(path)) from None
     print(path)

@@ -82,7 +82,7 @@ class Evaluate(Settings):
         return 0
 
 
-MOST_EVALUATIONS, MOST_BATCHES, MOST_CHANGES = 10**6, 10**8, 10**4
+MOST_EVALUATIONS, MOST_BATCHES, MOST_CHANGES = 10**5, 10**8, 10**4
 """In a run, of a worker in a run, and in a mini-batch: beyond that a run would practically never end."""
 
 
@@ -103,8 +103,10 @@ def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
             expected = f"at least {longest / MOST_CHANGES:g} s together with fast_for: {MOST_CHANGES:,} changes a batch"
             raise InvalidSettingError("Cluster", f"slowdowns.{index}.slow_for", expected, one.slow_for)
     time, period = stop.time or 0.0, evaluate.every_seconds
-    if period is not None and time > MOST_EVALUATIONS * period:
-        raise InvalidSettingError("Evaluate", "every_seconds", f"at least {time / MOST_EVALUATIONS:g} s", period)
+    moments = [one.back or one.at for one in cluster.crashes]
+    ahead = max(time, longest * MOST_EVALUATIONS / MOST_CHANGES, cluster.network.latency, *moments)
+    if period is not None and ahead > MOST_EVALUATIONS * period:
+        raise InvalidSettingError("Evaluate", "every_seconds", f"at least {ahead / MOST_EVALUATIONS:g} s", period)
     if time > MOST_BATCHES * shortest:
         expected = f"at most {MOST_BATCHES * shortest:g} s, in which a worker makes {MOST_BATCHES:,} mini-batches"
         raise InvalidSettingError("Stop", "time", expected, time)

@@ -173,6 +173,13 @@ def test_validate_counts_runs_and_members(laggard: Laggard, toy: Callable[..., P
     code, out, err = laggard("validate", bad, path)
     assert (code, out) == (2, f"{path}: fine: 2 runs, 4 members\n")
     assert err == f"{bad}: seed: expected a whole number, got 'a'\n"
+    assert laggard("validate", path, "sweep={}", "seed=3") == (0, f"{path}: fine: 1 run, 1 member\n", "")
+    assert laggard("validate", path, "sweep={}", "seed=a") == (
+        2,
+        "",
+        f"{path}: seed: expected a whole number, got 'a'\n",
+    )
+    assert laggard("validate", "seed=a") == (2, "", "laggard validate: expected a CONFIG before key=value\n")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 from laggard.simulator.errors import MOST_COUNT, InvalidSettingError
 from laggard.simulator.network.topology.regular import Peers
 
-MOST_CALLS = 10_000_000  # seconds; enough for a complete graph of 1,000 workers
+MOST_CALLS = 6_500_000  # seconds; enough for a complete graph of 1,000 workers
 
 
 @dataclass(frozen=True)
