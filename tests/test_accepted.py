@@ -131,6 +131,8 @@ REFUSED = {
     ("task={model: mlp, dataset: {name: synthetic, classes: 1}}",): "task.dataset.classes: expected a number from 2",
     ("task={model: mlp, dataset: {name: synthetic, samples: 1000000, features: 100000}}",): "task.dataset.samples: exp",
     ("threads=1000000",): "threads: expected a number <= 1024",
+    ("cluster.workers=20000", "algorithm={name: all_reduce, collective: mesh}"): "cluster.workers: expected so few",
+    ("cluster.workers=20000", "algorithm=dpsgd", "cluster.network.topology=complete"): "cluster.workers: expected so",
     # graphs
     ("cluster.network={topology: graph, graph: grid_graph, arguments: {dim: [1000000000, 2]}}", "algorithm=dpsgd"): (
         "cluster.network.arguments: expected numbers of at most 100000, got 1000000000"

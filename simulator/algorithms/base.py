@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 from laggard.simulator.engine.cluster import Cluster
@@ -10,6 +11,7 @@ from laggard.simulator.errors import InvalidSettingError, Settings
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.network.topology import (
+    MOST_LINKS,
     SERVER,
     Star,
     Topology,
@@ -76,6 +78,9 @@ class Algorithm(Settings):
         """Raise `InvalidSettingError` where the cluster does not join the algorithm's `links`, or as `check` does."""
         workers, network = cluster.workers, cluster.network
         topology = resolve_topology(network.topology, self.topology)
+        if next(islice(self.links(workers), MOST_LINKS, None), None):
+            expected = f"so few that {type(self).__name__} has at most {MOST_LINKS} pairs that send to each other"
+            raise InvalidSettingError("Cluster", "workers", expected, workers)
         if topology != self.topology:
             missing = (pair for pair in self.links(workers) if not topology.joins(*pair, workers))
             if pair := next(missing, None):

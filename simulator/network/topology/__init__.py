@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from laggard.simulator.network.topology.graph import Graph
 from laggard.simulator.network.topology.regular import Complete, Exponential, Peers, Ring, Torus
 from laggard.simulator.network.topology.topology import (
+    MOST_LINKS,
     SERVER,
     Auto,
     Ranks,
@@ -40,6 +41,6 @@ def names_of_topologies(own: Topology, links: Callable[[int], Iterable[tuple[int
 
 
 __all__ = [
-    "SERVER", "TOPOLOGIES", "Auto", "Complete", "Exponential", "Graph", "Peers", "Ranks", "Ring", "Star", "Topology",
-    "Torus", "asked_by", "graph_of_workers", "names_of_topologies", "resolve_topology",
+    "MOST_LINKS", "SERVER", "TOPOLOGIES", "Auto", "Complete", "Exponential", "Graph", "Peers", "Ranks", "Ring", "Star",
+    "Topology", "Torus", "asked_by", "graph_of_workers", "names_of_topologies", "resolve_topology",
 ]  # fmt: skip

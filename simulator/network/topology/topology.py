@@ -12,6 +12,9 @@ SERVER = -1
 
 Ranks = tuple[int, ...]
 
+MOST_LINKS = 2**20
+"""The pairs of nodes that may send to each other in one period of a method: more messages would take minutes."""
+
 
 class Topology(Protocol):
     """The pairs of nodes that exchange messages, and each node's peers at every step."""
@@ -85,10 +88,13 @@ def graph_of_workers(topology: Topology | Auto, asked: Topology, workers: int) -
     """`topology`, or the method's own for `Auto`.
 
     Raises:
-        InvalidSettingError: it does not fit so many workers, or joins them to a server only.
+        InvalidSettingError: it does not fit so many workers, has too many edges, or joins them to a server only.
     """
     graph = resolve_topology(topology, asked)
     graph.check(workers)
+    if workers * graph.period(workers) * len(graph.out_peers(0, 0, workers)) > MOST_LINKS:
+        expected = f"so few that the graph has at most {MOST_LINKS} edges in all of its steps"
+        raise InvalidSettingError("Cluster", "workers", expected, workers)
     if workers > 1 and not any(graph.joins(0, peer, workers) for peer in range(1, workers)):
         expected = f"a graph on which workers talk to workers, as {type(asked).__name__.lower()}"
         raise InvalidSettingError("Network", "topology", expected, type(graph).__name__.lower())
