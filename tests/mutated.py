@@ -75,7 +75,10 @@ def defaults(choice: Any, rng: random.Random) -> dict[str, Any]:
     """One of a choice's parts, with the keys that have defaults."""
     name = rng.choice(list(choice.parts))
     fields = choice.parts[name].model_fields
-    return {choice.tag: name, **{key: field.default for key, field in fields.items() if not field.is_required()}}
+    return {
+        choice.tag: name,
+        **{key: deepcopy(field.default) for key, field in fields.items() if not field.is_required()},
+    }
 
 
 def mutated_config(seed: int) -> str:

@@ -265,6 +265,9 @@ class Fine(Algorithm):
     def __post_init__(self):
         if self.patience < 0:
             raise InvalidSettingError("Fine", "patience", "a number >= 0", self.patience)
+
+    def worker(self, node):
+        yield node.compute(node.weights)
 """
 SOURCES = {
     "mine": MINE,
