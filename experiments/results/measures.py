@@ -91,14 +91,12 @@ def first_at_target(results: Results, where: str, targets: Mapping[str, float | 
         where: the measure that has a target; an accuracy is reached from below, a loss from above.
         targets: by the name of the run.
     """
-    import pandas as pd
-
     metrics = results.metrics.assign(run=lambda table: table["run"].astype(str))
     least = metrics["run"].map(targets).astype(float)
     there = metrics[where] >= least if where == "test_accuracy" else metrics[where] <= least
     first = metrics[there].drop_duplicates(["run", "member"]).set_index(["run", "member"])[column].astype(float)
     members = results.final[["run", "member"]].astype({"run": str})
-    return pd.Series(first.reindex(pd.MultiIndex.from_frame(members)).to_numpy(), index=members.index)
+    return first.reindex(members.set_index(["run", "member"]).index).set_axis(members.index)
 
 
 def staleness(results: Results) -> "pd.DataFrame":

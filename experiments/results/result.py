@@ -14,8 +14,7 @@ from laggard.experiments.config.config import Config, digest_of_resolved, parse
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.config.load import read
-from laggard.experiments.config.schema import upgrade
+from laggard.experiments.config.load import read, upgrade
 from laggard.simulator.recording.messages import MESSAGE_COLUMNS
 
 if TYPE_CHECKING:
@@ -61,13 +60,7 @@ class Result:
         """As it was resolved."""
         if self.given is not None:
             return self.given
-        return self._config(MANIFEST) if "settings" in self.manifest else self.stored_config()
-
-    def stored_config(self) -> Config:
-        """As its `config.yaml` has it."""
-        return self._config("config.yaml")
-
-    def _config(self, name: str) -> Config:
+        name = MANIFEST if "settings" in self.manifest else "config.yaml"
         try:
             document = self.manifest["settings"] if name == MANIFEST else read(self.file(name))
             config = parse(upgrade(document), kept=True)

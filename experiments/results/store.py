@@ -58,7 +58,7 @@ def load_result(path: str | Path) -> Result:
         ResultError: no finished run, written in another schema, or a file that is missing or not the run's own.
     """
     result = open_run(path).verify()
-    return replace(result, given=result.stored_config())
+    return replace(result, given=result.config)
 
 
 def find_run(spec: RunSpec, out: str | Path) -> Result | None:

@@ -13,7 +13,8 @@ from laggard import load, load_results, run
 from laggard.experiments.cli import main
 from laggard.experiments.config.config import digest_of_resolved
 from laggard.experiments.config.errors import ConfigError
-from laggard.experiments.config.schema import MOVED, upgrade
+from laggard.experiments.config.load import upgrade
+from laggard.experiments.config.schema import MOVED
 
 OLD = {
     "async_ps": {"n_push": 2, "n_fetch": 2, "local_rule": "none", "warm_start": 3, "sync_every": 4},
