@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from laggard import ConfigError, load
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.load import text_of
 from laggard.models.mnist import DataMissingError
-from laggard.simulator import Cluster, Network, Record, Rule, RunProgress, Stop, simulate
+from laggard.simulator import RunProgress, simulate
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.network.topology import TOPOLOGIES
 from tests.mutated import mutated_config, plain_config
@@ -113,7 +112,7 @@ REFUSED = {
     ("cluster.slowdowns=[{worker: 0, factor: 1e308}]",): "cluster.slowdowns.0.factor: expected a number >= 1e-15 and",
     (f"cluster.slowdowns=[{', '.join(['{worker: 0, factor: 1e15}'] * 25)}]",): "cluster.slowdowns: expected factors",
     # counts that no machine has memory or time for
-    ("cluster.workers=1000000",): "cluster.workers: expected a number >= 1 and <= 100000, got 1000000",
+    ("cluster.workers=10000000",): "cluster.workers: expected a number >= 1 and <= 2e+06, got 10000000",
     ("cluster.workers=1", "algorithm={name: delayed, delay: 1000000000000}"): "algorithm.delay: expected a number >= 0",
     ("algorithm={name: gpipe, micro_batches: 1000000000}",): "algorithm.micro_batches: expected a number >= 1 and",
     ("task={model: timing, depth: 1000000000}",): "task.depth: expected a number >= 1 and <= 100000",
@@ -153,25 +152,6 @@ def test_what_cannot_run_to_its_end_is_refused_in_one_line(toy, overrides):
         load(toy, *overrides)
     assert str(caught.value).startswith(f"{toy}: {REFUSED[overrides]}")
     assert "\n" not in str(caught.value)
-
-
-SETTINGS = [{}, {"shards": 3}, *({"collective": name} for name in ("naive_ring", "mesh", "recursive_doubling",
-            "halving_doubling", "tree"))]  # fmt: skip
-
-
-@pytest.mark.parametrize("workers", [5, 8])
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize("method", sorted(set(ALGORITHMS) - {"delayed", "dpsgd", "adpsgd", "sgp"}))
-def test_a_method_sends_along_its_links_and_along_no_others(method, settings, workers):
-    recipe = ALGORITHMS[method]
-    if not set(settings) <= set(recipe.__dataclass_fields__):
-        return
-    needs = {"micro_batches": 8} if method == "pipedream_2bw" else {}
-    algorithm = recipe(Rule(), **settings, **needs)
-    cluster = Cluster(workers, network=Network(latency=0.01))
-    outcome = simulate(cluster, algorithm, stop=Stop(gradients=100), record=Record(messages=True))
-    used = set(zip(*(np.asarray(outcome.message_log[end]).tolist() for end in ("sender", "receiver")), strict=True))
-    assert used == set(algorithm.links(workers))
 
 
 SHORT, LONG = 150, 3000

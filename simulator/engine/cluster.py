@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Annotated, Literal
 
-from laggard.simulator.errors import InvalidSettingError, NonNegative, PositiveInt, Settings
+from laggard.simulator.errors import InvalidSettingError, NonNegative, Range, Settings
 from laggard.simulator.network.config import Network
 from laggard.simulator.timing.distributions import Constant, Distribution
 from laggard.simulator.timing.slowdowns import Crash, Slowdown
@@ -28,7 +28,7 @@ class Cluster(Settings):
         seed: of the compute times and ties, where it differs from the simulation's.
     """
 
-    workers: PositiveInt
+    workers: Annotated[int, Range(least=1, most=2_000_000, whole=True)]
     compute: Distribution = field(default_factory=lambda: Constant(1.0))
     slowdowns: Sequence[Slowdown | Crash] = ()
     network: Network = field(default_factory=Network)

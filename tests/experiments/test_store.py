@@ -394,13 +394,11 @@ def test_a_manifest_of_something_else_is_refused(result: Result, text: str, said
 
 
 def test_a_config_of_another_run_is_refused(result: Result) -> None:
-    """Also where somebody has made the manifest fit the file."""
-    config, manifest = result.path / "config.yaml", result.path / "manifest.json"
-    config.write_text(config.read_text().replace("seed: 0", "seed: 1"))
-    content = json.loads(manifest.read_text())
-    content["files"]["config.yaml"] = hashlib.sha256(config.read_bytes()).hexdigest()
+    """Also where somebody has made the manifest's own hash fit its settings."""
+    content = json.loads((result.path / "manifest.json").read_text())
+    content["settings"]["seed"] = 1
     write_manifest(result.path, content)
-    with pytest.raises(ResultError, match=r"config\.yaml: its digest is not the one"):
+    with pytest.raises(ResultError, match=r"manifest\.json: its digest is not the one"):
         load_result(result.path)
 
 

@@ -12,7 +12,7 @@ SERVER = -1
 
 Ranks = tuple[int, ...]
 
-MOST_LINKS = 2**20
+MOST_LINKS = 2**22
 """The pairs of nodes that may send to each other in one period of a method: more messages would take minutes."""
 
 

@@ -242,3 +242,16 @@ def test_every_step_of_an_exponential_graph_is_regular(workers, step):
             len(peers(rank, step, workers)) for peers in (graph.out_peers, graph.in_peers) for rank in range(workers)
         }
         assert len(degrees) == 1
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        Graph("grid_graph", {"dim": [10**9, 2]}),
+        Graph("gnp_random_graph", {"n": 10**9, "p": 0.5, "seed": 10**12}),
+        Graph("path_graph", {"n": 3, "more": 1}),
+    ],
+)
+def test_arguments_of_a_graph_that_cannot_be_made_are_refused(graph):
+    with pytest.raises(InvalidSettingError, match=r"Graph.arguments: expected"):
+        graph.check(4)

@@ -201,3 +201,18 @@ def test_a_worker_that_is_down_cannot_crash(crashes, key):
         Cluster(workers=3, slowdowns=crashes)
     with pytest.raises(InvalidSettingError, match=r"slowdowns.0.worker: expected a rank below workers = 3, got 3"):
         Cluster(workers=3, slowdowns=[Crash(3, at=1.0)])
+
+
+def test_a_chain_that_is_asked_after_a_long_time_is_in_its_stationary_state():
+    """Slow with probability slow_for / (slow_for + fast_for), whatever it was; the next change lies ahead."""
+    n, time = 4000, 1e9
+    slow = 0
+    for seed in range(n):
+        path = CHAIN.bound(np.random.default_rng(seed))
+        path.at(0.0)
+        factor, until = path.at(time)
+        assert until > time
+        assert path.at(time) == (factor, until)
+        slow += factor == CHAIN.factor
+    share = CHAIN.slow_for / (CHAIN.slow_for + CHAIN.fast_for)
+    assert slow / n == pytest.approx(share, abs=4.5 * math.sqrt(share * (1 - share) / n))
