@@ -33,7 +33,7 @@ def entry() -> int:
             return main()
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has enough, as `head` has
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     finally:

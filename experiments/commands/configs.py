@@ -35,11 +35,12 @@ def validate(args: Namespace) -> int:
             print(error, file=sys.stderr)
             code = BAD_INPUT
         else:
-            for run in planned:
-                if starved := starved_ranks(run):
-                    ranks = ", ".join(map(str, starved[:5])) + ", ..." * (len(starved) > 5)
-                    said = f"with ties by rank and equal times nothing is learnt from the shards of ranks {ranks}"
-                    print(f"{path}: warning: cluster.ties: {run.title}: {said}: write random", file=sys.stderr)
+            starved = {run.title: ranks for run in planned if (ranks := starved_ranks(run))}
+            for title, ranks in list(starved.items())[:1]:
+                others = f" (and {count(len(starved) - 1, 'other run')})" * (len(starved) > 1)
+                shown = ", ".join(map(str, ranks[:5])) + ", ..." * (len(ranks) > 5)
+                problem = f"{title}{others}: equal times and ties by rank: ranks {shown} never contribute to an update"
+                print(f"{path}: warning: cluster.ties: {problem}; set it to random", file=sys.stderr)
             trained = sum(len(run.members) for run in planned)
             print(f"{path}: fine: {count(len(planned), 'run')}, {count(trained, 'member')}")
     return code

@@ -135,7 +135,7 @@ def _report_under_key(config: Config) -> Iterator[None]:
 IGNORED = ("name", "question", "device", "backend", "threads", "evaluate.target_accuracy", "record")
 """Keys that do not change a run's outcome: names, execution, targets and additional records."""
 DEFAULTS_VERSION = 1
-"""To be raised by one whenever a default changes: what is as by default is left out of a run's digest."""
+"""To be increased whenever a default changes, since a run's digest leaves out settings that equal their default."""
 _standard: dict[type[Part], tuple[set[str], dict[str, str]]] = {}  # of each kind of part, as `_standard_of`
 
 
@@ -169,7 +169,7 @@ def _hash_deciding(settings: Mapping[str, Any]) -> str:
 
 
 def _differences(value: Any, every: Any) -> Any:
-    """The settings of a part that are not as by default, and its name; all settings of an entry of one's own.
+    """The settings of a part that differ from their defaults, and its name; all settings of an entry of one's own.
 
     Args:
         every: all its settings, as plain data.

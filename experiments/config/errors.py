@@ -48,7 +48,7 @@ class ConfigError(ValueError):
 
 
 UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError)
-"""What may be raised while a part is made of values that nobody has thought of: it is their fault, told in one line."""
+"""What a part may raise when it is built from values outside of its ranges: reported as an error of the config."""
 
 
 def describe_failure(error: BaseException) -> str:

@@ -97,7 +97,7 @@ def _hash_module(name: str) -> str:
 
 
 def _forget_outdated(name: str) -> None:
-    """Forget modules whose sources have changed, and `name` if somebody else has loaded it, nobody knows when."""
+    """Forget modules whose sources have changed, and `name` if it was imported elsewhere, perhaps before a change."""
     outdated = {known for known, was in _hashes.items() if known in sys.modules and _hash_module(known) != was}
     loaded = str(getattr(sys.modules.get(name), "__file__", None))
     if name not in _hashes and loaded in {str(file) for file in source_files(name).values()}:

@@ -32,14 +32,14 @@ def write_index(planned: Sequence[RunSpec], out: str | Path) -> Path | None:
     path.mkdir(parents=True, exist_ok=True)
     remove_stale(path)
     other = None
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # there is none, or it is spoilt
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # there is none, or it is damaged
         present = json.loads((path / INDEX).read_bytes())
         other = present["runs"] if isinstance(present, dict) else present
     if aside := path / _folder_of(other) if other and other != entries else None:
         _move_pages(path, aside)
     if (own := path / _folder_of(entries)).is_dir():
         _move_pages(own, path)
-        with suppress(OSError):  # something of somebody else's lies there
+        with suppress(OSError):  # it holds other files
             own.rmdir()
     write_sealed(path / INDEX, {"runs": entries})
     return aside

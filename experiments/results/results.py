@@ -167,7 +167,7 @@ def load_results(path: str | Path) -> Results:
     Sweeps of other grids that were started there before are in its folders `sweep-...`, with figures of their own. In
     a folder without a sweep they are all finished runs below it; a run's own folder holds just that run. Manifests
     are read at once, and every other file when it is first asked for, and held against its hash then: what was
-    spoilt is refused by name at that moment.
+    damaged is refused by name at that moment.
 
     Raises:
         ResultError: as in `store.open_run`, or where no run of the sweep is finished.

@@ -86,7 +86,7 @@ def _schema(result: Result, file: str) -> pa.Schema:
         return parquet.read_schema(result.path / file)
     except (pa.ArrowException, OSError):
         path = result.file(file)  # usually raises the precise error
-        raise ResultError(f"{path}: no Parquet table, though {MANIFEST} vouches for it") from None
+        raise ResultError(f"{path}: no Parquet table, though {MANIFEST} lists it as one") from None
 
 
 def _may_have(labels: Mapping[str, Any], where: Mapping[str, Any]) -> bool:

@@ -126,7 +126,7 @@ def save_weights(path: Path, weights: Tensor) -> None:
     """Write models `(ensemble, params)`, or `(evaluations, ensemble, params)`."""
     from safetensors.torch import save
 
-    with whole_file(path) as part:  # not by save_file, whose files nobody else may read, nor its errors be understood
+    with whole_file(path) as part:  # save_file makes files of mode 0600, and its errors name no file
         part.write_bytes(save({"weights": weights.detach().cpu().contiguous()}))
 
 

@@ -1,4 +1,4 @@
-"""Worker processes and Ctrl-C: they do not hear it, end with their parent, and are killed where it is interrupted."""
+"""Worker processes and Ctrl-C: they ignore it, end with their parent, and are killed when it is interrupted."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def start_worker(parent: int) -> None:
 
 @contextmanager
 def block_interrupt() -> Iterator[None]:
-    """Have the processes that are started in this context not hear Ctrl-C."""
+    """Block Ctrl-C in this context, and so in the processes that are started in it, which inherit the mask."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

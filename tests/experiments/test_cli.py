@@ -201,10 +201,11 @@ def test_validate_warns_of_shards_that_are_never_learnt(
     )
     code, out, err = laggard("validate", path)
     assert (code, out) == (0, f"{path}: fine: 1 run, 1 member\n")
-    line = (
-        "warning: cluster.ties: tied: with ties by rank and equal times nothing is learnt from the shards of ranks 6, 7"
-    )
-    assert err == (f"{path}: {line}: write random\n" if warned else "")
+    problem = "equal times and ties by rank: ranks 6, 7 never contribute to an update; set it to random"
+    assert err == (f"{path}: warning: cluster.ties: tied: {problem}\n" if warned else "")
+    if warned:
+        _, _, err = laggard("validate", path, "sweep.seed=[0, 1, 2]")
+        assert err == f"{path}: warning: cluster.ties: seed = 0 (and 2 other runs): {problem}\n"
 
 
 def test_plot_draws_runs_and_sweeps(laggard: Laggard, toy: Callable[..., Path], drawn: list[Any]) -> None:

@@ -1,5 +1,7 @@
 """What Aji, Heafield (2019) claim."""
 
+from typing import Any
+
 import xarray as xr
 
 from laggard.experiments.claims.claim import (
@@ -105,6 +107,23 @@ CHARACTERS = {
 IMAGES = {**CHARACTERS, "name": "claims-images", "task": {"model": "lenet5", "dataset": "mnist", "batch": 32}}
 
 
+def compare_methods(characters: dict[str, Any], images: dict[str, Any]) -> dict[str, Study]:
+    """The Transformer and LeNet-5 by one worker, both servers, and one method more on each; over rates and seeds."""
+    methods = {
+        "one worker": {"cluster.workers": 1},
+        "synchronous": {"algorithm.name": "sync_ps"},
+        "asynchronous": {"algorithm.name": "async_ps"},
+    }
+    sweeps: list[dict[str, Any]] = [
+        {"method": {**methods, **characters}, "learning.lr": RATES, "seeds": 3},
+        {"method": {**methods, **images}, "learning.lr": RATES[:4], "seeds": 3},
+    ]
+    return {
+        "characters": Study({**CHARACTERS, "sweep": sweeps[0]}, smoke=FEW_CHARACTERS, paper={"stop.epochs": 10}),
+        "images": Study({**IMAGES, "sweep": sweeps[1]}, smoke=FEW_IMAGES, paper={"stop.epochs": 30}),
+    }
+
+
 def high_rate(loss: xr.DataArray) -> xr.DataArray:
     """The largest rate at which one worker alone comes within 5 % of its best loss."""
     alone = at(loss, method="one worker")
@@ -149,42 +168,9 @@ G2 = Claim(
         (16, stale by 3), 4 asynchronous with mini-batches of 64 (64, stale by 3); gamma times (cv 0.5). High is the
         largest rate of the grid at which one worker alone still comes within 5 % of its best loss, each seed's own.
     """),
-    studies={
-        "characters": Study(
-            config={
-                **CHARACTERS,
-                "sweep": {
-                    "method": {
-                        "one worker": {"cluster.workers": 1},
-                        "synchronous": {"algorithm.name": "sync_ps"},
-                        "asynchronous": {"algorithm.name": "async_ps"},
-                        "asynchronous and large": {"task.batch": 64},
-                    },
-                    "learning.lr": RATES,
-                    "seeds": 3,
-                },
-            },
-            smoke=FEW_CHARACTERS,
-            paper={"stop.epochs": 10},
-        ),
-        "images": Study(
-            config={
-                **IMAGES,
-                "sweep": {
-                    "method": {
-                        "one worker": {"cluster.workers": 1},
-                        "synchronous": {"algorithm.name": "sync_ps"},
-                        "asynchronous": {"algorithm.name": "async_ps"},
-                        "asynchronous and large": {"task.batch": 128},
-                    },
-                    "learning.lr": [0.001, 0.002, 0.004, 0.008],
-                    "seeds": 3,
-                },
-            },
-            smoke=FEW_IMAGES,
-            paper={"stop.epochs": 30},
-        ),
-    },
+    studies=compare_methods(
+        {"asynchronous and large": {"task.batch": 64}}, {"asynchronous and large": {"task.batch": 128}}
+    ),
     decide=decide_g2,
     criteria=(
         Criterion(
@@ -250,42 +236,7 @@ G3 = Claim(
         rate, the largest at which one worker alone comes within 5 % of its best loss; each at its own best rate,
         and LeNet-5 on MNIST, beside.
     """),
-    studies={
-        "characters": Study(
-            config={
-                **CHARACTERS,
-                "sweep": {
-                    "method": {
-                        "one worker": {"cluster.workers": 1},
-                        "synchronous": {"algorithm.name": "sync_ps"},
-                        "asynchronous": {"algorithm.name": "async_ps"},
-                        "accumulated": {"algorithm.accumulate": 4},
-                    },
-                    "learning.lr": RATES,
-                    "seeds": 3,
-                },
-            },
-            smoke=FEW_CHARACTERS,
-            paper={"stop.epochs": 10},
-        ),
-        "images": Study(
-            config={
-                **IMAGES,
-                "sweep": {
-                    "method": {
-                        "one worker": {"cluster.workers": 1},
-                        "synchronous": {"algorithm.name": "sync_ps"},
-                        "asynchronous": {"algorithm.name": "async_ps"},
-                        "accumulated": {"algorithm.accumulate": 4},
-                    },
-                    "learning.lr": [0.001, 0.002, 0.004, 0.008],
-                    "seeds": 3,
-                },
-            },
-            smoke=FEW_IMAGES,
-            paper={"stop.epochs": 30},
-        ),
-    },
+    studies=compare_methods({"accumulated": {"algorithm.accumulate": 4}}, {"accumulated": {"algorithm.accumulate": 4}}),
     decide=decide_g3,
     criteria=(
         Criterion("accumulated", "Transformer: loss accumulated over synchronous, at the high rate", at_most=1.05),
