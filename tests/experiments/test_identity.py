@@ -10,7 +10,7 @@ import pytest
 from laggard import ConfigError, load, run, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.config import parts, tasks
-from laggard.experiments.config.config import IGNORED, Config, parse
+from laggard.experiments.config.config import DEFAULTS_VERSION, IGNORED, Config, digest_of, parse
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.schema import Part
 
@@ -214,3 +214,12 @@ def test_no_default_has_changed() -> None:
     """
     written = json.loads((Path(__file__).parent / "defaults.json").read_text())
     assert standard_values() == written
+
+
+def test_another_version_of_the_defaults_makes_other_runs(
+    toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load(toy())
+    before = digest_of(config)
+    monkeypatch.setattr("laggard.experiments.config.config.DEFAULTS_VERSION", DEFAULTS_VERSION + 1)
+    assert digest_of(config) != before
