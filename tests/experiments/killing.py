@@ -141,7 +141,9 @@ def hold(
     """Carry out both sweeps and compare them; counts what was killed."""
     config = folder / "killed.yaml"
     config.write_text(CONFIG % (updates, runs), encoding="utf-8")
-    assert start(config, folder / "undisturbed", "--jobs", "1").wait() == 0
+    with start(config, folder / "undisturbed", "--jobs", "1") as process:
+        _, err = process.communicate()
+    assert process.returncode == 0, err
     count = disturbed(config, folder / "disturbed", kills, within, random.Random(seed), kill)
     expected, got = (contents(folder / each / "killed") for each in ("undisturbed", "disturbed"))
     assert len(expected) == len(COMPARED) * runs
