@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from laggard.models.backends.autograd import Loss
 from laggard.models.backends.batched import find_device, to_device
 from laggard.models.backends.choice import choose
-from laggard.models.backends.handwritten import Loss
 from laggard.models.data import Dataset
 from laggard.models.flat import check_pure, flatten
 from laggard.models.layers import Layer, check_labels, layers

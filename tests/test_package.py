@@ -20,7 +20,7 @@ EXPECTED = (
     "__main__.py",
     "py.typed",
     "simulator/__init__.py",
-    "models/backends/handwritten/convolution.py",
+    "models/backends/compiled/kernels.py",
     "examples/quickstart.yaml",
     "notebooks/01_first_run.ipynb",
     "ledger/cpu/A1.json",

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from laggard.models.backends.handwritten import Loss
+from laggard.models.backends.autograd import Loss
 from laggard.models.flat import shapes, unflatten
 
 EVALUATED = 250  # samples in one forward pass of an evaluation; 1,000 outgrow a CPU's cache and take twice the time

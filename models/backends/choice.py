@@ -8,10 +8,10 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
+from laggard.models.backends.autograd import Loss
 from laggard.models.backends.batched import Backend, Batched, Compiled
 from laggard.models.backends.chunked import Chunked, CudaMemory
 from laggard.models.backends.graphs import Graphs
-from laggard.models.backends.handwritten import Loss
 from laggard.models.backends.threads import Threads
 from laggard.models.backends.unfolded import Unfolded, unfoldable
 

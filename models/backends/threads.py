@@ -10,12 +10,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from laggard.models.backends.handwritten import Backpropagation, Loss, backpropagation
+from laggard.models.backends.autograd import Autograd, Loss
+from laggard.models.backends.compiled.network import Network
 
 T = TypeVar("T")
 
 # samples in one forward pass of an evaluation; more outgrow a CPU's cache, 1,000 take twice the time
-THREAD_SAMPLES = 100
+THREAD_SAMPLES = 96
 
 
 def cores() -> int:
@@ -24,10 +25,11 @@ def cores() -> int:
 
 
 class Threads:
-    """A pool of threads with one copy of the module each; every model is a job of its own.
+    """A pool of threads; every model is a job of its own.
 
-    A job uses its own row only, so that results are bitwise independent of grouping and of thread.
-    Two jobs per thread shorten the wait for the slowest thread (by 2 to 4 % on two cores).
+    A chain of known layers is compiled (`compiled`), and its threads do not hold the interpreter's lock; of another
+    module each thread has a copy for autograd. A job uses its own row only, so that results are bitwise independent
+    of grouping and of thread. Two jobs per thread shorten the wait for the slowest thread (by 2 to 4 % on two cores).
 
     Sets torch's intra-op threads to one for the whole process: gradients run in parallel, which needs
     no synchronisation (two intra-op threads made a step forty times slower on a busy machine).
@@ -46,28 +48,35 @@ class Threads:
         self.lanes = 2 * threads
         self._threads = threads
         self._module, self._loss = module, loss
+        self._network = Network(module, loss)
         self._own = threading.local()
         self._pool = self._idle_pool()
 
     def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         gradients, losses = torch.empty_like(weights), weights.new_empty(len(weights))
 
-        def job(row: int) -> None:
+        def by_autograd(row: int) -> None:
             samples = index[row]
             inputs, targets = x.index_select(0, samples), y.index_select(0, samples)
             gradients[row], losses[row] = self._mine().gradient(weights[row], inputs, targets)
 
-        self._each(job, len(weights))
+        job = self._network.differentiate(weights, x, y, index, gradients, losses)
+        self._each(by_autograd if job is None else job, len(weights))
         return gradients, losses
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
-        chunks = x.split(THREAD_SAMPLES)
+        starts = range(0, len(x), THREAD_SAMPLES)
+
+        def by_autograd(row: int, samples: slice) -> Tensor:
+            return self._mine().outputs(weights[row], x[samples])
+
+        predict = self._network.predict(weights, x) or by_autograd
 
         def job(number: int) -> Tensor:
-            row, chunk = divmod(number, len(chunks))
-            return self._mine().outputs(weights[row], chunks[chunk])
+            row, chunk = divmod(number, len(starts))
+            return predict(row, slice(starts[chunk], starts[chunk] + THREAD_SAMPLES))
 
-        outputs: Tensor = torch.cat(self._each(job, len(weights) * len(chunks))).unflatten(0, (len(weights), len(x)))
+        outputs: Tensor = torch.cat(self._each(job, len(weights) * len(starts))).unflatten(0, (len(weights), len(x)))
         return outputs
 
     def _each(self, job: Callable[[int], T], count: int) -> list[T]:
@@ -84,9 +93,9 @@ class Threads:
     def _idle_pool(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self._threads, "gradient", initializer=torch.set_num_threads, initargs=(1,))
 
-    def _mine(self) -> Backpropagation:
+    def _mine(self) -> Autograd:
         """This thread's own instance, with a copy of the module."""
-        if not hasattr(self._own, "backpropagation"):
-            self._own.backpropagation = backpropagation(copy.deepcopy(self._module), self._loss)
-        own: Backpropagation = self._own.backpropagation
+        if not hasattr(self._own, "autograd"):
+            self._own.autograd = Autograd(copy.deepcopy(self._module), self._loss)
+        own: Autograd = self._own.autograd
         return own

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from laggard.models.backends.autograd import Loss
 from laggard.models.backends.batched import EVERYTHING, exact_arithmetic
-from laggard.models.backends.handwritten import Loss
 from laggard.models.flat import shapes, unflatten
 
 POOLS = (nn.MaxPool2d, nn.AvgPool2d)

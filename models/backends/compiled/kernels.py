@@ -1,0 +1,219 @@
+"""Arithmetic on mini-batches of SAMPLES with the samples innermost: Python that numba compiles, called nowhere else.
+
+A feature of all samples lies in SAMPLES consecutive numbers, so that every inner loop fills the CPU's vectors whatever
+the shape of a layer. Arrays are flat; images are `(channels, height, width, SAMPLES)`. Sums have one order, which the
+width of the vectors does not change. NaN is passed on as torch does: a comparison with it is false.
+
+What depends on the shapes of a network is generated beside these functions, in the same module: see `source`.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+Single = float | np.floating[Any]
+
+SAMPLES = 32  # in one pass; more are added up in passes of so many
+ZERO, ONE = np.float32(0), np.float32(1)
+
+IDENTITY, RELU, LEAKY_RELU, SIGMOID, TANH, ELU, HARDTANH = range(7)  # units
+"""Units whose derivative is a function of their output, so that they can overwrite their input."""
+
+
+def gather(x: Floats, index: Integers, y: Floats) -> None:
+    """The samples `index` of `x` `(samples, features)`; beyond them the last again."""
+    for k in range(x.shape[1]):
+        for b in range(SAMPLES):
+            y[k * SAMPLES + b] = x[index[b if b < len(index) else -1], k]
+
+
+def set_all(x: Floats, value: Single) -> None:
+    """Set all of `x`."""
+    for k in range(len(x)):
+        x[k] = value
+
+
+def copy(x: Floats, y: Floats) -> None:
+    """Set all of `y` to `x`."""
+    for k in range(len(y)):
+        y[k] = x[k]
+
+
+def add_samples(x: Floats, start: int) -> Any:
+    """The sum of one feature's samples from `start` on, by halves; what is in `x` is overwritten."""
+    half = x[start : start + SAMPLES]
+    for b in range(16):
+        half[b] += half[b + 16]
+    for b in range(8):
+        half[b] += half[b + 8]
+    for b in range(4):
+        half[b] += half[b + 4]
+    return (half[0] + half[2]) + (half[1] + half[3])
+
+
+def add_places(x: Floats, places: int, scratch: Floats) -> Any:
+    """The sum of `x` `(places, SAMPLES)`."""
+    set_all(scratch[:SAMPLES], ZERO)
+    for k in range(places):
+        for b in range(SAMPLES):
+            scratch[b] += x[k * SAMPLES + b]
+    return add_samples(scratch, 0)
+
+
+def transpose(x: Floats, start: int, features: int, y: Floats) -> None:
+    """SAMPLES features of `x` from `start` on, or as many as there are, as a matrix `(SAMPLES, SAMPLES)`."""
+    for k in range(min(SAMPLES, features - start)):
+        for b in range(SAMPLES):
+            y[b * SAMPLES + k] = x[(start + k) * SAMPLES + b]
+
+
+def add_columns(x: Floats, rows: int, start: int, columns: int, y: Floats) -> None:
+    """Add `x` `(rows, SAMPLES)` to as many columns of `y` `(rows, columns)`, from `start` on, or as there are."""
+    for m in range(rows):
+        for n in range(min(SAMPLES, columns - start)):
+            y[m * columns + start + n] += x[m * SAMPLES + n]
+
+
+def pad(x: Floats, channels: int, height: int, width: int, top: int, left: int, y: Floats) -> None:
+    """Copy images to the middle of larger ones, whose border is zero already."""
+    for c in range(channels):
+        for i in range(height):
+            start = ((c * (height + 2 * top) + i + top) * (width + 2 * left) + left) * SAMPLES
+            for k in range(width * SAMPLES):
+                y[start + k] = x[(c * height + i) * width * SAMPLES + k]
+
+
+def crop(y: Floats, channels: int, height: int, width: int, top: int, left: int, x: Floats) -> None:
+    """The middle of images: the transpose of `pad`."""
+    for c in range(channels):
+        for i in range(height):
+            start = ((c * (height + 2 * top) + i + top) * (width + 2 * left) + left) * SAMPLES
+            for k in range(width * SAMPLES):
+                x[(c * height + i) * width * SAMPLES + k] = y[start + k]
+
+
+def pool_row(x: Floats, width: int, count: int, y: Floats, winners: Floats) -> None:
+    """The maximum of each of `count` squares of two rows `(width, SAMPLES)`, and which of the four it is.
+
+    As in torch, the first of equals, or the last NaN.
+    """
+    for j in range(count):
+        for b in range(SAMPLES):
+            k = 2 * j * SAMPLES + b
+            most, winner = x[k], ZERO
+            value = x[k + SAMPLES]
+            greater = (value > most) | (value != value)
+            most, winner = value if greater else most, np.float32(1) if greater else winner
+            value = x[k + width * SAMPLES]
+            greater = (value > most) | (value != value)
+            most, winner = value if greater else most, np.float32(2) if greater else winner
+            value = x[k + (width + 1) * SAMPLES]
+            greater = (value > most) | (value != value)
+            most, winner = value if greater else most, np.float32(3) if greater else winner
+            y[j * SAMPLES + b] = most
+            winners[j * SAMPLES + b] = winner
+
+
+def pool(x: Floats, channels: int, height: int, width: int, y: Floats, winners: Floats) -> None:
+    """Max-pooling by two, without an odd row or column at the end."""
+    down, across = height // 2, width // 2
+    for c in range(channels):
+        for i in range(down):
+            to = (c * down + i) * across * SAMPLES
+            pool_row(x[(c * height + 2 * i) * width * SAMPLES :], width, across, y[to:], winners[to:])
+
+
+def unpool(y: Floats, winners: Floats, channels: int, height: int, width: int, x: Floats) -> None:
+    """Pass each gradient to the winner of its square, and zero to the others."""
+    down, across = height // 2, width // 2
+    if height % 2 or width % 2:
+        set_all(x[: channels * height * width * SAMPLES], ZERO)
+    for c in range(channels):
+        for i in range(down):
+            for j in range(across):
+                source = ((c * down + i) * across + j) * SAMPLES
+                upper = ((c * height + 2 * i) * width + 2 * j) * SAMPLES
+                lower = upper + width * SAMPLES
+                for b in range(SAMPLES):
+                    value, winner = y[source + b], winners[source + b]
+                    x[upper + b] = value if winner == 0 else ZERO
+                    x[upper + SAMPLES + b] = value if winner == 1 else ZERO
+                    x[lower + b] = value if winner == 2 else ZERO
+                    x[lower + SAMPLES + b] = value if winner == 3 else ZERO
+
+
+def activate(y: Floats, unit: int, low: float, high: float) -> None:
+    """Apply a unit to `y`, in place; `low` and `high` are its parameters."""
+    if unit == RELU:
+        for k in range(len(y)):
+            y[k] = ZERO if y[k] < ZERO else y[k]
+    elif unit == LEAKY_RELU:
+        for k in range(len(y)):
+            y[k] = low * y[k] if y[k] < ZERO else y[k]
+    elif unit == SIGMOID:
+        for k in range(len(y)):
+            y[k] = ONE / (ONE + np.exp(-y[k]))
+    elif unit == TANH:
+        for k in range(len(y)):
+            y[k] = np.tanh(y[k])
+    elif unit == ELU:
+        for k in range(len(y)):
+            y[k] = low * np.expm1(y[k]) if y[k] < ZERO else y[k]
+    elif unit == HARDTANH:
+        for k in range(len(y)):
+            value = low if y[k] < low else y[k]
+            y[k] = high if value > high else value
+
+
+def deactivate(gradient: Floats, y: Floats, unit: int, low: float, high: float) -> None:
+    """Multiply a gradient by a unit's derivative where its output is `y`, in place."""
+    if unit == RELU:
+        for k in range(len(y)):
+            gradient[k] = ZERO if y[k] <= ZERO else gradient[k]
+    elif unit == LEAKY_RELU:
+        for k in range(len(y)):
+            gradient[k] = low * gradient[k] if y[k] <= ZERO else gradient[k]
+    elif unit == SIGMOID:
+        for k in range(len(y)):
+            gradient[k] *= y[k] * (ONE - y[k])
+    elif unit == TANH:
+        for k in range(len(y)):
+            gradient[k] *= ONE - y[k] * y[k]
+    elif unit == ELU:
+        for k in range(len(y)):
+            gradient[k] = (y[k] + low) * gradient[k] if y[k] <= ZERO else gradient[k]
+    elif unit == HARDTANH:
+        for k in range(len(y)):
+            gradient[k] = ZERO if (y[k] <= low) | (y[k] >= high) else gradient[k]
+
+
+def cross_entropy(
+    y: Floats, classes: int, labels: Integers, index: Integers, share: Single, gradient: Floats
+) -> Single:
+    """The sum over samples of their cross entropies times `share`, and its gradient, zero beyond the last sample.
+
+    With p = softmax(y) of a sample with label c: loss -log p_c, gradient p - (1 at c, 0 elsewhere).
+    """
+    loss = ZERO
+    for b in range(len(index)):
+        label = labels[index[b]]
+        most = y[b]
+        for k in range(1, classes):
+            most = max(most, y[k * SAMPLES + b])
+        chosen = y[label * SAMPLES + b] - most
+        total = ZERO
+        for k in range(classes):
+            power = np.exp(y[k * SAMPLES + b] - most)
+            gradient[k * SAMPLES + b] = power
+            total += power
+        loss += np.log(total) - chosen
+        for k in range(classes):
+            gradient[k * SAMPLES + b] *= share / total
+        gradient[label * SAMPLES + b] -= share
+    for b in range(len(index), SAMPLES):
+        for k in range(classes):
+            gradient[k * SAMPLES + b] = ZERO
+    return loss * share

@@ -1,0 +1,122 @@
+"""The compiled gradient of one network, on data that are checked before: inside there are no checks."""
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from laggard.models.backends.autograd import Loss
+from laggard.models.backends.compiled.compiler import Passes, compile_passes
+from laggard.models.backends.compiled.kernels import Floats, Integers
+from laggard.models.backends.compiled.layers import NotCompiledError
+from laggard.models.backends.compiled.plan import Plan, build_plan
+
+LEFT_OUT = -100  # the label that torch's cross entropy leaves out
+
+Data = tuple[Floats, Integers]  # inputs (samples, features), labels (samples,)
+
+
+class Network:
+    """A module's passes, compiled when they are first needed.
+
+    Its methods answer None where a module, a loss or data are not compiled: autograd takes those. One thread calls
+    them; the functions that they answer with are for any thread, each of which has working memory of its own.
+    """
+
+    def __init__(self, module: nn.Module, loss: Loss) -> None:
+        self._module = module if loss is cross_entropy else None
+        self._compiled: dict[tuple[int, ...], tuple[Plan, Passes] | None] = {}
+        self._tensors: tuple[object, ...] = ()
+        self._data: Data | None = None
+        self._own = threading.local()
+
+    def differentiate(
+        self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor, gradients: Tensor, losses: Tensor
+    ) -> Callable[[int], None] | None:
+        """A function of a row that writes one model's gradient and loss.
+
+        Args:
+            weights: `(models, params)`.
+            x: inputs `(samples, ...)`.
+            y: labels `(samples,)`.
+            index: mini-batches `(models, batch)`.
+            gradients: to be written, `(models, params)`.
+            losses: to be written, `(models,)`.
+
+        Raises:
+            IndexError: a label is no class of the network, or an index no sample.
+        """
+        compiled = self._compile(weights, x)
+        data = None if compiled is None else self._check(x, y, compiled[0].classes)
+        if compiled is None or data is None or index.shape[1] == 0:
+            return None
+        _check_range("index", index, len(x), "samples")
+        plan, passes = compiled
+        rows, batches = weights.contiguous().numpy(), index.long().contiguous().numpy()
+        to_gradients, to_losses = gradients.numpy(), losses.numpy()
+
+        def job(row: int) -> None:
+            to_losses[row] = passes.differentiate(
+                plan.steps, plan.numbers, plan.first, rows[row], *data, batches[row], to_gradients[row],
+                self._space(plan),
+            )  # fmt: skip
+
+        return job
+
+    def predict(self, weights: Tensor, x: Tensor) -> Callable[[int, slice], Tensor] | None:
+        """A function of a row and some samples: the outputs `(samples, classes)` of one model."""
+        compiled = self._compile(weights, x)
+        if compiled is None:
+            return None
+        plan, passes = compiled
+        rows, inputs = weights.contiguous().numpy(), x.flatten(1).contiguous().numpy()
+
+        def job(row: int, samples: slice) -> Tensor:
+            index = np.arange(len(inputs))[samples]
+            outputs = np.empty((len(index), plan.classes), np.float32)
+            passes.predict(plan.steps, plan.numbers, rows[row], inputs, index, outputs, self._space(plan))
+            return torch.from_numpy(outputs)
+
+        return job
+
+    def _compile(self, weights: Tensor, x: Tensor) -> tuple[Plan, Passes] | None:
+        """The plan and the passes for inputs of the shape of `x`, if they are compiled."""
+        if self._module is None or (weights.dtype, x.dtype) != (torch.float32, torch.float32) or x.numel() == 0:
+            return None
+        shape = tuple(x.shape[1:])
+        if shape not in self._compiled:
+            self._compiled[shape] = None
+            try:
+                plan = build_plan(self._module, shape)
+            except NotCompiledError:
+                return None
+            passes = compile_passes(plan.convolutions)
+            self._compiled[shape] = None if passes is None else (plan, passes)
+        return self._compiled[shape]
+
+    def _check(self, x: Tensor, y: Tensor, classes: int) -> Data | None:
+        """The arrays of `x` and `y`; None where labels are probabilities, or to be left out."""
+        tensors = (x, x._version, y, y._version)
+        if len(self._tensors) != 4 or any(one is not other for one, other in zip(self._tensors, tensors, strict=True)):
+            self._tensors, self._data = tensors, None
+            if y.dtype == torch.int64 and y.shape == x.shape[:1] and not (y == LEFT_OUT).any():
+                _check_range("label", y, classes, "classes")
+                self._data = x.flatten(1).contiguous().numpy(), y.contiguous().numpy()
+        return self._data
+
+    def _space(self, plan: Plan) -> Floats:
+        """This thread's working memory for a plan."""
+        if getattr(self._own, "plan", None) is not plan:
+            self._own.plan, self._own.space = plan, np.zeros(plan.space, np.float32)
+        space: Floats = self._own.space
+        return space
+
+
+def _check_range(name: str, values: Tensor, count: int, what: str) -> None:
+    least, most = (int(value) for value in values.aminmax())
+    if least < 0 or most >= count:
+        wrong = least if least < 0 else most
+        raise IndexError(f"{name} {wrong}: expected 0 to {count - 1}, since there are {count} {what}")
