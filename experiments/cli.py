@@ -47,8 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     with handle_signals(leave):
         args = _parse(argv)
-        if not args.command.checks_imports:
-            _import()
+        _import(args.command.imports)
         try:
             with handle_signals(_interrupt), _refuse_plugins(args):
                 code: int = args.command.function(args)
@@ -104,15 +103,13 @@ def _refuse_plugins(args: argparse.Namespace) -> AbstractContextManager[None]:
     return refuse()
 
 
-def _import() -> None:
-    """Import what almost every command needs; Ctrl-C ends the process meanwhile.
-
-    Torch crashes at exit after an import that an exception interrupted.
-    """
+def _import(module: str) -> None:
+    """Import what a command needs; Ctrl-C ends the process meanwhile."""
     gc.disable()  # collecting garbage during imports takes half a second and frees nothing
     try:
-        import laggard.experiments.config.errors
-        import laggard.experiments.running.sweep  # noqa: F401
+        if module:
+            import_module("laggard.experiments.config.errors")
+            import_module(module)
     finally:
         gc.enable()
         gc.freeze()
@@ -137,7 +134,13 @@ def _interrupt(number: int, _: object) -> NoReturn:
     """Raise KeyboardInterrupt; what comes next, as `timeout` sends it twice, is ignored while the command ends."""
     for of in SIGNALS:
         signal.signal(of, lambda *_: None)
+    if _is_being_imported("torch"):  # it crashes at exit after an import that an exception interrupted
+        leave(number)
     raise KeyboardInterrupt(number)
+
+
+def _is_being_imported(name: str) -> bool:
+    return bool(getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False))
 
 
 def _report_interrupt(args: argparse.Namespace, number: int = signal.SIGINT) -> int:

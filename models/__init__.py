@@ -1,9 +1,10 @@
-"""What is learnt: networks, datasets, partitions, and tasks made of them; torch only, no clock."""
+"""What is learnt: networks, datasets, partitions, and tasks made of them; torch only, no clock.
+
+Whatever a config names is imported without torch: modules import it where they compute.
+"""
 
 from collections.abc import Mapping
-from typing import Protocol
-
-from torch import nn
+from typing import TYPE_CHECKING, Any, Protocol
 
 from laggard.models.data import DATASETS, Dataset, characters, digits, fashion_mnist, mnist, synthetic
 from laggard.models.language import Language
@@ -11,13 +12,17 @@ from laggard.models.mnist import DataMissingError
 from laggard.models.networks import MLP, LeNet5, Logistic, Transformer
 from laggard.models.partition import PARTITIONS, ByLabel, Dirichlet, Disjoint, Iid, Partition
 from laggard.models.quadratic import Quadratic
-from laggard.models.task import Supervised
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from laggard.models.task import Supervised
 
 
 class Network(Protocol):
     """A recipe for a module: a frozen dataclass whose fields are its config keys."""
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
         """A fresh module from inputs `(batch, *shape)` to logits `(batch, classes)`, or `(batch, positions, classes)`.
 
         Raises:
@@ -27,6 +32,15 @@ class Network(Protocol):
 
 
 NETWORKS: Mapping[str, type[Network]] = {"lenet5": LeNet5, "mlp": MLP, "logistic": Logistic, "transformer": Transformer}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Supervised":  # needs torch
+        from laggard.models.task import Supervised
+
+        return Supervised
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "DATASETS",

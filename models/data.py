@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import interpolate
 
 from laggard.models.language import ALPHABET, Language
-from laggard.models.mnist import read_images
+from laggard.models.mnist import DataMissingError, read_images
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -20,10 +24,10 @@ class Dataset:
     """
 
     name: str
-    train_x: Tensor
-    train_y: Tensor
-    test_x: Tensor
-    test_y: Tensor
+    train_x: "Tensor"
+    train_y: "Tensor"
+    test_x: "Tensor"
+    test_y: "Tensor"
     classes: int
 
     @property
@@ -36,7 +40,7 @@ class Dataset:
         """The shape of the labels of one input: `()`, or `(positions,)`."""
         return tuple(self.train_y.shape[1:])
 
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> "Dataset":
+    def to(self, device: "torch.device | str", dtype: "torch.dtype") -> "Dataset":
         """The same set with its inputs as `dtype`, on `device`."""
         return replace(
             self,
@@ -54,17 +58,31 @@ def digits() -> Dataset:
     deviation are constants, as MNIST's: sums of float32 would depend on the number of torch's threads.
 
     Source: Alpaydin, Kaynak (1998), UCI Machine Learning Repository.
-    """
-    from sklearn.datasets import load_digits
 
-    bundle = load_digits()
-    small = torch.from_numpy(bundle.images).float().unsqueeze(1) / 16
+    Raises:
+        DataMissingError: scikit-learn is not installed.
+    """
+    import torch
+    from torch.nn.functional import interpolate
+
+    rows = np.loadtxt(_digits_file(), delimiter=",")
+    small = torch.from_numpy(rows[:, :-1].reshape(-1, 1, 8, 8)).float() / 16
     x = interpolate(small, size=(28, 28), mode="bilinear", align_corners=False)
-    y = torch.from_numpy(bundle.target).long()
+    y = torch.from_numpy(rows[:, -1]).long()
     order = torch.from_numpy(np.random.default_rng(0).permutation(len(y)))
     train, test = order[:1500], order[1500:]
     x = _channels_last((x - 0.3057) / 0.3246)
     return Dataset("digits", x[train], y[train], x[test], y[test], classes=10)
+
+
+def _digits_file() -> Path:
+    """The file of digits in scikit-learn's package, which is not imported: that takes longer than a short run."""
+    package = find_spec("sklearn")
+    for folder in (package and package.submodule_search_locations) or ():
+        file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+        if file.is_file():
+            return file
+    raise DataMissingError("digits are a file of scikit-learn, which is not installed: pip install scikit-learn")
 
 
 def mnist() -> Dataset:
@@ -100,6 +118,8 @@ def synthetic(
         ValueError: a size outside its range in `RANGES`.
     """
     check_sizes(synthetic, samples=samples, features=features, classes=classes)
+    import torch
+
     rng = np.random.default_rng(seed)
     centres = separation / np.sqrt(features) * rng.standard_normal((classes, features))
     labels = rng.integers(classes, size=samples + samples // 4)
@@ -120,6 +140,8 @@ def characters(samples: int = 20_000, positions: int = 32, words: int = 200, see
         ValueError: a size outside its range in `RANGES`.
     """
     check_sizes(characters, samples=samples, positions=positions, words=words)
+    import torch
+
     pieces = samples + samples // 10
     text = Language(words, seed).text(pieces * positions + 1, np.random.default_rng((seed, 2)))
     codes = torch.tensor([ALPHABET.index(character) for character in text])
@@ -153,14 +175,14 @@ def check_sizes(make: Callable[..., Dataset], **given: float) -> None:
 def _mnist_like(name: str, files: str, mean: float, deviation: float) -> Dataset:
     train_x, train_y, test_x, test_y = read_images(files)
 
-    def scale(pixels: Tensor) -> Tensor:
+    def scale(pixels: "Tensor") -> "Tensor":
         # In place, in a tensor of its own: three temporaries of 188 MB take longer than the arithmetic.
         return _channels_last(pixels.unsqueeze(1).float().sub_(255 * mean).div_(255 * deviation))
 
     return Dataset(name, scale(train_x), train_y.long(), scale(test_x), test_y.long(), classes=10)
 
 
-def _channels_last(images: Tensor) -> Tensor:
+def _channels_last(images: "Tensor") -> "Tensor":
     """The same images `(samples, 1, height, width)` with the strides that make convolutions a sixth faster.
 
     With one channel the memory is the same in either order, and torch would leave the strides as they are.

@@ -1,10 +1,11 @@
 """The layers of a network, for pipelines to cut: their parameters, work and activations."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor, nn
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 
 class Layer(NamedTuple):
@@ -23,12 +24,49 @@ class Layer(NamedTuple):
     work: float
 
 
-def layers(module: nn.Module, shape: tuple[int, ...], batch: int) -> list[Layer]:
+class Description(NamedTuple):
+    """What is known of a network without building it.
+
+    Attributes:
+        layers: those of its module; activations of one sample.
+        labels: the shape of the labels that it predicts, `()` or `(positions,)`.
+        unfolds: whether the backend `unfold` can take it.
+    """
+
+    layers: list[Layer]
+    labels: tuple[int, ...] = ()
+    unfolds: bool = True
+
+    @property
+    def params(self) -> int:
+        """The entries of the parameter vector."""
+        return sum(layer.params for layer in self.layers)
+
+
+def linear(name: str, inputs: int, outputs: int, rows: int = 1) -> Layer:
+    """A linear layer with a bias that takes `rows` vectors of a sample."""
+    return Layer(name, outputs * (inputs + 1), float(rows * outputs), float(rows * outputs * inputs))
+
+
+def pointwise(name: str, outputs: int, params: int = 0) -> Layer:
+    """A layer whose work are its outputs, as pooling, ReLU or normalisation."""
+    return Layer(name, params, float(outputs), float(outputs))
+
+
+def merge(name: str, parts: Sequence[Layer]) -> Layer:
+    """Layers that follow each other as one."""
+    return Layer(name, sum(part.params for part in parts), parts[-1].activations, sum(part.work for part in parts))
+
+
+def layers(module: "nn.Module", shape: tuple[int, ...], batch: int) -> list[Layer]:
     """The layers of an `nn.Sequential`, whose inputs have `shape`; another module is one layer.
 
     One sample of zeros passes through them with weights of zero; the module may be on the meta device, and does not
     change. Propagating shapes alone would take a second, since torch then imports its compiler.
     """
+    import torch
+    from torch import nn
+
     parts = list(module.named_children()) if isinstance(module, nn.Sequential) else [("model", module)]
     found, x = [], torch.zeros(1, *shape)
     for name, part in parts:
@@ -38,17 +76,36 @@ def layers(module: nn.Module, shape: tuple[int, ...], batch: int) -> list[Layer]
     return found
 
 
-def check_labels(module: nn.Module, shape: tuple[int, ...], labels: tuple[int, ...]) -> None:
-    """Raise for a module without one row of logits per label, such as a classifier where texts are learnt.
+def labels_of(module: "nn.Module", shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the labels that a module predicts for one input of `shape`: `()`, or `(positions,)`."""
+    import torch
 
-    Args:
-        shape: of one input.
-        labels: the shape of its labels, `()` where there is one.
+    return tuple(_passed(module, torch.zeros(1, *shape))[0].shape[1:-1])
+
+
+def describe_module(module: "nn.Module", shape: tuple[int, ...]) -> Description:
+    """The description of a module, whose inputs have `shape`; it may be on the meta device.
 
     Raises:
-        ValueError: the logits of one input are not `(*labels, classes)`.
+        ValueError: its output is not a function of its parameters and its input alone.
     """
-    rows = tuple(_passed(module, torch.zeros(1, *shape))[0].shape[1:-1])
+    from laggard.models.backends.unfolded import unfoldable
+    from laggard.models.flat import check_pure
+
+    check_pure(module)
+    return Description(layers(module, shape, batch=1), labels_of(module, shape), unfoldable(module))
+
+
+def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:
+    """Raise for a network without one row of logits per label, such as a classifier where texts are learnt.
+
+    Args:
+        rows: the shape of the labels that the network predicts.
+        labels: the shape of those that a sample has, `()` where there is one.
+
+    Raises:
+        ValueError: they differ.
+    """
     if rows != labels:
         whole, each = "one label for an input", "a label for each position"
         has, gives = (each, whole) if labels else (whole, each)
@@ -56,22 +113,26 @@ def check_labels(module: nn.Module, shape: tuple[int, ...], labels: tuple[int, .
         raise ValueError(f"model: expected one that predicts {has}, as the data has them, got {gives}: use {remedy}")
 
 
-@torch.no_grad()
-def _passed(part: nn.Module, x: Tensor) -> tuple[Tensor, int]:
+def _passed(part: "nn.Module", x: "Tensor") -> "tuple[Tensor, int]":
     """The output of `part` on `x`, and its work."""
+    import torch
+
     counts: list[int] = []
     zeros = {name: torch.zeros(parameter.shape) for name, parameter in part.named_parameters()}
     leaves = [leaf for leaf in part.modules() if not list(leaf.children())]
     hooks = [leaf.register_forward_hook(lambda leaf, _, y: counts.append(_work(leaf, y))) for leaf in leaves]
     try:
-        return torch.func.functional_call(part, zeros, (x,)), sum(counts)
+        with torch.no_grad():
+            return torch.func.functional_call(part, zeros, (x,)), sum(counts)
     finally:
         for hook in hooks:
             hook.remove()
 
 
-def _work(leaf: nn.Module, output: Tensor) -> int:
+def _work(leaf: "nn.Module", output: "Tensor") -> int:
     """The multiplications of a layer: one per output and entry of a row of its weights."""
+    from torch import Tensor
+
     weight = getattr(leaf, "weight", None)
     each = weight[0].numel() if isinstance(weight, Tensor) and weight.dim() > 1 else 1
     return output.numel() * each

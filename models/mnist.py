@@ -3,10 +3,12 @@
 import os
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
@@ -15,7 +17,7 @@ class DataMissingError(OSError):
     """The files of a dataset are missing and could not be downloaded; the message names them and their folder."""
 
 
-def read_images(name: str) -> tuple[Tensor, ...]:
+def read_images(name: str) -> "tuple[Tensor, ...]":
     """Training images `(60000, 28, 28)` and labels, then test images and labels, all uint8.
 
     Read from `<root>/<name>/raw`, torchvision's layout, and downloaded there once; the root is the environment
@@ -51,12 +53,14 @@ def data_root() -> Path:
     return Path(platformdirs.user_cache_dir("laggard"))
 
 
-def read_idx(path: Path) -> Tensor:
+def read_idx(path: Path) -> "Tensor":
     """An IDX file: two zero bytes, a type (8: uint8), the number of dimensions, each as a 32-bit integer, data.
 
     Raises:
         ValueError: it is no such file, or shorter or longer than its header says.
     """
+    import torch
+
     content = np.fromfile(path, dtype=np.uint8)
     if content[:3].tolist() != [0, 0, 8] or len(content) < 4:
         raise ValueError(f"{path} is no IDX file of bytes")
@@ -73,6 +77,8 @@ def _torchvision() -> ModuleType:
     try:
         import torchvision
     except RuntimeError:
+        import torch
+
         library = torch.library.Library("torchvision", "FRAGMENT")
         for operator in ("nms", "qnms"):
             library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")

@@ -5,9 +5,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor, nn
+from laggard.models.layers import Description, Layer, linear, merge, pointwise
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -22,14 +25,15 @@ class LeNet5:
     Source: LeCun, Bottou, Bengio, Haffner (1998), Gradient-based learning applied to document recognition.
     """
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
         """A fresh network from images `(batch, 1, 28, 28)` to logits `(batch, classes)`.
 
         Raises:
             ValueError: another shape.
         """
-        if tuple(shape) != (1, 28, 28):
-            raise ValueError(f"lenet5: expected inputs of shape (1, 28, 28), got {tuple(shape)}: use mlp or logistic")
+        from torch import nn
+
+        _check_images(shape)
         return nn.Sequential(
             OrderedDict(
                 conv1=nn.Conv2d(1, 6, kernel_size=5, padding=2),
@@ -46,6 +50,20 @@ class LeNet5:
                 full3=nn.Linear(84, classes),
             )
         )
+
+    def describe(self, shape: tuple[int, ...], classes: int) -> Description:
+        """The network of `build`, without torch.
+
+        Raises:
+            ValueError: another shape.
+        """
+        _check_images(shape)
+        found = [Layer("conv1", 6 * 26, 6.0 * 28 * 28, 6.0 * 28 * 28 * 25)]
+        found += [pointwise("pool1", 6 * 14 * 14), pointwise("relu1", 6 * 14 * 14)]
+        found += [Layer("conv2", 16 * 151, 16.0 * 10 * 10, 16.0 * 10 * 10 * 150)]
+        found += [pointwise(name, 16 * 5 * 5) for name in ("pool2", "relu2", "flatten")]
+        found += [linear("full1", 400, 120), pointwise("relu3", 120), linear("full2", 120, 84), pointwise("relu4", 84)]
+        return Description([*found, linear("full3", 84, classes)])
 
 
 @dataclass(frozen=True)
@@ -66,22 +84,37 @@ class MLP:
         if len(self.hidden) > 100 or max(self.hidden, default=0) > 100_000:
             raise ValueError(f"hidden = {list(self.hidden)!s:.40}: expected at most 100 sizes of at most 100000")
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
         """A fresh network from inputs `(batch, *shape)` to logits `(batch, classes)`."""
+        from torch import nn
+
         layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
         for number, (inputs, outputs) in enumerate(pairwise((math.prod(shape), *self.hidden, classes)), 1):
             layers |= {f"full{number}": nn.Linear(inputs, outputs), f"relu{number}": nn.ReLU()}
         layers.popitem()  # no ReLU on the logits
         return nn.Sequential(layers)
 
+    def describe(self, shape: tuple[int, ...], classes: int) -> Description:
+        """The network of `build`, without torch."""
+        found = [pointwise("flatten", math.prod(shape))]
+        for number, (inputs, outputs) in enumerate(pairwise((math.prod(shape), *self.hidden, classes)), 1):
+            found += [linear(f"full{number}", inputs, outputs), pointwise(f"relu{number}", outputs)]
+        return Description(found[:-1])
+
 
 @dataclass(frozen=True)
 class Logistic:
     """Multinomial logistic regression: one linear layer from the flattened input to the logits, a convex problem."""
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
         """A fresh layer from inputs `(batch, *shape)` to logits `(batch, classes)`."""
+        from torch import nn
+
         return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
+
+    def describe(self, shape: tuple[int, ...], classes: int) -> Description:
+        """The layer of `build`, without torch."""
+        return Description([pointwise("0", math.prod(shape)), linear("1", math.prod(shape), classes)])
 
 
 @dataclass(frozen=True)
@@ -108,16 +141,17 @@ class Transformer:
         if not 1 <= self.width <= 100_000 or self.width % self.heads:
             raise ValueError(f"width = {self.width}: expected a multiple of heads = {self.heads}, at most 100000")
 
-    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+    def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
         """A fresh network from characters `(batch, positions)` to logits `(batch, positions, classes)`.
 
         Raises:
             ValueError: an input is no sequence.
         """
-        if len(shape) != 1:
-            raise ValueError(
-                f"transformer: expected sequences of characters, got inputs of shape {tuple(shape)}: use characters"
-            )
+        from torch import nn
+
+        from laggard.models.transformer import Attention, Embedding, Residual
+
+        _check_sequences(shape)
         layers: OrderedDict[str, nn.Module] = OrderedDict(embedding=Embedding(classes, shape[0], self.width))
         for number in range(1, self.blocks + 1):
             layers[f"attention{number}"] = Residual(self.width, Attention(self.width, self.heads))
@@ -125,46 +159,31 @@ class Transformer:
             layers[f"feedforward{number}"] = Residual(self.width, nn.Sequential(widen, nn.GELU(), narrow))
         return nn.Sequential(layers | {"norm": nn.LayerNorm(self.width), "logits": nn.Linear(self.width, classes)})
 
+    def describe(self, shape: tuple[int, ...], classes: int) -> Description:
+        """The network of `build`, without torch.
 
-class Embedding(nn.Module):
-    """The sum of a vector for each character and one for each position, of deviation 0.02."""
-
-    def __init__(self, characters: int, positions: int, width: int) -> None:
-        super().__init__()
-        self.character = nn.Parameter(0.02 * torch.randn(characters, width))
-        self.position = nn.Parameter(0.02 * torch.randn(positions, width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        # Data sets hold their inputs as floats, which are exact for so few characters.
-        outputs: Tensor = nn.functional.embedding(x.long(), self.character) + self.position
-        return outputs
-
-
-class Residual(nn.Module):
-    """x + part(norm(x))."""
-
-    def __init__(self, width: int, part: nn.Module) -> None:
-        super().__init__()
-        self.norm, self.part = nn.LayerNorm(width), part
-
-    def forward(self, x: Tensor) -> Tensor:
-        outputs: Tensor = x + self.part(self.norm(x))
-        return outputs
+        Raises:
+            ValueError: an input is no sequence.
+        """
+        _check_sequences(shape)
+        rows, width = shape[0], self.width
+        norm = pointwise("norm", rows * width, params=2 * width)
+        attention = [norm, linear("inputs", width, 3 * width, rows), linear("output", width, width, rows)]
+        widen, narrow = linear("widen", width, 4 * width, rows), linear("narrow", 4 * width, width, rows)
+        feedforward = [norm, widen, pointwise("gelu", 4 * rows * width), narrow]
+        found = [pointwise("embedding", rows * width, params=(classes + rows) * width)]
+        for number in range(1, self.blocks + 1):
+            found += [merge(f"attention{number}", attention), merge(f"feedforward{number}", feedforward)]
+        return Description([*found, norm, linear("logits", width, classes, rows)], labels=shape, unfolds=False)
 
 
-class Attention(nn.Module):
-    """softmax(Q K^T / sqrt(width / heads)) V of every head, where a position sees itself and those before it."""
+def _check_images(shape: tuple[int, ...]) -> None:
+    if tuple(shape) != (1, 28, 28):
+        raise ValueError(f"lenet5: expected inputs of shape (1, 28, 28), got {tuple(shape)}: use mlp or logistic")
 
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.inputs, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        each = self.inputs(x).unflatten(-1, (3, self.heads, -1)).movedim(-3, 0).transpose(-3, -2)
-        queries, keys, values = each.unbind(0)  # (batch, heads, positions, width / heads)
-        scores = queries @ keys.transpose(-1, -2) / queries.shape[-1] ** 0.5
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
-        seen = scores.masked_fill(future, float("-inf")).softmax(-1) @ values
-        outputs: Tensor = self.output(seen.transpose(-3, -2).flatten(-2))
-        return outputs
+def _check_sequences(shape: tuple[int, ...]) -> None:
+    if len(shape) != 1:
+        raise ValueError(
+            f"transformer: expected sequences of characters, got inputs of shape {tuple(shape)}: use characters"
+        )

@@ -12,7 +12,7 @@ from laggard.models.backends.batched import find_device, to_device
 from laggard.models.backends.choice import choose
 from laggard.models.data import Dataset
 from laggard.models.flat import check_pure, flatten
-from laggard.models.layers import Layer, check_labels, layers
+from laggard.models.layers import Layer, check_labels, labels_of, layers
 from laggard.models.partition import Iid, Partition
 
 Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, number of classes -> a fresh module
@@ -75,7 +75,7 @@ class Supervised:
         self._partition = Iid() if partition is None else partition
         self._shards = _make_shards(self._partition, dataset, workers, partition_seed)
         module = self._module(seed=0)
-        check_labels(module, dataset.shape, dataset.labels)
+        check_labels(labels_of(module, dataset.shape), dataset.labels)
         module = module.to(self.device, dtype)
         self.params = sum(parameter.numel() for parameter in module.parameters())
         self._backend = choose(backend, module, self._loss, self.device, threads, chunk)

@@ -1,4 +1,7 @@
-"""laggard's engine: virtual time, and arithmetic on tensors `(ensemble, params)`."""
+"""laggard's engine: virtual time, and arithmetic on tensors `(ensemble, params)`.
+
+Whatever a config names is imported without torch: modules import it where they compute.
+"""
 
 from laggard.simulator.algorithms import (
     ADPSGD,
@@ -29,10 +32,9 @@ from laggard.simulator.algorithms import (
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine import simulate
 from laggard.simulator.engine.cluster import Cluster
-from laggard.simulator.engine.faults import Deadlock
 from laggard.simulator.engine.node import Node
 from laggard.simulator.engine.stopping import Evaluate, Stop
-from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.errors import Deadlock, InvalidSettingError
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.task import Task, Timing
@@ -40,7 +42,7 @@ from laggard.simulator.network.config import Network
 from laggard.simulator.network.topology import SERVER, Star
 from laggard.simulator.recording.counters import RunProgress
 from laggard.simulator.recording.messages import Record
-from laggard.simulator.recording.metrics import Outcome
+from laggard.simulator.recording.outcome import Outcome
 
 __all__ = [
     "ADPSGD",

@@ -1,4 +1,4 @@
-"""The error about a setting: it names the field, what was expected and what was given; and the ranges of settings."""
+"""The errors of a setting, which names what was expected and what was given, and of a deadlock; ranges of settings."""
 
 import math
 from dataclasses import fields
@@ -22,6 +22,10 @@ class InvalidSettingError(ValueError):
 
     def __str__(self) -> str:
         return f"{self.owner}.{self.field}: expected {self.expected}, got {self.got!r}"
+
+
+class Deadlock(RuntimeError):
+    """Nothing can happen any more, and the simulation has not reached its end."""
 
 
 def check_duration(seconds: float, owner: str, what: str) -> float:

@@ -210,7 +210,7 @@ def definitions(found: Sources) -> dict[str, set[str]]:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 names = [target.id for target in targets if isinstance(target, ast.Name)]
             for name in names:
-                if name and name != "__all__":
+                if name and not name.startswith("__"):
                     modules.setdefault(name, set()).add(module)
     return modules
 

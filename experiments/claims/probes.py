@@ -23,7 +23,7 @@ from laggard.experiments.running.run import circumstances
 from laggard.simulator import Task, simulate
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules.damping import Compensation, Uncompensated
-from laggard.simulator.learning.rules.optimizers import Scalar
+from laggard.simulator.learning.rules.scalars import Scalar
 
 QUARTERS = 4
 

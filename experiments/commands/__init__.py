@@ -14,14 +14,15 @@ class Command(NamedTuple):
     Attributes:
         arguments: adds its arguments to a parser.
         function: runs it and returns the exit code.
-        checks_imports: whether it imports torch and all else itself, to see whether that works.
+        imports: the module that it needs, which is imported first, together with all that this imports; none where
+            the command itself is to see whether that works.
     """
 
     name: str
     help: str
     arguments: Callable[[ArgumentParser], None]
     function: Callable[[Namespace], int]
-    checks_imports: bool = False
+    imports: str = "laggard.experiments.running.sweep"
 
 
 IMPORTS = "A config may name modules of your own (module:Name): they are imported, so their code is run."

@@ -8,6 +8,7 @@ from shutil import get_terminal_size
 from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, Command, add_no_plugins, count
 
 PLAIN_WIDTH = 120  # columns of lists that go to a file
+LOAD, CATALOGUE = "laggard.experiments.config.load", "laggard.experiments.config.catalogue"
 MARKS = {"ok": " ", "missing": "-", "broken": "!"}
 
 
@@ -20,7 +21,7 @@ def validate(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.config.grid import runs
     from laggard.experiments.config.load import load
-    from laggard.experiments.running.run import starved_ranks
+    from laggard.experiments.running.ties import starved_ranks
 
     code = DONE
     overrides = [word for word in args.configs if "=" in word and not Path(word).exists()]
@@ -89,14 +90,14 @@ def doctor(args: Namespace) -> int:
 
 
 COMMANDS = (
-    Command("validate", "check configs without simulating them", validate_arguments, validate),
-    Command("list", "list what a config may name", list_arguments, list_entries),
-    Command("new", "write an entry of one's own, with a config and a test", new_arguments, new_entry),
+    Command("validate", "check configs without simulating them", validate_arguments, validate, LOAD),
+    Command("list", "list what a config may name", list_arguments, list_entries, CATALOGUE),
+    Command("new", "write an entry of one's own, with a config and a test", new_arguments, new_entry, CATALOGUE),
     Command(
         "doctor",
         "say what this machine has of what a run needs: device, threads, memory, libraries, data",
         doctor_arguments,
         doctor,
-        checks_imports=True,
+        imports="",
     ),
 )

@@ -25,7 +25,6 @@ def plot_arguments(parser: ArgumentParser) -> None:
 
 
 def plot(args: Namespace) -> int:
-    from laggard.experiments import figures
     from laggard.experiments.config.errors import ConfigError, unknown_name
     from laggard.experiments.figures import FIGURES
     from laggard.experiments.figures.lines import by_method
@@ -35,13 +34,14 @@ def plot(args: Namespace) -> int:
     if args.list:
         width = max(map(len, FIGURES))
         for name, figure in FIGURES.items():
-            print(f"{name:{width}}  {str(inspect.getdoc(figure)).splitlines()[0]}")
+            print(f"{name:{width}}  {str(inspect.getdoc(figure.function)).splitlines()[0]}")
         return DONE
     if not args.results:
         raise ConfigError("", "expected a RESULT to draw, got none: a run's folder, or results/<name>", "laggard plot")
     if args.figure not in FIGURES:
         raise unknown_name("", args.figure, FIGURES).relocate(where="laggard plot --figure")
-    taken = inspect.signature(FIGURES[args.figure]).parameters
+    draw = FIGURES[args.figure].function
+    taken = inspect.signature(draw).parameters
     if args.x and "x" not in taken:
         raise ConfigError("", f"{args.figure} has axes of its own; learning and consensus take one", "laggard plot --x")
     results = [result for path in args.results for result in load_results(path)]
@@ -50,7 +50,7 @@ def plot(args: Namespace) -> int:
     try:
         given = {"target": results[0].config.evaluate.target_accuracy, "label": by_method(results)}
         given |= {"x": args.x} if args.x else {}
-        getattr(figures, args.figure)(results, path, **{key: value for key, value in given.items() if key in taken})
+        draw(results, path, **{key: value for key, value in given.items() if key in taken})
     except (ConfigError, ResultError):  # they name their file
         raise
     except ValueError as error:  # two results look the same, there is nothing to draw, or the suffix cannot be drawn
@@ -193,6 +193,7 @@ COMMANDS = (
         "tabulate results: a mean and its interval over seeds, or how soon how many reached a target",
         table_arguments,
         table,
+        "laggard.experiments.results.tables",
     ),
     Command("trace", "write a run as a trace for ui.perfetto.dev", trace_arguments, trace),
     Command("report", "write a run or a sweep as one HTML page", report_arguments, report),

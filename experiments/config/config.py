@@ -21,7 +21,7 @@ from laggard.experiments.config.parts import (
 )
 from laggard.experiments.config.schema import Part, Seed, fill_defaults
 from laggard.experiments.config.tasks import TASK
-from laggard.models.backends.choice import BACKEND_NAMES
+from laggard.models.backends import BACKEND_NAMES
 from laggard.simulator import InvalidSettingError
 from laggard.simulator.engine.stopping import check_periods
 

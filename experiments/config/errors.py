@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from laggard.simulator import InvalidSettingError
+from laggard.simulator.errors import InvalidSettingError
 
 EXPECTED = {
     "float_type": "a number",

@@ -12,8 +12,6 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from laggard.experiments.config.axes import MOST_MODELS, Axis, Option, axes, count_models, put, read_sweep
 from laggard.experiments.config.config import Checks, Config, digest_of, parse
 from laggard.experiments.config.errors import ConfigError, error_at, printable
@@ -89,6 +87,8 @@ class RunSpec:
         Raises:
             ConfigError, DataMissingError: as in `task`.
         """
+        import torch
+
         config, task = self.config, self.task()
         swept = {
             key.removeprefix("learning."): torch.tensor([[each[key]] for each in self.members], dtype=torch.float64)

@@ -47,7 +47,9 @@ def own_part(plugin: Plugin, tag: str, name: str, base: type[Described] = Descri
             if key in {tag, SOURCE, *base.model_fields, *shape} - set(shape.get("without", ())):
                 raise ValueError(f"{key} is a key of the config's own: call the field something else")
         shape[SOURCE] = (Literal[plugin.sha256], plugin.sha256)
-        return part(plugin.recipe, tag, name, base, **shape)
+        made = part(plugin.recipe, tag, name, base, **shape)
+        made.model_rebuild()  # now, so that a type that no config can give is found here
+        return made
     except (NameError, TypeError, PydanticUserError) as error:
         raise ValueError(f"its fields can be no keys of a config: {str(error).splitlines()[0]}") from None
 

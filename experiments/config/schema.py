@@ -1,5 +1,6 @@
 """Parts of a config, generated from the dataclasses that they describe: new laws and methods need no schema."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import reduce
@@ -10,7 +11,6 @@ from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, create_model, model_validator
-from torch import Tensor
 
 from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, unknown_key
 from laggard.experiments.config.files import absolute, hash_of, names_file
@@ -21,6 +21,11 @@ Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # tables and manifests store 64 bits
 Key = tuple[Any, Any]
 """A key's type and its default; `...` where it has none."""
+
+
+class PerMember:
+    """Stands for torch's tensor in the type of a key that may differ among members: a config is read without torch."""
+
 
 DOWNPOUR = {"n_push": 1, "n_fetch": 1, "local_rule": "sgd", "warm_start": 0, "sync_every": None}
 SYNCHRONOUS = {"wait_for": None, "cancel": False, "average": "gradients", "local_steps": 1, "reset": False}
@@ -50,7 +55,7 @@ class Part(BaseModel):
     """
 
     moved_keys: ClassVar[Mapping[str, str]] = {}
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)  # when first used
 
     @model_validator(mode="before")
     @classmethod
@@ -163,7 +168,7 @@ def fill_defaults(model: type[Part]) -> BeforeValidator:
 
 def keys(recipe: Callable[..., Any]) -> dict[str, Key]:
     """The config keys of a dataclass or function: the type that a config may give, and the default."""
-    hints = get_type_hints(recipe.__init__ if isclass(recipe) else recipe)
+    hints = type_hints(recipe)
     made = {field.name: field.default_factory for field in fields(recipe)} if is_dataclass(recipe) else {}
     found: dict[str, Key] = {}
     for name, parameter in signature(recipe).parameters.items():
@@ -175,12 +180,22 @@ def keys(recipe: Callable[..., Any]) -> dict[str, Key]:
     return found
 
 
+def type_hints(recipe: Callable[..., Any]) -> dict[str, Any]:
+    """The types of the arguments of a dataclass or function, and of what a function returns."""
+    return get_type_hints(recipe.__init__ if isclass(recipe) else recipe, localns={"Tensor": PerMember})
+
+
+def is_tensor(hint: Any) -> bool:
+    """Whether a type is a tensor: torch's, which none is unless torch is imported, or what stands for it."""
+    return hint is PerMember or hint is getattr(sys.modules.get("torch"), "Tensor", PerMember)
+
+
 def field_type(hint: Any, default: Any = None) -> Any:
     """A type hint as YAML can fill it: no tensors, sequences as lists, numbers finite unless the default is not."""
     if hint is float:
         return float if default == float("inf") else Finite
     if get_origin(hint) in (Union, UnionType):
-        branches = [field_type(branch, default) for branch in get_args(hint) if branch is not Tensor]
+        branches = [field_type(branch, default) for branch in get_args(hint) if not is_tensor(branch)]
         return reduce(or_, branches)
     if get_origin(hint) is Sequence:
         (item,) = get_args(hint)
@@ -209,8 +224,8 @@ def part(
     hashes: dict[str, Key] = {f"{key}_sha256": (str | None, None) for key in files}
     shape: dict[str, Any] = {**label, **own, **hashes, **more}
     model: type[Described] = create_model(f"{recipe.__name__}Part", __base__=base, __doc__=recipe.__doc__, **shape)
-    hints = get_type_hints(recipe.__init__ if isclass(recipe) else recipe)
+    hints = type_hints(recipe)
     model.recipe, model.settings, model.files = recipe, frozenset(own), files
     model.moved_keys = {key: f"no longer a key of {name}; write {now}" for key, now in MOVED.get(name, {}).items()}
-    model.scalars = frozenset(key for key in own if Tensor in get_args(hints[key]))
+    model.scalars = frozenset(key for key in own if any(map(is_tensor, get_args(hints[key]))))
     return model

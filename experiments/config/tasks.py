@@ -1,24 +1,19 @@
 """`task` in a config: what is learnt, and what can be known of it before anything is read."""
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Annotated, Any, Literal, NamedTuple
 
-import torch
 from pydantic import BeforeValidator, Field
-from torch import nn
 
 from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, error_at
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Count, Described, part
-from laggard.models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic, Supervised
-from laggard.models.backends.batched import find_device
-from laggard.models.backends.unfolded import unfoldable
+from laggard.models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic
 from laggard.models.data import check_sizes
-from laggard.models.flat import check_pure
 from laggard.models.language import ALPHABET
-from laggard.models.layers import check_labels, layers
+from laggard.models.layers import Description, check_labels
 from laggard.simulator.learning.task import Layer, layers_of
 
 
@@ -77,6 +72,8 @@ class TaskPart(Described):
             ValueError: network, data set, partition and workers do not fit together.
             DataMissingError: the data set is not there.
         """
+        import torch
+
         given = {"dtype": getattr(torch, self.dtype)} if hasattr(self, "dtype") else {}
         return self.build(**given)  # type: ignore[no-any-return]
 
@@ -90,10 +87,8 @@ class SupervisedPart(TaskPart):
     dtype: DType = "float32"
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
-        try:
-            find_device(device)
-        except ValueError:
-            raise ConfigError("device", "expected a GPU, but torch sees none here: use auto or cpu") from None
+        if device == "cuda":
+            _check_gpu()
         try:
             check_sizes(type(self.dataset).recipe, **{key: getattr(self.dataset, key) for key in self.dataset.settings})
         except ValueError as error:
@@ -130,15 +125,22 @@ class SupervisedPart(TaskPart):
         """
         if (sizes := sizes_of(self.dataset)) is None:
             return None
-        with torch.device("meta"):  # shapes only
-            module: nn.Module = self.build().build(sizes.shape, sizes.classes)
-        if (params := sum(parameter.numel() for parameter in module.parameters())) > MOST_PARAMS:
-            raise ValueError(f"model = {params}: expected at most {MOST_PARAMS} parameters")
-        check_pure(module)
-        check_labels(module, sizes.shape, sizes.labels)
-        return Known(sizes, list(layers(module, sizes.shape, self.batch)), unfoldable(module))
+        network = self.build()
+        # a class derived from one of laggard's may build something else than what that describes
+        own = type(network) not in NETWORKS.values()
+        describe = partial(_describe_own, network) if own else network.describe
+        described: Description = describe(sizes.shape, sizes.classes)
+        if described.params > MOST_PARAMS:
+            raise ValueError(f"model = {described.params}: expected at most {MOST_PARAMS} parameters")
+        check_labels(described.labels, sizes.labels)
+        layers = [layer._replace(activations=self.batch * layer.activations) for layer in described.layers]
+        return Known(sizes, list[Layer](layers), described.unfolds)
 
     def task(self, *, workers: int, seed: int, device: str, backend: str, threads: int | None) -> simulator.Task:
+        import torch
+
+        from laggard.models import Supervised
+
         return Supervised(
             self.build().build,
             _dataset(self.dataset),
@@ -151,6 +153,29 @@ class SupervisedPart(TaskPart):
             threads=threads,
             dtype=getattr(torch, self.dtype),
         )
+
+
+def _check_gpu() -> None:
+    from laggard.models.backends.batched import find_device
+
+    try:
+        find_device("cuda")
+    except ValueError:
+        raise ConfigError("device", "expected a GPU, but torch sees none here: use auto or cpu") from None
+
+
+def _describe_own(network: Network, shape: tuple[int, ...], classes: int) -> Description:
+    """What is known of a network of one's own, which is built for that, without memory.
+
+    Raises:
+        ValueError: it cannot take such inputs, or is no function of its parameters and its input alone.
+    """
+    import torch
+
+    from laggard.models.layers import describe_module
+
+    with torch.device("meta"):  # shapes only
+        return describe_module(network.build(shape, classes), shape)
 
 
 def sizes_of(dataset: Any) -> Sizes | None:

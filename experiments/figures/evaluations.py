@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
+from laggard.experiments.figures.delays import histogram
 from laggard.experiments.figures.lines import Label, Line, applied_gradients, best_of, lines_of, measures_of
-from laggard.experiments.figures.staleness import histogram
 from laggard.experiments.figures.style import (
     AXIS_LABELS,
     PALETTE,

@@ -14,7 +14,7 @@ from matplotlib import style
 from matplotlib.figure import Figure
 
 from laggard.experiments.config.load import text_of
-from laggard.experiments.figures import ENTRIES, comparison
+from laggard.experiments.figures import ENTRIES
 from laggard.experiments.figures.lines import by_method
 from laggard.experiments.figures.style import STYLE
 from laggard.experiments.results.atomic import whole_file
@@ -74,12 +74,13 @@ def pictures(results: Sequence[Result], named: Sequence[str]) -> list[dict[str, 
     outcome = "; ".join(f"{what} {value}" for what, value in facts(results))
     runs = ", ".join(named[:8]) + (f" and {len(named) - 8} more" if len(named) > 8 else "")
     target, label, found = results[0].config.evaluate.target_accuracy, by_method(results), []
-    for function, title, caption, one, several in ENTRIES:
-        if several if len(results) > 1 else one:
+    for entry in ENTRIES:
+        if entry.several if len(results) > 1 else entry.one:
             with suppress(ValueError):
-                figure = comparison(results, None, target, label) if function is comparison else function(results)
-                alt = f"{caption} Of {runs}: {outcome}."
-                found.append({"title": title, "source": uri(figure), "alt": alt, "caption": caption})
+                given = (None, target, label) if entry.name == "comparison" else ()
+                alt = f"{entry.caption} Of {runs}: {outcome}."
+                source = uri(entry.function(results, *given))
+                found.append({"title": entry.title, "source": source, "alt": alt, "caption": entry.caption})
     return found
 
 

@@ -8,8 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
 from laggard.experiments.config.config import Config, digest_of_resolved, parse
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.files import hash_of
@@ -19,6 +17,7 @@ from laggard.simulator.recording.messages import MESSAGE_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import Tensor
 
 SCHEMA = 3
 MANIFEST = "manifest.json"
@@ -166,12 +165,12 @@ class Result:
         return self._of_members(pd.DataFrame([{"member": index, **self.labels, **values} for index, values in each]))
 
     @cached_property
-    def weights(self) -> Tensor:
+    def weights(self) -> "Tensor":
         """The final models `(ensemble, params)`, of every member."""
         return self._tensor("weights.safetensors")
 
     @cached_property
-    def models(self) -> Tensor | None:
+    def models(self) -> "Tensor | None":
         """The models evaluated `(evaluations, ensemble, params)`, under `evaluate.keep_models`, or None."""
         return self._tensor(MODELS) if MODELS in self.manifest["files"] else None
 
@@ -188,7 +187,7 @@ class Result:
         except pa.ArrowException:
             raise ResultError(f"{path}: no Parquet table, though {MANIFEST} lists it as one") from None
 
-    def _tensor(self, name: str) -> Tensor:
+    def _tensor(self, name: str) -> "Tensor":
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 

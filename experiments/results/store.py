@@ -11,10 +11,9 @@ from dataclasses import replace
 from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
 from laggard.experiments.config.config import digest_of_resolved
 from laggard.experiments.config.files import hash_of
@@ -33,6 +32,9 @@ from laggard.experiments.results.result import (
 )
 from laggard.simulator import Outcome
 from laggard.simulator.recording.trace import TraceColumns
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 INDEX = "sweep.json"
 ROWS = 2**20  # of a table at once: ten million gradients are not to be in memory twice
@@ -122,7 +124,7 @@ def finish(spec: RunSpec, own: Path, outcome: Outcome, facts: Mapping[str, Any])
     write_sealed(own / MANIFEST, {**identity, **facts, "files": files})
 
 
-def save_weights(path: Path, weights: Tensor) -> None:
+def save_weights(path: Path, weights: "Tensor") -> None:
     """Write models `(ensemble, params)`, or `(evaluations, ensemble, params)`."""
     from safetensors.torch import save
 

@@ -10,18 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from timeit import timeit
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.tasks import sizes_of
 from laggard.experiments.results.store import find_run
 from laggard.experiments.running.jobs import check
-from laggard.models.backends.threads import cores
 from laggard.simulator import Evaluate, RunProgress, Stop, Task, simulate
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BRIEF = 10.0
 """Approximate seconds of work below which starting worker processes does not pay."""
@@ -82,7 +81,7 @@ def forecast(spec: RunSpec, seconds: float = 0.5) -> Forecast:
     return Forecast(built + ran + rest + WRITING + times * evaluation, memory)
 
 
-def _evaluation(task: Task, models: Tensor) -> float:
+def _evaluation(task: Task, models: "Tensor") -> float:
     """Seconds that an evaluation takes: of all models where that is quick, or else of one, times their number."""
     one = timeit(lambda: task.evaluate(models[:1]), number=1)
     return one * len(models) if one > QUICK else timeit(lambda: task.evaluate(models), number=1)
@@ -162,6 +161,10 @@ def jobs_for(missing: Sequence[RunSpec], backend: str = "loky") -> int:
     """The default number of runs at once."""
     if not missing:
         return 1
+    import torch
+
+    from laggard.models.backends.threads import cores
+
     first = missing[0].config
     on_gpu = first.device != "cpu" and hasattr(first.task, "dataset") and torch.cuda.is_available()
     if backend == "loky" and (len(missing) < 2 or on_gpu or sum(map(rough_seconds, missing)) < BRIEF):

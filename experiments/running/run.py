@@ -11,8 +11,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import torch
-
 from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, runs
@@ -21,13 +19,9 @@ from laggard.experiments.results import store
 from laggard.experiments.results.result import Result
 from laggard.experiments.running.jobs import Document, JobResult, error_line
 from laggard.experiments.running.progress import heartbeat
-from laggard.models.backends.batched import describe
-from laggard.models.backends.threads import cores
-from laggard.simulator import Outcome, Stop, Task, simulate
+from laggard.simulator import Outcome, Task, simulate
 
 LIBRARIES = ("laggard", "numpy", "pyarrow", "safetensors", "simpy", "torch")
-TIED = 1024
-"""The largest cluster whose ties are looked at before a run, in some tenths of a second."""
 ProgressDisplay = Callable[[RunSpec], AbstractContextManager[Any]]
 """A context around a simulation. What it yields is called with the progress after every update if it is callable, and
 its `observe`, if it has one, with the simulation before that begins."""
@@ -56,6 +50,8 @@ def run_spec(spec: RunSpec, out: str | Path, force: bool = False, progress: Prog
     """The result of a run, simulated unless it is there and not `force`."""
     if not force and (finished := store.find_run(spec, out)):
         return finished
+    import torch  # noqa: F401  # before there is a folder: an interrupt during this import ends the process
+
     with store.start_run(spec, out) as own:
         start = perf_counter()
         given = spec.arguments()
@@ -82,31 +78,6 @@ def run_job(run: str, document: Document, folders: Iterable[Path], out: Path, fo
     return JobResult(run, perf_counter() - start)
 
 
-def starved_ranks(spec: RunSpec) -> list[int]:
-    """The workers whose shards are never learnt because others win every tie in time, and would be if ties were random.
-
-    None where compute times are random, workers are more than `TIED`, or all permute the whole training set
-    (`partition: iid`). The clock of the run's own cluster and method tells it, over 50 updates and without learning.
-    """
-    config = spec.config
-    cluster, shards = config.cluster, getattr(config.task, "partition", None)
-    tied = cluster.ties == "rank" and cluster.compute.law == "constant" and cluster.workers <= TIED
-    if not tied or shards is None or shards.name == "iid":
-        return []
-    params = sum(layer.params for layer in config.task.layers())
-    found = []
-    for ties in ("rank", "random"):
-        built = replace(cluster.build(config.task.batch), ties=ties)
-        if built.network.message_bytes is None:
-            built = replace(built, network=replace(built.network, message_bytes=4.0 * params))
-        stop = Stop(updates=50, gradients=100 * cluster.workers)
-        updates = simulate(built, config.algorithm.build(cluster.workers), stop=stop, seed=config.seed).updates
-        applied = updates["worker"][updates["status"] == "applied"]
-        found.append(set(range(cluster.workers)).difference(applied.tolist()))
-    by_rank, at_random = found
-    return sorted(by_rank - at_random)
-
-
 def _end_of_run(spec: RunSpec, outcome: Outcome) -> dict[str, Any]:
     """The manifest's entries about the end of a run."""
     seed, cluster = spec.config.seed, spec.config.cluster.seed
@@ -125,6 +96,11 @@ def _end_of_run(spec: RunSpec, outcome: Outcome) -> dict[str, Any]:
 
 def circumstances(spec: RunSpec, task: Task, seconds: float) -> dict[str, Any]:
     """The duration, machine and versions of a run that ends now: what may differ between runs of one config."""
+    import torch
+
+    from laggard.models.backends.batched import describe
+    from laggard.models.backends.threads import cores
+
     return {
         "wall_seconds": round(seconds, 3),
         "ended": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from laggard.simulator import Cluster
 from laggard.simulator.timing.distributions import (
@@ -22,17 +21,6 @@ from laggard.simulator.timing.distributions import (
 )
 from laggard.simulator.timing.slowdowns import Factor
 
-CONTINUOUS: dict[type, Callable[[Any], Any]] = {
-    Uniform: lambda law: stats.uniform(law.low, law.high - law.low),
-    Exponential: lambda law: stats.expon(scale=law.mean),
-    ShiftedExponential: lambda law: stats.expon(law.shift, law.scale),
-    Gamma: lambda law: stats.gamma(law.cv**-2, scale=law.mean * law.cv**2),
-    LogNormal: lambda law: stats.lognorm(
-        np.sqrt(np.log1p(law.cv**2)), scale=law.mean / np.sqrt(1 + law.cv**2)
-    ),
-    Pareto: lambda law: stats.pareto(law.alpha, scale=law.scale),
-}  # fmt: skip
-"""Laws with a density, as scipy's."""
 DISCRETE: dict[type, Callable[[Any], Sequence[tuple[float, float]]]] = {
     Constant: lambda law: [(law.mean, 1.0)],
     TwoPoint: lambda law: [(law.usual, 1 - law.probability), (law.usual * law.factor, law.probability)],
@@ -55,13 +43,29 @@ def order_statistic(law: Distribution, factors: Sequence[float] | np.ndarray, K:
         done = [((factor * values <= t[:, None]) * weights).sum(1) for factor in times]
         fewer = np.concatenate([[1.0], _fewer(done, K)])[:-1]  # steps: what holds at one moment holds up to the next
         return float(fewer @ np.diff(t, prepend=0.0))
-    if type(law) not in CONTINUOUS:
+    if (of := _continuous(law)) is None:
         return None
-    of = CONTINUOUS[type(law)](law)
     quantiles = np.concatenate([of.ppf(np.linspace(0, 0.99, 1000)), of.isf(np.geomspace(1e-16, 0.01, 1500))])
     t = np.unique(np.append(np.outer(np.unique(times), quantiles), 0.0))
     shares = {factor: of.cdf(t / factor) for factor in np.unique(times)}
     return float(np.trapezoid(_fewer([shares[factor] for factor in times], K), t))
+
+
+def _continuous(law: Distribution) -> Any:
+    """A law with a density, as scipy's; None for others."""
+    from scipy import stats
+
+    made: dict[type, Callable[[Any], Any]] = {
+        Uniform: lambda law: stats.uniform(law.low, law.high - law.low),
+        Exponential: lambda law: stats.expon(scale=law.mean),
+        ShiftedExponential: lambda law: stats.expon(law.shift, law.scale),
+        Gamma: lambda law: stats.gamma(law.cv**-2, scale=law.mean * law.cv**2),
+        LogNormal: lambda law: stats.lognorm(
+            np.sqrt(np.log1p(law.cv**2)), scale=law.mean / np.sqrt(1 + law.cv**2)
+        ),
+        Pareto: lambda law: stats.pareto(law.alpha, scale=law.scale),
+    }  # fmt: skip
+    return made[type(law)](law) if type(law) in made else None
 
 
 def _fewer(done: Sequence[np.ndarray], K: int) -> np.ndarray:

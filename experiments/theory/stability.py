@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from laggard import simulator
 from laggard.experiments.config.tasks import sizes_of
@@ -136,6 +135,8 @@ def compensation_table(
 
 def _remaining_share(compensation: Any, staleness: int, lr: float, slope: float) -> float:
     """The mean of the last steps, over the step of plain SGD."""
+    import torch
+
     task = Quadratic(curvature=FLAT, optimum=-slope / FLAT, initial=0.0, dtype=torch.float64)
     algorithm = simulator.Delayed(simulator.Rule(lr=lr, compensation=compensation), delay=staleness)
     stop, evaluate = simulator.Stop(updates=SETTLED + MEASURED), simulator.Evaluate(every_updates=MEASURED)

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import geom
 
 from laggard import simulator
 from laggard.experiments.results.result import Result
@@ -125,7 +125,7 @@ def _k_async(algorithm: simulator.KAsync, cluster: Cluster) -> Theory:
     if K == 1 or K == P:
         return _pushes(cluster, 1) if K == 1 else constant(0)
     if rates is not None and isinstance(law_of(cluster), Exponential) and len(set(rates)) == 1:
-        return Theory("geometric", P / K - 1, geom(K / P, loc=-1).pmf)
+        return Theory("geometric", P / K - 1, partial(_geometric, K / P))
     return Theory(LITTLE, P / K - 1)
 
 
@@ -147,14 +147,24 @@ def _pushes(cluster: Cluster, K: int) -> Theory:
         name = "geometric" if equal else "mixed geometric"
         return Theory(name, P - 1, lambda k: (p**2 * (1 - p) ** np.maximum(k, 0)[:, None]).sum(1) * (k >= 0))
     if isinstance(law, Exponential) and equal:
-        others, ahead = geom(1 / P, loc=-1), np.arange(K)
+        ahead = np.arange(K)
 
         def probabilities(k: np.ndarray) -> np.ndarray:
             first = k[:, None] * K - 1 - ahead
-            return np.asarray((others.cdf(first + K) - others.cdf(first)).mean(1))
+            return np.asarray((_up_to(1 / P, first + K) - _up_to(1 / P, first)).mean(1))
 
         return Theory("grouped geometric", (P - 1) / K, probabilities)
     return Theory(LITTLE, (P - 1) / K)
+
+
+def _geometric(p: float, k: np.ndarray) -> np.ndarray:
+    """Pr(k) of the failures before a success of probability p: p (1 - p)^k."""
+    return np.asarray(p * (1 - p) ** np.maximum(k, 0) * (k >= 0))
+
+
+def _up_to(p: float, k: np.ndarray) -> np.ndarray:
+    """Pr(at most k) of the same: 1 - (1 - p)^(k + 1)."""
+    return np.asarray(1 - (1 - p) ** np.maximum(k + 1, 0))
 
 
 def _rates(cluster: Cluster) -> np.ndarray | None:

@@ -8,6 +8,7 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
+from laggard.models.backends import BACKEND_NAMES
 from laggard.models.backends.autograd import Loss
 from laggard.models.backends.batched import Backend, Batched, Compiled
 from laggard.models.backends.chunked import Chunked, CudaMemory
@@ -112,8 +113,6 @@ BATCHED: Mapping[str, Callable[[nn.Module, Loss], Backend]] = {
     "vmap-compile-graphs": lambda module, loss: Graphs(Compiled(Batched(module, loss))),
 }
 """All models in one call, by name."""
-
-BACKEND_NAMES = ("auto", "threads", *BATCHED)
 
 RACING = ("unfold-graphs", "vmap-graphs", "unfold", "vmap")
 """What "auto" tries on a GPU; `torch.compile` would take minutes, and is used only if named."""

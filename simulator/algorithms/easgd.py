@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import count
-from typing import Annotated
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Annotated
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.node import Node
@@ -12,6 +10,9 @@ from laggard.simulator.errors import PositiveInt, Range
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule, total
 from laggard.simulator.network.topology import SERVER
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

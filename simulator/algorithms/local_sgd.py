@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from laggard.simulator.algorithms.base import Role, check_wait_for
 from laggard.simulator.algorithms.sharding import Sharded, Shards
@@ -14,7 +12,10 @@ from laggard.simulator.errors import Positive, PositiveInt, Range
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import SGD, Nesterov, Rule, RuleState, mean
 
-Contribution = tuple[Sequence[GradientPromise], Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Contribution = tuple[Sequence[GradientPromise], "Tensor"]
 """A worker's contribution to a round: its gradients, and the resulting model or its change."""
 
 
@@ -86,7 +87,7 @@ class LocalSGD(Sharded):
         """The server's own rule."""
         return Rule(lr=1.0)
 
-    def merge(self, weights: Tensor, average: Tensor, state: RuleState) -> tuple[Tensor, RuleState]:
+    def merge(self, weights: "Tensor", average: "Tensor", state: RuleState) -> "tuple[Tensor, RuleState]":
         """The server's next weights `(ensemble, params)`, and its rule's state."""
         return average, state
 
@@ -114,5 +115,5 @@ class DiLoCo(LocalSGD):
         optimizer = Nesterov if self.outer_optimizer == "nesterov" else SGD
         return Rule(optimizer(momentum=self.outer_momentum), lr=self.outer_lr)
 
-    def merge(self, weights: Tensor, average: Tensor, state: RuleState) -> tuple[Tensor, RuleState]:
+    def merge(self, weights: "Tensor", average: "Tensor", state: RuleState) -> "tuple[Tensor, RuleState]":
         return self.outer().step(weights, weights - average, state, epochs=0.0)

@@ -3,9 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
-from typing import ClassVar, Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.cluster import Cluster
@@ -14,6 +12,9 @@ from laggard.simulator.errors import InvalidSettingError, NonNegativeInt
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.mixing import mixing
 from laggard.simulator.network.topology import Exponential, Topology, graph_of_workers
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,11 @@ class SGP(Algorithm):
                 x = self.push(node, x, exchange)
             node.weights = self.model(x, node)
 
-    def model(self, x: Tensor, node: Node) -> Tensor:
+    def model(self, x: "Tensor", node: Node) -> "Tensor":
         """z = x / w."""
         return x if self.biased or node.weight == 1.0 else x / node.weight
 
-    def push(self, node: Node, x: Tensor, exchange: int) -> Tensor:
+    def push(self, node: Node, x: "Tensor", exchange: int) -> "Tensor":
         """Send each peer its share of x and w; return the node's own share of x."""
         shares, w = node.mixing(self.mixing, exchange), node.weight
         parts = {share: share * x for share in {shares.own, *shares.out.values()}}  # most are equal

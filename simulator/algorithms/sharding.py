@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.cluster import Cluster
@@ -16,6 +14,9 @@ from laggard.simulator.learning.task import Layer
 from laggard.simulator.learning.weights import join_slices
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.events import Event, Work
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Shards:
         for shard in self._parts:
             self._node.send(shard, self._part(content, shard), size=size / len(self._parts))
 
-    def read(self) -> Generator[Event, Any, Tensor]:
+    def read(self) -> "Generator[Event, Any, Tensor]":
         """Wait until every shard has sent its slice since the last read; return the model `(ensemble, params)`."""
         if len(self._parts) == 1 and not self._fresh:
             _, model = yield self._node.receive()
@@ -103,11 +104,13 @@ class Shards:
     def _complete(self) -> bool:
         return len(self._fresh) == len(self._parts)
 
-    def _take(self, shard: int, model: Tensor) -> None:
+    def _take(self, shard: int, model: "Tensor") -> None:
         self._models[shard] = model
         self._fresh.add(shard)
 
     def _part(self, content: Any, shard: int) -> Any:
+        from torch import Tensor
+
         if isinstance(content, GradientPromise):
             return content.piece(shard)
         if isinstance(content, Promise):

@@ -4,9 +4,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from laggard.simulator.algorithms.base import Algorithm
 from laggard.simulator.engine.node import Node
@@ -17,6 +15,9 @@ from laggard.simulator.learning.task import Layer
 from laggard.simulator.learning.weights import join_slices
 from laggard.simulator.network.topology import Complete, Topology
 from laggard.simulator.timing.events import Event
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MOST_CUTS = 2_000_000
 FORWARD, BACKWARD = "forward", "backward"
@@ -95,7 +96,7 @@ class Pass(NamedTuple):
 
     batch: Any
     started: float
-    reads: tuple[Tensor, ...]
+    reads: "tuple[Tensor, ...]"
 
 
 class Carriage:
@@ -111,7 +112,7 @@ class Carriage:
         self._shares = stage.work / (1 + backward), stage.work * backward / (1 + backward)
         self._at_last_stage: deque[Pass] = deque()  # mini-batches at the last stage
 
-    def forward(self, weights: Tensor) -> Generator[Event, Any, None]:
+    def forward(self, weights: "Tensor") -> Generator[Event, Any, None]:
         """Receive the next mini-batch, make the forward pass at `weights`, and send it on."""
         node = self._node
         if node.rank == 0:

@@ -4,17 +4,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from laggard.simulator.engine.cluster import Cluster
-from laggard.simulator.engine.simulation import Simulation
 from laggard.simulator.engine.stopping import Evaluate, Stop
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.learning.task import Task, Timing
 from laggard.simulator.recording.counters import RunProgress
 from laggard.simulator.recording.messages import Record
-from laggard.simulator.recording.metrics import Outcome
+from laggard.simulator.recording.outcome import Outcome
 from laggard.simulator.timing.streams import Seeds
 
 if TYPE_CHECKING:
     from laggard.simulator.algorithms.base import Algorithm
+    from laggard.simulator.engine.simulation import Simulation
 
 
 def simulate(
@@ -31,7 +31,7 @@ def simulate(
     memory: float = 4 * 2**30,
     defer: bool = True,
     record: Record | None = None,
-    observe: Callable[[Simulation], None] | None = None,
+    observe: "Callable[[Simulation], None] | None" = None,
 ) -> Outcome:
     """Run `algorithm` on `cluster` in virtual time, learning `task` (without one the clock runs alone), until `stop`.
 
@@ -48,6 +48,8 @@ def simulate(
         Deadlock, InvalidSettingError: nothing can happen any more; a setting does not fit the others.
         RuntimeError: weights were changed in place while a gradient of theirs was promised.
     """
+    from laggard.simulator.engine.simulation import Simulation
+
     members = [seed] * (1 if ensemble is None else ensemble) if learning_seeds is None else list(learning_seeds)
     if not members or ensemble not in (None, len(members)):
         raise InvalidSettingError("simulate", "ensemble", "one member or more, as many as learning_seeds", ensemble)

@@ -118,10 +118,6 @@ class Faults:
 SHOWN = 8
 
 
-class Deadlock(RuntimeError):
-    """Nothing can happen any more, and the simulation has not reached its end."""
-
-
 def describe_waits(nodes: Mapping[int, Machine], outside: Sequence[int]) -> str:
     """The receives that wait at `nodes`, workers' first since servers may wait, and the workers in `outside`."""
     waits = [

@@ -9,16 +9,18 @@ The first three start at once and return an event; `yield` is the only way to wa
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.random import Generator
-from torch import Tensor
 
 from laggard.simulator.learning.gradients import Gradient, GradientPromise
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.network.mixing import Mixing
 from laggard.simulator.network.topology import Ranks, Topology
 from laggard.simulator.timing.events import Event, Message, Receive, Work
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Node(Protocol):
@@ -39,14 +41,14 @@ class Node(Protocol):
     weight: float
 
     @property
-    def weights(self) -> Tensor:
+    def weights(self) -> "Tensor":
         """The model `(ensemble, params)` that the node stands for, stamped with (node, version)."""
         ...
 
     @weights.setter
-    def weights(self, weights: Tensor) -> None: ...
+    def weights(self, weights: "Tensor") -> None: ...
 
-    def compute(self, weights: Tensor, read: Tensor | None = None) -> Work:
+    def compute(self, weights: "Tensor", read: "Tensor | None" = None) -> Work:
         """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with the `Gradient` when it is done.
 
         Its staleness counts the updates of the owner of `weights` since they were read. `read` is the model that was
@@ -82,7 +84,7 @@ class Node(Protocol):
         """The node's next mini-batch, for `promise`."""
         ...
 
-    def promise(self, weights: Tensor, batch: Any, started: float) -> Gradient:
+    def promise(self, weights: "Tensor", batch: Any, started: float) -> Gradient:
         """The gradient of `batch` at `weights`, whose time has been spent by `work` since `started` (s)."""
         ...
 
@@ -142,6 +144,6 @@ class Node(Protocol):
         """Fires when node `peer` crashes, at once if it is down: `yield node.receive() | node.down(peer)`."""
         ...
 
-    def apply(self, weights: Tensor, gradients: Sequence[GradientPromise]) -> None:
+    def apply(self, weights: "Tensor", gradients: Sequence[GradientPromise]) -> None:
         """One update: the node's model becomes `weights`, its version grows by 1, and `gradients` are applied."""
         ...

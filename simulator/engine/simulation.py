@@ -10,19 +10,21 @@ import torch
 from torch import Tensor
 
 from laggard.simulator.engine.cluster import Cluster
-from laggard.simulator.engine.faults import Deadlock, Faults, describe_waits
+from laggard.simulator.engine.faults import Faults, describe_waits
 from laggard.simulator.engine.machine import Machine
 from laggard.simulator.engine.stopping import MOST_EVALUATIONS, Evaluate, Stop, StoppingCriteria, check_periods
-from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.errors import Deadlock, InvalidSettingError
+from laggard.simulator.learning.empty import EmptyWeights
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.pool import GradientPool
 from laggard.simulator.learning.task import Task, layers_of
-from laggard.simulator.learning.weights import EmptyWeights, mean
+from laggard.simulator.learning.weights import mean
 from laggard.simulator.network.topology import resolve_topology
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.recording.counters import Counters, RunProgress
 from laggard.simulator.recording.messages import MessageLog, Record
-from laggard.simulator.recording.metrics import Learning, Outcome
+from laggard.simulator.recording.metrics import Learning
+from laggard.simulator.recording.outcome import Outcome
 from laggard.simulator.recording.trace import BUSY, DOWN, SENDING, WAITING, Columns, Trace
 from laggard.simulator.timing.clock import Clock, collect_garbage, rare_collections
 from laggard.simulator.timing.distributions import Durations

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
 from laggard.simulator.learning.promises import Derived, Leaf, Promise, evaluate
 from laggard.simulator.learning.weights import Model, Piece, stamp_of
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from laggard.simulator.learning.pool import GradientPool
 
 IN_FLIGHT, APPLIED, DROPPED, CANCELLED = "in flight", "applied", "dropped", "cancelled"
@@ -38,7 +38,7 @@ class GradientPromise(Promise):
     __slots__ = ()
 
     worker: int
-    weights: Tensor
+    weights: "Tensor"
     version_read: int
     mixed_read: int
     share: float
@@ -66,7 +66,7 @@ class GradientPromise(Promise):
         """Discard it: it counts as dropped, and is never evaluated unless it already was."""
         self.resolve(DROPPED)
 
-    def map(self, function: Callable[..., Tensor], *promises: Promise, batches: float = 1) -> "GradientPromise":
+    def map(self, function: "Callable[..., Tensor]", *promises: Promise, batches: float = 1) -> "GradientPromise":
         """This gradient with another value: `function(own, *theirs)` of values `(ensemble, n)`.
 
         For what a worker does to a gradient before it sends it: compress, clip, correct, add noise, average. `function`
@@ -119,7 +119,7 @@ class Gradient(Leaf, Read):
     )  # fmt: skip
 
     def __init__(
-        self, pool: "GradientPool", worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor
+        self, pool: "GradientPool", worker: int, reader: Model, weights: "Tensor", batch: Any, read: "Tensor"
     ) -> None:
         self._pool, self.worker, self.weights, self.batch = pool, worker, weights, batch
         self._owner, self.version_read, self.mixed_read = stamp_of(read, reader)
@@ -142,7 +142,7 @@ class Gradient(Leaf, Read):
         return self._pieces[rank] if self._pieces else self
 
     @property
-    def losses(self) -> Tensor:
+    def losses(self) -> "Tensor":
         """The mini-batch loss `(ensemble,)` at the weights."""
         evaluate([self])
         assert self._losses is not None
@@ -186,7 +186,7 @@ class GradientPiece(Derived, Read):
         self.whole, self.worker, self.share, self.status = whole, whole.worker, whole.share, IN_FLIGHT
 
     @property
-    def weights(self) -> Tensor:  # type: ignore[override]  # a view made when it is needed
+    def weights(self) -> "Tensor":  # type: ignore[override]  # a view made when it is needed
         return self.whole.weights[:, self.columns]
 
     def resolve(self, status: str) -> Gradient | None:
@@ -199,7 +199,7 @@ class MappedGradient(Derived, GradientPromise):
     __slots__ = ("_of", "share")
 
     def __init__(
-        self, of: GradientPromise, sources: tuple[Promise, ...], function: Callable[..., Tensor], share: float
+        self, of: GradientPromise, sources: tuple[Promise, ...], function: "Callable[..., Tensor]", share: float
     ) -> None:
         super().__init__(sources, function)
         self._of, self.share = of, share

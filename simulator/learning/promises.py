@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Promise:
@@ -17,11 +17,11 @@ class Promise:
 
     __slots__ = ("_value",)
 
-    _value: Tensor | None
+    _value: "Tensor | None"
     sources: tuple["Promise", ...] = ()  # that it is computed from
 
     @property
-    def value(self) -> Tensor:
+    def value(self) -> "Tensor":
         """The tensor; its sources are evaluated together when it is first needed."""
         return evaluate([self])[0]
 
@@ -51,7 +51,7 @@ class Derived(Promise):
 
     __slots__ = ("_operation", "sources")
 
-    def __init__(self, sources: tuple[Promise, ...], operation: Callable[..., Tensor]) -> None:
+    def __init__(self, sources: tuple[Promise, ...], operation: "Callable[..., Tensor]") -> None:
         self._value = None
         self.sources, self._operation = sources, operation
 
@@ -63,7 +63,13 @@ class Derived(Promise):
 
 def concatenate(promises: Sequence[Promise]) -> Promise:
     """The columns of all `promises`, side by side."""
-    return promises[0] if len(promises) == 1 else Derived(tuple(promises), lambda *values: torch.cat(values, dim=1))
+    return promises[0] if len(promises) == 1 else Derived(tuple(promises), _side_by_side)
+
+
+def _side_by_side(*values: "Tensor") -> "Tensor":
+    import torch
+
+    return torch.cat(values, dim=1)
 
 
 def total(promises: Sequence[Promise]) -> Promise:
@@ -71,7 +77,7 @@ def total(promises: Sequence[Promise]) -> Promise:
     return promises[0] if len(promises) == 1 else Derived(tuple(promises), lambda *values: reduce(add, values))
 
 
-def evaluate(promises: Sequence[Promise]) -> list[Tensor]:
+def evaluate(promises: Sequence[Promise]) -> "list[Tensor]":
     """The values of all `promises`, whose sources are evaluated together."""
     order = topological_order([promise for promise in promises if promise._value is None])
     leaves = [promise for promise in order if isinstance(promise, Leaf)]

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from laggard.simulator.errors import Counted, NonNegative, PositiveInt, Settings
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Layer(Protocol):
@@ -57,7 +58,7 @@ class Task(Protocol):
     epoch: int
     lanes: int
 
-    def start(self, seeds: Sequence[int]) -> Tensor:
+    def start(self, seeds: Sequence[int]) -> "Tensor":
         """Initial weights `(ensemble, params)`, a seed per member; equal seeds give equal rows."""
         ...
 
@@ -69,11 +70,11 @@ class Task(Protocol):
         """
         ...
 
-    def gradients(self, weights: Tensor, batches: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    def gradients(self, weights: "Tensor", batches: Sequence[Any]) -> "tuple[Tensor, Tensor]":
         """Gradients `(k, ensemble, params)` and losses `(k, ensemble)` at `weights` `(k, ensemble, params)`."""
         ...
 
-    def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
+    def evaluate(self, weights: "Tensor") -> "Mapping[str, Tensor]":
         """Named measures `(ensemble,)` of models `(ensemble, params)`."""
         ...
 
@@ -107,15 +108,19 @@ class Timing(Settings):
     def layers(self) -> list[EqualLayer]:
         return [EqualLayer(f"layer{number}", 0, self.activations, 1.0) for number in range(1, self.depth + 1)]
 
-    def start(self, seeds: Sequence[int]) -> Tensor:
+    def start(self, seeds: Sequence[int]) -> "Tensor":
+        import torch
+
         return torch.empty(len(seeds), 0)
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[None]:
         while True:
             yield None
 
-    def gradients(self, weights: Tensor, batches: Sequence[None]) -> tuple[Tensor, Tensor]:
+    def gradients(self, weights: "Tensor", batches: Sequence[None]) -> "tuple[Tensor, Tensor]":
+        import torch
+
         return torch.empty_like(weights), torch.zeros(weights.shape[:2])
 
-    def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
+    def evaluate(self, weights: "Tensor") -> "Mapping[str, Tensor]":
         return {}

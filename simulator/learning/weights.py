@@ -1,10 +1,10 @@
-"""Weights are values `(ensemble, params)` stamped with their owner and version; and the weights of no parameters."""
+"""Weights are values `(ensemble, params)` stamped with their owner and version."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Model(Protocol):
@@ -23,6 +23,8 @@ class Model(Protocol):
 
 Stamp = tuple[Model, int, int]
 """The owner of a model, and the updates and averaging steps that it had seen; made with every update."""
+STACKED = 1 << 26
+"""Numbers of all models that are copied side by side for their mean: a quarter of a gigabyte in float32."""
 
 
 class Piece(NamedTuple):
@@ -33,7 +35,7 @@ class Piece(NamedTuple):
     stamp: Stamp
 
 
-def stamp(weights: Tensor, owner: Model) -> Tensor:
+def stamp(weights: "Tensor", owner: Model) -> "Tensor":
     """An alias of `weights`, stamped with `owner` and its present version.
 
     The caller's tensor gets no stamp; the alias shares its memory and its count of changes in place. Arithmetic on
@@ -44,8 +46,10 @@ def stamp(weights: Tensor, owner: Model) -> Tensor:
     return alias  # type: ignore[no-any-return]
 
 
-def join_slices(pieces: Sequence[Tensor]) -> Tensor:
+def join_slices(pieces: "Sequence[Tensor]") -> "Tensor":
     """A model `(ensemble, params)` from slices of its parameters, each of which keeps its own stamp."""
+    import torch
+
     if len(pieces) == 1:
         return pieces[0]
     whole: Any = torch.cat(list(pieces), dim=1)
@@ -58,90 +62,24 @@ def join_slices(pieces: Sequence[Tensor]) -> Tensor:
     return whole  # type: ignore[no-any-return]
 
 
-def stamp_of(weights: Tensor, reader: Model) -> Stamp:
+def stamp_of(weights: "Tensor", reader: Model) -> Stamp:
     """The stamp of `weights`; weights without one are `reader`'s own, as they are now."""
     stamp: Stamp | None = getattr(weights, "stamp", None)
     return stamp or (reader, reader.version, reader.mixings)
 
 
-def mean(models: list[Tensor]) -> Tensor:
-    """The mean of models `(ensemble, params)`; one model is its own mean, bit for bit."""
-    return models[0] if len(models) == 1 else torch.stack(models).mean(0)
+def mean(models: "list[Tensor]") -> "Tensor":
+    """The mean of models `(ensemble, params)`; one model is its own mean, bit for bit.
 
-
-class EmptyWeights:
-    """A tensor `(ensemble, 0)` whose arithmetic makes no calls of torch, which would cost time and compute nothing.
-
-    It behaves like a tensor; operations that are rare for weights are done on a real tensor.
-
-    Example:
-        >>> 0.5 * EmptyWeights(3) + EmptyWeights(3)
-        EmptyWeights(3)
-        >>> torch.stack([EmptyWeights(3), EmptyWeights(3)]).shape
-        torch.Size([2, 3, 0])
+    As many columns as make `STACKED` numbers are stacked at once.
     """
+    import torch
 
-    stamp: Any = None
-    pieces: Any = ()
-    _version = 0  # of a tensor's changes in place
-    dtype, device, ndim = torch.float32, torch.device("cpu"), 2
-
-    def __init__(self, ensemble: int) -> None:
-        self.shape = torch.Size((ensemble, 0))
-
-    def __repr__(self) -> str:
-        return f"EmptyWeights({self.shape[0]})"
-
-    def detach(self) -> "EmptyWeights":
-        """An alias."""
-        alias = object.__new__(EmptyWeights)
-        alias.shape = self.shape
-        return alias
-
-    def numel(self) -> int:
-        return 0
-
-    def tensor(self) -> Tensor:
-        """A real tensor of the same shape."""
-        return torch.empty(self.shape)
-
-    def _same(self, *_: Any) -> "EmptyWeights":
-        return self
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _same
-
-    def __getitem__(self, index: Any) -> Any:
-        return _like(self.tensor()[index])
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        asked = getattr(self.tensor(), name)
-        return (lambda *args, **named: _like(asked(*_real(args), **_real(named)))) if callable(asked) else asked
-
-    @classmethod
-    def __torch_function__(
-        cls, function: Callable[..., Any], types: Any, args: Sequence[Any] = (), named: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Apply functions of torch to a real tensor."""
-        return _like(function(*_real(args), **_real(named or {})))
-
-
-def _real(given: Any) -> Any:
-    """`given` with real tensors for `EmptyWeights`, also in tuples, lists and dicts."""
-    if isinstance(given, EmptyWeights):
-        return given.tensor()
-    if isinstance(given, tuple | list):
-        return type(given)(_real(part) for part in given)
-    if isinstance(given, dict):
-        return {name: _real(part) for name, part in given.items()}
-    return given
-
-
-def _like(answer: Any) -> Any:
-    """`EmptyWeights` where torch's answer has the shape and type of such weights."""
-    weights = isinstance(answer, Tensor) and answer.ndim == 2 and answer.shape[1] == 0 and answer.dtype == torch.float32
-    return EmptyWeights(answer.shape[0]) if weights else answer
+    if len(models) == 1:
+        return models[0]
+    ensemble, params = models[0].shape
+    columns = max(1, STACKED // (len(models) * ensemble))
+    if params <= columns:
+        return torch.stack(models).mean(0)
+    pieces = zip(*(model.split(columns, dim=1) for model in models), strict=True)
+    return torch.cat([torch.stack(piece).mean(0) for piece in pieces], dim=1)

@@ -8,10 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 from simpy.events import Event
-from torch import Tensor
 
 from laggard.simulator.learning.promises import Promise
-from laggard.simulator.learning.weights import EmptyWeights
 from laggard.simulator.recording.counters import gradients_in
 from laggard.simulator.recording.trace import Columns
 from laggard.simulator.timing.clock import Clock
@@ -116,6 +114,10 @@ def kind(content: Any, size: float) -> str:
     """The kind of content of a message of `size` bytes without a gradient."""
     if size == 0:
         return "token"
+    from torch import Tensor
+
+    from laggard.simulator.learning.empty import EmptyWeights
+
     parts = content if isinstance(content, list | tuple) else [content]
     if any(isinstance(part, Promise) for part in parts):
         return "sum"

@@ -1,9 +1,8 @@
-"""What is measured during a run (losses, evaluations, consensus distance), and what a simulation returns."""
+"""What is measured during a run: losses, evaluations, divergence, consensus distance."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.promises import evaluate
 from laggard.simulator.learning.task import Task
 from laggard.simulator.recording.counters import RunProgress
+from laggard.simulator.recording.outcome import Divergence
 from laggard.simulator.recording.trace import Columns
 
 if TYPE_CHECKING:
@@ -59,13 +59,6 @@ class Spread:
 
 FOLD = 1024  # losses buffered before they are summed, so that the update of a divergence can be named
 FOLD_AFAR = 64 * FOLD  # on a GPU, where reading them makes the program wait
-
-
-class Divergence(NamedTuple):
-    """Where a member's loss or weights ceased to be finite."""
-
-    updates: float
-    time: float
 
 
 class Learning:
@@ -163,43 +156,3 @@ class Learning:
     def _mark(self, finite: Tensor, updates: float, time: float) -> None:
         for member in (~finite).nonzero().flatten().tolist():
             self.diverged[member] = self.diverged[member] or Divergence(updates, time)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a simulation leaves behind.
-
-    Attributes:
-        metrics: columns, a row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`,
-            `train_loss`, and the task's measures.
-        updates: columns, a row per gradient with a final status; see `Trace.columns`. `arrived` (s) is when it
-            first arrived at another node, NaN where it did not or messages were not recorded.
-        workers: columns `worker`, `computing`, `sending`, `waiting`, `down` (s).
-        nodes: columns, a row per evaluation, node and member, where nodes have models of their own: `time` (s),
-            `updates`, `node`, `member`, `distance` to the mean, push-sum `weight`, measures if asked for.
-        weights: the final models `(ensemble, params)`.
-        gradients: counts `started`, `applied`, `dropped`, `cancelled`, `in flight`.
-        messages: counts `sent`, `delivered`, `lost`, `in flight`.
-        evaluated: gradients that were evaluated.
-        reached: the limit that ended it, `returned` where every worker's roles did, `diverged`, or `stalled`.
-        progress: the progress on each axis.
-        diverged: per member, where its loss ceased to be finite, or None.
-        stalled: what each node waits for and since when, where no event was left after a crash, or None.
-        models: those evaluated `(evaluations, ensemble, params)`, under `Evaluate.keep_models`, or None.
-        message_log: columns, a row per message, see `MessageLog.columns`; None where they were not recorded.
-    """
-
-    metrics: Columns
-    updates: Columns
-    workers: Columns
-    nodes: Columns
-    weights: Tensor
-    gradients: dict[str, int]
-    messages: dict[str, int]
-    evaluated: int
-    reached: str
-    progress: RunProgress
-    diverged: list[Divergence | None]
-    stalled: str | None = None
-    models: Tensor | None = None
-    message_log: Columns | None = None

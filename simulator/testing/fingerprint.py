@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from laggard.simulator.recording.metrics import Outcome
+from laggard.simulator.recording.outcome import Outcome
 from laggard.simulator.testing.trial import Trial, trial_of
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from laggard.simulator.engine.stopping import Evaluate
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.network.config import Network
-from laggard.simulator.recording.metrics import Outcome
+from laggard.simulator.recording.outcome import Outcome
 from laggard.simulator.testing.fingerprint import fingerprint, fingerprints_elsewhere
 from laggard.simulator.testing.trial import Handed, Trial, watch_nodes
 from laggard.simulator.timing.distributions import Constant

@@ -20,7 +20,7 @@ from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import SGD, Rule
 from laggard.simulator.learning.task import EqualLayer, Task, layers_of
 from laggard.simulator.network.config import Network
-from laggard.simulator.recording.metrics import Outcome
+from laggard.simulator.recording.outcome import Outcome
 from laggard.simulator.timing.distributions import Gamma
 from laggard.simulator.timing.events import Message, Work
 

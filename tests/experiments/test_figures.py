@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from laggard.experiments import figures
+from laggard.experiments.figures.delays import ROLLING
 from laggard.experiments.figures.lines import LEARNT, Line
-from laggard.experiments.figures.staleness import ROLLING
 from laggard.experiments.figures.style import AXIS_LABELS, STYLE
 from laggard.experiments.results.measures import CURVES
 from laggard.models import Quadratic

@@ -20,7 +20,7 @@ EVERYWHERE = [name for name in FIGURES if name not in ("lr_delay", "lr_batch", "
 def drawn(name, results):
     """The figure, laid out; a warning of matplotlib's is an error here."""
     given = {"points": 5} if name == "landscape" else {}
-    figure = FIGURES[name](results, **given)
+    figure = FIGURES[name].function(results, **given)
     figure.draw_without_rendering()
     return figure
 
@@ -107,4 +107,4 @@ def test_long_names_stay_in_the_figure(plain, name):
 @pytest.mark.parametrize("name", FIGURES)
 def test_no_results_are_refused(name):
     with pytest.raises(ValueError, match="expected a result to draw, got none"):
-        FIGURES[name]([])
+        FIGURES[name].function([])

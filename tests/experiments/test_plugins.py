@@ -19,7 +19,7 @@ LAGGARD = "import sys; from laggard.experiments.cli import main; sys.exit(main()
 VARIANT = """
 from dataclasses import dataclass
 from laggard.simulator.learning.rules import DCASGDc
-from laggard.simulator.learning.rules.optimizers import cast
+from laggard.simulator.learning.rules.scalars import cast
 
 @dataclass(frozen=True)
 class Absolute(DCASGDc):

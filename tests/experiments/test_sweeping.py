@@ -116,7 +116,7 @@ class Sulky(Algorithm):
 def test_as_many_at_once_as_pays(
     toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, overrides: list[str], cores: int, jobs: int
 ) -> None:
-    monkeypatch.setattr("laggard.experiments.running.estimate.cores", lambda: cores)
+    monkeypatch.setattr("laggard.models.backends.threads.cores", lambda: cores)
     config = load(toy("sweep: {seeds: 4}\n"), *overrides)
     assert jobs_for(runs(config)) == jobs
 

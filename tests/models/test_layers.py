@@ -3,12 +3,14 @@
 import subprocess
 import sys
 
+import numpy as np
+import pytest
 import torch
 from torch import nn
 
-from laggard.models import LeNet5
+from laggard.models import MLP, NETWORKS, LeNet5, Logistic, Transformer
 from laggard.models.flat import flatten
-from laggard.models.layers import layers
+from laggard.models.layers import describe_module, layers
 
 
 def test_work_is_counted_in_multiplications_and_activations_in_numbers():
@@ -24,6 +26,29 @@ def test_a_network_without_numbers_is_told_like_one_with_them():
         empty = LeNet5().build((1, 28, 28), 10)
     assert layers(empty, (1, 28, 28), 2) == layers(LeNet5().build((1, 28, 28), 10), (1, 28, 28), 2)
     assert next(empty.parameters()).device.type == "meta"
+
+
+def random_network(name, rng):
+    """A network of that name, and the shape of an input that it takes."""
+    shape = tuple(rng.integers(1, 9, size=rng.integers(1, 4)).tolist())
+    if name == "mlp":
+        return MLP(rng.integers(1, 30, size=rng.integers(0, 4)).tolist()), shape
+    if name == "transformer":
+        heads = int(rng.integers(1, 4))
+        return Transformer(heads * int(rng.integers(1, 6)), int(rng.integers(1, 4)), heads), (int(rng.integers(1, 9)),)
+    return (LeNet5(), (1, 28, 28)) if name == "lenet5" else (Logistic(), shape)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_is_described_without_torch_as_it_is_built(name):
+    rng = np.random.default_rng(7)
+    for _ in range(10):
+        network, shape = random_network(name, rng)
+        classes = int(rng.integers(2, 12))
+        with torch.device("meta"):
+            built = describe_module(network.build(shape, classes), shape)
+        assert network.describe(shape, classes) == built
+        assert built.params == sum(parameter.numel() for parameter in network.build(shape, classes).parameters())
 
 
 def test_the_network_is_left_as_it_was():

@@ -1,14 +1,15 @@
 """Compensations that correct a late gradient coordinate by coordinate, and the table of all."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules.damping import DelayAdaptive, OneOverN, Staleness, Uncompensated
-from laggard.simulator.learning.rules.optimizers import Decay, NonNegativeScalar, Scalar, cast, running
+from laggard.simulator.learning.rules.optimizers import running, zeros
+from laggard.simulator.learning.rules.scalars import Decay, NonNegativeScalar, Scalar, cast
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class DCASGDc(Uncompensated):
     strength: NonNegativeScalar = 0.04
 
     def correct(
-        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
-    ) -> tuple[Tensor, Any]:
+        self, value: "Tensor", gradient: GradientPromise, weights: "Tensor", state: Any, lr: Scalar
+    ) -> "tuple[Tensor, Any]":
         return value + cast(self.strength, value) * value * value * (weights - gradient.weights), state
 
 
@@ -42,12 +43,12 @@ class DCASGDa(Uncompensated):
     strength: NonNegativeScalar = 2.0
     decay: Decay = 0.95
 
-    def init(self, weights: Tensor) -> Any:
-        return torch.zeros_like(weights)
+    def init(self, weights: "Tensor") -> Any:
+        return zeros(weights)
 
     def correct(
-        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
-    ) -> tuple[Tensor, Any]:
+        self, value: "Tensor", gradient: GradientPromise, weights: "Tensor", state: Any, lr: Scalar
+    ) -> "tuple[Tensor, Any]":
         squares = running(self.decay, state, value * value)
         strength = cast(self.strength, value) / (squares + 1e-7).sqrt()
         return value + strength * value * value * (weights - gradient.weights), squares
@@ -60,8 +61,8 @@ class Steps(NamedTuple):
         missing: decay to the power of the steps seen, the weight that the start at zero still has in the mean.
     """
 
-    weights: Tensor
-    squares: Tensor
+    weights: "Tensor"
+    squares: "Tensor"
     missing: Scalar
 
 
@@ -85,19 +86,19 @@ class GapAware(Uncompensated):
 
     decay: Decay = 0.999
 
-    def init(self, weights: Tensor) -> Any:
-        return Steps(weights, torch.zeros_like(weights), 1.0)
+    def init(self, weights: "Tensor") -> Any:
+        return Steps(weights, zeros(weights), 1.0)
 
     def correct(
-        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
-    ) -> tuple[Tensor, Any]:
+        self, value: "Tensor", gradient: GradientPromise, weights: "Tensor", state: Any, lr: Scalar
+    ) -> "tuple[Tensor, Any]":
         if weights is not state.weights:  # the first gradient of an update: the last one has made a step
             squares = running(self.decay, state.squares, (weights - state.weights).square())
             state = Steps(weights, squares, state.missing * self.decay)
         gap = (weights - gradient.weights).abs()
         typical = (state.squares / cast(1 - state.missing, value)).sqrt()
         defined = (gap > 0) & (typical > 0)  # before the first step it is 0 / 0
-        return torch.where(defined, value * typical / (typical + gap), value), state
+        return (value * typical / (typical + gap)).where(defined, value), state
 
 
 COMPENSATIONS: dict[str, type] = {

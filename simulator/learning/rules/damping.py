@@ -1,13 +1,14 @@
 """The protocol of a compensation, the one that does nothing, and those that scale a late gradient down."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from laggard.simulator.errors import PositiveInt, Settings
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules.optimizers import PositiveScalar, Scalar, at_least_one, cast
+from laggard.simulator.learning.rules.scalars import PositiveScalar, Scalar, at_least_one, cast
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Compensation(Protocol):
@@ -19,13 +20,13 @@ class Compensation(Protocol):
 
     shared: ClassVar[bool]
 
-    def init(self, weights: Tensor) -> Any:
+    def init(self, weights: "Tensor") -> Any:
         """The state before a worker's first gradient."""
         ...
 
     def correct(
-        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
-    ) -> tuple[Tensor, Any]:
+        self, value: "Tensor", gradient: GradientPromise, weights: "Tensor", state: Any, lr: Scalar
+    ) -> "tuple[Tensor, Any]":
         """The corrected gradient `(ensemble, params)`, and the state after it.
 
         Args:
@@ -47,12 +48,12 @@ class Uncompensated(Settings):
 
     shared: ClassVar[bool] = False
 
-    def init(self, weights: Tensor) -> Any:
+    def init(self, weights: "Tensor") -> Any:
         return None
 
     def correct(
-        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
-    ) -> tuple[Tensor, Any]:
+        self, value: "Tensor", gradient: GradientPromise, weights: "Tensor", state: Any, lr: Scalar
+    ) -> "tuple[Tensor, Any]":
         return value, state
 
     def scale(self, gradient: GradientPromise, lr: Scalar) -> Scalar:
@@ -75,8 +76,8 @@ class Damped(Uncompensated):
         return 1.0
 
     def correct(
-        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
-    ) -> tuple[Tensor, Any]:
+        self, value: "Tensor", gradient: GradientPromise, weights: "Tensor", state: Any, lr: Scalar
+    ) -> "tuple[Tensor, Any]":
         return (value * cast(self.weight(gradient, lr), value) if self.on == "gradient" else value), state
 
     def scale(self, gradient: GradientPromise, lr: Scalar) -> Scalar:

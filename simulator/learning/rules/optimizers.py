@@ -1,65 +1,31 @@
 """Optimisers: from the mean gradient of an update to the change of the weights; hyper-parameters may vary by member."""
 
-import math
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import torch
-from torch import Tensor
+from laggard.simulator.errors import Settings
+from laggard.simulator.learning.rules.scalars import (
+    Decay,
+    NonNegativeScalar,
+    Scalar,
+    cast,
+    complement,
+    is_zero,
+    sqrt,
+)
 
-from laggard.simulator.errors import Range, Settings
-
-Scalar = float | Tensor
-"""A hyper-parameter: a float, or a float64 tensor `(ensemble, 1)` with a value per member.
-
-Arithmetic between scalars is double precision either way and rounded once, where it meets the weights, so
-that a member of an ensemble sees bit for bit the numbers of a run of its own.
-"""
-PositiveScalar = Annotated[Scalar, Range(above=0)]
-NonNegativeScalar = Annotated[Scalar, Range(least=0)]
-Decay = Annotated[Scalar, Range(least=0, below=1)]
-
-
-def cast(scalar: Scalar, like: Tensor) -> Scalar:
-    """The scalar in the precision and on the device of `like`; a float is rounded by torch itself.
-
-    Scalars stay in the host's memory; a copy to a GPU is made from pinned memory, which does not block.
-    """
-    if not isinstance(scalar, Tensor):
-        return scalar
-    if like.is_cuda and not scalar.is_cuda:
-        scalar = scalar.to(like.dtype).pin_memory()
-    return scalar.to(like, non_blocking=True)
-
-
-def sqrt(scalar: Scalar) -> Scalar:
-    """The square root of a scalar of either kind."""
-    return scalar.sqrt() if isinstance(scalar, Tensor) else math.sqrt(scalar)
-
-
-def at_least_one(scalar: Scalar) -> Scalar:
-    """The scalar, or 1 where it is less."""
-    return scalar.clamp(min=1.0) if isinstance(scalar, Tensor) else max(1.0, scalar)
-
-
-def is_zero(scalar: Scalar) -> bool:
-    """Whether the scalar is 0 for every member."""
-    return not scalar.any() if isinstance(scalar, Tensor) else scalar == 0
-
-
-def double(scalar: Scalar) -> Tensor:
-    """The scalar as a float64 tensor."""
-    return torch.as_tensor(scalar, dtype=torch.float64)
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Optimizer(Protocol):
     """An optimiser."""
 
-    def init(self, weights: Tensor) -> Any:
+    def init(self, weights: "Tensor") -> Any:
         """The state before the first step; zeros unless a subclass says otherwise."""
-        return torch.zeros_like(weights)
+        return zeros(weights)
 
-    def step(self, gradient: Tensor, state: Any, weights: Tensor, lr: Scalar) -> tuple[Tensor, Any]:
+    def step(self, gradient: "Tensor", state: Any, weights: "Tensor", lr: Scalar) -> "tuple[Tensor, Any]":
         """The change of the weights `(ensemble, params)` for one gradient, and the state after it."""
         ...
 
@@ -75,14 +41,16 @@ class SGD(Settings):
 
     momentum: Decay = 0.0
 
-    def init(self, weights: Tensor) -> Tensor | None:
-        return None if is_zero(self.momentum) else torch.zeros_like(weights)
+    def init(self, weights: "Tensor") -> "Tensor | None":
+        return None if is_zero(self.momentum) else zeros(weights)
 
-    def step(self, gradient: Tensor, state: Tensor | None, weights: Tensor, lr: Scalar) -> tuple[Tensor, Tensor | None]:
+    def step(
+        self, gradient: "Tensor", state: "Tensor | None", weights: "Tensor", lr: Scalar
+    ) -> "tuple[Tensor, Tensor | None]":
         if state is None:
-            return gradient * cast(-lr, weights), None
+            return gradient * -cast(lr, weights), None
         velocity = cast(self.momentum, weights) * state + gradient
-        return velocity * cast(-lr, weights), velocity
+        return velocity * -cast(lr, weights), velocity
 
 
 @dataclass(frozen=True)
@@ -96,10 +64,10 @@ class Nesterov(Settings, Optimizer):
 
     momentum: Decay = 0.9
 
-    def step(self, gradient: Tensor, state: Tensor, weights: Tensor, lr: Scalar) -> tuple[Tensor, Tensor]:
+    def step(self, gradient: "Tensor", state: "Tensor", weights: "Tensor", lr: Scalar) -> "tuple[Tensor, Tensor]":
         momentum = cast(self.momentum, weights)
         velocity = momentum * state + gradient
-        return (gradient + momentum * velocity) * cast(-lr, weights), velocity
+        return (gradient + momentum * velocity) * -cast(lr, weights), velocity
 
 
 @dataclass(frozen=True)
@@ -113,9 +81,9 @@ class Adagrad(Settings, Optimizer):
 
     eps: NonNegativeScalar = 1e-10
 
-    def step(self, gradient: Tensor, state: Tensor, weights: Tensor, lr: Scalar) -> tuple[Tensor, Tensor]:
+    def step(self, gradient: "Tensor", state: "Tensor", weights: "Tensor", lr: Scalar) -> "tuple[Tensor, Tensor]":
         squares = state + gradient * gradient
-        return gradient * cast(-lr, weights) / (squares.sqrt() + cast(self.eps, weights)), squares
+        return gradient * -cast(lr, weights) / (squares.sqrt() + cast(self.eps, weights)), squares
 
 
 @dataclass(frozen=True)
@@ -130,16 +98,16 @@ class RMSProp(Settings, Optimizer):
     decay: Decay = 0.99
     eps: NonNegativeScalar = 1e-8
 
-    def step(self, gradient: Tensor, state: Tensor, weights: Tensor, lr: Scalar) -> tuple[Tensor, Tensor]:
+    def step(self, gradient: "Tensor", state: "Tensor", weights: "Tensor", lr: Scalar) -> "tuple[Tensor, Tensor]":
         squares = running(self.decay, state, gradient * gradient)
-        return gradient * cast(-lr, weights) / (squares.sqrt() + cast(self.eps, weights)), squares
+        return gradient * -cast(lr, weights) / (squares.sqrt() + cast(self.eps, weights)), squares
 
 
 class Moments(NamedTuple):
     """Adam's state: running means of g and g^2, and beta1^t and beta2^t, which correct their bias."""
 
-    first: Tensor
-    second: Tensor
+    first: "Tensor"
+    second: "Tensor"
     power1: Scalar
     power2: Scalar
 
@@ -158,10 +126,10 @@ class Adam(Settings):
     beta2: Decay = 0.999
     eps: NonNegativeScalar = 1e-8
 
-    def init(self, weights: Tensor) -> Moments:
-        return Moments(torch.zeros_like(weights), torch.zeros_like(weights), 1.0, 1.0)
+    def init(self, weights: "Tensor") -> Moments:
+        return Moments(zeros(weights), zeros(weights), 1.0, 1.0)
 
-    def step(self, gradient: Tensor, state: Moments, weights: Tensor, lr: Scalar) -> tuple[Tensor, Moments]:
+    def step(self, gradient: "Tensor", state: Moments, weights: "Tensor", lr: Scalar) -> "tuple[Tensor, Moments]":
         m = running(self.beta1, state.first, gradient)
         v = running(self.beta2, state.second, gradient * gradient)
         # powers as products: the same for floats and tensors
@@ -179,14 +147,19 @@ class AdamW(Adam):
 
     weight_decay: NonNegativeScalar = 0.01
 
-    def step(self, gradient: Tensor, state: Moments, weights: Tensor, lr: Scalar) -> tuple[Tensor, Moments]:
+    def step(self, gradient: "Tensor", state: Moments, weights: "Tensor", lr: Scalar) -> "tuple[Tensor, Moments]":
         change, state = super().step(gradient, state, weights, lr)
         return change - cast(lr * self.weight_decay, weights) * weights, state
 
 
-def running(decay: Scalar, mean: Tensor, value: Tensor) -> Tensor:
+def zeros(weights: "Tensor") -> "Tensor":
+    """Zeros in the shape of `weights`."""
+    return weights.new_zeros(weights.shape)
+
+
+def running(decay: Scalar, mean: "Tensor", value: "Tensor") -> "Tensor":
     """The running mean `decay mean + (1 - decay) value`."""
-    return cast(decay, mean) * mean + cast(1 - decay, mean) * value
+    return cast(decay, mean) * mean + cast(complement(decay), mean) * value
 
 
 OPTIMIZERS: dict[str, type] = {

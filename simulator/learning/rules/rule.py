@@ -4,16 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
-from typing import Any, NamedTuple
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laggard.simulator.errors import InvalidSettingError, Settings
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.promises import evaluate
 from laggard.simulator.learning.rules.damping import Compensation, Uncompensated
-from laggard.simulator.learning.rules.optimizers import SGD, NonNegativeScalar, Optimizer, Scalar, cast
+from laggard.simulator.learning.rules.optimizers import SGD, Optimizer
+from laggard.simulator.learning.rules.scalars import NUMBER, NonNegativeScalar, Scalar, cast
 from laggard.simulator.learning.rules.schedules import Constant, Progress, Schedule
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ALL_WORKERS = -1
 """The key of the state that all workers' gradients share."""
@@ -49,7 +51,7 @@ class Rule(Settings):
     schedule: Schedule = field(default_factory=Constant)
     compensation: Compensation = field(default_factory=Uncompensated)
 
-    def init(self, weights: Tensor, replicas: int = 1) -> RuleState:
+    def init(self, weights: "Tensor", replicas: int = 1) -> RuleState:
         """The state before the first update of `weights` `(ensemble, params)`.
 
         Where `replicas` nodes have a state of their own, each sees a fraction 1 / replicas of an epoch's gradients: its
@@ -58,6 +60,8 @@ class Rule(Settings):
         Raises:
             InvalidSettingError: a hyper-parameter is a tensor without one number per member.
         """
+        from torch import Tensor
+
         for part in (self, self.optimizer, self.schedule, self.compensation):
             for name, value in vars(part).items():
                 if isinstance(value, Tensor) and value.shape != (weights.shape[0], 1):
@@ -66,8 +70,12 @@ class Rule(Settings):
         return RuleState(self.optimizer.init(weights), {}, Progress(), replicas)
 
     def update(
-        self, weights: Tensor, gradients: Sequence[GradientPromise], state: RuleState, combine: "Combine | None" = None
-    ) -> tuple[Tensor, RuleState]:
+        self,
+        weights: "Tensor",
+        gradients: Sequence[GradientPromise],
+        state: RuleState,
+        combine: "Combine | None" = None,
+    ) -> "tuple[Tensor, RuleState]":
         """The weights `(ensemble, params)` after one update by `gradients`, and the state after it.
 
         The values of all gradients are evaluated together. `combine` makes one gradient of them: their `mean`, or
@@ -75,7 +83,7 @@ class Rule(Settings):
         """
         if weights.numel() == 0:  # timing only
             return weights, state
-        lr = self.lr * self.schedule(state.progress)
+        lr = self._rate(state.progress)
         workers = dict(state.workers)
         corrected = []
         for gradient, value in zip(gradients, evaluate(gradients), strict=True):
@@ -89,8 +97,8 @@ class Rule(Settings):
         return self.step(weights, combined, state._replace(workers=workers), epochs, scale)
 
     def step(
-        self, weights: Tensor, gradient: Tensor, state: RuleState, epochs: float, scale: Scalar = 1.0
-    ) -> tuple[Tensor, RuleState]:
+        self, weights: "Tensor", gradient: "Tensor", state: RuleState, epochs: float, scale: Scalar = 1.0
+    ) -> "tuple[Tensor, RuleState]":
         """An update by one gradient `(ensemble, params)` of many mini-batches, without compensation.
 
         Args:
@@ -99,22 +107,27 @@ class Rule(Settings):
         """
         if weights.numel() == 0:
             return weights, state
-        lr = self.lr * self.schedule(state.progress)
+        lr = self._rate(state.progress)
         change, optimizer = self.optimizer.step(gradient, state.optimizer, weights, lr)
         progress = Progress(state.progress.updates + 1, state.progress.epochs + state.replicas * epochs)
-        weights = weights + (change * cast(scale, change) if isinstance(scale, Tensor) or scale != 1 else change)
+        weights = weights + (change if isinstance(scale, NUMBER) and scale == 1 else change * cast(scale, change))
         return weights, state._replace(optimizer=optimizer, progress=progress)
 
+    def _rate(self, progress: Progress) -> Scalar:
+        """The learning rate times its schedule; one that is constant stays the same tensor, and is copied once."""
+        factor = self.schedule(progress)
+        return self.lr if isinstance(factor, NUMBER) and factor == 1 else self.lr * factor
 
-Combine = Callable[[Sequence[Tensor]], Tensor]
+
+Combine = Callable[[Sequence["Tensor"]], "Tensor"]
 """Combines gradients `(ensemble, params)` into one."""
 
 
-def total(values: Sequence[Tensor]) -> Tensor:
+def total(values: "Sequence[Tensor]") -> "Tensor":
     """The sum of gradients `(ensemble, params)`, added up in the order in which they are given."""
     return reduce(add, values)
 
 
-def mean(values: Sequence[Tensor]) -> Tensor:
+def mean(values: "Sequence[Tensor]") -> "Tensor":
     """The mean of gradients `(ensemble, params)`, added up in the order in which they are given."""
     return total(values) if len(values) == 1 else total(values) / len(values)

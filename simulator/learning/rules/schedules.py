@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol
 
 from laggard.simulator.errors import Range, Settings
-from laggard.simulator.learning.rules.optimizers import PositiveScalar, Scalar, double
+from laggard.simulator.learning.rules.scalars import PositiveScalar, Scalar, double
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Unit = Literal["updates", "epochs"]
 
@@ -42,7 +43,9 @@ class Step(Settings):
     unit: Unit = "epochs"
 
     def __call__(self, progress: Progress) -> Scalar:
-        return double(self.factor) ** torch.floor(getattr(progress, self.unit) / double(self.every) + 1e-9)
+        steps: Tensor = (getattr(progress, self.unit) / double(self.every) + 1e-9).floor()
+        factor: Tensor = double(self.factor) ** steps
+        return factor
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class WarmUp(Settings):
     unit: Unit = "epochs"
 
     def __call__(self, progress: Progress) -> Scalar:
-        share = torch.clamp(getattr(progress, self.unit) / double(self.length), max=1.0)
+        share: Tensor = (getattr(progress, self.unit) / double(self.length)).clamp(max=1.0)
         return self.start + (1 - self.start) * share
 
 
@@ -77,8 +80,8 @@ class Cosine(Settings):
     unit: Unit = "epochs"
 
     def __call__(self, progress: Progress) -> Scalar:
-        share = torch.clamp(getattr(progress, self.unit) / double(self.length), max=1.0)
-        return self.floor + (1 - self.floor) * (1 + torch.cos(math.pi * share)) / 2
+        share: Tensor = (getattr(progress, self.unit) / double(self.length)).clamp(max=1.0)
+        return self.floor + (1 - self.floor) * (1 + (math.pi * share).cos()) / 2
 
 
 SCHEDULES: dict[str, type] = {"constant": Constant, "step": Step, "warmup": WarmUp, "cosine": Cosine}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from laggard.simulator.learning.weights import EmptyWeights
+from laggard.simulator.learning.empty import EmptyWeights
 
 
 def test_nothing_answers_as_an_empty_tensor_does():

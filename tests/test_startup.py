@@ -1,0 +1,93 @@
+"""What each command imports: the prompt does not wait for libraries that a command has no use for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from laggard import load, run
+from laggard.experiments.config.grid import runs
+
+ROOT = Path(__file__).parents[1]
+HEAVY = (
+    "torch", "numba", "sklearn", "torchvision", "scipy.stats", "networkx", "xarray", "matplotlib", "joblib", "rich",
+)  # fmt: skip
+TABLES = ("pandas", "pyarrow", "safetensors")
+WITHOUT = {
+    "--help": (*HEAVY, *TABLES, "numpy", "pydantic", "simpy"),
+    "--version": (*HEAVY, *TABLES, "numpy", "pydantic", "simpy"),
+    "list": (*HEAVY, *TABLES),
+    "list lenet5": (*HEAVY, *TABLES),
+    "validate configs/quickstart.yaml": (*HEAVY, *TABLES),
+    "validate configs/delay_grid.yaml": (*HEAVY, *TABLES),
+    "new law unheard_of": (*HEAVY, *TABLES),
+    "table RESULT": HEAVY,
+    "trace RESULT": HEAVY,
+    "sweep TOY": ("torch", "numba", "sklearn", "torchvision", "scipy.stats", "networkx", "xarray"),
+    "plot RESULT": ("torch", "numba", "sklearn", "torchvision", "scipy.stats", "networkx", "xarray"),
+    "run DIGITS": ("sklearn", "torchvision", "scipy.stats", "networkx", "xarray"),
+}
+"""A command -> what it does not import; `TOY` is a config whose one run is `RESULT`, `DIGITS` one that learns."""
+
+TOY = "task: {model: timing}\nstop: {updates: 20}\ncluster: {workers: 2}\n"
+DIGITS = "task: {model: logistic, dataset: digits}\nstop: {updates: 2}\ncluster: {workers: 2}\n"
+IN_A_PROCESS = """
+import importlib.machinery, sys
+planted, line, *argv = sys.argv[1:]
+get_code = importlib.machinery.SourceFileLoader.get_code
+
+def with_line(loader, name):
+    if name != planted:
+        return get_code(loader, name)
+    return compile(loader.get_source(name) + line, loader.path, "exec")
+
+importlib.machinery.SourceFileLoader.get_code = with_line
+from laggard.experiments.cli import main
+try:
+    code = main(argv)
+except SystemExit as end:
+    code = end.code
+print("imported:", *sys.modules)
+sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("startup")
+    (folder / "toy.yaml").write_text(TOY)
+    (folder / "digits.yaml").write_text(DIGITS)
+    (folder / "configs").symlink_to(ROOT / "configs")
+    config = load(folder / "toy.yaml")
+    run(config, folder / "results")
+    result = runs(config)[0].folder(folder / "results")
+    return {"": str(folder), "TOY": "toy.yaml", "DIGITS": "digits.yaml", "RESULT": str(result)}
+
+
+def imported(command: str, places: dict[str, str], module: str = "", line: str = "") -> set[str]:
+    """What a command imports, if `line` stands at the end of `module`."""
+    argv = [places.get(word, word) for word in command.split()]
+    call = [sys.executable, "-c", IN_A_PROCESS, module, f"\n{line}\n", *argv]
+    ended = subprocess.run(call, cwd=places[""], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return set(ended.stdout.rpartition("imported:")[2].split())
+
+
+@pytest.mark.parametrize("command", WITHOUT)
+def test_a_command_imports_no_library_that_it_does_not_need(command: str, places: dict[str, str]) -> None:
+    assert imported(command, places) & set(WITHOUT[command]) == set()
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "line"),
+    [
+        ("--help", "laggard.experiments.commands.simulate", "import numpy"),
+        ("list", "laggard.simulator.learning.rules.scalars", "import networkx"),
+        ("validate configs/quickstart.yaml", "laggard.models.networks", "from torch import nn"),
+        ("table RESULT", "laggard.experiments.results.measures", "import scipy.stats"),
+        ("sweep TOY", "laggard.experiments.running.run", "from torch import Tensor"),
+    ],
+)
+def test_a_planted_import_is_found(command: str, module: str, line: str, places: dict[str, str]) -> None:
+    assert line.split()[1] in imported(command, places, module, line) & set(WITHOUT[command])
