@@ -59,6 +59,7 @@ class Batched:
         def loss(flat: Tensor, samples: Tensor) -> Tensor:
             return self._loss(self._forward(flat, x[samples]), y[samples])
 
+        index = index.long()  # once, not at each use
         with exact_arithmetic():
             return torch.vmap(torch.func.grad_and_value(loss))(weights, index)
 
@@ -94,13 +95,21 @@ class Compiled:
 
 @contextmanager
 def exact_arithmetic() -> Iterator[None]:
-    """On a GPU, full float32 precision and deterministic kernels; no effect on a CPU."""
+    """On a GPU, full float32 precision and deterministic kernels; no effect on a CPU.
+
+    Only what differs is set, and set back.
+    """
     before = torch.get_float32_matmul_precision()
-    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+    if before != "highest":
         torch.set_float32_matmul_precision("highest")
-        try:
+    try:
+        if torch.backends.cudnn.is_available():
+            with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+                yield
+        else:
             yield
-        finally:
+    finally:
+        if before != "highest":
             torch.set_float32_matmul_precision(before)
 
 

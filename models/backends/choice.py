@@ -20,14 +20,16 @@ WARM_UP = 2  # calls that are not timed: the first measures memory, the second m
 TIMED = 3  # calls
 RACED = 4096  # models in a timed call at most
 TOO_SLOW = 3.0  # times the best: not timed again
+REUSED = 100  # calls that a recording is taken to serve
 
 
 class Fastest:
     """For each size of call, the fastest of some backends.
 
     The first call of each size, in powers of two, is timed on all of them; the fastest then gets every call of that
-    size. A backend that fails is not used. The choice may differ from run to run, and with it the last digits; `name`
-    says which were chosen, and a backend named instead of "auto" is always used.
+    size. A backend that records calls is charged a hundredth of the seconds that its recording took. A backend that
+    fails is not used. The choice may differ from run to run, and with it the last digits; `name` says which were
+    chosen, and a backend named instead of "auto" is always used.
 
     Args:
         candidates: a function that makes each, by name; those not chosen are released.
@@ -65,7 +67,9 @@ class Fastest:
         best, winner, failure = math.inf, "", None
         for name in self._candidates:
             try:
-                seconds = self._seconds(partial(call, self._get(name)), best)
+                backend = self._get(name)
+                seconds = self._seconds(partial(call, backend), best)
+                seconds += getattr(backend, "preparation", 0.0) / REUSED
             except Exception as error:  # a missing compiler, driver or library: try the others
                 failure = error
                 continue

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor
 
 from laggard.models.backends.batched import Backend
 
-MOST_RECORDINGS = 8  # each holds weights and gradients of its size
+MOST_RECORDINGS = 16  # each holds weights and gradients of its size
+POWERS_UP_TO = 256  # models; above that, sizes are eighths of an octave
 WARM_UP_CALLS = 2  # calls before a recording: initialisation of libraries cannot be recorded
 
 CallResults = tuple[Tensor, Tensor]
@@ -21,16 +23,20 @@ class Graphs:
     """Another backend's gradients as CUDA graphs, one for each size of call.
 
     A graph's shapes and addresses are fixed. So a call is copied into the recording's own weights and indices, and its
-    results out of it; and it is rounded up to one of eight sizes per factor of two, so that calls of many sizes need
-    few recordings. The additional rows hold old values, and their results are discarded. The most recent recordings are
-    kept, and share one pool of memory, since they are replayed one at a time. On a CPU nothing is recorded.
+    results out of it; and its size is rounded up, so that calls of many sizes need few recordings. The additional rows
+    hold old values, and their results are discarded. The most recent recordings are kept, and share one pool of memory,
+    since they are replayed one at a time. On a CPU nothing is recorded.
 
     Evaluations are rare, and not recorded.
+
+    Attributes:
+        unrecorded: the other backend, for a call that does not come again.
+        preparation: seconds that the last recording took.
     """
 
     def __init__(self, backend: Backend) -> None:
         self.lanes, self.name = backend.lanes, f"{backend.name}-graphs"
-        self._backend = backend
+        self.unrecorded, self.preparation = backend, 0.0
         self._recordings: OrderedDict[tuple[int, ...], Callable[[Tensor, Tensor], CallResults]] = OrderedDict()
 
     def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> CallResults:
@@ -39,12 +45,14 @@ class Graphs:
         if key not in self._recordings:
             while len(self._recordings) >= MOST_RECORDINGS:
                 self._recordings.popitem(last=False)
-            self._recordings[key] = _record_call(self._backend, key[0], weights, x, y, index)
+            start = perf_counter()
+            self._recordings[key] = _record_call(self.unrecorded, key[0], weights, x, y, index)
+            self.preparation = perf_counter() - start
         self._recordings.move_to_end(key)
         return self._recordings[key](weights, index)
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
-        return self._backend.outputs(weights, x)
+        return self.unrecorded.outputs(weights, x)
 
 
 def _record_call(
@@ -54,7 +62,8 @@ def _record_call(
 
     Every call overwrites the same memory, and returns a copy.
     """
-    own_weights, own_index = weights.new_zeros(size, weights.shape[1]), index.new_zeros(size, index.shape[1])
+    own_weights = weights.new_zeros(size, weights.shape[1])
+    own_index = index.new_zeros(size, index.shape[1], dtype=torch.int64)  # 64 bits are what indices are used in
 
     def load(weights: Tensor, index: Tensor) -> None:
         own_weights[: len(weights)].copy_(weights)
@@ -99,8 +108,14 @@ RECORD: dict[str, Callable[[Call], Call]] = {"cuda": record_graph}
 
 
 def rounded_up(size: int) -> int:
-    """The next of eight sizes per factor of two: at most an eighth more; sizes up to 16 stay."""
-    step = 1 << max(0, size.bit_length() - 4)
+    """The size of the recording for a call of `size` models: a power of two up to 256, then the next of eight sizes per
+    factor of two.
+
+    Small calls wait for launches, not for arithmetic: there fewer recordings are worth additional rows.
+    """
+    if size <= POWERS_UP_TO:
+        return 1 << (size - 1).bit_length()
+    step = 1 << (size.bit_length() - 4)
     return -(-size // step) * step
 
 

@@ -44,6 +44,8 @@ class Unfolded:
         self._loss, self._shapes = loss, shapes(module)
 
     def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        index = index.long()  # once, not at each use
+
         def total(weights: Tensor) -> tuple[Tensor, Tensor]:
             losses = torch.vmap(self._loss)(self._forward(weights, x[index]), y[index])
             return losses.sum(), losses  # a model's gradient depends on its own loss alone

@@ -28,7 +28,7 @@ def simulate(
     learning_seeds: Sequence[int] | None = None,
     ensemble: int | None = None,
     watch: Callable[[RunProgress], None] | None = None,
-    memory: float = 4 * 2**30,
+    memory: float | None = None,
     defer: bool = True,
     record: Record | None = None,
     observe: "Callable[[Simulation], None] | None" = None,
@@ -41,7 +41,8 @@ def simulate(
         learning_seeds: a seed per member, for its initial weights and its mini-batches.
         ensemble: how many members, where they share one learning seed; 1 by default.
         watch: called with the progress after every update; `observe` with the simulation, before it runs.
-        memory: bytes of promised weights and gradients above which promises are evaluated early.
+        memory: bytes of promised weights and gradients above which promises are evaluated early; by default 4 GiB, and
+            on a GPU a quarter of its free memory.
         defer: False evaluates every gradient when it is started, only slower; `record` may ask for every message.
 
     Raises:

@@ -47,7 +47,7 @@ class Simulation:
         evaluate: Evaluate,
         seeds: Seeds,
         watch: Callable[[RunProgress], None] | None = None,
-        memory: float = 4 * 2**30,
+        memory: float | None = None,
         defer: bool = True,
         record: Record | None = None,
     ) -> None:

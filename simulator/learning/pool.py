@@ -17,7 +17,17 @@ from laggard.simulator.learning.task import Task
 from laggard.simulator.learning.weights import Model
 
 AHEAD = 4  # times the lanes: threads wait for each other at the end of a call, so that longer calls are cheaper
+MEMORY = 4.0 * 2**30  # bytes
+PROMISE_SHARE = 0.25  # of a GPU's free memory, for promises; calls take half of what is left
+FREE: dict[str, Callable[[torch.device], float]] = {"cuda": lambda device: torch.cuda.mem_get_info(device)[0]}
+"""Free bytes of a type of device."""
 UNUSED_SHARE = 0.05  # the largest share of evaluated but unused gradients at which calls are that long
+
+
+def memory_for(start: Tensor) -> float:
+    """Bytes for promises whose weights lie where `start` does: 4 GiB, and on a GPU a share of what is free now."""
+    free = FREE.get(start.device.type)
+    return MEMORY if free is None else PROMISE_SHARE * free(start.device)
 
 
 class GradientPool:
@@ -28,7 +38,7 @@ class GradientPool:
         start: weights `(ensemble, params)` give the shape; with zero parameters nothing is evaluated.
         on_resolved: called when a gradient or a piece of one gets its final status, with it, the whole gradient, and
             whether this makes the status of the whole final.
-        memory: bytes of promised weights and gradients above which some are evaluated early.
+        memory: bytes of promised weights and gradients above which some are evaluated early; `memory_for` by default.
         defer: False evaluates each promise when it is made, for comparison.
     """
 
@@ -37,12 +47,13 @@ class GradientPool:
         task: Task,
         start: Tensor,
         on_resolved: Callable[[Gradient | GradientPiece, Gradient, bool], None],
-        memory: float = 4 * 2**30,
+        memory: float | None = None,
         defer: bool = True,
     ) -> None:
         self._task, self._on_resolved, self._defer = task, on_resolved, defer
         self._ensemble, params = start.shape
         self._no_losses = torch.zeros(self._ensemble, dtype=start.dtype) if params == 0 else None
+        memory = memory_for(start) if memory is None else memory
         self._most = max(1, int(memory // max(1, 2 * start.numel() * start.element_size())))
         self._pending: dict[Gradient, None] = {}
         self.share = task.batch / task.epoch

@@ -71,7 +71,8 @@ def stamp_of(weights: "Tensor", reader: Model) -> Stamp:
 def mean(models: "list[Tensor]") -> "Tensor":
     """The mean of models `(ensemble, params)`; one model is its own mean, bit for bit.
 
-    As many columns as make `STACKED` numbers are stacked at once.
+    On a CPU all are stacked, since last bits depend on the width of a sum there; on a GPU, whose memory is scarce, as
+    many columns at once as make `STACKED` numbers.
     """
     import torch
 
@@ -79,7 +80,7 @@ def mean(models: "list[Tensor]") -> "Tensor":
         return models[0]
     ensemble, params = models[0].shape
     columns = max(1, STACKED // (len(models) * ensemble))
-    if params <= columns:
+    if params <= columns or models[0].device.type == "cpu":
         return torch.stack(models).mean(0)
     pieces = zip(*(model.split(columns, dim=1) for model in models), strict=True)
     return torch.cat([torch.stack(piece).mean(0) for piece in pieces], dim=1)

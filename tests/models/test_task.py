@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from laggard.models import MLP, ByLabel, Disjoint, LeNet5, Logistic, Quadratic, Supervised, digits, synthetic
+from laggard.models.task import member_losses
 from laggard.simulator.learning.task import Task
 
 DATA = synthetic(samples=50, features=4, classes=3)
@@ -148,3 +149,18 @@ def test_what_cannot_work_is_refused():
         task(partition=Disjoint(), workers=3).batches(3, [rng(0)])
     with pytest.raises(ValueError, match="buffers"):
         Supervised(lambda shape, classes: nn.BatchNorm1d(4), DATA, batch=8)
+
+
+@pytest.mark.parametrize(("device", "calls"), [("cpu", 5), ("meta", 1)])
+def test_members_losses_are_one_call_but_on_a_cpu(device, calls):
+    counted = []
+
+    def loss(outputs, targets):
+        counted.append(len(outputs))
+        return nn.functional.cross_entropy(outputs, targets)
+
+    outputs, targets = torch.rand(5, 30, 3, device=device), torch.zeros(30, dtype=torch.int64, device=device)
+    losses = member_losses(loss, outputs, targets)
+    assert (losses.shape, len(counted)) == ((5,), calls)
+    if device == "cpu":
+        assert torch.equal(losses, torch.stack([loss(output, targets) for output in outputs]))

@@ -2,15 +2,17 @@
 
 from collections import OrderedDict
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from laggard.models import MLP, LeNet5, Logistic
-from laggard.models.backends.batched import Batched, Compiled
-from laggard.models.backends.choice import BACKEND_NAMES, choose
-from laggard.models.backends.graphs import RECORD, Graphs
+from laggard.models.backends.batched import Batched, Compiled, exact_arithmetic
+from laggard.models.backends.choice import BACKEND_NAMES, BATCHED, choose
+from laggard.models.backends.graphs import RECORD, Graphs, rounded_up
 from laggard.models.backends.unfolded import Unfolded, unfoldable
 from laggard.models.flat import flatten
 
@@ -237,7 +239,68 @@ def test_a_recording_is_made_once_for_sizes_that_round_alike_and_the_oldest_goes
     graphs = Graphs(Counting(module, cross_entropy))
     for count in (1, 16, 17, 18, 65, 72, 73, 129):
         graphs.gradients(weights[:count], x, y, index[:count])
-    assert made == [1, 16, 18, 18, 72, 72, 80, 144]
-    for count in range(2, 14):
+    assert made == [1, 16, 32, 32, 128, 128, 128, 256]
+    for data in [x.clone() for _ in range(20)]:
+        graphs.gradients(weights[:1], data, y, index[:1])
+    assert len(graphs._recordings) == 16
+
+
+def test_sizes_of_recordings_are_few_and_little_larger_than_the_calls():
+    for size in range(1, 5000):
+        assert size <= rounded_up(size) < (2 * size if size <= 256 else 9 / 8 * size) or size == rounded_up(size)
+    assert {rounded_up(size) for size in range(1, 257)} == {2**power for power in range(9)}
+    assert len({rounded_up(size) for size in range(257, 513)}) == 8
+    assert len({rounded_up(size) for size in range(513, 1025)}) == 8
+
+
+def test_calls_of_random_sizes_are_not_recorded_again_and_again(monkeypatch):
+    """As with exponential times: with 64 workers, any number of gradients is in flight."""
+    recorded = []
+    monkeypatch.setitem(RECORD, "cpu", lambda run: recorded.append(run) or run)
+    module, weights, x, y, index = problem("one layer", torch.float64, models=64)
+    graphs = Graphs(Unfolded(module, cross_entropy))
+    for count in np.random.default_rng(3).integers(1, 65, size=300).tolist():
         graphs.gradients(weights[:count], x, y, index[:count])
-    assert len(graphs._recordings) == 8
+    assert len(recorded) == 7
+    assert graphs.preparation > 0
+
+
+class Widened(TorchDispatchMode):
+    """Counts the conversions of integers to 64 bits."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten._to_copy.default and args[0].dtype == torch.int32:
+            self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kind", [Batched, Unfolded])
+def test_indices_are_widened_once_a_call_and_on_their_way_into_a_recording(kind, monkeypatch):
+    module, weights, x, y, index = problem("mlp", torch.float32)
+    backend = kind(module, cross_entropy)
+    with Widened() as widened:
+        narrow = backend.gradients(weights, x, y, index.int())
+    assert widened.count == 1
+    for mine, plain in zip(narrow, backend.gradients(weights, x, y, index), strict=True):
+        assert torch.equal(mine, plain)
+    graphs = Graphs(backend)
+    graphs.gradients(weights, x, y, index.int())
+    with Widened() as widened:
+        graphs.gradients(weights, x, y, index.int())
+    assert widened.count == 0
+
+
+@pytest.mark.parametrize(("before", "sets"), [("highest", []), ("medium", ["highest", "medium"])])
+def test_a_precision_that_is_exact_already_is_not_set(before, sets, monkeypatch):
+    made = []
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: before)
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", made.append)
+    with exact_arithmetic():
+        pass
+    assert made == sets
+
+
+def test_what_a_config_may_name_is_what_can_be_made():
+    assert set(BACKEND_NAMES) == {"auto", "threads", *BATCHED}

@@ -67,6 +67,15 @@ def test_each_size_of_call_gets_its_own_winner():
     assert fastest.lanes == 5
 
 
+@pytest.mark.parametrize(("preparation", "winner"), [(50.0, "plain"), (10.0, "recorded")])
+def test_what_a_recording_costs_is_charged(preparation, winner):
+    """1 s a call and a hundredth of the recording, against 1.2 s a call."""
+    fastest, made = raced(recorded={"start": 1.0}, plain={"start": 1.2})
+    made["recorded"].preparation = preparation
+    ask(fastest, 2)
+    assert fastest.name == winner
+
+
 def test_another_mini_batch_is_another_race():
     fastest, made = raced(one={"start": 1.0}, other={"start": 2.0})
     ask(fastest, 2, batch=4)

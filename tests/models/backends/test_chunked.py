@@ -126,3 +126,35 @@ def test_outputs_are_in_the_order_of_models_and_samples(memory):
     assert torch.equal(chunked.outputs(weights, x), weights[:, None, :] + x[None, :, None])
     assert chunked.lanes == 7
     assert chunked.name == "echo"
+
+
+def test_the_piece_on_which_memory_is_measured_is_not_recorded():
+    plain, recorded = Echo(), Echo()
+    recorded.unrecorded = plain
+    chunked = Chunked(recorded, memory=Gauge(plain, 10**9))
+    ask(chunked, 80)
+    ask(chunked, 80)
+    assert plain.calls == [27]  # of three equal pieces
+    assert recorded.calls == [53, 80]
+
+
+@pytest.mark.parametrize(("free", "passes"), [(10**9, 1), (2 * 40 * EACH, 3), (4 * 40 * EACH, 2)])
+def test_an_evaluation_takes_as_many_samples_at_once_as_fit(free, passes):
+    """A pass of 40 models takes 40 times `EACH` bytes for 250 samples, and half of what is free is for one pass."""
+    echo = Echo()
+    chunked = Chunked(echo, memory=Gauge(echo, free))
+    weights, x = torch.rand(40, PARAMS), torch.rand(SAMPLES)
+    expected = weights[:, None, :] + x[None, :, None]
+    assert torch.equal(chunked.outputs(weights, x), expected)
+    before = len(echo.calls)
+    for _ in range(2):
+        assert torch.equal(chunked.outputs(weights, x), expected)
+    assert len(echo.calls) - before == 2 * passes
+
+
+def test_an_evaluation_on_a_cpu_takes_250_samples_at_a_time():
+    echo = Echo()
+    chunked = Chunked(echo)
+    for _ in range(3):
+        chunked.outputs(torch.rand(4, PARAMS), torch.rand(SAMPLES))
+    assert echo.calls == [4] * 9

@@ -8,7 +8,7 @@ import torch
 
 from laggard.models import Quadratic
 from laggard.simulator import InvalidSettingError
-from laggard.simulator.learning.pool import GradientPool
+from laggard.simulator.learning.pool import FREE, GradientPool, memory_for
 from laggard.simulator.learning.rules import (
     SGD,
     Adagrad,
@@ -278,3 +278,37 @@ def test_a_hyper_parameter_that_is_not_one_number_a_member_is_refused(shape):
     for rule in (Rule(lr=torch.full(shape, 0.1)), Rule(SGD(momentum=torch.full(shape, 0.1)))):
         with pytest.raises(InvalidSettingError, match=r"a tensor \(ensemble, 1\) = \(3, 1\)"):
             rule.init(weights)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "scalars"),
+    [
+        (SGD(), 1),
+        (SGD(momentum=torch.full((2, 1), 0.9, dtype=DOUBLE)), 2),
+        (RMSProp(decay=torch.full((2, 1), 0.9, dtype=DOUBLE), eps=torch.full((2, 1), 1e-8, dtype=DOUBLE)), 4),
+    ],
+    ids=["lr", "lr and momentum", "lr, decay, 1 - decay and eps"],
+)
+def test_a_scalar_that_does_not_change_is_copied_to_a_device_once(optimizer, scalars, monkeypatch):
+    copied = []
+
+    def copy_like(scalar, like):
+        copied.append(scalar)
+        return torch.empty_like(scalar, dtype=like.dtype, device=like.device)
+
+    monkeypatch.setattr("laggard.simulator.learning.rules.scalars.copy_like", copy_like)
+    rule = Rule(optimizer=optimizer, lr=torch.tensor([[0.1], [0.2]], dtype=DOUBLE))
+    weights = torch.zeros(2, 3, device="meta")
+    state = rule.init(weights)
+    for _ in range(5):
+        weights, state = rule.step(weights, weights, state, epochs=0.1)
+    assert len(copied) == scalars
+
+
+def test_promises_take_a_share_of_a_device_s_free_memory(monkeypatch):
+    monkeypatch.setitem(FREE, "meta", lambda device: 64e9)
+    task, start = Quadratic(dim=1000), torch.zeros(4, 1000)
+    assert memory_for(start) == 4 * 2**30
+    assert memory_for(start.to("meta")) == 16e9
+    pool = GradientPool(task, torch.empty(4, 1000, device="meta"), lambda *_: None)
+    assert pool._most == 16e9 // (2 * 4 * 1000 * 4)

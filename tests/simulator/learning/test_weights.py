@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from laggard.simulator.learning.empty import EmptyWeights
+from laggard.simulator.learning.weights import mean
 
 
 def test_nothing_answers_as_an_empty_tensor_does():
@@ -31,3 +32,16 @@ def test_nothing_answers_as_an_empty_tensor_does():
     assert EmptyWeights(3).dtype == empty.dtype
     with pytest.raises(AttributeError):
         _ = EmptyWeights(3).stapm
+
+
+@pytest.mark.parametrize(("device", "stacked"), [("cpu", 64 * 3 * 1001), ("meta", 5000)])
+def test_a_mean_stacks_few_columns_at_once_but_on_a_cpu(device, stacked, monkeypatch):
+    each = list(torch.randn(64, 3, 1001, generator=torch.Generator().manual_seed(0)).to(device))
+    whole, sizes, stack = torch.stack(each).mean(0), [], torch.stack
+    monkeypatch.setattr("laggard.simulator.learning.weights.STACKED", 5000)
+    monkeypatch.setattr(torch, "stack", lambda piece: sizes.append(stack(piece).numel()) or stack(piece))
+    found = mean(each)
+    assert found.shape == whole.shape
+    assert 0.9 * stacked < max(sizes) <= stacked
+    if device == "cpu":
+        assert torch.equal(found, whole)
