@@ -38,6 +38,7 @@ class AllReduce(Algorithm):
 
     topology: ClassVar[Topology] = Complete()
     readmits: ClassVar[bool] = False
+    only_collectives: ClassVar[bool] = True
 
     rule: Rule
     collective: Literal["ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree"] = "ring"

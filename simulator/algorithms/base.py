@@ -34,10 +34,13 @@ class Algorithm(Settings):
         topology: the topology where the config names none.
         readmits: whether a worker that returns from a crash starts its roles again. Not so for lock-step methods
             without a server: the others depend on the state that it has lost, and wait forever.
+        only_collectives: whether the workers send no messages but those of a collective, one round after another, in
+            which all take part. Its times can then be computed in lock step.
     """
 
     topology: ClassVar[Topology] = Star()
     readmits: ClassVar[bool] = True
+    only_collectives: ClassVar[bool] = False
 
     def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
         """The generators of each rank: `server` on the server, where there is one, and `worker` on every worker."""

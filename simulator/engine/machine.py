@@ -53,7 +53,7 @@ class Machine(Node):
         self.weights = start
         self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down; waiting is what is left at the end
         self._pool, self._counters, self._transport = world.pool, world.counters, world.transport
-        self._model_bytes, self._log = world.model_bytes, world.log
+        self._model_bytes, self._log, self.lock_step = world.model_bytes, world.log, world.lock_step
         self._peers = NodePeers(world.topology, rank, self.workers)
         self._joined: dict[int, Machine] = {}  # cached receivers that it may send to
         self._durations, self._slowdowns, self._batches = durations, slowdowns, batches

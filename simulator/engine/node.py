@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.random import Generator
 
+from laggard.simulator.engine.rounds import Rounds
 from laggard.simulator.learning.gradients import Gradient, GradientPromise
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.network.mixing import Mixing
@@ -32,6 +33,7 @@ class Node(Protocol):
         version: updates that the node's model has seen.
         mixings: averaging steps: how often its model was set without an update.
         weight: push-sum's weight, by which the node's sum is divided; 1 unless the algorithm sets it.
+        lock_step: computes whole rounds of a collective; None where its messages are sent one by one.
     """
 
     rank: int
@@ -39,6 +41,7 @@ class Node(Protocol):
     version: int
     mixings: int
     weight: float
+    lock_step: Rounds | None
 
     @property
     def weights(self) -> "Tensor":

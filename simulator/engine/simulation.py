@@ -12,6 +12,7 @@ from torch import Tensor
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.faults import Faults, describe_waits
 from laggard.simulator.engine.machine import Machine
+from laggard.simulator.engine.rounds import Rounds
 from laggard.simulator.engine.stopping import MOST_EVALUATIONS, Evaluate, Stop, StoppingCriteria, check_periods
 from laggard.simulator.errors import Deadlock, InvalidSettingError
 from laggard.simulator.learning.empty import EmptyWeights
@@ -71,6 +72,8 @@ class Simulation:
         self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
         self.topology = resolve_topology(cluster.network.topology, algorithm.topology)
         self.transport = Transport(self.env, cluster.network, self.topology, cluster.workers, bool(cluster.crashes))
+        lock_step = Rounds.apply_to(cluster, algorithm, recorded=self.log is not None)
+        self.lock_step = Rounds(self.env, cluster, self.model_bytes) if lock_step else None
         self._start_roles(algorithm, start, seeds)
         self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
         self._criteria = StoppingCriteria(stop, evaluate, self.counters, len(self._models))
@@ -149,7 +152,8 @@ class Simulation:
         Raises:
             Deadlock: no node crashed, so that the algorithm is the cause.
         """
-        waits = describe_waits(self.nodes, self.faults.outside)
+        rounds = [] if self.lock_step is None else self.lock_step.waits()
+        waits = "; ".join(rounds) or describe_waits(self.nodes, self.faults.outside)
         self.stalled = f"{self.env.now:g} s after {self.counters.applies} updates: {waits}"
         if not self.cluster.crashes:
             raise Deadlock(f"deadlock at {self.stalled}")
@@ -202,6 +206,8 @@ class Simulation:
         )
 
     def _outcome(self) -> Outcome:
+        if self.lock_step is not None:
+            self.lock_step.close(self)
         for node in self.nodes.values():
             node.close()
         workers = [node for rank, node in self.nodes.items() if rank >= 0]

@@ -89,6 +89,15 @@ class Clock(Environment):
         cast("list[Callable[[Event], None]]", event.callbacks).append(lambda _: call())
         return event
 
+    def call_at(self, time: float, call: Callable[[], object]) -> None:
+        """Call `call()` at `time` (s), now or later: not in `time - now` seconds, which may be rounded."""
+        event = Event(self)
+        event._ok, event._value, event.callbacks = True, None, [lambda _: call()]  # type: ignore[list-item]
+        if time == self._now:
+            self._instant.append(event)
+        else:
+            heappush(self._queue, (time, NORMAL, next(self._eid), event))
+
     def daemon(self, delay: float, call: Callable[[], None], priority: EventPriority = NORMAL) -> None:
         """Call `call()` in `delay` seconds, if the clock still runs then; it does not keep the clock running."""
         event = Event(self)

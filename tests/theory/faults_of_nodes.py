@@ -1,6 +1,7 @@
 """Faults of collectives, gossip and pipelines."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,8 @@ from laggard.simulator.algorithms import (
     push_sum,
     staging,
 )
-from laggard.simulator.algorithms.collectives import COLLECTIVES, rings, trees
+from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective
+from laggard.simulator.algorithms.collectives.schedule import Parts
 from laggard.simulator.learning.rules.rule import Rule
 from laggard.simulator.network.mixing import MIXINGS
 from laggard.simulator.network.topology.regular import Exponential
@@ -27,31 +29,28 @@ from tests.theory import (
 from tests.theory.faults_of_rules import at_the_weights_read
 
 
-def own_chunk(right: Any) -> Any:
-    def exchange(own: Any, to: int, content: Any, tag: Any, size: float = 1.0) -> Iterator[Any]:
-        received = yield from right(own, to, content, tag, size)
-        return content if tag[1:] == ("scatter", 0) else received
+def own_parts(wrong: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    """What a node receives in the steps that are `wrong`: not the sender's parts, but its own again."""
 
-    return exchange
+    def take(right: Any) -> Any:
+        def received(self: Any, step: Any, sender: int, parts: Any) -> None:
+            right(self, step, sender, self.give(step, sender) if wrong(step) else parts)
+
+        return received
+
+    return take
 
 
 def whole_models(right: Any) -> Any:
-    return lambda own, to, content, tag, size=1.0: right(own, to, content, tag, 1.0 if "gather" in tag else size)
+    def phases(workers: int) -> Any:
+        return [[replace(step, size=step.size if step.adds else 1.0) for step in phase] for phase in right(workers)]
+
+    return phases
 
 
-def own_value(right: Any) -> Any:
-    def exchange(own: Any, to: int, content: Any, *rest: Any) -> Iterator[Any]:
-        yield from right(own, to, content, *rest)
-        return content
-
-    return exchange
-
-
-def a_leaf_twice(right: Any) -> Any:
-    def reduce(own: Any, value: Any, params: int, tag: Any) -> Iterator[Any]:
-        return right.reduce(own, value + value if own.rank == own.workers - 1 else value, params, tag)
-
-    return right._replace(reduce=reduce)
+class LeafTwice(Collective):
+    def begin(self, rank: int, workers: int, value: Any, params: int) -> Any:
+        return super().begin(rank, workers, value + value if rank == workers - 1 else value, params)
 
 
 def whole_shares(own: Any) -> dict[str, Any]:
@@ -89,19 +88,19 @@ def telling_late(right: Any) -> Any:
 OTHER_ORDER = {"combine_then_adapt": "adapt_then_combine", "adapt_then_combine": "combine_then_adapt"}
 NODES = {
     "a ring adds its own chunk twice": (
-        Replaced(rings, "exchange", own_chunk),
+        Replaced(Parts, "take", own_parts(lambda step: step.adds and step.cut == 4 and step.count == 1)),
         partial(test_collectives.test_same_as_a_server, 4),
     ),
     "a ring sends whole models": (
-        Replaced(rings, "exchange", whole_models),
+        Replaced(COLLECTIVES, "ring", lambda right: replace(right, phases=whole_models(right.phases))),
         partial(test_collectives.test_times, "ring", "fair"),
     ),
     "a cube adds its own value twice": (
-        Replaced(trees, "exchange", own_value),
+        Replaced(Parts, "take", own_parts(lambda step: step.adds and step.cut == 1)),
         partial(test_collectives.test_same_as_a_server, 4),
     ),
     "a leaf of a tree counts twice": (
-        Replaced(COLLECTIVES, "tree", a_leaf_twice),
+        Replaced(COLLECTIVES, "tree", lambda right: LeafTwice(right.phases, right.partners)),
         partial(test_collectives.test_same_as_a_server, 4),
     ),
     "push-sum ignores w": (

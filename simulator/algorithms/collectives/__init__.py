@@ -1,19 +1,14 @@
 """Collectives: P nodes sum the values that each of them has, and all get the sum.
 
-A collective runs inside a role, `total = yield from ring(node, gradient, params, tag)`. Its messages carry promises and
-it evaluates nothing: all sources of the sum are evaluated together when its value is first needed. All nodes get the
-same sum, bit for bit. The times given are those of P nodes that begin together, N bytes, latency alpha and beta seconds
-a byte, on cards that send and receive at once.
+A collective is a schedule of steps: who sends which parts of the sum to whom. A role goes through it by
+`total = yield from COLLECTIVES["ring"].reduce(node, gradient, params, tag)`. Nothing is evaluated: all sources of the
+sum are evaluated together when its value is first needed. All nodes get the same sum, bit for bit. The times given are
+those of P nodes that begin together, N bytes, latency alpha and beta seconds a byte, on cards that send and receive at
+once.
 """
 
-from laggard.simulator.algorithms.collectives.rings import (
-    Collective,
-    all_others,
-    mesh,
-    naive_ring,
-    next_in_rank,
-    ring,
-)
+from laggard.simulator.algorithms.collectives.rings import all_others, mesh, naive_ring, next_in_rank, ring
+from laggard.simulator.algorithms.collectives.schedule import Collective
 from laggard.simulator.algorithms.collectives.trees import (
     halving_doubling,
     neighbours,
@@ -23,9 +18,9 @@ from laggard.simulator.algorithms.collectives.trees import (
 )
 
 COLLECTIVES: dict[str, Collective] = {
-    "ring": Collective(ring, next_in_rank),
-    "naive_ring": Collective(naive_ring, next_in_rank),
-    "mesh": Collective(mesh, all_others),
+    "ring": Collective(ring, next_in_rank, rotates=True),
+    "naive_ring": Collective(naive_ring, next_in_rank, gathers=True, rotates=True),
+    "mesh": Collective(mesh, all_others, gathers=True),
     "recursive_doubling": Collective(recursive_doubling, partners),
     "halving_doubling": Collective(halving_doubling, partners),
     "tree": Collective(tree, neighbours),

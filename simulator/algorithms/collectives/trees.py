@@ -1,13 +1,29 @@
 """Collectives on a tree and on a hypercube."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 
-from laggard.simulator.algorithms.collectives.rings import Reduction, exchange
-from laggard.simulator.engine.node import Node
-from laggard.simulator.learning.promises import Promise, concatenate
+import numpy as np
+from numpy.typing import NDArray
+
+from laggard.simulator.algorithms.collectives.schedule import PartsExchange, Phase
 
 
-def tree(node: Node, value: Promise, params: int, tag: Hashable) -> Reduction:
+def other_of_each(workers: int, pairs: Mapping[int, int]) -> NDArray[np.int64]:
+    """The other rank of each rank in `pairs`, -1 for all others."""
+    ranks = np.full(workers, -1)
+    ranks[list(pairs)] = list(pairs.values())
+    return ranks
+
+
+def phase_of(workers: int, pairs: Mapping[int, int], make: Callable[..., PartsExchange]) -> Phase:
+    """A phase of one step, in which the keys of `pairs` send to their values."""
+    back = {receiver: sender for sender, receiver in pairs.items()}
+    return [make(other_of_each(workers, pairs).__getitem__, other_of_each(workers, back).__getitem__)]
+
+
+@lru_cache(maxsize=16)
+def tree(workers: int) -> Sequence[Phase]:
     """Reduce, then broadcast, over a binomial tree.
 
     2 ceil(log2 P)(alpha + N beta) seconds, for every P: node 0 and the node in the middle of the ranks are parent and
@@ -15,16 +31,19 @@ def tree(node: Node, value: Promise, params: int, tag: Hashable) -> Reduction:
 
     Source: Thakur, Rabenseifner, Gropp (2005), Optimization of collective communication operations in MPICH.
     """
-    parent, children = relatives(node.rank, node.workers)
-    for child in reversed(children):  # the smallest half first: it is ready first
-        _, part = yield node.receive((tag, child))
-        value = value + part
-    if parent is not None:
-        yield node.send(parent, value, (tag, node.rank))
-        _, value = yield node.receive((tag, "sum"))
-    for child in children:  # the largest half first: it has the most levels
-        yield node.send(child, value, (tag, "sum"))
-    return value
+    levels = [{child: parent for parent, child in level} for level in halvings(workers)]
+    down = [{parent: child for child, parent in level.items()} for level in levels]
+    reduce = [phase_of(workers, level, PartsExchange) for level in reversed(levels)]
+    return [*reduce, *(phase_of(workers, level, partial(PartsExchange, adds=False)) for level in down)]
+
+
+def halvings(workers: int) -> Sequence[Sequence[tuple[int, int]]]:
+    """The pairs (parent, child) of each level of the tree, the root's first."""
+    levels, ranges = [], [(0, workers)]
+    while ranges := [each for each in ranges if each[1] - each[0] > 1]:
+        levels.append([(low, (low + high) // 2) for low, high in ranges])
+        ranges = [half for low, high in ranges for half in ((low, (low + high) // 2), ((low + high) // 2, high))]
+    return levels
 
 
 def relatives(rank: int, workers: int) -> tuple[int | None, Sequence[int]]:
@@ -47,23 +66,19 @@ def neighbours(rank: int, workers: int) -> Sequence[int]:
     return children if parent is None else [parent, *children]
 
 
-def recursive_doubling(node: Node, value: Promise, params: int, tag: Hashable) -> Reduction:
+@lru_cache(maxsize=16)
+def recursive_doubling(workers: int) -> Sequence[Phase]:
     """Recursive doubling: sums over 1, 2, 4, ... nodes are exchanged and added, whole.
 
     log2 P (alpha + N beta) seconds; d + 2 such steps where P is no power of two.
 
     Source: Thakur, Rabenseifner, Gropp (2005), Optimization of collective communication operations in MPICH.
     """
-    value, place = (yield from folded(node, value, tag)), place_of(node.rank, node.workers)
-    if place is not None:
-        for distance in distances(node.workers):
-            partner = rank_at(place ^ distance, node.workers)
-            theirs = yield from exchange(node, partner, value, (tag, distance))
-            value = value + theirs  # the same at the partner: a + b = b + a, bit for bit
-    return (yield from unfolded(node, value, tag))
+    return folded(workers, [across(workers, distance, PartsExchange) for distance in distances(workers)])
 
 
-def halving_doubling(node: Node, value: Promise, params: int, tag: Hashable) -> Reduction:
+@lru_cache(maxsize=16)
+def halving_doubling(workers: int) -> Sequence[Phase]:
     """Recursive halving, after which each node has one chunk of the sum, then recursive doubling of the chunks.
 
     2 log2 P alpha + 2 ((P - 1) / P) N beta seconds: as few bytes as the ring, in fewer steps.
@@ -72,22 +87,40 @@ def halving_doubling(node: Node, value: Promise, params: int, tag: Hashable) -> 
     Source: Rabenseifner's algorithm in Thakur, Rabenseifner, Gropp (2005), Optimization of collective communication
     operations in MPICH.
     """
-    value, place = (yield from folded(node, value, tag)), place_of(node.rank, node.workers)
-    if place is not None:
-        cube = [(rank_at(place ^ distance, node.workers), distance) for distance in distances(node.workers)]
-        for partner, distance in reversed(cube):
-            halves = value[: params // 2], value[params // 2 : params]
-            upper = bool(place & distance)
-            theirs = yield from exchange(
-                node, partner, halves[not upper], (tag, "halve", distance), distance / 2 ** len(cube)
-            )
-            value, params = halves[upper] + theirs, params - params // 2 if upper else params // 2
-        chunks = [value]
-        for partner, distance in cube:
-            theirs = yield from exchange(node, partner, chunks, (tag, "double", distance), distance / 2 ** len(cube))
-            chunks = theirs + chunks if place & distance else chunks + theirs
-        value = concatenate(chunks)
-    return (yield from unfolded(node, value, tag))
+    chunks = 1 << len(distances(workers))
+
+    def step(distance: int, halve: bool) -> Phase:
+        """Exchange `distance` chunks: those of the partner's half, to be added, or the node's own, which are summed."""
+
+        def first(rank: int) -> int:
+            place = place_of(rank, workers)
+            assert place is not None, "only nodes with a place on the cube exchange chunks"
+            return (place ^ distance if halve else place) & -distance
+
+        carried = partial(PartsExchange, size=distance / chunks, cut=chunks, first=first, count=distance, adds=halve)
+        return across(workers, distance, carried)
+
+    halving = [step(distance, True) for distance in reversed(distances(workers))]
+    return folded(workers, [*halving, *(step(distance, False) for distance in distances(workers))])
+
+
+def across(workers: int, distance: int, make: Callable[..., PartsExchange]) -> Phase:
+    """A phase in which the nodes at places that differ by `distance` exchange messages."""
+    places = range(1 << len(distances(workers)))
+    return phase_of(workers, {rank_at(place, workers): rank_at(place ^ distance, workers) for place in places}, make)
+
+
+def folded(workers: int, phases: Sequence[Phase]) -> Sequence[Phase]:
+    """`phases` on the cube, before which a pair's sum, and after which the whole sum, goes to the other of the pair."""
+    pairs = {2 * pair: 2 * pair + 1 for pair in range(extras(workers))}
+    if not pairs:
+        return phases
+    back = {odd: even for even, odd in pairs.items()}
+    return [
+        phase_of(workers, pairs, PartsExchange),
+        *phases,
+        phase_of(workers, back, partial(PartsExchange, adds=False)),
+    ]
 
 
 def partners(rank: int, workers: int) -> Sequence[int]:
@@ -121,22 +154,3 @@ def rank_at(place: int, workers: int) -> int:
     """The rank of the node at a place of the cube."""
     extra = extras(workers)
     return 2 * place + 1 if place < extra else place + extra
-
-
-def folded(node: Node, value: Promise, tag: Hashable) -> Reduction:
-    """The value with which a node begins on the cube: its own, or its pair's sum."""
-    if place_of(node.rank, node.workers) is None:
-        yield node.send(node.rank + 1, value, (tag, "fold"))
-    elif node.rank < 2 * extras(node.workers):
-        _, other = yield node.receive((tag, "fold"))
-        value = other + value
-    return value
-
-
-def unfolded(node: Node, value: Promise, tag: Hashable) -> Reduction:
-    """The sum, which a node without a place on the cube receives from the other one of its pair."""
-    if place_of(node.rank, node.workers) is None:
-        _, value = yield node.receive((tag, "unfold"))
-    elif node.rank < 2 * extras(node.workers):
-        yield node.send(node.rank - 1, value, (tag, "unfold"))
-    return value

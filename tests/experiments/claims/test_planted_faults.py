@@ -9,7 +9,7 @@ from laggard.experiments.claims import Verdict, claims
 from laggard.experiments.claims.reproduction import evaluate_claim
 from laggard.experiments.claims.studies import run_studies
 from laggard.simulator.algorithms import gossip, k_async
-from laggard.simulator.algorithms.collectives import rings as circles
+from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.algorithms.sharding import Shards
 from laggard.simulator.learning.rules import DCASGDc
 
@@ -42,11 +42,12 @@ def aliased(monkeypatch):
 def as_one_message(monkeypatch):
     """A ring is charged as if each node sent its model once: the 2 (P - 1) chunks of N / P bytes add up to N."""
 
-    def cheap(node, receiver, value, tag, size):
-        return right(node, receiver, value, tag, size * node.workers / (2 * (node.workers - 1)))
+    def cheap(workers):
+        share = workers / (2 * (workers - 1))
+        return [[replace(step, size=step.size * share) for step in phase] for phase in ring.phases(workers)]
 
-    right = circles.exchange
-    monkeypatch.setattr(circles, "exchange", cheap)
+    ring = COLLECTIVES["ring"]
+    monkeypatch.setitem(COLLECTIVES, "ring", replace(ring, phases=cheap))
 
 
 def counted_from_the_push(monkeypatch):

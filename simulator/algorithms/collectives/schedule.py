@@ -1,0 +1,153 @@
+"""A collective as its steps: who sends which parts of the sum to whom; and the two ways to go through them."""
+
+from collections.abc import Callable, Generator, Hashable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor
+
+from laggard.simulator.engine.node import Node
+from laggard.simulator.learning.promises import Derived, Promise, concatenate, evaluate, total
+from laggard.simulator.network.hops import Exchange
+from laggard.simulator.timing.events import Event
+
+Reduction = Generator[Event, Any, Promise]
+"""A generator that yields the events of a node's verbs and returns the promise of a sum."""
+
+
+def from_the_first(rank: int) -> int:
+    """The first part, whatever the rank."""
+    return 0
+
+
+@dataclass(frozen=True)
+class PartsExchange(Exchange):
+    """A step, and what its messages carry.
+
+    Attributes:
+        cut: how many parts the value is cut into.
+        first: from a rank to the first part that it sends.
+        count: how many parts it sends.
+        adds: whether the receiver adds them to its own; else it puts them in their place.
+    """
+
+    cut: int = 1
+    first: Callable[[int], int] = from_the_first
+    count: int = 1
+    adds: bool = True
+
+
+Phase = Sequence[PartsExchange]
+"""Steps that begin together; a node goes on once all its messages in them have arrived."""
+
+
+class Parts:
+    """What a node holds during a collective: parts of the sum, or every node's value, for it to sum itself."""
+
+    def __init__(self, held: Sequence[Promise | None], params: int) -> None:
+        self._held: list[Any] = list(held)
+        self._params = params
+
+    def give(self, step: PartsExchange, rank: int) -> list[Any]:
+        """What `rank`, whose parts these are, sends in a step."""
+        if len(self._held) != step.cut:
+            self._cut(step.cut)
+        first = step.first(rank)
+        return self._held[first : first + step.count]
+
+    def take(self, step: PartsExchange, sender: int, received: Sequence[Promise]) -> None:
+        """Receive what `sender` sends in a step."""
+        if len(self._held) != step.cut:
+            self._cut(step.cut)
+        held, first, adds = self._held, step.first(sender), step.adds
+        for place, theirs in enumerate(received, first):
+            held[place] = theirs + held[place] if adds else theirs
+
+    def value(self, summed: bool) -> Promise:
+        """The sum: all parts side by side or, unless they are `summed`, every node's value added in rank order."""
+        parts: Sequence[Any] = self._held
+        return concatenate(parts) if summed else total(parts)
+
+    def _cut(self, count: int) -> None:
+        """Cut what is held into `count` parts of equal size, to one parameter."""
+        whole = self.value(summed=True)
+        ends = [self._params * part // count for part in range(count + 1)]
+        self._held = [whole] if count == 1 else [whole[start:end] for start, end in pairwise(ends)]
+
+
+@dataclass(frozen=True)
+class Collective:
+    """An algorithm by which P nodes sum the values that each of them has.
+
+    Attributes:
+        phases: from P to the steps, in phases.
+        partners: the ranks to which node `rank` of so many workers sends.
+        gathers: whether every node collects all values and sums them itself, in rank order.
+        rotates: whether every step goes from each node to the next, in messages of one size.
+    """
+
+    phases: Callable[[int], Sequence[Phase]]
+    partners: Callable[[int, int], Sequence[int]]
+    gathers: bool = False
+    rotates: bool = False
+
+    def reduce(self, node: Node, value: Promise, params: int, tag: Hashable) -> Reduction:
+        """The promise of the sum of all nodes' values, by messages, or in lock step where that takes the same time.
+
+        Args:
+            node: one of the nodes, all of which do this.
+            value: its own value `(ensemble, params)`.
+            params: the number of parameters.
+            tag: the round; it differs between rounds.
+        """
+        rounds = node.lock_step
+        if rounds is not None and rounds.suits(self):
+            result: Promise = yield rounds.join(node.rank, self, value, params, tag)
+            return result
+        return (yield from self.by_messages(node, value, params, tag))
+
+    def by_messages(self, node: Node, value: Promise, params: int, tag: Hashable) -> Reduction:
+        """What `reduce` does where messages meet others, may be lost, or are recorded."""
+        rank, parts = node.rank, self.begin(node.rank, node.workers, value, params)
+        for number, phase in enumerate(self.phases(node.workers)):
+            sent = []
+            for place, step in enumerate(phase):
+                to = step.to(rank)
+                if to >= 0:
+                    sent.append(node.send(int(to), parts.give(step, rank), (tag, number, place), step.size))
+            for place, step in enumerate(phase):
+                if step.source(rank) >= 0:
+                    sender, received = yield node.receive((tag, number, place))
+                    parts.take(step, sender, received)
+            while sent:
+                yield sent.pop()
+        return parts.value(summed=not self.gathers)
+
+    def total(self, values: Sequence[Promise], params: int) -> Promise:
+        """The promise of what `reduce` gives, of all nodes' `values` in rank order."""
+        return Derived(tuple(values), lambda *tensors: self.sum(tensors, params))
+
+    def sum(self, values: Sequence[Tensor], params: int) -> Tensor:
+        """The sum of all nodes' `values`, added up in the order in which the steps add."""
+        workers = len(values)
+        nodes = [self.begin(rank, workers, known(value), params) for rank, value in enumerate(values)]
+        for phase in self.phases(workers):
+            given = [(step, rank, nodes[rank].give(step, rank)) for step in phase for rank in range(workers)
+                     if step.to(rank) >= 0]  # fmt: skip
+            for step, rank, parts in given:
+                nodes[step.to(rank)].take(step, rank, parts)
+        return evaluate([nodes[0].value(summed=not self.gathers)])[0]
+
+    def begin(self, rank: int, workers: int, value: Promise, params: int) -> Parts:
+        """What node `rank` holds at the start."""
+        if self.gathers:
+            return Parts([value if other == rank else None for other in range(workers)], params)
+        return Parts([value], params)
+
+
+def known(value: Tensor) -> Promise:
+    """A promise whose value is there."""
+    promise = Promise()
+    promise._value = value
+    return promise

@@ -1,0 +1,102 @@
+"""What a message takes where no other message is on its links: for steps in which nodes exchange messages."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laggard.simulator.network.config import Network
+from laggard.simulator.timing.distributions.distribution import Seconds
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A step: one message of each node, or of some. Nodes without one do not wait.
+
+    Attributes:
+        to: from a rank, or an array of ranks, to the rank that it sends to; -1 for none.
+        source: likewise the rank that it receives from.
+        size: of a message, in models.
+    """
+
+    to: Callable[[Any], Any]
+    source: Callable[[Any], Any]
+    size: float = 1.0
+
+
+class Route(NamedTuple):
+    """A step's messages on a network, by sender or, where all are alike, one number.
+
+    Attributes:
+        source: the rank that each node receives from.
+        sends, receives: whether a node does.
+        seconds, latency: of the bytes, and of the latency.
+    """
+
+    source: NDArray[np.int64]
+    sends: NDArray[np.bool_]
+    receives: NDArray[np.bool_]
+    seconds: Any
+    latency: Any
+
+
+MOST_ROUTES = 64
+"""Routes that are kept; every step of a mesh has its own."""
+
+
+class Hops:
+    """What a message between two workers takes, where no other message is on its links.
+
+    On private links this is so for every collective in lock step; on cards for a rotation, in which each node sends to
+    one node only and receives from one only.
+    """
+
+    def __init__(self, network: Network, workers: int, model_bytes: float) -> None:
+        speeds = np.full(workers, network.bandwidth)
+        for card in network.cards:
+            speeds[card.worker] = card.bandwidth
+        self._speeds, self._network, self._model_bytes = speeds, network, model_bytes
+        self._fair = network.sharing == "fair"
+        self._routes: dict[tuple[Any, Any, float], Route] = {}
+        self.even = not network.cards and not network.links
+        self.private = network.wiring == "pairs" or bool(np.isinf(speeds).all())
+
+    def route(self, step: Exchange) -> Route:
+        """Who sends to whom in a step, and what that takes; the same for steps that differ only in what is sent."""
+        key = step.to, step.source, step.size
+        if key not in self._routes:
+            if len(self._routes) > MOST_ROUTES:
+                self._routes.clear()
+            ranks = np.arange(len(self._speeds))
+            to, source = step.to(ranks), step.source(ranks)
+            self._routes[key] = Route(source, to >= 0, source >= 0, *self._seconds(step, to))
+        return self._routes[key]
+
+    def _seconds(self, step: Exchange, to: NDArray[np.int64]) -> tuple[Any, Any]:
+        size = step.size * self._model_bytes
+        return (size / self._network.bandwidth, self._network.latency) if self.even else self._uneven(size, to)
+
+    def arrive(self, time: Any, seconds: Any, latency: Any) -> tuple[Any, Any]:
+        """When a message sent at `time` arrives, and when its arrival is scheduled, as the network rounds both."""
+        passed = (time + seconds) - time
+        if self._fair:
+            through = time + passed
+            return through + latency, through
+        return time + (passed + latency), time
+
+    def _uneven(self, size: float, to: NDArray[np.int64]) -> tuple[Seconds, Seconds]:
+        speeds = np.minimum(self._speeds, self._speeds[to])
+        latency = np.full(len(to), self._network.latency)
+        for link in self._network.links:
+            for sender, receiver in link.pairs:
+                if sender < 0 or to[sender] != receiver:
+                    continue
+                if link.latency is not None:
+                    latency[sender] = link.latency
+                if link.bandwidth is not None:  # beside the cards, or instead of the link of a pair
+                    cards = math.inf if self._network.wiring == "pairs" else speeds[sender]
+                    speeds[sender] = min(link.bandwidth, cards)
+        return size / speeds, latency

@@ -1,0 +1,269 @@
+"""Rounds in lock step: the recurrence of times gives what messages give."""
+
+import itertools
+import math
+import os
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from laggard.models import Quadratic
+from laggard.simulator import AllReduce, Cluster, Deadlock, Evaluate, Network, Rule, Stop, Timing, simulate
+from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective
+from laggard.simulator.engine import rounds
+from laggard.simulator.engine.rounds import Rounds
+from laggard.simulator.network import hops, lockstep
+from laggard.simulator.network.config import Card, SlowLink
+from laggard.simulator.network.hops import Hops
+from laggard.simulator.recording.messages import Record
+from laggard.simulator.timing.distributions import Constant, Exponential, Gamma, Uniform
+from laggard.simulator.timing.slowdowns import Crash, Factor, Window
+from tests.faults import Replaced
+
+WHOLE = ("worker", "target", "version_read", "version", "staleness", "mixings", "status")
+FEW, MANY = 25, int(os.environ.get("LAGGARD_CASES", "2100")) // 6
+QUADRATIC = Quadratic(dim=7, noise=0.3, epoch=20, dtype=torch.float64)
+
+COIN, SPEED, BYTES = st.booleans(), st.floats(1.0, 1e4), st.floats(0.0, 1e3)
+LAWS = st.one_of(
+    st.sampled_from([Constant(1.0), Constant(0.3), Uniform(0.5, 1.5), Exponential(2.0)]),
+    st.builds(Exponential, st.floats(1e-3, 10.0)),
+    st.builds(Gamma, st.floats(1e-3, 10.0), st.floats(0.05, 2.0)),
+)
+WORKERS = st.one_of(st.integers(2, 5), st.integers(6, 12))
+LATENCIES = st.floats(0.0, 1.0).map(lambda latency: 0.97 * latency)
+"""None is a compute time above: the order of what was begun in one instant and ends in another is that of messages, but
+not where an end of work and a message coincide so in both."""
+STOPS = st.one_of(
+    st.builds(Stop, updates=st.integers(1, 6)),
+    st.builds(Stop, gradients=st.integers(1, 40)),
+    st.builds(Stop, epochs=st.floats(0.05, 2.0), gradients=st.just(60)),
+    st.builds(Stop, time=st.floats(0.1, 10.0), gradients=st.just(60)),
+)
+
+
+def network(draw, workers, rotates):
+    """A network on which no two messages of a collective share a link."""
+    pairs, limited = draw(COIN), draw(COIN)
+    pairs = pairs or (limited and not rotates)
+    links = []
+    if draw(st.integers(0, 2)) == 0:
+        ranks = draw(st.permutations(range(workers)))[:2]
+        links = [
+            SlowLink(*ranks, bandwidth=draw(SPEED) if draw(COIN) else None, latency=draw(LATENCIES), both=draw(COIN))
+        ]
+    return Network(
+        bandwidth=draw(SPEED) if limited else math.inf,
+        latency=draw(LATENCIES),
+        sharing=draw(st.sampled_from(["fair", "fifo"])),
+        message_bytes=draw(BYTES),
+        wiring="pairs" if pairs else "cards",
+        cards=[Card(draw(st.integers(0, workers - 1)), draw(SPEED))] if limited and draw(COIN) else [],
+        links=links,
+    )
+
+
+def cluster_of(draw, rotates):
+    workers = draw(WORKERS)
+    rank = draw(st.integers(0, workers - 1))
+    slow = [Factor(rank, factor=draw(st.sampled_from([0.5, 2.0, 3.7])))] if draw(COIN) else []
+    if draw(st.integers(0, 3)) == 0:
+        slow.append(Window(rank, factor=4.0, start=1.0, end=7.0))
+    return Cluster(workers, draw(LAWS), slow, network=network(draw, workers, rotates))
+
+
+def by_messages(monkeypatch):
+    monkeypatch.setattr(Rounds, "apply_to", staticmethod(lambda *_, **__: False))
+
+
+def both(cluster, algorithm, task=None, **more):
+    """The outcome of the recurrence, and that of messages."""
+    with pytest.MonkeyPatch.context() as patch:
+        computed = simulate(cluster, algorithm, task, **more)
+        by_messages(patch)
+        return computed, simulate(cluster, algorithm, task, **more)
+
+
+def check_same(computed, sent):
+    """Whole numbers and weights are equal, and seconds to 1e-12 of the whole time."""
+    end = sent.progress.time
+    close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12 * end)
+    for name in WHOLE:
+        np.testing.assert_array_equal(computed.updates[name], sent.updates[name], err_msg=name)
+    for name in ("time", "started", "computed"):
+        close(computed.updates[name], sent.updates[name], err_msg=name)
+    for name in ("computing", "sending", "waiting", "down"):
+        close(computed.workers[name], sent.workers[name], err_msg=name)
+    assert computed.messages == sent.messages
+    assert computed.gradients == sent.gradients
+    assert computed.reached == sent.reached
+    assert computed.progress._replace(time=0.0) == sent.progress._replace(time=0.0)
+    close(computed.progress.time, end)
+    assert torch.equal(computed.weights, sent.weights)
+    assert set(computed.metrics) == set(sent.metrics)
+    for name, column in computed.metrics.items():
+        close(column, sent.metrics[name], err_msg=name)
+
+
+def storm(cases):
+    return settings(max_examples=cases, deadline=None, database=None, derandomize=True,
+                    phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+@storm(FEW)
+@given(data=st.data())
+def test_the_recurrence_gives_what_messages_give(name, data):
+    check_case(data.draw, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COLLECTIVES)
+@storm(MANY)
+@given(data=st.data())
+def test_the_recurrence_gives_what_messages_give_in_many_cases(name, data):
+    check_case(data.draw, name)
+
+
+def check_case(draw, name):
+    cluster = cluster_of(draw, COLLECTIVES[name].rotates)
+    task = draw(st.sampled_from([Timing(), QUADRATIC]))
+    evaluate = draw(st.sampled_from([Evaluate(every_updates=2.0), Evaluate(every_seconds=1.5)]))
+    more = {"stop": draw(STOPS), "evaluate": evaluate, "seed": draw(st.integers(0, 2**31))}
+    check_same(*both(cluster, AllReduce(Rule(lr=0.05), name), task, **more))
+
+
+PRIVATE = {"bandwidth": 10.0, "latency": 0.1, "message_bytes": 2.0, "wiring": "pairs"}
+NETWORKS = {
+    "free": Network(latency=0.05),
+    "private": Network(**PRIVATE, sharing="fifo"),
+    "private, uneven": Network(**PRIVATE, cards=[Card(1, 5.0)], links=[SlowLink(0, 1, bandwidth=3.0, latency=0.3)]),
+}
+
+
+def check_all():
+    """Every collective on a few networks, until every kind of end."""
+    for name, network in itertools.product(COLLECTIVES, NETWORKS.values()):
+        for stop in (Stop(updates=3), Stop(gradients=9), Stop(time=2.7), Stop(epochs=0.4)):
+            cluster = Cluster(5, Gamma(0.5, 0.6), network=network)
+            check_same(*both(cluster, AllReduce(Rule(lr=0.05), name), QUADRATIC, stop=stop))
+
+
+def a_hop_too_long(right):
+    return lambda self, time, *takes: tuple(moment + 1e-9 for moment in right(self, time, *takes))
+
+
+def own_message_unwaited(right):
+    return lambda self, step: (route := right(self, step))._replace(source=np.roll(route.source, 1))
+
+
+def other_way_round(right):
+    return lambda *given: [finish._replace(ranks=finish.ranks[::-1]) for finish in right(*given)][::-1]
+
+
+def first_in_rank(right):
+    return lambda one, other: one.time > other.time
+
+
+FAULTS = {
+    "a hop too long": Replaced(Hops, "arrive", a_hop_too_long),
+    "a hop to another node": Replaced(Hops, "route", own_message_unwaited),
+    "a step too few": Replaced(
+        rounds, "follow", lambda right: lambda start, phases, *rest: right(start, phases[:-1], *rest)
+    ),
+    "a step too few round the ring": Replaced(
+        rounds, "rotate", lambda right: lambda start, last, steps, *rest: right(start, last, steps[:-1], *rest)
+    ),
+    "another order in an instant": Replaced(rounds, "finishes", other_way_round),
+    "another order round the ring": Replaced(
+        rounds, "rotate", lambda right: lambda start, last, *rest: right(start, last - 1, *rest)
+    ),
+    "no order among messages": Replaced(lockstep, "later", first_in_rank),
+    "an end in the middle counts everything": Replaced(
+        rounds, "follow", lambda right: lambda start, phases, hops, until=None: right(start, phases, hops)
+    ),
+    "a sum in another order": Replaced(
+        Collective, "total", lambda right: lambda self, values, params: right(self, values[::-1], params)
+    ),
+}
+
+
+def test_nothing_is_wrong_without_a_fault():
+    check_all()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(name, monkeypatch):
+    FAULTS[name].plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        check_all()
+
+
+@pytest.mark.parametrize(
+    ("collective", "more", "applies"),
+    [
+        ("ring", {}, True),
+        ("tree", {"network": NETWORKS["free"]}, True),
+        ("mesh", {"network": NETWORKS["private, uneven"]}, True),
+        ("naive_ring", {"network": Network(bandwidth=10.0, message_bytes=1.0)}, True),
+        ("naive_ring", {"network": Network(bandwidth=10.0, message_bytes=1.0, cards=[Card(0, 1.0)])}, False),
+        ("tree", {"network": Network(bandwidth=10.0, message_bytes=1.0)}, False),
+        ("ring", {"slowdowns": [Crash(0, at=50.0)]}, False),
+        ("ring", {"ties": "random"}, False),
+    ],
+)
+def test_it_applies_where_no_two_messages_share_a_link(collective, more, applies, monkeypatch):
+    sent = []
+    right = Collective.by_messages
+    monkeypatch.setattr(Collective, "by_messages", lambda self, *given: sent.append(self) or right(self, *given))
+    simulate(Cluster(4, **more), AllReduce(Rule(), collective), stop=Stop(updates=2))
+    assert (not sent) == applies
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_a_record_of_messages_changes_nothing(collective):
+    cluster, given = Cluster(5, Gamma(0.5, 0.6), network=NETWORKS["private, uneven"]), {"stop": Stop(updates=4)}
+    algorithm = AllReduce(Rule(lr=0.05), collective)
+    recorded = simulate(cluster, algorithm, QUADRATIC, record=Record(messages=True), **given)
+    assert len(recorded.message_log["sent"]) == recorded.messages["sent"] > 0
+    check_same(simulate(cluster, algorithm, QUADRATIC, **given), recorded)
+
+
+def test_many_nodes_take_the_seconds_of_the_closed_form():
+    """Where one straggler is the last of 600 nodes on private links, in fewer seconds than 718,800 messages take."""
+    P, n, beta, alpha = 600, 1e3, 1e-3, 1e-4
+    network = Network(bandwidth=1 / beta, latency=alpha, message_bytes=n, wiring="pairs")
+    cluster = Cluster(P, Constant(1.0), [Factor(7, factor=3.0)], network=network)
+    outcome = simulate(cluster, AllReduce(Rule()), stop=Stop(updates=2))
+    round_seconds = 3.0 + 2 * (P - 1) * alpha + 2 * (P - 1) / P * n * beta
+    assert outcome.progress.time == pytest.approx(2 * round_seconds, rel=1e-12)
+    assert outcome.messages == {"sent": 4 * P * (P - 1), "delivered": 4 * P * (P - 1), "lost": 0, "in flight": 0}
+    waiting = round_seconds - outcome.workers["computing"] / 2 - outcome.workers["sending"] / 2
+    np.testing.assert_allclose(outcome.workers["waiting"] / 2, waiting, rtol=1e-9, atol=1e-9)
+
+
+def test_places_in_an_instant_are_numbered_anew_in_a_long_ring():
+    """Each step doubles them: in 2 x 39 steps they would exceed 64 bits."""
+    network = Network(latency=0.1, links=[SlowLink(0, 1, latency=0.4)])
+    check_same(*both(Cluster(40, Exponential(1.0), network=network), AllReduce(Rule()), stop=Stop(updates=1)))
+
+
+def test_a_mesh_has_more_routes_than_are_kept(monkeypatch):
+    monkeypatch.setattr(hops, "MOST_ROUTES", 4)
+    cluster = Cluster(12, Exponential(1.0), network=NETWORKS["private, uneven"])
+    check_same(*both(cluster, AllReduce(Rule(), "mesh"), stop=Stop(updates=2)))
+
+
+def test_a_round_that_a_node_never_joins_is_named():
+    class Leaves(AllReduce):
+        def worker(self, node):
+            if node.rank:
+                yield from super().worker(node)
+            yield node.work(1.0)
+
+    with pytest.raises(Deadlock, match=r"round 0 of a collective waits for nodes \[0\]"):
+        simulate(Cluster(3), Leaves(Rule()), stop=Stop(updates=2))
