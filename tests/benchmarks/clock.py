@@ -19,8 +19,8 @@ from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions import Exponential
 from tests.benchmarks.alternation import BareSimPy, Row, in_a_process, peak_memory, rounded, speed_of
 
-SIZES = {**dict.fromkeys(("async_ps", "sync_ps", "sgp"), (16, 256, 4096, 65_536)), "all_reduce": (16, 64)}
-"""Numbers of workers of each method; a round of all-reduce is 2 P (P - 1) messages."""
+SIZES = {**dict.fromkeys(("async_ps", "sync_ps", "sgp"), (16, 256, 4096, 65_536)), "all_reduce": (16, 256, 4096)}
+"""Numbers of workers of each method; a round of all-reduce would be 2 P (P - 1) messages, and is in lock step."""
 FLOWS = (16, 256, 1024)
 ALLOWED = 2**30 / 10**7
 """Bytes an update, where ten million fill 1 GiB."""
