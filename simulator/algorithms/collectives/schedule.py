@@ -3,14 +3,15 @@
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from laggard.simulator.engine.node import Node
 from laggard.simulator.learning.promises import Derived, Promise, concatenate, evaluate, total
 from laggard.simulator.network.hops import Exchange
 from laggard.simulator.timing.events import Event
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Reduction = Generator[Event, Any, Promise]
 """A generator that yields the events of a node's verbs and returns the promise of a sum."""
@@ -128,7 +129,7 @@ class Collective:
         """The promise of what `reduce` gives, of all nodes' `values` in rank order."""
         return Derived(tuple(values), lambda *tensors: self.sum(tensors, params))
 
-    def sum(self, values: Sequence[Tensor], params: int) -> Tensor:
+    def sum(self, values: "Sequence[Tensor]", params: int) -> "Tensor":
         """The sum of all nodes' `values`, added up in the order in which the steps add."""
         workers = len(values)
         nodes = [self.begin(rank, workers, known(value), params) for rank, value in enumerate(values)]
@@ -146,7 +147,7 @@ class Collective:
         return Parts([value], params)
 
 
-def known(value: Tensor) -> Promise:
+def known(value: "Tensor") -> Promise:
     """A promise whose value is there."""
     promise = Promise()
     promise._value = value
