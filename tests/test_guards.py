@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from laggard.simulator import Deadlock
-from laggard.simulator.engine import machine, mailbox, simulation
+from laggard.simulator.engine import machine, simulation
 from laggard.simulator.recording import counters, metrics, trace
 from laggard.simulator.recording.trace import BUSY, WAITING
 from tests import test_properties as properties
@@ -64,8 +64,8 @@ def apply_twice(right):
 
 
 def settle_twice(right):
-    def record(self, env, gradient, whole, counts):
-        right(self, env, gradient, whole, True)
+    def record(self, gradient, whole, counts):
+        right(self, gradient, whole, True)
         self.counts[gradient.status] += 1
 
     return record
@@ -81,11 +81,11 @@ def start_none(right):
 
 
 def lose_some(right):
-    def deliver(self, message):
-        if not (self._receives.get(message.tag) and message.tag is None and len(self.heard) > 1):
-            right(self, message)
+    def deliver(message):
+        if message.receiver.mailbox.first is None or message.sender.rank != 1:
+            right[0](message)
 
-    return deliver
+    return (deliver,)
 
 
 def deliver_the_lost(right):
@@ -141,7 +141,7 @@ FAULTS = {
     "a gradient is booked twice": ("async_ps", Replaced(counters.Counters, "apply", apply_twice)),
     "a gradient meets its fate twice": ("async_ps", Replaced(trace.Trace, "record", settle_twice)),
     "gradients that are computed are not booked": ("sync_ps", Replaced(machine.Machine, "compute", start_none)),
-    "a message is lost, and nobody books it": ("sync_ps", Replaced(mailbox.Mailbox, "deliver", lose_some)),
+    "a message is lost, and nobody books it": ("sync_ps", Replaced(machine, "MESSAGE_ARRIVES", lose_some)),
     "a message is booked as delivered and as lost": (
         "sync_ps",
         Replaced(simulation.Simulation, "lost", deliver_the_lost),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
 
-from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.base import Role, read_compute_push
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, NonNegativeInt, PositiveInt
@@ -33,6 +33,9 @@ class AsyncPS(Sharded):
     accumulate: PositiveInt = 1
 
     def worker(self, node: Node) -> Role:
+        return read_compute_push(node) if self.shards == 1 else self.with_shards(node)
+
+    def with_shards(self, node: Node) -> Role:
         servers = Shards(node, self.shards)
         servers.announce()
         while True:

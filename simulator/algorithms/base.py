@@ -47,7 +47,8 @@ class Algorithm(Settings):
         server: Callable[[Node], Role] | None = getattr(self, "server", None)
         worker: Callable[[Node], Role] = self.worker  # type: ignore[attr-defined]
         ranks: dict[int, list[Callable[[Node], Role]]] = {SERVER: [server]} if server else {}
-        return ranks | {rank: [worker] for rank in range(workers)}
+        shared = [worker]  # one list for all: there may be a million
+        return ranks | {rank: shared for rank in range(workers)}
 
     def models(self, workers: int) -> Sequence[int]:
         """The ranks whose mean model is evaluated: the server or, without one, every worker."""
@@ -103,11 +104,16 @@ class ReadComputePush(Algorithm):
     rule: Rule
 
     def worker(self, node: Node) -> Role:
-        node.send(SERVER, None, size=0)  # announces the worker
-        while True:
-            _, weights = yield node.receive()
-            gradient = yield node.compute(weights)
-            node.send(SERVER, gradient)
+        return read_compute_push(node)
+
+
+def read_compute_push(node: Node) -> Role:
+    """The worker of one asynchronous server."""
+    node.send(SERVER, None, size=0)  # announces the worker
+    while True:
+        _, weights = yield node.receive()
+        gradient = yield node.compute(weights)
+        node.send(SERVER, gradient)
 
 
 def check_wait_for(algorithm: Algorithm, wait_for: int | None, cluster: Cluster) -> None:

@@ -9,6 +9,7 @@ from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import Rule
+from laggard.simulator.network.topology import SERVER
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,18 @@ class SyncPS(Synchronous):
     accumulate: PositiveInt = 1
 
     def worker(self, node: Node) -> Role:
+        return self.with_one_server(node) if self.shards == 1 else self.with_shards(node)
+
+    def with_one_server(self, node: Node) -> Role:
+        node.send(SERVER, None, size=0)  # announces the worker
+        while True:
+            _, weights = yield node.receive()
+            gradients = []
+            for _ in range(self.accumulate):
+                gradients.append((yield node.compute(weights)))
+            node.send(SERVER, gradients)
+
+    def with_shards(self, node: Node) -> Role:
         servers = Shards(node, self.shards)
         servers.announce()
         while True:

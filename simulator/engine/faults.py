@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from simpy.events import Event, Process
+from simpy.events import Event
 
 from laggard.simulator.engine.machine import Machine
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.timing.clock import Clock
-from laggard.simulator.timing.events import Message
+from laggard.simulator.timing.events import Message, RoleProcess
 from laggard.simulator.timing.slowdowns import Crash
 
 if TYPE_CHECKING:
@@ -19,25 +19,23 @@ if TYPE_CHECKING:
 class Roles:
     """The roles of one node, which run as processes of the clock, end with a crash and start again with a return."""
 
+    __slots__ = ("_env", "_node", "_processes", "_roles")
+
     def __init__(self, env: Clock, node: Machine, roles: "Sequence[Callable[[Machine], Role]]") -> None:
         self._env, self._node, self._roles = env, node, roles
-        self._processes: list[Process] = []
+        self._processes: list[RoleProcess] = []
         self.start()
 
     def start(self) -> None:
         """Start every role from its first line."""
-        self._processes = [self._env.process(role(self._node)) for role in self._roles]
+        self._processes = [RoleProcess(self._env, role(self._node)) for role in self._roles]
         for process in self._processes:
             cast(list[Callable[[Event], None]], process.callbacks).append(reraise)
 
     def stop(self) -> None:
         """Close the generator of every role; it does not resume."""
         for process in self._processes:
-            if process.is_alive:
-                waiting = process.target.callbacks or ()
-                if process._resume in waiting:  # it is missing where the message waited for is lost
-                    cast(list[Any], waiting).remove(process._resume)
-                process._generator.close()
+            process.abandon()
         self._processes = []
 
     @property

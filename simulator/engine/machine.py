@@ -1,13 +1,14 @@
 """A node as the engine drives it: the verbs of `Node`, crashes and returns, and how its time is spent."""
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from numpy.random import Generator
 from torch import Tensor
 
+from laggard.simulator.engine.endings import MESSAGE_ARRIVES, WORK_ENDS, count_computed, deliver_or_lose
 from laggard.simulator.engine.mailbox import Mailbox
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, check_duration
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from laggard.simulator.engine.simulation import Simulation
 
 REMEMBERED = 1024  # receivers that a node caches as reachable
+INFINITE = math.inf  # read in every cycle
 
 
 class Machine(Node):
@@ -44,22 +46,20 @@ class Machine(Node):
         durations: Durations,
         slowdowns: Sequence[Slowdown],
         batches: Iterator[Any],
-        choices: Callable[[], Generator],
     ) -> None:
         self._world, self._env = world, world.env  # thirty attributes at most: see ARCHITECTURE
-        self.rank, self.version, self.mixings = rank, 0, -1  # setting the start counts as no averaging step
-        self.weight, self.life, self.mailbox = 1.0, 0, Mailbox()
-        self.workers, self._choices = world.cluster.workers, choices
+        self.rank, self.workers, self.version, self.mixings = rank, world.cluster.workers, 0, -1  # -1: the start
+        self.weight, self.life, self.mailbox = 1.0, 0, Mailbox(world.crashes)
         self.weights = start
         self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down; waiting is what is left at the end
         self._pool, self._counters, self._transport = world.pool, world.counters, world.transport
+        self._post = None if world.log is not None else world.transport.post
         self._model_bytes, self._log, self.lock_step = world.model_bytes, world.log, world.lock_step
-        self._peers = NodePeers(world.topology, rank, self.workers)
+        self._peers: NodePeers | None = None  # made when they are needed, as what follows
         self._joined: dict[int, Machine] = {}  # cached receivers that it may send to
         self._durations, self._slowdowns, self._batches = durations, slowdowns, batches
         self._work: Work | None = None
-        self._at_once = Work(self._env, self, None)  # the answer to `work(0)`
-        self._at_once.callbacks = None  # type: ignore[assignment]
+        self._at_once: Work | None = None  # the answer to `work(0)`
         self._outgoing, self._since = 0, 0.0  # messages under way; start (s) of the present state
 
     @property
@@ -85,7 +85,7 @@ class Machine(Node):
 
     @cached_property
     def rng(self) -> Generator:
-        return self._choices()
+        return self._world.choices(self.rank)
 
     @property
     def layers(self) -> Sequence[Layer]:
@@ -106,31 +106,35 @@ class Machine(Node):
         gradient = self._pool.promise(self.rank, self, weights, batch)
         gradient.started, gradient.due, gradient.computed = started, self._env.now, self._env.now
         self._counters.started += 1
-        self._computed()
+        count_computed(self)
         return gradient
 
     def work(self, seconds: float = 0.0, *, share: float = 0.0) -> Work:
         if share:
             seconds = apply_slowdowns(share * self._durations.next(), self._env.now, self._slowdowns)
-        return self._begin(None, seconds) if seconds else self._at_once
+        return self._begin(None, seconds) if seconds else self._at_once or self._make_at_once()
 
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
         target = self._joined.get(receiver) or self._join(receiver)
-        if not 0 <= size < math.inf:
+        if not 0 <= size < INFINITE:
             raise InvalidSettingError("send", "size", "a finite number of models >= 0", size)
         if not self._outgoing and self._work is None:
             self._since = self._env._now
         self._outgoing += 1
-        life = self.mailbox.heard.get(receiver, target.life) if self.rank < 0 else target.life
-        message = Message(self._env, self, target, life, content, tag)
         self._counters.sent += 1
-        if self._log is not None:
-            self._log.sent(message, size * self._model_bytes)
-        self._transport.carry(self.rank, receiver, size * self._model_bytes, message)
+        message = Message(self, target, content, tag, MESSAGE_ARRIVES)
+        if self._post is not None:
+            self._post(message)
+        else:
+            self._carry(message, size * self._model_bytes)
         return message
 
     def receive(self, tag: Hashable = None) -> Receive:
-        return self.mailbox.ask(Receive(self._env, self, tag))
+        receive, mailbox = Receive(self, tag, self._env._now), self.mailbox
+        if tag is None and mailbox.first is None and not mailbox.mail:  # as in most cycles
+            mailbox.first = receive
+            return receive
+        return mailbox.ask(receive)
 
     def arrived(self, tag: Hashable = None) -> bool:
         return self.mailbox.holds(tag)
@@ -140,13 +144,13 @@ class Machine(Node):
         return self._world.topology
 
     def out_peers(self, step: int = 0) -> Ranks:
-        return self._peers.at(step)[0]
+        return (self._peers or self._make_peers()).at(step)[0]
 
     def in_peers(self, step: int = 0) -> Ranks:
-        return self._peers.at(step)[1]
+        return (self._peers or self._make_peers()).at(step)[1]
 
     def mixing(self, name: str, step: int = 0) -> Mixing:
-        return self._peers.mixing(name, step)
+        return (self._peers or self._make_peers()).mixing(name, step)
 
     def down(self, peer: int) -> Event:
         return self._world.faults.down(self.rank, peer)
@@ -156,28 +160,12 @@ class Machine(Node):
             self.version += 1
             self._weights = stamp(weights, self)
 
-    def done(self, work: Work) -> None:
-        """Record that `work` has ended."""
-        if self._work is work:
-            self._spend(BUSY)
-            self._work = None
-        if work.gradient is not None:
-            work.gradient.computed = self._env._now
-            self._computed()
-
     def cancelled(self, work: Work) -> None:
         """Interrupt `work`: the node is free, and the event of its end is cancelled."""
         if self._work is work:
             self._spend(BUSY)
             self._work = None
             self._env.cancel(work)
-
-    def sent(self, message: Message) -> None:
-        """Record that one of the node's messages has arrived."""
-        self._outgoing -= 1
-        if not self._outgoing and self._work is None:
-            self._spend(SENDING)
-        self._counters.delivered += 1
 
     def lost(self, message: Message) -> None:
         """Record that one of the node's messages is lost, and with it a crashed worker's gradients."""
@@ -217,20 +205,32 @@ class Machine(Node):
         if self._work is not None:
             at = f"node {self.rank} starts to compute at {self._env.now:g} s while it is computing already"
             raise RuntimeError(f"{at}; yield the first computation, or cancel it, before the second")
-        if not 0 <= seconds < math.inf:
+        if not 0 <= seconds < INFINITE:
             check_duration(seconds, f"node {self.rank}", "work")
         if self._outgoing:
-            self._spend(SENDING)
+            self.spent[SENDING] += self._env._now - self._since
         self._since = self._env._now
-        self._work = work = Work(self._env, self, gradient)
+        self._work = work = Work(self, gradient, WORK_ENDS)
         self._env.after_work(seconds, work)
         return work
 
-    def _computed(self) -> None:
-        """Count a computed gradient."""
-        self._counters.computed += 1
-        if self._counters.computed >= self._world.most_computed:
-            self._world.end("gradients")
+    def _carry(self, message: Message, size: float) -> None:
+        """Hand a message of `size` bytes to the network."""
+        heard, target = self.mailbox.heard, message.receiver
+        if heard is not None:
+            message.waiting = message.callbacks = [deliver_or_lose]
+            message.lives = self.life, heard.get(target.rank, target.life) if self.rank < 0 else target.life
+        if self._log is not None:
+            self._log.sent(message, size)
+        self._transport.carry(self.rank, target.rank, size, message)
+
+    def _make_peers(self) -> NodePeers:
+        self._peers = NodePeers(self.topology, self.rank, self.workers)
+        return self._peers
+
+    def _make_at_once(self) -> Work:
+        self._at_once = Work(self, None, None)
+        return self._at_once
 
     def _spend(self, state: int) -> None:
         """Add the time since the node entered `state`, one of busy, sending and down."""

@@ -5,72 +5,107 @@ from collections.abc import Hashable
 
 from laggard.simulator.timing.events import Message, Receive
 
+NO_MAIL: dict[Hashable, deque[Message]] = {}
+NO_RECEIVES: dict[Hashable, list[Receive]] = {}
+"""Those of a mailbox that has needed none yet: never filled."""
+
 
 class Mailbox:
     """Messages by tag in order of arrival, or receives by tag in order of request; never both of one tag.
 
+    Most nodes have one receive without a tag at a time and nothing else: it has a place of its own, and the
+    dictionaries are made when they are needed.
+
     Attributes:
-        heard: each sender's `life` at the last message received from it.
+        first: the oldest receive that waits for a message without a tag.
+        mail: messages by tag.
+        plain: whether nobody crashes, and no receive without a tag has waited behind another one.
+        heard: each sender's `life` at the last message received from it; None where nobody crashes.
     """
 
-    def __init__(self) -> None:
-        self._mail: dict[Hashable, deque[Message]] = {}
-        self._receives: dict[Hashable, list[Receive]] = {}  # a few of each tag at most: a deque takes 600 bytes
-        self.heard: dict[int, int] = {}
+    __slots__ = ("_receives", "first", "heard", "mail", "plain")
+
+    def __init__(self, crashes: bool) -> None:
+        self.first: Receive | None = None
+        self.mail: dict[Hashable, deque[Message]] = NO_MAIL
+        self._receives: dict[Hashable, list[Receive]] = NO_RECEIVES  # a few of each tag: a deque takes 600 bytes
+        self.heard: dict[int, int] | None = {} if crashes else None
+        self.plain = not crashes
 
     def ask(self, receive: Receive) -> Receive:
         """Give `receive` the oldest message with its tag, or let it wait for the next."""
         tag = receive.tag
-        mail = self._mail.get(tag)
+        mail = self.mail.get(tag)
         if mail:
             message = mail.popleft()
             if not mail and tag is not None:
-                del self._mail[tag]  # else the dict grows where every step has a tag of its own
-            self.heard[message.sender.rank] = message.lives[0]
+                del self.mail[tag]  # else it grows where every step has a tag of its own
             receive.fire(message)
+        elif tag is None and self.first is None:
+            self.first = receive
         else:
+            self.plain = self.plain and tag is not None
+            if self._receives is NO_RECEIVES:
+                self._receives = {}
             self._receives.setdefault(tag, []).append(receive)
         return receive
 
     def deliver(self, message: Message) -> None:
         """Hand `message` to the first receive that waits for its tag, or keep it."""
-        tag = message.tag
-        receives = self._receives.get(tag)
-        if receives:
-            receive = receives.pop(0)
-            if not receives and tag is not None:
-                del self._receives[tag]
-            self.heard[message.sender.rank] = message.lives[0]
+        tag, receive = message.tag, None
+        if tag is None:
+            receive = self.first
+            self.first = self._next(None) if self._receives else None
+        elif self._receives:
+            receive = self._next(tag)
+        if receive is not None:
             receive.fire(message)
-        elif tag in self._mail:
-            self._mail[tag].append(message)
         else:
-            self._mail[tag] = deque((message,))
+            self._keep(tag).append(message)
 
     def forget(self, receive: Receive) -> None:
         """Withdraw `receive`; a message that it has taken already is put back as the next one.
 
         A crash may have cleared the receives before.
         """
-        message = receive.message
-        if message is None:
-            receives = self._receives.get(receive.tag, [])
-            if receive in receives:
-                receives.remove(receive)
-                if not receives:
-                    del self._receives[receive.tag]
-        else:
-            self._mail.setdefault(receive.tag, deque()).appendleft(message)
+        message, tag = receive.message, receive.tag
+        if message is not None:
+            self._keep(tag).appendleft(message)
+        elif receive is self.first:
+            self.first = self._next(None)
+        elif receive in self._receives.get(tag, []):
+            self._receives[tag].remove(receive)
+            if not self._receives[tag]:
+                del self._receives[tag]
 
     def holds(self, tag: Hashable) -> bool:
         """Whether there is a message with that tag."""
-        return bool(self._mail.get(tag))
+        return bool(self.mail.get(tag))
 
     def waiting(self) -> list[Receive]:
         """The receives that wait for a message, oldest first."""
-        return [receive for receives in self._receives.values() for receive in receives]
+        waiting = [] if self.first is None else [self.first]
+        waiting += [receive for receives in self._receives.values() for receive in receives]
+        return sorted(waiting, key=lambda receive: receive.since)
 
     def clear(self) -> None:
         """Discard all messages and receives."""
-        self._mail.clear()
-        self._receives.clear()
+        self.first, self.mail, self._receives = None, NO_MAIL, NO_RECEIVES
+
+    def _keep(self, tag: Hashable) -> deque[Message]:
+        """Where messages with that tag are kept."""
+        if self.mail is NO_MAIL:
+            self.mail = {}
+        if tag not in self.mail:
+            self.mail[tag] = deque()
+        return self.mail[tag]
+
+    def _next(self, tag: Hashable) -> Receive | None:
+        """Take the oldest of the receives with that tag, besides the first without one."""
+        receives = self._receives.get(tag)
+        if not receives:
+            return None
+        oldest = receives.pop(0)
+        if not receives:
+            del self._receives[tag]
+        return oldest

@@ -44,7 +44,7 @@ class Participant(Verb):
     def fire(self, result: Promise) -> None:
         """Fire now, inside the event that lets the node go on."""
         self._value = result
-        callbacks, self.callbacks = self.callbacks, None  # type: ignore[assignment]
+        callbacks, self.callbacks = self.callbacks, None
         for callback in callbacks:
             callback(self)
 

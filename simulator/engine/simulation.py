@@ -30,7 +30,17 @@ from laggard.simulator.recording.trace import BUSY, DOWN, SENDING, WAITING, Colu
 from laggard.simulator.timing.clock import Clock, collect_garbage, rare_collections
 from laggard.simulator.timing.distributions import Durations
 from laggard.simulator.timing.events import Message
-from laggard.simulator.timing.streams import BATCHES, CHOICES, COMPUTE, TIES, Seeds, Streams, start_seed, stream
+from laggard.simulator.timing.streams import (
+    BATCHES,
+    CHOICES,
+    COMPUTE,
+    TIES,
+    Seeds,
+    StoredStream,
+    Streams,
+    start_seed,
+    stream,
+)
 
 if TYPE_CHECKING:
     from laggard.simulator.algorithms.base import Algorithm
@@ -56,10 +66,10 @@ class Simulation:
         check_periods(stop, evaluate, cluster)
         cluster = cluster.bound(seeds.cluster)
         self.env = Clock(stream(seeds.cluster, TIES) if cluster.ties == "random" else None)
-        self.cluster, self.trace, self.counters = cluster, Trace(), Counters(task)
+        self.cluster, self.trace, self.counters = cluster, Trace(self.env), Counters(task)
         self.log = MessageLog(self.env) if record is not None and record.messages else None
-        self.reached: str | None = None
-        self.most_computed = math.inf if stop.gradients is None else stop.gradients
+        self.reached, self.crashes = cast(str | None, None), bool(cluster.crashes)
+        self.counters.most_computed = math.inf if stop.gradients is None else stop.gradients
         self._task, self._stop, self._evaluate, self._watch = task, stop, evaluate, watch
         start = task.start([start_seed(seed) for seed in seeds.learning])
         if start.shape[1] == 0:
@@ -67,13 +77,14 @@ class Simulation:
         message_bytes = cluster.network.message_bytes
         self.model_bytes = 4.0 * start.shape[1] if message_bytes is None else message_bytes
         self._learning = Learning(task, start, evaluate.nodes, evaluate.keep_models)
-        self.pool = GradientPool(task, start, partial(self.trace.record, self.env), memory, defer)
+        self.pool = GradientPool(task, start, self.trace.record, memory, defer)
         self.layers = layers_of(task)
         self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
         self.topology = resolve_topology(cluster.network.topology, algorithm.topology)
-        self.transport = Transport(self.env, cluster.network, self.topology, cluster.workers, bool(cluster.crashes))
+        self.transport = Transport(self.env, cluster.network, self.topology, cluster.workers, self.crashes)
         lock_step = Rounds.apply_to(cluster, algorithm, recorded=self.log is not None)
         self.lock_step = Rounds(self.env, cluster, self.model_bytes) if lock_step else None
+        self._generator, self.choices = np.random.default_rng(0), partial(stream, seeds.cluster, CHOICES)
         self._start_roles(algorithm, start, seeds)
         self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
         self._criteria = StoppingCriteria(stop, evaluate, self.counters, len(self._models))
@@ -82,13 +93,13 @@ class Simulation:
 
     def _start_roles(self, algorithm: "Algorithm", start: Tensor, seeds: Seeds) -> None:
         """Make the nodes with `start` as their model, and start their roles."""
-        workers, crashes = self.cluster.workers, self.cluster.crashes
+        workers = self.cluster.workers
         roles = algorithm.roles(workers)
         collect_garbage(workers)
         with rare_collections(workers):
             self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
             readmits = algorithm.readmits or workers == 1
-            self.faults = Faults(self.env, crashes, self.nodes, roles, readmits, self.transport)
+            self.faults = Faults(self.env, self.cluster.crashes, self.nodes, roles, readmits, self.transport)
 
     def run(self) -> Outcome:
         """Run to the end.
@@ -122,11 +133,11 @@ class Simulation:
         """Count one node's update by `gradients`; False once the end is reached, after which nothing counts."""
         if self.reached is not None:
             return False
-        fresh = self.counters.apply(gradients)
-        counters = self.counters
+        counters, criteria = self.counters, self._criteria
+        fresh = counters.apply(gradients)
         if self._learning.learns:
             self._learning.applied(fresh, counters.applies / len(self._models), self.env._now)
-        if self._criteria.passed():
+        if counters.applies >= criteria.applies or counters.applied >= criteria.applied:
             self._check_criteria()
         if self._watch is not None:
             self._watch(self.progress())
@@ -140,11 +151,11 @@ class Simulation:
         self.counters.lose(message.content, sender.rank if sender.life != message.lives[0] else None)
 
     def _node(self, rank: int, start: Tensor, seeds: Seeds) -> Machine:
-        durations = Durations(self.cluster.compute, stream(seeds.cluster, COMPUTE, rank), f"worker {rank}")
+        times = StoredStream(self._generator, seeds.cluster, COMPUTE, rank)
+        durations = Durations(self.cluster.compute, times, rank)
         own = start[:, self._slices[rank]] if rank in self._slices else start
-        choices = partial(stream, seeds.cluster, CHOICES, rank)
         batches = self._task.batches(rank, Streams(seeds.data(), BATCHES, rank)) if rank >= 0 else iter(())
-        return Machine(rank, self, own, durations, self.cluster.slowdowns_of(rank), batches, choices)
+        return Machine(rank, self, own, durations, self.cluster.slowdowns_of(rank), batches)
 
     def _stall(self) -> None:
         """End a run in which no event is left although nodes wait.

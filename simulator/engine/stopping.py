@@ -130,24 +130,24 @@ def first(due: Callable[[int], bool], now: int) -> float:
 
 
 class StoppingCriteria:
-    """The next limit and the next evaluation, on the axes of updates, of which one of `models` counts 1 / models."""
+    """The next limit and the next evaluation, on the axes of updates, of which one of `models` counts 1 / models.
+
+    Attributes:
+        applies, applied: the counts at which the next of them may be due.
+    """
 
     def __init__(self, stop: Stop, evaluate: Evaluate, counts: Counters, models: int) -> None:
         self._stop, self._evaluate, self._counts, self._models = stop, evaluate, counts, models
         self._periods = 0
-        self._applies = self._applied = 0.0  # counts at which the next one is due
-
-    def passed(self) -> bool:
-        """Whether a limit or an evaluation may be due."""
-        return self._counts.applies >= self._applies or self._counts.applied >= self._applied
+        self.applies = self.applied = 0.0
 
     def take(self, progress: RunProgress) -> tuple[str | None, bool]:
         """The limit reached at `progress`, if any, and whether an evaluation is due; then find the next counts."""
         limit, periods = self._stop.reached(progress), self._evaluate.period(progress)
         evaluation, self._periods = periods > self._periods, max(periods, self._periods)
         counts, models = self._counts, self._models
-        self._applies = first(lambda count: self._due(counts.at(count, 0, models)), counts.applies)
-        self._applied = first(lambda count: self._due(counts.at(0, count, models)), counts.applied)
+        self.applies = first(lambda count: self._due(counts.at(count, 0, models)), counts.applies)
+        self.applied = first(lambda count: self._due(counts.at(0, count, models)), counts.applied)
         return limit, evaluation
 
     def _due(self, progress: RunProgress) -> bool:

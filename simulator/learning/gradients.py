@@ -1,10 +1,11 @@
 """Gradients as promises: their weights, worker, staleness and status, and values derived from them."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from laggard.simulator.learning.promises import Derived, Leaf, Promise, evaluate
-from laggard.simulator.learning.weights import Model, Piece, stamp_of
+from laggard.simulator.learning.weights import Model, Piece, Stamp
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -87,16 +88,16 @@ class Read(GradientPromise):
     __slots__ = ()
 
     _owner: Model
-    _staleness: int | None
-    _mixings: int | None
+    _staleness: int  # set when the status becomes final, as `_mixings`
+    _mixings: int
 
     @property
     def staleness(self) -> int:  # type: ignore[override]
-        return self._owner.version - self.version_read if self._staleness is None else self._staleness
+        return self._owner.version - self.version_read if self.status is IN_FLIGHT else self._staleness
 
     @property
     def mixings(self) -> int:  # type: ignore[override]
-        return self._owner.mixings - self.mixed_read if self._mixings is None else self._mixings
+        return self._owner.mixings - self.mixed_read if self.status is IN_FLIGHT else self._mixings
 
     @property
     def target(self) -> int:  # type: ignore[override]
@@ -115,28 +116,30 @@ class Gradient(Leaf, Read):
     columns = slice(None)
     __slots__ = (
         "_changes", "_losses", "_mixings", "_owner", "_pieces", "_pool", "_staleness",
-        "batch", "computed", "due", "mixed_read", "share", "started", "status", "version_read", "weights", "worker",
+        "batch", "computed", "due", "mixed_read", "started", "status", "version_read", "weights", "worker",
     )  # fmt: skip
 
     def __init__(
         self, pool: "GradientPool", worker: int, reader: Model, weights: "Tensor", batch: Any, read: "Tensor"
     ) -> None:
         self._pool, self.worker, self.weights, self.batch = pool, worker, weights, batch
-        self._owner, self.version_read, self.mixed_read = stamp_of(read, reader)
+        stamp: Stamp = getattr(read, "stamp", None) or (reader, reader.version, reader.mixings)
+        self._owner, self.version_read, self.mixed_read = stamp
         pieces: Sequence[Piece] = getattr(read, "pieces", ())  # slices with different owners
-        self.share = pool.share
         self._pieces = {piece.stamp[0].rank: GradientPiece(self, piece) for piece in pieces} if pieces else WHOLE
         self._changes = weights._version
-        self._staleness: int | None = None
-        self._mixings: int | None = None
         self._value: Tensor | None = None
         self._losses: Tensor | None = None
-        self.started = self.due = self.computed = float("nan")
+        self.started = self.due = self.computed = math.nan
         self.status = IN_FLIGHT
 
     @property
     def whole(self) -> "Gradient":  # type: ignore[override]  # an attribute would be a reference cycle
         return self
+
+    @property
+    def share(self) -> float:  # type: ignore[override]
+        return self._pool.share
 
     def piece(self, rank: int) -> GradientPromise:
         return self._pieces[rank] if self._pieces else self
@@ -157,7 +160,16 @@ class Gradient(Leaf, Read):
         self._pool.evaluate(leaves)
 
     def resolve(self, status: str) -> "Gradient | None":
-        return self._pool.resolve(self, status)
+        if self.status is not IN_FLIGHT:
+            check_repeated(self, status)
+            return None
+        owner, pool = self._owner, self._pool
+        self._staleness, self._mixings = owner.version - self.version_read, owner.mixings - self.mixed_read
+        self.status = status
+        if pool.learns:
+            pool.withdraw(self)
+        pool.on_resolved(self, self, True)
+        return self
 
     def cancel(self) -> None:
         """Withdraw the promise of a computation that was interrupted; a status that is final stays."""
@@ -181,8 +193,6 @@ class GradientPiece(Derived, Read):
         self.columns = slice(piece.start, piece.stop)
         super().__init__((whole,), lambda value: value[:, self.columns])
         self._owner, self.version_read, self.mixed_read = piece.stamp
-        self._staleness: int | None = None
-        self._mixings: int | None = None
         self.whole, self.worker, self.share, self.status = whole, whole.worker, whole.share, IN_FLIGHT
 
     @property
@@ -190,7 +200,28 @@ class GradientPiece(Derived, Read):
         return self.whole.weights[:, self.columns]
 
     def resolve(self, status: str) -> Gradient | None:
-        return self.whole._pool.resolve(self, status)
+        if self.status is not IN_FLIGHT:
+            check_repeated(self, status)
+            return None
+        whole, pool = self.whole, self.whole._pool
+        self._staleness, self._mixings, self.status = self.staleness, self.mixings, status
+        first = whole.status is IN_FLIGHT and (status == APPLIED or whole.all_pieces_resolved)
+        if first:
+            whole._staleness, whole._mixings, whole.status = self._staleness, self._mixings, status
+            if pool.learns:
+                pool.withdraw(whole)
+        pool.on_resolved(self, whole, first)
+        return whole if first else None
+
+
+def check_repeated(gradient: Gradient | GradientPiece, status: str) -> None:
+    """Accept that a status that is final is given again, where that is allowed.
+
+    Raises:
+        RuntimeError: it is not: only being applied again, by another node, is allowed.
+    """
+    if not gradient.status == status == APPLIED:
+        raise RuntimeError(f"a gradient of worker {gradient.worker} is to be {status}, but was {gradient.status}")
 
 
 class MappedGradient(Derived, GradientPromise):

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from laggard.simulator.learning.gradients import APPLIED, IN_FLIGHT, Gradient, GradientPiece
+from laggard.simulator.learning.gradients import APPLIED, Gradient, GradientPiece
 from laggard.simulator.learning.task import Task
 from laggard.simulator.learning.weights import Model
 
@@ -50,9 +50,10 @@ class GradientPool:
         memory: float | None = None,
         defer: bool = True,
     ) -> None:
-        self._task, self._on_resolved, self._defer = task, on_resolved, defer
+        self._task, self.on_resolved, self._defer = task, on_resolved, defer
         self._ensemble, params = start.shape
         self._no_losses = torch.zeros(self._ensemble, dtype=start.dtype) if params == 0 else None
+        self.learns = params > 0
         memory = memory_for(start) if memory is None else memory
         self._most = max(1, int(memory // max(1, 2 * start.numel() * start.element_size())))
         self._pending: dict[Gradient, None] = {}
@@ -82,31 +83,12 @@ class GradientPool:
         if wanted:
             self._evaluate(wanted + self._fill(wanted))
 
-    def resolve(self, gradient: Gradient | GradientPiece, status: str) -> Gradient | None:
-        """Make the status of a gradient or a piece final; return the gradient whose status this makes final, if any.
-
-        A promise still pending is withdrawn.
-
-        Raises:
-            RuntimeError: its status is final already; only being applied again, by another node, is allowed.
-        """
-        if gradient.status is not IN_FLIGHT:
-            if gradient.status == status == APPLIED:
-                return None
-            raise RuntimeError(f"a gradient of worker {gradient.worker} is to be {status}, but was {gradient.status}")
-        gradient._staleness, gradient._mixings = gradient.staleness, gradient.mixings
-        gradient.status, whole, first = status, gradient.whole, True
-        if gradient is not whole:
-            first = whole.status is IN_FLIGHT and (status == APPLIED or whole.all_pieces_resolved)
-            if first:
-                whole._staleness, whole._mixings, whole.status = gradient._staleness, gradient._mixings, status
-        if first and self._no_losses is None:
-            if whole in self._pending:
-                del self._pending[whole]
-            elif status != APPLIED:
-                self.unused += 1
-        self._on_resolved(gradient, whole, first)
-        return whole if first else None
+    def withdraw(self, gradient: Gradient) -> None:
+        """Forget a gradient whose status is final: nobody needs its value, unless it has been evaluated or applied."""
+        if gradient in self._pending:
+            del self._pending[gradient]
+        elif gradient.status != APPLIED:
+            self.unused += 1
 
     def _fill(self, wanted: list[Gradient]) -> list[Gradient]:
         if len(wanted) >= self._task.lanes:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -114,8 +115,7 @@ class Timing(Settings):
         return torch.empty(len(seeds), 0)
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[None]:
-        while True:
-            yield None
+        return repeat(None)
 
     def gradients(self, weights: "Tensor", batches: Sequence[None]) -> "tuple[Tensor, Tensor]":
         import torch

@@ -34,12 +34,15 @@ class Transport:
     """The links of a network, and what crosses them.
 
     With `crashes` it records the messages under way, so that a crash can lose them.
+
+    Attributes:
+        post: schedules the arrival of any message, where all take the latency alone and none can be lost; else None.
     """
 
     def __init__(self, env: Clock, network: Network, topology: Topology, workers: int, crashes: bool = False) -> None:
         topology.check(workers)
         self._env, self._network, self._topology, self._workers = env, network, topology, workers
-        self._latency, self._plain = network.latency, network.unlimited and not crashes
+        self.post = env.after_seconds(network.latency) if network.unlimited and not crashes else None
         self._sharing = FairSharing(env) if network.sharing == "fair" else FifoSharing(env)
         self._special = {network.on_machines(pair, workers): link for link in network.links for pair in link.pairs}
         self._links: dict[Ends, Link] = {}
@@ -57,8 +60,8 @@ class Transport:
 
         Whether the topology joins the two is not checked here: see `check`.
         """
-        if self._plain:
-            self._env.after(self._latency, arrival)
+        if self.post is not None:
+            self.post(arrival)
             return
         latency, route = self._path(sender, receiver)
         transfer = None

@@ -1,5 +1,6 @@
 """Counts of gradients, messages and updates."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ class Counters:
 
     Attributes:
         started, computed: gradients whose computation began, and ended.
+        most_computed: the limit on `computed`.
         sent, delivered, lost: messages.
         applies: updates of single models.
         applied: gradients applied by an update.
@@ -38,12 +40,17 @@ class Counters:
     def __init__(self, task: Task) -> None:
         self._task = task
         self.started = self.computed = 0
+        self.most_computed = math.inf
         self.sent = self.delivered = self.lost = 0
         self.applies = self.applied = 0
 
     def apply(self, gradients: Sequence[GradientPromise]) -> list[Gradient]:
         """Count an update of one model, and resolve its `gradients`; return those not applied before."""
-        fresh = [whole for gradient in gradients if (whole := gradient.resolve(APPLIED)) is not None]
+        fresh = []
+        for gradient in gradients:
+            whole = gradient.resolve(APPLIED)
+            if whole is not None:
+                fresh.append(whole)
         self.applies += 1
         self.applied += len(fresh)
         return fresh

@@ -2,12 +2,10 @@
 
 import math
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from simpy.events import Event
 
 from laggard.simulator.learning.promises import Promise
 from laggard.simulator.recording.counters import gradients_in
@@ -43,7 +41,7 @@ class MessageLog:
     def __init__(self, env: Clock) -> None:
         self._env = env
         self._columns: dict[str, array[Any]] = {name: array(code) for name, code in MESSAGE_TYPES.items()}
-        self._under_way: dict[Event, int] = {}
+        self._under_way: dict[Message, int] = {}
         self._carrier = array("q")  # a message's row for each gradient that it carries, and the key of that gradient
         self._worker, self._target, self._started = array("i"), array("i"), array("d")
 
@@ -60,7 +58,11 @@ class MessageLog:
             self._worker.append(gradient.worker)
             self._target.append(gradient.target)
             self._started.append(gradient.whole.started)
-        cast(list[Callable[[Event], None]], message.callbacks).append(self._delivered)
+
+    def delivered(self, message: Message) -> None:
+        """Record that `message` arrives now."""
+        row = self._under_way.pop(message)
+        self._columns["status"][row], self._columns["arrived"][row] = DELIVERED, self._env.now
 
     def lost(self, message: Message) -> None:
         """Record that `message` is lost."""
@@ -94,10 +96,6 @@ class MessageLog:
         seen = (rows != NONE) & ~np.isnan(moments)
         np.minimum.at(arrived, rows[seen], moments[seen])
         return np.where(np.isinf(arrived), math.nan, arrived)
-
-    def _delivered(self, message: Event) -> None:
-        row = self._under_way.pop(message)
-        self._columns["status"][row], self._columns["arrived"][row] = DELIVERED, self._env.now
 
     def _rows(self, updates: Columns) -> np.ndarray:
         """The row in `updates` of every gradient that was carried: a worker starts one at a time.

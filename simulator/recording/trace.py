@@ -1,13 +1,13 @@
-"""The timeline: a row per gradient with a final status, in columns that grow cheaply."""
+"""The timeline: a packed row per gradient with a final status, read as columns."""
 
-from array import array
 from collections.abc import Iterator, Mapping
+from struct import Struct
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from laggard.simulator.learning.gradients import STATUSES, Gradient, Read
+from laggard.simulator.learning.gradients import STATUSES, Gradient, GradientPiece
 from laggard.simulator.timing.clock import Clock
 
 BUSY, SENDING, WAITING, DOWN = range(4)
@@ -19,38 +19,34 @@ TYPES = {
     "time": "d", "worker": "i", "target": "i", "started": "d", "computed": "d",
     "version_read": "q", "staleness": "i", "mixings": "i", "status": "b",
 }  # fmt: skip
+PACKED = Struct("=" + "".join(TYPES.values()))
 CODES = {status: code for code, status in enumerate(STATUSES)}
 
 
 class Trace:
-    """The final statuses of gradients: 49 bytes each."""
+    """The final statuses of gradients: a row of 49 bytes each."""
 
-    def __init__(self) -> None:
-        self._columns: dict[str, array[Any]] = {name: array(code) for name, code in TYPES.items()}
-        self._appends = tuple(column.append for column in self._columns.values())
+    def __init__(self, env: Clock) -> None:
+        self._env, self._rows, self._pack = env, bytearray(), PACKED.pack
         self.counts = dict.fromkeys(STATUSES, 0)
 
-    def record(self, env: Clock, gradient: Read, whole: Gradient, counts: bool) -> None:
+    def record(self, gradient: Gradient | GradientPiece, whole: Gradient, counts: bool) -> None:
         """Record that the status of `gradient`, all of `whole` or a piece of it, is final now.
 
         A piece of a gradient has a row of its own, and `counts` where it makes the status of `whole` final.
         """
-        at, worker, target, started, computed, read, staleness, mixings, status = self._appends
-        at(env._now)
-        worker(whole.worker)
-        target(gradient._owner.rank)
-        started(whole.started)
-        computed(whole.computed)
-        read(gradient.version_read)
-        staleness(gradient._staleness)
-        mixings(gradient._mixings)
-        status(CODES[gradient.status])
+        status = gradient.status
+        self._rows += self._pack(
+            self._env._now, whole.worker, gradient._owner.rank, whole.started, whole.computed, gradient.version_read,
+            gradient._staleness, gradient._mixings, CODES[status],
+        )  # fmt: skip
         if counts:
-            self.counts[gradient.status] += 1
+            self.counts[status] += 1
 
     def columns(self) -> "TraceColumns":
         """The record up to now; nothing can be recorded while a reference to a column exists."""
-        return TraceColumns({name: np.frombuffer(column, column.typecode) for name, column in self._columns.items()})
+        rows = np.frombuffer(self._rows, [(name, f"={code}") for name, code in TYPES.items()])
+        return TraceColumns({name: rows[name] for name in TYPES})
 
 
 class TraceColumns(dict[str, NDArray[Any]]):

@@ -4,6 +4,7 @@ import gc
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from heapq import heappop, heappush
 from typing import cast
 
@@ -43,6 +44,10 @@ class Clock(Environment):
         else:
             heappush(self._queue, (at, NORMAL, next(self._eid), event))
 
+    def after_seconds(self, delay: float) -> Callable[[Event], None]:
+        """The function that schedules an event in `delay` seconds, whenever it is called."""
+        return partial(self.after, delay) if delay else self._instant.append
+
     def _after_work(self, delay: float, event: Event) -> None:
         """Schedule the end of a node's work in `delay` seconds, at a random place between `NORMAL` and `LAST`."""
         assert self._ties is not None
@@ -72,7 +77,7 @@ class Clock(Environment):
 
     def cancel(self, event: Event, call: Callable[[], None] | None = None) -> None:
         """Make the scheduled `event` void: its callbacks are not called, only `call()` if given."""
-        callbacks = cast("list[Callable[[Event], None]]", event.callbacks)
+        callbacks: list[Callable[[Event], None]] = []
 
         def pass_by(_: Event) -> None:
             self._void -= 1
@@ -81,7 +86,8 @@ class Clock(Environment):
                 call()
 
         self._void += 1
-        callbacks[:] = [pass_by]
+        callbacks.append(pass_by)
+        event.callbacks = callbacks
 
     def call_in(self, delay: float, call: Callable[[], None]) -> Event:
         """Call `call()` in `delay` seconds, unless the event is cancelled; the clock runs until then."""

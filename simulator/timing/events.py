@@ -1,29 +1,85 @@
 """The events that a node's verbs return; `yield` waits for one, `|` for the first of several, `&` for all.
 
 They are cheap SimPy events: a computation and a message are one entry each in the event queue, a message is
-delivered inside its own event, and none of them needs a process or a store.
+delivered inside its own event, and none of them needs a process, a store, or a list of callbacks of its own.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, Any, cast
 
 from simpy.core import Environment
-from simpy.events import PENDING, Condition
+from simpy.events import PENDING, Condition, Process
 from simpy.events import Event as Event  # for modules that may not import simpy
 
 if TYPE_CHECKING:
     from laggard.simulator.engine.machine import Machine
     from laggard.simulator.learning.gradients import Gradient
 
+Callbacks = tuple[Callable[[Any], None]]
+
+
+class RoleProcess(Process):
+    """A running role: SimPy's process, which an event of a verb resumes with a value, without a callback."""
+
+    def __init__(self, env: Environment, role: Generator[Event, Any, None]) -> None:
+        self._send = role.send
+        super().__init__(env, role)
+
+    def resume(self, value: Any) -> None:
+        """Run the role, which has waited for `value`, until it waits for an event that has not fired."""
+        try:
+            event: Any = self._send(value)
+            while (callbacks := event.callbacks) is None:
+                event = self._send(event._value)
+        except BaseException as error:
+            self._end(error)
+        else:
+            self._target = event
+            if callbacks.__class__ is tuple and event.role is None:
+                event.role = self
+            else:
+                with_list(event).callbacks.append(self._resume)
+
+    def abandon(self) -> None:
+        """Close the role; it does not resume."""
+        if self.is_alive:
+            event: Any = self.target
+            if getattr(event, "role", None) is self:
+                event.role = None
+            elif self._resume in (event.callbacks or ()):  # it is missing where the message waited for is lost
+                event.callbacks.remove(self._resume)
+            self._generator.close()
+
+    def _resume(self, event: Event) -> None:
+        self.resume(event._value)
+
+    def _end(self, error: BaseException) -> None:
+        """End as the role has: it returned, raised `error`, or yielded what is no event."""
+        self._ok, self._value = isinstance(error, StopIteration), error
+        if not self._ok and cast(Any, self._generator).gi_frame is not None:
+            got = cast(AttributeError, error).obj
+            expected = "expected an event of one of the node's verbs, as in `yield node.receive()`"
+            self._value = RuntimeError(f"the role {self.name} yields {got!r}; {expected}")
+        self.env.schedule(self)
+
 
 class Verb(Event):
-    """An event that a verb of a node returns."""
+    """An event that a verb of a node returns.
+
+    Attributes:
+        callbacks: as SimPy has them, but a tuple that all events share until somebody listens besides the engine and
+            `role`; None once the event has fired.
+        role: the role that waits for it, if it is the only one.
+    """
+
+    callbacks: Any
+    role: RoleProcess | None = None
 
     def __or__(self, other: Event) -> "Choice":
-        return Choice(self.env, Condition.any_events, [self, other])
+        return Choice(self.env, Condition.any_events, [with_list(self), with_list(other)])
 
     def __and__(self, other: Event) -> "Choice":
-        return Choice(self.env, Condition.all_events, [self, other])
+        return Choice(self.env, Condition.all_events, [with_list(self), with_list(other)])
 
     @property
     def value(self) -> Any:
@@ -34,6 +90,14 @@ class Verb(Event):
     def fired(self) -> bool:
         """Whether the event has fired."""
         return self.callbacks is None
+
+
+def with_list(event: Event) -> Event:
+    """`event`, whose callbacks are a list from now on if it has not fired, as SimPy's conditions need it."""
+    if isinstance(event, Verb) and isinstance(event.callbacks, tuple):
+        event.callbacks = [*event.callbacks, *([] if event.role is None else [event.role._resume])]
+        event.role = None
+    return event
 
 
 class Choice(Verb, Condition):
@@ -67,10 +131,18 @@ class Work(Verb):
 
     _ok = True
 
-    def __init__(self, env: Environment, node: "Machine", gradient: "Gradient | None") -> None:
-        self.env, self.callbacks = env, [node.done]
-        self._value = gradient
-        self.node, self.gradient = node, gradient
+    def __init__(self, node: "Machine", gradient: "Gradient | None", callbacks: Callbacks | None) -> None:
+        self.node, self._value, self.callbacks = node, gradient, callbacks
+
+    @property
+    def gradient(self) -> "Gradient | None":
+        """The promise of the gradient, also before it is computed."""
+        gradient: Gradient | None = self._value
+        return gradient
+
+    @property
+    def env(self) -> Environment:  # type: ignore[override]
+        return self.node._env
 
     def cancel(self) -> None:
         """Free the node now and withdraw the gradient's promise; the event never fires.
@@ -78,8 +150,8 @@ class Work(Verb):
         Work that ended in this very instant is withdrawn too; a final status is kept.
         """
         self.node.cancelled(self)
-        if self.gradient is not None:
-            self.gradient.cancel()
+        if self._value is not None:
+            self._value.cancel()
 
 
 class Message(Verb):
@@ -90,34 +162,25 @@ class Message(Verb):
     Attributes:
         content: what it carries.
         lives: the sender's `life` when it was sent, and the receiver's `life` for which it is meant.
+        waiting: its callbacks, where a crash can lose it.
     """
 
     _ok = True
+    lives: tuple[int, int]
+    waiting: list[Callable[[Any], None]]
 
-    def __init__(
-        self, env: Environment, sender: "Machine", receiver: "Machine", life: int, content: Any, tag: Any
-    ) -> None:
-        self.env, self.callbacks = env, [self._arrive]
+    def __init__(self, sender: "Machine", receiver: "Machine", content: Any, tag: Any, callbacks: Callbacks) -> None:
+        self.sender, self.receiver, self.tag, self.callbacks = sender, receiver, tag, callbacks
         self._value = self.content = content
-        self.sender, self.receiver, self.tag = sender, receiver, tag
-        self.lives = (sender.life, life)
-        self._waiting: Any = self.callbacks
+
+    @property
+    def env(self) -> Environment:  # type: ignore[override]
+        return self.sender._env
 
     def lose(self) -> None:
         """Lose the message: it never fires."""
         self._value = PENDING
         self.sender.lost(self)
-
-    def _arrive(self, _: Event) -> None:
-        sender, receiver = self.sender, self.receiver
-        waiting, self._waiting = self._waiting, None  # it refers to this method, which would be a reference cycle
-        if self.lives != (sender.life, receiver.life) or receiver.life % 2:
-            waiting.clear()
-            self.callbacks = []
-            self.lose()
-        else:
-            sender.sent(self)
-            receiver.mailbox.deliver(self)
 
 
 class Receive(Verb):
@@ -129,12 +192,16 @@ class Receive(Verb):
     """
 
     _ok = True
+    callbacks: Any = ()
     message: Message | None = None
     withdrawn = False
 
-    def __init__(self, env: Environment, node: "Machine", tag: Any) -> None:
-        self.env, self.callbacks = env, []
-        self.node, self.tag, self.since = node, tag, env._now
+    def __init__(self, node: "Machine", tag: Any, since: float) -> None:
+        self.node, self.tag, self.since = node, tag, since
+
+    @property
+    def env(self) -> Environment:  # type: ignore[override]
+        return self.node._env
 
     def withdraw(self) -> None:
         """Stop waiting: the message, present or future, is for the next receive."""
@@ -145,7 +212,12 @@ class Receive(Verb):
     def fire(self, message: Message) -> None:
         """Fire now, inside the event that delivers the message."""
         self.message = message
-        self._value = (message.sender.rank, message.content)
-        callbacks, self.callbacks = self.callbacks, None  # type: ignore[assignment]
+        self._value = value = (message.sender.rank, message.content)
+        heard = self.node.mailbox.heard
+        if heard is not None:
+            heard[message.sender.rank] = message.lives[0]
+        callbacks, self.callbacks = self.callbacks, None
+        if self.role is not None:
+            self.role.resume(value)
         for callback in callbacks:
             callback(self)

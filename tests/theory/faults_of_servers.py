@@ -1,7 +1,7 @@
 """Faults of parameter servers, local steps and delays."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -16,9 +16,9 @@ from laggard.simulator.algorithms import (
     synchronous,
 )
 from laggard.simulator.algorithms.sharding import Shards
-from laggard.simulator.learning import gradients
 from laggard.simulator.learning.rules import damping
 from laggard.simulator.learning.rules.rule import Rule
+from laggard.simulator.recording import trace
 from tests.faults import Replaced, on_spoilt, settings
 from tests.theory import (
     test_asynchronous,
@@ -70,6 +70,19 @@ def late_gradients_are_fresh(right: Any) -> Any:
         return k_async.SoftSync(self.rule, gradients=wait_for).server(own)
 
     return first
+
+
+def with_staleness(of: Callable[[int], int]) -> Any:
+    """A record in which the staleness of every gradient is another one."""
+
+    def wrong(right: Any) -> Any:
+        def record(self: Any, gradient: Any, whole: Any, counts: bool) -> None:
+            gradient._staleness = of(gradient._staleness)
+            right(self, gradient, whole, counts)
+
+        return record
+
+    return wrong
 
 
 def doubled_moves(own: Any) -> dict[str, Any]:
@@ -143,7 +156,7 @@ SERVERS = {
         test_times.test_groups,
     ),
     "the late are applied": (
-        Replaced(gradients.Read, "staleness", lambda right: lambda self: max(0, right(self) - 9)),
+        Replaced(trace.Trace, "record", with_staleness(lambda staleness: max(0, staleness - 9))),
         partial(test_staleness.test_asynchronous, "constant"),
     ),
     "the late are not cancelled": (
@@ -211,7 +224,7 @@ SERVERS = {
         partial(test_delayed.test_limits, "momentum 0.9", 1),
     ),
     "staleness counts the gradient's own update": (
-        Replaced(gradients.Read, "staleness", lambda right: lambda self: right(self) + 1),
+        Replaced(trace.Trace, "record", with_staleness(lambda staleness: staleness + 1)),
         partial(test_staleness.test_asynchronous, "constant"),
     ),
 }

@@ -4,12 +4,14 @@ import math
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from laggard.simulator.errors import Positive, Range, Settings, check_duration
+from laggard.simulator.timing.streams import StoredStream
 
 Seconds = NDArray[np.float64]
 Variation = Annotated[float, Range(least=1e-6, most=100)]
@@ -17,7 +19,10 @@ Variation = Annotated[float, Range(least=1e-6, most=100)]
 
 
 class Distribution(Protocol):
-    """A distribution of durations. `mean` and `std` are exact, in seconds; `draw` gives `(n,)` samples."""
+    """A distribution of durations. `mean` and `std` are exact, in seconds; `draw` gives `(n,)` samples.
+
+    Workers share the generator that `draw` is given, with a state of their own: it must not be kept.
+    """
 
     @property
     def mean(self) -> float: ...
@@ -55,15 +60,19 @@ class Scaled(Settings):
         return Scaled(on_a_machine(self.law, rng), self.factor)
 
 
+NONE_DRAWN = array("d")
 BLOCK = 64  # draws buffered per worker: more costs memory at 65,536 workers, fewer costs a numpy call each
 
 
 class Durations:
     """The stream of one worker's durations: its machine first, then blocks of draws; raises at an invalid duration."""
 
-    def __init__(self, law: Distribution, rng: np.random.Generator, owner: str) -> None:
-        self._law, self._rng, self._owner = on_a_machine(law, rng), rng, owner
-        self._block = array("d")  # the next one last
+    __slots__ = ("_block", "_law", "_rank", "_stream")
+
+    def __init__(self, law: Distribution, stream: StoredStream, rank: int) -> None:
+        self._law = stream.draw(partial(on_a_machine, law)) if hasattr(law, "machine") else law
+        self._stream, self._rank = stream, rank
+        self._block = NONE_DRAWN  # the next one last
 
     def next(self) -> float:
         """The next duration in seconds.
@@ -72,8 +81,9 @@ class Durations:
             InvalidSettingError: the distribution drew a negative or non-finite duration.
         """
         if not self._block:
-            self._block = array("d", self._law.draw(self._rng, BLOCK)[::-1].astype(np.float64).tobytes())
+            drawn = self._stream.draw(lambda rng: self._law.draw(rng, BLOCK))
+            self._block = array("d", drawn[::-1].astype(np.float64).tobytes())
         seconds = self._block.pop()
         if not 0 <= seconds < math.inf:  # checked here too: making the error's text costs more than the draw
-            check_duration(seconds, repr(self._law), f"draw for {self._owner}")
+            check_duration(seconds, repr(self._law), f"draw for worker {self._rank}")
         return seconds

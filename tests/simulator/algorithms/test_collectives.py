@@ -234,5 +234,5 @@ def test_a_nodes_mailbox_does_not_grow_with_the_rounds():
     for rounds in (5, 50):
         nodes.clear()
         simulate(Cluster(workers=4), Seen("ring"), stop=Stop(updates=rounds))
-        kept.append(sum(len(node.mailbox._mail) + len(node.mailbox._receives) for node in nodes))
+        kept.append(sum(len(node.mailbox.mail) + len(node.mailbox._receives) for node in nodes))
     assert kept[0] == kept[1]

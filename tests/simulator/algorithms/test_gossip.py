@@ -251,4 +251,4 @@ def test_settings_at_odds_are_refused(wrong, message):
 def test_a_long_run_keeps_no_tags(gossip):
     """Every step has a tag of its own: what nobody waits for any more is forgotten."""
     seen = gossip.observe(on(Ring(), 4), DPSGD(Rule()), Timing(), Stop(updates=100))
-    assert all(len(node.mailbox._mail) + len(node.mailbox._receives) <= 3 for node in seen.nodes.values())
+    assert all(len(node.mailbox.mail) + len(node.mailbox._receives) <= 3 for node in seen.nodes.values())

@@ -24,6 +24,7 @@ from laggard.simulator import (
 )
 from laggard.simulator.learning.rules import WarmUp
 from laggard.simulator.recording.trace import Trace
+from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
 
 CLUSTER = Cluster(workers=5, compute=Gamma(1.0, 0.6), network=Network(bandwidth=50.0, latency=0.01, message_bytes=2.0))
@@ -295,7 +296,7 @@ def test_settings_at_odds_are_refused(wrong, message):
 
 
 def test_an_empty_trace_has_its_columns():
-    assert set(Trace().columns()) >= {"time", "worker", "staleness", "status"}
+    assert set(Trace(Clock()).columns()) >= {"time", "worker", "staleness", "status"}
 
 
 def test_late_gradients_are_dropped_and_never_applied():

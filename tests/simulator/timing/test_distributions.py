@@ -23,7 +23,7 @@ from laggard.simulator.timing.distributions import (
     TwoPoint,
     Uniform,
 )
-from laggard.simulator.timing.streams import BATCHES, COMPUTE, stream
+from laggard.simulator.timing.streams import BATCHES, COMPUTE, StoredStream, stream
 
 MEASURED = str(Path(__file__).with_name("seconds.csv"))
 """Two columns of numbers, beside one of names; ten rows."""
@@ -116,10 +116,19 @@ def test_what_is_no_duration_raises_and_names_the_law(bad):
 
 
 def test_blocks_do_not_change_the_stream():
-    durations = Durations(Exponential(1.0), stream(1, COMPUTE, 2), "worker 2")
+    durations = Durations(Exponential(1.0), StoredStream(np.random.default_rng(), 1, COMPUTE, 2), 2)
     drawn = [durations.next() for _ in range(200)]
     rng = stream(1, COMPUTE, 2)
     assert drawn == [value for _ in range(4) for value in Exponential(1.0).draw(rng, 64).tolist()][:200]
+
+
+def test_streams_that_share_a_generator_are_those_that_have_one_each():
+    """Whatever is drawn in between, also 32-bit numbers, of which a generator keeps half a draw."""
+    shared = np.random.default_rng(5)
+    stored = [StoredStream(shared, 1, COMPUTE, rank) for rank in range(3)]
+    own = [stream(1, COMPUTE, rank) for rank in range(3)]
+    for draw in (lambda rng: rng.integers(7, dtype=np.uint32), lambda rng: rng.exponential(size=2).tolist()) * 3:
+        assert [one.draw(draw) for one in stored] == [draw(rng) for rng in own]
 
 
 def test_streams_differ_by_seed_purpose_and_rank_and_the_server_has_one():
@@ -143,7 +152,8 @@ def test_machines_differ_for_good_and_each_has_its_own_batches(law):
 
 
 def workers(law, many, seed=1):
-    return [Durations(law, stream(seed, COMPUTE, rank), f"worker {rank}") for rank in range(many)]
+    shared = np.random.default_rng()
+    return [Durations(law, StoredStream(shared, seed, COMPUTE, rank), rank) for rank in range(many)]
 
 
 def test_a_machines_mean_comes_from_its_own_stream():
