@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from laggard.models.backends.compiled.source import Convolution, source
+from laggard.models.backends.compiled.convolution import Convolution
+from laggard.models.backends.compiled.source import source
 
 DIFFERENTIATE = "f4(i8[:, ::1], f4[:, ::1], i8, f4[::1], f4[:, ::1], i8[::1], i8[::1], f4[::1], f4[::1])"
 PREDICT = "void(i8[:, ::1], f4[:, ::1], f4[::1], f4[:, ::1], i8[::1], f4[:, ::1], f4[::1])"

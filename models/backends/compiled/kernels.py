@@ -73,8 +73,9 @@ def transpose(x: Floats, start: int, features: int, y: Floats) -> None:
 def add_columns(x: Floats, rows: int, start: int, columns: int, y: Floats) -> None:
     """Add `x` `(rows, SAMPLES)` to as many columns of `y` `(rows, columns)`, from `start` on, or as there are."""
     for m in range(rows):
-        for n in range(min(SAMPLES, columns - start)):
-            y[m * columns + start + n] += x[m * SAMPLES + n]
+        row, product = y[m * columns + start : (m + 1) * columns], x[m * SAMPLES : (m + 1) * SAMPLES]
+        for n in range(min(len(row), len(product))):
+            row[n] += product[n]
 
 
 def pad(x: Floats, channels: int, height: int, width: int, top: int, left: int, y: Floats) -> None:
@@ -126,6 +127,15 @@ def pool(x: Floats, channels: int, height: int, width: int, y: Floats, winners: 
             pool_row(x[(c * height + 2 * i) * width * SAMPLES :], width, across, y[to:], winners[to:])
 
 
+def unpool_row(y: Floats, winners: Floats, count: int, first: Single, x: Floats) -> None:
+    """Pass the gradients of `count` squares to those winners that lie in one row, of which the left one is `first`."""
+    for j in range(count):
+        for b in range(SAMPLES):
+            value, winner = y[j * SAMPLES + b], winners[j * SAMPLES + b]
+            x[2 * j * SAMPLES + b] = value if winner == first else ZERO
+            x[2 * j * SAMPLES + SAMPLES + b] = value if winner == first + ONE else ZERO
+
+
 def unpool(y: Floats, winners: Floats, channels: int, height: int, width: int, x: Floats) -> None:
     """Pass each gradient to the winner of its square, and zero to the others."""
     down, across = height // 2, width // 2
@@ -133,16 +143,10 @@ def unpool(y: Floats, winners: Floats, channels: int, height: int, width: int, x
         set_all(x[: channels * height * width * SAMPLES], ZERO)
     for c in range(channels):
         for i in range(down):
-            for j in range(across):
-                source = ((c * down + i) * across + j) * SAMPLES
-                upper = ((c * height + 2 * i) * width + 2 * j) * SAMPLES
-                lower = upper + width * SAMPLES
-                for b in range(SAMPLES):
-                    value, winner = y[source + b], winners[source + b]
-                    x[upper + b] = value if winner == 0 else ZERO
-                    x[upper + SAMPLES + b] = value if winner == 1 else ZERO
-                    x[lower + b] = value if winner == 2 else ZERO
-                    x[lower + SAMPLES + b] = value if winner == 3 else ZERO
+            start, upper = (c * down + i) * across * SAMPLES, (c * height + 2 * i) * width * SAMPLES
+            row, chosen, lower = y[start:], winners[start:], upper + width * SAMPLES
+            unpool_row(row, chosen, across, ZERO, x[upper:])
+            unpool_row(row, chosen, across, ONE + ONE, x[lower:])
 
 
 def activate(y: Floats, unit: int, low: float, high: float) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 from torch import nn
 
 from laggard.models.backends.compiled import passes
+from laggard.models.backends.compiled.convolution import Convolution
 from laggard.models.backends.compiled.kernels import SAMPLES, Floats, Integers
 from laggard.models.backends.compiled.layers import Activation, activation_of, chain_of, require
-from laggard.models.backends.compiled.source import Convolution
 
 NO_ACTIVATION = Activation()
 LARGEST_KERNEL = 64  # entries; products with larger ones, which are written out, would take long to compile

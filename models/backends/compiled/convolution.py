@@ -1,0 +1,171 @@
+"""The text of a convolution's forward and backward pass: all products of a kernel with a few places are written out."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from laggard.models.backends.compiled.kernels import SAMPLES
+
+PLACES = 4  # places of a row that are computed together, where no pooling follows
+GRADIENTS = 14  # places of a row whose gradients are read together, at most
+
+
+class Convolution(NamedTuple):
+    """A convolution of stride 1 on images that are padded already.
+
+    Attributes:
+        inputs, height, width: of the images; the outputs' channels are `outputs`.
+        high, wide: sides of a kernel.
+        pools: whether max-pooling by two follows.
+        first: whether no gradient at the input is needed.
+    """
+
+    inputs: int
+    height: int
+    width: int
+    outputs: int
+    high: int
+    wide: int
+    bias: bool
+    pools: bool
+    first: bool
+
+    @property
+    def down(self) -> int:
+        """Rows of the result that are used: pooling leaves out an odd one."""
+        down = self.height - self.high + 1
+        return down - down % 2 if self.pools else down
+
+    @property
+    def across(self) -> int:
+        """Columns of the result that are used."""
+        across = self.width - self.wide + 1
+        return across - across % 2 if self.pools else across
+
+    @property
+    def together(self) -> int:
+        """Channels of the result that are computed together."""
+        return 2 if self.outputs % 2 == 0 else 1
+
+    @property
+    def area(self) -> int:
+        """Entries of a kernel."""
+        return self.high * self.wide
+
+    @property
+    def image(self) -> int:
+        """Features of memory that both passes use for the result before it is pooled."""
+        return self.together * self.down * self.across if self.pools else 0
+
+    @property
+    def scratch(self) -> int:
+        """Features of memory for the gradient of kernels, sample by sample."""
+        return self.together * self.area
+
+
+def convolution_forward(number: int, of: Convolution) -> Iterator[str]:
+    """Row by row, or pair of rows by pair where they are pooled, so that a row stays in the fastest cache."""
+    step, rows = of.across * SAMPLES, 1 + of.pools
+    target, channel = ("image", 2 * step) if of.pools else ("y", of.down * step)
+    yield "@compiled"
+    yield f"def convolve_{number}(w, bias, x, y, winners, image):"
+    yield f"    for o in range(0, {of.outputs}, {of.together}):"
+    yield f"        for i in range(0, {of.down}, {rows}):"
+    yield f"            row = {'0' if of.pools else f'(o * {of.down} + i) * {step}'}"
+    for t in range(of.together):
+        value = f"bias[o + {t}]" if of.bias else "ZERO"
+        yield f"            set_all({target}[row + {t * channel} : row + {t * channel + rows * step}], {value})"
+    yield f"            for c in range({of.inputs}):"
+    for t in range(of.together):
+        for k in range(of.area):
+            yield f"                w{t}_{k} = w[((o + {t}) * {of.inputs} + c) * {of.area} + {k}]"
+    for wide, columns in _blocks(of.across, 2 if of.pools else PLACES):
+        yield f"                for j in {columns}:"
+        yield f"                    xs = ((c * {of.height} + i) * {of.width} + j) * {SAMPLES}"
+        yield f"                    ys = row + j * {SAMPLES}"
+        yield f"                    for b in range({SAMPLES}):"
+        yield from ("                        " + line for line in _tile(of, rows, wide, target, channel))
+    if of.pools:
+        for t in range(of.together):
+            yield f"            ys = ((o + {t}) * {of.down // 2} + i // 2) * {step // 2}"
+            yield f"            pair, across = image[{t * channel}:], np.int64({of.across})"
+            yield "            pool_row(pair, across, across // 2, y[ys:], winners[ys:])"
+
+
+def _tile(of: Convolution, rows: int, columns: int, target: str, channel: int) -> Iterator[str]:
+    """Add one input channel's products to so many rows and columns of some output channels."""
+    for r in range(rows - 1 + of.high):
+        for s in range(columns - 1 + of.wide):
+            yield f"x{r}_{s} = x[xs + {(r * of.width + s) * SAMPLES} + b]"
+    places = [(t, r, s) for t in range(of.together) for r in range(rows) for s in range(columns)]
+    for t, r, s in places:
+        products = (f"w{t}_{p * of.wide + q} * x{p + r}_{q + s}" for p in range(of.high) for q in range(of.wide))
+        yield f"v{t}_{r}_{s} = {_sum_of(products)}"
+    for t, r, s in places:
+        place = f"{target}[ys + {t * channel + (r * of.across + s) * SAMPLES} + b]"
+        yield f"{place} = {place} + v{t}_{r}_{s}"
+
+
+def convolution_backward(number: int, of: Convolution) -> Iterator[str]:
+    """Rows of places: the kernels' gradient and the input's are summed from one reading of theirs."""
+    many = 1 if of.first else of.together
+    size = of.down * of.across * SAMPLES
+    gradient, channel = ("image", "0") if of.pools else ("gy", f"o * {size}")
+    yield "@compiled"
+    yield f"def convolve_back_{number}(w, x, gy, winners, gw, gx, sums, image):"
+    if not of.first:
+        yield "    set_all(gx, ZERO)"
+    yield f"    for o in range(0, {of.outputs}, {many}):"
+    if of.pools:
+        yield f"        ys = o * {size // 4}"
+        yield f"        channels, down, across = np.int64({many}), np.int64({of.down}), np.int64({of.across})"
+        yield "        unpool(gy[ys:], winners[ys:], channels, down, across, image)"
+    yield f"        for c in range({of.inputs}):"
+    yield f"            set_all(sums[: {many * of.area * SAMPLES}], ZERO)"
+    yield f"            for i in range({of.down}):"
+    yield f"                for p in range({of.high}):"
+    for t in range(0 if of.first else many):
+        for q in range(of.wide):
+            yield f"                    w{t}_{q} = w[((o + {t}) * {of.inputs} + c) * {of.area} + p * {of.wide} + {q}]"
+    chunks = -(-of.across // GRADIENTS)
+    for wide, columns in _blocks(of.across, -(-of.across // chunks)):
+        yield f"                    for j in {columns}:"
+        yield f"                        xs = ((c * {of.height} + i + p) * {of.width} + j) * {SAMPLES}"
+        yield f"                        gs = {channel} + (i * {of.across} + j) * {SAMPLES}"
+        yield f"                        to = p * {of.wide * SAMPLES}"
+        yield f"                        for b in range({SAMPLES}):"
+        yield from ("                            " + line for line in _gradient_row(of, many, wide, gradient, size))
+    for t in range(many):
+        yield f"            for k in range({of.area}):"
+        place = f"gw[((o + {t}) * {of.inputs} + c) * {of.area} + k]"
+        yield f"                {place} = {place} + add_samples(sums, ({t * of.area} + k) * {SAMPLES})"
+
+
+def _gradient_row(of: Convolution, many: int, columns: int, gradient: str, size: int) -> Iterator[str]:
+    """Add what so many columns give to a row of the kernels' gradient, and to the input's where it is needed."""
+    reached = range(columns - 1 + of.wide)
+    for t in range(many):
+        for s in range(columns):
+            yield f"g{t}_{s} = {gradient}[gs + {t * size + s * SAMPLES} + b]"
+    for s in reached:
+        yield f"x{s} = x[xs + {s * SAMPLES} + b]"
+    for t in range(many):
+        for q in range(of.wide):
+            place = f"sums[to + {(t * of.area + q) * SAMPLES} + b]"
+            yield f"{place} = {place} + ({_sum_of(f'g{t}_{s} * x{s + q}' for s in range(columns))})"
+    for s in () if of.first else reached:
+        place = f"gx[xs + {s * SAMPLES} + b]"
+        pairs = [(t, q) for t in range(many) for q in range(of.wide) if 0 <= s - q < columns]
+        yield f"{place} = {place} + ({_sum_of(f'w{t}_{q} * g{t}_{s - q}' for t, q in pairs)})"
+
+
+def _blocks(count: int, size: int) -> Iterator[tuple[int, str]]:
+    """`count` places in blocks of `size` and a smaller one at the end: each size, and the range of first places."""
+    whole = count - count % size
+    if whole:
+        yield size, f"range(0, {whole}, {size})"
+    if count % size:
+        yield count % size, f"range({whole}, {count}, {size})"
+
+
+def _sum_of(terms: Iterable[str]) -> str:
+    return " + ".join(terms)
