@@ -39,7 +39,7 @@ def compile_passes(convolutions: tuple[Convolution, ...]) -> Passes | None:
         _use_widest_vectors()
         try:
             return _compile(_import_source(source(convolutions, cached=True)))
-        except OSError:
+        except (OSError, RuntimeError):  # numba raises the latter where it cannot write beside the source
             return _compile(_execute(source(convolutions, cached=False)))
     except Exception as error:  # no numba, or one that does not work here: it is not needed
         reason = str(error).strip().partition("\n")[0]

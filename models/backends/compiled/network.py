@@ -55,7 +55,7 @@ class Network:
             return None
         _check_range("index", index, len(x), "samples")
         plan, passes = compiled
-        rows, batches = weights.contiguous().numpy(), index.long().contiguous().numpy()
+        rows, batches = weights.detach().contiguous().numpy(), index.long().contiguous().numpy()
         to_gradients, to_losses = gradients.numpy(), losses.numpy()
 
         def job(row: int) -> None:
@@ -72,7 +72,7 @@ class Network:
         if compiled is None:
             return None
         plan, passes = compiled
-        rows, inputs = weights.contiguous().numpy(), x.flatten(1).contiguous().numpy()
+        rows, inputs = weights.detach().contiguous().numpy(), x.flatten(1).contiguous().numpy()
 
         def job(row: int, samples: slice) -> Tensor:
             index = np.arange(len(inputs))[samples]
