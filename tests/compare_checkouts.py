@@ -1,10 +1,11 @@
 """Compare what two checkouts compute, bit for bit: every config outside `configs/claims`, cut to a few short runs.
 
-    python tests/compare_checkouts.py OLD_CHECKOUT NEW_CHECKOUT [--keep FOLDER] [CONFIG ...]
+    python tests/compare_checkouts.py OLD_CHECKOUT NEW_CHECKOUT [--keep FOLDER] [--updates 300] [--within 0] [CONFIG ...]
 
 Of each config the first 2 runs of its sweep, with all members of their ensembles, are simulated for 300 updates. Each
 side reads its own configs in its own checkout with its own interpreter. Then the columns of `updates.parquet` and the
-final weights must be equal. A line per config says whether they are; the exit code is 1 if any differs.
+final weights must be equal; where gradients are computed in another way, the weights may differ by so much of their
+largest entry (`--within 1e-5`). A line per config says whether they are; the exit code is 1 if any differs.
 
 Gradients are computed on the CPU by one thread on both sides: the order of floating-point sums, and with it the last
 bit of normalised data and of gradients, depends on the number of threads. Configs that learn MNIST need LAGGARD_DATA.
@@ -25,7 +26,7 @@ from time import perf_counter
 import numpy as np
 
 RUNS = 2
-CUT = ("stop={updates: 300}", "device=cpu", "threads=1")
+CUT = ("device=cpu", "threads=1")
 RENAMED: Mapping[str, str] = {
     "methods/async_ps_downpour.yaml": "methods/downpour.yaml",
     "methods/async_ps_sync_every.yaml": "methods/downpour_sync_every.yaml",
@@ -50,10 +51,10 @@ def main() -> int:
         old, new = given.keep or Path(scratch, "old"), Path(scratch, "new")
         if given.keep:
             check_revision(given.keep, given.old)
-        simulate(given.old, given.python_old, old, old_names, given.jobs)
-        simulate(given.new, given.python_new, new, new_names, given.jobs)
+        simulate(given.old, given.python_old, old, old_names, given)
+        simulate(given.new, given.python_new, new, new_names, given)
         pairs = zip(old_names, new_names, strict=True)
-        found = {name: differences(old / name, new / new_name, given.tables) for name, new_name in pairs}
+        found = {name: differences(old / name, new / new_name, given.tables, given.within) for name, new_name in pairs}
     for name, texts in found.items():
         sys.stdout.write(f"{name}: differs: {'; '.join(texts)}\n" if texts else f"{name}: equal\n")
     return 1 if any(found.values()) else 0
@@ -69,6 +70,8 @@ def arguments() -> Namespace:
         parser.add_argument(f"--python-{side}", type=Path, help="its interpreter; default: .venv's, or else this one")
     parser.add_argument("--keep", type=Path, help="folder in which the results of OLD are kept and looked for")
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
+    parser.add_argument("--updates", type=int, default=300, help="of each run")
+    parser.add_argument("--within", type=float, default=0.0, help="how much weights may differ, of their largest entry")
     parser.add_argument("--tables", nargs="+", default=["updates"], help="tables to compare, such as metrics, workers")
     return parser.parse_intermixed_args()
 
@@ -83,7 +86,7 @@ def check_revision(folder: Path, checkout: Path) -> None:
     noted.write_text(revision)
 
 
-def simulate(checkout: Path, python: Path | None, folder: Path, names: Sequence[str], jobs: int) -> None:
+def simulate(checkout: Path, python: Path | None, folder: Path, names: Sequence[str], given: Namespace) -> None:
     """Fill `folder / name` for each config that is not there yet, in processes of the checkout's interpreter."""
     missing = [name for name in names if not (folder / name).is_dir() or (folder / name / "error").is_file()]
     for name in missing:
@@ -93,24 +96,25 @@ def simulate(checkout: Path, python: Path | None, folder: Path, names: Sequence[
     own = checkout / ".venv" / "bin" / "python"
     python = python or (own if own.is_file() else Path(sys.executable))
     # -P: the folder of this script has folders named like packages of the checkout, so it is kept off the path
-    command = [str(python.absolute()), "-P", str(Path(__file__).resolve()), "--child", str(folder.resolve())]
+    command = [str(python.absolute()), "-P", str(Path(__file__).resolve()), "--child", str(folder.resolve()), str(given.updates)]
     settings = {"PYTHONPATH": str(checkout.resolve()), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    shares = [[*command, *missing[first::jobs]] for first in range(min(jobs, len(missing)))]
+    shares = [[*command, *missing[first :: given.jobs]] for first in range(min(given.jobs, len(missing)))]
     for process in [subprocess.Popen(share, cwd=checkout, env={**os.environ, **settings}) for share in shares]:
         process.wait()
 
 
-def child(folder: Path, names: Sequence[str]) -> None:
+def child(folder: Path, updates: int, names: Sequence[str]) -> None:
     """Simulate configs of the checkout in the current directory, whichever of the two layouts it has."""
     face = "laggard" if Path("laggard").is_dir() else "experiments"
     package = import_module(face)
     if not Path(str(package.__file__)).resolve().is_relative_to(Path.cwd()):
         sys.exit(f"{face} is imported from {package.__file__}, not from the checkout {Path.cwd()}")
     grid = import_module("laggard.experiments.config.grid" if face == "laggard" else f"{face}.grid")
+    cut = (f"stop={{updates: {updates}}}", *CUT)
     for name in names:
         start = perf_counter()
         try:
-            for number, run in enumerate(grid.runs(package.load(Path("configs") / name, *CUT))[:RUNS]):
+            for number, run in enumerate(grid.runs(package.load(Path("configs") / name, *cut))[:RUNS]):
                 package.run(run.config, folder / name).path.rename(folder / name / f"run {number}")
             (folder / name / "error").unlink()
         except Exception as error:  # the other configs are compared all the same
@@ -118,7 +122,7 @@ def child(folder: Path, names: Sequence[str]) -> None:
         sys.stderr.write(f"{Path.cwd().name}: {name}: {perf_counter() - start:.1f} s\n")
 
 
-def differences(old: Path, new: Path, tables: Sequence[str]) -> list[str]:
+def differences(old: Path, new: Path, tables: Sequence[str], within: float) -> list[str]:
     """What differs between the runs of a config in two folders, in words."""
     errors = [path.read_text() for path in (old / "error", new / "error") if path.is_file()]
     if errors:
@@ -131,7 +135,7 @@ def differences(old: Path, new: Path, tables: Sequence[str]) -> list[str]:
         before = {RENAMED.get(name, name): column for name, column in columns(old / run, tables).items()}
         after = columns(new / run, tables)
         for name in [*before, *(after.keys() - before.keys())]:
-            if text := difference(before.get(name), after.get(name)):
+            if text := difference(before.get(name), after.get(name), 0.0 if "." in name else within):
                 found.append(f"{run}: {name}: {text}")
     return found
 
@@ -146,8 +150,8 @@ def columns(run: Path, tables: Sequence[str]) -> dict[str, np.ndarray]:
     return found | load_file(run / "weights.safetensors")
 
 
-def difference(old: np.ndarray | None, new: np.ndarray | None) -> str:
-    """How two columns differ, in words; empty if they are equal, where NaN equals NaN."""
+def difference(old: np.ndarray | None, new: np.ndarray | None, within: float) -> str:
+    """How two columns differ, in words; empty if they are equal, where NaN equals NaN, or within so much of `old`."""
     if old is None or new is None:
         return "only in new" if old is None else "only in old"
     if old.shape != new.shape:
@@ -158,11 +162,12 @@ def difference(old: np.ndarray | None, new: np.ndarray | None) -> str:
     text = f"{unequal.sum()} of {unequal.size} values differ"
     if old.dtype == object or new.dtype == object:
         return text
-    return f"{text}, by at most {np.abs(old[unequal].astype(float) - new[unequal].astype(float)).max():.3g}"
+    most = np.abs(old[unequal].astype(float) - new[unequal].astype(float)).max()
+    return "" if most <= within * np.abs(old).max() else f"{text}, by at most {most:.3g}"
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
-        child(Path(sys.argv[2]), sys.argv[3:])
+        child(Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
     else:
         sys.exit(main())
