@@ -6,7 +6,7 @@ import math
 import os
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from timeit import timeit
@@ -56,18 +56,34 @@ def rough_seconds(spec: RunSpec) -> float:
     return float(gradients * (CYCLE + learnt * UPDATE + members * work / MULTIPLICATIONS))
 
 
-def forecast(spec: RunSpec, seconds: float = 0.5) -> Forecast:
+class Evaluated(NamedTuple):
+    """A task whose evaluations, of so many seconds each, have been measured once: they cost nothing from now on."""
+
+    task: Any
+    measures: Mapping[str, Any]
+    seconds: float
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.task, name)
+
+    def evaluate(self, weights: "Tensor") -> Mapping[str, Any]:
+        return {name: value.expand(len(weights)) for name, value in self.measures.items()}
+
+
+def forecast(spec: RunSpec, seconds: float = 0.5, known: dict[str, Evaluated] | None = None) -> Forecast:
     """What a run will take, from running the first of it for so many `seconds` and from one evaluation.
 
-    A run that may stop at an accuracy is taken to go on to its other limits.
+    A run that may stop at an accuracy is taken to go on to its other limits. Evaluations in `known` are not measured.
     """
-    start = perf_counter()
+    start, known = perf_counter(), {} if known is None else known
     config, given = spec.config, spec.arguments()
     task = given["task"]
     models: Tensor = task.start(given["learning_seeds"])
-    task.evaluate(models[:1])
+    key = repr((len(models), {**config.task.model_dump(), "batch": None}))
+    measures = known[key].measures if key in known else task.evaluate(models[:1])
     built = perf_counter() - start
-    evaluation = _evaluation(task, models)
+    evaluation = known[key].seconds if key in known else _evaluation(task, models)
+    given["task"] = known[key] = Evaluated(task, measures, evaluation)
     probe = StopAfter(given["stop"], seconds)
     began, rest = perf_counter(), 0.0
     try:
@@ -172,7 +188,7 @@ def jobs_for(missing: Sequence[RunSpec], backend: str = "loky") -> int:
     return min(max(1, cores() // (first.threads or 1)), len(missing))
 
 
-PROBING = 20.0
+PROBING = 10.0
 """Seconds that all forecasts of a plan may take, without reading data."""
 
 
@@ -220,13 +236,15 @@ def plan(
     kinds = {_run_kind(spec.config): spec for spec in missing.values()}
     seconds = min(0.5, PROBING / max(1, len(kinds)))
     alone = {} if jobs == 1 else {"threads": config.threads or 1}
-    known = {kind: forecast(RunSpec(spec.config.model_copy(update=alone)), seconds) for kind, spec in kinds.items()}
+    evaluated: dict[str, Evaluated] = {}
+    alike = {kind: RunSpec(spec.config.model_copy(update=alone)) for kind, spec in kinds.items()}
+    known = {kind: forecast(spec, seconds, evaluated) for kind, spec in alike.items()}
     each = [(spec, known[_run_kind(spec.config)] if spec.id in missing else None) for spec in planned]
     return SweepPlan(each, jobs, Path(out) / config.name)
 
 
 def _run_kind(config: Config) -> str:
     """A key that is equal for runs that take equally long."""
-    document: dict[str, Any] = config.resolved()
+    document: dict[str, Any] = config.as_dict()
     document["seed"] = document["cluster"]["seed"] = document["learning"]["seed"] = None
     return json.dumps(document, sort_keys=True, default=str)

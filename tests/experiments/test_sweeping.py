@@ -5,13 +5,14 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
+from torch import Tensor
 
 from laggard import ConfigError, load, sweep
 from laggard.experiments.config.grid import RunSpec, runs
@@ -21,9 +22,11 @@ from laggard.experiments.running.estimate import (
     evaluations,
     jobs_for,
     makespan,
+    plan,
     rough_seconds,
 )
 from laggard.experiments.running.sweep import RunEnd, SweepError
+from laggard.models import Quadratic
 from laggard.simulator import Evaluate, RunProgress, Stop
 from tests.experiments.killing import hold, interrupt
 from tests.experiments.killing import workers as workers_of
@@ -295,6 +298,26 @@ def test_a_probe_waits_for_a_second_update_where_one_takes_longer_than_it_has(mo
         with pytest.raises(ProbeFinished) if updates else nullcontext():
             probe(progress)
     assert probe.remaining() == pytest.approx(50.0)
+
+
+def test_runs_of_one_network_and_data_set_are_evaluated_once_for_their_forecasts(
+    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ensemble of a network can take longer to evaluate than all that a forecast simulates."""
+    models = list[int]()
+    evaluate = Quadratic.evaluate
+
+    def count(task: Quadratic, weights: Tensor) -> Mapping[str, Tensor]:
+        models.append(len(weights))
+        return evaluate(task, weights)
+
+    monkeypatch.setattr(Quadratic, "evaluate", count)
+    plan(load(toy("sweep: {cluster.compute.cv: [0.3]}")), tmp_path)
+    one = len(models)
+    models.clear()
+    several = plan(load(toy("sweep: {cluster.compute.cv: [0.1, 0.2, 0.3], task.batch: [1, 2]}")), tmp_path)
+    assert len(several.missing) == 6
+    assert len(models) == one > 0
 
 
 def test_the_roughest_of_forecasts_knows_which_run_is_longer(toy: Callable[..., Path]) -> None:
