@@ -365,7 +365,7 @@ def answer(process: "subprocess.Popen[str]") -> str:
     return out
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_two_processes_compile_at_once_for_vectors_of_either_width_to_the_same_bits(tmp_path):
     from llvmlite import binding
 
