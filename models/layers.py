@@ -70,7 +70,7 @@ def layers(module: "nn.Module", shape: tuple[int, ...], batch: int) -> list[Laye
     parts = list(module.named_children()) if isinstance(module, nn.Sequential) else [("model", module)]
     found, x = [], torch.zeros(1, *shape)
     for name, part in parts:
-        x, work = _passed(part, x)
+        x, work = _forward(part, x)
         params = sum(parameter.numel() for parameter in part.parameters())
         found.append(Layer(name, params, float(batch * math.prod(x.shape)), float(work)))
     return found
@@ -80,7 +80,7 @@ def labels_of(module: "nn.Module", shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of the labels that a module predicts for one input of `shape`: `()`, or `(positions,)`."""
     import torch
 
-    return tuple(_passed(module, torch.zeros(1, *shape))[0].shape[1:-1])
+    return tuple(_forward(module, torch.zeros(1, *shape))[0].shape[1:-1])
 
 
 def describe_module(module: "nn.Module", shape: tuple[int, ...]) -> Description:
@@ -113,7 +113,7 @@ def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:
         raise ValueError(f"model: expected one that predicts {has}, as the data has them, got {gives}: use {remedy}")
 
 
-def _passed(part: "nn.Module", x: "Tensor") -> "tuple[Tensor, int]":
+def _forward(part: "nn.Module", x: "Tensor") -> "tuple[Tensor, int]":
     """The output of `part` on `x`, and its work."""
     import torch
 

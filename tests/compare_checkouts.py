@@ -1,6 +1,6 @@
 """Compare what two checkouts compute, bit for bit: every config outside `configs/claims`, cut to a few short runs.
 
-    python tests/compare_checkouts.py OLD_CHECKOUT NEW_CHECKOUT [--keep FOLDER] [--updates 300] [--within 0] [CONFIG ...]
+    python tests/compare_checkouts.py OLD NEW [--keep FOLDER] [--updates 300] [--within 0] [CONFIG ...]
 
 Of each config the first 2 runs of its sweep, with all members of their ensembles, are simulated for 300 updates. Each
 side reads its own configs in its own checkout with its own interpreter. Then the columns of `updates.parquet` and the
@@ -96,7 +96,14 @@ def simulate(checkout: Path, python: Path | None, folder: Path, names: Sequence[
     own = checkout / ".venv" / "bin" / "python"
     python = python or (own if own.is_file() else Path(sys.executable))
     # -P: the folder of this script has folders named like packages of the checkout, so it is kept off the path
-    command = [str(python.absolute()), "-P", str(Path(__file__).resolve()), "--child", str(folder.resolve()), str(given.updates)]
+    command = [
+        str(python.absolute()),
+        "-P",
+        str(Path(__file__).resolve()),
+        "--child",
+        str(folder.resolve()),
+        str(given.updates),
+    ]
     settings = {"PYTHONPATH": str(checkout.resolve()), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     shares = [[*command, *missing[first :: given.jobs]] for first in range(min(given.jobs, len(missing)))]
     for process in [subprocess.Popen(share, cwd=checkout, env={**os.environ, **settings}) for share in shares]:

@@ -79,12 +79,12 @@ def staleness(results: Sequence[Result], after: float = 0.0) -> xr.DataArray:
 
     Source: by Little's law (P - 1) / K where K gradients make an update and every worker always computes one.
     """
-    return _of_applied(results, after, pd.Series.mean)
+    return _summarise_applied(results, after, pd.Series.mean)
 
 
 def staler(results: Sequence[Result], than: float, after: float = 0.0) -> xr.DataArray:
     """The share of applied gradients whose staleness is greater than a bound; `after` as in `staleness`."""
-    return _of_applied(results, after, lambda stale: float((stale > than).mean()))
+    return _summarise_applied(results, after, lambda stale: float((stale > than).mean()))
 
 
 def array(table: Any, number: Any) -> xr.DataArray:
@@ -238,7 +238,7 @@ def _pace(results: Sequence[Result], of_what: str) -> xr.DataArray:
     return array(table, measure_runs(results, "time")["value"] / table["value"])
 
 
-def _of_applied(results: Sequence[Result], after: float, number: Callable[[pd.Series], float]) -> xr.DataArray:
+def _summarise_applied(results: Sequence[Result], after: float, number: Callable[[pd.Series], float]) -> xr.DataArray:
     table = measure_runs(results, "updates")
     applied = as_results(results).scan("updates", columns=["run", "staleness"], where={"status": "applied"})
     groups = applied.groupby("run", observed=True)["staleness"]

@@ -49,11 +49,11 @@ class Config(Part):
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     sweep: dict[str, Any] = Field({})
 
-    def resolved(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The config of one run as plain data, with every default written out; `parse` reads it back."""
         return self.model_dump()
 
-    def given(self) -> dict[str, Any]:
+    def explicit(self) -> dict[str, Any]:
         """The explicit settings, as plain data without the defaults and without the sweep."""
         return self.model_dump(exclude_unset=True, exclude={"sweep"})
 
@@ -146,11 +146,11 @@ def digest_of(config: Config) -> str:
     default changes no digest.
     """
     return _hash_deciding(
-        {"defaults": DEFAULTS_VERSION, **without_paths(_differences(config, config.resolved())), "sweep": config.sweep}
+        {"defaults": DEFAULTS_VERSION, **without_paths(_differences(config, config.as_dict())), "sweep": config.sweep}
     )
 
 
-def digest_of_resolved(resolved: Mapping[str, Any]) -> str:
+def digest_of_settings(resolved: Mapping[str, Any]) -> str:
     """SHA-256 of a resolved config, with every default, without the keys in `IGNORED`: to check what is stored.
 
     It is also that of a config with keys that this version does not have; up to version 0.1 it was the run's digest.

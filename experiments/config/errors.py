@@ -113,7 +113,7 @@ def translate_error(error: ValidationError, document: Mapping[str, Any]) -> Conf
         return ConfigError(".".join(path), "missing: it has no default")
     if cause is not None:
         return error_at(".".join(path), cause)
-    expected = dict.fromkeys(_expected(item) for at, item in problems if at == path)  # one per branch of a union
+    expected = dict.fromkeys(_expectation_of(item) for at, item in problems if at == path)  # one per branch of a union
     return ConfigError(".".join(path), f"expected {' or '.join(expected)}, got {format_value(first['input'])}")
 
 
@@ -132,7 +132,7 @@ def error_at(key: str, error: Exception) -> ConfigError:
     return ConfigError(f"{key}.{name}", f"{expected}, got {got}")
 
 
-def _expected(item: Mapping[str, Any]) -> str:
+def _expectation_of(item: Mapping[str, Any]) -> str:
     wanted = EXPECTED.get(item["type"])
     return wanted.format(**item.get("ctx", {})) if wanted else item["msg"]
 

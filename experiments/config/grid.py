@@ -173,18 +173,18 @@ def _ensemble(config: Config, options: Sequence[Option], numbers: Sequence[Axis]
     """Those axes of numbers that the members of one run may differ in: it depends on the rule, which variants name."""
     if not numbers:
         return []
-    learning = _parse_options(config.given(), [*options, *(axis.options[0] for axis in numbers)], checks).learning
+    learning = _parse_options(config.explicit(), [*options, *(axis.options[0] for axis in numbers)], checks).learning
     keys = [[key.removeprefix("learning.") for key in axis.options[0].settings] for axis in numbers]
     return [axis for axis, own in zip(numbers, keys, strict=True) if all(map(learning.per_member, own))]
 
 
 def _run(config: Config, outer: Sequence[Option], inner: Sequence[Axis], checks: Checks) -> RunSpec:
     """The run at the options `outer`; its own values of the inner axes are the first member's."""
-    given, every = config.given(), product(*(axis.options for axis in inner))
+    given, every = config.explicit(), product(*(axis.options for axis in inner))
     members = [_parse_options(given, [*outer, *values], checks) for values in every]
     for member in members:
         checks.agree(member)
-    run = parse({**members[0].given(), "sweep": _sweep_document(inner)}, checks=checks) if inner else members[0]
+    run = parse({**members[0].explicit(), "sweep": _sweep_document(inner)}, checks=checks) if inner else members[0]
     checks.fit(run)
     return RunSpec(run, printable_labels(dict(chain.from_iterable(option.labels.items() for option in outer))))
 

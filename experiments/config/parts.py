@@ -17,7 +17,7 @@ from laggard.experiments.config.schema import (
     Finite,
     Part,
     Seed,
-    built,
+    build_value,
     is_from_result,
     keys,
     make_once,
@@ -125,9 +125,9 @@ class NamedChoice:
         """
         if isinstance(value, Described):
             return value
-        return make_once(value, lambda said: self._made(said, info), info, place=id(self))  # type: ignore[no-any-return]
+        return make_once(value, lambda said: self._make_part(said, info), info, place=id(self))  # type: ignore[no-any-return]
 
-    def _made(self, value: Any, info: ValidationInfo) -> Described:
+    def _make_part(self, value: Any, info: ValidationInfo) -> Described:
         if isinstance(value, str) and self.tag == "name":
             value = {"name": value}
         if not isinstance(value, Mapping):
@@ -150,7 +150,7 @@ class NetworkPart(Described):
     topology: str
 
     def build(self, workers: int = 1, **given: Any) -> simulator.Network:
-        links = {key: built(getattr(self, key)) for key in WIRES}
+        links = {key: build_value(getattr(self, key)) for key in WIRES}
         return simulator.Network(topology=super().build(workers, **given), **links)
 
 

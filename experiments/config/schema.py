@@ -90,7 +90,7 @@ class Described(Part):
         """
         for key in self.files:
             self._hash(key)
-        own = {name: built(getattr(self, name)) for name in self.settings}
+        own = {name: build_value(getattr(self, name)) for name in self.settings}
         if own.get("workers", workers) is None:
             own["workers"] = workers
         return type(self).recipe(**own | given)
@@ -129,7 +129,7 @@ def _absolute_path(value: Any, info: ValidationInfo) -> Any:
     return value if is_from_result(info) else absolute(value)
 
 
-def built(value: Any) -> Any:
+def build_value(value: Any) -> Any:
     """A key's value as the dataclass wants it: lists of parts become lists of what they describe."""
     if isinstance(value, list):
         return [one.build() if isinstance(one, Described) else one for one in value]

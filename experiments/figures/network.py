@@ -217,7 +217,7 @@ def _card_loads(result: Result, bins: int) -> tuple[np.ndarray, pd.DataFrame, st
     rows = {}
     for rank, speed in zip(ranks[:CARDS], speeds, strict=True):
         for way in WAYS:
-            load = _binned(messages[between & (cards[way] == rank)], edges) / np.diff(edges)
+            load = _sum_into_bins(messages[between & (cards[way] == rank)], edges) / np.diff(edges)
             rows[f"{_card(rank)} {way}"] = 100 * load / speed if limited else load
     return edges, pd.DataFrame(rows).T, "%" if limited else "bytes/s"
 
@@ -227,7 +227,7 @@ def _card(rank: int) -> str:
     return f"worker {rank}" if rank >= 0 else "server" if rank == -1 else f"server {-1 - rank}"
 
 
-def _binned(messages: pd.DataFrame, edges: np.ndarray) -> np.ndarray:
+def _sum_into_bins(messages: pd.DataFrame, edges: np.ndarray) -> np.ndarray:
     """Bytes in each bin: each message's, spread evenly from sending to arrival; at once where that takes no time."""
     sent, arrived, size = (messages[name].to_numpy(float) for name in ("sent", "arrived", "bytes"))
     took = arrived - sent

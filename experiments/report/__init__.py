@@ -61,7 +61,7 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
         pictures=pictures(results, named),
         waiting=waiting_table(results, named),
         staleness=staleness_table(results, named),
-        configs=[(name, text_of(of.config.resolved())) for name, of in zip(named, results, strict=True)],
+        configs=[(name, text_of(of.config.as_dict())) for name, of in zip(named, results, strict=True)],
         manifests=[(name, provenance(of)) for name, of in zip(named, results, strict=True)],
     )
 

@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laggard.experiments.config.config import Config, digest_of_resolved, parse
+from laggard.experiments.config.config import Config, digest_of_settings, parse
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
@@ -66,7 +66,7 @@ class Result:
         except ConfigError as error:
             problem = ": ".join(part for part in (error.key, error.problem) if part)
             raise ResultError(f"{self.path / name}: this version cannot read it: {problem}") from None
-        if digest_of_resolved(document) != self.manifest.get("resolved", self.manifest["config"]):
+        if digest_of_settings(document) != self.manifest.get("resolved", self.manifest["config"]):
             raise ResultError(f"{self.path / name}: its digest is not the one in {MANIFEST}")
         return config
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from laggard.experiments.config.config import digest_of_resolved
+from laggard.experiments.config.config import digest_of_settings
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.load import text_of
@@ -89,7 +89,7 @@ def start_run(spec: RunSpec, out: str | Path) -> Iterator[Path]:
     try:
         own.mkdir()
         with whole_file(own / "config.yaml") as part:
-            part.write_text(text_of(spec.config.resolved()), encoding="utf-8")
+            part.write_text(text_of(spec.config.as_dict()), encoding="utf-8")
         yield own
     except OSError as error:  # the temporary name means nothing to the user
         if not error.filename:
@@ -118,8 +118,8 @@ def finish(spec: RunSpec, own: Path, outcome: Outcome, facts: Mapping[str, Any])
         save_weights(own / MODELS, outcome.models)
     if outcome.message_log is not None:
         _write_table(own / MESSAGES, outcome.message_log)
-    resolved = spec.config.resolved()
-    identity = {"run": spec.id, "config": spec.digest, "resolved": digest_of_resolved(resolved), "settings": resolved}
+    resolved = spec.config.as_dict()
+    identity = {"run": spec.id, "config": spec.digest, "resolved": digest_of_settings(resolved), "settings": resolved}
     files = {name: hash_of(own / name) for name in (*FILES, *OPTIONAL) if (own / name).is_file()}
     write_sealed(own / MANIFEST, {**identity, **facts, "files": files})
 

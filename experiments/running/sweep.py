@@ -129,7 +129,7 @@ def _run_elsewhere(missing: Sequence[RunSpec], out: Path, force: bool, at_once: 
         renewed = not force or _manifest_stamp(queue[run], out) != before[run]
         return renewed and store.find_run(queue[run], out) is not None
 
-    documents = {run: spec.config.resolved() for run, spec in queue.items()}  # with the hashes of sources and files
+    documents = {run: spec.config.as_dict() for run, spec in queue.items()}  # with the hashes of sources and files
     work = partial(run_job, folders=tuple(FOLDERS), out=out.resolve(), force=force)
     try:
         for done in run_jobs(work, documents, at_once, backend, finished):

@@ -92,7 +92,7 @@ def _step(layer: nn.Module, slots: dict[Tensor, int]) -> LayerStep:
     if type(layer) is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1):
         return lambda parameters, x: x.flatten(2)
     if kind in POOLS and not getattr(layer, "return_indices", False):
-        return lambda parameters, x: _pooled(layer, x)
+        return lambda parameters, x: _pool_channels(layer, x)
     if type(layer) is nn.Linear:
         return _with_parameters(_linear, layer, slots)
     if type(layer) is nn.Conv2d and _plain_layer(layer):
@@ -115,7 +115,7 @@ def _plain_layer(layer: nn.Conv2d) -> bool:
     )
 
 
-def _pooled(layer: nn.Module, x: Tensor) -> Tensor:
+def _pool_channels(layer: nn.Module, x: Tensor) -> Tensor:
     """Pool the channels of all models as if they were one model's."""
     maps = _maps(x)
     return layer(maps.flatten(0, 1)).unflatten(0, maps.shape[:2]).transpose(1, 2)  # type: ignore[no-any-return]
@@ -135,7 +135,7 @@ def _convolution(layer: nn.Conv2d) -> Product:
     assert not isinstance(layer.padding, str)  # `_plain_layer`
     above, beside = layer.padding
 
-    def convolved(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def convolve(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         maps = pad(_maps(x), (beside, beside, above, above))
         windows = maps.unfold(3, high, down).unfold(4, wide, right).permute(0, 1, 5, 6, 2, 3, 4)
         columns, places = windows.flatten(4).flatten(1, 3), windows.shape[4:]
@@ -144,7 +144,7 @@ def _convolution(layer: nn.Conv2d) -> Product:
         outputs: Tensor = product.unflatten(2, places).transpose(1, 2)
         return outputs
 
-    return convolved
+    return convolve
 
 
 def _maps(x: Tensor) -> Tensor:

@@ -88,7 +88,7 @@ class Shards:
         self._fresh = set()
         return join_slices([self._models[shard] for shard in sorted(self._models, reverse=True)])
 
-    def overtaken(self, work: Work) -> Generator[Event, Any, bool]:
+    def wait_until_overtaken(self, work: Work) -> Generator[Event, Any, bool]:
         """Wait for the end of `work`, or until every shard has sent newer weights; return whether they have.
 
         A shard that has not can still use a gradient at the weights that were read.

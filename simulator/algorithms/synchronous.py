@@ -116,7 +116,7 @@ class KSync(Synchronous):
             work = node.compute((yield from servers.read()))
             if not self.cancel:
                 yield work
-            elif (yield from servers.overtaken(work)):  # the update came first
+            elif (yield from servers.wait_until_overtaken(work)):  # the update came first
                 work.cancel()
                 continue
             servers.push([work.value])

@@ -49,7 +49,7 @@ def metropolis(topology: Topology, sender: int, receiver: int, step: int, worker
 
     Source: Xiao, Boyd & Kim (2007), average consensus with least-mean-square deviation.
     """
-    if not _undirected(topology, step, workers):
+    if not _is_undirected(topology, step, workers):
         expected = "uniform: metropolis needs an undirected graph"
         raise InvalidSettingError(type(topology).__name__, "mixing", expected, "metropolis")
     degrees = (_degree(topology, rank, step, workers) for rank in (sender, receiver))
@@ -82,7 +82,7 @@ def _degree(topology: Topology, rank: int, step: int, workers: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _undirected(topology: Topology, step: int, workers: int) -> bool:
+def _is_undirected(topology: Topology, step: int, workers: int) -> bool:
     return all(
         topology.out_peers(rank, step, workers) == topology.in_peers(rank, step, workers) for rank in range(workers)
     )

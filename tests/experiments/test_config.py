@@ -252,7 +252,7 @@ def test_an_override_that_a_variant_would_undo_is_refused(toy: Callable[..., Pat
 
 def test_a_resolved_config_is_complete_and_comes_back_from_yaml(toy: Callable[..., Path]) -> None:
     (run, *_) = runs(load(toy("sweep: {learning.lr: [0.1, 0.2], learning.seed: [3, 4]}")))
-    document = run.config.resolved()
+    document = run.config.as_dict()
     assert document["cluster"]["network"]["bandwidth"] == float("inf")
     assert document["learning"]["momentum"] == 0
     assert set(document) == set(Config.model_fields)

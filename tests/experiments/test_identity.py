@@ -128,7 +128,7 @@ CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 
 
 def deciding(config: Config) -> str:
-    resolved = config.resolved()
+    resolved = config.as_dict()
     for key in IGNORED:
         owner, _, name = key.rpartition(".")
         (resolved[owner] if owner else resolved).pop(name)

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from laggard import load, load_results, run
 from laggard.experiments.cli import main
-from laggard.experiments.config.config import digest_of_resolved
+from laggard.experiments.config.config import digest_of_settings
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.load import upgrade
 from laggard.experiments.config.schema import MOVED
@@ -130,7 +130,7 @@ def written_before(toy: Callable[..., Path], tmp_path: Path) -> Callable[[dict[s
         yaml, manifest = YAML(typ="safe"), json.loads((path / "manifest.json").read_text())
         document = {**yaml.load(path / "config.yaml"), "algorithm": algorithm}
         yaml.dump(document, path / "config.yaml")
-        manifest["config"], manifest["settings"]["algorithm"] = digest_of_resolved(document), algorithm
+        manifest["config"], manifest["settings"]["algorithm"] = digest_of_settings(document), algorithm
         for key in ("resolved", "self"):
             del manifest[key]
         manifest["schema"] = 2
@@ -151,5 +151,5 @@ def test_a_result_with_old_keys_is_read(written_before: Callable[[dict[str, Any]
 def test_a_result_that_no_method_makes_now_is_read_too(written_before: Callable[[dict[str, Any]], Path]) -> None:
     old = {**SYNC_PS, "wait_for": 2, "local_steps": 2}
     (result,) = load_results(written_before(old))
-    assert result.config.resolved()["algorithm"] == old
+    assert result.config.as_dict()["algorithm"] == old
     assert len(result.metrics) > 0

@@ -188,7 +188,7 @@ def test_an_entry_of_ones_own_is_as_good_as_one_of_the_table(
     mine = run(load(path, *before, own), tmp_path / "out")
     assert same(table, mine)
     assert table.path != mine.path
-    assert load_result(mine.path).config.resolved() == mine.config.resolved()
+    assert load_result(mine.path).config.as_dict() == mine.config.as_dict()
 
 
 def test_an_algorithm_that_learns_nothing_needs_no_rule(
@@ -508,10 +508,10 @@ def test_a_result_is_read_without_its_source(
     for file in ("pieces", "mine"):
         (tmp_path / f"{file}.py").unlink()
     (read,) = load_results(tmp_path / "out" / "toy")
-    assert read.config.resolved() == results[0].config.resolved()
+    assert read.config.as_dict() == results[0].config.as_dict()
     assert RunSpec(read.config).digest == read.manifest["config"]
     assert len(read.members) == 2
-    assert len(read.config.resolved()["algorithm"]["sha256"]) == 64
+    assert len(read.config.as_dict()["algorithm"]["sha256"]) == 64
     with pytest.raises(ConfigError, match="no module pieces"):
         load(read.path / "config.yaml", "sweep={}")
 

@@ -187,4 +187,4 @@ def test_a_manifest_without_settings_is_read_from_its_config(folder: Path, tmp_p
     del content["settings"]
     write_manifest(path.parent, content)
     first, second, *_ = load_results(tmp_path / "toy")
-    assert first.config.resolved() == {**second.config.resolved(), "seed": 0}
+    assert first.config.as_dict() == {**second.config.as_dict(), "seed": 0}

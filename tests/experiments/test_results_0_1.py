@@ -29,7 +29,7 @@ def test_its_tables_are_read() -> None:
     for result, rows in zip(results, (table[:2], table[2:4], table[4:]), strict=True):
         applied = result.updates["status"] == "applied"
         assert np.allclose(rows["staleness"], result.updates.loc[applied, "staleness"].mean())
-        assert load_result(result.path).config.resolved() == result.config.resolved()
+        assert load_result(result.path).config.as_dict() == result.config.as_dict()
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def recursive_doubling(workers: int) -> Sequence[Phase]:
 
     Source: Thakur, Rabenseifner, Gropp (2005), Optimization of collective communication operations in MPICH.
     """
-    return folded(workers, [across(workers, distance, PartsExchange) for distance in distances(workers)])
+    return fold(workers, [across(workers, distance, PartsExchange) for distance in distances(workers)])
 
 
 @lru_cache(maxsize=16)
@@ -101,7 +101,7 @@ def halving_doubling(workers: int) -> Sequence[Phase]:
         return across(workers, distance, carried)
 
     halving = [step(distance, True) for distance in reversed(distances(workers))]
-    return folded(workers, [*halving, *(step(distance, False) for distance in distances(workers))])
+    return fold(workers, [*halving, *(step(distance, False) for distance in distances(workers))])
 
 
 def across(workers: int, distance: int, make: Callable[..., PartsExchange]) -> Phase:
@@ -110,7 +110,7 @@ def across(workers: int, distance: int, make: Callable[..., PartsExchange]) -> P
     return phase_of(workers, {rank_at(place, workers): rank_at(place ^ distance, workers) for place in places}, make)
 
 
-def folded(workers: int, phases: Sequence[Phase]) -> Sequence[Phase]:
+def fold(workers: int, phases: Sequence[Phase]) -> Sequence[Phase]:
     """`phases` on the cube, before which a pair's sum, and after which the whole sum, goes to the other of the pair."""
     pairs = {2 * pair: 2 * pair + 1 for pair in range(extras(workers))}
     if not pairs:

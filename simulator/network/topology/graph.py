@@ -64,7 +64,7 @@ def _limit_calls() -> Iterator[None]:
         sys.setprofile(None)
 
 
-def _generated(nx: Any, name: str, arguments: dict[str, Any] | list[Any], directed: bool) -> Any:
+def _generate(nx: Any, name: str, arguments: dict[str, Any] | list[Any], directed: bool) -> Any:
     maker = getattr(nx, name, None)
     if not getattr(maker, "__module__", "").startswith("networkx.generators."):
         raise InvalidSettingError("Graph", "graph", "the name of a networkx generator, as random_regular_graph", name)
@@ -157,7 +157,7 @@ class Graph(Peers):
         if self.file is not None:
             made = _read(nx, Path(self.file), self.directed)
         else:
-            made = _generated(nx, str(self.graph), self.arguments, self.directed)
+            made = _generate(nx, str(self.graph), self.arguments, self.directed)
         made = (nx.DiGraph if made.is_directed() else nx.Graph)(made)  # parallel edges become one
         made.remove_edges_from(list(nx.selfloop_edges(made)))
         if not made:

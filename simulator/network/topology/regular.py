@@ -44,15 +44,15 @@ class Peers(Settings):
 @lru_cache(maxsize=64)
 def _tables(graph: Peers, step: int, workers: int) -> tuple[Sequence[Ranks], Sequence[Ranks]]:
     """Every rank's out-peers and in-peers at one step of the period."""
-    out = [_rotated(rank, graph.ranks(rank, step, workers), workers) for rank in range(workers)]
+    out = [_rotate(rank, graph.ranks(rank, step, workers), workers) for rank in range(workers)]
     senders: list[list[int]] = [[] for _ in range(workers)]
     for rank, peers in enumerate(out):
         for peer in peers:
             senders[peer].append(rank)
-    return out, [_rotated(rank, peers, workers) for rank, peers in enumerate(senders)]
+    return out, [_rotate(rank, peers, workers) for rank, peers in enumerate(senders)]
 
 
-def _rotated(rank: int, peers: Sequence[int], workers: int) -> Ranks:
+def _rotate(rank: int, peers: Sequence[int], workers: int) -> Ranks:
     """`peers` once each and without `rank`, in rotating order from the next rank on."""
     ahead = {(peer - rank) % workers for peer in peers} - {0}
     return tuple((rank + hop) % workers for hop in sorted(ahead))

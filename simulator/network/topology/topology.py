@@ -116,13 +116,13 @@ def asked_by(graph: Topology, workers: int) -> tuple[Ranks, ...]:
     both_ways = [sorted(peer for peer in peers if rank in out[peer]) for rank, peers in enumerate(out)]
     active = _colours(both_ways) or {rank: rank % 2 == 0 for rank in range(workers)}
     across = [[peer for peer in peers if active.get(peer) != active.get(rank)] for rank, peers in enumerate(both_ways)]
-    if len(_reached(across)) < workers:
+    if len(_ranks_reached(across)) < workers:
         expected = "an undirected graph that is bipartite, or stays connected where even ranks ask odd ones alone"
         raise InvalidSettingError("Network", "topology", expected, graph)
     return tuple(tuple(peers) if active[rank] else () for rank, peers in enumerate(across))
 
 
-def _reached(neighbours: Sequence[Sequence[int]]) -> Mapping[int, bool]:
+def _ranks_reached(neighbours: Sequence[Sequence[int]]) -> Mapping[int, bool]:
     """The ranks that rank 0 reaches, and whether by an even number of edges."""
     even, fresh = {0: True}, [0]
     for rank in fresh:
@@ -135,6 +135,6 @@ def _reached(neighbours: Sequence[Sequence[int]]) -> Mapping[int, bool]:
 
 def _colours(neighbours: Sequence[Sequence[int]]) -> Mapping[int, bool] | None:
     """Which of two colours each rank has, if no two neighbours need the same."""
-    colour = _reached(neighbours)
+    colour = _ranks_reached(neighbours)
     clash = any(colour[rank] == colour[peer] for rank in colour for peer in neighbours[rank])
     return None if clash else colour

@@ -67,13 +67,13 @@ def counted_from_the_push(monkeypatch):
 def waited_for(monkeypatch):
     """Who is told to stop ends its mini-batch first."""
 
-    def overtaken(self, work):
+    def wait_until_overtaken(self, work):
         overtaken = yield from right(self, work)
         yield work
         return overtaken
 
-    right = Shards.overtaken
-    monkeypatch.setattr(Shards, "overtaken", overtaken)
+    right = Shards.wait_until_overtaken
+    monkeypatch.setattr(Shards, "wait_until_overtaken", wait_until_overtaken)
 
 
 def not_atomic(monkeypatch):

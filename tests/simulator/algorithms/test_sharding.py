@@ -78,7 +78,7 @@ def test_work_is_of_use_as_long_as_one_shard_has_no_newer_weights(moments, overt
         servers.announce()
         weights = yield from servers.read()
         work = node.compute(weights)
-        overtaken = yield from servers.overtaken(work)
+        overtaken = yield from servers.wait_until_overtaken(work)
         ends.append((overtaken, node._env.now))
 
     def server(node):
