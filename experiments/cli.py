@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from laggard.__main__ import SIGNALS, leave
+from laggard.__main__ import SIGNALS, leave, shorten_warnings
 from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, MODULES, count
 
 OUT_OF_MEMORY = "can't allocate memory", "out of memory", "failed to map segment", "can't start new thread"
@@ -46,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     It is 130 after Ctrl-C and 143 after SIGTERM, with which batch systems end a job.
     """
     with handle_signals(leave):
+        shorten_warnings()
         args = _parse(argv)
         _import(args.command.imports)
         try:

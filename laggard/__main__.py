@@ -3,10 +3,16 @@
 import os
 import signal
 import sys
+import warnings
 from typing import NoReturn
 
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 """Ctrl-C, and what batch systems end a job with; and the line for each."""
+
+
+def shorten_warnings() -> None:
+    """Print a warning as one line from now on, without the place in the code that it came from."""
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"
 
 
 def leave(number: int, _: object = None) -> NoReturn:

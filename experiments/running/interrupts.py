@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import active_children
 
+from laggard.__main__ import shorten_warnings
+
 WATCHED, KILLED = 0.5, 0.05
 """Seconds between two checks that the parent process is alive, and between two looks for workers to be killed."""
 
 
 def start_worker(parent: int) -> None:
-    """Have this process ignore Ctrl-C, and exit as soon as the process `parent` has ended for any reason."""
+    """Have this process ignore Ctrl-C, print warnings as the command does, and exit once the process `parent` has."""
 
     def exit_with_parent() -> None:
         while os.getppid() == parent:
@@ -21,6 +23,7 @@ def start_worker(parent: int) -> None:
         os._exit(1)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    shorten_warnings()
     threading.Thread(target=exit_with_parent, daemon=True).start()
 
 
