@@ -125,6 +125,7 @@ class Criterion:
         number: its name among the numbers of `decide`, with at most the seeds left as a dimension.
         says: what it asks for, in words.
         at_most, at_least: the bar, or both of them.
+        control: whether it asks for what the setting needs to say anything, and not for what the paper claims.
 
     Raises:
         ValueError: there is no bar.
@@ -134,6 +135,7 @@ class Criterion:
     says: str
     at_most: float | None = None
     at_least: float | None = None
+    control: bool = False
 
     def __post_init__(self) -> None:
         if self.at_most is None and self.at_least is None:
@@ -184,7 +186,8 @@ class Claim:
         decide: from what the studies gave to numbers by name.
         criteria: all must hold for the claim to be reproduced.
         beside: numbers that are shown without a bar, each with what it is: counter-evidence, and the other question.
-        notes: what a reader of the verdict must know, as what was changed after runs had been seen.
+        notes: what a reader of the verdict must know.
+        changes: what was changed after a verdict had been seen, the first change first.
     """
 
     id: str
@@ -199,6 +202,7 @@ class Claim:
     beside: Mapping[str, str] = field(default_factory=dict)
     figure: Picture | None = None
     notes: str = ""
+    changes: tuple[str, ...] = ()
 
     @property
     def place(self) -> tuple[str, int]:

@@ -128,17 +128,13 @@ def at(values: xr.DataArray, **where: Any) -> xr.DataArray:
 
 
 def largest(condition: xr.DataArray, over: str) -> xr.DataArray:
-    """The largest setting of `over` at which `condition` holds; half of the least one where it holds at none.
+    """The largest setting of `over` at which `condition` holds; NaN where the grid does not have it.
 
-    That half is a bound and no measurement: `nowhere` says how often it stands in.
+    It holds at none, or at the last one too, so that the largest lies beyond an end of the grid.
     """
     settings = condition[over].astype(float)
-    return settings.where(condition).max(over).fillna(float(settings.min()) / 2)
-
-
-def nowhere(condition: xr.DataArray, over: str) -> xr.DataArray:
-    """1 where `condition` holds at no setting of `over`, so that `largest` has nothing to find, else 0."""
-    return (~condition).all(over).astype(float)
+    beyond = condition.sel({over: settings.max()}, drop=True)
+    return settings.where(condition).max(over).where(~beyond)
 
 
 def cliff_setting(accuracy: xr.DataArray, over: str = "lr", below: float = 0.01) -> xr.DataArray:
@@ -164,6 +160,27 @@ def choice(values: xr.DataArray, over: str, chosen_on: int, lowest: bool = False
     """The setting of `over` at which the mean of the first `chosen_on` seeds is best: what `best` then reports on."""
     choosing = mean(values.isel({SEED: slice(None, chosen_on)}))
     return (-choosing if lowest else choosing).idxmax(over)
+
+
+def best_of_others(values: xr.DataArray, over: str, of: xr.DataArray | None = None) -> xr.DataArray:
+    """`values` of each seed at the setting of `over` at which the other seeds have the best mean.
+
+    NaN where that setting lies at an end of the grid, for the best may lie beyond, and where there is one seed.
+
+    Args:
+        of: what is best, where that is another array than `values`.
+    """
+    judged = values if of is None else of
+    ends = [judged[over].values.min(), judged[over].values.max()]
+    found = []
+    for seed in values[SEED].values:
+        others = judged.sel({SEED: judged[SEED] != seed})
+        if not others.sizes[SEED]:
+            found.append(values.sel({SEED: seed}).isel({over: 0}, drop=True) * np.nan)
+            continue
+        chosen = others.mean(SEED).idxmax(over)
+        found.append(values.sel({SEED: seed, over: chosen}).drop_vars(over).where(~chosen.isin(ends)))
+    return xr.concat(found, SEED)
 
 
 def nearest(values: xr.DataArray, over: str, setting: xr.DataArray | float) -> xr.DataArray:

@@ -21,7 +21,6 @@ from laggard.experiments.claims.statistics import (
     largest,
     mean,
     nearest,
-    nowhere,
     per_sample,
     share,
 )
@@ -148,7 +147,6 @@ def decide_f2(results: StudyResults) -> NumberArrays:
         "edge": edge,
         "own_50": at(own, staleness="50") / at(own, staleness="0"),
         "error_20": at(error, staleness="20") / at(error, staleness="0"),
-        "no_rate": share(nowhere(works, "lr") > 0),
         "accuracy": accuracy,
     }
 
@@ -211,7 +209,6 @@ F2 = Claim(
         "edge": "learning rate that was chosen",
         "own_50": "error at staleness 50 over that at 0, each at its own best rate",
         "error_20": "error at staleness 20 over that at 0",
-        "no_rate": "share of seeds in which no rate reaches 0.9 with the ramp",
     },
     figure=Picture(
         of="accuracy", x="lr", y="final test accuracy", lines="staleness", xlabel="learning rate", log_x=True

@@ -1,6 +1,7 @@
 """What Srinivasan, Jain, Barekatain (2018) claim."""
 
 import numpy as np
+import xarray as xr
 
 from laggard.experiments.claims.claim import (
     Claim,
@@ -15,19 +16,18 @@ from laggard.experiments.claims.claim import (
 )
 from laggard.experiments.claims.statistics import (
     at,
+    best_of_others,
     best_setting,
     between,
     cliff_setting,
+    curve,
     final,
-    largest,
     log,
-    mean,
-    nearest,
-    nowhere,
     pick,
     rises,
-    when,
+    slope,
 )
+from laggard.experiments.theory.stability import critical
 
 PAPER = Paper(
     key="srinivasan2018",
@@ -37,32 +37,62 @@ PAPER = Paper(
     where="ICLR 2018 workshop",
 )
 
-RATES = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3]
+RATES = [3e-06, 1e-05, 3e-05, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1]
 DELAYED = {
     "cluster": {"workers": 1, "compute": {"law": "constant", "mean": 0.01}},
     "algorithm": {"name": "delayed"},
     "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
-    "learning": {"optimizer": "sgd", "momentum": 0.9},
-    "stop": {"epochs": 4},
-    "evaluate": {"every_epochs": 2},
+    "learning": {"optimizer": "sgd"},
+    "stop": {"epochs": 30},
+    "evaluate": {"every_epochs": 1},
 }
+MOMENTUM = {"learning.optimizer": "sgd", "learning.momentum": 0.9}
 SMALL = {"task.model": "logistic", "task.dataset": "digits", "task.batch": 16, "stop.epochs": 0.2}
+GRID = Study(
+    config={
+        **DELAYED,
+        "name": "claims-delay-rate",
+        "sweep": {
+            "algorithm.delay": [0, 8, 32, 128, 256],
+            "optimiser": {"momentum": MOMENTUM, "adam": {"learning.optimizer": "adam"}},
+            "learning.lr": RATES,
+            "seeds": 3,
+        },
+    },
+    smoke={**SMALL, "evaluate.every_epochs": 0.2, "sweep.learning.lr": [0.0001, 0.01, 0.1], "sweep.seeds": 2},
+    paper={"sweep.learning.lr": log_grid(3e-06, 0.0949, 4)},
+)
+"""The runs of A1 and A4, and of the figure of accuracy over learning rate and delay."""
+
+
+def stability_line(delays: xr.DataArray) -> xr.DataArray:
+    """The largest stable learning rate at curvature 1 under momentum 0.9, for each delay."""
+    return xr.DataArray(
+        [critical(int(delay), 0.9, nesterov=False)[0] for delay in delays.values], coords={"delay": delays}
+    )
 
 
 def decide_a1(results: StudyResults) -> NumberArrays:
-    accuracy = final(results["grid"], "accuracy")
-    works = accuracy >= best_setting(at(accuracy, delay=0), "lr") - 0.01
-    lr_max = largest(works, "lr")
-    own = cliff_setting(accuracy)
+    accuracy = at(final(results["grid"], "accuracy"), optimiser="momentum")
+    best = best_setting(accuracy, "lr")
+    edge = cliff_setting(accuracy)
+    late = between(edge, "delay", 8, 256)
+    line = stability_line(edge["delay"])
+    decades = log(between(line, "delay", 8, 256) / late) / np.log(10)
+    curvature = decades.mean("delay")
+    below = accuracy.where(accuracy["lr"] <= accuracy.idxmax("lr"))
     return {
-        "rise": rises(log(lr_max) / np.log(10), "delay"),
-        "ratio": at(lr_max, delay=128) / at(lr_max, delay=0),
-        "lr_max_0": at(lr_max, delay=0),
-        "lr_max_128": at(lr_max, delay=128),
-        "best_128": best_setting(at(accuracy, delay=128), "lr"),
-        "no_rate": mean(nowhere(between(works, "delay", 8, 256), "lr"), "delay"),
-        "own_8": at(own, delay=8) / at(own, delay=0),
-        "own_32": at(own, delay=32) / at(own, delay=0),
+        "rise": rises(log(edge) / np.log(10), "delay"),
+        "ratio": at(edge, delay=128) / at(edge, delay=0),
+        "slope": slope(late, "delay", scale=2, offset=1),
+        "line": abs(decades - curvature).max("delay"),
+        "fall": (-accuracy.diff("lr")).max("lr").min("delay"),
+        "dip": (-below.diff("lr")).max("lr").max("delay"),
+        "learns": best.min("delay"),
+        "curvature": 10**curvature,
+        "edge_0": at(edge, delay=0),
+        "edge_256": at(edge, delay=256),
+        "best_256": at(best, delay=256),
         "accuracy": accuracy,
     }
 
@@ -79,51 +109,34 @@ A1 = Claim(
     """),
     mark="notes",
     setting=paragraph("""
-        LeNet-5, MNIST, SGD with momentum 0.9, constant delay, batch 32; 4 epochs instead of 30, learning rates half
-        a decade apart, 3 seeds. A learning rate works where the final accuracy is at most a point below the best of
-        delay 0 of the same seed; where none works, half of the least stands for it. A diverged model has accuracy
-        0.
+        LeNet-5, MNIST, SGD with momentum 0.9, constant delays of 0, 8, 32, 128 and 256 updates, batch 32, 30 epochs,
+        learning rates half a decade apart from 3e-6, 3 seeds. The cliff of a delay is the largest rate with a final
+        accuracy at most a point below the best of the same delay and seed; a diverged model has accuracy 0. The
+        stability line is the limit of a quadratic under the same delay and momentum, for the one curvature that fits
+        the cliffs at 8 to 256.
     """),
-    studies={
-        "grid": Study(
-            config={
-                **DELAYED,
-                "name": "claims-delay-momentum",
-                "sweep": {"algorithm.delay": [0, 8, 32, 128, 256], "learning.lr": RATES, "seeds": 3},
-            },
-            smoke={
-                **SMALL,
-                "sweep.algorithm.delay": [0, 8, 32, 128],
-                "sweep.learning.lr": [0.001, 0.1],
-                "sweep.seeds": 2,
-            },
-            paper={
-                "stop.epochs": 30,
-                "sweep.learning.lr": log_grid(0.0001, 0.316, 4),
-            },
-        )
-    },
+    studies={"grid": GRID},
     decide=decide_a1,
     criteria=(
-        Criterion("rise", "greatest rise of log10 lr_max from one delay to the next", at_most=0.0),
-        Criterion("ratio", "lr_max at delay 128 over that at delay 0", at_most=0.1),
+        Criterion("rise", "greatest rise of log10 of the cliff from one delay to the next", at_most=0.0),
+        Criterion("ratio", "cliff at delay 128 over that at delay 0", at_most=0.1),
+        Criterion("slope", "slope of log cliff against log(2 D + 1), delays 8 to 256", at_least=-1.3, at_most=-0.7),
+        Criterion("line", "furthest of these cliffs from the stability line, in decades", at_most=0.5),
+        Criterion("fall", "greatest fall of accuracy from one rate to the next, least over the delays", at_least=0.3),
+        Criterion("dip", "greatest fall below the best rate, largest over the delays", at_most=0.01),
     ),
     beside={
-        "lr_max_0": "lr_max at delay 0",
-        "lr_max_128": "lr_max at delay 128",
-        "best_128": "best accuracy at delay 128, each at its own best learning rate",
-        "no_rate": "share of the delays 8 to 256 at which no rate will do",
-        "own_8": "largest rate within a point of its own delay's best: at delay 8 over that at 0",
-        "own_32": "the same, at delay 32 over that at 0",
+        "learns": "accuracy at its best rate, least over the delays",
+        "curvature": "curvature that fits the stability line to the cliffs",
+        "edge_0": "cliff at delay 0",
+        "edge_256": "cliff at delay 256",
+        "best_256": "best accuracy at delay 256",
     },
     figure=Picture(of="accuracy", x="lr", y="final test accuracy", lines="delay", xlabel="learning rate", log_x=True),
-    notes=paragraph("""
-        From a delay of 32 on no rate of the grid comes within a point of the best without delay, and at 8 in one
-        seed none does: half of the least rate stands for lr_max there. So the criteria show that the cliff has left
-        the grid downwards, and not where it lies; against each delay's own best (beside, and in the figure) it can
-        be seen moving as long as anything is learnt. That accuracy rises smoothly before it falls is left to the
-        figure. The numbers beside were added after the runs.
-    """),
+    changes=(
+        "The grid began at 1e-4 and runs ended after 4 epochs; half of the least rate stood for a cliff that was not "
+        "on it, and decided the claim.",
+    ),
 )
 
 
@@ -165,6 +178,9 @@ A2 = Claim(
             config={
                 **DELAYED,
                 "name": "claims-delay-batch",
+                "learning": {"optimizer": "sgd", "momentum": 0.9},
+                "stop": {"epochs": 4},
+                "evaluate": {"every_epochs": 2},
                 "cluster": {"workers": 1, "compute": {"law": "constant", "mean": 0.0003, "per": "sample"}},
                 "sweep": {
                     "algorithm.delay": [0, 32],
@@ -243,14 +259,15 @@ A2 = Claim(
 
 
 def decide_a3(results: StudyResults) -> NumberArrays:
-    end = final(results["grid"], "accuracy")
-    early = when(results["grid"], "accuracy", epoch=2)
-    edge = cliff_setting(at(end, start="none"))
+    accuracy = curve(results["ramp"], "test_accuracy", along="epoch").fillna(0.0)
+    best = between(accuracy, "epoch", 0.0, 2.0).max("epoch")
+    end = at(accuracy, epoch=4.0)
     return {
-        "gain_early": nearest(at(early, start="warm") - at(early, start="none"), "lr", edge * 3.16),
-        "gain_late": abs(nearest(at(end, start="warm") - at(end, start="none"), "lr", edge * 3.16)),
-        "cliff": edge,
-        "accuracy": end,
+        "gain": at(best, start="warm") - at(best, start="none"),
+        "gain_late": abs(at(end, start="warm") - at(end, start="none")),
+        "above": at(end, start="none"),
+        "lost": at(best, start="warm") - at(end, start="warm"),
+        "accuracy": accuracy,
     }
 
 
@@ -261,73 +278,63 @@ A3 = Claim(
     says="a warm-up of the learning rate helps only for as long as it lasts.",
     mark="notes",
     setting=paragraph("""
-        LeNet-5, MNIST, SGD with momentum 0.9, delay 32, batch 32; a linear warm-up over 2 of 4 epochs against none,
-        at the learning rate nearest to half a decade above each seed's cliff without warm-up, 5 seeds. The cliff is
-        the largest rate with a final accuracy at most a point below the best. The paper's length of warm-up is not
-        known.
+        LeNet-5, MNIST, SGD with momentum 0.9, delay 32, batch 32, at a learning rate of 0.003, which is above the
+        cliff of that delay; a linear warm-up over the first 2 of 4 epochs against none, evaluated every quarter of an
+        epoch, 10 seeds. The paper's length of warm-up is not known.
     """),
     studies={
-        "grid": Study(
+        "ramp": Study(
             config={
                 **DELAYED,
                 "name": "claims-warm-up",
                 "algorithm": {"name": "delayed", "delay": 32},
-                "evaluate": {"every_epochs": 1},
+                "learning": {"optimizer": "sgd", "momentum": 0.9, "lr": 0.003},
+                "stop": {"epochs": 4},
+                "evaluate": {"every_epochs": 0.25},
                 "sweep": {
                     "start": {
                         "none": {"learning.schedule": "constant"},
                         "warm": {"learning.schedule": {"name": "warmup", "length": 2}},
                     },
-                    "learning.lr": [0.0003, 0.001, 0.003, 0.01],
-                    "seeds": 5,
+                    "seeds": 10,
                 },
             },
-            smoke={
-                "task.model": "logistic",
-                "task.dataset": "digits",
-                "task.batch": 16,
-                "stop.epochs": 2,
-                "evaluate.every_epochs": 1,
-                "algorithm.delay": 4,
-                "sweep.learning.lr": [0.001, 0.01],
-                "sweep.seeds": 2,
-            },
-            paper={"sweep.learning.lr": log_grid(0.0001, 0.01, 4)},
+            smoke={"task.model": "logistic", "task.dataset": "digits", "task.batch": 16, "sweep.seeds": 2},
         )
     },
     decide=decide_a3,
     criteria=(
-        Criterion("gain_early", "accuracy gained by the warm-up at its end", at_least=0.0),
-        Criterion("gain_late", "accuracy gained two epochs after, either way", at_most=0.01),
+        Criterion("gain", "best accuracy during the warm-up less the best without, up to then", at_least=0.05),
+        Criterion("gain_late", "accuracy gained two epochs after the warm-up, either way", at_most=0.01),
+        Criterion("above", "final accuracy without a warm-up, which has to be lost", at_most=0.5, control=True),
     ),
-    beside={"cliff": "learning rate of the cliff"},
-    figure=Picture(of="accuracy", x="lr", y="final test accuracy", lines="start", xlabel="learning rate", log_x=True),
-    notes=paragraph("""
-        At the end of the warm-up seeds disagree (at a rate of 0.001 from 47 points behind to 15 ahead), since all
-        of them are then in the middle of learning. Two epochs later the models that were warmed up are ahead at
-        that rate in four of five seeds, by six points and less, which is not what the claim says, and open too.
-        Three times higher nothing learns, with a warm-up or without: it does not move the cliff. The learning rates
-        were laid after A1 and B4 had shown where the cliff of delayed SGD lies on LeNet-5, and before this claim
-        ran at this scale.
-    """),
+    beside={"lost": "best accuracy during the warm-up less that at the end"},
+    figure=Picture(of="accuracy", x="epoch", y="test accuracy", lines="start", xlabel="epoch"),
+    changes=(
+        "The accuracy at the end of the warm-up was looked at, by when all is lost, at half a decade above a cliff "
+        "that each seed measured for itself, with 5 seeds.",
+    ),
 )
 
 
 def decide_a4(results: StudyResults) -> NumberArrays:
-    sgd = final(results["sgd"], "accuracy")
-    adam = final(results["adam"], "accuracy")
-    lower = final(results["lower"], "accuracy")
-    best_sgd = best_setting(sgd, "lr")
-    best_adam = best_setting(adam, "lr")
+    accuracy = final(results["grid"], "accuracy")
+    own = best_of_others(accuracy, "lr") - best_of_others(at(accuracy, delay=0), "lr")
+    fresh = best_of_others(accuracy, "lr", of=at(accuracy, delay=0))
+    common = fresh - at(fresh, delay=0)
+    alone = best_of_others(at(accuracy, delay=0), "lr")
     return {
-        "adam": pick(at(adam, delay=256), "lr", at(adam, delay=0)) - at(best_adam, delay=0),
-        "sgd": pick(at(sgd, delay=256), "lr", at(sgd, delay=0)) - at(best_sgd, delay=0),
-        "adam_at_own": at(best_adam, delay=256) - at(best_adam, delay=0),
-        "sgd_at_own": at(best_sgd, delay=256) - at(best_sgd, delay=0),
-        "sgd_at_own_32": at(best_sgd, delay=32) - at(best_sgd, delay=0),
-        "adam_lower": best_setting(at(lower, optimiser="adam"), "lr"),
-        "sgd_lower": best_setting(at(lower, optimiser="sgd"), "lr"),
-        "accuracy": adam,
+        "adam_own": at(own, optimiser="adam", delay=256),
+        "sgd_own": at(own, optimiser="momentum", delay=256),
+        "adam_common": at(common, optimiser="adam", delay=256),
+        "sgd_common": at(common, optimiser="momentum", delay=256),
+        "adam_alone": at(alone, optimiser="adam"),
+        "sgd_alone": at(alone, optimiser="momentum"),
+        "sgd_own_32": at(own, optimiser="momentum", delay=32),
+        "adam_own_32": at(own, optimiser="adam", delay=32),
+        "adam_common_8": at(common, optimiser="adam", delay=8),
+        "adam_over_sgd": at(own, optimiser="adam", delay=256) - at(own, optimiser="momentum", delay=256),
+        "accuracy": at(accuracy, delay=256),
     }
 
 
@@ -345,74 +352,40 @@ A4 = Claim(
     """),
     mark="notes",
     setting=paragraph("""
-        LeNet-5, MNIST, constant delay, batch 32; 4 epochs instead of 30, 3 seeds. The question is asked twice: at
-        the learning rate that is best at delay 0 (the criteria), and at the best of each delay (beside). Each seed
-        chooses its own best, alike for both optimisers and from the same grid.
+        the runs of A1, and the same with Adam. The question is asked twice: each delay at its own best learning rate,
+        and all at the rate that is best at delay 0. Each seed is reported at the rate that is best for the two other
+        seeds.
     """),
-    studies={
-        "sgd": Study(
-            config={
-                **DELAYED,
-                "name": "claims-delay-momentum",
-                "sweep": {"algorithm.delay": [0, 8, 32, 128, 256], "learning.lr": RATES, "seeds": 3},
-            },
-            smoke={**SMALL, "sweep.algorithm.delay": [0, 32, 256], "sweep.learning.lr": [0.001, 0.1], "sweep.seeds": 2},
-            paper={"stop.epochs": 30},
-        ),
-        "adam": Study(
-            config={
-                **DELAYED,
-                "name": "claims-delay-adam",
-                "learning": {"optimizer": "adam"},
-                "sweep": {"algorithm.delay": [0, 256], "learning.lr": RATES, "seeds": 3},
-            },
-            smoke={**SMALL, "sweep.learning.lr": [0.001, 0.01], "sweep.seeds": 2},
-            paper={"stop.epochs": 30},
-        ),
-        "lower": Study(
-            config={
-                **DELAYED,
-                "name": "claims-delay-lower",
-                "algorithm": {"name": "delayed", "delay": 256},
-                "learning": {"optimizer": "sgd"},
-                "sweep": {
-                    "optimiser": {
-                        "sgd": {"learning.optimizer": "sgd", "learning.momentum": 0.9},
-                        "adam": {"learning.optimizer": "adam"},
-                    },
-                    "learning.lr": [3e-06, 1e-05, 3e-05],
-                    "seeds": 3,
-                },
-            },
-            smoke={**SMALL, "sweep.learning.lr": [1e-05, 3e-05], "sweep.seeds": 2},
-            paper={"stop.epochs": 30},
-        ),
-    },
+    studies={"grid": GRID},
     decide=decide_a4,
     criteria=(
         Criterion(
-            "adam", "Adam: accuracy at delay 256 less that at delay 0, at the best rate of delay 0", at_least=-0.01
+            "adam_own", "Adam: accuracy at delay 256 less that at delay 0, each at its own best rate", at_least=-0.01
         ),
-        Criterion("sgd", "SGD with momentum: the same", at_most=-0.05),
+        Criterion("sgd_own", "SGD with momentum: the same", at_most=-0.05),
+        Criterion("adam_common", "Adam: the same, both at the best rate of delay 0", at_least=-0.01),
+        Criterion("sgd_common", "SGD with momentum: the same, both at the best rate of delay 0", at_most=-0.05),
+        Criterion("adam_alone", "Adam: accuracy at delay 0, which has to learn", at_least=0.98, control=True),
+        Criterion("sgd_alone", "SGD with momentum: the same", at_least=0.98, control=True),
     ),
     beside={
-        "adam_at_own": "Adam: the same, each delay at its own best rate",
-        "sgd_at_own": "SGD with momentum: the same, each delay at its own best rate",
-        "sgd_at_own_32": "SGD with momentum at delay 32: the same",
-        "adam_lower": "Adam at delay 256: accuracy at the best of three lower rates",
-        "sgd_lower": "SGD with momentum at delay 256: the same",
+        "adam_own_32": "Adam at delay 32: accuracy less that at delay 0, each at its own best rate",
+        "sgd_own_32": "SGD with momentum: the same",
+        "adam_common_8": "Adam at delay 8: the same, both at the best rate of delay 0",
+        "adam_over_sgd": "lost by a delay of 256 under SGD with momentum less that under Adam, at their own best rates",
     },
     figure=Picture(
-        of="accuracy", x="lr", y="final test accuracy (Adam)", lines="delay", xlabel="learning rate", log_x=True
+        of="accuracy",
+        x="lr",
+        y="final test accuracy (delay 256)",
+        lines="optimiser",
+        xlabel="learning rate",
+        log_x=True,
     ),
-    notes=paragraph("""
-        At delay 256 nothing is learnt on the grids of either optimiser (0.25 at most), whose least rates are 1e-4.
-        The lower rates beside (3e-6 to 3e-5) were run after that was seen, and no criterion looks at them: there
-        Adam is ahead of SGD with momentum, as the paper has it, and neither is near what it reaches without delay.
-        Within four epochs an optimiser at such a rate has little time to learn; the paper's thirty may be what Adam
-        needs. Adam's grid ended at 0.01 at first; the three rates above, which SGD's has, were added afterwards and
-        changed no number.
-    """),
+    changes=(
+        "Runs ended after 4 epochs on a grid that began at 1e-4, where nothing is learnt at a delay of 256; only the "
+        "rate that is best without delay was asked for.",
+    ),
 )
 
 
