@@ -4,7 +4,7 @@ from laggard.experiments.claims.claim import Claim, Criterion
 from laggard.experiments.claims.ledger import ledger
 from laggard.experiments.claims.papers import claims
 from laggard.experiments.claims.presentation import standing
-from laggard.experiments.claims.reproduction import repeat, reproduce
+from laggard.experiments.claims.reproduction import decide_again, repeat, reproduce
 from laggard.experiments.claims.verdicts import Verdict
 
-__all__ = ["Claim", "Criterion", "Verdict", "claims", "ledger", "repeat", "reproduce", "standing"]
+__all__ = ["Claim", "Criterion", "Verdict", "claims", "decide_again", "ledger", "repeat", "reproduce", "standing"]

@@ -7,11 +7,14 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
+from laggard.experiments.claims.arrays import StudyArrays
 from laggard.experiments.claims.statistics import SEED
 from laggard.experiments.config.axes import put
 from laggard.experiments.config.errors import ConfigError
 
 Scale = Literal["smoke", "cpu", "paper"]
+Basis = Literal["clock", "quadratic", "network"]
+"""What a claim is shown on: the clock and the rules by themselves, a quadratic, or a network that is trained."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +114,8 @@ class Joint:
         return tuple(float(self.number(sample)) for sample in samples)
 
 
-StudyResults = Mapping[str, Any]
-"""By the study's name, its `Results`, or the array that its probe gave."""
+StudyResults = Mapping[str, StudyArrays]
+"""By the study's name, the statistics of its runs, or the array that its probe gave."""
 NumberArrays = Mapping[str, xr.DataArray | Joint]
 """By name, what a claim's `decide` takes from its results: a number a seed, one number, or what the figure shows."""
 
@@ -180,11 +183,12 @@ class Claim:
     Attributes:
         id: the letter of its paper and a number.
         says: what the paper says, in our words.
+        basis: what it is shown on.
         mark: how that is known: read in the source, from secondary notes, recalled (context, never a bar), or derived.
         setting: in which setting it is tried here, and how that differs from the paper's.
         studies: runs by name.
         decide: from what the studies gave to numbers by name.
-        criteria: all must hold for the claim to be reproduced.
+        criteria: what decides it; those that are no controls must all hold for the claim to hold.
         beside: numbers that are shown without a bar, each with what it is: counter-evidence, and the other question.
         notes: what a reader of the verdict must know.
         changes: what was changed after a verdict had been seen, the first change first.
@@ -194,6 +198,7 @@ class Claim:
     paper: Paper
     question: str
     says: str
+    basis: Basis
     mark: Literal["read", "notes", "recalled", "derived"]
     setting: str
     studies: Mapping[str, Study]

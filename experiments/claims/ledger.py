@@ -10,7 +10,8 @@ from typing import Any
 import pandas as pd
 from pydantic import Field, ValidationError
 
-from laggard.experiments.claims.claim import Scale
+from laggard.experiments.claims.arrays import StudyArrays, read_arrays, write_arrays
+from laggard.experiments.claims.claim import Basis, Scale
 from laggard.experiments.claims.verdicts import CriterionOutcome, RowEntry, Verdict
 from laggard.experiments.config.schema import Part
 from laggard.experiments.results.atomic import whole_file
@@ -33,15 +34,26 @@ class Repeat(Part):
     same: bool
 
 
+class FirstVerdict(Part):
+    """What was said of a claim when it was first decided, by whatever setting and criteria it had then."""
+
+    verdict: str
+    taken: str
+
+
 class Row(Part):
     """The outcome of a claim at a scale.
 
     Attributes:
-        says, mark, setting: as the claim had them when it was decided.
+        says, basis, mark, setting: as the claim had them when it was decided.
+        first_verdict: the first one of all, whatever was changed since.
+        changes: what was changed after a verdict had been seen.
         criteria, beside: what was measured with a bar, and without.
         grids: what the studies swept, a line each.
         chosen: what was chosen for the studies that are tuned, a line for each choice.
+        at_edge: whether one of those lies at an end of its grid, which leaves the criteria open.
         runs: their ids, with the wall time (s) that each took when it was made.
+        gradients: how many they took, all members of ensembles counted; None for runs of old, which did not say.
         version: laggard's, when they were made.
         machine: device, instruction set and torch of the runs: numbers are the same to the last bit on the same ones.
         taken: the day on which the last of the runs was made.
@@ -53,14 +65,19 @@ class Row(Part):
     question: str
     paper: str
     says: str
+    basis: Basis
     mark: str
     setting: str
     verdict: str
+    first_verdict: FirstVerdict
+    changes: list[str] = Field(default=[])
     criteria: list[RowEntry]
     beside: list[RowEntry]
     grids: list[str]
     chosen: list[str]
+    at_edge: bool = False
     runs: dict[str, float]
+    gradients: int | None = None
     version: str
     machine: list[str]
     taken: str
@@ -78,11 +95,11 @@ class Row(Part):
 
     @property
     def tally(self) -> str:
-        """The number of criteria that hold, fail and are open; empty where all hold, or where there is no verdict."""
-        counts = Counter(entry.outcome for entry in self.criteria)
-        if self.verdict in (Verdict.REPRODUCED, Verdict.NONE):
+        """The number of claims that hold, fail and are open; empty where all hold, or where there is no verdict."""
+        counts = Counter(entry.outcome for entry in self.criteria if not entry.control)
+        if self.verdict in (Verdict.HOLDS, Verdict.NONE):
             return ""
-        found = [f"{counts[CriterionOutcome.HOLDS]} of {len(self.criteria)} hold"]
+        found = [f"{counts[CriterionOutcome.HOLDS]} of {counts.total()} hold"]
         found += [f"{counts[CriterionOutcome.FAILS]} fail"] * bool(counts[CriterionOutcome.FAILS])
         return ", ".join(found + [f"{counts[CriterionOutcome.OPEN]} open"] * bool(counts[CriterionOutcome.OPEN]))
 
@@ -92,14 +109,31 @@ def path_of(row: Row, folder: Path) -> Path:
     return folder / row.scale / f"{row.id}.json"
 
 
-def write_row(row: Row, table: pd.DataFrame | None, folder: Path) -> Path:
-    """Store a row and the numbers of its figure; return the row's file."""
+def write_row(
+    row: Row, table: pd.DataFrame | None, folder: Path, studies: Mapping[str, StudyArrays] | None = None
+) -> Path:
+    """Store a row, the numbers of its figure, and the arrays that it was decided by; return the row's file."""
     path = path_of(row, folder)
     with whole_file(path) as part:
         part.write_text(json.dumps(row.model_dump(), indent=1) + "\n", encoding="utf-8")
         if table is not None:
             table.to_csv(path.with_suffix(".csv"), index=False, float_format="%.6g", lineterminator="\n")
+    if studies is not None:
+        write_arrays(_arrays_path(row.id, folder, row.scale), studies)
     return path
+
+
+def stored_arrays(name: str, folder: Path = STORED, scale: Scale = "cpu") -> dict[str, StudyArrays] | None:
+    """The arrays by which the claim called `name` was decided, by study; None where none were stored.
+
+    Raises:
+        ResultError: the file holds something else.
+    """
+    return read_arrays(_arrays_path(name, folder, scale))
+
+
+def _arrays_path(name: str, folder: Path, scale: Scale) -> Path:
+    return folder / scale / "arrays" / f"{name}.json"
 
 
 def read_row(name: str, folder: Path, scale: Scale) -> Row | None:

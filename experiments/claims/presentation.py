@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas.io.formats.style import Styler
 
-FINE = (Verdict.REPRODUCED, Verdict.NONE)
+FINE = (Verdict.HOLDS, Verdict.NONE)
 TEMPLATE = Path(__file__).with_name("page.md.jinja")
 KNOWN = {"read": "read in it", "notes": "from notes on it", "recalled": "recalled, no bar", "derived": "derived"}
 NOT_RUN = "not run"
 GOOD, BAD, GREY = "#00735a", "#b34700", "#666666"
 COLOURS: Mapping[str, str] = {
-    Verdict.REPRODUCED: GOOD, CriterionOutcome.HOLDS: GOOD,
-    Verdict.CONTRADICTED: BAD, CriterionOutcome.FAILS: BAD, "beside": GREY,
+    CriterionOutcome.HOLDS: GOOD, CriterionOutcome.FAILS: BAD, "beside": GREY,
 }  # fmt: skip
 
 
@@ -85,8 +84,10 @@ def first_sentence(notes: str) -> str:
 
 def is_outdated(claim: Claim, row: Row) -> bool:
     """Whether a row was decided by another setting, criteria or numbers beside than the claim has now."""
-    asked = [(each.says, each.bar) for each in claim.criteria] + [(says, "") for says in claim.beside.values()]
-    return row.setting != claim.setting or asked != [(each.says, each.bar) for each in (*row.criteria, *row.beside)]
+    asked = [(each.says, each.bar, each.control) for each in claim.criteria]
+    asked += [(says, "", False) for says in claim.beside.values()]
+    told = [(each.says, each.bar, each.control) for each in (*row.criteria, *row.beside)]
+    return row.setting != claim.setting or asked != told
 
 
 def describe_repeat(repeat: Repeat) -> str:

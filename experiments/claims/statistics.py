@@ -13,6 +13,7 @@ import pandas as pd
 import xarray as xr
 from scipy.special import digamma
 
+from laggard.experiments.claims.arrays import statistic
 from laggard.experiments.results.measures import MEASURES, as_results, measure_runs
 from laggard.experiments.results.result import Result
 
@@ -20,6 +21,7 @@ SEED = "seed"
 NO_KEYS = ("run", "member", "value", "followed", "never", "diverged", "number")
 
 
+@statistic
 def final(results: Sequence[Result], value: str, target: float | None = None) -> xr.DataArray:
     """A value of `laggard table` (accuracy, loss, staleness, time_to, ...) of every setting and seed.
 
@@ -33,6 +35,7 @@ def final(results: Sequence[Result], value: str, target: float | None = None) ->
     return array(table, number.fillna(np.inf) if value.endswith("_to") else number)
 
 
+@statistic
 def when(results: Sequence[Result], value: str, epoch: float) -> xr.DataArray:
     """accuracy, loss or train_loss at the last evaluation up to an epoch, of every setting and seed.
 
@@ -49,16 +52,19 @@ def when(results: Sequence[Result], value: str, epoch: float) -> xr.DataArray:
     return array(rows[["run", *found.keys, "member"]], number.fillna(0.0 if value == "accuracy" else np.inf))
 
 
+@statistic
 def per_update(results: Sequence[Result]) -> xr.DataArray:
     """Virtual seconds per update of the model: those of the whole run over its updates."""
     return _pace(results, "updates")
 
 
+@statistic
 def per_sample(results: Sequence[Result]) -> xr.DataArray:
     """Virtual seconds per sample of the mini-batches whose gradients were applied."""
     return _pace(results, "samples")
 
 
+@statistic
 def curve(results: Sequence[Result], measure: str, along: str = "time") -> xr.DataArray:
     """A column of `metrics` (test_loss, consensus, ...) at every evaluation, with the axis `along` as a dimension.
 
@@ -71,6 +77,7 @@ def curve(results: Sequence[Result], measure: str, along: str = "time") -> xr.Da
     return array(rows[["run", *runs.keys, along]].assign(**{along: rows[along].round(9)}), rows[measure])
 
 
+@statistic
 def staleness(results: Sequence[Result], after: float = 0.0) -> xr.DataArray:
     """The mean staleness of applied gradients, in updates.
 
@@ -82,6 +89,7 @@ def staleness(results: Sequence[Result], after: float = 0.0) -> xr.DataArray:
     return _summarise_applied(results, after, pd.Series.mean)
 
 
+@statistic
 def staler(results: Sequence[Result], than: float, after: float = 0.0) -> xr.DataArray:
     """The share of applied gradients whose staleness is greater than a bound; `after` as in `staleness`."""
     return _summarise_applied(results, after, lambda stale: float((stale > than).mean()))
@@ -184,9 +192,13 @@ def best_of_others(values: xr.DataArray, over: str, of: xr.DataArray | None = No
 
 
 def nearest(values: xr.DataArray, over: str, setting: xr.DataArray | float) -> xr.DataArray:
-    """`values` at the setting of `over` that is nearest to `setting` on a log axis, each seed's own."""
-    distance = abs(log(values[over].astype(float)) - np.log(setting))
-    return values.sel({over: distance.idxmin(over)}).drop_vars(over)
+    """`values` at the setting of `over` that is nearest to `setting` on a log axis, each seed's own.
+
+    NaN where `setting` is, as a cliff that the grid does not have.
+    """
+    wanted = xr.DataArray(setting)
+    distance = abs(log(values[over].astype(float)) - np.log(wanted.fillna(1.0)))
+    return values.sel({over: distance.idxmin(over)}).drop_vars(over).where(wanted.notnull())
 
 
 def pick(values: xr.DataArray, over: str, by: xr.DataArray) -> xr.DataArray:
@@ -226,11 +238,6 @@ def last(values: xr.DataArray, over: str, part: float = 0.25) -> xr.DataArray:
 def mean(values: xr.DataArray, over: str = SEED) -> xr.DataArray:
     """The mean over a dimension, by default the seeds; none where a value is missing."""
     return values.mean(over, skipna=False)
-
-
-def share(condition: xr.DataArray) -> xr.DataArray:
-    """The share of these seeds for which a condition holds: a count, and no estimate for others."""
-    return condition.astype(float).mean(SEED)
 
 
 def stack_arrays(**parts: xr.DataArray) -> xr.DataArray:

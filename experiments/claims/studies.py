@@ -1,6 +1,8 @@
 """The runs of a claim at a scale: sweeps like any others, of which one may choose another's learning rates."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +11,17 @@ from laggard.experiments.claims.probes import run_probe
 from laggard.experiments.config.axes import axes
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
-from laggard.experiments.config.grid import fill_swept_keys, runs
+from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
+from laggard.experiments.results.atomic import whole_file
 from laggard.experiments.results.measures import format_setting, is_seed
+from laggard.experiments.results.result import MANIFEST, Result, ResultError
 from laggard.experiments.results.results import Results
 from laggard.experiments.results.selection import Best, best
-from laggard.experiments.running.sweep import RunEnd, sweep
+from laggard.experiments.results.store import find_run, open_run
+from laggard.experiments.running.sweep import Find, RunEnd, sweep
 
 Tell = Callable[[RunEnd], None]
+LONG = 300.0  # seconds
 
 
 def configs(claim: Claim, scale: Scale, results: Mapping[str, Results] | None = None) -> dict[str, Config]:
@@ -49,8 +55,14 @@ def config_of(claim: Claim, name: str, scale: Scale, results: Mapping[str, Resul
     return config
 
 
-def run_studies(claim: Claim, scale: Scale, out: Path, jobs: int | None, tell: Tell) -> dict[str, Any]:
+def run_studies(
+    claim: Claim, scale: Scale, out: Path, jobs: int | None, tell: Tell, partial: Path | None = None
+) -> dict[str, Any]:
     """The results of every study of a claim, or what was probed; existing results are not simulated again.
+
+    Args:
+        partial: a folder where the measurements of runs that take more than `LONG` seconds are kept, a folder a run
+            with its manifest and its `metrics.parquet`, and where they are found again wherever `out` is.
 
     Raises:
         ConfigError: a study cannot be run.
@@ -62,8 +74,44 @@ def run_studies(claim: Claim, scale: Scale, out: Path, jobs: int | None, tell: T
         if (probe := claim.studies[name].probe) is not None:
             found[name] = run_probe(probe, config, out)
         else:
-            found[name] = sweep(config, out, jobs=jobs, tell=tell)
+            found[name] = sweep(config, out, jobs=jobs, tell=_keep_long(tell, partial), find=_find_in(partial))
     return found
+
+
+def _keep_long(tell: Tell, partial: Path | None) -> Tell:
+    """`tell`, after what a long run has measured was copied to `partial`."""
+
+    def keep(ended: RunEnd) -> None:
+        if partial is not None and ended.result is not None and ended.result.manifest["wall_seconds"] >= LONG:
+            keep_measurements(ended.result, partial)
+        tell(ended)
+
+    return keep
+
+
+def keep_measurements(result: Result, partial: Path) -> None:
+    """Copy a run's manifest and metrics to the folder of its id in `partial`, unless they are there."""
+    own = partial / result.manifest["run"]
+    if not (own / MANIFEST).is_file():
+        for name in ("metrics.parquet", MANIFEST):  # the manifest last: it says that the rest is there
+            with whole_file(own / name) as part:
+                part.write_bytes((result.path / name).read_bytes())
+
+
+def _find_in(partial: Path | None) -> Find:
+    """How `sweep` finds a finished run: in its own folder, else what was kept of it in `partial`."""
+
+    def find(spec: RunSpec, out: Path) -> Result | None:
+        if (result := find_run(spec, out)) is not None or partial is None:
+            return result
+        with suppress(ResultError):
+            kept = open_run(partial / spec.id)
+            if kept.manifest["config"] == spec.digest:
+                kept.file("metrics.parquet")
+                return replace(kept, given=spec.config, labels=spec.labels)
+        return None
+
+    return find
 
 
 def apply_tuning(document: dict[str, Any], tuning: Tuning, results: Results) -> dict[str, Any]:
@@ -109,17 +157,19 @@ def grids(claim: Claim, scale: Scale) -> list[str]:
     return found
 
 
-def choices(claim: Claim, results: Mapping[str, Any]) -> list[str]:
-    """What was chosen for each study that is tuned, a line each, and whether that lies at an end of its grid."""
+def choices(claim: Claim, results: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """What was chosen for each study that is tuned, a line each, and whether any of it lies at an end of its grid."""
     found: dict[str, list[str]] = {}
+    at_edge = False
     for name, study in claim.studies.items():
         if study.tuned is not None:
             over = study.tuned.over
             for row in _choice(study.tuned, results[study.tuned.on]).table.to_dict("records"):
+                at_edge |= bool(row["edge"])
                 edge = ", an end of its grid" if row["edge"] else ""
                 who = [format_setting(value) for key, value in row.items() if key not in (over, "edge", "tied")]
                 found.setdefault(f"{name}: {over} = {format_setting(row[over])}{edge}", []).extend(who)
-    return [f"{what}, for {', '.join(who)}" if who else what for what, who in found.items()]
+    return [f"{what}, for {', '.join(who)}" if who else what for what, who in found.items()], at_edge
 
 
 def _sweep_axes(sweep: Mapping[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import xarray as xr
 from pydantic import BeforeValidator
+from scipy.stats import beta
 
 from laggard.experiments.claims.claim import Criterion, Joint
 from laggard.experiments.claims.statistics import SEED
@@ -27,10 +28,11 @@ class CriterionOutcome(StrEnum):
 class Verdict(StrEnum):
     """The verdict on a claim."""
 
-    REPRODUCED = "reproduced"
-    IN_PART = "reproduced in part"
-    OPEN = "not resolved at this scale"
-    CONTRADICTED = "contradicted"
+    HOLDS = "holds"
+    IN_PART = "holds in part"
+    FAILS = "fails"
+    OPEN = "open"
+    SILENT = "says nothing here"
     NONE = "no verdict at this scale"
 
 
@@ -43,11 +45,13 @@ class RowEntry(Part):
 
     Attributes:
         value: the mean over seeds, or the number that all of them make together.
-        low, high: its 95 % interval: of the mean by Student's t, of the other by resampling the seeds; null where there
-            is none, and `value` itself where the number is exact.
+        low, high: its 95 % interval: of the mean by Student's t, of a share that of Clopper and Pearson, of a number of
+            all seeds by resampling them; null where there is none, and `value` itself where the number is exact.
         values: of each seed, in order; one, where the number is exact or one of all seeds together.
         seeds: whether it is a number a seed.
         joint: whether it is one that all seeds make together, with an interval of resampled ones.
+        share: whether it is the share of seeds for which something is so (1) and not otherwise (0).
+        control: whether the criterion is a control, which makes no verdict by holding.
     """
 
     says: str
@@ -58,6 +62,8 @@ class RowEntry(Part):
     values: list[Number]
     seeds: bool
     joint: bool = False
+    share: bool = False
+    control: bool = False
     outcome: str = ""
 
     @property
@@ -76,15 +82,20 @@ class RowEntry(Part):
         """The number with its interval and remarks."""
         if self.value is None:
             return f"not finite in {self.lost} of {len(self.values)}"
+        if self.share:
+            return f"{sum(map(bool, self.values))} of {len(self.values)} ({self.interval})"
         said = f"{self.value:.4g}" + f" ({self.interval})" * bool(self.interval)
         said += f", n = {len(self.values)}" if self.seeds else ", of all seeds" * self.joint
         return said + f", not finite in {self.lost}" * (self.lost > 0)
 
 
-def finding(criterion: Criterion, value: xr.DataArray | Joint, where: str, draws: int = 0) -> RowEntry:
+def finding(
+    criterion: Criterion, value: xr.DataArray | Joint, where: str, draws: int = 0, at_edge: bool = False
+) -> RowEntry:
     """The outcome of a criterion.
 
     Args:
+        at_edge: whether a setting that it depends on was chosen at an end of its grid, which leaves it open.
         draws: how many bootstrap samples of the seeds make the interval of a number that all seeds make together.
 
     Raises:
@@ -92,7 +103,9 @@ def finding(criterion: Criterion, value: xr.DataArray | Joint, where: str, draws
     """
     found = _measure(value, where, draws)
     outcome = _criterion_outcome(criterion, found["values"], found["seeds"], found["low"], found["high"])
-    return RowEntry(says=criterion.says, bar=criterion.bar, outcome=outcome, **found)
+    if at_edge and not criterion.control:
+        outcome = CriterionOutcome.OPEN
+    return RowEntry(says=criterion.says, bar=criterion.bar, control=criterion.control, outcome=outcome, **found)
 
 
 def additional_finding(says: str, value: xr.DataArray | Joint, where: str, draws: int = 0) -> RowEntry:
@@ -108,7 +121,11 @@ def _measure(value: xr.DataArray | Joint, where: str, draws: int) -> dict[str, A
         raise ConfigError(where, f"expected a number a seed, but {left} is left: choose with at(...), or best(...)")
     values, seeds = [float(number) for number in np.atleast_1d(array.values)], array.dims == (SEED,)
     joint = isinstance(value, Joint) and draws > 0
-    if seeds:
+    share = seeds and array.dtype == bool
+    if share:
+        number = sum(values) / len(values)
+        low, high = share_interval(int(sum(values)), len(values))
+    elif seeds:
         estimate = mean(values)
         number, low, high = estimate.value, estimate.value - estimate.half, estimate.value + estimate.half
     elif isinstance(value, Joint) and draws:
@@ -116,16 +133,38 @@ def _measure(value: xr.DataArray | Joint, where: str, draws: int) -> dict[str, A
         number, low, high = values[0], min(float(ends[0]), values[0]), max(float(ends[1]), values[0])
     else:
         number = low = high = values[0]
-    return {"value": number, "low": low, "high": high, "values": values, "seeds": seeds, "joint": joint}
+    found = {"value": number, "low": low, "high": high, "values": values}
+    return {**found, "seeds": seeds, "joint": joint, "share": share}
 
 
-def verdict(outcomes: Sequence[str]) -> Verdict:
-    """All criteria hold: reproduced; some hold: in part; none does and one fails: contradicted; else not resolved."""
+def share_interval(count: int, of: int) -> tuple[float, float]:
+    """The exact 95 % interval of a share of which `count` of `of` were seen.
+
+    Its ends are the shares at which so few, or so many, are seen with a probability of 2.5 %.
+
+    Source: Clopper, Pearson (1934), Biometrika 26.
+    """
+    low = 0.0 if count == 0 else float(beta.ppf(0.025, count, of - count + 1))
+    return low, 1.0 if count == of else float(beta.ppf(0.975, count + 1, of - count))
+
+
+def verdict(entries: Sequence[RowEntry]) -> Verdict:
+    """What the criteria say together.
+
+    A control that fails says that the setting cannot tell, and one that is open leaves all open. Of the others, which
+    are claims, all hold: holds; some do: in part; none does and one fails: fails; else open.
+    """
+    controls = [entry.outcome for entry in entries if entry.control]
+    outcomes = [entry.outcome for entry in entries if entry.outcome and not entry.control]
+    if CriterionOutcome.FAILS in controls:
+        return Verdict.SILENT
+    if CriterionOutcome.OPEN in controls:
+        return Verdict.OPEN
     if all(outcome == CriterionOutcome.HOLDS for outcome in outcomes):
-        return Verdict.REPRODUCED
+        return Verdict.HOLDS
     if CriterionOutcome.HOLDS in outcomes:
         return Verdict.IN_PART
-    return Verdict.CONTRADICTED if CriterionOutcome.FAILS in outcomes else Verdict.OPEN
+    return Verdict.FAILS if CriterionOutcome.FAILS in outcomes else Verdict.OPEN
 
 
 def _criterion_outcome(

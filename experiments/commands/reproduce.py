@@ -111,13 +111,14 @@ def _write(args: Namespace) -> None:
 
     from laggard.experiments.claims import claims, ledger
     from laggard.experiments.claims.ledger import figure_table
-    from laggard.experiments.claims.presentation import page
+    from laggard.experiments.claims.presentation import is_outdated, page
     from laggard.experiments.figures.claims import picture
 
     rows_in = Path(args.out) / "claims"
     every, rows, pictures = claims((), args.claims), ledger(rows_in, args.scale), {}
     for claim in every:
-        if claim.id in rows and claim.figure and (table := figure_table(rows[claim.id], rows_in)) is not None:
+        decided = claim.id in rows and not is_outdated(claim, rows[claim.id])
+        if decided and claim.figure and (table := figure_table(rows[claim.id], rows_in)) is not None:
             path = rows_in / args.scale / f"{claim.id}.png"
             picture(claim, table, path)
             pictures[claim.id] = Path(os.path.relpath(path, Path(args.page).parent)).as_posix()

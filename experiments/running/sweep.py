@@ -50,6 +50,10 @@ class RunEnd(NamedTuple):
     failure: str = ""
 
 
+Find = Callable[[RunSpec, Path], Result | None]
+"""From a run and the folder of results to its finished result, if there is one."""
+
+
 def sweep(
     config: Config,
     out: str | Path = "results",
@@ -58,6 +62,7 @@ def sweep(
     jobs: int | None = None,
     backend: str = "loky",
     tell: Callable[[RunEnd], None] = lambda _: None,
+    find: Find = store.find_run,
 ) -> Results:
     """Simulate every run that a config expands to, and keep them all under `<out>/<name>`.
 
@@ -70,6 +75,7 @@ def sweep(
             process. By default all cores, but this process alone for ten seconds of work or less, and on a GPU.
         backend: "loky", processes here; "ray" or "dask", an engine that runs already or is started here.
         tell: called with each run as soon as it has ended.
+        find: how a finished run is found.
 
     Raises:
         ConfigError: one of the runs cannot be run; nothing has been started then.
@@ -82,7 +88,7 @@ def sweep(
     planned = runs(config)
     write_index(planned, out)
     found: dict[str, RunEnd] = {}
-    for ended in _execute_plan(planned, Path(out), force, progress, jobs, backend):
+    for ended in _execute_plan(planned, Path(out), None if force else find, progress, jobs, backend):
         found[ended.run.id] = ended
         tell(ended)
     every = [found[spec.id] for spec in planned]
@@ -93,12 +99,18 @@ def sweep(
 
 
 def _execute_plan(
-    planned: Sequence[RunSpec], out: Path, force: bool, progress: ProgressDisplay | None, jobs: int | None, backend: str
+    planned: Sequence[RunSpec],
+    out: Path,
+    find: Find | None,
+    progress: ProgressDisplay | None,
+    jobs: int | None,
+    backend: str,
 ) -> Iterator[RunEnd]:
-    """Every run of the plan as it ends; those whose results exist come first."""
+    """Every run of the plan as it ends; those that `find` gives come first, and None simulates all."""
     missing: list[RunSpec] = []
+    force = find is None
     for spec in planned:
-        if (result := None if force else store.find_run(spec, out)) is None:
+        if (result := find(spec, out) if find is not None else None) is None:
             missing.append(spec)
         else:
             yield RunEnd(spec, result, None)

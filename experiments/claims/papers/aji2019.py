@@ -43,6 +43,7 @@ G1 = Claim(
         accumulating G gradients at the server divides the mean staleness by G; with 4 workers and G = 4 it is about
         0.75.
     """),
+    basis="clock",
     mark="notes",
     setting=paragraph("""
         clock alone, 4 and 16 workers, exponential times of 10 ms, a free network; G = 1, 2, 4, 8 gradients a step,
@@ -160,6 +161,7 @@ G2 = Claim(
         asynchronous training of a Transformer fails under Adam at the learning rates that synchronous training
         takes; taken apart, it is staleness that does the harm, and not the batch size.
     """),
+    basis="network",
     mark="notes",
     setting=paragraph("""
         a Transformer of 2 blocks, width 64, on 20,000 pieces of 32 characters of an invented language (entropy
@@ -229,6 +231,7 @@ G3 = Claim(
         accumulating the stale gradients of as many mini-batches as there are workers before each step of Adam
         restores the quality of synchronous training, without its barrier.
     """),
+    basis="network",
     mark="notes",
     setting=paragraph("""
         the Transformer, data, learning rates and seeds of G2, 4 workers with gamma times (cv 0.5) on a free

@@ -53,6 +53,7 @@ C1 = Claim(
         time per iteration of SGP does not grow with nodes on slow Ethernet, while that of AllReduce does; on a fast
         network the advantage vanishes (this last from notes).
     """),
+    basis="clock",
     mark="read",
     setting=paragraph("""
         clock alone, constant compute times of 10 ms, models of 250 kB, full-duplex cards; N beta = 2 t_c on the
@@ -126,6 +127,7 @@ C2 = Claim(
         SGP's accuracy is within 1.2 points of AllReduce's at 32 nodes (ResNet-50, ImageNet); the criterion asks
         half a point at 16 nodes.
     """),
+    basis="network",
     mark="read",
     setting=paragraph("""
         LeNet-5, MNIST, 16 nodes, batch 32 each, 4 epochs, each method at its own best learning rate of one grid,
@@ -185,6 +187,7 @@ C3 = Claim(
         the spread of the nodes' models is proportional to the learning rate, and falls about ten times when that is
         divided by ten.
     """),
+    basis="quadratic",
     mark="notes",
     setting=paragraph("""
         SGP on 16 nodes, constant times of 10 ms, free network, one peer; a quadratic of 20 coordinates, condition
@@ -251,6 +254,7 @@ C4 = Claim(
         gradient?
     """),
     says="overlap hides communication behind computation.",
+    basis="clock",
     mark="notes",
     setting=paragraph("""
         clock alone, 16 nodes, constant compute times t_c of 10 ms, models of 250 kB, latency 0.1 ms, one peer;
@@ -325,6 +329,7 @@ C5 = Claim(
         accuracy falls as nodes are added at equal epochs on the sparse 1-peer graph; a denser graph at the
         beginning or throughout repairs part of the loss.
     """),
+    basis="network",
     mark="notes",
     setting=paragraph("""
         LeNet-5, MNIST, 4, 16 and 64 nodes, batch 32 each, 4 epochs (so that 64 nodes make 117 steps each), every

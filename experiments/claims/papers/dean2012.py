@@ -69,6 +69,7 @@ I1 = Claim(
         Adagrad made Downpour SGD robust, and allowed more replicas; the criterion asks for half a decade more of
         working learning rates.
     """),
+    basis="network",
     mark="notes",
     setting=paragraph("""
         LeNet-5, MNIST, Downpour with 16 workers that push and fetch every 5 mini-batches, gamma times (cv 0.2),

@@ -60,6 +60,7 @@ H1 = Claim(
         K-batch-sync K / (P mu), and of K-batch-async K E[X] / P under any law; for times that are new longer than
         used K-async is no slower than K-sync.
     """),
+    basis="clock",
     mark="notes",
     setting=paragraph("""
         clock alone, P = 8 workers, K = 1, 2, 4, 8, a free network, exponential times of 10 ms; for the last
@@ -140,6 +141,7 @@ H2 = Claim(
         in wall-clock time asynchronous SGD has the lowest error early and the highest error floor; between
         synchronous and asynchronous, K-async with a middle K is best in between.
     """),
+    basis="quadratic",
     mark="notes",
     setting=paragraph("""
         a quadratic of curvature 1 in 50 coordinates, noise 0.8, learning rate 0.03 for all (as in the paper's

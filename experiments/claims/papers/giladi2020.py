@@ -84,6 +84,7 @@ I6 = Claim(
         the largest stable learning rate is inversely proportional to the delay, and momentum costs most of it under
         delay (for a quadratic of curvature a and without momentum, 2 sin(pi / (2 (2 D + 1))) / a).
     """),
+    basis="network",
     mark="derived",
     setting=paragraph("""
         LeNet-5, MNIST, constant delay, batch 32; 4 epochs, learning rates a quarter of a decade apart, 3 seeds. The

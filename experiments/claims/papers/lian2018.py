@@ -52,6 +52,7 @@ D1 = Claim(
         is 1, 2, 10, 100 times slower; all-reduce's falls from 12.3 over 6.9 and 1.6 to 0.18 [recalled: context, no
         bar].
     """),
+    basis="clock",
     mark="recalled",
     setting=paragraph("""
         clock alone, 16 nodes on a ring, gamma times of 10 ms with a coefficient of variation of 0.1, 1 Gb/s cards
@@ -140,6 +141,7 @@ D2 = Claim(
         a parameter server becomes the bottleneck as workers are added, where a decentralised method's speed-up
         stays linear.
     """),
+    basis="clock",
     mark="notes",
     setting=paragraph("""
         clock alone, gamma times t_c of 10 ms with a coefficient of variation of 0.1, N beta = 0.03 t_c (models of
@@ -219,6 +221,7 @@ D3 = Claim(
     says=paragraph("""
         AD-PSGD is as accurate as AllReduce at equal epochs, and much quicker in time where one worker is slow.
     """),
+    basis="network",
     mark="notes",
     setting=paragraph("""
         LeNet-5, MNIST, 16 nodes, one of them 10 times slower, free network, batch 32 each, 6 epochs, each method at
@@ -275,6 +278,7 @@ D4 = Claim(
         AD-PSGD converges at the rate of parallel SGD in iterations, so that what it gains in time is no loss in
         samples.
     """),
+    basis="clock",
     mark="notes",
     setting=paragraph("""
         a quadratic of 20 coordinates, condition 20, noise 0.5, learning rate 0.05 for both; 16 nodes, gamma times

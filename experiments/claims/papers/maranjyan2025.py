@@ -63,6 +63,7 @@ I5 = Claim(
         with computing times tau_i of their own, Ringmaster ASGD (and Rennala SGD) has the optimal time complexity,
         which asynchronous and synchronous SGD have not.
     """),
+    basis="quadratic",
     mark="notes",
     setting=paragraph("""
         32 workers whose mini-batches take 10 ms times i, or times the root of i, i = 1 to 32, a free network; a

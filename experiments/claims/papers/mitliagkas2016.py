@@ -2,6 +2,7 @@
 
 import xarray as xr
 
+from laggard.experiments.claims.arrays import probed
 from laggard.experiments.claims.claim import (
     Claim,
     Criterion,
@@ -25,7 +26,7 @@ PAPER = Paper(
 
 
 def decide_i2(results: StudyResults) -> NumberArrays:
-    fits = results["fits"]
+    fits = probed(results["fits"])
     theory = 1 - 1 / fits["P"].astype(float)
     exponential, constant = at(fits, law="exponential"), at(fits, law="constant")
     return {
@@ -47,6 +48,7 @@ I2 = Claim(
         asynchronous SGD whose staleness is geometric, as exponential times make it, behaves on a quadratic like SGD
         with a momentum of 1 - 1 / P.
     """),
+    basis="quadratic",
     mark="notes",
     setting=paragraph("""
         a quadratic of curvature 1 in 16 coordinates with gradient noise 1, an asynchronous server without explicit
@@ -124,6 +126,7 @@ I3 = Claim(
     says=paragraph("""
         asynchrony brings momentum of its own, so that the best explicit momentum falls as workers are added.
     """),
+    basis="quadratic",
     mark="notes",
     setting=paragraph("""
         a quadratic of 20 coordinates, condition 100, noise 0.05; an asynchronous server, 1 to 16 workers with

@@ -107,6 +107,7 @@ A1 = Claim(
         accuracy against the learning rate rises smoothly and then falls off a cliff, for every delay; the cliff
         moves to lower learning rates as the delay grows.
     """),
+    basis="network",
     mark="notes",
     setting=paragraph("""
         LeNet-5, MNIST, SGD with momentum 0.9, constant delays of 0, 8, 32, 128 and 256 updates, batch 32, 30 epochs,
@@ -167,6 +168,7 @@ A2 = Claim(
     paper=PAPER,
     question="Is it large batches together with large learning rates that delay hurts?",
     says="a large batch (above 256) together with a large learning rate is where delay hurts.",
+    basis="network",
     mark="notes",
     setting=paragraph("""
         LeNet-5, MNIST, SGD with momentum 0.9, delays 0 and 32, batches of 32, 256 and 1,024 samples; 4 epochs
@@ -276,6 +278,7 @@ A3 = Claim(
     paper=PAPER,
     question="Does warming up the learning rate help against delay only while it lasts?",
     says="a warm-up of the learning rate helps only for as long as it lasts.",
+    basis="network",
     mark="notes",
     setting=paragraph("""
         LeNet-5, MNIST, SGD with momentum 0.9, delay 32, batch 32, at a learning rate of 0.003, which is above the
@@ -350,6 +353,7 @@ A4 = Claim(
         more than 32. The workshop abstract itself warns that adaptive methods may pick large rates and suffer from
         delay [read].
     """),
+    basis="network",
     mark="notes",
     setting=paragraph("""
         the runs of A1, and the same with Adam. The question is asked twice: each delay at its own best learning rate,

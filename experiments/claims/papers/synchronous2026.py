@@ -45,6 +45,7 @@ I4 = Claim(
         the paper asks whether asynchronous SGD is needed against m-synchronous SGD, which waits for the quickest m
         workers only.
     """),
+    basis="quadratic",
     mark="notes",
     setting=paragraph("""
         16 workers, mean times of 10 ms with a light tail (gamma, cv 0.3) and a heavy one (Pareto of index 1.5,

@@ -55,6 +55,7 @@ E1 = Claim(
         n-softsync, whose server updates after lambda / n gradients, has a mean staleness of n and staleness within
         0 to 2 n.
     """),
+    basis="clock",
     mark="notes",
     setting=paragraph("""
         clock alone, lambda = 30 learners as in the paper, all eight n that divide 30, computing times gamma with a
@@ -162,6 +163,7 @@ E2 = Claim(
         with 30 learners a fixed learning rate fails for n-softsync with n = 15 and 30, while lr / staleness
         converges to the synchronous level for every n.
     """),
+    basis="network",
     mark="notes",
     setting=paragraph("""
         LeNet-5, MNIST, 30 workers, batch 128, momentum 0.9, gamma times (cv 0.2), 4 epochs, 3 seeds; n = 30 / K of
@@ -240,6 +242,7 @@ E3 = Claim(
         with 30 learners a fixed learning rate fails for n-softsync with n = 15 and 30, while lr / staleness
         converges to the synchronous level for every n.
     """),
+    basis="network",
     mark="notes",
     setting=paragraph("""
         E2's question where four epochs of mini-batches of 128 were too few for 30 learners to learn MNIST:

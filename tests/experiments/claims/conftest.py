@@ -24,11 +24,12 @@ Z1 = Claim(
     paper=Paper("dean2012", "Dean et al.", 2012, "Large scale distributed deep networks", "NeurIPS"),
     question="Is a step of half the curvature's inverse faster than one of a tenth?",
     says="nothing of the kind",
+    basis="quadratic",
     mark="derived",
     setting="a noisy quadratic",
     studies={
         "tuning": Study(
-            config={**QUADRATIC, "sweep": {"pace": PACES, "learning.lr": [0.0001, 0.1], "seed": [7, 8]}},
+            config={**QUADRATIC, "sweep": {"pace": PACES, "learning.lr": [0.0001, 0.1, 3.5], "seed": [7, 8]}},
             cpu={"stop.updates": 50},
         ),
         "report": Study(

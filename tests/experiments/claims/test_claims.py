@@ -37,7 +37,7 @@ def test_every_claim_runs_at_smoke_scale(claim, tmp_path):
 def test_a_claim_leaves_a_row_from_which_the_page_is_made(folder, tmp_path):
     (claim,) = claims(["Z1"], folder())
     row = reproduce(claim, "cpu", tmp_path / "out", jobs=1)
-    assert row.verdict == Verdict.REPRODUCED
+    assert row.verdict == Verdict.HOLDS
     assert [entry.outcome for entry in row.criteria] == ["holds", "holds"]
     assert len(row.criteria[0].values) == 3
     stored = ledger(tmp_path / "out" / "claims", "cpu")
@@ -46,10 +46,10 @@ def test_a_claim_leaves_a_row_from_which_the_page_is_made(folder, tmp_path):
     for part in (
         "Dean et al. (2012)",
         claim.question,
-        "Reproduced.",
+        "Holds.",
         "| <= 1.5 |",
         "![",
-        "1 claim: 1 reproduced.",
+        "1 claim: 1 holds.",
         "[derived]",
     ):
         assert part in text
@@ -77,10 +77,10 @@ def test_a_repeat_makes_the_runs_anew_and_is_noted_in_the_row(folder, tmp_path, 
     told = []
     row = repeat(claim, "cpu", tmp_path, 1, told.append)
     assert all(ended.seconds is not None for ended in told)
-    assert [(repeat.verdict, repeat.same) for repeat in row.repeats] == [("reproduced", True)]
+    assert [(repeat.verdict, repeat.same) for repeat in row.repeats] == [("holds", True)]
     assert row.model_copy(update={"repeats": []}) == first
     assert reproduce(claim, "cpu", tmp_path, 1) == row == ledger(tmp_path / "claims", "cpu")["Z1"]
-    assert f"run again on {first.taken}: reproduced, every number the same" in page(
+    assert f"run again on {first.taken}: holds, every number the same" in page(
         [claim], {"Z1": row}, "cpu", "PAGE.md", {}
     )
 
@@ -92,11 +92,11 @@ def test_a_repeat_that_comes_out_otherwise_says_so(folder, tmp_path, capsys):
     path = tmp_path / "claims" / "cpu" / "Z1.json"
     altered = row.model_dump()
     altered["criteria"][0]["values"][0] += 1e-9
-    path.write_text(json.dumps({**altered, "verdict": "contradicted"}))
+    path.write_text(json.dumps({**altered, "verdict": "fails"}))
     assert main(["reproduce", "Z1", "--again", "--claims", str(own), "--out", str(tmp_path), "--jobs", "1"]) == 0
-    assert f"run again on {row.taken}: reproduced, numbers differ" in capsys.readouterr().out
+    assert f"run again on {row.taken}: holds, numbers differ" in capsys.readouterr().out
     # The row stays as it was: a repeat replaces nothing, and a fresh decision of other numbers has no repeats yet.
-    assert ledger(tmp_path / "claims", "cpu")["Z1"].verdict == "contradicted"
+    assert ledger(tmp_path / "claims", "cpu")["Z1"].verdict == "fails"
     assert reproduce(claim, "cpu", tmp_path, 1).repeats == []
 
 
@@ -184,15 +184,15 @@ def test_the_command_line(folder, tmp_path, capsys):
     assert "report: once tuning has chosen" in capsys.readouterr().out
     assert main(["reproduce", "dean2012", "--claims", own, "--out", out, "--jobs", "1", "--page", str(written)]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("Z1  reproduced  (")
+    assert told.startswith("Z1  holds  (")
     assert "    The paper (dean2012) says [derived]: nothing of the kind\n    Here: a noisy quadratic\n" in told
     assert f"    10 runs; the row: {out}/claims/cpu/Z1.json\n" in told
-    assert "Reproduced." in written.read_text()
+    assert "Holds." in written.read_text()
     assert "for which one needs a GPU, 0 of 1 have been run" in written.read_text()
     assert main(["reproduce", "Z1", "--scale", "paper", "--claims", own, "--out", out, "--jobs", "1"]) == 0
     before, _, after = capsys.readouterr().out.partition("an estimate on this machine as busy as it is now")
     assert "tuning: " in before
-    assert "Z1  reproduced" in after
+    assert "Z1  holds" in after
     assert main(["reproduce", "Y9", "--claims", own, "--out", out]) == 2
     assert "no such claim or paper" in capsys.readouterr().err
 

@@ -11,8 +11,8 @@ def test_the_page_has_the_grids_and_what_was_chosen_from_them(folder, tmp_path):
     (claim,) = claims([], own)
     row = reproduce(claim, "cpu", tmp_path, 1)
     text = page([claim], {"Z1": row}, "cpu", "PAGE.md", {})
-    assert "- Swept in tuning: stop.updates 50; pace slow, quick; learning.lr 0.0001, 0.1; seed 7, 8.\n" in text
-    assert "- Chosen for report: learning.lr = 0.1, an end of its grid, for slow, quick.\n" in text
+    assert "- Swept in tuning: stop.updates 50; pace slow, quick; learning.lr 0.0001, 0.1, 3.5; seed 7, 8.\n" in text
+    assert "- Chosen for report: learning.lr = 0.1, for slow, quick.\n" in text
 
 
 def test_hours_are_those_of_all_runs_each_once(folder, tmp_path):
@@ -46,8 +46,8 @@ def test_a_verdict_says_how_many_criteria_hold(folder, tmp_path):
     row = reproduce(claim, "cpu", tmp_path, 1)
     assert row.tally == "1 of 2 hold, 1 fail"
     text = page([claim], {"Z1": row}, "cpu", "PAGE.md", {})
-    assert "**Reproduced in part (1 of 2 hold, 1 fail).**" in text
-    assert f"{claim.question} | reproduced in part (1 of 2 hold, 1 fail) |" in text
+    assert "**Holds in part (1 of 2 hold, 1 fail).**" in text
+    assert f"{claim.question} | holds in part (1 of 2 hold, 1 fail) |" in text
 
 
 def test_what_did_not_come_out_is_said_first_and_why(folder, tmp_path):
@@ -59,8 +59,8 @@ def test_what_did_not_come_out_is_said_first_and_why(folder, tmp_path):
     (claim,) = claims([], own)
     row = reproduce(claim, "cpu", tmp_path, 1)
     text = page([claim], {"Z1": row}, "cpu", "PAGE.md", {})
-    assert f"- [Z1](#z1), contradicted (0 of 2 hold, 2 fail): {claim.question} too much noise.\n" in text
-    assert "**Contradicted (0 of 2 hold, 2 fail).** too much noise. There always is. 10 runs" in text
+    assert f"- [Z1](#z1), fails (0 of 2 hold, 2 fail): {claim.question} too much noise.\n" in text
+    assert "**Fails (0 of 2 hold, 2 fail).** too much noise. There always is. 10 runs" in text
     assert "too much noise. There always is. `laggard reproduce Z1 --scale cpu` runs it" in page(
         [claim], {}, "cpu", "PAGE.md", {}
     )

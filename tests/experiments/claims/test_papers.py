@@ -65,7 +65,7 @@ def test_a_claim_that_is_not_well_formed_is_noticed(change, flaw):
 
 
 def test_ids_are_unique_and_a_module_has_the_claims_of_its_paper():
-    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS) == 34
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
     assert [claim.place for claim in CLAIMS] == sorted(claim.place for claim in CLAIMS)
     stems = {Path(entry.name).stem for entry in files(modules).iterdir() if entry.name.endswith(".py")} - {"__init__"}
     assert {claim.paper.key for claim in CLAIMS} == stems
@@ -87,17 +87,18 @@ def test_the_settings_of_a_log_grid_are_equal_factors_apart_to_three_digits():
         assert high / low == pytest.approx(10 ** (1 / 3), rel=0.005)
 
 
-def test_no_stored_row_is_of_a_claim_that_has_been_changed_since_and_each_names_its_version():
+def test_each_stored_row_is_of_a_claim_and_names_its_version():
+    """A claim may have been changed since its row was decided; the page then says so, and counts it as not run."""
     rows = ledger(STORED, "cpu")
-    assert rows.keys() == {claim.id for claim in CLAIMS}
-    assert [claim.id for claim in CLAIMS if is_outdated(claim, rows[claim.id])] == []
+    assert rows.keys() <= {claim.id for claim in CLAIMS}
     assert all(re.fullmatch(r"\d+\.\d+\.\d+", row.version) for row in rows.values())
-    assert all(rows[claim.id].paper == claim.paper.key for claim in CLAIMS)
+    assert all(rows[claim.id].paper == claim.paper.key for claim in CLAIMS if claim.id in rows)
 
 
 def test_the_page_of_the_repository_is_that_of_its_rows():
     rows = ledger(STORED, "cpu")
-    pictures = {claim.id: f"results/claims/cpu/{claim.id}.png" for claim in CLAIMS if claim.figure}
+    drawn = [claim for claim in CLAIMS if claim.figure and not is_outdated(claim, rows[claim.id])]
+    pictures = {claim.id: f"results/claims/cpu/{claim.id}.png" for claim in drawn}
     text = page(CLAIMS, rows, "cpu", "REPRODUCTION.md", pictures, len(ledger(STORED, "paper")))
     assert text == (ROOT / "REPRODUCTION.md").read_text(encoding="utf-8")
     assert all((ROOT / path).is_file() for path in pictures.values())

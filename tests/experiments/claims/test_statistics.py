@@ -29,7 +29,19 @@ def accuracy():
 def test_the_largest_setting_that_will_do(accuracy):
     bar = of.best_setting(of.at(accuracy, delay=0), "lr") - 0.06
     np.testing.assert_allclose(of.largest(accuracy >= bar, "lr"), [[0.1] * 3, [0.01] * 3])
-    np.testing.assert_allclose(of.largest(accuracy >= 2.0, "lr"), [[0.005] * 3] * 2)  # below the grid
+    assert of.largest(accuracy >= 2.0, "lr").isnull().all()  # below the grid
+    assert of.largest(accuracy >= -1.0, "lr").isnull().all()  # or above it
+
+
+def test_a_seed_is_reported_at_what_is_best_for_the_others(accuracy):
+    """At delay 0 the others choose 0.1; a seed that is mistaken about itself is not asked."""
+    accuracy.loc[{"delay": 0, "lr": 0.01, "seed": 0}] = 0.99
+    own = of.at(accuracy, delay=0)
+    np.testing.assert_allclose(of.best_of_others(own, "lr").sel(seed=0), 0.95)
+    assert of.best_of_others(of.at(accuracy, delay=8), "lr").isnull().all()  # 0.01 is an end of the grid
+    there = of.best_of_others(of.at(accuracy, delay=8), "lr", of=of.at(accuracy, delay=0).where(accuracy.lr > 0.05, 0))
+    np.testing.assert_allclose(there, [0.60, 0.61, 0.59])
+    assert of.best_of_others(own.isel(seed=[0]), "lr").isnull().all()
 
 
 def test_the_best_is_chosen_on_other_seeds_than_it_reports(accuracy):
@@ -52,6 +64,8 @@ def test_the_nearest_setting_is_so_on_a_log_axis(accuracy):
     np.testing.assert_allclose(of.nearest(of.at(accuracy, delay=0), "lr", 0.04), [0.95, 0.96, 0.94])
     own = xr.DataArray([0.012, 5.0, 0.08], dims="seed", coords={"seed": [0, 1, 2]})
     np.testing.assert_allclose(of.nearest(of.at(accuracy, delay=0), "lr", own), [0.90, 0.11, 0.94])
+    own[1] = np.nan
+    np.testing.assert_allclose(of.nearest(of.at(accuracy, delay=0), "lr", own), [0.90, np.nan, 0.94])
 
 
 def test_slopes_are_powers():

@@ -7,7 +7,7 @@ import xarray as xr
 from scipy.stats import t as student
 
 from laggard.experiments.claims.claim import Criterion, Joint
-from laggard.experiments.claims.verdicts import CriterionOutcome, Verdict, finding, verdict
+from laggard.experiments.claims.verdicts import CriterionOutcome, RowEntry, Verdict, finding, share_interval, verdict
 from laggard.experiments.config.errors import ConfigError
 
 HOLDS, FAILS, OPEN = CriterionOutcome
@@ -71,9 +71,45 @@ def test_a_value_with_other_dimensions_is_refused():
         finding(Criterion("x", "x", at_most=1.0), value, "A1, criteria")
 
 
+def entry(outcome, control=False):
+    return RowEntry(
+        says="it", value=1.0, low=1.0, high=1.0, values=[1.0], seeds=False, outcome=outcome, control=control
+    )
+
+
 @pytest.mark.parametrize(("outcomes", "said"), [
-    ([HOLDS, HOLDS], Verdict.REPRODUCED), ([HOLDS, OPEN], Verdict.IN_PART), ([HOLDS, FAILS], Verdict.IN_PART),
-    ([FAILS, OPEN], Verdict.CONTRADICTED), ([FAILS], Verdict.CONTRADICTED), ([OPEN, OPEN], Verdict.OPEN),
+    ([HOLDS, HOLDS], Verdict.HOLDS), ([HOLDS, OPEN], Verdict.IN_PART), ([HOLDS, FAILS], Verdict.IN_PART),
+    ([FAILS, OPEN], Verdict.FAILS), ([FAILS], Verdict.FAILS), ([OPEN, OPEN], Verdict.OPEN),
 ])  # fmt: skip
 def test_a_verdict_is_of_all_outcomes(outcomes, said):
-    assert verdict(outcomes) is said
+    assert verdict([entry(outcome) for outcome in outcomes]) is said
+
+
+@pytest.mark.parametrize(("control", "said"), [(HOLDS, Verdict.FAILS), (OPEN, Verdict.OPEN), (FAILS, Verdict.SILENT)])
+def test_a_control_makes_no_verdict_but_can_take_it_away(control, said):
+    """One that holds leaves the verdict to the claims, even where nothing else holds."""
+    assert verdict([entry(FAILS), entry(control, control=True)]) is said
+
+
+def test_a_share_of_seeds_has_its_exact_interval():
+    """By hand: 8 of 8 were seen with a share of 0.025^(1/8) in one case of 40; binomial sums for 3 of 10."""
+    low, high = share_interval(8, 8)
+    assert (low, high) == (pytest.approx(0.025 ** (1 / 8)), 1.0)
+    assert share_interval(0, 8) == (0.0, pytest.approx(1 - 0.025 ** (1 / 8)))
+    low, high = share_interval(3, 10)
+    assert sum(math.comb(10, k) * low**k * (1 - low) ** (10 - k) for k in range(3, 11)) == pytest.approx(0.025)
+    assert sum(math.comb(10, k) * high**k * (1 - high) ** (10 - k) for k in range(4)) == pytest.approx(0.025)
+
+
+def test_four_of_five_seeds_leave_a_share_open_and_all_of_ten_do_not():
+    some = found([True] * 4 + [False], at_least=0.5)
+    assert (some.outcome, some.value, some.measured) == (OPEN, 0.8, "4 of 5 (0.2836 to 0.9949)")
+    assert found([True] * 10, at_least=0.6).outcome == HOLDS
+    assert found([False] * 10, at_least=0.6).outcome == FAILS
+
+
+def test_a_choice_at_an_end_of_its_grid_leaves_a_claim_open_but_no_control():
+    value = xr.DataArray([1.0, 1.0, 1.0], dims="seed")
+    for control, outcome in ((False, OPEN), (True, HOLDS)):
+        criterion = Criterion("x", "x", at_least=0.5, control=control)
+        assert finding(criterion, value, "test", at_edge=True).outcome == outcome
