@@ -78,7 +78,7 @@ def probed(study: StudyArrays) -> xr.DataArray:
 def write_arrays(path: Path, studies: Mapping[str, StudyArrays]) -> None:
     """Store what was taken from the studies: by study and statistic, dimensions, coordinates and numbers."""
     document = {
-        name: {key: _as_json(array) for key, array in sorted(study.arrays.items())}
+        name: {key: _as_document(array) for key, array in sorted(study.arrays.items())}
         for name, study in studies.items()
         if study.arrays
     }
@@ -97,19 +97,19 @@ def read_arrays(path: Path) -> dict[str, StudyArrays] | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return {
-            name: StudyArrays(None, {key: _from_json(array) for key, array in arrays.items()})
+            name: StudyArrays(None, {key: _as_array(array) for key, array in arrays.items()})
             for name, arrays in document.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultError(f"{path}: holds no arrays of a claim ({error}); remove it, and reproduce again") from None
 
 
-def _as_json(array: xr.DataArray) -> dict[str, Any]:
+def _as_document(array: xr.DataArray) -> dict[str, Any]:
     coords = {str(name): array[name].values.tolist() for name in array.dims}
     return {"dims": list(array.dims), "coords": coords, "values": _strict(array.values.tolist())}
 
 
-def _from_json(document: Mapping[str, Any]) -> xr.DataArray:
+def _as_array(document: Mapping[str, Any]) -> xr.DataArray:
     return xr.DataArray(np.array(document["values"], float), dims=document["dims"], coords=document["coords"])
 
 

@@ -92,7 +92,10 @@ def test_laggard_alone_shows_help_and_knows_its_version(laggard: Laggard) -> Non
 
 def test_a_warning_is_one_line_without_a_place_in_the_code(toy: Callable[..., Path], tmp_path: Path) -> None:
     """In a process of its own, for it is from there on; there numba cannot be imported, of which a run warns."""
-    script = "import sys\nsys.modules['numba'] = None\nfrom laggard.experiments.cli import main\nsys.exit(main(sys.argv[1:]))"
+    script = (
+        "import sys\nsys.modules['numba'] = None\n"
+        "from laggard.experiments.cli import main\nsys.exit(main(sys.argv[1:]))"
+    )
     config = toy(text="algorithm: sync_ps\ntask: {model: logistic, dataset: digits}\nstop: {updates: 1}\n")
     command = [sys.executable, "-c", script, "run", str(config), "--out", str(tmp_path / "out"), "--quiet"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
