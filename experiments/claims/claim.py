@@ -177,6 +177,27 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class ClaimTable:
+    """The claim's table, with the paper's numbers beside those measured here.
+
+    Attributes:
+        of: its name among the numbers of `decide`.
+        rows, columns: its keys that make them.
+        percent: whether numbers are shown times 100.
+        paper: what the paper has, by row and column.
+        source: of which experiment that is, and what of it is recalled.
+    """
+
+    of: str
+    title: str
+    rows: str
+    columns: str
+    paper: Mapping[str, Mapping[Any, str]]
+    source: str
+    percent: bool = False
+
+
+@dataclass(frozen=True)
 class Claim:
     """A claim of a paper, and what decides it.
 
@@ -206,6 +227,7 @@ class Claim:
     criteria: tuple[Criterion, ...]
     beside: Mapping[str, str] = field(default_factory=dict)
     figure: Picture | None = None
+    table: ClaimTable | None = None
     notes: str = ""
     changes: tuple[str, ...] = ()
 
