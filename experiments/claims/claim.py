@@ -212,6 +212,8 @@ class Claim:
         criteria: what decides it; those that are no controls must all hold for the claim to hold.
         beside: numbers that are shown without a bar, each with what it is: counter-evidence, and the other question.
         notes: what a reader of the verdict must know.
+        headline: what the first criterion's number is, in a few words.
+        did: the setting in a sentence, for a card.
         changes: what was changed after a verdict had been seen, the first change first.
     """
 
@@ -229,6 +231,8 @@ class Claim:
     figure: Picture | None = None
     table: ClaimTable | None = None
     notes: str = ""
+    headline: str = ""
+    did: str = ""
     changes: tuple[str, ...] = ()
 
     @property

@@ -1,9 +1,8 @@
-"""The ledger in readable form: REPRODUCTION.md, lines in a terminal, tables in a notebook.
+"""The ledger in readable form: lines in a terminal, tables in a notebook.
 
 Numbers are those of stored rows, words about them those of the claims.
 """
 
-import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,60 +10,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from jinja2 import Environment
 
 from laggard.experiments.claims.claim import Claim, Paper, Scale
 from laggard.experiments.claims.ledger import STORED, Repeat, Row, figure_table, ledger
 from laggard.experiments.claims.papers import claims
 from laggard.experiments.claims.reproduction import reproduce
-from laggard.experiments.claims.verdicts import CriterionOutcome, RowEntry, Verdict
+from laggard.experiments.claims.verdicts import CriterionOutcome, RowEntry
 from laggard.experiments.config.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas.io.formats.style import Styler
 
-FINE = (Verdict.HOLDS, Verdict.NONE)
-TEMPLATE = Path(__file__).with_name("page.md.jinja")
 KNOWN = {"read": "read in it", "notes": "from notes on it", "recalled": "recalled, no bar", "derived": "derived"}
 NOT_RUN = "not run"
 GOOD, BAD, GREY = "#00735a", "#b34700", "#666666"
 COLOURS: Mapping[str, str] = {
     CriterionOutcome.HOLDS: GOOD, CriterionOutcome.FAILS: BAD, "beside": GREY,
 }  # fmt: skip
-
-
-def page(
-    claims: Sequence[Claim],
-    rows: Mapping[str, Row],
-    scale: Scale,
-    name: str,
-    pictures: Mapping[str, str],
-    on_gpu: int | None = None,
-) -> str:
-    """The text of the page called `name`.
-
-    Args:
-        pictures: where a claim's figure lies, seen from the page.
-        on_gpu: how many claims have rows at the scale `paper`, where the page is of another.
-    """
-    papers: dict[Paper, list[Claim]] = {}
-    for claim in claims:
-        papers.setdefault(claim.paper, []).append(claim)
-    verdicts = [row.verdict for row in rows.values()]
-    each = [f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts)]
-    missing = len(claims) - sum(claim.id in rows for claim in claims)
-    failing = [claim for claim in claims if claim.id in rows and rows[claim.id].verdict not in FINE]
-    count = ", ".join(each + [f"{missing} not run"] * (missing > 0))
-    template = Environment(keep_trailing_newline=True).from_string(TEMPLATE.read_text(encoding="utf-8"))
-    text = template.render(
-        claims=claims, papers=papers, rows=rows, scale=scale, page=Path(name).name, pictures=pictures,
-        on_gpu=on_gpu, failing=failing, outdated=is_outdated, describe_repeat=describe_repeat,
-        verdict_text=verdict_text, first_sentence=first_sentence,
-        count=f"{len(claims)} claim{'s' * (len(claims) != 1)}: {count}.",
-        hours=sum({run: took for row in rows.values() for run, took in row.runs.items()}.values()) / 3600,
-    )  # fmt: skip
-    return text.rstrip("\n") + "\n"
 
 
 def summary_line(row: Row) -> str:
@@ -75,11 +38,6 @@ def summary_line(row: Row) -> str:
 def verdict_text(row: Row) -> str:
     """A row's verdict, and how many of its criteria hold where not all do."""
     return row.verdict + f" ({row.tally})" * bool(row.tally)
-
-
-def first_sentence(notes: str) -> str:
-    """The first sentence of a claim's notes."""
-    return re.split(r"(?<=[.]) ", notes, maxsplit=1)[0]
 
 
 def is_outdated(claim: Claim, row: Row) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from laggard.experiments.claims.arrays import as_studies
+from laggard.experiments.claims.arrays import StudyArrays, as_studies
 from laggard.experiments.claims.claim import Claim, Joint, NumberArrays, Scale, StudyResults
 from laggard.experiments.claims.ledger import (
     STORED,
@@ -19,7 +19,7 @@ from laggard.experiments.claims.ledger import (
     stored_arrays,
     write_row,
 )
-from laggard.experiments.claims.studies import Tell, choices, grids, run_studies
+from laggard.experiments.claims.studies import Tell, choices, config_of, grids, kept_runs, run_studies
 from laggard.experiments.claims.verdicts import Verdict, additional_finding, finding, verdict
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.results.result import MANIFEST, Result, ResultError
@@ -74,6 +74,16 @@ def decide_again(claim: Claim, scale: Scale, folder: str | Path = STORED) -> Row
     same = {name: getattr(kept, name) for name in CIRCUMSTANCES}
     row, _ = evaluate_claim(claim, scale, studies, same)
     return _with_history(row, kept)
+
+
+def measured_so_far(claim: Claim, study: str, scale: Scale, folder: str | Path = STORED) -> StudyArrays | None:
+    """The runs of a study of which `partial` has the measurements, for a figure of what is there; None without any.
+
+    Raises:
+        ConfigError: the study cannot be run.
+    """
+    found = kept_runs(config_of(claim, study, scale, {}), Path(folder) / PARTIAL)
+    return StudyArrays(found) if found else None
 
 
 def _with_history(row: Row, kept: Row | None) -> Row:

@@ -102,16 +102,26 @@ def _find_in(partial: Path | None) -> Find:
     """How `sweep` finds a finished run: in its own folder, else what was kept of it in `partial`."""
 
     def find(spec: RunSpec, out: Path) -> Result | None:
-        if (result := find_run(spec, out)) is not None or partial is None:
-            return result
-        with suppress(ResultError):
-            kept = open_run(partial / spec.id)
-            if kept.manifest["config"] == spec.digest:
-                kept.file("metrics.parquet")
-                return replace(kept, given=spec.config, labels=spec.labels)
-        return None
+        result = find_run(spec, out)
+        return _kept(spec, partial) if result is None and partial is not None else result
 
     return find
+
+
+def _kept(spec: RunSpec, partial: Path) -> Result | None:
+    """What was kept in `partial` of a run, if it is there and intact."""
+    with suppress(ResultError):
+        kept = open_run(partial / spec.id)
+        if kept.manifest["config"] == spec.digest:
+            kept.file("metrics.parquet")
+            return replace(kept, given=spec.config, labels=spec.labels)
+    return None
+
+
+def kept_runs(config: Config, partial: Path) -> Results:
+    """The runs of a config of which measurements were kept in `partial`."""
+    planned = runs(config)
+    return Results([kept for spec in planned if (kept := _kept(spec, partial)) is not None], len(planned))
 
 
 def apply_tuning(document: dict[str, Any], tuning: Tuning, results: Results) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from laggard.experiments.commands import DONE, FAILED, Command, count, duration
 
 if TYPE_CHECKING:
     from laggard.experiments.claims import Claim
+    from laggard.experiments.claims.pages import Evidence
 
 SCALES = ("smoke", "cpu", "paper")
 
@@ -32,7 +34,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would be run, and how long it would take")
     parser.add_argument("--stored", action="store_true", help="run nothing: take the rows that are stored")
     parser.add_argument("--again", action="store_true", help="make the runs anew, and note whether the verdict stands")
-    parser.add_argument("--page", metavar="FILE", help="write the ledger there, with its figures beside the rows")
+    parser.add_argument("--page", metavar="FILE", help="write the first page there, others in docs/claims beside it")
     parser.add_argument("--list", action="store_true", help="say which claims there are")
 
 
@@ -107,25 +109,46 @@ def _print_forecast(chosen: "list[Claim]", args: Namespace) -> int:
 
 
 def _write(args: Namespace) -> None:
-    import os
-
+    """Draw the figures of all claims that are decided, and write the pages."""
     from laggard.experiments.claims import claims, ledger
-    from laggard.experiments.claims.ledger import figure_table
-    from laggard.experiments.claims.presentation import is_outdated, page
+    from laggard.experiments.claims.ledger import figure_table, stored_arrays
+    from laggard.experiments.claims.pages import Evidence, write_pages
     from laggard.experiments.figures.claims import picture
 
-    rows_in = Path(args.out) / "claims"
-    every, rows, pictures = claims((), args.claims), ledger(rows_in, args.scale), {}
+    rows_in, every = Path(args.out) / "claims", claims((), args.claims)
+    rows = ledger(rows_in, args.scale)
+    studies = {name: found for name in rows if (found := stored_arrays(name, rows_in, args.scale)) is not None}
+    evidence = Evidence(every, rows, studies, {}, args.scale)
+    pictures = {}
     for claim in every:
-        decided = claim.id in rows and not is_outdated(claim, rows[claim.id])
-        if decided and claim.figure and (table := figure_table(rows[claim.id], rows_in)) is not None:
-            path = rows_in / args.scale / f"{claim.id}.png"
-            picture(claim, table, path)
-            pictures[claim.id] = Path(os.path.relpath(path, Path(args.page).parent)).as_posix()
-    on_gpu = None if args.scale == "paper" else len(ledger(rows_in, "paper"))
-    text = page(every, rows, args.scale, args.page, pictures, on_gpu)
-    Path(args.page).write_text(text, encoding="utf-8")
-    print(args.page)
+        row = evidence.row(claim)
+        if row is not None and claim.figure and (table := figure_table(row, rows_in)) is not None:
+            pictures[claim.id] = rows_in / args.scale / f"{claim.id}.png"
+            picture(claim, table, pictures[claim.id])
+    if (front := _draw_rates(evidence, rows_in)) is not None:
+        pictures["rates"] = front
+    for path in write_pages(replace(evidence, pictures=pictures), Path(args.page)):
+        print(path)
+
+
+def _draw_rates(evidence: "Evidence", rows_in: Path) -> Path | None:
+    """The figure of the first page, of the arrays that are stored or else of the runs that have ended; its path."""
+    from laggard.experiments.claims.pages import FRONT
+    from laggard.experiments.claims.papers.srinivasan2018 import fitted_line
+    from laggard.experiments.claims.reproduction import measured_so_far
+    from laggard.experiments.claims.statistics import final
+    from laggard.experiments.figures.claim_grids import accuracy_grid
+
+    for claim in evidence.claims:
+        if claim.id == FRONT and "grid" in claim.studies:
+            stored = evidence.studies.get(FRONT) if evidence.row(claim) is not None else None
+            study = stored["grid"] if stored else measured_so_far(claim, "grid", evidence.scale, rows_in)
+            if study is not None:
+                path = rows_in / evidence.scale / "rates.png"
+                accuracy = final(study, "accuracy")
+                accuracy_grid(accuracy, fitted_line(accuracy), path)
+                return path
+    return None
 
 
 COMMANDS = (Command("reproduce", "hold what papers claim against runs", arguments, carry_out),)

@@ -72,6 +72,13 @@ def stability_line(delays: xr.DataArray) -> xr.DataArray:
     )
 
 
+def fitted_line(accuracy: xr.DataArray) -> xr.DataArray:
+    """The stability line of the curvature that fits the cliffs of SGD with momentum at delays from 8, as A1 has it."""
+    edge = cliff_setting(at(accuracy, optimiser="momentum").mean("seed"))
+    line = stability_line(accuracy["delay"])
+    return line / np.exp(log(line / edge).where(edge["delay"] >= 8).mean("delay"))
+
+
 def decide_a1(results: StudyResults) -> NumberArrays:
     accuracy = at(final(results["grid"], "accuracy"), optimiser="momentum")
     best = best_setting(accuracy, "lr")

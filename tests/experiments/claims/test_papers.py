@@ -12,9 +12,10 @@ import pytest
 from laggard.experiments.claims import Criterion, claims, ledger
 from laggard.experiments.claims import papers as modules
 from laggard.experiments.claims.claim import Study, Tuning, log_grid, paragraph
-from laggard.experiments.claims.ledger import STORED
-from laggard.experiments.claims.presentation import is_outdated, page
+from laggard.experiments.claims.ledger import STORED, stored_arrays
+from laggard.experiments.claims.pages import Evidence, pages
 from laggard.experiments.claims.probes import PROBES
+from laggard.experiments.claims.reproduction import measured_so_far
 
 ROOT = Path(__file__).parents[3]
 CLAIMS = claims()
@@ -95,10 +96,14 @@ def test_each_stored_row_is_of_a_claim_and_names_its_version():
     assert all(rows[claim.id].paper == claim.paper.key for claim in CLAIMS if claim.id in rows)
 
 
-def test_the_page_of_the_repository_is_that_of_its_rows():
+def test_the_pages_of_the_repository_are_those_of_its_rows():
     rows = ledger(STORED, "cpu")
-    drawn = [claim for claim in CLAIMS if claim.figure and not is_outdated(claim, rows[claim.id])]
-    pictures = {claim.id: f"results/claims/cpu/{claim.id}.png" for claim in drawn}
-    text = page(CLAIMS, rows, "cpu", "REPRODUCTION.md", pictures, len(ledger(STORED, "paper")))
-    assert text == (ROOT / "REPRODUCTION.md").read_text(encoding="utf-8")
-    assert all((ROOT / path).is_file() for path in pictures.values())
+    studies = {name: found for name in rows if (found := stored_arrays(name)) is not None}
+    evidence = Evidence(CLAIMS, rows, studies, {}, "cpu")
+    folder = ROOT / "results" / "claims" / "cpu"
+    pictures = {claim.id: folder / f"{claim.id}.png" for claim in CLAIMS if claim.figure and evidence.row(claim)}
+    if measured_so_far(A1, "grid", "cpu") is not None:
+        pictures["rates"] = folder / "rates.png"
+    for path, text in pages(replace(evidence, pictures=pictures), ROOT / "REPRODUCTION.md").items():
+        assert text == path.read_text(encoding="utf-8"), path.name
+    assert all(path.is_file() for path in pictures.values())

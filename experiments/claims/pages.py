@@ -1,0 +1,201 @@
+"""The pages on what papers claim: a first page with a matrix and tables, one a paper with a card a claim, an appendix.
+
+Numbers are those of stored rows and arrays, words about them those of the claims.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from laggard.experiments.claims.arrays import StudyArrays
+from laggard.experiments.claims.claim import Basis, Claim, ClaimTable, Paper, Scale
+from laggard.experiments.claims.ledger import Row
+from laggard.experiments.claims.presentation import NOT_RUN, describe_repeat, is_outdated
+from laggard.experiments.claims.statistics import SEED
+from laggard.experiments.claims.verdicts import RowEntry, Verdict
+from laggard.experiments.results.statistics import mean
+
+BASES: Mapping[Basis, str] = {
+    "clock": "verified by the clock",
+    "quadratic": "on a quadratic",
+    "network": "on a trained network",
+}
+PLURALS = {
+    Verdict.HOLDS: "hold",
+    Verdict.IN_PART: "hold in part",
+    Verdict.FAILS: "fail",
+    Verdict.OPEN: "open",
+    Verdict.SILENT: "say nothing here",
+}
+FRONT = "A1"
+"""The claim whose grid of accuracy over learning rate and delay is on the first page."""
+PAPERS = Path("docs") / "claims"
+"""Where the pages of papers lie, seen from the folder of the first page."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is stored of some claims at a scale.
+
+    Attributes:
+        claims: in order.
+        rows, studies: by the claim's id, its row and the arrays that decided it, for claims that have them.
+        pictures: by the claim's id its figure, and under `rates` that of accuracy over learning rate and delay.
+    """
+
+    claims: Sequence[Claim]
+    rows: Mapping[str, Row]
+    studies: Mapping[str, Mapping[str, StudyArrays]]
+    pictures: Mapping[str, Path]
+    scale: Scale
+
+    def row(self, claim: Claim) -> Row | None:
+        """The row of a claim as it is now; None where it was decided by other criteria, or is not run."""
+        row = self.rows.get(claim.id)
+        return None if row is None or is_outdated(claim, row) else row
+
+    def verdict(self, claim: Claim) -> str:
+        """The verdict on a claim as it is now."""
+        row = self.row(claim)
+        return NOT_RUN if row is None else row.verdict
+
+    @property
+    def papers(self) -> dict[Paper, list[Claim]]:
+        """The claims of each paper."""
+        found: dict[Paper, list[Claim]] = {}
+        for claim in self.claims:
+            found.setdefault(claim.paper, []).append(claim)
+        return found
+
+
+def write_pages(evidence: Evidence, first: Path) -> list[Path]:
+    """Write the first page to a file, and those of papers and the appendix below its folder; return all their paths."""
+    found = pages(evidence, first)
+    for path, text in found.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return list(found)
+
+
+def pages(evidence: Evidence, first: Path) -> dict[Path, str]:
+    """The text of every page by its path, the first one being `first`."""
+    folder = first.parent / PAPERS
+    given = {"evidence": evidence, "first": first, "folder": folder, "PAPERS": PAPERS.as_posix()}
+    found = {first: _render("first.md.jinja", **given, sentences=summary_sentences(evidence), tables=tables(evidence))}
+    for paper, own in evidence.papers.items():
+        found[folder / f"{paper.key}.md"] = _render("paper.md.jinja", **given, paper=paper, claims=own)
+    found[folder / "appendix.md"] = _render("appendix.md.jinja", **given, hours=hours(evidence.rows.values()))
+    return found
+
+
+def _render(template: str, **given: Any) -> str:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    environment.filters |= {"compact": compact, "described": describe_repeat, "seen_from": _seen_from}
+    text = environment.get_template(template).render(
+        **given, headline=headline, columns=BASES, not_run=NOT_RUN, cell=matrix_cell
+    )
+    return text.rstrip("\n") + "\n"
+
+
+def _seen_from(path: Path, page: Path) -> str:
+    """A file's path as a link on a page."""
+    return Path(os.path.relpath(path, page.parent)).as_posix()
+
+
+def summary_sentences(evidence: Evidence) -> list[str]:
+    """How many claims hold on each basis, what fails, and what has not been tried."""
+    found = []
+    for basis, where in (
+        ("network", "With a trained network"),
+        ("quadratic", "On a quadratic"),
+        ("clock", "By the clock alone"),
+    ):
+        own = [claim for claim in evidence.claims if claim.basis == basis]
+        tried = [claim for claim in own if evidence.row(claim) is not None]
+        if not tried:
+            continue
+        said = [
+            f"{len(ids)} {verdict if len(ids) == 1 else several} ({', '.join(ids)})"
+            for verdict, several in PLURALS.items()
+            if (ids := [claim.id for claim in tried if evidence.verdict(claim) == verdict])
+        ]
+        found.append(f"{where}, {len(tried)} of {len(own)} claims are decided: {'; '.join(said)}.")
+    if waiting := [claim.id for claim in evidence.claims if evidence.row(claim) is None]:
+        found.append(f"Not tried yet under the criteria that they have now: {', '.join(waiting)}.")
+    return found
+
+
+def headline(claim: Claim, row: Row) -> str:
+    """The number of a claim's first criterion, with its bar."""
+    entry = row.criteria[0]
+    label = f"{claim.headline}: " if claim.headline else ""
+    return f"{label}{compact(entry)} (bar {entry.bar})"
+
+
+def matrix_cell(evidence: Evidence, claims: Sequence[Claim], basis: Basis) -> str:
+    """The claims of a paper on one basis: each with its verdict, and its one number against its bar."""
+    lines = []
+    for claim in claims:
+        if claim.basis == basis:
+            row = evidence.row(claim)
+            link = f"[{claim.id}]({PAPERS.as_posix()}/{claim.paper.key}.md#{claim.id.lower()})"
+            said = f"**{evidence.verdict(claim)}**"
+            lines.append(f"{link} {said}" if row is None else f"{link} {said}, {headline(claim, row)}")
+    return "<br>".join(lines)
+
+
+def compact(entry: RowEntry) -> str:
+    """A number as a page has it, without its interval."""
+    if entry.share:
+        return f"{sum(map(bool, entry.values))} of {len(entry.values)}"
+    return f"{entry.value:.3g}" if entry.value is not None else "not finite"
+
+
+def tables(evidence: Evidence) -> list[str]:
+    """The tables of claims that have one and are decided, with the paper's numbers beside ours."""
+    found = []
+    for claim in evidence.claims:
+        if claim.table is not None and evidence.row(claim) is not None and claim.id in evidence.studies:
+            values = claim.decide(evidence.studies[claim.id])[claim.table.of]
+            assert isinstance(values, xr.DataArray)
+            found.append(markdown_table(claim, claim.table, values))
+    return found
+
+
+def markdown_table(claim: Claim, table: ClaimTable, values: xr.DataArray) -> str:
+    """A claim's table in Markdown: for each column our mean with its 95 % interval, and what the paper has."""
+    columns, scale = values[table.columns].values.tolist(), 100 if table.percent else 1
+    head = [f"{table.columns} {of} | paper" for of in columns]
+    lines = [
+        f"**{table.title}** ([{claim.id}]({PAPERS.as_posix()}/{claim.paper.key}.md#{claim.id.lower()}))",
+        "",
+        f"| {table.rows} | {' | '.join(head)} |",
+        "| --- |" + " ---: | ---: |" * len(columns),
+    ]
+    for name in values[table.rows].values.tolist():
+        cells = []
+        for of in columns:
+            own = values.sel({table.rows: name, table.columns: of})
+            cells += [_table_cell(own, scale), table.paper.get(name, {}).get(of, "")]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    seeds = f"n = {values.sizes[SEED]} seeds, with the 95 % interval. " if SEED in values.dims else ""
+    return "\n".join([*lines, "", f"{seeds}Paper: {table.source}."])
+
+
+def _table_cell(values: xr.DataArray, scale: float) -> str:
+    if SEED not in values.dims:
+        return f"{float(values) * scale:.3g}"
+    estimate = mean(values.values.tolist())
+    return f"{estimate.value * scale:.2f} ± {estimate.half * scale:.2f}"
+
+
+def hours(rows: Iterable[Row]) -> float:
+    """Wall time of the runs of all rows in hours, each run once."""
+    return sum({run: took for row in rows for run, took in row.runs.items()}.values()) / 3600

@@ -1,0 +1,144 @@
+"""The pages that rows make: the first one, one a paper, the appendix."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from laggard.experiments.claims import claims, ledger, reproduce
+from laggard.experiments.claims.claim import ClaimTable
+from laggard.experiments.claims.ledger import STORED, stored_arrays
+from laggard.experiments.claims.pages import Evidence, markdown_table, matrix_cell, pages, summary_sentences
+from laggard.experiments.claims.presentation import is_outdated
+from laggard.experiments.figures.claim_grids import accuracy_grid
+
+
+def evidence_of(claim, row, out, **more):
+    studies = {claim.id: stored_arrays(claim.id, out / "claims")}
+    return Evidence([claim], {claim.id: row} if row else {}, studies, more, "cpu")
+
+
+def texts(claim, row, out):
+    """The first page, that of the paper, and the appendix."""
+    found = pages(evidence_of(claim, row, out), out / "PAGE.md")
+    return [
+        " ".join(found[out / name].split())
+        for name in ("PAGE.md", "docs/claims/dean2012.md", "docs/claims/appendix.md")
+    ]
+
+
+def test_a_claim_is_on_three_pages_the_more_to_be_read_the_further_down(folder, tmp_path):
+    (claim,) = claims([], folder())
+    row = reproduce(claim, "cpu", tmp_path, 1)
+    first, paper, appendix = texts(claim, row, tmp_path)
+    number = f"{row.criteria[0].value:.3g}"
+    assert f"[Z1](docs/claims/dean2012.md#z1) **holds**, {number} (bar <= 1.5)" in first
+    assert "On a quadratic, 1 of 1 claims are decided: 1 holds (Z1)." in first
+    for part in (claim.question, "[derived]: nothing of the kind", "a noisy quadratic", row.criteria[0].measured):
+        assert part in paper
+    assert "[All papers](../../PAGE.md)" in paper
+    assert "Swept in tuning: stop.updates 50; pace slow, quick; learning.lr 0.0001, 0.1, 3.5; seed 7, 8." in appendix
+    assert "Chosen for report: learning.lr = 0.1, for slow, quick." in appendix
+    assert f"First verdict: holds, {row.taken}." in appendix
+    assert re.search(r"18 runs|10 runs", appendix)
+    assert f"{row.gradients:,} gradients" in appendix
+
+
+def test_a_claim_without_a_row_or_with_one_of_other_criteria_is_not_run(folder, tmp_path):
+    (claim,) = claims([], folder())
+    row = reproduce(claim, "cpu", tmp_path, 1)
+    for change in (
+        ("a noisy quadratic", "another"),
+        ("at_most=1.5", "at_most=1.4"),
+        ('{"slow": "loss', '{"slow": "the loss'),
+    ):
+        (changed,) = claims([], folder(change))
+        assert is_outdated(changed, row)
+        first, paper, appendix = texts(changed, row, tmp_path)
+        assert "Z1](docs/claims/dean2012.md#z1) **not run** |" in first
+        assert "Not tried yet under the criteria that they have now: Z1." in first
+        assert "not run under these criteria; `laggard reproduce Z1 --scale cpu` runs it" in paper
+        assert "First verdict: holds" in appendix
+    assert not is_outdated(claim, row)
+
+
+def test_hours_are_those_of_all_runs_each_once(folder, tmp_path):
+    (claim,) = claims([], folder())
+    row = reproduce(claim, "cpu", tmp_path, 1)
+    one = row.model_copy(update={"runs": {"a": 7200.0, "b": 1800.0}})
+    two = row.model_copy(update={"id": "Z2", "runs": {"b": 1800.0, "c": 3600.0}})
+    evidence = Evidence([claim, replace(claim, id="Z2")], {"Z1": one, "Z2": two}, {}, {}, "cpu")
+    appendix = pages(evidence, tmp_path / "PAGE.md")[tmp_path / "docs/claims/appendix.md"]
+    assert "The runs took 3.5 hours, added up" in appendix
+    assert "2 runs, " in appendix
+    assert "150.0 min of runs" in appendix
+
+
+def test_what_was_changed_and_said_first_is_in_the_appendix(folder, tmp_path):
+    (claim,) = claims([], folder())
+    reproduce(claim, "cpu", tmp_path, 1)
+    (harder,) = claims(
+        [], folder(("at_most=1.5", "at_most=-1.0"), ("    mark=", '    changes=("the bar",),\n    mark='))
+    )
+    row = reproduce(harder, "cpu", tmp_path, 1)
+    first, paper, appendix = texts(harder, row, tmp_path)
+    assert "1 holds in part (Z1)" in first
+    assert "**So**: holds in part (1 of 2 hold, 1 fail)." in paper
+    assert "Changed after a verdict had been seen: the bar" in appendix
+    assert "First verdict: holds, " in appendix
+
+
+def test_a_control_that_fails_makes_a_claim_say_nothing(folder, tmp_path):
+    (claim,) = claims([], folder(("at_most=1.0)", "at_most=-1.0, control=True)")))
+    row = reproduce(claim, "cpu", tmp_path, 1)
+    assert row.verdict == "says nothing here"
+    assert "1 says nothing here (Z1)" in summary_sentences(evidence_of(claim, row, tmp_path))[0]
+    assert "- Control: loss of the quick <= -1" in texts(claim, row, tmp_path)[2]
+
+
+def test_a_table_has_the_numbers_of_the_paper_beside_ours(folder, tmp_path):
+    values = xr.DataArray(
+        np.array([[[0.010, 0.012, 0.014]], [[0.02, 0.02, 0.02]]]),
+        dims=("method", "workers", "seed"),
+        coords={"method": ["ASGD", "SSGD"], "workers": [4], "seed": [0, 1, 2]},
+    )
+    table = ClaimTable(
+        "error", "Errors (%)", "method", "workers", {"ASGD": {4: "9.27"}}, "a large network", percent=True
+    )
+    (claim,) = claims([], folder())
+    text = markdown_table(claim, table, values)
+    half = 100 * 4.30265 * 0.002 / np.sqrt(3)
+    assert "| method | workers 4 | paper |" in text
+    assert f"| ASGD | 1.20 ± {half:.2f} | 9.27 |" in text
+    assert "| SSGD | 2.00 ± 0.00 |  |" in text
+    assert "n = 3 seeds" in text
+
+
+def test_a_basis_without_claims_has_an_empty_cell(folder, tmp_path):
+    (claim,) = claims([], folder())
+    evidence = evidence_of(claim, None, tmp_path)
+    assert matrix_cell(evidence, [claim], "clock") == ""
+    assert matrix_cell(evidence, [claim], "quadratic") == "[Z1](docs/claims/dean2012.md#z1) **not run**"
+
+
+def test_the_grid_of_accuracies_says_what_is_missing(tmp_path):
+    values = np.full((2, 2, 3, 2), 0.5)
+    values[1, 1] = np.nan
+    rates = [0.001, 0.003, 0.01]
+    coords = {"delay": [0, 8], "optimiser": ["momentum", "adam"], "lr": rates, "seed": [0, 1]}
+    accuracy = xr.DataArray(values, dims=tuple(coords), coords=coords)
+    line = xr.DataArray([0.1, 0.003], dims="delay", coords={"delay": [0, 8]})
+    figure = accuracy_grid(accuracy, line, tmp_path / "rates.png")
+    left, right = figure.axes[:2]
+    assert [text.get_text() for text in left.texts] == ["50.0"] * 6
+    assert len(right.texts) == 3
+    assert any("n = 0 to 2 seeds; hatched: not run yet" in text.get_text() for text in figure.texts)
+    assert left.patches[0].get_data().values.tolist() == [3.0, 1.5]
+
+
+@pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.id)
+def test_a_card_says_in_a_few_words_what_was_done(claim):
+    if claim.id in ledger(STORED, "cpu"):
+        assert len(claim.did.split()) <= 30
