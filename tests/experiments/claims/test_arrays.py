@@ -9,8 +9,9 @@ import xarray as xr
 
 from laggard.experiments.claims import claims, decide_again, ledger, reproduce, studies
 from laggard.experiments.claims.arrays import StudyArrays, read_arrays, write_arrays
-from laggard.experiments.claims.ledger import STORED, stored_arrays
+from laggard.experiments.claims.ledger import STORED, stored_arrays, write_row
 from laggard.experiments.claims.presentation import is_outdated
+from laggard.experiments.cli import main
 from laggard.experiments.results.result import ResultError
 
 CLAIMS = {claim.id: claim for claim in claims()}
@@ -36,6 +37,25 @@ def test_a_claim_is_decided_again_by_its_arrays_alone(folder, tmp_path):
     path.write_text(json.dumps(stored))
     again = decide_again(claim, "cpu", tmp_path / "claims")
     assert (again.criteria[0].value, again.verdict, again.first_verdict.verdict) == (9.0, "holds in part", "holds")
+
+
+def test_the_command_decides_again_and_says_where_a_row_differs(folder, tmp_path, capsys):
+    own = folder()
+    (claim,) = claims([], own)
+    given = ["reproduce", "--stored", "--claims", str(own), "--out", str(tmp_path)]
+    assert main(given) == 0
+    assert capsys.readouterr().out.startswith("Z1  not run under its present criteria: Is a step")
+    row = reproduce(claim, "cpu", tmp_path, 1)
+    assert main(given) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("Z1  holds  (")
+    assert f"holds  loss of the slow: {row.criteria[0].measured}  (<= 1.5)" in told
+    write_row(row.model_copy(update={"verdict": "fails"}), None, tmp_path / "claims")
+    assert main(given) == 1
+    assert "Z1: the stored arrays decide otherwise than its row: fails" in capsys.readouterr().err
+    (tmp_path / "claims" / "cpu" / "arrays" / "Z1.json").unlink()
+    assert main(given) == 0
+    assert "(no arrays stored)" in capsys.readouterr().out
 
 
 def test_another_criterion_decides_by_the_same_arrays_unless_it_needs_more(folder, tmp_path):
