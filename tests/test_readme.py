@@ -1,16 +1,25 @@
 """What the README says can be done is done here, and its numbers are those of the stored rows."""
 
-import json
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from laggard.experiments.claims import Verdict, claims, ledger
+from laggard.experiments.claims.pages import Evidence
+from laggard.experiments.claims.presentation import NOT_RUN
 from tests.documents import ROOT, Reader, blocks, commands
 
 README = ROOT / "README.md"
-VERDICTS = {"reproduced": "reproduced", "reproduced in part": "in part", "contradicted": "contradicted"}
+WORDS = {
+    Verdict.HOLDS: "hold",
+    Verdict.IN_PART: "hold in part",
+    Verdict.FAILS: "fail",
+    Verdict.OPEN: "are open",
+    Verdict.SILENT: "say nothing",
+    NOT_RUN: "wait for their runs",
+}
 
 
 def test_the_readme_is_short_and_shows_commands_and_python() -> None:
@@ -27,11 +36,12 @@ def test_all_that_the_readme_shows_runs_from_top_to_bottom(
 
 
 def test_the_verdicts_that_the_readme_counts_are_those_of_the_stored_rows() -> None:
-    rows = [json.loads(path.read_text()) for path in (ROOT / "results/claims/cpu").glob("*.json")]
-    text, counts = " ".join(README.read_text().split()), Counter(row["verdict"] for row in rows)
-    assert f"{len(rows)} claims" in text
-    for verdict, count in counts.items():
-        assert f"{count} {VERDICTS.get(verdict, verdict)}" in text
+    evidence = Evidence(claims(), ledger(), {}, {}, "cpu")
+    counts = Counter(evidence.verdict(claim) for claim in evidence.claims if claim.basis == "network")
+    said = [f"{counts[verdict]} {words}" for verdict, words in WORDS.items() if counts[verdict]]
+    text = " ".join(README.read_text().split())
+    assert f"{len(evidence.claims)} claims** of papers, {counts.total()} of them on trained networks" in text
+    assert f"of those {', '.join(said)}." in text
 
 
 def test_the_statements_that_the_readme_counts_are_those_of_the_page() -> None:

@@ -74,7 +74,7 @@ class Standing:
     Its tables are made for notebooks: pandas's `Styler`s, whose `data` is the data frame.
 
     Attributes:
-        claims, rows: by the claim's id; a claim without a row is not run at this scale.
+        claims, rows: by the claim's id; a claim without a row is not run at this scale, or by other criteria than now.
         folder: where rows are stored.
     """
 
@@ -199,5 +199,9 @@ def standing(paper: str, scale: Scale = "cpu", folder: str | Path = STORED) -> S
         raise ConfigError(paper, f"stands for several papers: expected one of {', '.join(sorted(meant))}")
     ((key, source),) = meant.items()
     found = {claim.id: claim for claim in claims([key])}
-    rows = {name: row for name, row in ledger(Path(folder), scale).items() if name in found}
+    rows = {
+        name: row
+        for name, row in ledger(Path(folder), scale).items()
+        if name in found and not is_outdated(found[name], row)
+    }
     return Standing(source, found, rows, scale, Path(folder))

@@ -126,9 +126,9 @@ A1 = Claim(
     studies={"grid": GRID},
     decide=decide_a1,
     criteria=(
+        Criterion("slope", "slope of log cliff against log(2 D + 1), delays 8 to 256", at_least=-1.3, at_most=-0.7),
         Criterion("rise", "greatest rise of log10 of the cliff from one delay to the next", at_most=0.0),
         Criterion("ratio", "cliff at delay 128 over that at delay 0", at_most=0.1),
-        Criterion("slope", "slope of log cliff against log(2 D + 1), delays 8 to 256", at_least=-1.3, at_most=-0.7),
         Criterion("line", "furthest of these cliffs from the stability line, in decades", at_most=0.5),
         Criterion("fall", "greatest fall of accuracy from one rate to the next, least over the delays", at_least=0.3),
         Criterion("dip", "greatest fall below the best rate, largest over the delays", at_most=0.01),
