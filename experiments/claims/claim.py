@@ -163,6 +163,7 @@ class Picture:
         lines: its key that tells lines apart.
         label: what a line is called, with its value for `{}`; by default a name by itself, and a number with its key.
         lost: what is said of seeds whose value is infinite: that they never got there, or diverged.
+        bar: a criterion's bar, where it is a value of this axis.
     """
 
     of: str
@@ -174,6 +175,7 @@ class Picture:
     log_x: bool = False
     log_y: bool = False
     lost: Literal["never", "diverged"] = "never"
+    bar: float | None = None
 
 
 @dataclass(frozen=True)

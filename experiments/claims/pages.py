@@ -15,9 +15,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from laggard.experiments.claims.arrays import StudyArrays
 from laggard.experiments.claims.claim import Basis, Claim, ClaimTable, Paper, Scale
 from laggard.experiments.claims.ledger import Row
-from laggard.experiments.claims.presentation import NOT_RUN, describe_repeat, is_outdated
+from laggard.experiments.claims.presentation import NOT_RUN, describe_repeat, headline, is_outdated
 from laggard.experiments.claims.statistics import SEED
-from laggard.experiments.claims.verdicts import RowEntry, Verdict
+from laggard.experiments.claims.verdicts import Verdict
 from laggard.experiments.results.statistics import mean
 
 BASES: Mapping[Basis, str] = {
@@ -97,10 +97,8 @@ def _render(template: str, **given: Any) -> str:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
     )
-    environment.filters |= {"compact": compact, "described": describe_repeat, "seen_from": _seen_from}
-    text = environment.get_template(template).render(
-        **given, headline=headline, columns=BASES, not_run=NOT_RUN, cell=matrix_cell
-    )
+    environment.filters |= {"described": describe_repeat, "seen_from": _seen_from}
+    text = environment.get_template(template).render(**given, columns=BASES, not_run=NOT_RUN, cell=matrix_cell)
     return text.rstrip("\n") + "\n"
 
 
@@ -132,13 +130,6 @@ def summary_sentences(evidence: Evidence) -> list[str]:
     return found
 
 
-def headline(claim: Claim, row: Row) -> str:
-    """The number of a claim's first criterion, with its bar."""
-    entry = row.criteria[0]
-    label = f"{claim.headline}: " if claim.headline else ""
-    return f"{label}{compact(entry)} (bar {entry.bar})"
-
-
 def matrix_cell(evidence: Evidence, claims: Sequence[Claim], basis: Basis) -> str:
     """The claims of a paper on one basis: each with its verdict, and its one number against its bar."""
     lines = []
@@ -149,13 +140,6 @@ def matrix_cell(evidence: Evidence, claims: Sequence[Claim], basis: Basis) -> st
             said = f"**{evidence.verdict(claim)}**"
             lines.append(f"{link} {said}" if row is None else f"{link} {said}, {headline(claim, row)}")
     return "<br>".join(lines)
-
-
-def compact(entry: RowEntry) -> str:
-    """A number as a page has it, without its interval."""
-    if entry.share:
-        return f"{sum(map(bool, entry.values))} of {len(entry.values)}"
-    return f"{entry.value:.3g}" if entry.value is not None else "not finite"
 
 
 def tables(evidence: Evidence) -> list[str]:

@@ -54,6 +54,25 @@ def describe_repeat(repeat: Repeat) -> str:
     return f"run again on {repeat.taken}: {repeat.verdict}, {numbers}"
 
 
+def headline(claim: Claim, row: Row) -> str:
+    """The number of a claim's first criterion, with its bar."""
+    entry = row.criteria[0]
+    label = f"{claim.headline}: " if claim.headline else ""
+    return f"{label}{short_number(entry)} (bar {entry.bar})"
+
+
+def short_number(entry: RowEntry) -> str:
+    """A number without its interval."""
+    if entry.share:
+        return f"{sum(map(bool, entry.values))} of {len(entry.values)}"
+    return f"{entry.value:.3g}" if entry.value is not None else "not finite"
+
+
+def answer(claim: Claim, row: Row) -> str:
+    """The verdict with the claim's one number, as the caption of its figure."""
+    return f"{verdict_text(row)}; {headline(claim, row)}."
+
+
 def describe_claim(row: Row, width: int) -> list[str]:
     """What the paper says and in which setting it was tried, as paragraphs for the terminal."""
     texts = (f"The paper ({row.paper}) says [{row.mark}]: {row.says}", f"Here: {row.setting}")
@@ -123,7 +142,9 @@ class Standing:
 
         (claim,) = self._select([name])
         table = figure_table(self.rows[name], self.folder) if name in self.rows else None
-        return None if table is None or claim.figure is None else picture(claim, table)
+        if table is None or claim.figure is None:
+            return None
+        return picture(claim, table, answer=answer(claim, self.rows[name]))
 
     def rerun(self, name: str, scale: Scale = "smoke", out: str | Path = "results", jobs: int = 1) -> "Standing":
         """Run the claim called `name` under `out`, as `reproduce` does, and return its standing there.

@@ -63,7 +63,7 @@ class SeedPoints(NamedTuple):
         return len(self.at) > CURVE
 
 
-def picture(claim: "Claim", table: pd.DataFrame, path: File = None) -> Figure:
+def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str = "") -> Figure:
     """A claim's statistic: means over seeds with the 95 % interval of the mean, of the values that are finite.
 
     On a logarithmic axis they are means of logarithms, if all values have one. Seeds are light points beside their
@@ -72,6 +72,7 @@ def picture(claim: "Claim", table: pd.DataFrame, path: File = None) -> Figure:
 
     Args:
         table: a row per setting and seed, with the statistic as `value`.
+        answer: what the caption says; by default the claim's question.
 
     Raises:
         ValueError: the claim has no figure, or the table not its keys.
@@ -95,9 +96,11 @@ def picture(claim: "Claim", table: pd.DataFrame, path: File = None) -> Figure:
                 axes.plot(lines[-1].at, lines[-1].mean, color=LIGHT, linewidth=6, zorder=1, label=name)
             else:
                 draw_seeds(axes, lines[-1], number, _claim_label(drawn, name), drawn.lost)
+        if drawn.bar is not None:
+            axes.axhline(drawn.bar, color=LIGHT, linestyle=":", linewidth=1.5, label="bar", zorder=1)
         _set_x_axis(axes, drawn, settings or sorted(set(table[drawn.x])), settings is not None)
         _set_y_axis(axes, drawn, lines)
-        legend(figure, axes, [f"{claim.id}: {claim.question}{_note(table, lines, drawn, log)}"])
+        legend(figure, axes, [f"{claim.id}: {answer or claim.question}{_note(table, lines, drawn, log)}"])
     return figure
 
 
