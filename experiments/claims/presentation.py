@@ -68,7 +68,7 @@ def short_number(entry: RowEntry) -> str:
     return f"{entry.value:.3g}" if entry.value is not None else "not finite"
 
 
-def answer(claim: Claim, row: Row) -> str:
+def caption_of(claim: Claim, row: Row) -> str:
     """The verdict with the claim's one number, as the caption of its figure."""
     return f"{verdict_text(row)}; {headline(claim, row)}."
 
@@ -144,7 +144,7 @@ class Standing:
         table = figure_table(self.rows[name], self.folder) if name in self.rows else None
         if table is None or claim.figure is None:
             return None
-        return picture(claim, table, answer=answer(claim, self.rows[name]))
+        return picture(claim, table, answer=caption_of(claim, self.rows[name]))
 
     def rerun(self, name: str, scale: Scale = "smoke", out: str | Path = "results", jobs: int = 1) -> "Standing":
         """Run the claim called `name` under `out`, as `reproduce` does, and return its standing there.

@@ -140,7 +140,7 @@ def _write(args: Namespace) -> None:
     from laggard.experiments.claims import claims, ledger
     from laggard.experiments.claims.ledger import figure_table, stored_arrays
     from laggard.experiments.claims.pages import Evidence, write_pages
-    from laggard.experiments.claims.presentation import answer
+    from laggard.experiments.claims.presentation import caption_of
     from laggard.experiments.figures.claims import picture
 
     rows_in, every = Path(args.out) / "claims", claims((), args.claims)
@@ -152,7 +152,7 @@ def _write(args: Namespace) -> None:
         row = evidence.row(claim)
         if row is not None and claim.figure and (table := figure_table(row, rows_in)) is not None:
             pictures[claim.id] = rows_in / args.scale / f"{claim.id}.png"
-            picture(claim, table, pictures[claim.id], answer(claim, row))
+            picture(claim, table, pictures[claim.id], caption_of(claim, row))
     if (front := _draw_rates(evidence, rows_in)) is not None:
         pictures["rates"] = front
     for path in write_pages(replace(evidence, pictures=pictures), Path(args.page)):

@@ -321,8 +321,8 @@ A3 = Claim(
     beside={"lost": "best accuracy during the warm-up less that at the end"},
     figure=Picture(of="accuracy", x="epoch", y="test accuracy", lines="start", xlabel="epoch"),
     notes=paragraph("""
-        The gain is lost long before the ramp ends: 0.40 after half an epoch, 0.16 after one. Some seeds recover an epoch
-        or two after the ramp, which the claim does not have.
+        The gain is lost long before the ramp ends: 0.40 after half an epoch, 0.16 after one. Some seeds recover an
+        epoch or two after the ramp, which the claim does not have.
     """),
     changes=(
         "The accuracy at the end of the warm-up was looked at, by when all is lost, at half a decade above a cliff "
