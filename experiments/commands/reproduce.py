@@ -173,8 +173,11 @@ def _draw_rates(evidence: "Evidence", rows_in: Path) -> Path | None:
             study = stored["grid"] if stored else measured_so_far(claim, "grid", evidence.scale, rows_in)
             if study is not None:
                 path = rows_in / evidence.scale / "rates.png"
-                accuracy = final(study, "accuracy")
-                accuracy_grid(accuracy, fitted_line(accuracy), path)
+                planned = claim.studies["grid"].document(evidence.scale)["sweep"]
+                settings = {"delay": planned["algorithm.delay"], "optimiser": list(planned["optimiser"])}
+                accuracy = final(study, "accuracy").reindex(settings)
+                line = fitted_line(accuracy)
+                accuracy_grid(accuracy, line if bool(line.notnull().all()) else None, path)
                 return path
     return None
 
