@@ -72,8 +72,8 @@ def settle_twice(right):
 
 
 def start_none(right):
-    def compute(self, *given):
-        work = right(self, *given)
+    def compute(self, *given, **more):
+        work = right(self, *given, **more)
         self._counters.started -= 1
         return work
 

@@ -121,7 +121,7 @@ def method(draw, name, workers):
     local = {"local_steps": small, "average": one_of("weights", "updates"), "reset": COIN,
              "wait_for": one_of(None, 1, workers), "shards": shards}  # fmt: skip
     settings = {
-        "sync_ps": {"accumulate": small, "shards": shards},
+        "sync_ps": {"accumulate": small, "shards": shards, "bucket_bytes": one_of(None, None, 0.1, 30.0)},
         "k_sync": {"wait_for": whole(1, workers), "cancel": COIN, "shards": shards},
         "k_batch_sync": {"gradients": several},
         "sync_replicas": {"replicas_to_aggregate": several, "num_tokens": one_of(-1, 0, 3 * workers)},
@@ -135,7 +135,7 @@ def method(draw, name, workers):
                      "warm_start": whole(0, 5), "sync_every": one_of(None, None, 4, 12), "shards": shards},
         "delayed": {"delay": whole(0, 6), "law": one_of("constant", "uniform", "geometric", "poisson")},
         "all_reduce": {"collective": one_of("ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling",
-                                            "tree")},
+                                            "tree"), "bucket_bytes": one_of(None, 0.1, 30.0, 300.0)},
         "dpsgd": {"order": one_of("combine_then_adapt", "adapt_then_combine")},
         "adpsgd": {},
         "sgp": {"overlap": whole(0, 3), "biased": COIN},

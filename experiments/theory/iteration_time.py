@@ -84,7 +84,7 @@ def seconds_theory(result: Result) -> float | None:
     local_sgd, diloco            H max_i X_i, if times are constant
 
     None where none of them holds: other laws or settings, slowdowns that come and go, unequal cards, private wires, a
-    server whose work takes time.
+    server whose work takes time, gradients in buckets on a network that takes time.
 
     Source: Dutta et al. (2018), arXiv 1803.01113 (K-sync, K-async); Chen et al. (2016), arXiv 1604.00981 (backups).
     """
@@ -158,14 +158,14 @@ FREE_SECONDS.of(simulator.DPSGD, simulator.SGP)(lambda algorithm, cluster: _slow
 @CARD_SECONDS.of(simulator.AllReduce)
 def _all_reduce_cards(algorithm: simulator.AllReduce, cluster: Cluster, transfer: float) -> float | None:
     P, name = cluster.workers, algorithm.collective
-    if "doubling" in name and P & (P - 1):
+    if algorithm.bucket_bytes is not None or ("doubling" in name and P & (P - 1)):
         return None
     return cluster.compute.mean + COLLECTIVE_SECONDS[name](P, cluster.network.latency, transfer) * (P > 1)
 
 
 @CARD_SECONDS.of(simulator.SyncPS)
 def _sync_ps_cards(algorithm: simulator.SyncPS, cluster: Cluster, transfer: float) -> float | None:
-    if algorithm.accumulate != 1 or algorithm.shards != 1:
+    if algorithm.accumulate != 1 or algorithm.shards != 1 or algorithm.bucket_bytes is not None:
         return None
     models = 2 * cluster.workers if cluster.network.sharing == "fair" else cluster.workers + 1
     return cluster.compute.mean + 2 * cluster.network.latency + models * transfer

@@ -4,16 +4,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from laggard.simulator.algorithms.base import Algorithm, Role
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.bucketing import Bucketed
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.promises import Promise, concatenate
 from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.rules.rule import RuleState
 from laggard.simulator.network.topology import Complete, Topology
 
 
 @dataclass(frozen=True)
-class AllReduce(Algorithm):
+class AllReduce(Bucketed):
     """All-reduce SGD: the nodes sum their gradients by a collective, and each updates its own model by the mean.
 
     w <- w - lr (1/P) sum_j g_j(w), at every node. Models and the nodes' optimiser states are equal
@@ -28,6 +32,10 @@ class AllReduce(Algorithm):
     recursive_doubling  log2 P (alpha + N beta)
     halving_doubling    2 log2 P alpha + 2 ((P - 1) / P) N beta
     tree                2 ceil(log2 P)(alpha + N beta)
+
+    With `bucket_bytes`, R(c_k) of bucket k is one of these times for c_k bytes, and a step takes e_K, where the K-th is
+    the last: with alpha = 0 at most t_c + R(N), as without; each further bucket pays the collective's latency again.
+    Its messages are sent one by one.
 
     Source: Patarasuk & Yuan (2009), ring; Thakur, Rabenseifner, Gropp (2005), recursive doubling and halving, tree.
 
@@ -53,11 +61,32 @@ class AllReduce(Algorithm):
         return ((rank, peer) for rank in range(workers) for peer in partners(rank, workers))
 
     def worker(self, node: Node) -> Role:
+        return self.at_once(node) if self.bucket_bytes is None else self.in_buckets(node)
+
+    def at_once(self, node: Node) -> Role:
+        """Sum the gradients once they are computed."""
         reduce = COLLECTIVES[self.collective].reduce
         state = self.rule.init(node.weights)
         while True:
             gradient = yield node.compute(node.weights)
             total = yield from reduce(node, gradient, node.weights.shape[1], node.version)
-            mean = gradient.map(lambda _, total: total / node.workers, total, batches=node.workers)
-            weights, state = self.rule.update(node.weights, [mean], state)
-            node.apply(weights, [gradient])
+            state = self.step(node, gradient, total, state)
+
+    def in_buckets(self, node: Node) -> Role:
+        """Sum the gradients bucket by bucket, each as soon as it is there and the one before is summed."""
+        reduce, buckets = COLLECTIVES[self.collective].by_messages, self.buckets(node)
+        params, state = node.weights.shape[1], self.rule.init(node.weights)
+        while True:
+            work, totals = node.compute(node.weights, buckets=[bucket.ready for bucket in buckets]), []
+            for number, (bucket, ready) in enumerate(zip(buckets, work.buckets, strict=True)):
+                gradient, tag = (yield ready), (node.version, number)
+                part = gradient[bucket.columns]
+                totals.append((yield from reduce(node, part, params, tag, bucket.columns, bucket.size)))
+            state = self.step(node, gradient, concatenate(totals[::-1]), state)
+
+    def step(self, node: Node, gradient: GradientPromise, total: Promise, state: RuleState) -> RuleState:
+        """Update the node's model by the mean of the gradients, whose sum is `total`; return the rule's state."""
+        mean = gradient.map(lambda _, total: total / node.workers, total, batches=node.workers)
+        weights, state = self.rule.update(node.weights, [mean], state)
+        node.apply(weights, [gradient])
+        return state

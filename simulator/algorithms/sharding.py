@@ -13,7 +13,7 @@ from laggard.simulator.learning.promises import Promise
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.learning.weights import join_slices
 from laggard.simulator.network.topology import SERVER
-from laggard.simulator.timing.events import Event, Work
+from laggard.simulator.timing.events import Event, Message, Work
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,16 +65,16 @@ class Shards:
         for shard in self._parts:
             self._node.send(shard, None, size=0)
 
-    def push(self, content: Any, size: float = 1.0) -> None:
+    def push(self, content: Any, size: float = 1.0) -> list[Message]:
         """Send every shard its part of `content`: of promises and models, and of lists and tuples of them.
 
-        All of `content` has the size of `size` models.
+        All of `content` has the size of `size` models. Returns the messages, which fire when they have arrived.
         """
         if len(self._parts) == 1:
-            self._node.send(SERVER, content, size=size)
-            return
-        for shard in self._parts:
-            self._node.send(shard, self._part(content, shard), size=size / len(self._parts))
+            return [self._node.send(SERVER, content, size=size)]
+        return [
+            self._node.send(shard, self._part(content, shard), size=size / len(self._parts)) for shard in self._parts
+        ]
 
     def read(self) -> "Generator[Event, Any, Tensor]":
         """Wait until every shard has sent its slice since the last read; return the model `(ensemble, params)`."""

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from laggard.simulator.algorithms.base import Role, check_wait_for
+from laggard.simulator.algorithms.bucketing import Bucketed
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import PositiveInt
+from laggard.simulator.errors import InvalidSettingError, PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
@@ -46,11 +47,22 @@ class Synchronous(Sharded):
                 gathered = {}
 
 
+BUCKET = "bucket"
+"""The tag of the new weights of all buckets but the last."""
+
+
 @dataclass(frozen=True)
-class SyncPS(Synchronous):
+class SyncPS(Synchronous, Bucketed):
     """Synchronous SGD: an update is the mean of all workers' gradients at the same weights, then all workers re-read.
 
     w <- w - lr (1/P) sum_i g_i(w): equal to one worker with all P mini-batches. Staleness 0.
+
+    With `bucket_bytes`, a worker sends the last mini-batch's gradient in buckets, one at a time, and a server answers
+    each with its new weights once all workers' have come. For equal workers on a server's card with full duplex, fair
+    sharing, latency alpha and beta seconds a byte, r_k as below, bucket k has come after e_k, has left after a_k, and a
+    step takes a_K + alpha:
+
+        e_k = max(r_k, e_{k-1}) + alpha + P c_k beta,    a_k = max(e_k, a_{k-1}) + P c_k beta
 
     Attributes:
         accumulate: mini-batches of a worker per update, all at the weights that it read.
@@ -60,7 +72,15 @@ class SyncPS(Synchronous):
 
     accumulate: PositiveInt = 1
 
+    def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        if self.bucket_bytes is not None and cluster.crashes:
+            expected = "null where workers crash: others may have the new weights of buckets of a gradient that is lost"
+            raise InvalidSettingError(type(self).__name__, "bucket_bytes", expected, self.bucket_bytes)
+
     def worker(self, node: Node) -> Role:
+        if self.bucket_bytes is not None:
+            return self.in_buckets(node)
         return self.with_one_server(node) if self.shards == 1 else self.with_shards(node)
 
     def with_one_server(self, node: Node) -> Role:
@@ -82,8 +102,53 @@ class SyncPS(Synchronous):
                 gradients.append((yield node.compute(weights)))
             servers.push(gradients)
 
+    def in_buckets(self, node: Node) -> Role:
+        servers, buckets = Shards(node, self.shards), self.buckets(node)
+        servers.announce()
+        while True:
+            weights = yield from servers.read()
+            gradients = []
+            for _ in range(self.accumulate - 1):
+                gradients.append((yield node.compute(weights)))
+            work = node.compute(weights, buckets=[bucket.ready for bucket in buckets])
+            for number, (bucket, ready) in enumerate(zip(buckets, work.buckets, strict=True)):
+                gradient = yield ready
+                whole = [*gradients, gradient] if ready is work else []  # their values are known with the last bucket
+                sent = servers.push((number, whole), size=bucket.size)
+                while sent:
+                    yield sent.pop()
+            for _ in range((len(buckets) - 1) * self.shards):
+                yield node.receive(BUCKET)
+
     def server(self, node: Node) -> Role:
-        return self.first(node, node.workers)
+        return self.first(node, node.workers) if self.bucket_bytes is None else self.bucket_by_bucket(node)
+
+    def bucket_by_bucket(self, node: Node) -> Role:
+        """Answer each bucket with its new weights once it has come from all workers; the last completes the update.
+
+        An update changes every parameter by itself, so that it can begin with those that are there. Its arithmetic is
+        done, and it is counted, once all are there: nobody uses the new weights before.
+        """
+        state, sizes = self.rule.init(node.weights), [bucket.size for bucket in self.buckets(node)]
+        gathered: list[dict[int, list[GradientPromise]]] = [{} for _ in sizes]
+        while True:
+            worker, content = yield node.receive()
+            if content is None:
+                node.send(worker, node.weights, size=1 / self.shards)
+                continue
+            number, gradients = content
+            gathered[number][worker] = gradients
+            if len(gathered[number]) < node.workers:
+                continue
+            yield node.work(sizes[number] * node.apply_seconds)
+            readers, gathered[number] = gathered[number], {}
+            if number == len(sizes) - 1:
+                taken = [gradient for worker in sorted(readers) for gradient in readers[worker]]
+                weights, state = self.rule.update(node.weights, taken, state)
+                node.apply(weights, taken)
+            tag, answer = (None, node.weights) if number == len(sizes) - 1 else (BUCKET, None)
+            for reader in readers:
+                node.send(reader, answer, tag=tag, size=sizes[number] / self.shards)
 
 
 @dataclass(frozen=True)

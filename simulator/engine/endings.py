@@ -1,9 +1,13 @@
 """What the engine does when work ends and when a message arrives: the first callbacks of these events."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.recording.trace import BUSY, SENDING
-from laggard.simulator.timing.events import Message, Work
+from laggard.simulator.timing.events import BucketReady, Message, Work
+from laggard.simulator.timing.slowdowns import apply_slowdowns
 
 if TYPE_CHECKING:
     from laggard.simulator.engine.machine import Machine
@@ -21,6 +25,34 @@ def end_work(work: Work) -> None:
         count_computed(node)
     if work.role is not None:
         work.role.resume(gradient)
+
+
+def start_buckets(work: Work, seconds: float, ready: Sequence[float]) -> Work:
+    """Let buckets of the gradient of `work`, which has just begun, be there before its end; return `work`.
+
+    Args:
+        seconds: what the work takes at full speed.
+        ready: the shares of it after which each bucket is there, the last of which is 1: the end of the work itself.
+
+    Raises:
+        InvalidSettingError: the shares do not rise to 1.
+    """
+    if not (ready[0] > 0 and ready[-1] == 1 and all(one <= other for one, other in pairwise(ready))):
+        expected = "shares > 0 of the mini-batch's work that do not fall, the last of them 1"
+        raise InvalidSettingError("compute", "buckets", expected, list(ready))
+    node, buckets = work.node, []
+    for share in ready[:-1]:
+        bucket = BucketReady(work, BUCKET_READY)
+        node._env.after_work(apply_slowdowns(share * seconds, node._env._now, node._slowdowns), bucket)
+        buckets.append(bucket)
+    work.buckets = (*buckets, work)
+    return work
+
+
+def end_bucket(bucket: BucketReady) -> None:
+    """Let the role that waits for `bucket` go on; its node stays busy."""
+    if bucket.role is not None:
+        bucket.role.resume(bucket._value)
 
 
 def count_computed(node: "Machine") -> None:
@@ -63,4 +95,4 @@ def deliver_or_lose(message: Message) -> None:
         message.lose()
 
 
-WORK_ENDS, MESSAGE_ARRIVES = (end_work,), (deliver,)
+WORK_ENDS, BUCKET_READY, MESSAGE_ARRIVES = (end_work,), (end_bucket,), (deliver,)

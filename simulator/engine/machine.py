@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.random import Generator
 from torch import Tensor
 
-from laggard.simulator.engine.endings import MESSAGE_ARRIVES, WORK_ENDS, count_computed, deliver_or_lose
+from laggard.simulator.engine.endings import MESSAGE_ARRIVES, WORK_ENDS, count_computed, deliver_or_lose, start_buckets
 from laggard.simulator.engine.mailbox import Mailbox
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, check_duration
@@ -54,7 +54,7 @@ class Machine(Node):
         self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down; waiting is what is left at the end
         self._pool, self._counters, self._transport = world.pool, world.counters, world.transport
         self._post = None if world.log is not None else world.transport.post
-        self._model_bytes, self._log, self.lock_step = world.model_bytes, world.log, world.lock_step
+        self.model_bytes, self._log, self.lock_step = world.model_bytes, world.log, world.lock_step
         self._peers: NodePeers | None = None  # made when they are needed, as what follows
         self._joined: dict[int, Machine] = {}  # cached receivers that it may send to
         self._durations, self._slowdowns, self._batches = durations, slowdowns, batches
@@ -72,16 +72,16 @@ class Machine(Node):
             self.mixings += 1
             self._weights = stamp(weights, self)
 
-    def compute(self, weights: Tensor, read: Tensor | None = None) -> Work:
+    def compute(self, weights: Tensor, read: Tensor | None = None, buckets: Sequence[float] = ()) -> Work:
         if self.rank < 0:
             raise RuntimeError(f"node {self.rank} is a server: it has no mini-batches; compute on a worker's node")
-        seconds, now = self._durations.next(), self._env._now
-        if self._slowdowns:
-            seconds = apply_slowdowns(seconds, now, self._slowdowns)
+        alone, now = self._durations.next(), self._env._now
+        seconds = apply_slowdowns(alone, now, self._slowdowns) if self._slowdowns else alone
         gradient = self._pool.promise(self.rank, self, weights, next(self._batches), read)
         gradient.started, gradient.due = now, now + seconds
         self._counters.started += 1
-        return self._begin(gradient, seconds)
+        work = self._begin(gradient, seconds)
+        return start_buckets(work, alone, buckets) if buckets else work
 
     @cached_property
     def rng(self) -> Generator:
@@ -126,7 +126,7 @@ class Machine(Node):
         if self._post is not None:
             self._post(message)
         else:
-            self._carry(message, size * self._model_bytes)
+            self._carry(message, size * self.model_bytes)
         return message
 
     def receive(self, tag: Hashable = None) -> Receive:

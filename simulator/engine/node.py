@@ -33,6 +33,7 @@ class Node(Protocol):
         version: updates that the node's model has seen.
         mixings: averaging steps: how often its model was set without an update.
         weight: push-sum's weight, by which the node's sum is divided; 1 unless the algorithm sets it.
+        model_bytes: the size of a message of one model, in bytes.
         lock_step: computes whole rounds of a collective; None where its messages are sent one by one.
     """
 
@@ -41,6 +42,7 @@ class Node(Protocol):
     version: int
     mixings: int
     weight: float
+    model_bytes: float
     lock_step: Rounds | None
 
     @property
@@ -51,15 +53,19 @@ class Node(Protocol):
     @weights.setter
     def weights(self, weights: "Tensor") -> None: ...
 
-    def compute(self, weights: "Tensor", read: "Tensor | None" = None) -> Work:
+    def compute(self, weights: "Tensor", read: "Tensor | None" = None, buckets: Sequence[float] = ()) -> Work:
         """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with the `Gradient` when it is done.
 
-        Its staleness counts the updates of the owner of `weights` since they were read. `read` is the model that was
-        read, where local steps have changed it since.
+        Its staleness counts the updates of the owner of `weights` since they were read.
+
+        Args:
+            read: the model that was read, where local steps have changed it since.
+            buckets: shares of the mini-batch's work, rising to 1, after each of which a part of the gradient is there.
+                The events in `buckets` of what is returned fire then, with the gradient; nothing else changes.
 
         Raises:
             RuntimeError: the node is computing already, or is a server.
-            InvalidSettingError: the compute-time distribution drew an invalid duration.
+            InvalidSettingError: the compute-time distribution drew an invalid duration, or the shares do not rise to 1.
         """
         ...
 

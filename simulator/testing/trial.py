@@ -52,9 +52,9 @@ def watch_nodes(handed: list[Handed], gradients: list[Gradient], simulation: Sim
             Machine.weights.fset(self, weights)  # type: ignore[attr-defined]
             self.hand(f"the model of node {self.rank} after {self.version} updates", super().weights)
 
-        def compute(self, weights: Tensor, read: Tensor | None = None) -> Work:
+        def compute(self, weights: Tensor, *args: Any, **given: Any) -> Work:
             self.hand(f"what node {self.rank} computed at", weights)
-            work = super().compute(weights, read)
+            work = super().compute(weights, *args, **given)
             gradients.append(work.value)
             return work
 

@@ -127,9 +127,14 @@ def leaves(events: Iterable[Event]) -> Iterable[Event]:
 
 
 class Work(Verb):
-    """A node is busy until this fires; its value is the gradient that it computes, if any."""
+    """A node is busy until this fires; its value is the gradient that it computes, if any.
+
+    Attributes:
+        buckets: what fires when each bucket of the gradient is there, where some were asked for; the last is itself.
+    """
 
     _ok = True
+    buckets: "tuple[Work | BucketReady, ...]" = ()
 
     def __init__(self, node: "Machine", gradient: "Gradient | None", callbacks: Callbacks | None) -> None:
         self.node, self._value, self.callbacks = node, gradient, callbacks
@@ -152,6 +157,23 @@ class Work(Verb):
         self.node.cancelled(self)
         if self._value is not None:
             self._value.cancel()
+        early, self.buckets = self.buckets[:-1], ()
+        for bucket in early:
+            if not bucket.fired:
+                self.env.cancel(bucket)  # type: ignore[attr-defined]
+
+
+class BucketReady(Verb):
+    """A bucket of the gradient that `work` computes is there, while the rest is computed; its value is the gradient."""
+
+    _ok = True
+
+    def __init__(self, work: Work, callbacks: Callbacks) -> None:
+        self.work, self._value, self.callbacks = work, work.gradient, callbacks
+
+    @property
+    def env(self) -> Environment:  # type: ignore[override]
+        return self.work.env
 
 
 class Message(Verb):

@@ -13,6 +13,8 @@ from laggard.simulator.timing.events import Event
 if TYPE_CHECKING:
     from torch import Tensor
 
+ALL = slice(None)
+"""The columns of a whole model."""
 Reduction = Generator[Event, Any, Promise]
 """A generator that yields the events of a node's verbs and returns the promise of a sum."""
 
@@ -44,11 +46,17 @@ Phase = Sequence[PartsExchange]
 
 
 class Parts:
-    """What a node holds during a collective: parts of the sum, or every node's value, for it to sum itself."""
+    """What a node holds during a collective: parts of the sum, or every node's value, for it to sum itself.
 
-    def __init__(self, held: Sequence[Promise | None], params: int) -> None:
+    Args:
+        held: what it holds at the start.
+        params: the number of parameters of the model.
+        columns: those that are summed.
+    """
+
+    def __init__(self, held: Sequence[Promise | None], params: int, columns: slice) -> None:
         self._held: list[Any] = list(held)
-        self._params = params
+        self._params, self._columns = params, columns
 
     def give(self, step: PartsExchange, rank: int) -> list[Any]:
         """What `rank`, whose parts these are, sends in a step."""
@@ -71,9 +79,12 @@ class Parts:
         return concatenate(parts) if summed else total(parts)
 
     def _cut(self, count: int) -> None:
-        """Cut what is held into `count` parts of equal size, to one parameter."""
-        whole = self.value(summed=True)
-        ends = [self._params * part // count for part in range(count + 1)]
+        """Cut what is held where the whole model is cut into `count` parts of equal size, to one parameter.
+
+        So every parameter is added up in the same order, whatever it is sent with; some parts of a bucket are empty.
+        """
+        whole, (start, stop, _) = self.value(summed=True), self._columns.indices(self._params)
+        ends = [min(max(self._params * part // count, start), stop) - start for part in range(count + 1)]
         self._held = [whole] if count == 1 else [whole[start:end] for start, end in pairwise(ends)]
 
 
@@ -108,15 +119,22 @@ class Collective:
             return result
         return (yield from self.by_messages(node, value, params, tag))
 
-    def by_messages(self, node: Node, value: Promise, params: int, tag: Hashable) -> Reduction:
-        """What `reduce` does where messages meet others, may be lost, or are recorded."""
-        rank, parts = node.rank, self.begin(node.rank, node.workers, value, params)
+    def by_messages(
+        self, node: Node, value: Promise, params: int, tag: Hashable, columns: slice = ALL, size: float = 1.0
+    ) -> Reduction:
+        """What `reduce` does where messages meet others, may be lost, or are recorded.
+
+        Args:
+            columns: the parameters that `value` has, where it is a bucket of a gradient.
+            size: of such a bucket, in models.
+        """
+        rank, parts = node.rank, self.begin(node.rank, node.workers, value, params, columns)
         for number, phase in enumerate(self.phases(node.workers)):
             sent = []
             for place, step in enumerate(phase):
                 to = step.to(rank)
                 if to >= 0:
-                    sent.append(node.send(int(to), parts.give(step, rank), (tag, number, place), step.size))
+                    sent.append(node.send(int(to), parts.give(step, rank), (tag, number, place), size * step.size))
             for place, step in enumerate(phase):
                 if step.source(rank) >= 0:
                     sender, received = yield node.receive((tag, number, place))
@@ -140,11 +158,11 @@ class Collective:
                 nodes[step.to(rank)].take(step, rank, parts)
         return evaluate([nodes[0].value(summed=not self.gathers)])[0]
 
-    def begin(self, rank: int, workers: int, value: Promise, params: int) -> Parts:
+    def begin(self, rank: int, workers: int, value: Promise, params: int, columns: slice = ALL) -> Parts:
         """What node `rank` holds at the start."""
         if self.gathers:
-            return Parts([value if other == rank else None for other in range(workers)], params)
-        return Parts([value], params)
+            return Parts([value if other == rank else None for other in range(workers)], params, columns)
+        return Parts([value], params, columns)
 
 
 def known(value: "Tensor") -> Promise:
