@@ -33,15 +33,18 @@ class AllReduce(Bucketed):
     halving_doubling    2 log2 P alpha + 2 ((P - 1) / P) N beta
     tree                2 ceil(log2 P)(alpha + N beta)
 
-    With `bucket_bytes`, R(c_k) of bucket k is one of these times for c_k bytes, and a step takes e_K, where the K-th is
-    the last: with alpha = 0 at most t_c + R(N), as without; each further bucket pays the collective's latency again.
-    Its messages are sent one by one.
+    With `bucket_bytes`, buckets of gradients are summed one after another while the backward pass goes on. Bucket k of
+    c_k bytes is computed after r_k and summed after e_k = max(r_k, e_{k-1}) + R(c_k), R one of these times, and a step
+    takes e_K, where the K-th is the last: with alpha = 0 no more than the t_c + R(N) of one bucket.
 
     Source: Patarasuk & Yuan (2009), ring; Thakur, Rabenseifner, Gropp (2005), recursive doubling and halving, tree.
 
     Attributes:
         collective: how the gradients are summed. The naive ring forwards whole gradients; on the mesh every node sends
             its own to every other.
+        bucket_bytes: the bytes of a bucket, filled from the last layer on, the first with 1 MiB at most; null sends the
+            whole gradient once it is computed.
+        backward: the time of a backward pass in forward passes; a mini-batch takes both.
     """
 
     topology: ClassVar[Topology] = Complete()
@@ -74,14 +77,15 @@ class AllReduce(Bucketed):
 
     def in_buckets(self, node: Node) -> Role:
         """Sum the gradients bucket by bucket, each as soon as it is there and the one before is summed."""
-        reduce, buckets = COLLECTIVES[self.collective].by_messages, self.buckets(node)
+        collective, buckets = COLLECTIVES[self.collective], self.buckets(node)
+        sums = [collective.of_bucket(bucket.columns, bucket.size) for bucket in buckets]
         params, state = node.weights.shape[1], self.rule.init(node.weights)
         while True:
             work, totals = node.compute(node.weights, buckets=[bucket.ready for bucket in buckets]), []
-            for number, (bucket, ready) in enumerate(zip(buckets, work.buckets, strict=True)):
+            for number, ready in enumerate(work.buckets):
                 gradient, tag = (yield ready), (node.version, number)
-                part = gradient[bucket.columns]
-                totals.append((yield from reduce(node, part, params, tag, bucket.columns, bucket.size)))
+                part = gradient[sums[number].columns]
+                totals.append((yield from sums[number].reduce(node, part, params, tag, gradient)))
             state = self.step(node, gradient, concatenate(totals[::-1]), state)
 
     def step(self, node: Node, gradient: GradientPromise, total: Promise, state: RuleState) -> RuleState:

@@ -57,15 +57,18 @@ class SyncPS(Synchronous, Bucketed):
 
     w <- w - lr (1/P) sum_i g_i(w): equal to one worker with all P mini-batches. Staleness 0.
 
-    With `bucket_bytes`, a worker sends the last mini-batch's gradient in buckets, one at a time, and a server answers
-    each with its new weights once all workers' have come. For equal workers on a server's card with full duplex, fair
-    sharing, latency alpha and beta seconds a byte, r_k as below, bucket k has come after e_k, has left after a_k, and a
-    step takes a_K + alpha:
+    With `bucket_bytes`, a worker sends the last mini-batch's gradient in buckets, one at a time, while the backward
+    pass goes on, and a server answers each with its new weights once all workers' have come. For equal workers, one
+    server's card with full duplex and fair sharing, latency alpha and beta seconds a byte, bucket k of c_k bytes is
+    computed after r_k, has come after e_k, its answer has left after a_k, and a step takes a_K + alpha for the last, K:
 
         e_k = max(r_k, e_{k-1}) + alpha + P c_k beta,    a_k = max(e_k, a_{k-1}) + P c_k beta
 
     Attributes:
         accumulate: mini-batches of a worker per update, all at the weights that it read.
+        bucket_bytes: the bytes of a bucket, filled from the last layer on, the first with 1 MiB at most; null sends the
+            whole gradient once it is computed.
+        backward: the time of a backward pass in forward passes; a mini-batch takes both.
 
     Source: Chen et al. (2016), arXiv 1604.00981, algorithms 3 and 4, without backup workers.
     """

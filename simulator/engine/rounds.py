@@ -12,6 +12,7 @@ from laggard.simulator.network.hops import Exchange, Hops
 from laggard.simulator.network.lockstep import NEVER, Finish, Instants, Tally, finishes, follow, rotate, sort
 from laggard.simulator.recording.trace import SENDING
 from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.distributions.distribution import Seconds
 from laggard.simulator.timing.events import Verb
 
 if TYPE_CHECKING:
@@ -57,19 +58,24 @@ class Round:
         joined: how many nodes take part up to now.
         last: the rank of the latest of them.
         phases: the steps.
+        busy: the moments up to which nodes still compute, where any does.
     """
 
     def __init__(self, env: Clock, schedule: LockStepSchedule, workers: int) -> None:
         self._schedule, self.phases = schedule, schedule.phases(workers)
         self.joined, self.last = 0, -1
+        self.busy: Seconds | None = None
         never, zeros = np.full(workers, NEVER), np.zeros(workers, dtype=np.int64)
         self.start = Instants(never.copy(), never.copy(), zeros, zeros.copy())
         self._values: list[Any] = [None] * workers
         self.nodes = [Participant(env) for _ in range(workers)]
 
-    def join(self, rank: int, value: Promise, time: float) -> Participant:
-        """Node `rank` takes part with `value`, from `time` on."""
-        self.start.time[rank], self.start.since[rank] = time, getattr(value, "started", time)
+    def join(self, rank: int, value: Promise, time: float, since: float, due: float) -> Participant:
+        """Node `rank` takes part with `value` from `time` on, as was scheduled at `since`; it computes until `due`."""
+        if due > time:
+            self.busy = np.zeros(len(self.nodes)) if self.busy is None else self.busy
+            self.busy[rank] = due
+        self.start.time[rank], self.start.since[rank] = time, since
         self.start.order[rank] = self.joined
         self._values[rank] = value
         self.joined, self.last = self.joined + 1, rank
@@ -81,10 +87,10 @@ class Round:
 
     def finishes(self, hops: Hops) -> tuple[list[Finish], Tally]:
         """Who goes on when; and what happens in the round."""
-        if self._schedule.rotates and hops.even:
+        if self._schedule.rotates and hops.even and self.busy is None:
             start = float(self.start.time[self.last])
             return rotate(start, self.last, self.phases, hops, len(self.nodes))
-        instants, tally = follow(self.start, self.phases, hops)
+        instants, tally = follow(self.start, self.phases, hops, None, self.busy)
         return finishes(instants), tally
 
     def latest(self, hops: Hops) -> Instants:
@@ -123,12 +129,17 @@ class Rounds:
         """Whether no two messages of a collective ever share a link."""
         return self._hops.private or (schedule.rotates and self._hops.even)
 
-    def join(self, rank: int, schedule: LockStepSchedule, value: Promise, params: int, tag: Hashable) -> Participant:
-        """Node `rank` takes part in round `tag` with `value`; fires with what all get, `(ensemble, params)`."""
+    def join(
+        self, rank: int, schedule: LockStepSchedule, value: Promise, params: int, tag: Hashable, gradient: Any = None
+    ) -> Participant:
+        """Node `rank` takes part in round `tag` with `value`; fires with what all get, `(ensemble, params)`.
+
+        `gradient` is the one of which `value` is a part, where it is not all of it.
+        """
         if tag not in self._open:
             self._open[tag] = Round(self._env, schedule, self._workers)
-        entered = self._open[tag]
-        event = entered.join(rank, value, self._env._now)
+        entered, now, of = self._open[tag], self._env._now, value if gradient is None else gradient
+        event = entered.join(rank, value, now, getattr(of, "started", now), getattr(of, "due", now))
         if entered.joined == self._workers:
             self._schedule(tag, entered, entered.total(params))
         return event
@@ -181,7 +192,7 @@ class Rounds:
         if rounds and world.reached in ("updates", "epochs", "gradients"):  # else after all else of the instant
             until = max(until._replace(since=-np.inf), *(each.latest(self._hops) for each in rounds))
         for each in rounds:
-            _, tally = follow(each.start, each.phases, self._hops, until)
+            _, tally = follow(each.start, each.phases, self._hops, until, each.busy)
             sent, delivered, sending = sent + tally.sent, delivered + tally.delivered, sending + tally.sending
         world.counters.sent += sent
         world.counters.delivered += delivered

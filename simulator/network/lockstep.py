@@ -88,20 +88,34 @@ class Tally:
 
 
 def follow(
-    start: Instants, phases: Sequence[Sequence[Exchange]], hops: Hops, until: Instants | None = None
+    start: Instants,
+    phases: Sequence[Sequence[Exchange]],
+    hops: Hops,
+    until: Instants | None = None,
+    busy: Seconds | None = None,
 ) -> tuple[Instants, Tally]:
-    """When each node has gone through all `phases`, whose steps begin together; and what happened `until` then."""
+    """When each node has gone through all `phases`, whose steps begin together; and what happened `until` then.
+
+    Nodes that are still `busy` until a moment count as sending from then on only.
+    """
     ready, tally = start, Tally(np.zeros(len(start.time)))
     for phase in phases:
         if ready.order.max() > MOST_ORDER // (2 * len(phase)):
             place = np.empty_like(ready.order)
             place[sort(ready)] = np.arange(len(place))
             ready = ready._replace(order=place)
-        ready = _through(ready, phase, hops, tally, until)
+        ready = _through(ready, phase, hops, tally, until, busy)
     return ready, tally
 
 
-def _through(ready: Instants, phase: Sequence[Exchange], hops: Hops, tally: Tally, until: Instants | None) -> Instants:
+def _through(
+    ready: Instants,
+    phase: Sequence[Exchange],
+    hops: Hops,
+    tally: Tally,
+    until: Instants | None,
+    busy: Seconds | None,
+) -> Instants:
     """When each node has gone through one phase; `tally` counts it."""
     after, sending = ready, ready.time
     begun = True if until is None else ~later(ready, until)
@@ -121,7 +135,8 @@ def _through(ready: Instants, phase: Sequence[Exchange], hops: Hops, tally: Tall
         tally.delivered += int(np.count_nonzero(sends & begun if until is None else sends & ~later(own, until)))
     if until is not None:
         sending = np.minimum(sending, until.time)
-    tally.sending += np.maximum(sending - ready.time, 0.0)
+    since = ready.time if busy is None else np.maximum(ready.time, busy)
+    tally.sending += np.maximum(sending - since, 0.0)
     return after
 
 

@@ -1,11 +1,13 @@
 """A collective as its steps: who sends which parts of the sum to whom; and the two ways to go through them."""
 
 from collections.abc import Callable, Generator, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from laggard.simulator.engine.node import Node
+from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.promises import Derived, Promise, concatenate, evaluate, total
 from laggard.simulator.network.hops import Exchange
 from laggard.simulator.timing.events import Event
@@ -97,14 +99,22 @@ class Collective:
         partners: the ranks to which node `rank` of so many workers sends.
         gathers: whether every node collects all values and sums them itself, in rank order.
         rotates: whether every step goes from each node to the next, in messages of one size.
+        columns: the parameters that are summed.
     """
 
     phases: Callable[[int], Sequence[Phase]]
     partners: Callable[[int, int], Sequence[int]]
     gathers: bool = False
     rotates: bool = False
+    columns: slice = field(default_factory=lambda: ALL)
 
-    def reduce(self, node: Node, value: Promise, params: int, tag: Hashable) -> Reduction:
+    def of_bucket(self, columns: slice, size: float) -> "Collective":
+        """The same steps for some columns of the values, whose message has the size of `size` models."""
+        return replace(self, phases=partial(scale_phases, self.phases, size), columns=columns)
+
+    def reduce(
+        self, node: Node, value: Promise, params: int, tag: Hashable, gradient: GradientPromise | None = None
+    ) -> Reduction:
         """The promise of the sum of all nodes' values, by messages, or in lock step where that takes the same time.
 
         Args:
@@ -112,29 +122,23 @@ class Collective:
             value: its own value `(ensemble, params)`.
             params: the number of parameters.
             tag: the round; it differs between rounds.
+            gradient: the one of which `value` is a part, where the rest may still be computed.
         """
         rounds = node.lock_step
         if rounds is not None and rounds.suits(self):
-            result: Promise = yield rounds.join(node.rank, self, value, params, tag)
+            result: Promise = yield rounds.join(node.rank, self, value, params, tag, gradient)
             return result
         return (yield from self.by_messages(node, value, params, tag))
 
-    def by_messages(
-        self, node: Node, value: Promise, params: int, tag: Hashable, columns: slice = ALL, size: float = 1.0
-    ) -> Reduction:
-        """What `reduce` does where messages meet others, may be lost, or are recorded.
-
-        Args:
-            columns: the parameters that `value` has, where it is a bucket of a gradient.
-            size: of such a bucket, in models.
-        """
-        rank, parts = node.rank, self.begin(node.rank, node.workers, value, params, columns)
+    def by_messages(self, node: Node, value: Promise, params: int, tag: Hashable) -> Reduction:
+        """What `reduce` does where messages meet others, may be lost, or are recorded."""
+        rank, parts = node.rank, self.begin(node.rank, node.workers, value, params)
         for number, phase in enumerate(self.phases(node.workers)):
             sent = []
             for place, step in enumerate(phase):
                 to = step.to(rank)
                 if to >= 0:
-                    sent.append(node.send(int(to), parts.give(step, rank), (tag, number, place), size * step.size))
+                    sent.append(node.send(int(to), parts.give(step, rank), (tag, number, place), step.size))
             for place, step in enumerate(phase):
                 if step.source(rank) >= 0:
                     sender, received = yield node.receive((tag, number, place))
@@ -158,11 +162,17 @@ class Collective:
                 nodes[step.to(rank)].take(step, rank, parts)
         return evaluate([nodes[0].value(summed=not self.gathers)])[0]
 
-    def begin(self, rank: int, workers: int, value: Promise, params: int, columns: slice = ALL) -> Parts:
+    def begin(self, rank: int, workers: int, value: Promise, params: int) -> Parts:
         """What node `rank` holds at the start."""
         if self.gathers:
-            return Parts([value if other == rank else None for other in range(workers)], params, columns)
-        return Parts([value], params, columns)
+            return Parts([value if other == rank else None for other in range(workers)], params, self.columns)
+        return Parts([value], params, self.columns)
+
+
+@lru_cache(maxsize=256)
+def scale_phases(phases: Callable[[int], Sequence[Phase]], size: float, workers: int) -> Sequence[Phase]:
+    """The steps of `phases` with messages of `size` times their size; made once for all nodes."""
+    return [[replace(step, size=size * step.size) for step in phase] for phase in phases(workers)]
 
 
 def known(value: "Tensor") -> Promise:

@@ -134,7 +134,8 @@ def check_case(draw, name):
     task = draw(st.sampled_from([Timing(), QUADRATIC]))
     evaluate = draw(st.sampled_from([Evaluate(every_updates=2.0), Evaluate(every_seconds=1.5)]))
     more = {"stop": draw(STOPS), "evaluate": evaluate, "seed": draw(st.integers(0, 2**31))}
-    check_same(*both(cluster, AllReduce(Rule(lr=0.05), name), task, **more))
+    buckets = draw(st.sampled_from([None, 1e-3, 40.0, 250.0]))
+    check_same(*both(cluster, AllReduce(Rule(lr=0.05), name, bucket_bytes=buckets), task, **more))
 
 
 PRIVATE = {"bandwidth": 10.0, "latency": 0.1, "message_bytes": 2.0, "wiring": "pairs"}
@@ -150,7 +151,9 @@ def check_all():
     for name, network in itertools.product(COLLECTIVES, NETWORKS.values()):
         for stop in (Stop(updates=3), Stop(gradients=9), Stop(time=2.7), Stop(epochs=0.4)):
             cluster = Cluster(5, Gamma(0.5, 0.6), network=network)
-            check_same(*both(cluster, AllReduce(Rule(lr=0.05), name), QUADRATIC, stop=stop))
+            for buckets in (None, 0.5):
+                algorithm = AllReduce(Rule(lr=0.05), name, bucket_bytes=buckets)
+                check_same(*both(cluster, algorithm, QUADRATIC, stop=stop))
 
 
 def a_hop_too_long(right):
@@ -184,7 +187,7 @@ FAULTS = {
     ),
     "no order among messages": Replaced(lockstep, "later", first_in_rank),
     "an end in the middle counts everything": Replaced(
-        rounds, "follow", lambda right: lambda start, phases, hops, until=None: right(start, phases, hops)
+        rounds, "follow", lambda right: lambda start, phases, hops, until=None, busy=None: right(start, phases, hops)
     ),
     "a sum in another order": Replaced(
         Collective, "total", lambda right: lambda self, values, params: right(self, values[::-1], params)
