@@ -71,7 +71,7 @@ WRONG = {
     "name=../up": "name: expected letters, digits, spaces and . _ - after a first letter or digit, got '../up'",
     # ranges
     "learning.lr=-1": "learning.lr: expected a number >= 0, got -1.0",
-    "learning.momentum=1": "learning.momentum: expected a number >= 0 and < 1, got 1.0",
+    "learning.momentum=1": "learning.momentum: expected a number > -1 and < 1, got 1.0",
     "cluster.workers=0": "cluster.workers: expected a number >= 1, got 0",
     "cluster.compute.cv=0": "cluster.compute.cv: expected a number *, got 0.0",
     "cluster.network.latency=-1": "cluster.network.latency: expected a number >= 0, got -1.0",

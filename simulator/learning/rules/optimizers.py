@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from laggard.simulator.errors import Settings
 from laggard.simulator.learning.rules.scalars import (
     Decay,
+    Momentum,
     NonNegativeScalar,
     Scalar,
     cast,
@@ -32,14 +33,16 @@ class Optimizer(Protocol):
 
 @dataclass(frozen=True)
 class SGD(Settings):
-    """Stochastic gradient descent, with heavy-ball momentum where momentum > 0.
+    """Stochastic gradient descent, with heavy-ball momentum where momentum is not 0.
 
     b <- momentum b + g;  w <- w - lr b.  With momentum 0: w <- w - lr g.
+
+    Momentum below 0 opposes the last step: Mitliagkas et al. (2016), arXiv 1605.09774, use it against asynchrony.
 
     Source: Polyak (1964); Sutskever et al. (2013); `torch.optim.SGD`.
     """
 
-    momentum: Decay = 0.0
+    momentum: Momentum = 0.0
 
     def init(self, weights: "Tensor") -> "Tensor | None":
         return None if is_zero(self.momentum) else zeros(weights)

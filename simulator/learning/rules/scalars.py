@@ -17,6 +17,8 @@ that a member of an ensemble sees bit for bit the numbers of a run of its own.
 PositiveScalar = Annotated[Scalar, Range(above=0)]
 NonNegativeScalar = Annotated[Scalar, Range(least=0)]
 Decay = Annotated[Scalar, Range(least=0, below=1)]
+Momentum = Annotated[Scalar, Range(above=-1, below=1)]
+"""A heavy-ball momentum; below 0 it opposes the last step, as asynchrony with many workers may need."""
 
 NUMBER = (float, int)
 

@@ -251,10 +251,22 @@ def test_a_schedule_counts_the_updates_and_epochs_that_were_applied():
     assert moves == [0.0, -1.0, -2.0, -2.0]
 
 
+def test_negative_momentum_opposes_the_last_step():
+    """On f = w^2 / 2 from w = 1: w(t+1) = (1 + m - lr) w(t) - m w(t-1), whatever the sign of m."""
+    rule = Rule(SGD(momentum=-0.5), lr=0.3)
+    weights = torch.ones(1, 1, dtype=DOUBLE)
+    state, path = rule.init(weights), [1.0, 1.0]
+    for _ in range(5):
+        weights, state = rule.update(weights, gradients_at([float(weights)], curvature=1.0), state)
+        path.append((1 - 0.5 - 0.3) * path[-1] + 0.5 * path[-2])
+        assert float(weights) == pytest.approx(path[-1], rel=1e-12)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         lambda: SGD(momentum=1.0),
+        lambda: SGD(momentum=-1.0),
         lambda: SGD(momentum=torch.tensor([[0.5], [1.5]])),
         lambda: Rule(lr=float("nan")),
         lambda: Rule(lr=torch.tensor([[0.5], [float("nan")]])),
