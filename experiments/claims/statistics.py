@@ -164,10 +164,21 @@ def best_setting(values: xr.DataArray, over: str, chosen_on: int = 0, lowest: bo
     return reporting.sel({over: choice(values, over, chosen_on, lowest)}).drop_vars(over)
 
 
+def best_inside(values: xr.DataArray, over: str, chosen_on: int, lowest: bool = False) -> xr.DataArray:
+    """What `best_setting` reports; NaN where an end of the grid was chosen, for the best may lie beyond."""
+    chosen = inside(choice(values, over, chosen_on, lowest), values[over])
+    return best_setting(values, over, chosen_on, lowest).where(chosen.notnull())
+
+
 def choice(values: xr.DataArray, over: str, chosen_on: int, lowest: bool = False) -> xr.DataArray:
     """The setting of `over` at which the mean of the first `chosen_on` seeds is best: what `best` then reports on."""
     choosing = mean(values.isel({SEED: slice(None, chosen_on)}))
     return (-choosing if lowest else choosing).idxmax(over)
+
+
+def inside(chosen: xr.DataArray, grid: xr.DataArray) -> xr.DataArray:
+    """What was chosen of a grid of numbers; NaN where that is the least or the greatest of them."""
+    return chosen.where(~chosen.isin([grid.values.min(), grid.values.max()]))
 
 
 def best_of_others(values: xr.DataArray, over: str, of: xr.DataArray | None = None) -> xr.DataArray:
@@ -179,7 +190,6 @@ def best_of_others(values: xr.DataArray, over: str, of: xr.DataArray | None = No
         of: what is best, where that is another array than `values`.
     """
     judged = values if of is None else of
-    ends = [judged[over].values.min(), judged[over].values.max()]
     found = []
     for seed in values[SEED].values:
         others = judged.sel({SEED: judged[SEED] != seed})
@@ -187,7 +197,8 @@ def best_of_others(values: xr.DataArray, over: str, of: xr.DataArray | None = No
             found.append(values.sel({SEED: seed}).isel({over: 0}, drop=True) * np.nan)
             continue
         chosen = others.mean(SEED).idxmax(over)
-        found.append(values.sel({SEED: seed, over: chosen}).drop_vars(over).where(~chosen.isin(ends)))
+        own = values.sel({SEED: seed, over: chosen}).drop_vars(over)
+        found.append(own.where(inside(chosen, judged[over]).notnull()))
     return xr.concat(found, SEED)
 
 

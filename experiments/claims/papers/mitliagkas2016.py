@@ -14,7 +14,7 @@ from laggard.experiments.claims.claim import (
     StudyResults,
     paragraph,
 )
-from laggard.experiments.claims.statistics import at, final, log, mean, rises, stack_arrays
+from laggard.experiments.claims.statistics import at, final, inside, log, mean, rises, stack_arrays
 
 PAPER = Paper(
     key="mitliagkas2016",
@@ -136,85 +136,98 @@ I2 = Claim(
 )
 
 
+def best_momentum(losses: xr.DataArray) -> xr.DataArray:
+    """The momentum of the least mean log loss over seeds, each at its own best rate; NaN at an end of either grid."""
+    averaged = mean(losses)
+    momentum = inside(averaged.min("lr").idxmin("momentum"), losses["momentum"])
+    rate = averaged.idxmin("lr").sel(momentum=momentum.fillna(0.0)).drop_vars("momentum")
+    return momentum.where(inside(rate, losses["lr"]).notnull())
+
+
 def decide_i3(results: StudyResults) -> NumberArrays:
-    loss = mean(log(final(results["grid"], "loss")), "learning_seed").min("lr")
-    momentum = loss.idxmin("momentum")
+    losses = log(final(results["grid"], "loss"))
+    lost = -losses.sel(lr=mean(losses).idxmin("lr")).drop_vars("lr") / UPDATES
 
-    def rise(losses: xr.DataArray) -> xr.DataArray:
-        return rises(mean(losses).idxmin("momentum"), "workers")
+    def rise(values: xr.DataArray) -> xr.DataArray:
+        momenta = best_momentum(values)
+        return rises(momenta, "workers").where(momenta.notnull().all("workers"))
 
-    return {
-        "rise": Joint(rise, loss),
-        "fall": at(momentum, workers=16) - at(momentum, workers=1),
-        "best_1": at(momentum, workers=1),
-        "best_16": at(momentum, workers=16),
-        "momentum": momentum,
-    }
+    def fall(values: xr.DataArray) -> xr.DataArray:
+        momenta = best_momentum(values)
+        return at(momenta, workers=16) - at(momenta, workers=1)
+
+    each = {f"best_{workers}": Joint(best_momentum, at(losses, workers=workers)) for workers in WORKERS}
+    of_one = at(lost, workers=16, momentum=0.8) / at(lost, workers=16, momentum=0.0)
+    return {"rise": Joint(rise, losses), "fall": Joint(fall, losses), **each, "of_one": of_one, "lost": lost}
 
 
+WORKERS = [1, 2, 4, 8, 16]
+UPDATES = 800
 I3 = Claim(
     id="I3",
     paper=PAPER,
-    question=paragraph("""
-        Does the best explicit momentum fall, or at least not rise, with the number of asynchronous workers?
-    """),
+    question="Does the best explicit momentum fall as asynchronous workers are added?",
     says=paragraph("""
-        asynchrony brings momentum of its own, so that the best explicit momentum falls as workers are added.
+        asynchrony brings momentum of its own, so that the best explicit momentum falls as workers are added; with
+        many of them it may be negative.
     """),
     basis="quadratic",
     mark="notes",
     setting=paragraph("""
-        a quadratic of 20 coordinates, condition 100, noise 0.05; an asynchronous server, 1 to 16 workers with
-        exponential times; the loss after 500 updates, each momentum at its own best of ten learning rates; 6
-        timelines with 3 seeds of the gradient noise each, over which log losses are averaged before the best is
-        taken. Momentum is at least 0: what asynchrony has too much of cannot be taken away.
+        a quadratic of 20 coordinates, condition 100, without noise; an asynchronous server, 1 to 16 workers with
+        exponential times; the log of the loss after 800 updates, averaged over 20 timelines, for momenta from -0.8 to
+        0.9, each at its best of eighteen learning rates from 0.0125 to 4.5. One worker is gradient descent with
+        momentum, for which the best is 0.67 [derived].
     """),
     studies={
         "grid": Study(
             config={
                 "cluster": {"workers": 1, "compute": {"law": "exponential", "mean": 0.01}},
                 "algorithm": {"name": "async_ps"},
-                "task": {"model": "quadratic", "dim": 20, "condition": 100, "noise": 0.05},
+                "task": {"model": "quadratic", "dim": 20, "condition": 100, "noise": 0.0, "dtype": "float64"},
                 "learning": {"optimizer": "sgd", "lr": 0.1, "momentum": 0.0},
-                "stop": {"updates": 500},
-                "evaluate": {"every_updates": 500},
+                "stop": {"updates": UPDATES},
+                "evaluate": {"every_updates": UPDATES},
                 "sweep": {
-                    "cluster.workers": [1, 2, 4, 8, 16],
-                    "learning.lr": [0.003, 0.006, 0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6],
-                    "learning.momentum": [0.0, 0.2, 0.4, 0.6, 0.8, 0.9],
-                    "learning.seed": [0, 1, 2],
-                    "seeds": 6,
+                    "cluster.workers": WORKERS,
+                    "learning.lr": [float(f"{0.0125 * 2 ** (step / 2):.3g}") for step in range(18)],
+                    "learning.momentum": [-0.8, -0.6, -0.4, -0.2, 0.0, 0.2, 0.4, 0.6, 0.8, 0.9],
+                    "seeds": 20,
                 },
             },
             smoke={
                 "stop.updates": 50,
                 "evaluate.every_updates": 50,
-                "sweep.cluster.workers": [1, 16],
-                "sweep.learning.lr": [0.025, 0.1],
-                "sweep.learning.momentum": [0.0, 0.6],
-                "sweep.learning.seed": [0, 1],
+                "sweep.learning.lr": [0.1, 0.2, 0.4],
+                "sweep.learning.momentum": [-0.2, 0.0, 0.8],
                 "sweep.seeds": 2,
             },
         )
     },
     decide=decide_i3,
     criteria=(
-        Criterion(
-            "rise",
-            "greatest rise of the best momentum from one number of workers to the next, losses averaged over timelines",
-            at_most=0.0,
-        ),
-        Criterion("fall", "best momentum at P = 16 less that at P = 1, each timeline for itself", at_most=-0.2),
+        Criterion("rise", "greatest rise of the best momentum from one number of workers to the next", at_most=0.0),
+        Criterion("fall", "best momentum at P = 16 less that at P = 1", at_most=-0.2),
     ),
-    beside={"best_1": "best momentum, P = 1", "best_16": "best momentum, P = 16"},
-    figure=Picture(of="momentum", x="workers", y="best explicit momentum", log_x=True),
+    beside={
+        "best_1": "best momentum, P = 1",
+        "best_2": "best momentum, P = 2",
+        "best_4": "best momentum, P = 4",
+        "best_8": "best momentum, P = 8",
+        "best_16": "best momentum, P = 16",
+        "of_one": "P = 16: decay of the log loss at momentum 0.8 over that at 0",
+    },
+    figure=Picture(
+        of="lost", x="momentum", y="fall of the log loss per update", lines="workers", xlabel="explicit momentum"
+    ),
     notes=paragraph("""
-        With losses averaged over timelines the best momentum is 0.6, 0.8, 0, 0 and 0.4 for 1, 2, 4, 8 and 16
-        workers. It falls in between and rises at either end; but momentum and learning rate trade off along a flat
-        valley (for P up to 4 the losses of all momenta are within a tenth of one another), the grid is coarse, and
-        the greatest of several rises is a number that chance can only raise. The comparison of P = 16 with P = 1
-        points the way of the paper, and its interval crosses the bar.
+        With many workers all momenta from -0.8 to 0.2 are nearly as good, so that the best of them is uncertain while
+        the fall from one worker is not. The bars are those of the first setting.
     """),
+    changes=(
+        "The loss after 500 updates with noise 0.05 was looked at, which is the floor that noise leaves and not the "
+        "rate of decay; momentum could not be negative; 6 timelines, learning rates a factor of 2 apart.",
+    ),
 )
 
 

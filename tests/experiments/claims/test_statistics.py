@@ -55,6 +55,14 @@ def test_the_best_is_chosen_on_other_seeds_than_it_reports(accuracy):
     )
 
 
+def test_a_choice_at_an_end_of_the_grid_is_none(accuracy):
+    chosen = of.best_inside(accuracy, "lr", chosen_on=1)
+    np.testing.assert_allclose(of.at(chosen, delay=0), [0.96, 0.94])
+    assert np.isnan(of.at(chosen, delay=8)).all()  # 0.01 is the least of the rates
+    least = of.best_inside(-accuracy, "lr", chosen_on=1, lowest=True)
+    np.testing.assert_allclose(of.at(least, delay=0), [-0.96, -0.94])
+
+
 def test_what_is_best_in_one_place_is_looked_at_in_another(accuracy):
     """At delay 0 the best learning rate is 0.1, at which delay 8 has 0.60, 0.61 and 0.59."""
     np.testing.assert_allclose(of.pick(of.at(accuracy, delay=8), "lr", of.at(accuracy, delay=0)), [0.60, 0.61, 0.59])
