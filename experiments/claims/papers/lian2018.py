@@ -1,5 +1,7 @@
 """What Lian, Zhang, Zhang, Liu (2018) claim."""
 
+import xarray as xr
+
 from laggard.experiments.claims.claim import (
     Claim,
     Criterion,
@@ -11,7 +13,7 @@ from laggard.experiments.claims.claim import (
     Tuning,
     paragraph,
 )
-from laggard.experiments.claims.statistics import at, curve, final, per_sample
+from laggard.experiments.claims.statistics import at, curve, final, per_sample, stack_arrays
 
 PAPER = Paper(
     key="lian2018",
@@ -121,22 +123,47 @@ D1 = Claim(
 )
 
 
+def closed_network(workers: int, compute: float, transfer: float) -> float:
+    """Speed-up over one worker of `workers` that compute, send a gradient and receive weights, by mean value analysis.
+
+    A message spends R = s (1 + q) in the card, of which it alone takes s, where q others are on average with one worker
+    less; X = n / (t_c + 2 R) and q = X R. Exact for links that are shared fairly, whatever the distributions.
+
+    Args:
+        compute: seconds of a gradient.
+        transfer: seconds of a message that is alone on its way.
+
+    Source: Reiser & Lavenberg (1980), Journal of the ACM 27; Baskett, Chandy, Muntz, Palacios (1975) on which networks.
+    """
+    others = rate = 0.0
+    for count in range(1, workers + 1):
+        response = transfer * (1 + others)
+        rate = count / (compute + 2 * response)
+        others = rate * response
+    return rate * compute
+
+
 def decide_d2(results: StudyResults) -> NumberArrays:
     speedup = 0.010 / per_sample(results["many"])
-    served = at(speedup, method="async_ps")
-    gossip = at(speedup, method="adpsgd")
+    served, gossip = at(speedup, method="async_ps"), at(speedup, method="adpsgd")
+    workers = served["workers"]
+    theory = xr.DataArray([closed_network(int(count), 0.010, 0.0003) for count in workers], coords={"workers": workers})
     return {
-        "served": at(served, workers=64),
+        "served": at(served, workers=64) * 0.03,
+        "queue": abs(served / theory - 1).max("workers"),
+        "gossip": (gossip / workers).min("workers"),
         "growth": at(served, workers=64) / at(served, workers=32),
-        "gossip": (gossip / gossip["workers"]).min("workers"),
-        "speedup": speedup,
+        "served_32": at(served, workers=32),
+        "served_64": at(served, workers=64),
+        "gossip_64": at(gossip, workers=64),
+        "speedup": stack_arrays(server=served, gossip=gossip, theory=theory),
     }
 
 
 D2 = Claim(
     id="D2",
     paper=PAPER,
-    question="Does the server's card saturate near 33 workers where AD-PSGD is still linear at 64?",
+    question="Does a server's card saturate near 33 workers where AD-PSGD is still linear at 64?",
     says=paragraph("""
         a parameter server becomes the bottleneck as workers are added, where a decentralised method's speed-up
         stays linear.
@@ -145,8 +172,10 @@ D2 = Claim(
     mark="notes",
     setting=paragraph("""
         clock alone, gamma times t_c of 10 ms with a coefficient of variation of 0.1, N beta = 0.03 t_c (models of
-        250 kB, 833 MB/s), no latency; 4 to 64 workers, AD-PSGD on a ring; 10 virtual seconds, 5 seeds. An
-        asynchronous server's throughput is at most min(P / (t_c + 2 N beta), 1 / (N beta)) = 33.3 / t_c.
+        250 kB, 833 MB/s), no latency; 4 to 64 workers, AD-PSGD on a ring; 10 virtual seconds, 5 seeds. The server's
+        card carries at most 1 / (N beta) = 33.3 gradients per t_c. Below that messages queue for it: the closed
+        network of P workers and two fairly shared links has a speed-up of 26.2 at 32 workers and 32.3 at 64
+        [derived].
     """),
     studies={
         "many": Study(
@@ -171,18 +200,28 @@ D2 = Claim(
     criteria=(
         Criterion(
             "served",
-            "asynchronous server: speed-up over one worker at 64 workers (bound 33.3)",
-            at_least=30.0,
-            at_most=34.0,
+            "asynchronous server at 64 workers: gradients per second over those that its card can carry",
+            at_least=0.9,
+            at_most=1.02,
         ),
-        Criterion("growth", "asynchronous server: from 32 to 64 workers the speed-up grows by", at_most=1.2),
+        Criterion(
+            "queue",
+            "asynchronous server: speed-up over that of the closed network, furthest from 1 from 4 to 64 workers",
+            at_most=0.03,
+        ),
         Criterion("gossip", "AD-PSGD: speed-up per worker, least from 4 to 64", at_least=0.9),
     ),
-    figure=Picture(of="speedup", x="workers", y="speed-up over one worker", lines="method", log_x=True, log_y=True),
-    notes=paragraph("""
-        The bar of 1.2 was ours, from the bounds 33.3 and 32 / 1.06; at 32 workers messages already queue for the
-        card, which the bound does not know, so that some growth is left for 64.
-    """),
+    beside={
+        "growth": "asynchronous server: speed-up at 64 workers over that at 32 (closed network: 1.231)",
+        "served_32": "asynchronous server: speed-up at 32 workers (closed network: 26.2)",
+        "served_64": "asynchronous server: speed-up at 64 workers (closed network: 32.3)",
+        "gossip_64": "AD-PSGD: speed-up at 64 workers",
+    },
+    figure=Picture(of="speedup", x="workers", y="speed-up over one worker", lines="of", log_x=True, log_y=True),
+    changes=(
+        "That the server gains at most 1.2 from 32 to 64 workers was asked for, from bounds that know no queue; 1.223 "
+        "was found, and the closed network says 1.231. It is shown beside now.",
+    ),
 )
 
 

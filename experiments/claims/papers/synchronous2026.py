@@ -10,7 +10,7 @@ from laggard.experiments.claims.claim import (
     StudyResults,
     paragraph,
 )
-from laggard.experiments.claims.statistics import at, best_setting, final, mean, per_sample
+from laggard.experiments.claims.statistics import at, best_inside, final, mean, per_sample
 
 PAPER = Paper(
     key="synchronous2026",
@@ -22,7 +22,7 @@ PAPER = Paper(
 
 
 def decide_i4(results: StudyResults) -> NumberArrays:
-    reached = best_setting(final(results["race"], "time_to", 0.16), "lr", chosen_on=2, lowest=True)
+    reached = best_inside(final(results["race"], "time_to", 0.16), "lr", chosen_on=2, lowest=True)
     seconds = mean(per_sample(results["race"]), "lr")
     light, heavy = at(reached, tail="light"), at(reached, tail="heavy")
     synchronous = ["m = 16", "m = 14", "m = 12", "m = 8"]
