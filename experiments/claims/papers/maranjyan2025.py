@@ -71,7 +71,7 @@ def decide_i5(results: StudyResults) -> NumberArrays:
     return {**decisive, **cells, **alone, "time": at(times, **accurate)}
 
 
-CELLS = [("0.02", "20"), ("0.1", "20"), ("0.1", "200"), ("1", "20")]
+CELLS = [("0.02", "20"), ("1", "20")]
 """Noise and loss of the other settings. With noise 1 nobody comes to a 200th of the loss within the run."""
 I5 = Claim(
     id="I5",
@@ -88,8 +88,8 @@ I5 = Claim(
     mark="notes",
     setting=paragraph("""
         32 workers whose mini-batches take 10 ms times i, or times the root of i, i = 1 to 32, a free network; a
-        quadratic of 20 coordinates, condition 20. Noise 0.02, 0.1 and 1, and the time to a 20th and to a 200th of the
-        loss at the start. Small noise and a small loss, 0.02 and a 200th, decide: there the bounds differ most; the
+        quadratic of 20 coordinates, condition 20. Noise 0.02 and 1, and the time to a 20th and to a 200th of the loss at
+        the start, within 4 s. Small noise and a small loss, 0.02 and a 200th, decide: there the bounds differ most; the
         others are shown. Every method at its own best of eighteen learning rates, Ringmaster's threshold and
         Rennala's batch the better of 4 and 16, chosen on 2 seeds and reported on 5 others.
     """),
@@ -103,8 +103,7 @@ I5 = Claim(
                 "sweep": {
                     "noise": {
                         "0.02": {"task.noise": 0.02},
-                        "0.1": {"task.noise": 0.1, "stop.time": 6.0},
-                        "1": {"task.noise": 1.0, "stop.time": 10.0},
+                        "1": {"task.noise": 1.0},
                     },
                     "speeds": {"i": {"cluster.slowdowns": LINEAR}, "root of i": {"cluster.slowdowns": ROOT}},
                     "method": {
@@ -128,9 +127,7 @@ I5 = Claim(
                 },
             },
             smoke={
-                "sweep.noise": {
-                    noise: {"task.noise": float(noise), "stop.time": 0.05} for noise in ("0.02", "0.1", "1")
-                },
+                "sweep.noise": {noise: {"task.noise": float(noise), "stop.time": 0.05} for noise in ("0.02", "1")},
                 "sweep.learning.lr": [0.04, 0.16, 0.32],
                 "sweep.seeds": 3,
             },
@@ -149,8 +146,6 @@ I5 = Claim(
     ),
     beside={
         "cell_0.02_20": "times as i, noise 0.02, a 20th of the loss: time of Ringmaster over that of asynchronous SGD",
-        "cell_0.1_20": "the same, noise 0.1, a 20th",
-        "cell_0.1_200": "the same, noise 0.1, a 200th",
         "cell_1_20": "the same, noise 1, a 20th",
         "seconds_async": "times as i, noise 0.02, a 200th of the loss: asynchronous (s)",
         "seconds_sync": "the same: synchronous (s)",

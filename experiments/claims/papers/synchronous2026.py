@@ -51,7 +51,7 @@ I4 = Claim(
         16 workers, mean times of 10 ms with a light tail (gamma, cv 0.3) and a heavy one (Pareto of index 1.5,
         infinite variance), a free network; m = 16, 14, 12, 8, late workers cancelled, against the asynchronous
         server. Learning is the quadratic of F1 (noise 2): the time to a loss of 0.16, each method at its own best
-        of ten learning rates, chosen on 2 seeds and reported on 5 others; 98 % on MNIST is not tried here. That
+        of thirteen learning rates, chosen on 2 seeds and reported on 7 others; 98 % on MNIST is not tried here. That
         m-synchronous SGD is within a factor of two is our reading of not needed.
     """),
     studies={
@@ -73,8 +73,8 @@ I4 = Claim(
                         "m = 8": {"algorithm.name": "k_sync", "algorithm.wait_for": 8, "algorithm.cancel": True},
                         "async": {"algorithm.name": "async_ps"},
                     },
-                    "learning.lr": [0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16],
-                    "seeds": 7,
+                    "learning.lr": [0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48],
+                    "seeds": 9,
                 },
             },
             smoke={"stop.time": 0.05, "sweep.learning.lr": [0.01, 0.08], "sweep.seeds": 3},
@@ -99,9 +99,10 @@ I4 = Claim(
         xlabel="m = workers that an update waits for, of 16",
     ),
     notes=paragraph("""
-        The best m is taken for each seed after the runs, which flatters m-synchronous SGD a little. Under the heavy
-        tail one of five runs that waited for all never reached the loss, and one of five that waited for 12.
+        The best m is taken for each seed after the runs, which flatters m-synchronous SGD a little. A run that does not
+        get to the loss counts as infinitely long.
     """),
+    changes=("The grid ended at 0.16, which was chosen for five of ten settings; 5 seeds reported.",),
 )
 
 
