@@ -88,9 +88,9 @@ I5 = Claim(
     mark="notes",
     setting=paragraph("""
         32 workers whose mini-batches take 10 ms times i, or times the root of i, i = 1 to 32, a free network; a
-        quadratic of 20 coordinates, condition 20. Noise 0.02 and 1, and the time to a 20th and to a 200th of the loss at
-        the start, within 4 s. Small noise and a small loss, 0.02 and a 200th, decide: there the bounds differ most; the
-        others are shown. Every method at its own best of eighteen learning rates, Ringmaster's threshold and
+        quadratic of 20 coordinates, condition 20. Noise 0.02 and 1, and the time to a 20th and to a 200th of the loss
+        at the start, within 4 s. Small noise and a small loss, 0.02 and a 200th, decide: there the bounds differ most;
+        the others are shown. Every method at its own best of eighteen learning rates, Ringmaster's threshold and
         Rennala's batch the better of 4 and 16, chosen on 2 seeds and reported on 5 others.
     """),
     studies={
