@@ -161,8 +161,13 @@ I5 = Claim(
         log_y=True,
     ),
     notes=paragraph("""
-        The bounds are for the worst case, up to constants. With large noise asynchronous SGD may be the sooner one:
-        late gradients of the slow workers then cost little, and those that are discarded are missed.
+        Bounds are for the worst case, up to constants. With large noise asynchronous SGD may be the sooner one,
+        since late gradients then cost little.
+    """),
+    headline="Ringmaster's time over asynchronous",
+    did=paragraph("""
+        Thirty-two workers as uneven as i or the root of i on a quadratic: time to a loss by four methods, each at
+        its best rate and threshold or batch.
     """),
     changes=(
         "Each criterion took the greater ratio of two speeds, which hid that against synchronous SGD they differ; they "
