@@ -105,14 +105,15 @@ def exchange_seconds(method: str, workers: xr.DataArray, transfer: xr.DataArray)
     """
     steps = xr.apply_ufunc(np.log2, workers)
     halves = 2 * (workers - 1) / workers * transfer
-    return {
+    seconds: dict[str, xr.DataArray] = {
         "server": 2 * LATENCY + 2 * workers * transfer,
         "mesh": LATENCY + (workers - 1) * transfer,
         "ring": 2 * (workers - 1) * LATENCY + halves,
         "tree": 2 * steps * (LATENCY + transfer),
         "recursive_doubling": steps * (LATENCY + transfer),
         "halving_doubling": 2 * steps * LATENCY + halves,
-    }[method]
+    }
+    return seconds[method]
 
 
 def decide_n2(results: StudyResults) -> NumberArrays:
