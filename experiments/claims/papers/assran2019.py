@@ -4,6 +4,7 @@ import xarray as xr
 
 from laggard.experiments.claims.claim import (
     Claim,
+    ClaimTable,
     Criterion,
     NumberArrays,
     Paper,
@@ -29,10 +30,14 @@ TIMED = {
     "ring": {"algorithm.name": "all_reduce", "algorithm.collective": "ring"},
     "tree": {"algorithm.name": "all_reduce", "algorithm.collective": "tree"},
 }
+OVERLAPPED = "ring, overlapped"
 TIMING = {
     "task": {"model": "timing"},
     "stop": {"updates": 200},
-    "sweep": {"cluster.workers": [4, 8, 16, 32], "method": TIMED},
+    "sweep": {
+        "cluster.workers": [4, 8, 16, 32],
+        "method": {**TIMED, OVERLAPPED: {**TIMED["ring"], "algorithm.bucket_bytes": 50000}},
+    },
 }
 FEW = {"stop.updates": 5, "sweep.cluster.workers": [4, 16, 32]}
 
@@ -60,6 +65,8 @@ def decide_c1(results: StudyResults) -> NumberArrays:
         "slow_tree": over_sgp(slow, "tree", 16),
         "fast_ring": over_sgp(fast, "ring", 16),
         "fast_tree": over_sgp(fast, "tree", 16),
+        "slow_overlapped": over_sgp(slow, OVERLAPPED, 16),
+        "resnet_overlapped": over_sgp(reported, OVERLAPPED, 32),
         "growth_sgp": growth("sgp"),
         "growth_ring": growth("ring"),
         "growth_tree": growth("tree"),
@@ -89,8 +96,8 @@ C1 = Claim(
         clock alone, 4 to 32 nodes, constant compute times t_c, full-duplex cards, all-reduce by a ring and by a tree,
         sent when the whole gradient is there. N beta = 2 t_c on the slow network, 100 times the bandwidth on the fast
         one; at 16 nodes all-reduce then takes 1.583 times SGP's t_c + N beta by a ring, 5.67 times by a tree, and
-        1.018 and 1.137 on the fast one [derived]. Beside, the paper's own network: ResNet-50, 102 MB, 0.303 s a
-        gradient, 10 Gb/s, latency 50 us.
+        1.018 and 1.137 on the fast one [derived]. Beside, a ring that sends buckets during the backward pass, and the
+        paper's own network: ResNet-50, 102 MB, 0.303 s a gradient, 10 Gb/s, latency 50 us.
     """),
     studies={
         "slow": Study(config={**TIMING, "cluster": network(0.01, 1.25e7, 0.0, 250000)}, smoke=FEW),
@@ -103,6 +110,7 @@ C1 = Claim(
                     "cluster.workers": [4, 8, 16, 32],
                     "method": {
                         **TIMED,
+                        OVERLAPPED: {**TIMED["ring"], "algorithm.bucket_bytes": 26214400},
                         "1-OSGP": {"algorithm.name": "sgp", "algorithm.overlap": 1},
                         "dpsgd": {"algorithm.name": "dpsgd", "algorithm.order": "adapt_then_combine"},
                     },
@@ -122,8 +130,10 @@ C1 = Claim(
     ),
     beside={
         "fast_tree": "tree all-reduce over SGP, 16 nodes, 100 times the bandwidth (closed form 1.137)",
+        "slow_overlapped": "ring in buckets that overlap with the backward pass, over SGP, 16 nodes, slow network",
         "resnet_tree": "ResNet-50 on 10 Gb/s, 32 nodes: tree all-reduce over SGP (paper: about 3)",
         "resnet_ring": "the same, ring all-reduce over SGP (paper: about 3)",
+        "resnet_overlapped": "the same, ring in buckets of 25 MiB that overlap with the backward pass, over SGP",
         "resnet_dpsgd": "the same, D-PSGD over SGP",
         "seconds_sgp": "the same, seconds an iteration of SGP (paper: about 0.435, recalled)",
         "seconds_tree": "the same, seconds an iteration of tree all-reduce (paper: about 1.3, recalled)",
@@ -136,9 +146,21 @@ C1 = Claim(
         xlabel="nodes",
         log_x=True,
     ),
+    table=ClaimTable(
+        of="iteration",
+        title="SGP: seconds an iteration, ResNet-50 on 10 Gb/s Ethernet",
+        rows="method",
+        columns="workers",
+        paper={
+            "sgp": {4: "0.377", 8: "0.377", 16: "0.409", 32: "0.435"},
+            "tree": {4: "0.703", 8: "0.895", 16: "1.087", 32: "1.304"},
+            "dpsgd": {4: "0.63", 8: "0.62", 16: "0.64", 32: "0.67"},
+        },
+        source="8 GPUs a node, recalled; its AllReduce stands beside the tree, which it resembles",
+    ),
     notes=paragraph("""
         Three times by a tree, little by a ring: the factor is a verdict on the collective. By a tree a seventh more
-        is left on the fast network. All-reduce that overlaps with the backward pass is not among them.
+        is left on the fast network.
     """),
     headline="ring over SGP",
     did=paragraph("""
@@ -149,6 +171,7 @@ C1 = Claim(
         "The claim was run once before its text was committed; two bars were added with it. Exact numbers, no seeds.",
         "The ring was the only collective; the tree, which fits the paper's own times, and the paper's network were "
         "added, with the same bars; 200 iterations instead of 50.",
+        "The ring in buckets was added beside, once there was one.",
     ),
 )
 
