@@ -25,7 +25,7 @@ PAPER = Paper(
 )
 
 METHODS = {"adpsgd": {"algorithm.name": "adpsgd"}, "all_reduce": {"algorithm.name": "all_reduce"}}
-OVERLAPPED = {"algorithm.name": "all_reduce", "algorithm.bucket_bytes": 50000}
+OVERLAPPED = {"algorithm.name": "all_reduce", "algorithm.bucket_bytes": 125000}
 
 
 def decide_d1(results: StudyResults) -> NumberArrays:
