@@ -64,18 +64,17 @@ def decide_b1(results: StudyResults) -> NumberArrays:
         "own_16": own,
         "strength_8": at(strength, workers=8),
         "strength_16": at(strength, workers=16),
-        "distance": at(whole, workers=16),
+        "distance": between(at(whole, workers=16), "strength", 0.1, np.inf),
     }
 
 
 def _at_chosen(values: xr.DataArray, judged: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     """`values` of all seeds but two at the strength at which those two have `judged` lowest, and that strength.
 
-    NaN where it lies at an end of the grid.
+    NaN where it lies at the upper end of the grid; the lower one is 0, no compensation.
     """
     strength = choice(judged, "strength", chosen_on=2, lowest=True)
-    grid = judged["strength"]
-    inside = (strength > grid.min()) & (strength < grid.max())
+    inside = strength < judged["strength"].max()
     return values.isel(seed=slice(2, None)).sel(strength=strength).drop_vars("strength").where(inside), strength
 
 
@@ -95,7 +94,7 @@ B1 = Claim(
         2,000 updates. At every tenth one the fresh gradient of the same mini-batch is taken at the weights that are
         updated, and the gradients that DC-ASGD-a and c would make, that with g g^T in place of its diagonal, and that
         with the exact Hessian (strength 1). Shares are E|g_dc - g_fresh| / E|g_stale - g_fresh|, the mean over the
-        quarters of the run. Strengths are chosen on 2 seeds from 0.1 to 10,000; the other 5 report.
+        quarters of the run. Strengths are chosen on 2 seeds among 0 and 0.1 to 10,000; the other 5 report.
     """),
     studies={
         "forms": Study(
@@ -118,7 +117,7 @@ B1 = Claim(
     criteria=(
         Criterion("adaptive_8", "share of DC-ASGD-a at the strength chosen, 8 workers", at_most=0.97),
         Criterion("adaptive_16", "share of DC-ASGD-a at the strength chosen, 16 workers", at_most=0.97),
-        Criterion("later", "its share in the last quarter over that in the first, mean of both", at_most=1.0),
+        Criterion("later", "its share in the last quarter over that in the first, mean of both", at_most=0.99),
         Criterion("exact_8", "share with the exact Hessian, 8 workers", at_most=0.9, control=True),
     ),
     beside={
