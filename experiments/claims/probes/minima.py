@@ -21,8 +21,10 @@ DECAY = 0.001
 """The factor on |w|^2 / 2 in the loss, without which the cross entropy of a network has no minimum."""
 EVALUATIONS = 600  # gradients of the search for a minimum
 POWER = 40  # iterations for the sharpness
-APART = 0.01
+APART = 0.001
 """How far from the minimum descent begins, along the direction in which it is sharpest."""
+LEFT = 10 * APART
+"""A deviation beyond which the minimum has been left, whatever comes then."""
 PERIODS = 6  # of the oscillation at the limit; the first is the start's
 
 
@@ -108,8 +110,8 @@ def leaving(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
     A minimum of one mini-batch's loss is found without delay, moved by `APART` along its sharpest direction, and
     descent goes on from there with the config's delay and momentum. With its sharpness h, `learning.lr` counts in units
     of `critical(delay, momentum) / h`, so that theory has the deviation return below 1 and grow above. A row a
-    member with the largest deviation in the last of six periods over that in the second (`growth`), and with the
-    minimum's `sharpness` and `slope`.
+    member with the swing of the deviation (largest less least) in the last of six periods over that in the second
+    (`growth`; infinite, where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and `slope`.
 
     Source: Giladi et al. (2020), arXiv 1909.12340: a minimum is stable under delay as its quadratic expansion is.
     """
@@ -128,8 +130,9 @@ def leaving(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
             "evaluate": Evaluate(every_updates=stop.updates),
         }
     )
-    deviations = torch.stack(along.deviations).abs().unflatten(0, (PERIODS, period)).amax(1)
-    growth = deviations[-1] / deviations[1]
+    deviations = torch.stack(along.deviations).unflatten(0, (PERIODS, period))
+    swings = deviations.amax(1) - deviations.amin(1)
+    growth = (swings[-1] / swings[1]).masked_fill(deviations.abs().amax((0, 1)) > LEFT, math.inf)
     numbers = {
         "growth": growth.tolist(),
         "sharpness": [each.sharpness for each in minima],
