@@ -18,7 +18,7 @@ from laggard.experiments.claims.claim import (
     Tuning,
     paragraph,
 )
-from laggard.experiments.claims.statistics import at, best_setting, between, choice, final, largest, mean, per_sample
+from laggard.experiments.claims.statistics import at, between, choice, final, largest, mean, per_sample
 
 PAPER = Paper(
     key="zheng2017",
