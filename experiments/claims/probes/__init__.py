@@ -49,15 +49,36 @@ def _probe_key(probe: str, run: RunSpec) -> str:
     return hashlib.sha256(f"{probe} {run.id}".encode()).hexdigest()[:12]
 
 
+class CountedTask:
+    """A task that counts what it computes, and is it in all else.
+
+    Attributes:
+        computed: gradients so far, of every model by itself.
+    """
+
+    def __init__(self, task: Any) -> None:
+        self._task, self.computed = task, 0
+
+    def gradients(self, weights: Any, batches: Any) -> Any:
+        """Those of the task."""
+        self.computed += len(weights) * len(weights[0])
+        return self._task.gradients(weights, batches)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task, name)
+
+
 def _load_or_run(probe: str, run: RunSpec, out: Path) -> tuple[Any, dict[str, Any]]:
     """The rows of one run, with its labels and its members' settings, and how they were made; read where they are."""
     path = out / run.config.name / f"{probe}-{_probe_key(probe, run)}.csv"
     how = path.with_suffix(".json")
     if not path.is_file() or not how.is_file():
         given, began = run.arguments(), perf_counter()
+        given["task"] = CountedTask(given["task"])
         with whole_file(path) as part:
             pd.DataFrame(PROBES[probe](run.config, given)).to_csv(part, index=False)
             made = circumstances(run, given["task"], perf_counter() - began)
+            made["gradients"] = given["task"].computed
             how.write_text(json.dumps(made), encoding="utf-8")
     found = pd.read_csv(path)
     settings = pd.DataFrame(run.members).reindex(found["member"]).reset_index(drop=True)

@@ -151,4 +151,6 @@ sweep: {cluster.workers: [2, 3]}
     assert len(made) == 2
     assert 0 < sum(each["wall_seconds"] for each in made.values()) < perf_counter() - began
     assert {each["device"] for each in made.values()} == {"cpu"}
+    # those of 50 updates, and the one that each worker has begun, which may be computed with others
+    assert all(50 <= each["gradients"] <= 50 + 3 for each in made.values())
     assert run_probe("momentum", config, tmp_path).attrs["made"] == made
