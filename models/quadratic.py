@@ -118,6 +118,10 @@ class Quadratic:
         slope = self._curvature * (weights - self._optimum)
         return slope + self.noise / math.sqrt(self.batch) * noise, self._loss(weights)
 
+    def hessian_products(self, weights: "Tensor", directions: "Tensor", batches: "Sequence[Tensor]") -> "Tensor":
+        """h times `directions` `(k, ensemble, params)`, wherever `weights` are."""
+        return self._curvature * directions
+
     def evaluate(self, weights: "Tensor") -> "Mapping[str, Tensor]":
         """f, which is the exact suboptimality, and the distance to the optimum, each `(ensemble,)`."""
         return {"test_loss": self._loss(weights), "distance": _total((weights - self._optimum).square()).sqrt()}

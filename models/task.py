@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from laggard.models.backends.autograd import Loss
-from laggard.models.backends.batched import find_device, to_device
+from laggard.models.backends.batched import Batched, find_device, to_device
 from laggard.models.backends.choice import choose
 from laggard.models.data import Dataset
 from laggard.models.flat import check_pure, flatten
@@ -119,6 +119,18 @@ class Supervised:
         x, y = self._data.train_x, self._data.train_y
         gradients, losses = self._backend.gradients(weights.flatten(0, 1), x, y, index.flatten(0, 1))
         return gradients.unflatten(0, models), losses.unflatten(0, models)
+
+    def hessian_products(self, weights: Tensor, directions: Tensor, batches: Sequence[Tensor]) -> Tensor:
+        """Products of the losses' Hessians at `weights` `(k, ensemble, params)` with `directions`, shaped alike."""
+        models = weights.shape[:2]
+        index = to_device(torch.stack(list(batches)), self.device)
+        index = (index if index.dim() == 3 else index[:, None]).expand(*models, -1).flatten(0, 1)
+        autograd = Batched(self._module(seed=0).to(self.device, self.dtype), self._loss)
+        products = autograd.hessian_products(
+            weights.flatten(0, 1), directions.flatten(0, 1), self._data.train_x, self._data.train_y, index
+        )
+        shaped: Tensor = products.unflatten(0, models)
+        return shaped
 
     def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
         """Mean loss and accuracy (0 to 1) on the test set, each `(ensemble,)`, of models `(ensemble, params)`."""

@@ -174,7 +174,7 @@ def evaluate_claim(
 def _circumstances(claim: Claim, scale: Scale, studies: Mapping[str, Any]) -> dict[str, Any]:
     """How the runs and probes of a claim were made, as a row has it; the same run in two studies counts once."""
     made: dict[str, Mapping[str, Any]] = {}
-    gradients: dict[str, int] = {}
+    gradients: dict[str, int | None] = {}
     for study in studies.values():
         if isinstance(study, Results):
             for result in study:
@@ -184,6 +184,7 @@ def _circumstances(claim: Claim, scale: Scale, studies: Mapping[str, Any]) -> di
                 gradients[result.manifest["run"]] = _count_gradients(result)
         else:
             made |= study.attrs["made"]
+            gradients |= {run: how.get("gradients") for run, how in study.attrs["made"].items()}
     chosen, at_edge = choices(claim, studies)
     machines = {f"{of['device']} ({of['cpu_capability']}), torch {of['versions']['torch']}" for of in made.values()}
     return {
@@ -191,7 +192,7 @@ def _circumstances(claim: Claim, scale: Scale, studies: Mapping[str, Any]) -> di
         "chosen": chosen,
         "at_edge": at_edge,
         "runs": {run: round(float(made[run]["wall_seconds"]), 1) for run in sorted(made)},
-        "gradients": sum(gradients.values()),
+        "gradients": None if None in gradients.values() else sum(filter(None, gradients.values())),
         "version": ", ".join(sorted({of["versions"]["laggard"] for of in made.values()})),
         "machine": sorted(machines),
         "taken": max(of["ended"][:10] for of in made.values()),

@@ -63,6 +63,21 @@ class Batched:
         with exact_arithmetic():
             return torch.vmap(torch.func.grad_and_value(loss))(weights, index)
 
+    def hessian_products(self, weights: Tensor, directions: Tensor, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+        """Products of each loss's Hessian with its row of `directions`, all `(models, params)`; a model at a time.
+
+        As Hessians are symmetric, the gradient is differentiated backward once more.
+        """
+
+        def product(flat: Tensor, direction: Tensor, samples: Tensor) -> Tensor:
+            inputs, targets = x[samples], y[samples]
+            gradient = torch.func.grad(lambda at: self._loss(self._forward(at, inputs), targets))
+            products: tuple[Tensor] = torch.func.vjp(gradient, flat)[1](direction)
+            return products[0]
+
+        with exact_arithmetic():
+            return torch.stack([product(*row) for row in zip(weights, directions, index.long(), strict=True)])
+
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
         with exact_arithmetic(), torch.no_grad():
             return torch.vmap(self._forward, in_dims=(0, None))(weights, x)

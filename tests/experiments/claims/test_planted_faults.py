@@ -12,7 +12,7 @@ from laggard.experiments.claims.studies import run_studies
 from laggard.simulator.algorithms import gossip, k_async
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.algorithms.sharding import Shards
-from laggard.simulator.learning.rules import DCASGDc
+from laggard.simulator.learning.rules import DCASGDa, DCASGDc
 
 WORSE = {
     Verdict.HOLDS: (Verdict.IN_PART, Verdict.FAILS),
@@ -34,12 +34,12 @@ def verdict(name, out, **smaller):
 
 def aliased(monkeypatch):
     """What DC-ASGD keeps of a worker's weights is no copy: it is the live model. Public ports do so."""
+    for kind in (DCASGDc, DCASGDa):
 
-    def correct(self, value, gradient, weights, state, lr):
-        return right(self, value, SimpleNamespace(weights=weights), weights, state, lr)
+        def correct(self, value, gradient, weights, state, lr, right=kind.correct):
+            return right(self, value, SimpleNamespace(weights=weights), weights, state, lr)
 
-    right = DCASGDc.correct
-    monkeypatch.setattr(DCASGDc, "correct", correct)
+        monkeypatch.setattr(kind, "correct", correct)
 
 
 def as_one_message(monkeypatch):

@@ -4,11 +4,13 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+import torch
 
 from laggard import load
-from laggard.experiments.claims.probes import closeness, fit_momentum, momentum, run_probe
+from laggard.experiments.claims.probes import closeness, expansions, fit_momentum, leaving, minima, momentum, run_probe
 from laggard.experiments.claims.statistics import best_setting
 from laggard.experiments.config.grid import RunSpec
+from laggard.models import MLP, Supervised, synthetic
 
 DELAYED = """\
 cluster: {workers: 1}
@@ -37,6 +39,54 @@ def test_closeness_is_that_of_the_recursion(toy, strength):
     rows = closeness(config, RunSpec(config).arguments())
     assert [row["quarter"] for row in rows] == [1, 2, 3, 4]
     np.testing.assert_allclose([row["number"] for row in rows], by_hand(strength), rtol=1e-4)
+
+
+def test_the_exact_hessian_gives_a_quadratic_the_fresh_gradient(toy, monkeypatch):
+    """And the other forms those of the recursion along a run without compensation; g^2 is g g^T of one weight."""
+    config = load(toy(text=DELAYED.replace("STRENGTH", "0.0")))
+    monkeypatch.setattr("laggard.experiments.claims.probes.distances.EVERY", 1)
+    rows = expansions(config, RunSpec(config).arguments())
+    share = {(row["form"], row["strength"], row["quarter"]): row["number"] for row in rows}
+    models = [1.0]
+    for step in range(12):
+        models.append(models[step] - 0.1 * models[max(0, step - 2)])
+    late = [(models[step], models[max(0, step - 2)]) for step in range(9, 12)]
+    for strength in (0.3, 3.0):
+        ours = np.mean([abs(read + strength * read**2 * (now - read) - now) for now, read in late])
+        expected = pytest.approx(ours / np.mean([abs(read - now) for now, read in late]), rel=1e-4)
+        assert share["constant", strength, 4] == expected
+        assert share["outer", strength, 4] == expected
+    assert all(share["exact", 1.0, quarter] < 1e-5 for quarter in (1, 2, 3, 4))
+    assert share["exact", 3.0, 4] == pytest.approx(2.0, rel=1e-4)
+
+
+def test_products_with_the_hessian_are_the_slopes_of_gradients():
+    task = Supervised(MLP(hidden=[5]).build, synthetic(samples=64, features=4), batch=16, dtype=torch.float64)
+    batch = next(task.batches(0, [np.random.default_rng(1)]))
+    weights, step = task.start([0, 1])[None], 1e-6 * task.start([2, 3])[None]
+    ahead, behind = (task.gradients(weights + sign * step, [batch])[0] for sign in (1, -1))
+    products = task.hessian_products(weights, step, [batch])
+    np.testing.assert_allclose(products, (ahead - behind) / 2, rtol=1e-5, atol=1e-12)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("delay", [0, 1, 4])
+def test_a_quadratic_is_left_above_the_limit_of_theory_and_not_below(toy, delay, momentum):
+    """The roots of z^(D+2) - (1 + m) z^(D+1) + m z^D + lr h z, not the formula by which the probe scales rates."""
+    text = f"""\
+cluster: {{workers: 1}}
+algorithm: {{name: delayed, delay: {delay}}}
+task: {{model: quadratic, curvature: [3.0, 1.0], dtype: float64}}
+learning: {{lr: 1.0, momentum: {momentum}}}
+stop: {{updates: 1}}
+sweep: {{learning.lr: [0.97, 1.03]}}
+"""
+    config = load(toy(text=text))
+    rows = leaving(config, RunSpec(config).arguments())
+    found = {(row["of"], row["member"]): row["number"] for row in rows}
+    assert found["sharpness", 0] == pytest.approx(3.0 + minima.DECAY, rel=1e-6)
+    assert found["slope", 0] < 1e-6
+    assert found["growth", 0] < 1 < found["growth", 1]
 
 
 def test_a_grid_is_probed_once_and_carries_its_axes(toy, tmp_path, monkeypatch):
@@ -101,4 +151,6 @@ sweep: {cluster.workers: [2, 3]}
     assert len(made) == 2
     assert 0 < sum(each["wall_seconds"] for each in made.values()) < perf_counter() - began
     assert {each["device"] for each in made.values()} == {"cpu"}
+    # those of 50 updates, and the one that each worker has begun, which may be computed with others
+    assert all(50 <= each["gradients"] <= 50 + 3 for each in made.values())
     assert run_probe("momentum", config, tmp_path).attrs["made"] == made

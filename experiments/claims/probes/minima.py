@@ -1,0 +1,185 @@
+"""Descent with delay from beside a minimum: at which learning rates it comes back, and at which it leaves."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from laggard.experiments.config.config import Config
+from laggard.experiments.theory.stability import critical
+from laggard.simulator import Evaluate, Stop, simulate
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules.damping import Uncompensated
+from laggard.simulator.learning.rules.scalars import Scalar
+
+DECAY = 0.001
+"""The factor on |w|^2 / 2 in the loss, without which the cross entropy of a network has no minimum."""
+EVALUATIONS = 600  # gradients of the search for a minimum
+POWER = 40  # iterations for the sharpness
+APART = 0.001
+"""How far from the minimum descent begins, along the direction in which it is sharpest."""
+LEFT = 10 * APART
+"""A deviation beyond which the minimum has been left, whatever comes then."""
+PERIODS = 6  # of the oscillation at the limit; the first is the start's
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """A minimum of the loss of one mini-batch with weight decay, f(w) = loss(w) + DECAY / 2 |w|^2.
+
+    Attributes:
+        weights: `(params,)`.
+        sharpness: the largest eigenvalue of f's Hessian there, and its eigenvector `direction` `(params,)`.
+        slope: |f'(w)|, which is what the search has left.
+        batch: the mini-batch.
+    """
+
+    weights: Tensor
+    sharpness: float
+    direction: Tensor
+    slope: float
+    batch: Any
+
+
+@dataclass(frozen=True)
+class BesideMinima:
+    """A task that begins beside minima, a member each, and has their mini-batches and no others.
+
+    Gradients are those of f, in the unit in which a learning rate of 1 is the limit of theory.
+
+    Attributes:
+        task: takes the gradients of the loss.
+        minima: of each member.
+        limit: the learning rate at which theory has descent on curvature 1 oscillate for ever.
+    """
+
+    task: Any
+    minima: Sequence[Minimum]
+    limit: float
+    batch: int = 1
+    epoch: int = 1
+
+    @property
+    def lanes(self) -> int:
+        return int(self.task.lanes)
+
+    def start(self, seeds: Sequence[int]) -> Tensor:
+        return torch.stack([each.weights + APART * each.direction for each in self.minima])
+
+    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
+        return repeat(torch.stack([each.batch for each in self.minima]))
+
+    def gradients(self, weights: Tensor, batches: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        gradients, losses = self.task.gradients(weights, batches)
+        scales = weights.new_tensor([[self.limit / each.sharpness] for each in self.minima])
+        return (gradients + DECAY * weights) * scales, losses
+
+    def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
+        return {}
+
+
+@dataclass(frozen=True)
+class DeviationProbe(Uncompensated):
+    """No compensation, but the deviation from minima along their sharpest directions is noted before each update.
+
+    Attributes:
+        deviations: per update, `(ensemble,)`.
+    """
+
+    shared: ClassVar[bool] = True
+
+    minima: Sequence[Minimum]
+    deviations: list[Tensor] = field(default_factory=list)
+
+    def correct(
+        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
+    ) -> tuple[Tensor, Any]:
+        pairs = zip(weights, self.minima, strict=True)
+        self.deviations.append(torch.stack([(own - each.weights) @ each.direction for own, each in pairs]))
+        return value, state
+
+
+def leaving(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """By what factor the deviation from a minimum grows under delay, at learning rates in units of theory's limit.
+
+    A minimum of one mini-batch's loss is found without delay, moved by `APART` along its sharpest direction, and
+    descent goes on from there with the config's delay and momentum. With its sharpness h, `learning.lr` counts in units
+    of `critical(delay, momentum) / h`, so that theory has the deviation return below 1 and grow above. A row a
+    member with the swing of the deviation (largest less least) in the last of six periods over that in the second
+    (`growth`; infinite, where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and `slope`.
+
+    Source: Giladi et al. (2020), arXiv 1909.12340: a minimum is stable under delay as its quadratic expansion is.
+    """
+    algorithm = given["algorithm"]
+    limit, angle = critical(algorithm.delay, config.learning.momentum, nesterov=False)
+    period = math.ceil(2 * math.pi / angle)
+    minima = [_find_once(config, given["task"], seed) for seed in given["learning_seeds"]]
+    along = DeviationProbe(minima)
+    stop = Stop(updates=PERIODS * period)
+    simulate(
+        **{
+            **given,
+            "task": BesideMinima(given["task"], minima, limit),
+            "algorithm": replace(algorithm, rule=replace(algorithm.rule, compensation=along)),
+            "stop": stop,
+            "evaluate": Evaluate(every_updates=stop.updates),
+        }
+    )
+    deviations = torch.stack(along.deviations).unflatten(0, (PERIODS, period))
+    swings = deviations.amax(1) - deviations.amin(1)
+    growth = (swings[-1] / swings[1]).masked_fill(deviations.abs().amax((0, 1)) > LEFT, math.inf)
+    numbers = {
+        "growth": growth.tolist(),
+        "sharpness": [each.sharpness for each in minima],
+        "slope": [each.slope for each in minima],
+    }
+    return [
+        {"member": member, "of": of, "number": number}
+        for of, values in numbers.items()
+        for member, number in enumerate(values)
+    ]
+
+
+def _find_once(config: Config, task: Any, seed: int) -> Minimum:
+    """The minimum of `find_minimum`, which runs of one sweep share."""
+    key = (repr(config.task), seed)
+    if key not in _found:
+        _found[key] = find_minimum(task, seed)
+    return _found[key]
+
+
+_found: dict[tuple[str, int], Minimum] = {}
+
+
+def find_minimum(task: Any, seed: int) -> Minimum:
+    """A minimum of f for a mini-batch and initial weights that `seed` draws, by L-BFGS, and its sharpness."""
+    start = task.start([seed])[0]
+    batch = next(task.batches(0, [np.random.default_rng(seed)]))
+    weights = start.double().clone()
+    settings: dict[str, Any] = {"lr": 1.0, "max_iter": EVALUATIONS, "max_eval": EVALUATIONS, "history_size": 20}
+    search = torch.optim.LBFGS([weights], **settings, line_search_fn="strong_wolfe", tolerance_change=0.0)
+
+    def f() -> float:
+        gradients, losses = task.gradients(weights.to(start)[None, None], [batch])
+        weights.grad = gradients[0, 0].double() + DECAY * weights
+        return float(losses) + DECAY / 2 * float(weights.square().sum())
+
+    search.step(f)
+    f()
+    slope = float(weights.grad.norm()) if weights.grad is not None else math.nan
+    sharpness, direction = _find_sharpest(task, weights.to(start), batch)
+    return Minimum(weights.to(start), sharpness, direction, slope, batch)
+
+
+def _find_sharpest(task: Any, weights: Tensor, batch: Any) -> tuple[float, Tensor]:
+    """The largest eigenvalue of f's Hessian at `weights` `(params,)`, and its eigenvector, by power iteration."""
+    direction = torch.ones_like(weights) / math.sqrt(weights.numel())
+    for _ in range(POWER):
+        product = task.hessian_products(weights[None, None], direction[None, None], [batch])[0, 0] + DECAY * direction
+        sharpness, direction = float(product @ direction), product / product.norm()
+    return sharpness, direction
