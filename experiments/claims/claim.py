@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from laggard.experiments.claims.arrays import StudyArrays
+from laggard.experiments.claims.exhibits import ClaimTable, Picture
 from laggard.experiments.claims.statistics import SEED
 from laggard.experiments.config.axes import put
 from laggard.experiments.config.errors import ConfigError
@@ -150,53 +151,6 @@ class Criterion:
         low = "" if self.at_least is None else f">= {self.at_least:g}"
         high = "" if self.at_most is None else f"<= {self.at_most:g}"
         return " and ".join(filter(None, (low, high)))
-
-
-@dataclass(frozen=True)
-class Picture:
-    """The claim's figure: a statistic against one of its keys, a line for each value of another.
-
-    Attributes:
-        of: its name among the numbers of `decide`.
-        x: its key along the axis; `log_x` where that is logarithmic.
-        y: what the axis upwards is called.
-        lines: its key that tells lines apart.
-        label: what a line is called, with its value for `{}`; by default a name by itself, and a number with its key.
-        lost: what is said of seeds whose value is infinite: that they never got there, or diverged.
-        bar: a criterion's bar, where it is a value of this axis.
-    """
-
-    of: str
-    x: str
-    y: str
-    lines: str | None = None
-    label: str | None = None
-    xlabel: str | None = None
-    log_x: bool = False
-    log_y: bool = False
-    lost: Literal["never", "diverged"] = "never"
-    bar: float | None = None
-
-
-@dataclass(frozen=True)
-class ClaimTable:
-    """The claim's table, with the paper's numbers beside those measured here.
-
-    Attributes:
-        of: its name among the numbers of `decide`.
-        rows, columns: its keys that make them.
-        percent: whether numbers are shown times 100.
-        paper: what the paper has, by row and column.
-        source: of which experiment that is, and what of it is recalled.
-    """
-
-    of: str
-    title: str
-    rows: str
-    columns: str
-    paper: Mapping[str, Mapping[Any, str]]
-    source: str
-    percent: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Numbers are those of stored rows and arrays, words about them those of the claim
 """
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ import xarray as xr
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from laggard.experiments.claims.arrays import StudyArrays
-from laggard.experiments.claims.claim import Basis, Claim, ClaimTable, Paper, Scale
+from laggard.experiments.claims.claim import Basis, Claim, Paper, Scale
+from laggard.experiments.claims.exhibits import ClaimTable
 from laggard.experiments.claims.ledger import Row
 from laggard.experiments.claims.presentation import NOT_RUN, describe_repeat, headline, is_outdated
 from laggard.experiments.claims.statistics import SEED
@@ -97,9 +99,19 @@ def _render(template: str, **given: Any) -> str:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
     )
-    environment.filters |= {"described": describe_repeat, "seen_from": _seen_from}
+    environment.filters |= {"first_sentence": first_sentence, "described": describe_repeat, "seen_from": _seen_from}
     text = environment.get_template(template).render(**given, columns=BASES, not_run=NOT_RUN, cell=matrix_cell)
     return text.rstrip("\n") + "\n"
+
+
+def card_words(claim: Claim) -> int:
+    """How many words a claim's card has, without its numbers."""
+    return len(f"{claim.says} {claim.did} {claim.criteria[0].says} {first_sentence(claim.notes)}".split())
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a text."""
+    return re.split(r"(?<=[.]) ", text, maxsplit=1)[0]
 
 
 def _seen_from(path: Path, page: Path) -> str:

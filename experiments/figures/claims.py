@@ -27,7 +27,7 @@ from laggard.experiments.results.statistics import half_width
 
 if TYPE_CHECKING:
     from laggard.experiments.claims import Claim
-    from laggard.experiments.claims.claim import Picture
+    from laggard.experiments.claims.exhibits import Picture
 
 SEED_KEY = "seed"
 TICKS = 12

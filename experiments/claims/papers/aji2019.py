@@ -4,17 +4,10 @@ from typing import Any
 
 import xarray as xr
 
-from laggard.experiments.claims.claim import (
-    Claim,
-    Criterion,
-    NumberArrays,
-    Paper,
-    Picture,
-    Study,
-    StudyResults,
-    paragraph,
-)
-from laggard.experiments.claims.statistics import at, final, largest, nearest, per_sample, staleness
+from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.optima import largest, nearest
+from laggard.experiments.claims.statistics import at, final, per_sample, staleness
 
 PAPER = Paper(
     key="aji2019",
@@ -38,6 +31,8 @@ def decide_g1(results: StudyResults) -> NumberArrays:
 G1 = Claim(
     id="G1",
     paper=PAPER,
+    headline="mean staleness, off (P - 1) / G",
+    did="The clock alone, 4 and 16 workers with exponential times, 1 to 8 gradients a step, 5 seeds.",
     question="Is the mean staleness (P - 1) / G where a server accumulates G gradients before a step?",
     says=paragraph("""
         accumulating G gradients at the server divides the mean staleness by G; with 4 workers and G = 4 it is about
@@ -153,6 +148,11 @@ def decide_g2(results: StudyResults) -> NumberArrays:
 G2 = Claim(
     id="G2",
     paper=PAPER,
+    headline="loss added by staleness less by batch (nats)",
+    did=paragraph("""
+        A small Transformer on characters, Adam, 4 workers: staleness and batch size taken apart, at a high rate; 3
+        seeds.
+    """),
     question=paragraph("""
         Does Adam suffer more from stale gradients than from the larger batch that avoids them, at a high learning
         rate?
@@ -223,6 +223,11 @@ def decide_g3(results: StudyResults) -> NumberArrays:
 G3 = Claim(
     id="G3",
     paper=PAPER,
+    headline="loss, accumulated over synchronous",
+    did=paragraph("""
+        The Transformer of G2, 4 workers: asynchronous with 4 gradients a step against synchronous, at the high rate;
+        3 seeds.
+    """),
     question=paragraph("""
         Does an asynchronous server that accumulates as many gradients as there are workers come back to the
         synchronous loss, in less time?
@@ -261,7 +266,7 @@ G3 = Claim(
         log_x=True,
     ),
     notes=paragraph("""
-        Four gradients a step from four workers leave a mean staleness of 0.75 (G1), and that is far from none where
+        Four gradients a step from four workers leave a mean staleness of 0.75 (G1). That is far from none where
         there is momentum, as Adam has with beta1 = 0.9: on a quadratic the limit of stability falls from 3.8 to 0.1
         over the curvature with the first update of delay. Accumulating helps from a learning rate of 0.002 on, and
         is in time what it promises; the lowest rate of the grid was the best for both asynchronous methods.

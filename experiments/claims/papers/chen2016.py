@@ -8,22 +8,14 @@ from laggard.experiments.claims.claim import (
     Joint,
     NumberArrays,
     Paper,
-    Picture,
     Study,
     StudyResults,
     Tuning,
     paragraph,
 )
-from laggard.experiments.claims.statistics import (
-    at,
-    best_inside,
-    best_setting,
-    final,
-    largest,
-    mean,
-    nearest,
-    per_sample,
-)
+from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.optima import best_inside, best_setting, largest, nearest
+from laggard.experiments.claims.statistics import at, final, mean, per_sample
 
 PAPER = Paper(
     key="chen2016",
@@ -185,6 +177,8 @@ def decide_f2(results: StudyResults) -> NumberArrays:
 F2 = Claim(
     id="F2",
     paper=PAPER,
+    headline="error at staleness 50 over that at 0",
+    did="LeNet-5, MNIST, staleness of 0, 20 and 50, reached by a ramp or at once; 3 epochs, 5 seeds.",
     question=paragraph("""
         Does error grow along a ladder of staleness, and does training fail where staleness is not ramped up?
     """),
@@ -246,7 +240,7 @@ F2 = Claim(
         of="accuracy", x="lr", y="final test accuracy", lines="staleness", xlabel="learning rate", log_x=True
     ),
     notes=paragraph("""
-        The ramp does little: by an accuracy of 0.9 it moves the edge up by a step of the grid, a factor of two, in
+        The ramp does little. By an accuracy of 0.9 it moves the edge up by a step of the grid, a factor of two, in
         two seeds, by more in one, not at all in one, and in one it does harm (0.89 at most, so that half of the
         least rate stands for its edge, and the least is looked at). At 0.008, where every seed learns with the ramp
         (0.82 to 0.96), three of five fail without. For 27 of these minutes two runs were suspended. Before this
@@ -286,6 +280,8 @@ def decide_f3(results: StudyResults) -> NumberArrays:
 F3 = Claim(
     id="F3",
     paper=PAPER,
+    headline="accuracy, backups less asynchronous",
+    did="LeNet-5, MNIST, 19 workers with stragglers: wait for 16, for all, or for none; 4 epochs, 5 seeds.",
     question=paragraph("""
         Is synchronous SGD with backup workers more accurate than asynchronous SGD at equal epochs, and no slower
         than without backups?

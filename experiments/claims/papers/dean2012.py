@@ -5,13 +5,14 @@ from laggard.experiments.claims.claim import (
     Criterion,
     NumberArrays,
     Paper,
-    Picture,
     Study,
     StudyResults,
     log_grid,
     paragraph,
 )
-from laggard.experiments.claims.statistics import at, best_setting, final, mean
+from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.optima import best_setting
+from laggard.experiments.claims.statistics import at, final, mean
 
 PAPER = Paper(
     key="dean2012",
@@ -62,6 +63,8 @@ def decide_i1(results: StudyResults) -> NumberArrays:
 I1 = Claim(
     id="I1",
     paper=PAPER,
+    headline="decades of rates that work, Adagrad less SGD",
+    did="LeNet-5, MNIST, Downpour with 16 workers: the range of rates that reach 0.9, Adagrad against SGD.",
     question=paragraph("""
         Does Adagrad widen the range of learning rates at which Downpour SGD works, by half a decade or more?
     """),

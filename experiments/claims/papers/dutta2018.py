@@ -1,15 +1,7 @@
 """What Dutta, Joshi, Ghosh, Dube, Nagpurkar (2018) claim."""
 
-from laggard.experiments.claims.claim import (
-    Claim,
-    Criterion,
-    NumberArrays,
-    Paper,
-    Picture,
-    Study,
-    StudyResults,
-    paragraph,
-)
+from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.statistics import at, curve, harmonic, last, per_update, stack_arrays
 
 PAPER = Paper(
@@ -52,6 +44,8 @@ def decide_h1(results: StudyResults) -> NumberArrays:
 H1 = Claim(
     id="H1",
     paper=PAPER,
+    headline="K-sync, off its order statistic",
+    did="The clock alone, 8 workers with exponential times, K from 1 to 8, 5 seeds.",
     question=paragraph("""
         Are the seconds per update of K-sync, K-async and their batch variants those of the order statistics?
     """),
@@ -134,6 +128,8 @@ def decide_h2(results: StudyResults) -> NumberArrays:
 H2 = Claim(
     id="H2",
     paper=PAPER,
+    headline="early: synchronous loss over asynchronous",
+    did="A quadratic, K-async on 8 workers with exponential times: losses after 0.1 s, after 1 s and at the end.",
     question=paragraph("""
         Against virtual time, is asynchronous SGD ahead early and worst in the end, with a middle K best in between?
     """),

@@ -6,17 +6,10 @@ import numpy as np
 import xarray as xr
 
 from laggard.experiments.claims.arrays import probed
-from laggard.experiments.claims.claim import (
-    Claim,
-    Criterion,
-    NumberArrays,
-    Paper,
-    Picture,
-    Study,
-    StudyResults,
-    paragraph,
-)
-from laggard.experiments.claims.statistics import at, between, largest, slope, stack_arrays
+from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.optima import largest
+from laggard.experiments.claims.statistics import at, between, slope, stack_arrays
 from laggard.experiments.theory.stability import critical
 
 PAPER = Paper(
@@ -90,23 +83,28 @@ def _theory(shares: xr.DataArray, momentum: float) -> xr.DataArray:
 I6 = Claim(
     id="I6",
     paper=PAPER,
+    headline="lr_max, off theory",
+    did=paragraph("""
+        LeNet-5 trained to a minimum, then delayed descent from it: the largest rate that stays, against the sharpness
+        measured there.
+    """),
     question=paragraph("""
-        Does delay make a minimum of a network unstable at the learning rate of theory, as one over the delay, and does
-        momentum cost most of it?
+        Does delay make a minimum of a network unstable at the learning rate of theory, as one over the delay, and
+        does momentum cost most of it?
     """),
     says=paragraph("""
-        the largest learning rate at which a minimum is stable is inversely proportional to the delay, and momentum
-        costs most of it under delay (of curvature a and without momentum, 2 sin(pi / (2 (2 D + 1))) / a).
+        the largest stable learning rate is inversely proportional to the delay, and momentum costs most of it
+        (without it, at curvature a: 2 sin(pi / (2 (2 D + 1))) / a).
     """),
     basis="network",
     mark="derived",
     setting=paragraph("""
         LeNet-5 on 128 images of MNIST with weight decay 0.001: a minimum is found without delay by L-BFGS from the
-        network's random start, its sharpness by power iteration on products with the Hessian. Moved by 0.001 along the
-        sharpest direction, descent by the gradient of all 128 goes on with a delay of 2, 8 or 32 and momentum 0 or 0.9,
-        for six periods of the oscillation that theory has at its limit, at 0.75 to 1.25 times limit / sharpness. It
-        comes back where the deviation along that direction swings less in the last period than in the second and is
-        never above 0.01. 3 seeds, each with its own images and start. No parameter is fitted.
+        network's random start, its sharpness by power iteration on products with the Hessian. Moved by 0.001 along
+        the sharpest direction, descent by the gradient of all 128 goes on with a delay of 2, 8 or 32 and momentum 0
+        or 0.9, for six periods of the oscillation that theory has at its limit, at 0.75 to 1.25 times limit /
+        sharpness. It comes back where the deviation along that direction swings less in the last period than in the
+        second and is never above 0.01. 3 seeds, each with its own images and start. No parameter is fitted.
     """),
     studies={
         "plain": Study(
@@ -141,8 +139,8 @@ I6 = Claim(
     },
     figure=Picture(of="lr_max", x="delay", y="largest rate that comes back", lines="of", log_x=True, log_y=True),
     notes=paragraph("""
-        In trials at two other seeds descent that began 0.01 away left at most rates from 0.75 of theory's limit on;
-        from 0.001 away, tried at one of them, the limit was within 5 % of theory's. Theory is about the smallest
+        In trials at two other seeds descent from 0.01 away left at most rates from 0.75 of theory's limit on. From
+        0.001 away, tried at one of them, the limit was within 5 % of theory's. Theory is about the smallest
         deviations.
     """),
     changes=(

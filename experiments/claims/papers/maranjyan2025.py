@@ -7,17 +7,10 @@ from typing import Any
 import xarray as xr
 
 from laggard.experiments.claims.arrays import StudyArrays
-from laggard.experiments.claims.claim import (
-    Claim,
-    Criterion,
-    NumberArrays,
-    Paper,
-    Picture,
-    Study,
-    StudyResults,
-    paragraph,
-)
-from laggard.experiments.claims.statistics import at, best_inside, final, mean
+from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.optima import best_inside
+from laggard.experiments.claims.statistics import at, final, mean
 
 PAPER = Paper(
     key="maranjyan2025",

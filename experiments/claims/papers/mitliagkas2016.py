@@ -9,12 +9,13 @@ from laggard.experiments.claims.claim import (
     Joint,
     NumberArrays,
     Paper,
-    Picture,
     Study,
     StudyResults,
     paragraph,
 )
-from laggard.experiments.claims.statistics import at, final, inside, log, mean, rises, stack_arrays
+from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.optima import inside
+from laggard.experiments.claims.statistics import at, final, log, mean, rises, stack_arrays
 
 PAPER = Paper(
     key="mitliagkas2016",
@@ -67,10 +68,10 @@ I2 = Claim(
     setting=paragraph("""
         a quadratic of curvature 1 in 64 coordinates with gradient noise 1, an asynchronous server without explicit
         momentum, P = 2, 4, 8 workers, learning rates of 0.5, 0.866 and 1.5 over P, 8,000 updates, 5 seeds. A momentum
-        mu and a rate a are fitted to the autocovariances of the trajectory, w(t+1) - w(t) = mu (w(t) - w(t-1)) -
-        a w(t), over 2 P lags. With exponential times mu is 1 - 1 / P at every rate. A constant delay of P - 1 is
-        fitted by a momentum that grows with the rate: exactly lr h for P = 2, and between the least and the
-        greatest rate by 0.5, 0.242 and 0.119 for P = 2, 4, 8 (exact covariances of the recursion) [derived].
+        mu and a rate a are fitted to the autocovariances of the trajectory, w(t+1) - w(t) = mu (w(t) - w(t-1)) - a
+        w(t), over 2 P lags. With exponential times mu is 1 - 1 / P at every rate. A constant delay of P - 1 is fitted
+        by a momentum that grows with the rate: exactly lr h for P = 2, and between the least and the greatest rate by
+        0.5, 0.242 and 0.119 for P = 2, 4, 8 (exact covariances of the recursion) [derived].
     """),
     studies={
         "fits": Study(
@@ -130,8 +131,8 @@ I2 = Claim(
     """),
     headline="worst distance from 1 - 1/P",
     did=paragraph("""
-        Momentum fitted to trajectories of an asynchronous server on a quadratic, 2 to 8 workers, at rates over a
-        factor of 3, exponential times and constant delay.
+        A quadratic, 2 to 8 asynchronous workers, rates over a factor of 3: the momentum that fits the trajectory, for
+        exponential and constant times.
     """),
     changes=(
         "One learning rate was tried, 1.5 / P, at which a constant delay happens to be fitted by another momentum "
@@ -180,8 +181,8 @@ I3 = Claim(
     setting=paragraph("""
         a quadratic of 20 coordinates, condition 100, without noise; an asynchronous server, 1 to 16 workers with
         exponential times; the log of the loss after 800 updates, averaged over 40 timelines, for momenta from -0.8 to
-        0.9, each at its best of thirty learning rates from 0.025 to 3.8, a fourth root of 2 apart. One worker
-        is gradient descent with momentum, for which the best is 0.67 [derived].
+        0.9, each at its best of thirty learning rates from 0.025 to 3.8, a fourth root of 2 apart. One worker is
+        gradient descent with momentum, for which the best is 0.67 [derived].
     """),
     studies={
         "grid": Study(

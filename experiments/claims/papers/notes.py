@@ -3,16 +3,8 @@
 import numpy as np
 import xarray as xr
 
-from laggard.experiments.claims.claim import (
-    Claim,
-    Criterion,
-    NumberArrays,
-    Paper,
-    Picture,
-    Study,
-    StudyResults,
-    paragraph,
-)
+from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.statistics import at, final, per_sample, per_update, stack_arrays, staleness
 
 PAPER = Paper(

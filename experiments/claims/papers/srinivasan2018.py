@@ -8,25 +8,14 @@ from laggard.experiments.claims.claim import (
     Criterion,
     NumberArrays,
     Paper,
-    Picture,
     Study,
     StudyResults,
     log_grid,
     paragraph,
 )
-from laggard.experiments.claims.statistics import (
-    at,
-    best_of_others,
-    best_setting,
-    between,
-    cliff_setting,
-    curve,
-    final,
-    log,
-    pick,
-    rises,
-    slope,
-)
+from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.optima import best_of_others, best_setting, cliff_setting, pick
+from laggard.experiments.claims.statistics import at, between, curve, final, log, rises, slope
 from laggard.experiments.theory.stability import critical
 
 PAPER = Paper(
@@ -107,6 +96,11 @@ def decide_a1(results: StudyResults) -> NumberArrays:
 A1 = Claim(
     id="A1",
     paper=PAPER,
+    headline="slope of log cliff against log(2D + 1)",
+    did=paragraph("""
+        LeNet-5, MNIST, momentum 0.9, delays 0 to 256, 30 epochs, rates from 3e-6, 3 seeds: the largest rate within a
+        point of each delay's best.
+    """),
     question=paragraph("""
         Does accuracy fall off a cliff at a learning rate that is the lower the later gradients are?
     """),
@@ -173,6 +167,11 @@ def decide_a2(results: StudyResults) -> NumberArrays:
 A2 = Claim(
     id="A2",
     paper=PAPER,
+    headline="drop at batch 1,024 less that at 32",
+    did=paragraph("""
+        LeNet-5, MNIST, momentum 0.9: what a delay of 32 costs at batches of 32, 256 and 1,024, at a large and a small
+        rate; 4 epochs, 3 seeds.
+    """),
     question="Is it large batches together with large learning rates that delay hurts?",
     says="a large batch (above 256) together with a large learning rate is where delay hurts.",
     basis="network",
@@ -283,6 +282,11 @@ def decide_a3(results: StudyResults) -> NumberArrays:
 A3 = Claim(
     id="A3",
     paper=PAPER,
+    headline="gain while the ramp lasts",
+    did=paragraph("""
+        LeNet-5, MNIST, momentum 0.9, delay 32, a rate above its cliff: a warm-up over 2 of 4 epochs against none, 10
+        seeds.
+    """),
     question="Does warming up the learning rate help against delay only while it lasts?",
     says="a warm-up of the learning rate helps only for as long as it lasts.",
     basis="network",
@@ -355,6 +359,8 @@ def decide_a4(results: StudyResults) -> NumberArrays:
 A4 = Claim(
     id="A4",
     paper=PAPER,
+    headline="Adam: accuracy at delay 256 less at 0",
+    did="The runs of A1, and the same with Adam: each delay at its own best rate, and all at the best rate of delay 0.",
     question=paragraph("""
         Does Adam stay near its own accuracy without delay up to a delay of 256, where SGD with momentum cannot
         handle more than 32?

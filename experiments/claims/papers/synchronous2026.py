@@ -1,16 +1,9 @@
 """What Authors of arXiv 2602.03802 (2026) claim."""
 
-from laggard.experiments.claims.claim import (
-    Claim,
-    Criterion,
-    NumberArrays,
-    Paper,
-    Picture,
-    Study,
-    StudyResults,
-    paragraph,
-)
-from laggard.experiments.claims.statistics import at, best_inside, final, mean, per_sample
+from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.optima import best_inside
+from laggard.experiments.claims.statistics import at, final, mean, per_sample
 
 PAPER = Paper(
     key="synchronous2026",

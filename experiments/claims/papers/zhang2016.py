@@ -1,26 +1,9 @@
 """What Zhang, Gupta, Lian, Liu (2016) claim."""
 
-from laggard.experiments.claims.claim import (
-    Claim,
-    Criterion,
-    NumberArrays,
-    Paper,
-    Picture,
-    Study,
-    StudyResults,
-    paragraph,
-)
-from laggard.experiments.claims.statistics import (
-    at,
-    best_setting,
-    cliff_setting,
-    final,
-    nearest,
-    pick,
-    stack_arrays,
-    staleness,
-    staler,
-)
+from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.optima import best_setting, cliff_setting, nearest, pick
+from laggard.experiments.claims.statistics import at, final, stack_arrays, staleness, staler
 
 PAPER = Paper(
     key="zhang2016",
@@ -50,6 +33,8 @@ def decide_e1(results: StudyResults) -> NumberArrays:
 E1 = Claim(
     id="E1",
     paper=PAPER,
+    headline="mean staleness, off n",
+    did="The clock alone, 30 learners, all eight n that divide 30, gamma times, 5 seeds.",
     question="Is the mean staleness of n-softsync n, and does no gradient come later than 2 n updates?",
     says=paragraph("""
         n-softsync, whose server updates after lambda / n gradients, has a mean staleness of n and staleness within
@@ -155,6 +140,11 @@ def decide_e2(results: StudyResults) -> NumberArrays:
 E2 = Claim(
     id="E2",
     paper=PAPER,
+    headline="accuracy of a fixed rate, n = 30",
+    did=paragraph("""
+        LeNet-5, MNIST, 30 learners, batch 128, 4 epochs: a fixed rate and one divided by the staleness, at five times
+        the fixed one's cliff.
+    """),
     question=paragraph("""
         Does dividing the learning rate by the staleness keep asynchronous SGD at the synchronous level where a
         fixed rate fails?
@@ -199,7 +189,7 @@ E2 = Claim(
         of="accuracy", x="lr", y="final test accuracy (n = 30)", lines="rate", xlabel="learning rate", log_x=True
     ),
     notes=paragraph("""
-        Four epochs are too few for this setting: with 30 learners of 128 samples the synchronous method makes 62
+        Four epochs are too few for this setting. With 30 learners of 128 samples the synchronous method makes 62
         updates in them and reaches 64, 23 and 64 % at its best rate, so that there is no synchronous level to keep
         up with; what holds, holds since next to nothing has been learnt at the rates that are looked at; in two
         seeds of three the cliff is the least rate of the grid. The paper trains for many more epochs. A smaller
@@ -234,6 +224,8 @@ def decide_e3(results: StudyResults) -> NumberArrays:
 E3 = Claim(
     id="E3",
     paper=PAPER,
+    headline="accuracy of a fixed rate, n = 30",
+    did="LeNet-5, MNIST, 30 learners, batch 16, 2 epochs: both at the rate that is best for synchronous SGD.",
     question=paragraph("""
         At the learning rate that is best for synchronous SGD, does asynchronous SGD fail with it as it is, and keep
         up with it divided by the staleness?
@@ -289,7 +281,7 @@ E3 = Claim(
         of="accuracy", x="lr", y="final test accuracy (n = 30)", lines="rate", xlabel="learning rate", log_x=True
     ),
     notes=paragraph("""
-        At n = 30 staleness is 29 with a standard deviation of 6, so that dividing by it is much like dividing the
+        At n = 30 staleness is 29 with a standard deviation of 6. So dividing by it is much like dividing the
         learning rate by n: the figure's two curves are nearly one, thirty times apart, and each at its own best
         rate reaches the same accuracy. At n = 15 the fixed rate fails in the two seeds whose best synchronous rate
         is 0.01 or 0.03, and learns in the one where it is 0.003, which leaves that criterion open. In two epochs

@@ -8,17 +8,17 @@ import xarray as xr
 from laggard.experiments.claims.arrays import probed
 from laggard.experiments.claims.claim import (
     Claim,
-    ClaimTable,
     Criterion,
     NumberArrays,
     Paper,
-    Picture,
     Study,
     StudyResults,
     Tuning,
     paragraph,
 )
-from laggard.experiments.claims.statistics import at, between, choice, final, largest, mean, per_sample
+from laggard.experiments.claims.exhibits import ClaimTable, Picture
+from laggard.experiments.claims.optima import choice, largest
+from laggard.experiments.claims.statistics import at, between, final, mean, per_sample
 
 PAPER = Paper(
     key="zheng2017",
@@ -81,6 +81,11 @@ def _at_chosen(values: xr.DataArray, judged: xr.DataArray) -> tuple[xr.DataArray
 B1 = Claim(
     id="B1",
     paper=PAPER,
+    headline="distance to the fresh gradient, of the stale one's",
+    did=paragraph("""
+        LeNet-5, MNIST, 8 and 16 workers: the gradient of the same mini-batch at the present weights is computed
+        beside, over 2,000 updates.
+    """),
     question="Is a compensated gradient closer to the fresh one than the stale gradient is?",
     says=paragraph("""
         the compensated gradient is a better approximation of the gradient at the present weights than the stale one
@@ -212,6 +217,8 @@ def decide_b2(results: StudyResults) -> NumberArrays:
 B2 = Claim(
     id="B2",
     paper=PAPER,
+    headline="error of DC-ASGD-a over ASGD's",
+    did="LeNet-5, MNIST, 4 to 16 workers, 3 epochs, each method at its own best rate, chosen on other seeds; 10 seeds.",
     question=paragraph("""
         Is the error of adaptive DC-ASGD at most that of DC-ASGD with a constant strength, and that at most plain
         ASGD's, the more so with more workers?
@@ -312,6 +319,8 @@ def decide_b3(results: StudyResults) -> NumberArrays:
 B3 = Claim(
     id="B3",
     paper=PAPER,
+    headline="DC-ASGD-a over ASGD, time a sample",
+    did="A quadratic, 8 workers, of whose mini-batches one in twenty takes ten times as long; 5 seeds.",
     question="Does compensating delay cost time, and do stragglers make synchronous SGD slower than it?",
     says=paragraph("""
         DC-ASGD's time per update is that of ASGD; synchronous SGD's is longer where there are stragglers.
@@ -420,6 +429,8 @@ def _strongest(accuracy: xr.DataArray) -> xr.DataArray:
 B4 = Claim(
     id="B4",
     paper=PAPER,
+    headline="strength borne by 32 workers over 8",
+    did="LeNet-5, MNIST, asynchronous workers: accuracy over the strength of the compensation, by workers and rate.",
     question=paragraph("""
         Is the compensation that training bears the weaker, the more workers there are and the higher the learning rate?
     """),

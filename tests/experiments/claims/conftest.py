@@ -3,7 +3,8 @@
 import pytest
 
 CLAIM = """\
-from laggard.experiments.claims.claim import Claim, Criterion, Paper, Picture, Study, Tuning
+from laggard.experiments.claims.claim import Claim, Criterion, Paper, Study, Tuning
+from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.statistics import at, final
 
 QUADRATIC = {
@@ -25,6 +26,7 @@ Z1 = Claim(
     question="Is a step of half the curvature's inverse faster than one of a tenth?",
     says="nothing of the kind",
     basis="quadratic",
+    did="a noisy quadratic, in short",
     mark="derived",
     setting="a noisy quadratic",
     studies={

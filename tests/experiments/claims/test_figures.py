@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import t
 
 from laggard.experiments.claims import claims
-from laggard.experiments.claims.claim import Picture
+from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.figures.claims import picture, seeds, y_range
 
 TIMES = {"sync": [1.0, 2.0, 4.5, np.inf], "async": [0.5, 0.7, 0.6, 1.0]}

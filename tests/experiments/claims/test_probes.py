@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from laggard import load
+from laggard.experiments.claims.optima import best_setting
 from laggard.experiments.claims.probes import closeness, expansions, fit_momentum, leaving, minima, momentum, run_probe
-from laggard.experiments.claims.statistics import best_setting
 from laggard.experiments.config.grid import RunSpec
 from laggard.models import MLP, Supervised, synthetic
 

@@ -5,6 +5,7 @@ import pytest
 import xarray as xr
 
 from laggard import load, sweep
+from laggard.experiments.claims import optima
 from laggard.experiments.claims import statistics as of
 from laggard.experiments.claims.statistics import curve, final, harmonic, staleness, staler, when
 
@@ -27,53 +28,58 @@ def accuracy():
 
 
 def test_the_largest_setting_that_will_do(accuracy):
-    bar = of.best_setting(of.at(accuracy, delay=0), "lr") - 0.06
-    np.testing.assert_allclose(of.largest(accuracy >= bar, "lr"), [[0.1] * 3, [0.01] * 3])
-    assert of.largest(accuracy >= 2.0, "lr").isnull().all()  # below the grid
-    assert of.largest(accuracy >= -1.0, "lr").isnull().all()  # or above it
+    bar = optima.best_setting(of.at(accuracy, delay=0), "lr") - 0.06
+    np.testing.assert_allclose(optima.largest(accuracy >= bar, "lr"), [[0.1] * 3, [0.01] * 3])
+    assert optima.largest(accuracy >= 2.0, "lr").isnull().all()  # below the grid
+    assert optima.largest(accuracy >= -1.0, "lr").isnull().all()  # or above it
 
 
 def test_a_seed_is_reported_at_what_is_best_for_the_others(accuracy):
     """At delay 0 the others choose 0.1; a seed that is mistaken about itself is not asked."""
     accuracy.loc[{"delay": 0, "lr": 0.01, "seed": 0}] = 0.99
     own = of.at(accuracy, delay=0)
-    np.testing.assert_allclose(of.best_of_others(own, "lr").sel(seed=0), 0.95)
-    assert of.best_of_others(of.at(accuracy, delay=8), "lr").isnull().all()  # 0.01 is an end of the grid
-    there = of.best_of_others(of.at(accuracy, delay=8), "lr", of=of.at(accuracy, delay=0).where(accuracy.lr > 0.05, 0))
+    np.testing.assert_allclose(optima.best_of_others(own, "lr").sel(seed=0), 0.95)
+    assert optima.best_of_others(of.at(accuracy, delay=8), "lr").isnull().all()  # 0.01 is an end of the grid
+    there = optima.best_of_others(
+        of.at(accuracy, delay=8), "lr", of=of.at(accuracy, delay=0).where(accuracy.lr > 0.05, 0)
+    )
     np.testing.assert_allclose(there, [0.60, 0.61, 0.59])
-    assert of.best_of_others(own.isel(seed=[0]), "lr").isnull().all()
+    assert optima.best_of_others(own.isel(seed=[0]), "lr").isnull().all()
 
 
 def test_the_best_is_chosen_on_other_seeds_than_it_reports(accuracy):
     accuracy.loc[{"delay": 0, "lr": 0.01, "seed": 0}] = 0.99  # the seed that chooses is mistaken
-    chosen = of.best_setting(accuracy, "lr", chosen_on=1)
+    chosen = optima.best_setting(accuracy, "lr", chosen_on=1)
     assert chosen.seed.values.tolist() == [1, 2]
     np.testing.assert_allclose(of.at(chosen, delay=0), [0.91, 0.89])
     np.testing.assert_allclose(of.at(chosen, delay=8), [0.94, 0.92])
     np.testing.assert_allclose(
-        of.at(of.best_setting(-accuracy, "lr", lowest=True), delay=8), -of.at(of.best_setting(accuracy, "lr"), delay=8)
+        of.at(optima.best_setting(-accuracy, "lr", lowest=True), delay=8),
+        -of.at(optima.best_setting(accuracy, "lr"), delay=8),
     )
 
 
 def test_a_choice_at_an_end_of_the_grid_is_none(accuracy):
-    chosen = of.best_inside(accuracy, "lr", chosen_on=1)
+    chosen = optima.best_inside(accuracy, "lr", chosen_on=1)
     np.testing.assert_allclose(of.at(chosen, delay=0), [0.96, 0.94])
     assert np.isnan(of.at(chosen, delay=8)).all()  # 0.01 is the least of the rates
-    least = of.best_inside(-accuracy, "lr", chosen_on=1, lowest=True)
+    least = optima.best_inside(-accuracy, "lr", chosen_on=1, lowest=True)
     np.testing.assert_allclose(of.at(least, delay=0), [-0.96, -0.94])
 
 
 def test_what_is_best_in_one_place_is_looked_at_in_another(accuracy):
     """At delay 0 the best learning rate is 0.1, at which delay 8 has 0.60, 0.61 and 0.59."""
-    np.testing.assert_allclose(of.pick(of.at(accuracy, delay=8), "lr", of.at(accuracy, delay=0)), [0.60, 0.61, 0.59])
+    np.testing.assert_allclose(
+        optima.pick(of.at(accuracy, delay=8), "lr", of.at(accuracy, delay=0)), [0.60, 0.61, 0.59]
+    )
 
 
 def test_the_nearest_setting_is_so_on_a_log_axis(accuracy):
-    np.testing.assert_allclose(of.nearest(of.at(accuracy, delay=0), "lr", 0.04), [0.95, 0.96, 0.94])
+    np.testing.assert_allclose(optima.nearest(of.at(accuracy, delay=0), "lr", 0.04), [0.95, 0.96, 0.94])
     own = xr.DataArray([0.012, 5.0, 0.08], dims="seed", coords={"seed": [0, 1, 2]})
-    np.testing.assert_allclose(of.nearest(of.at(accuracy, delay=0), "lr", own), [0.90, 0.11, 0.94])
+    np.testing.assert_allclose(optima.nearest(of.at(accuracy, delay=0), "lr", own), [0.90, 0.11, 0.94])
     own[1] = np.nan
-    np.testing.assert_allclose(of.nearest(of.at(accuracy, delay=0), "lr", own), [0.90, np.nan, 0.94])
+    np.testing.assert_allclose(optima.nearest(of.at(accuracy, delay=0), "lr", own), [0.90, np.nan, 0.94])
 
 
 def test_slopes_are_powers():
@@ -102,8 +108,8 @@ def test_a_dimension_may_be_called_as_an_argument_of_sel(accuracy):
 
 def test_the_cliff_is_held_against_the_best_of_each_seed(accuracy):
     """At delay 0 the best is at 0.1, and at delay 8 at 0.01, above which nothing comes within a point of it."""
-    np.testing.assert_allclose(of.cliff_setting(accuracy), [[0.1] * 3, [0.01] * 3])
-    np.testing.assert_allclose(of.cliff_setting(accuracy, below=0.34), [[0.1] * 3] * 2)
+    np.testing.assert_allclose(optima.cliff_setting(accuracy), [[0.1] * 3, [0.01] * 3])
+    np.testing.assert_allclose(optima.cliff_setting(accuracy, below=0.34), [[0.1] * 3] * 2)
 
 
 def test_arrays_of_a_grid_carry_its_axes(toy, tmp_path):
