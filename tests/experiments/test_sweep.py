@@ -334,9 +334,9 @@ def test_a_combination_that_cannot_be_is_found_before_any_run_starts(toy: Callab
 def test_the_grid_of_delays_is_ensembles_of_every_rate_and_seed_that_fit_into_the_memory_of_promises() -> None:
     path = Path(__file__).parents[2] / "configs/delay_grid_paper.yaml"
     grid = read(path)["sweep"]
-    assert math.prod(len(options) for options in grid.values()) == 1344
+    assert math.prod(len(options) for options in grid.values()) == 1680
     planned = runs(load(path, "sweep.algorithm.delay=[256]", "sweep.task.batch=[1024]"))
-    assert [len(run.members) for run in planned] == [24, 24]
+    assert [len(run.members) for run in planned] == [30, 30]
     params = sum(layer.params for layer in planned[0].config.task.layers())
-    promised = (256 + 1) * 24 * params * 4 * 2  # bytes: of weights, and of gradients to come
+    promised = (256 + 1) * 30 * params * 4 * 2  # bytes: of weights, and of gradients to come
     assert promised < MEMORY
