@@ -204,7 +204,7 @@ A2 = Claim(
                 "sweep.task.batch": [32, 1024],
                 "sweep.seeds": 2,
             },
-            paper={"stop.epochs": 30, "sweep.learning.lr": [1e-05, 0.0001, 0.000316, 0.001, 0.00316, 0.01, 0.0316]},
+            paper={"stop.epochs": 30, "sweep.learning.lr": [3e-06, 3.16e-05, 0.000316, 0.001, 0.00316, 0.01, 0.0316]},
         ),
         "digits": Study(
             config={
