@@ -93,6 +93,11 @@ class Row(Part):
         """Of each criterion and each number beside it, what every seed gave."""
         return [entry.values for entry in (*self.criteria, *self.beside)]
 
+    def agrees_with(self, other: "Row") -> bool:
+        """Whether both say the same but for the words about the claim, which may be put better later."""
+        words = {name: getattr(other, name) for name in ("question", "says", "mark", "changes")}
+        return self.model_copy(update=words) == other
+
     @property
     def tally(self) -> str:
         """The number of claims that hold, fail and are open; empty where all hold, or where there is no verdict."""

@@ -111,9 +111,9 @@ def _decide_again(claim: "Claim", args: Namespace) -> bool:
         return True
     print(summary_line(row))
     print(*number_lines([*row.criteria, *row.beside]), sep="\n")
-    if row != kept:
+    if not (same := row.agrees_with(kept)):
         print(f"{claim.id}: the stored arrays decide otherwise than its row: {kept.verdict}", file=sys.stderr)
-    return row == kept
+    return same
 
 
 def _print_forecast(chosen: "list[Claim]", args: Namespace) -> int:
