@@ -12,7 +12,7 @@ import pytest
 from laggard.experiments.claims import Criterion, claims, ledger
 from laggard.experiments.claims import papers as modules
 from laggard.experiments.claims.claim import Study, Tuning, log_grid, paragraph
-from laggard.experiments.claims.ledger import STORED, stored_arrays
+from laggard.experiments.claims.ledger import STORED, figure_table, stored_arrays
 from laggard.experiments.claims.pages import Evidence, pages
 from laggard.experiments.claims.probes import PROBES
 from laggard.experiments.claims.reproduction import measured_so_far
@@ -107,3 +107,4 @@ def test_the_pages_of_the_repository_are_those_of_its_rows():
     for path, text in pages(replace(evidence, pictures=pictures), ROOT / "REPRODUCTION.md").items():
         assert text == path.read_text(encoding="utf-8"), path.name
     assert all(path.is_file() for path in pictures.values())
+    assert all(len(figure_table(evidence.rows[name])) for name in pictures if name in evidence.rows)
