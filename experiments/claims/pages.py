@@ -88,7 +88,14 @@ def pages(evidence: Evidence, first: Path) -> dict[Path, str]:
     """The text of every page by its path, the first one being `first`."""
     folder = first.parent / PAPERS
     given = {"evidence": evidence, "first": first, "folder": folder, "PAPERS": PAPERS.as_posix()}
-    found = {first: _render("first.md.jinja", **given, sentences=summary_sentences(evidence), tables=tables(evidence))}
+    decided = [claim.id for claim in evidence.claims if evidence.row(claim) is not None]
+    said = {
+        "sentences": summary_sentences(evidence),
+        "tables": tables(evidence),
+        "stored": [name for name in decided if name in evidence.studies],
+        "unstored": [name for name in decided if name not in evidence.studies],
+    }
+    found = {first: _render("first.md.jinja", **given, **said)}
     for paper, own in evidence.papers.items():
         found[folder / f"{paper.key}.md"] = _render("paper.md.jinja", **given, paper=paper, claims=own)
     found[folder / "appendix.md"] = _render("appendix.md.jinja", **given, hours=hours(evidence.rows.values()))

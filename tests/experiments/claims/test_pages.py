@@ -33,6 +33,9 @@ def test_a_claim_is_on_three_pages_the_more_to_be_read_the_further_down(folder, 
     (claim,) = claims([], folder())
     row = reproduce(claim, "cpu", tmp_path, 1)
     first, paper, appendix = texts(claim, row, tmp_path)
+    assert "The arrays that decide 1 claims lie in" in first
+    bare = Evidence([claim], {"Z1": row}, {}, {}, "cpu")
+    assert "Z1 were decided before arrays were stored" in pages(bare, tmp_path / "P.md")[tmp_path / "P.md"]
     number = f"{row.criteria[0].value:.3g}"
     assert f"[Z1](docs/claims/dean2012.md#z1) **holds**, {number} (bar <= 1.5)" in first
     assert "On a quadratic, 1 of 1 claims are decided: 1 holds (Z1)." in first

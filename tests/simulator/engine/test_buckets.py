@@ -86,7 +86,7 @@ class Impatient(Algorithm):
 @pytest.mark.parametrize("waits", [False, True])
 def test_buckets_of_work_that_is_cancelled_never_come_and_keep_no_clock_running(waits):
     impatient = Impatient(waits)
-    cluster = Cluster(1, Constant(2.0), [Crash(0, at=90.0)])  # so that whoever waits for ever is no deadlock
+    cluster = Cluster(1, Constant(2.0), [Crash(0, at=90.0)])  # with a crash to come, waiting is no Deadlock
     outcome = simulate(cluster, impatient, stop=Stop(updates=1))
     assert impatient.after == []
     assert outcome.progress.time == 0.5
