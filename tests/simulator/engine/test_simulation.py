@@ -245,6 +245,14 @@ def test_a_simulation_ends_when_every_member_has_diverged():
     assert outcome.progress.epochs == 1
 
 
+def test_denormals_are_zero_in_a_run_and_as_before_after_it():
+    seen = []
+    run = {"stop": Stop(updates=3), "watch": lambda progress: seen.append(torch.tensor(1e-40).mul(1.0).item())}
+    simulate(Cluster(workers=1), AsyncPS(Rule(lr=0.1)), Quadratic(dim=2), **run)
+    assert seen == [0.0] * 3
+    assert torch.tensor(1e-40).mul(1.0).item() > 0
+
+
 def test_watching_sees_every_update():
     seen = []
     simulate(Cluster(workers=2), AsyncPS(Rule()), stop=Stop(updates=5), watch=lambda progress: seen.append(progress))
