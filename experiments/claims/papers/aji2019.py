@@ -6,7 +6,7 @@ import xarray as xr
 
 from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
 from laggard.experiments.claims.exhibits import Picture
-from laggard.experiments.claims.optima import largest, nearest
+from laggard.experiments.claims.optima import best_of_others, largest, nearest
 from laggard.experiments.claims.statistics import at, final, per_sample, staleness
 
 PAPER = Paper(
@@ -74,7 +74,8 @@ G1 = Claim(
 )
 
 
-RATES = [0.001, 0.002, 0.004, 0.008, 0.016]
+RATES = [0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016]
+IMAGE_RATES = [0.001, 0.002, 0.004, 0.008]
 FEW_CHARACTERS = {
     "task.width": 8,
     "task.dataset.samples": 320,
@@ -111,8 +112,8 @@ def compare_methods(characters: dict[str, Any], images: dict[str, Any]) -> dict[
         "asynchronous": {"algorithm.name": "async_ps"},
     }
     sweeps: list[dict[str, Any]] = [
-        {"method": {**methods, **characters}, "learning.lr": RATES, "seeds": 3},
-        {"method": {**methods, **images}, "learning.lr": RATES[:4], "seeds": 3},
+        {"method": {**methods, **characters}, "learning.lr": RATES, "seeds": 5},
+        {"method": {**methods, **images}, "learning.lr": IMAGE_RATES, "seeds": 5},
     ]
     return {
         "characters": Study({**CHARACTERS, "sweep": sweeps[0]}, smoke=FEW_CHARACTERS, paper={"stop.epochs": 10}),
@@ -150,7 +151,7 @@ G2 = Claim(
     paper=PAPER,
     headline="loss added by staleness less by batch (nats)",
     did=paragraph("""
-        A small Transformer on characters, Adam, 4 workers: staleness and batch size taken apart, at a high rate; 3
+        A small Transformer on characters, Adam, 4 workers: staleness and batch size taken apart, at a high rate; 5
         seeds.
     """),
     question=paragraph("""
@@ -165,7 +166,7 @@ G2 = Claim(
     mark="notes",
     setting=paragraph("""
         a Transformer of 2 blocks, width 64, on 20,000 pieces of 32 characters of an invented language (entropy
-        0.467 nats a character), Adam, 1 epoch, 3 seeds; LeNet-5 on MNIST beside. The 2 x 2 of staleness and batch
+        0.467 nats a character), Adam, 1 epoch, 5 seeds; LeNet-5 on MNIST beside. The 2 x 2 of staleness and batch
         size at equal samples: one worker (16 samples an update, fresh), 4 synchronous (64, fresh), 4 asynchronous
         (16, stale by 3), 4 asynchronous with mini-batches of 64 (64, stale by 3); gamma times (cv 0.5). High is the
         largest rate of the grid at which one worker alone still comes within 5 % of its best loss, each seed's own.
@@ -197,7 +198,7 @@ G2 = Claim(
         xlabel="learning rate",
         log_x=True,
     ),
-    notes="It is the Transformer that shows it; for LeNet-5 the interval is on both sides of 0.",
+    changes=("3 seeds on a grid from 0.001; 5 seeds and two lower rates now, which G3 needs.",),
 )
 
 
@@ -205,7 +206,7 @@ def decide_g3(results: StudyResults) -> NumberArrays:
     loss = final(results["characters"], "loss")
     high = nearest(loss, "lr", high_rate(loss))
     pace = nearest(per_sample(results["characters"]), "lr", high_rate(loss))
-    own = loss.min("lr")
+    own = -best_of_others(-loss, "lr")
     images = final(results["images"], "loss")
     high_images = nearest(images, "lr", high_rate(images))
     return {
@@ -226,7 +227,7 @@ G3 = Claim(
     headline="loss, accumulated over synchronous",
     did=paragraph("""
         The Transformer of G2, 4 workers: asynchronous with 4 gradients a step against synchronous, at the high rate;
-        3 seeds.
+        5 seeds.
     """),
     question=paragraph("""
         Does an asynchronous server that accumulates as many gradients as there are workers come back to the
@@ -241,18 +242,22 @@ G3 = Claim(
     setting=paragraph("""
         the Transformer, data, learning rates and seeds of G2, 4 workers with gamma times (cv 0.5) on a free
         network, 1 epoch: synchronous, asynchronous, and asynchronous with 4 gradients a step. All at G2's high
-        rate, the largest at which one worker alone comes within 5 % of its best loss; each at its own best rate,
-        and LeNet-5 on MNIST, beside.
+        rate, the largest at which one worker alone comes within 5 % of its best loss, and each at its own best rate,
+        which the other seeds choose; LeNet-5 on MNIST beside.
     """),
     studies=compare_methods({"accumulated": {"algorithm.accumulate": 4}}, {"accumulated": {"algorithm.accumulate": 4}}),
     decide=decide_g3,
     criteria=(
         Criterion("accumulated", "Transformer: loss accumulated over synchronous, at the high rate", at_most=1.05),
+        Criterion(
+            "own_accumulated",
+            "Transformer: the same, each at its own best rate, which the other seeds choose",
+            at_most=1.05,
+        ),
         Criterion("pace", "virtual time a sample, accumulated over synchronous", at_most=1.0),
     ),
     beside={
         "asynchronous": "Transformer: loss asynchronous over synchronous, at the high rate",
-        "own_accumulated": "Transformer: loss accumulated over synchronous, each at its own best rate",
         "own_asynchronous": "Transformer: loss asynchronous over synchronous, each at its own best rate",
         "images_accumulated": "LeNet-5: loss accumulated over synchronous, at its high rate",
         "images_asynchronous": "LeNet-5: loss asynchronous over synchronous, at its high rate",
@@ -265,12 +270,10 @@ G3 = Claim(
         xlabel="learning rate",
         log_x=True,
     ),
-    notes=paragraph("""
-        Four gradients a step from four workers leave a mean staleness of 0.75 (G1). That is far from none where
-        there is momentum, as Adam has with beta1 = 0.9: on a quadratic the limit of stability falls from 3.8 to 0.1
-        over the curvature with the first update of delay. Accumulating helps from a learning rate of 0.002 on, and
-        is in time what it promises; the lowest rate of the grid was the best for both asynchronous methods.
-    """),
+    changes=(
+        "3 seeds on a grid from 0.001, which was the best rate of both asynchronous methods; two lower rates, 5 seeds, "
+        "and the loss at each one's own best rate as a criterion were added.",
+    ),
 )
 
 

@@ -260,8 +260,8 @@ BACKUPS = {
     "cluster": {"workers": 19, "compute": {"law": "two_point", "usual": 0.01, "factor": 10.0, "probability": 0.05}},
     "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
     "learning": {"optimizer": "sgd"},
-    "stop": {"epochs": 2},
-    "evaluate": {"every_epochs": 2},
+    "stop": {"epochs": 4},
+    "evaluate": {"every_epochs": 4},
 }
 SMALL = {"task.model": "logistic", "task.dataset": "digits", "task.batch": 8, "stop.epochs": 0.3}
 
@@ -281,7 +281,7 @@ F3 = Claim(
     id="F3",
     paper=PAPER,
     headline="accuracy, backups less asynchronous",
-    did="LeNet-5, MNIST, 19 workers with stragglers: wait for 16, for all, or for none; 4 epochs, 5 seeds.",
+    did="LeNet-5, MNIST, 19 workers with stragglers: wait for 16, for all, or for none; 8 epochs, 10 seeds.",
     question=paragraph("""
         Is synchronous SGD with backup workers more accurate than asynchronous SGD at equal epochs, and no slower
         than without backups?
@@ -294,8 +294,8 @@ F3 = Claim(
     mark="notes",
     setting=paragraph("""
         LeNet-5, MNIST, 19 workers of which the server waits for 16 and interrupts the rest, or for all, or for
-        none; 5 % of mini-batches take 10 times as long; batch 32, 4 epochs, each method at its own best learning
-        rate of one grid, chosen on 2 seeds, 5 others report.
+        none; 5 % of mini-batches take 10 times as long; batch 32, 8 epochs, each method at its own best learning
+        rate of one grid, chosen on 2 seeds in 4 epochs; 10 others report.
     """),
     studies={
         "tuning": Study(
@@ -315,8 +315,9 @@ F3 = Claim(
             config={
                 **BACKUPS,
                 "name": "claims-backup",
-                "stop": {"epochs": 4},
-                "sweep": {"method": METHODS, "seeds": 5},
+                "stop": {"epochs": 8},
+                "evaluate": {"every_epochs": 8},
+                "sweep": {"method": METHODS, "seeds": 10},
             },
             smoke={**SMALL, "sweep.seeds": 2},
             paper={"stop.epochs": 30},
@@ -325,17 +326,16 @@ F3 = Claim(
     },
     decide=decide_f3,
     criteria=(
-        Criterion("accuracy_gain", "accuracy, synchronous with backups less asynchronous", at_least=0.0),
+        Criterion("accuracy_gain", "accuracy, synchronous with backups less asynchronous", at_least=0.003),
         Criterion("pace", "virtual time a sample, with backups over without", at_most=1.0),
     ),
     beside={"pace_asynchronous": "virtual time a sample, asynchronous over synchronous without backups"},
     figure=Picture(of="accuracy", x="method", y="final test accuracy"),
-    notes=paragraph("""
-        At equal epochs the synchronous method makes 117 updates an epoch and the asynchronous one 1,875; each at
-        its own best rate, what late gradients cost the one and few updates the other comes to less than five seeds
-        can tell on MNIST. The learning rates were laid after A1 and B4 had shown where the cliff of delayed SGD
-        lies on LeNet-5, and before this claim ran at this scale.
-    """),
+    changes=(
+        "The learning rates were laid after A1 and B4 had shown where the cliff of delayed SGD lies on LeNet-5.",
+        "With 5 seeds and 4 epochs (2 to choose the rate) the difference was -0.0007, between -0.0038 and 0.0025, and "
+        "the bar was 0, which leaves equal methods open; it is 0.3 points now, with 10 seeds and 8 epochs.",
+    ),
 )
 
 

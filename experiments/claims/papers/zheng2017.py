@@ -395,8 +395,8 @@ STRENGTHS: dict[str, Any] = {
     "algorithm": {"name": "async_ps"},
     "task": LENET,
     "learning": {"optimizer": "sgd", "lr": 0.005, "compensation": {"name": "dc_asgd_c"}},
-    "stop": {"epochs": 1},
-    "evaluate": {"every_epochs": 1},
+    "stop": {"epochs": 2},
+    "evaluate": {"every_epochs": 2},
     "sweep": {"learning.compensation.strength": [0.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0], "seeds": 5},
 }
 TWO = {**SMALL, "sweep.seeds": 2}
@@ -441,8 +441,8 @@ B4 = Claim(
     basis="network",
     mark="notes",
     setting=paragraph("""
-        LeNet-5, MNIST, asynchronous SGD with compensation of constant strength, gamma times (cv 0.2), batch 32, one
-        epoch, 5 seeds: 8, 16 and 32 workers at a learning rate of 0.005, and 8 at 0.02. The largest strength that
+        LeNet-5, MNIST, asynchronous SGD with compensation of constant strength, gamma times (cv 0.2), batch 32, 2
+        epochs, 5 seeds: 8, 16 and 32 workers at a learning rate of 0.005, and 8 at 0.02. The largest strength that
         trains has an accuracy at most 10 points below that of strength 0. The correction is strength g^2 (w - w_read),
         and w - w_read grows as rate times workers: the limit should fall as their inverse, to a quarter in both.
     """),
@@ -492,13 +492,14 @@ B4 = Claim(
     figure=Picture(
         of="accuracy",
         x="strength",
-        y="test accuracy after an epoch",
+        y="test accuracy after 2 epochs",
         lines="workers",
         xlabel="strength of the compensation",
         log_x=True,
     ),
     changes=(
         "It asked whether a strength of 1,000,000 diverges, which it must, and held; strength 0 is a control now.",
+        "Two epochs instead of one, after which 32 workers had an accuracy of 0.63 without compensation.",
     ),
 )
 
