@@ -89,7 +89,7 @@ class Joint:
     """A number that all seeds make together, as the setting at which their mean is least.
 
     Attributes:
-        number: the number, of an array that has the dimension `seed`.
+        number: the number, of an array that has the dimension `seed`; further dimensions are left as they are.
         values: that array.
     """
 
@@ -111,8 +111,8 @@ class Joint:
         """
         count = self.values.sizes[SEED]
         generators = (np.random.default_rng([draw, count]) for draw in range(draws))
-        samples = (self.values.isel({SEED: rng.integers(count, size=count)}) for rng in generators)
-        return tuple(float(self.number(sample)) for sample in samples)
+        chosen = xr.DataArray([rng.integers(count, size=count) for rng in generators], dims=("draw", SEED))
+        return tuple(self.number(self.values.isel({SEED: chosen})).values.tolist())
 
 
 StudyResults = Mapping[str, StudyArrays]

@@ -20,8 +20,8 @@ def found(values, seeds=True, **bars):
 
 def of_all_seeds(number, draws, **bars):
     """What is found of a number that all seeds make together, which other samples of them make to be `draws`."""
-    answers = iter([number, *draws])
-    joint = Joint(lambda _: xr.DataArray(next(answers)), xr.DataArray([0.0], dims="seed"))
+    answers = iter([xr.DataArray(number), xr.DataArray(draws)])
+    joint = Joint(lambda _: next(answers), xr.DataArray([0.0], dims="seed"))
     return finding(Criterion("x", "x", **bars), joint, "test", len(draws))
 
 
