@@ -260,8 +260,8 @@ SLOW_NODE = {
     },
     "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
     "learning": {"optimizer": "sgd"},
-    "stop": {"epochs": 3},
-    "evaluate": {"every_epochs": 3},
+    "stop": {"epochs": 6},
+    "evaluate": {"every_epochs": 6},
 }
 SMALL = {"task.model": "logistic", "task.dataset": "digits", "task.batch": 8, "stop.epochs": 0.3}
 
@@ -293,23 +293,26 @@ D3 = Claim(
     mark="notes",
     setting=paragraph("""
         LeNet-5, MNIST, 16 nodes, one of them 10 times slower, free network, batch 32 each, 6 epochs, each method at
-        its own best learning rate of one grid, chosen on 2 seeds, 5 others report.
+        its own best learning rate of one grid, chosen on 5 seeds in as many epochs; 5 others report.
     """),
     studies={
         "tuning": Study(
             config={
                 **SLOW_NODE,
                 "name": "claims-adpsgd-tuning",
-                "sweep": {"method": METHODS, "learning.lr": [0.05, 0.1, 0.2, 0.4, 0.8], "seed": [100, 101]},
+                "sweep": {
+                    "method": METHODS,
+                    "learning.lr": [0.1, 0.2, 0.4, 0.8],
+                    "seed": [100, 101, 102, 103, 104],
+                },
             },
-            smoke={**SMALL, "sweep.learning.lr": [0.1, 0.4]},
-            paper={"stop.epochs": 15},
+            smoke={**SMALL, "sweep.learning.lr": [0.1, 0.4], "sweep.seed": [100, 101]},
+            paper={"stop.epochs": 30},
         ),
         "reported": Study(
             config={
                 **SLOW_NODE,
                 "name": "claims-adpsgd",
-                "stop": {"epochs": 6},
                 "evaluate": {"every_epochs": 0.5, "target_accuracy": 0.98},
                 "sweep": {"method": METHODS, "seeds": 5},
             },
@@ -325,6 +328,10 @@ D3 = Claim(
     ),
     beside={"seconds": "seconds of AD-PSGD to 98 %"},
     figure=Picture(of="time", x="method", y="virtual time to 98 % (s)"),
+    changes=(
+        "2 seeds chose the rates in 3 epochs: at first 0.2 for both, and the claim held; when it was run again, 0.4 "
+        "for AD-PSGD by 0.1 points over 0.2, at which 2 of 5 seeds diverged. 5 seeds choose now, in as many epochs.",
+    ),
 )
 
 
