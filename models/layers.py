@@ -120,7 +120,7 @@ def _forward(part: "nn.Module", x: "Tensor") -> "tuple[Tensor, int]":
     counts: list[int] = []
     zeros = {name: torch.zeros(parameter.shape) for name, parameter in part.named_parameters()}
     leaves = [leaf for leaf in part.modules() if not list(leaf.children())]
-    hooks = [leaf.register_forward_hook(lambda leaf, _, y: counts.append(_work(leaf, y))) for leaf in leaves]
+    hooks = [leaf.register_forward_hook(lambda leaf, _, y: counts.append(multiplications(leaf, y))) for leaf in leaves]
     try:
         with torch.no_grad():
             return torch.func.functional_call(part, zeros, (x,)), sum(counts)
@@ -129,7 +129,7 @@ def _forward(part: "nn.Module", x: "Tensor") -> "tuple[Tensor, int]":
             hook.remove()
 
 
-def _work(leaf: "nn.Module", output: "Tensor") -> int:
+def multiplications(leaf: "nn.Module", output: "Tensor") -> int:
     """The multiplications of a layer: one per output and entry of a row of its weights."""
     from torch import Tensor
 

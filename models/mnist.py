@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +31,9 @@ def read_images(name: str) -> "tuple[Tensor, ...]":
     folder = data_root() / name / "raw"
     try:
         if not all((folder / file).is_file() for file in IDX_FILES):
-            getattr(_torchvision().datasets, name)(data_root(), download=True)
+            from laggard.models.vision import import_torchvision
+
+            getattr(import_torchvision().datasets, name)(data_root(), download=True)
         train_x, train_y, test_x, test_y = (read_idx(folder / file) for file in IDX_FILES)
         if (len(train_x), len(test_x)) != (len(train_y), len(test_y)):
             raise ValueError("as many labels as images are needed")
@@ -66,22 +67,3 @@ def read_idx(path: Path) -> "Tensor":
         raise ValueError(f"{path} is no IDX file of bytes")
     start = 4 + 4 * int(content[3])
     return torch.from_numpy(content[start:].reshape(content[4:start].view(">i4")))
-
-
-def _torchvision() -> ModuleType:
-    """torchvision, which has mirrors and checksums, even with a torch without CUDA; its import takes 1.5 seconds.
-
-    Its package on PyPI registers its operators in a library built for CUDA. Where that cannot be loaded, its import
-    fails because `nms` and `qnms` are missing, which no dataset needs: declaring the two is enough.
-    """
-    try:
-        import torchvision
-    except RuntimeError:
-        import torch
-
-        library = torch.library.Library("torchvision", "FRAGMENT")
-        for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        import torchvision
-    module: ModuleType = torchvision
-    return module

@@ -201,7 +201,7 @@ def _circumstances(claim: Claim, scale: Scale, studies: Mapping[str, Any]) -> di
 
 def _count_gradients(result: Result) -> int:
     """How many gradients a run took for all of its members; none, where nothing is learnt."""
-    if result.config.task.model == "timing":
+    if not result.config.task.learns:
         return 0
     taken = sum(result.manifest["gradients"][status] for status in ("applied", "dropped"))
     return int(taken) * len(result.manifest["seeds"]["learning"])

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from laggard.experiments.config.errors import refused_setting, translate_error
+from laggard.experiments.config.errors import ConfigError, error_at, refused_setting, translate_error
 from laggard.experiments.config.files import without_paths
 from laggard.experiments.config.parts import (
     ALGORITHM,
@@ -22,7 +22,7 @@ from laggard.experiments.config.parts import (
 from laggard.experiments.config.schema import Part, Seed, fill_defaults
 from laggard.experiments.config.tasks import TASK
 from laggard.models.backends import BACKEND_NAMES
-from laggard.simulator import InvalidSettingError
+from laggard.simulator import Cluster, InvalidSettingError
 from laggard.simulator.engine.stopping import check_periods
 
 
@@ -48,6 +48,23 @@ class Config(Part):
     backend: Literal[BACKEND_NAMES] = "auto"  # type: ignore[valid-type]
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     sweep: dict[str, Any] = Field({})
+
+    def build_cluster(self) -> Cluster:
+        """The cluster, on which a mini-batch is the task's.
+
+        Raises:
+            ConfigError: as in `ClusterPart.build`, or the operations of the task cannot be counted.
+        """
+        counted = self.cluster.compute.speed is not None
+        try:
+            operations = self.task.operations() if counted else None
+        except ValueError as error:
+            raise error_at("task", error) from None
+        try:
+            cluster: Cluster = self.cluster.build(getattr(self.task, "batch", 1), operations)
+        except ConfigError as error:
+            raise error.relocate(key=f"cluster.{error.key}") from None
+        return cluster
 
     def as_dict(self) -> dict[str, Any]:
         """The config of one run as plain data, with every default written out; `parse` reads it back."""
@@ -79,7 +96,7 @@ class Checks:
         parts = (id(part) for part in (config.algorithm, config.cluster, config.task, config.stop, config.evaluate))
         agreed = ("agree", *parts)
         if agreed not in self._fine:
-            cluster = config.cluster.build(getattr(config.task, "batch", 1))
+            cluster = config.build_cluster()
             with _report_under_key(config):
                 config.algorithm.build(config.cluster.workers).check_cluster(cluster)
                 check_periods(config.stop.build(), config.evaluate.build(), cluster)

@@ -97,7 +97,7 @@ class RunSpec:
         }
         workers = config.cluster.workers
         return {
-            "cluster": config.cluster.build(task.batch),
+            "cluster": config.build_cluster(),
             "algorithm": config.algorithm.build(workers, rule=config.learning.build(workers, **swept)),
             "task": task,
             "stop": config.stop.build(),

@@ -171,7 +171,14 @@ def _slowdown(value: Mapping[str, Any]) -> str:
     return next((kind for kind, keys in own.items() if keys & set(value)), "factor")
 
 
-COMPUTE = NamedChoice.of("law", DISTRIBUTIONS, "constant", Distribution, per=(Literal["batch", "sample"], "batch"))
+COMPUTE = NamedChoice.of(
+    "law",
+    DISTRIBUTIONS,
+    "constant",
+    Distribution,
+    per=(Literal["batch", "sample"], "batch"),
+    speed=(Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, None),
+)
 SLOWDOWN = NamedChoice.of("kind", SLOWDOWNS, _slowdown, Slowdown)
 NETWORK = NamedChoice.of("topology", TOPOLOGIES, "auto", Topology, base=NetworkPart, **WIRES)
 ALGORITHM = NamedChoice.of(
@@ -192,12 +199,24 @@ class ClusterPart(Part):
     ties: Literal["rank", "random"] = "rank"
     seed: Seed | None = None
 
-    def build(self, batch: int = 1) -> simulator.Cluster:
-        """The cluster, on which a mini-batch has `batch` samples."""
-        law = self.compute.build()
+    def build(self, batch: int = 1, operations: float | None = None) -> simulator.Cluster:
+        """The cluster, on which a mini-batch has `batch` samples of so many `operations` each.
+
+        Raises:
+            ConfigError: `compute.speed` is said where operations are not known, or along with `per: sample`.
+        """
+        law, factor = self.compute.build(), float(batch) if self.compute.per == "sample" else 1.0
+        if self.compute.speed is not None:
+            if operations is None:
+                problem = f"expected null, since only a network's operations are counted, got {self.compute.speed:g}"
+                raise ConfigError("compute.speed", f"{problem}: use mean, in seconds")
+            if self.compute.per == "sample":
+                problem = "expected batch, since speed counts the operations of all samples, got 'sample'"
+                raise ConfigError("compute.per", problem)
+            factor = batch * operations / self.compute.speed
         return simulator.Cluster(
             workers=self.workers,
-            compute=Scaled(law, batch) if self.compute.per == "sample" else law,
+            compute=law if factor == 1.0 else Scaled(law, factor),
             slowdowns=[slowdown.build() for slowdown in self.slowdowns],
             network=self.network.build(),
             apply_seconds=self.apply_seconds,
@@ -208,7 +227,7 @@ class ClusterPart(Part):
     @model_validator(mode="after")
     def _in_range(self, info: ValidationInfo) -> Self:
         if not is_from_result(info):
-            self.build()
+            self.build(operations=1.0)
         return self
 
 

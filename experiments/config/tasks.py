@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
@@ -10,7 +10,7 @@ from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, error_at
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Count, Described, part
-from laggard.models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic
+from laggard.models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, NetworkTiming, Partition, Quadratic
 from laggard.models.data import check_sizes
 from laggard.models.language import ALPHABET
 from laggard.models.layers import Description, check_labels
@@ -46,8 +46,13 @@ PARTITION = NamedChoice.of("name", PARTITIONS, "iid", Partition)
 
 
 class TaskPart(Described):
-    """`task`: what is learnt; a network on a data set, or something of its own."""
+    """`task`: what is learnt; a network on a data set, or something of its own.
 
+    Attributes:
+        learns: whether anything is.
+    """
+
+    learns: ClassVar[bool] = True
     model: str
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
@@ -65,6 +70,13 @@ class TaskPart(Described):
         """The layers that a pipeline could cut, as far as they can be known without reading data."""
         return layers_of(self.build())
 
+    def operations(self) -> float | None:
+        """Operations of a gradient of one sample, where they are counted: of networks.
+
+        A multiplication and an addition for each entry of the forward pass, and twice as many for the backward pass.
+        """
+        return None
+
     def task(self, *, workers: int, seed: int, device: str, backend: str, threads: int | None) -> simulator.Task:
         """The task, for a cluster of `workers`; `seed` deals the training set.
 
@@ -76,6 +88,30 @@ class TaskPart(Described):
 
         given = {"dtype": getattr(torch, self.dtype)} if hasattr(self, "dtype") else {}
         return self.build(**given)  # type: ignore[no-any-return]
+
+
+OPERATIONS = 6
+"""Operations of a gradient for each multiplication of a forward pass."""
+
+
+class TimingPart(TaskPart):
+    """`task` where nothing is learnt."""
+
+    learns = False
+
+
+class NetworkTimingPart(TimingPart):
+    """`task` where a network of torchvision takes time, and nothing is learnt."""
+
+    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
+        super().fits(workers, device, backend)
+        try:
+            self.layers()
+        except ValueError as error:
+            raise error_at("task", error) from None
+
+    def operations(self) -> float | None:
+        return float(OPERATIONS * sum(layer.work for layer in self.layers()))
 
 
 class SupervisedPart(TaskPart):
@@ -115,6 +151,9 @@ class SupervisedPart(TaskPart):
 
     def layers(self) -> Sequence[Layer]:
         return () if self.known is None else self.known.layers
+
+    def operations(self) -> float | None:
+        return None if self.known is None else float(OPERATIONS * sum(layer.work for layer in self.known.layers))
 
     @cached_property
     def known(self) -> Known | None:
@@ -199,7 +238,8 @@ TASK = NamedChoice(
     {
         **{name: part(network, "model", name, base=SupervisedPart) for name, network in NETWORKS.items()},
         "quadratic": part(Quadratic, "model", "quadratic", base=TaskPart, without=["dtype"], dtype=(DType, "float32")),
-        "timing": part(simulator.Timing, "model", "timing", base=TaskPart),
+        "timing": part(simulator.Timing, "model", "timing", base=TimingPart),
+        "network_timing": part(NetworkTiming, "model", "network_timing", base=NetworkTimingPart),
     },
     "lenet5",
     {simulator.Task: {"base": TaskPart}, Network: {"base": SupervisedPart}},

@@ -49,11 +49,10 @@ def rough_seconds(spec: RunSpec) -> float:
     stop, cluster = config.stop, config.cluster
     counts = [(stop.epochs or 0) * epoch / batch, stop.updates, stop.gradients]
     if stop.time:
-        counts.append(stop.time * cluster.workers / max(cluster.build(batch).compute.mean, 1e-9))
+        counts.append(stop.time * cluster.workers / max(config.build_cluster().compute.mean, 1e-9))
     gradients = min(filter(None, counts), default=1)
-    learnt = task.model != "timing"
-    work = 3 * batch * sum(layer.work for layer in task.layers()) if learnt else 0.0
-    return float(gradients * (CYCLE + learnt * UPDATE + members * work / MULTIPLICATIONS))
+    work = 3 * batch * sum(layer.work for layer in task.layers()) if task.learns else 0.0
+    return float(gradients * (CYCLE + task.learns * UPDATE + members * work / MULTIPLICATIONS))
 
 
 class Evaluated(NamedTuple):

@@ -23,7 +23,7 @@ def starved_ranks(spec: RunSpec) -> list[int]:
     params = sum(layer.params for layer in config.task.layers())
     found = []
     for ties in ("rank", "random"):
-        built = replace(cluster.build(config.task.batch), ties=ties)
+        built = replace(config.build_cluster(), ties=ties)
         if built.network.message_bytes is None:
             built = replace(built, network=replace(built.network, message_bytes=4.0 * params))
         stop = Stop(updates=50, gradients=100 * cluster.workers)

@@ -60,8 +60,7 @@ def build_algorithm(config: Any) -> tuple[Algorithm, Cluster] | None:
     if not isinstance(config, Config):
         return None
     document = {"algorithm": config.algorithm.model_dump(), "cluster": config.cluster.model_dump()}
-    own = dict(_own_entries(document))
-    batch = getattr(config.task, "batch", 1)
+    own, stored = dict(_own_entries(document)), config
     if own:
         look_in(Path.cwd())
         try:
@@ -71,8 +70,9 @@ def build_algorithm(config: Any) -> tuple[Algorithm, Cluster] | None:
         except ConfigError:
             return None
     try:
-        return config.algorithm.build(config.cluster.workers), config.cluster.build(batch)
-    except InvalidSettingError:
+        cluster = stored.model_copy(update={"cluster": config.cluster}).build_cluster()
+        return config.algorithm.build(config.cluster.workers), cluster
+    except (ConfigError, InvalidSettingError):
         return None
 
 

@@ -11,6 +11,7 @@ from laggard.experiments.results.result import Result
 from laggard.experiments.theory import Forms, build_algorithm, compare, name_of
 from laggard.experiments.theory.order_statistics import factors_of, is_steady, law_of, order_statistic
 from laggard.simulator import Cluster
+from laggard.simulator.learning.task import bytes_of
 from laggard.simulator.network.topology import Auto, Ring
 from laggard.simulator.timing.distributions import Constant, Exponential, Trace, TwoLevelGamma
 
@@ -61,7 +62,7 @@ def seconds_per_update(result: Result) -> float:
 def model_bytes(result: Result) -> float:
     """The bytes of one model's message."""
     given = result.config.cluster.network.message_bytes
-    return float(4 * result.weights.shape[1] if given is None else given)
+    return float(bytes_of(result.config.task, result.weights.shape[1]) if given is None else given)
 
 
 def seconds_theory(result: Result) -> float | None:

@@ -18,7 +18,7 @@ from laggard.simulator.errors import Deadlock, InvalidSettingError
 from laggard.simulator.learning.empty import EmptyWeights
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.pool import GradientPool
-from laggard.simulator.learning.task import Task, layers_of
+from laggard.simulator.learning.task import Task, bytes_of, layers_of
 from laggard.simulator.learning.weights import flush_denormals, mean
 from laggard.simulator.network.topology import resolve_topology
 from laggard.simulator.network.transport import Transport
@@ -72,10 +72,10 @@ class Simulation:
         self.counters.most_computed = math.inf if stop.gradients is None else stop.gradients
         self._task, self._stop, self._evaluate, self._watch = task, stop, evaluate, watch
         start = task.start([start_seed(seed) for seed in seeds.learning])
+        message_bytes = cluster.network.message_bytes
+        self.model_bytes = bytes_of(task, start.shape[1]) if message_bytes is None else message_bytes
         if start.shape[1] == 0:
             start = cast(Tensor, EmptyWeights(len(start)))
-        message_bytes = cluster.network.message_bytes
-        self.model_bytes = 4.0 * start.shape[1] if message_bytes is None else message_bytes
         self._learning = Learning(task, start, evaluate.nodes, evaluate.keep_models)
         self.pool = GradientPool(task, start, self.trace.record, memory, defer)
         self.layers = layers_of(task)

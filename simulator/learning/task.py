@@ -39,6 +39,11 @@ def layers_of(task: "Task") -> Sequence[Layer]:
     return layers() if layers else ()
 
 
+def bytes_of(task: "Task", params: int) -> float:
+    """The bytes of a model of `params` entries; of its layers' parameters where nothing is learnt."""
+    return 4.0 * (params or sum(layer.params for layer in layers_of(task)))
+
+
 @runtime_checkable
 class Task(Protocol):
     """What is learnt, as the engine sees it: tensors `(ensemble, params)` and opaque mini-batches.

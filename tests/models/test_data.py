@@ -98,9 +98,9 @@ def test_missing_files_are_named_in_one_line(tmp_path, monkeypatch, load, name):
     def offline(self):
         raise RuntimeError("Error downloading\nTried a mirror, got:\n<urlopen error>")
 
-    from laggard.models.mnist import _torchvision
+    from laggard.models.vision import import_torchvision
 
-    monkeypatch.setattr(_torchvision().datasets.MNIST, "download", offline)
+    monkeypatch.setattr(import_torchvision().datasets.MNIST, "download", offline)
     monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
     with pytest.raises(DataMissingError) as caught:
         load()

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from laggard.simulator.algorithms import (
+    bucketing,
     gossip,
     pipelines,
     push_sum,
@@ -102,6 +103,14 @@ NODES = {
     "a leaf of a tree counts twice": (
         Replaced(COLLECTIVES, "tree", lambda right: LeafTwice(right.phases, right.partners)),
         partial(test_collectives.test_same_as_a_server, 4),
+    ),
+    "buckets wait for the whole gradient": (
+        Replaced(
+            bucketing,
+            "fill_buckets",
+            lambda right: lambda *given: [bucket._replace(ready=1.0) for bucket in right(*given)],
+        ),
+        partial(test_collectives.test_buckets, "ring", 0.25),
     ),
     "push-sum ignores w": (
         Replaced(push_sum.SGP, "model", lambda right: lambda self, x, own: x),

@@ -65,7 +65,7 @@ def _table(source: str, statements: Sequence[Statement]) -> str:
 def _row(statement: Statement) -> str:
     sign = "" if statement.relation == "=" else f"{statement.relation} "
     wrong = "" if statement.wrong is None else f", not {statement.wrong:.5g}"
-    digits = 5 if statement.expected and statement.relation != ">=" else 2
+    digits = 5 if statement.expected > 1e-3 or (statement.expected and statement.relation != ">=") else 2
     numbers = f"{statement.measured:.{digits}g} | {statement.tolerance:.2g}"
     return f"| {statement.text} | {sign}{statement.expected:.5g}{wrong} | {numbers} |"
 

@@ -1,15 +1,17 @@
 """Collectives: arithmetic and time."""
 
+import numpy as np
 import pytest
 
 from laggard.experiments.theory.iteration_time import COLLECTIVE_SECONDS
 from laggard.models import LeNet5
-from laggard.simulator import Cluster, Network, Stop
+from laggard.simulator import Cluster, Network, Stop, Timing
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.timing.distributions import Constant, Gamma
 from tests.theory.statements import close, equal, same
 from tests.theory.trials import every, method, quadratic, remains_of, update_times
 
+LI = "Li et al. (2020)"
 THAKUR, PATARASUK, LOGP = "Thakur et al. (2005)", "Patarasuk & Yuan (2009)", "alpha-beta model"
 ALPHA, TRANSFER = 0.125, 0.25
 FORMS = {
@@ -65,6 +67,41 @@ def test_any_number(name: str) -> None:
     """The number of nodes need be no power of two."""
     form, source = FORMS[name]
     equal(f"{name}, P = 6: {form}", COLLECTIVE_SECONDS[name](6, ALPHA, TRANSFER), seconds(6, name), source=source)
+
+
+LAYERS = 4
+READY = [1 / 3 + 2 / 3 * layer / LAYERS for layer in range(1, LAYERS + 1)]
+"""When each of four equal layers has its gradient, the last one first: the forward pass is a third of 1 s."""
+
+
+def overlapped(transfer: float, name: str, **settings: str) -> np.ndarray:
+    """What updates of 8 nodes take that send each layer's gradient as soon as it is there; all but the first."""
+    network = Network(bandwidth=1.0, latency=ALPHA, message_bytes=transfer)
+    algorithm = method(name, bucket_bytes=transfer / LAYERS, **settings)
+    cluster = Cluster(workers=8, compute=Constant(1.0), network=network)
+    return update_times(cluster, algorithm, 10, Timing(depth=LAYERS))[1:]
+
+
+@pytest.mark.parametrize("transfer", [0.25, 2.0])
+@pytest.mark.parametrize("name", FORMS)
+def test_buckets(name: str, transfer: float) -> None:
+    """The k-th bucket is exchanged once it is there, and the one before it exchanged."""
+    each, end = COLLECTIVE_SECONDS[name](8, ALPHA, transfer / LAYERS), 0.0
+    for ready in READY:
+        end = max(ready, end) + each
+    text = f"{name}, P = 8, 4 buckets, N beta {transfer:g}: e_k = max(r_k, e_(k-1)) + R(N / 4)"
+    equal(text, end, overlapped(transfer, "all_reduce", collective=name), source=LI, wrong=1 + LAYERS * each)
+
+
+@pytest.mark.parametrize("transfer", [0.0625, 2.0])
+def test_buckets_at_a_server(transfer: float) -> None:
+    """Buckets come one by one over one link of the server's card while those before them leave over the other."""
+    each, come, left = 8 * transfer / LAYERS, 0.0, 0.0
+    for ready in READY:
+        come = max(ready, come) + ALPHA + each
+        left = max(come, left) + each
+    text = f"sync_ps, P = 8, 4 buckets, N beta {transfer:g}: in and out at once"
+    equal(text, left + ALPHA, overlapped(transfer, "sync_ps"), source="derived", wrong=1 + 2 * (ALPHA + 8 * transfer))
 
 
 def test_private_links() -> None:
