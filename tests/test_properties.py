@@ -19,7 +19,7 @@ from laggard.simulator import Cluster, Evaluate, InvalidSettingError, Network, R
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.engine.stopping import check_periods
 from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, Staleness
-from laggard.simulator.network.config import Card, SlowLink
+from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.topology import SERVER, Complete, Exponential, Graph, Ring, Star, Torus
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Constant
 from laggard.simulator.timing.slowdowns import Crash, Factor, Markov, Window
@@ -87,6 +87,13 @@ def network(draw, workers, topology):
     pairs = [(a, b) for a in ranks for b in ranks if a < b and (SERVER in (a, b) or not isinstance(topology, Star))
              and topology.joins(a, b, workers) and topology.joins(b, a, workers)]  # fmt: skip
     links = []
+    if draw(whole(0, 4)) == 0:
+        size = draw(one_of(*(size for size in range(1, workers + 1) if workers % size == 0)))
+        hosts = Hosts(size, draw(SPEED) if draw(COIN) else math.inf, draw(UNIT) if draw(COIN) else 0.0)
+        return Network(
+            topology, draw(SPEED) if limited else math.inf, draw(UNIT), message_bytes=draw(BYTES), hosts=hosts,
+            sharing=draw(one_of("fair", "fifo")),
+        )  # fmt: skip
     if pairs and draw(COIN):
         links = [SlowLink(*draw(one_of(*pairs)), bandwidth=draw(SPEED), latency=draw(UNIT))]
     return Network(
@@ -135,7 +142,7 @@ def method(draw, name, workers):
                      "warm_start": whole(0, 5), "sync_every": one_of(None, None, 4, 12), "shards": shards},
         "delayed": {"delay": whole(0, 6), "law": one_of("constant", "uniform", "geometric", "poisson")},
         "all_reduce": {"collective": one_of("ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling",
-                                            "tree"), "bucket_bytes": one_of(None, 0.1, 30.0, 300.0)},
+                                            "tree", "hierarchical"), "bucket_bytes": one_of(None, 0.1, 30.0, 300.0)},
         "dpsgd": {"order": one_of("combine_then_adapt", "adapt_then_combine")},
         "adpsgd": {},
         "sgp": {"overlap": whole(0, 3), "biased": COIN},

@@ -130,7 +130,9 @@ def _absolute_path(value: Any, info: ValidationInfo) -> Any:
 
 
 def build_value(value: Any) -> Any:
-    """A key's value as the dataclass wants it: lists of parts become lists of what they describe."""
+    """A key's value as the dataclass wants it: parts, and lists of them, become what they describe."""
+    if isinstance(value, Described):
+        return value.build()
     if isinstance(value, list):
         return [one.build() if isinstance(one, Described) else one for one in value]
     return value
@@ -197,6 +199,8 @@ def field_type(hint: Any, default: Any = None) -> Any:
     if get_origin(hint) in (Union, UnionType):
         branches = [field_type(branch, default) for branch in get_args(hint) if not is_tensor(branch)]
         return reduce(or_, branches)
+    if isclass(hint) and is_dataclass(hint):
+        return part(hint)
     if get_origin(hint) is Sequence:
         (item,) = get_args(hint)
         return list[part(item) if isclass(item) and is_dataclass(item) else field_type(item)]  # type: ignore[misc]

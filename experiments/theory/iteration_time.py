@@ -94,7 +94,7 @@ def seconds_theory(result: Result) -> float | None:
         return None
     algorithm, cluster = found
     network = cluster.network
-    uneven = network.cards or network.links or network.colocated or network.server_bandwidth
+    uneven = network.cards or network.links or network.colocated or network.server_bandwidth or network.hosts
     if uneven or network.wiring != "cards" or cluster.apply_seconds or not is_steady(cluster):
         return None
     if network.unlimited and not network.latency:

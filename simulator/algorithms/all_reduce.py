@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.bucketing import Bucketed
-from laggard.simulator.algorithms.collectives import COLLECTIVES
+from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective, over_hosts
+from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.learning.gradients import GradientPromise
@@ -14,6 +15,8 @@ from laggard.simulator.learning.promises import Promise, concatenate
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.rules.rule import RuleState
 from laggard.simulator.network.topology import Complete, Topology
+
+HIERARCHICAL = "hierarchical"
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class AllReduce(Bucketed):
     recursive_doubling  log2 P (alpha + N beta)
     halving_doubling    2 log2 P alpha + 2 ((P - 1) / P) N beta
     tree                2 ceil(log2 P)(alpha + N beta)
+    hierarchical        2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha + N beta / m), m hosts of g workers
 
     With `bucket_bytes`, buckets of gradients are summed one after another while the backward pass goes on. Bucket k of
     c_k bytes is computed after r_k and summed after e_k = max(r_k, e_{k-1}) + R(c_k), R one of these times, and a step
@@ -41,7 +45,7 @@ class AllReduce(Bucketed):
 
     Attributes:
         collective: how the gradients are summed. The naive ring forwards whole gradients; on the mesh every node sends
-            its own to every other.
+            its own to every other; `hierarchical` goes inside and across the hosts of the network.
         bucket_bytes: the bytes of a bucket, filled from the last layer on, the first with 1 MiB at most; null sends the
             whole gradient once it is computed.
         backward: the time of a backward pass in forward passes; a mini-batch takes both.
@@ -52,23 +56,35 @@ class AllReduce(Bucketed):
     only_collectives: ClassVar[bool] = True
 
     rule: Rule
-    collective: Literal["ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree"] = "ring"
+    collective: Literal[
+        "ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree", "hierarchical"
+    ] = "ring"
 
     def __post_init__(self) -> None:
-        if self.collective not in COLLECTIVES:
-            raise InvalidSettingError("AllReduce", "collective", f"one of {', '.join(COLLECTIVES)}", self.collective)
+        if self.collective not in (known := [*COLLECTIVES, HIERARCHICAL]):
+            raise InvalidSettingError("AllReduce", "collective", f"one of {', '.join(known)}", self.collective)
+
+    def check(self, cluster: Cluster) -> None:
+        if self.collective == HIERARCHICAL and cluster.network.hosts is None:
+            raise InvalidSettingError("Network", "hosts", "the hosts over which hierarchical sums", None)
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
         """To the collective's partners of each rank."""
+        if self.collective == HIERARCHICAL:
+            return super().links(workers)
         partners = COLLECTIVES[self.collective].partners
         return ((rank, peer) for rank in range(workers) for peer in partners(rank, workers))
+
+    def collective_of(self, node: Node) -> Collective:
+        """How the gradients are summed."""
+        return over_hosts(node.host_size) if self.collective == HIERARCHICAL else COLLECTIVES[self.collective]
 
     def worker(self, node: Node) -> Role:
         return self.at_once(node) if self.bucket_bytes is None else self.in_buckets(node)
 
     def at_once(self, node: Node) -> Role:
         """Sum the gradients once they are computed."""
-        reduce = COLLECTIVES[self.collective].reduce
+        reduce = self.collective_of(node).reduce
         state = self.rule.init(node.weights)
         while True:
             gradient = yield node.compute(node.weights)
@@ -77,7 +93,7 @@ class AllReduce(Bucketed):
 
     def in_buckets(self, node: Node) -> Role:
         """Sum the gradients bucket by bucket, each as soon as it is there and the one before is summed."""
-        collective, buckets = COLLECTIVES[self.collective], self.buckets(node)
+        collective, buckets = self.collective_of(node), self.buckets(node)
         sums = [collective.of_bucket(bucket.columns, bucket.size) for bucket in buckets]
         params, state = node.weights.shape[1], self.rule.init(node.weights)
         while True:

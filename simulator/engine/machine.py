@@ -48,9 +48,9 @@ class Machine(Node):
         batches: Iterator[Any],
     ) -> None:
         self._world, self._env = world, world.env  # thirty attributes at most: see ARCHITECTURE
-        self.rank, self.workers, self.version, self.mixings = rank, world.cluster.workers, 0, -1  # -1: the start
-        self.weight, self.life, self.mailbox = 1.0, 0, Mailbox(world.crashes)
-        self.weights = start
+        self.rank, self.workers, self.host_size = rank, world.cluster.workers, world.cluster.network.host_size
+        self.version, self.mixings, self.weight, self.life = 0, -1, 1.0, 0  # -1: the start
+        self.mailbox, self.weights = Mailbox(world.crashes), start
         self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down; waiting is what is left at the end
         self._pool, self._counters, self._transport = world.pool, world.counters, world.transport
         self._post = None if world.log is not None else world.transport.post

@@ -34,6 +34,7 @@ class Node(Protocol):
         mixings: averaging steps: how often its model was set without an update.
         weight: push-sum's weight, by which the node's sum is divided; 1 unless the algorithm sets it.
         model_bytes: the size of a message of one model, in bytes.
+        host_size: how many workers share a card; 1 without `network.hosts`.
         lock_step: computes whole rounds of a collective; None where its messages are sent one by one.
     """
 
@@ -43,6 +44,7 @@ class Node(Protocol):
     mixings: int
     weight: float
     model_bytes: float
+    host_size: int
     lock_step: Rounds | None
 
     @property

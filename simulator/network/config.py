@@ -65,6 +65,27 @@ class SlowLink(Settings):
 
 
 @dataclass(frozen=True)
+class Hosts(Settings):
+    """Machines with several workers each, which share its card: ranks 0 to size - 1 are on the first, and so on.
+
+    Workers of one host have an inner card each, and talk to each other over these alone.
+
+    Attributes:
+        size: workers on a host.
+        bandwidth: of every inner card, each direction, in bytes per second; infinite by default.
+        latency: seconds between workers of one host.
+    """
+
+    size: Annotated[int, Range(least=1, whole=True)]
+    bandwidth: float = math.inf
+    latency: NonNegative = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _fast("Hosts", "bandwidth", self.bandwidth)
+
+
+@dataclass(frozen=True)
 class Network(Settings):
     """A network, as a config describes it.
 
@@ -82,6 +103,7 @@ class Network(Settings):
         links: pairs of nodes whose messages differ from the rest; with `wiring: pairs` it replaces their private link.
         colocated: whether server -1 - k stands on worker k's machine: they share its card, and messages between the
             two cost nothing.
+        hosts: machines with several workers each; by default every worker has a machine of its own.
     """
 
     topology: Topology | Auto = field(default_factory=Auto)
@@ -94,10 +116,13 @@ class Network(Settings):
     cards: Sequence[Card] = ()
     links: Sequence[SlowLink] = ()
     colocated: bool = False
+    hosts: Hosts | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _fast("Network", "bandwidth", self.bandwidth)
+        if self.hosts is not None:
+            self._check_beside_hosts()
         if self.server_bandwidth is not None:
             _fast("Network", "server_bandwidth", self.server_bandwidth)
             if self.colocated:
@@ -105,10 +130,18 @@ class Network(Settings):
                     "Network", "server_bandwidth", "null: a colocated server has a worker's card", self.server_bandwidth
                 )
 
+    def _check_beside_hosts(self) -> None:
+        for name, free in (("wiring", "cards"), ("cards", ()), ("links", ()), ("colocated", False)):
+            value = getattr(self, name)
+            if value != free and len(value if isinstance(value, Sequence) else "x"):
+                raise InvalidSettingError("Network", name, "nothing beside hosts, whose workers share a card", value)
+
     def check(self, workers: int) -> None:
         """Raise `InvalidSettingError` where the topology, a card or a link does not fit, or is given twice."""
         if not isinstance(self.topology, Auto):
             self.topology.check(workers)
+        if self.hosts is not None and workers % self.hosts.size:
+            raise InvalidSettingError("Network", "hosts.size", f"a divisor of workers = {workers}", self.hosts.size)
         carded: set[int] = set()
         for index, card in enumerate(self.cards):
             if card.worker >= workers or card.worker in carded:
@@ -142,9 +175,16 @@ class Network(Settings):
             return self.bandwidth if self.server_bandwidth is None else self.server_bandwidth
         return next((card.bandwidth for card in self.cards if card.worker == rank), self.bandwidth)
 
+    @property
+    def host_size(self) -> int:
+        """How many workers share a card."""
+        return 1 if self.hosts is None else self.hosts.size
+
     def machine(self, rank: int, workers: int) -> int:
-        """The rank to which the card of node `rank` belongs."""
-        return -1 - rank if self.colocated and -workers <= rank < 0 else rank
+        """The rank to which the card of node `rank` belongs, or the number of the host."""
+        if rank >= 0:
+            return rank // self.host_size
+        return -1 - rank if self.colocated and -workers <= rank else rank
 
     def on_machines(self, pair: tuple[int, int], workers: int) -> tuple[int, int]:
         """The machines between which messages of a pair of nodes pass."""
@@ -154,4 +194,4 @@ class Network(Settings):
     def unlimited(self) -> bool:
         """Whether all messages take the same latency and no other time."""
         finite = [self.server_bandwidth or math.inf, self.bandwidth, *(card.bandwidth for card in self.cards)]
-        return min(finite) == math.inf and not self.links and not self.colocated
+        return min(finite) == math.inf and not self.links and not self.colocated and self.hosts is None

@@ -61,8 +61,9 @@ class Hops:
         self._speeds, self._network, self._model_bytes = speeds, network, model_bytes
         self._fair = network.sharing == "fair"
         self._routes: dict[tuple[Any, Any, float], Route] = {}
-        self.even = not network.cards and not network.links
-        self.private = network.wiring == "pairs" or bool(np.isinf(speeds).all())
+        apart = network.hosts is None
+        self.even = apart and not network.cards and not network.links
+        self.private = apart and (network.wiring == "pairs" or bool(np.isinf(speeds).all()))
 
     def route(self, step: Exchange) -> Route:
         """Who sends to whom in a step, and what that takes; the same for steps that differ only in what is sent."""

@@ -95,8 +95,9 @@ class Transport:
             elif transfer.flow is not None:
                 self._sharing.withdraw(transfer.flow)
         if not self._network.colocated:
+            shared = ("up", "down") if self._network.hosts is not None and rank >= 0 else ()
             for ends, link in self._links.items():
-                if rank in ends:
+                if rank in ends and ends[0] not in shared:
                     link.free = min(link.free, self._env.now)
         return list(lost)
 
@@ -104,7 +105,7 @@ class Transport:
         """The latency between two nodes, and the links with a bandwidth that a message crosses."""
         start, end = self._network.on_machines((sender, receiver), self._workers)
         if start == end:
-            return 0.0, ()
+            return self._inside(sender, receiver)
         own, network = self._special.get((start, end)), self._network
         latency = network.latency if own is None or own.latency is None else own.latency
         between = None if own is None else own.bandwidth
@@ -116,6 +117,16 @@ class Transport:
         return latency, tuple(
             self._link(key, speed) for key, speed in crossed if speed is not None and speed < math.inf
         )
+
+    def _inside(self, sender: int, receiver: int) -> tuple[float, tuple[Link, ...]]:
+        """The same between two nodes of one machine: nothing, or the inner cards of a host."""
+        hosts = self._network.hosts
+        if hosts is None or sender == receiver:
+            return 0.0, ()
+        if hosts.bandwidth == math.inf:
+            return hosts.latency, ()
+        keys = ("inner up", sender), ("inner down", receiver)
+        return hosts.latency, tuple(self._link(key, hosts.bandwidth) for key in keys)
 
     def _link(self, key: Ends, bandwidth: float) -> Link:
         return self._links.setdefault(key, Link(bandwidth))

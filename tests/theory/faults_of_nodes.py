@@ -17,6 +17,7 @@ from laggard.simulator.algorithms import (
 from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective
 from laggard.simulator.algorithms.collectives.schedule import Parts
 from laggard.simulator.learning.rules.rule import Rule
+from laggard.simulator.network.config import Network
 from laggard.simulator.network.mixing import MIXINGS
 from laggard.simulator.network.topology.regular import Exponential
 from tests.faults import Replaced, on_spoilt, settings
@@ -103,6 +104,10 @@ NODES = {
     "a leaf of a tree counts twice": (
         Replaced(COLLECTIVES, "tree", lambda right: LeafTwice(right.phases, right.partners)),
         partial(test_collectives.test_same_as_a_server, 4),
+    ),
+    "a host's workers have a card each": (
+        Replaced(Network, "machine", lambda right: lambda self, rank, workers: rank),
+        partial(test_collectives.test_hierarchical, 8, 2),
     ),
     "buckets wait for the whole gradient": (
         Replaced(

@@ -7,11 +7,12 @@ from laggard.experiments.theory.iteration_time import COLLECTIVE_SECONDS
 from laggard.models import LeNet5
 from laggard.simulator import Cluster, Network, Stop, Timing
 from laggard.simulator.algorithms.collectives import COLLECTIVES
+from laggard.simulator.network.config import Hosts
 from laggard.simulator.timing.distributions import Constant, Gamma
 from tests.theory.statements import close, equal, same
 from tests.theory.trials import every, method, quadratic, remains_of, update_times
 
-LI = "Li et al. (2020)"
+JIA, LI = "Jia et al. (2018)", "Li et al. (2020)"
 THAKUR, PATARASUK, LOGP = "Thakur et al. (2005)", "Patarasuk & Yuan (2009)", "alpha-beta model"
 ALPHA, TRANSFER = 0.125, 0.25
 FORMS = {
@@ -67,6 +68,36 @@ def test_any_number(name: str) -> None:
     """The number of nodes need be no power of two."""
     form, source = FORMS[name]
     equal(f"{name}, P = 6: {form}", COLLECTIVE_SECONDS[name](6, ALPHA, TRANSFER), seconds(6, name), source=source)
+
+
+def over_hosts(P: int, g: int, transfer: float = TRANSFER) -> float:
+    """What one update takes beside its gradient, on hosts whose inner cards are 8 times as fast."""
+    inside = Hosts(g, bandwidth=8.0, latency=ALPHA / 8)
+    network = Network(bandwidth=1.0, latency=ALPHA, message_bytes=transfer, hosts=inside)
+    cluster = Cluster(workers=P, compute=Constant(1.0), network=network)
+    return float(update_times(cluster, method("all_reduce", collective="hierarchical"), 10).max()) - 1.0
+
+
+@pytest.mark.parametrize(("P", "g"), [(8, 1), (8, 2), (8, 8), (12, 4)])
+def test_hierarchical(P: int, g: int) -> None:
+    """m hosts of g workers, which share its card: in each, across all, and in each again."""
+    m = P // g
+    inside, across = 2 * (g - 1) * (ALPHA + TRANSFER / g) / 8, 2 * (m - 1) * (ALPHA + TRANSFER / m)
+    text = f"hierarchical, {m} hosts of {g}: 2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha + N beta / m)"
+    ring = COLLECTIVE_SECONDS["ring"](P, ALPHA, TRANSFER)
+    wrong = {} if g == 1 else {"wrong": ring}
+    equal(text, inside + across, over_hosts(P, g), source=JIA, **wrong)
+
+
+@pytest.mark.parametrize("g", [1, 2, 3, 6])
+def test_hierarchical_sum(g: int) -> None:
+    """Summing inside and across hosts is a synchronous server."""
+    cluster = Cluster(workers=6, compute=Gamma(1.0, 0.5))
+    hosts = Cluster(workers=6, compute=Gamma(1.0, 0.5), network=Network(hosts=Hosts(g)))
+    reduced = every(hosts, "all_reduce", collective="hierarchical", updates=12)
+    close(
+        f"all_reduce, hierarchical, 6 / {g} hosts = sync_ps", reduced, every(cluster, "sync_ps", updates=12), source=JIA
+    )
 
 
 LAYERS = 4

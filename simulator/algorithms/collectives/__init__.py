@@ -7,7 +7,16 @@ those of P nodes that begin together, N bytes, latency alpha and beta seconds a 
 once.
 """
 
-from laggard.simulator.algorithms.collectives.rings import all_others, mesh, naive_ring, next_in_rank, ring
+from functools import partial
+
+from laggard.simulator.algorithms.collectives.rings import (
+    all_others,
+    hierarchical,
+    mesh,
+    naive_ring,
+    next_in_rank,
+    ring,
+)
 from laggard.simulator.algorithms.collectives.schedule import Collective
 from laggard.simulator.algorithms.collectives.trees import (
     halving_doubling,
@@ -26,4 +35,15 @@ COLLECTIVES: dict[str, Collective] = {
     "tree": Collective(tree, neighbours),
 }
 
-__all__ = ["COLLECTIVES", "Collective"]
+
+def over_hosts(size: int) -> Collective:
+    """The hierarchical all-reduce over hosts of `size` workers."""
+    return Collective(partial(hierarchical, size), no_partners)
+
+
+def no_partners(rank: int, workers: int) -> list[int]:
+    """None: whom a worker sends to depends on the size of a host."""
+    return []
+
+
+__all__ = ["COLLECTIVES", "Collective", "over_hosts"]

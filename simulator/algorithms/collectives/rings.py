@@ -1,6 +1,6 @@
 """Collectives in which all nodes do the same: two rings and the mesh."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -41,6 +41,47 @@ def ring(workers: int) -> Sequence[Phase]:
         for step in range(workers - 1)
     ]
     return [[step] for step in (*scatter, *gather)]
+
+
+def around(by: int, size: int, stride: int, rank: Any) -> Any:
+    """The rank, or ranks, `by` places on in a ring of `size` ranks that are `stride` apart."""
+    place = rank // stride % size
+    return rank + ((place + by) % size - place) * stride
+
+
+def part_inside(by: int, size: int, hosts: int, rank: int) -> int:
+    """The first of the `hosts` parts that belong to the worker `by` places on of the same host."""
+    return (rank + by) % size * hosts
+
+
+def part_across(by: int, size: int, hosts: int, rank: int) -> int:
+    """Of the parts that a worker has summed inside, the one of the host `by` places on."""
+    return part_inside(1, size, hosts, rank) + (rank // size + by) % hosts
+
+
+@lru_cache(maxsize=4)
+def hierarchical(size: int, workers: int) -> Sequence[Phase]:
+    """All-reduce over hosts: reduce-scatter inside each, a ring across them for each part, all-gather inside.
+
+    For m hosts of g = `size` workers, whose inner cards have alpha' and beta', and whose cards alpha and beta, which g
+    workers share: 2 (g - 1) (alpha' + N beta' / g) + 2 (m - 1) (alpha + N beta / m) seconds. With one worker a host, or
+    one host, it is the ring.
+
+    Source: Jia et al. (2018), arXiv 1807.11205, section 4.3.
+    """
+    hosts = workers // size
+
+    def steps(ring: int, stride: int, part: Callable[..., int], count: int, adds: bool) -> Sequence[Phase]:
+        ahead, behind = partial(around, 1, ring, stride), partial(around, -1, ring, stride)
+        firsts = [partial(part, (0 if adds else 1) - turn, size, hosts) for turn in range(ring - 1)]
+        return [[PartsExchange(ahead, behind, count / workers, workers, first, count, adds)] for first in firsts]
+
+    return [
+        *steps(size, 1, part_inside, hosts, True),
+        *steps(hosts, size, part_across, 1, True),
+        *steps(hosts, size, part_across, 1, False),
+        *steps(size, 1, part_inside, hosts, False),
+    ]
 
 
 @lru_cache(maxsize=4)

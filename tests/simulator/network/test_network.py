@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laggard.simulator import SERVER, Cluster, InvalidSettingError, Network, Star
-from laggard.simulator.network.config import Card, SlowLink
+from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.fifo import FifoSharing
 from laggard.simulator.network.links import Link
 from laggard.simulator.network.topology import Auto, Complete, Ring
@@ -143,6 +143,10 @@ def test_the_star_joins_workers_to_the_server_alone():
         {"message_bytes": -4.0},
         {"wiring": "strings"},
         {"colocated": True, "server_bandwidth": 1.0},
+        {"colocated": True, "hosts": Hosts(2)},
+        {"wiring": "pairs", "hosts": Hosts(2)},
+        {"cards": [Card(0, 1.0)], "hosts": Hosts(2)},
+        {"links": [SlowLink(0, 1, 1.0)], "hosts": Hosts(2)},
     ],
 )
 def test_settings_out_of_range_are_refused(wrong):
@@ -152,12 +156,17 @@ def test_settings_out_of_range_are_refused(wrong):
 
 def crossed(network, sender, receiver, workers):
     """The links between two nodes as (name, capacity), said once more and plainly; None where they are one machine."""
+    hosts = network.hosts
+    if hosts is not None and min(sender, receiver) >= 0 and sender // hosts.size == receiver // hosts.size:
+        return [((sender, "inner up"), hosts.bandwidth), ((receiver, "inner down"), hosts.bandwidth)]
 
     def machine(rank):
+        if hosts is not None and rank >= 0:
+            return f"host {rank // hosts.size}"
         return -1 - rank if network.colocated and rank < 0 else rank
 
     def card(rank):
-        if rank < 0:
+        if rank in (-1, -2):
             return network.server_bandwidth or network.bandwidth
         return {card.worker: card.bandwidth for card in network.cards}.get(rank, network.bandwidth)
 
@@ -213,6 +222,11 @@ speeds = st.sampled_from([0.5, 1.0, 2.0, 3.5, 8.0])
 def networks(draw, workers):
     """Any network of finite bandwidth on a complete graph or, with servers, on a star."""
     star = draw(st.booleans())
+    if draw(st.integers(0, 2)) == 0:
+        server, hosts = draw(st.none() | speeds), Hosts(draw(st.sampled_from([1, 2, 4])), draw(speeds), latency=0.25)
+        return Network(bandwidth=draw(speeds), server_bandwidth=server, latency=0.25, hosts=hosts), (
+            Star() if star else Complete()
+        )
     colocated = star and draw(st.booleans())
     ranks = [*range(workers), *([-1, -2] if star else [])]
     pairs = st.tuples(st.sampled_from(ranks), st.sampled_from(ranks)).filter(lambda pair: pair[0] != pair[1])
@@ -232,7 +246,7 @@ def networks(draw, workers):
 @settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_any_network_shares_max_min_fairly_over_time(data):
-    """Cards, private links, slow links, fast and slow cards, colocated servers, against a solution from scratch."""
+    """Cards, private and slow links, fast and slow cards, colocated servers, hosts, against a solution from scratch."""
     workers = 4
     network, topology = data.draw(networks(workers))
     network.check(workers)
