@@ -162,6 +162,9 @@ def _check_swept_once(found: Sequence[Axis]) -> None:
         for key, place in axis.keys.items():
             if any(key == ignored or key.startswith(f"{ignored}.") for ignored in IGNORED):
                 raise ConfigError(place, f"{key} changes no run: set it outside the sweep")
+            if key == "cluster.preset":
+                remedy = "give variants a cluster each, as {one: {cluster: {preset: ...}}}"
+                raise ConfigError(place, f"a preset stands for other keys, which would stay: {remedy}")
             if key in owners:
                 raise ConfigError(place, f"sets {key}, as {owners[key]} does: sweep it once")
         owners |= axis.keys

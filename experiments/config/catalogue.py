@@ -21,6 +21,7 @@ from laggard.experiments.config.schema import Described
 SECTIONS = {
     "methods (algorithm.name)": parts.ALGORITHM,
     "laws (cluster.compute.law)": parts.COMPUTE,
+    "presets (cluster.preset)": parts.PRESET,
     "slowdowns (cluster.slowdowns)": parts.SLOWDOWN,
     "topologies (cluster.network.topology)": parts.NETWORK,
     "compensations (learning.compensation)": parts.COMPENSATION,
@@ -31,7 +32,7 @@ SECTIONS = {
     "partitions (task.partition)": tasks.PARTITION,
 }
 """Title -> entries; the title's first word is the name of the section."""
-ATTRIBUTE_LINE = re.compile(r"\s+[\w, ]+: ")
+ATTRIBUTE_LINE = re.compile(r"\s+[\w, .-]+: ")
 """How an entry's line begins, and an attribute's in a docstring."""
 
 

@@ -5,12 +5,20 @@ from dataclasses import dataclass, field
 from inspect import signature
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.errors import PydanticUserError
 
 from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, format_value, unknown_name
 from laggard.experiments.config.plugins import Plugin, load_entry
+from laggard.experiments.config.presets import PRESETS, describe_preset, expand_preset
 from laggard.experiments.config.schema import (
     Count,
     Described,
@@ -189,7 +197,7 @@ COMPENSATION = NamedChoice.of("name", COMPENSATIONS, "none", Compensation)
 
 
 class ClusterPart(Part):
-    """`cluster`: the machines."""
+    """`cluster`: the machines; `preset` names some of `laggard list presets`."""
 
     workers: Count = 8
     compute: Annotated[Any, BeforeValidator(COMPUTE)] = Field({"law": "constant", "mean": 1.0}, validate_default=True)
@@ -223,6 +231,11 @@ class ClusterPart(Part):
             ties=self.ties,
             seed=self.seed,
         )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_preset(cls, document: Any) -> Any:
+        return expand_preset(document) if isinstance(document, Mapping) else document
 
     @model_validator(mode="after")
     def _in_range(self, info: ValidationInfo) -> Self:
@@ -260,6 +273,7 @@ class LearningPart(Described):
         return key in ("lr", "seed") or (of is not None and name in of.scalars)
 
 
+PRESET = NamedChoice("preset", {name: describe_preset(one) for name, one in PRESETS.items()}, "10gbe", {})
 LEARNING = NamedChoice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=LearningPart)
 StopPart = part(simulator.Stop)
 EvaluatePart = part(

@@ -19,6 +19,7 @@ from laggard.experiments import figures
 from laggard.experiments.cli import main
 from laggard.experiments.config import parts, tasks
 from laggard.experiments.config.parts import NamedChoice
+from laggard.experiments.config.presets import PRESETS
 from laggard.experiments.figures import FIGURES
 from laggard.experiments.running.progress import describe_progress
 from laggard.models import DATASETS, NETWORKS, PARTITIONS
@@ -264,9 +265,10 @@ def test_the_figure_is_a_real_one(toy: Callable[..., Path], tmp_path: Path) -> N
 
 
 TABLES = {
-    "methods": ALGORITHMS, "laws": DISTRIBUTIONS, "slowdowns": SLOWDOWNS, "topologies": TOPOLOGIES,
+    "methods": ALGORITHMS, "laws": DISTRIBUTIONS, "presets": PRESETS, "slowdowns": SLOWDOWNS, "topologies": TOPOLOGIES,
     "optimizers": OPTIMIZERS,
-    "compensations": COMPENSATIONS, "schedules": SCHEDULES, "models": [*NETWORKS, "quadratic", "timing"],
+    "compensations": COMPENSATIONS, "schedules": SCHEDULES,
+    "models": [*NETWORKS, "quadratic", "timing", "network_timing"],
     "data": DATASETS, "partitions": PARTITIONS,
 }  # fmt: skip
 

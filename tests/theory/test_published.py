@@ -45,7 +45,8 @@ def test_tensorflow() -> None:
 def test_tensorflow_overlapped() -> None:
     """The same in buckets of 1 MiB: an upper bound. Two networks had fewer servers than machines at 64 GPUs."""
     for text, figure, simulated in figures("tensorflow_p2", "in buckets"):
-        check(Statement(text, PUBLISHED["tensorflow_p2"].source, figure, simulated, 0.01 * figure, ">="))
+        source = PUBLISHED["tensorflow_p2"].source
+        check(Statement(f"{text}, in buckets", source, figure, simulated, 0.01 * figure, ">="))
 
 
 def test_ddp() -> None:
