@@ -80,10 +80,10 @@ def over_hosts(P: int, g: int, transfer: float = TRANSFER) -> float:
 
 @pytest.mark.parametrize(("P", "g"), [(8, 1), (8, 2), (8, 8), (12, 4)])
 def test_hierarchical(P: int, g: int) -> None:
-    """m hosts of g workers, which share its card: in each, across all, and in each again."""
+    """m hosts of g workers, which share its card: 2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha + N beta / m)."""
     m = P // g
     inside, across = 2 * (g - 1) * (ALPHA + TRANSFER / g) / 8, 2 * (m - 1) * (ALPHA + TRANSFER / m)
-    text = f"hierarchical, {m} hosts of {g}: 2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha + N beta / m)"
+    text = f"hierarchical, m = {m}, g = {g}: inside each host of g, then across m of them"
     ring = COLLECTIVE_SECONDS["ring"](P, ALPHA, TRANSFER)
     wrong = {} if g == 1 else {"wrong": ring}
     equal(text, inside + across, over_hosts(P, g), source=JIA, **wrong)
@@ -120,7 +120,7 @@ def test_buckets(name: str, transfer: float) -> None:
     each, end = COLLECTIVE_SECONDS[name](8, ALPHA, transfer / LAYERS), 0.0
     for ready in READY:
         end = max(ready, end) + each
-    text = f"{name}, P = 8, 4 buckets, N beta {transfer:g}: e_k = max(r_k, e_(k-1)) + R(N / 4)"
+    text = f"{name}, 4 buckets, N beta {transfer:g}: e_k = max(r_k, e_(k-1)) + R(N/4)"
     equal(text, end, overlapped(transfer, "all_reduce", collective=name), source=LI, wrong=1 + LAYERS * each)
 
 
