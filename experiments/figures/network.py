@@ -218,12 +218,14 @@ def _card_loads(result: Result, bins: int) -> tuple[np.ndarray, pd.DataFrame, st
     for rank, speed in zip(ranks[:CARDS], speeds, strict=True):
         for way in WAYS:
             load = _sum_into_bins(messages[between & (cards[way] == rank)], edges) / np.diff(edges)
-            rows[f"{_card(rank)} {way}"] = 100 * load / speed if limited else load
+            rows[f"{_card(rank, network.host_size)} {way}"] = 100 * load / speed if limited else load
     return edges, pd.DataFrame(rows).T, "%" if limited else "bytes/s"
 
 
-def _card(rank: int) -> str:
-    """The name of a card's node."""
+def _card(rank: int, host_size: int) -> str:
+    """The name of a card's node, or of its host."""
+    if host_size > 1 and rank >= 0:
+        return f"host {rank}"
     return f"worker {rank}" if rank >= 0 else "server" if rank == -1 else f"server {-1 - rank}"
 
 

@@ -98,3 +98,17 @@ def test_what_a_long_run_measured_is_kept_and_not_run_again(folder, tmp_path, mo
     told.clear()
     assert reproduce(claim, "cpu", tmp_path, 1, told.append).numbers == row.numbers
     assert [ended.run.id for ended in told if ended.seconds is not None] == [kept[0]]
+
+
+def test_what_was_kept_of_another_run_is_not_taken_up(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(studies, "LONG", 0.0)
+    (claim,) = claims([], folder())
+    row = reproduce(claim, "cpu", tmp_path, 1)
+    one, other, *_ = sorted(path for path in (tmp_path / "claims" / "partial").iterdir())
+    shutil.rmtree(one)
+    shutil.copytree(other, one)
+    for path in tmp_path.glob("claim-*"):
+        shutil.rmtree(path)
+    told = []
+    assert reproduce(claim, "cpu", tmp_path, 1, told.append).numbers == row.numbers
+    assert [ended.run.id for ended in told if ended.seconds is not None] == [one.name]
