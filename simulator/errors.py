@@ -97,6 +97,8 @@ NonNegative = Annotated[float, Range(least=0, most=HUGE)]
 Ratio = Annotated[float, Range(least=1e-15, most=1e15)]
 PositiveInt = Annotated[int, Range(least=1, most=MOST_COUNT, whole=True)]
 NonNegativeInt = Annotated[int, Range(least=0, most=MOST_COUNT, whole=True)]
+NumberOrShare = Annotated[int | float, Range(above=0, most=MOST_COUNT)]
+"""So many of something, or below 1 the share of all."""
 Counted = Annotated[int, Range(least=1, most=10**9, whole=True)]
 """What is counted while a run goes on: updates, samples."""
 

@@ -100,7 +100,8 @@ def steps(result: Result) -> list[Drawing]:
         collective = getattr(algorithm, "collective", "")
         cost = f"its collective: {collective}" if collective else _cost(edges, model_bytes(result), network.bandwidth)
         places = _positions(graph, edges, workers)
-        drawings.append(Drawing(f"{name} of {workers}{at}", cost, edges, places, isinstance(graph, Torus)))
+        hosts = f", {network.host_size} on a host" if network.host_size > 1 else ""
+        drawings.append(Drawing(f"{name} of {workers}{hosts}{at}", cost, edges, places, isinstance(graph, Torus)))
     return drawings
 
 

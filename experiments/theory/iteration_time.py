@@ -11,6 +11,7 @@ from laggard.experiments.results.result import Result
 from laggard.experiments.theory import Forms, build_algorithm, compare, name_of
 from laggard.experiments.theory.order_statistics import factors_of, is_steady, law_of, order_statistic
 from laggard.simulator import Cluster
+from laggard.simulator.algorithms.base import count_awaited
 from laggard.simulator.learning.task import bytes_of
 from laggard.simulator.network.topology import Auto, Ring
 from laggard.simulator.timing.distributions import Constant, Exponential, Trace, TwoLevelGamma
@@ -128,8 +129,8 @@ def _sync_ps(algorithm: simulator.SyncPS, cluster: Cluster) -> float | None:
 
 @FREE_SECONDS.of(simulator.KSync)
 def _k_sync(algorithm: simulator.KSync, cluster: Cluster) -> float | None:
-    K = algorithm.wait_for
-    return _order(cluster, K) if K is None or algorithm.cancel or cluster.workers == K else None
+    K = count_awaited(algorithm, algorithm.wait_for, cluster.workers)
+    return _order(cluster, K) if algorithm.cancel or cluster.workers == K else None
 
 
 @FREE_SECONDS.of(simulator.KAsync)
@@ -146,7 +147,8 @@ def _k_batch_sync(algorithm: simulator.KBatchSync, cluster: Cluster) -> float | 
 
 @FREE_SECONDS.of(simulator.LocalSGD, simulator.DiLoCo)
 def _local_sgd(algorithm: simulator.LocalSGD, cluster: Cluster) -> float | None:
-    return _slowest(cluster, algorithm.local_steps) if algorithm.wait_for in (None, cluster.workers) else None
+    every = count_awaited(algorithm, algorithm.wait_for, cluster.workers) == cluster.workers
+    return _slowest(cluster, algorithm.local_steps) if every else None
 
 
 FREE_SECONDS.of(simulator.AllReduce)(lambda algorithm, cluster: _order(cluster))

@@ -1,5 +1,6 @@
 """The base class of algorithms: generators, and the ranks on which they run."""
 
+import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -116,8 +117,17 @@ def read_compute_push(node: Node) -> Role:
         node.send(SERVER, gradient)
 
 
-def check_wait_for(algorithm: Algorithm, wait_for: int | None, cluster: Cluster) -> None:
-    """Raise `InvalidSettingError` where the server would wait for more workers an update than there are."""
-    if wait_for is not None and wait_for > cluster.workers:
-        expected = f"at most workers = {cluster.workers}, or the server would wait for ever"
+def count_awaited(algorithm: Algorithm, wait_for: float | None, workers: int) -> int:
+    """How many of so many workers are waited for: all by default, a share of them rounded up.
+
+    Raises:
+        InvalidSettingError: more than there are, or between two whole numbers.
+    """
+    count = workers if wait_for is None else math.ceil(wait_for * workers - 1e-9) if wait_for < 1 else wait_for
+    if count > workers:
+        expected = f"at most workers = {workers}, or the server would wait for ever"
         raise InvalidSettingError(type(algorithm).__name__, "wait_for", expected, wait_for)
+    if count != int(count):
+        expected = "a whole number of workers, or a share of them below 1"
+        raise InvalidSettingError(type(algorithm).__name__, "wait_for", expected, wait_for)
+    return int(count)

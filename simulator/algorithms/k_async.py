@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from laggard.simulator.algorithms.base import Algorithm, ReadComputePush, Role, check_wait_for
+from laggard.simulator.algorithms.base import Algorithm, ReadComputePush, Role, count_awaited
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import PositiveInt
@@ -27,7 +27,7 @@ class KAsync(ReadComputePush):
     wait_for: PositiveInt = 1
 
     def check(self, cluster: Cluster) -> None:
-        check_wait_for(self, self.wait_for, cluster)
+        count_awaited(self, self.wait_for, cluster.workers)
 
     def server(self, node: Node) -> Role:
         state = self.rule.init(node.weights)

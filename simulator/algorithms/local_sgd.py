@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from laggard.simulator.algorithms.base import Role, check_wait_for
+from laggard.simulator.algorithms.base import Role, count_awaited
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import Positive, PositiveInt, Range
+from laggard.simulator.errors import NumberOrShare, Positive, PositiveInt, Range
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import SGD, Nesterov, Rule, RuleState, mean
 
@@ -33,7 +33,7 @@ class LocalSGD(Sharded):
         local_steps: H, mini-batches of each worker from one average to the next.
         average: what is averaged.
         reset: whether the workers' optimisers reset their buffers at every read.
-        wait_for: N, workers per round; all by default.
+        wait_for: N, workers per round, or below 1 their share, rounded up; all by default.
 
     Source: McMahan et al. (2017), arXiv 1602.05629 (FedAvg); Stich (2019), arXiv 1805.09767, algorithm 1.
     """
@@ -42,11 +42,11 @@ class LocalSGD(Sharded):
     local_steps: PositiveInt = 8
     average: Literal["weights", "updates"] = "weights"
     reset: bool = False
-    wait_for: PositiveInt | None = None
+    wait_for: NumberOrShare | None = None
 
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
-        check_wait_for(self, self.wait_for, cluster)
+        count_awaited(self, self.wait_for, cluster.workers)
 
     def worker(self, node: Node) -> Role:
         servers, state = Shards(node, self.shards), self.rule.init(node.weights, replicas=node.workers)
@@ -64,6 +64,7 @@ class LocalSGD(Sharded):
 
     def server(self, node: Node) -> Role:
         state, gathered = self.outer().init(node.weights), dict[int, Contribution]()
+        awaited = count_awaited(self, self.wait_for, node.workers)
         while True:
             worker, pushed = yield node.receive()
             if pushed is not None and pushed[0][0].staleness == 0:
@@ -73,7 +74,7 @@ class LocalSGD(Sharded):
                     gradient.drop()
             if worker not in gathered:  # else it has contributed, crashed since, and waits for the update
                 node.send(worker, node.weights, size=1 / self.shards)
-            if len(gathered) == (self.wait_for or node.workers):
+            if len(gathered) == awaited:
                 yield node.work(node.apply_seconds)
                 offered = mean([gathered[rank][1] for rank in sorted(gathered)])
                 average = offered if self.average == "weights" else node.weights + offered

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from laggard.simulator.algorithms.base import Role, check_wait_for
+from laggard.simulator.algorithms.base import Role, count_awaited
 from laggard.simulator.algorithms.bucketing import Bucketed
 from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, PositiveInt
+from laggard.simulator.errors import InvalidSettingError, NumberOrShare, PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
@@ -164,18 +164,18 @@ class KSync(Synchronous):
     itself which gradients were late: one may count on some shards only.
 
     Attributes:
-        wait_for: K, workers per update; all by default.
+        wait_for: K, workers per update, or below 1 their share, rounded up; all by default.
         cancel: True interrupts the workers that are late with the new weights; False lets them finish first.
 
     Source: Chen et al. (2016), arXiv 1604.00981, algorithms 3 and 4; Dutta et al. (2018), arXiv 1803.01113.
     """
 
-    wait_for: PositiveInt | None = None
+    wait_for: NumberOrShare | None = None
     cancel: bool = False
 
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
-        check_wait_for(self, self.wait_for, cluster)
+        count_awaited(self, self.wait_for, cluster.workers)
 
     def worker(self, node: Node) -> Role:
         servers = Shards(node, self.shards)
@@ -190,4 +190,4 @@ class KSync(Synchronous):
             servers.push([work.value])
 
     def server(self, node: Node) -> Role:
-        return self.first(node, self.wait_for or node.workers, self.cancel)
+        return self.first(node, count_awaited(self, self.wait_for, node.workers), self.cancel)

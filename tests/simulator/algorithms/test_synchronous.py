@@ -46,6 +46,23 @@ def test_k_sync_that_waits_for_all_is_synchronous_sgd(optimizer, quadratic):
             np.testing.assert_array_equal(one.updates[column], other.updates[column])
 
 
+@pytest.mark.parametrize(("share", "workers", "K"), [(0.9, 20, 18), (0.94, 16, 16), (0.1, 10, 1), (0.35, 20, 7)])
+@pytest.mark.parametrize("method", [KSync, LocalSGD])
+def test_a_share_of_the_workers_is_rounded_up(method, share, workers, K, quadratic):
+    cluster = Cluster(workers, compute=Gamma(1.0, 0.5))
+    one, other = (
+        simulate(cluster, method(Rule(lr=0.1), wait_for=n), quadratic, stop=Stop(updates=6)) for n in (share, K)
+    )
+    assert torch.equal(one.weights, other.weights)
+    assert one.progress == other.progress
+
+
+@pytest.mark.parametrize("wait_for", [1.5, 0.0, -0.5, 5, 5.0])
+def test_neither_a_share_nor_a_number_of_workers_is_refused(wait_for):
+    with pytest.raises(InvalidSettingError, match="wait_for"):
+        KSync(Rule(), wait_for=wait_for).check_cluster(Cluster(4))
+
+
 def test_many_mini_batches_are_one_large_one(quadratic):
     """All of a worker's are taken at the weights that it read."""
     P, G = UNEVEN.workers, 3
