@@ -19,7 +19,7 @@ from laggard.simulator.learning.empty import EmptyWeights
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.pool import GradientPool
 from laggard.simulator.learning.task import Task, bytes_of, layers_of
-from laggard.simulator.learning.weights import flush_denormals, mean
+from laggard.simulator.learning.weights import mean
 from laggard.simulator.network.topology import resolve_topology
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.recording.counters import Counters, RunProgress
@@ -112,7 +112,7 @@ class Simulation:
             self.env.after_all(self._stop.time, lambda: self.end("time"))
         if self._evaluate.every_seconds is not None:
             self._evaluate_periodically()
-        with rare_collections(self.cluster.workers), flush_denormals():
+        with rare_collections(self.cluster.workers):
             self.env.run_to_end()
         if self.reached is None:
             if self.faults.waiting:

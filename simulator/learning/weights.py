@@ -1,7 +1,6 @@
 """Weights are values `(ensemble, params)` stamped with their owner and version."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -85,20 +84,3 @@ def mean(models: "list[Tensor]") -> "Tensor":
         return torch.stack(models).mean(0)
     pieces = zip(*(model.split(columns, dim=1) for model in models), strict=True)
     return torch.cat([torch.stack(piece).mean(0) for piece in pieces], dim=1)
-
-
-@contextmanager
-def flush_denormals() -> "Iterator[None]":
-    """Within it this thread takes numbers below 1e-38 for 0, where its CPU can.
-
-    The momentum of a member whose gradient is 0 shrinks to such numbers and stays there, and a CPU takes many times as
-    long for them: LeNet-5 under Adam with all units dead, 1.7 times for the whole update.
-    """
-    import torch
-
-    before = not torch.tensor(1e-40).mul(1.0).item()
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)

@@ -22,7 +22,7 @@ from laggard.simulator import (
     Timing,
     simulate,
 )
-from laggard.simulator.learning.rules import WarmUp
+from laggard.simulator.learning.rules import SGD, WarmUp
 from laggard.simulator.recording.trace import Trace
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
@@ -245,12 +245,27 @@ def test_a_simulation_ends_when_every_member_has_diverged():
     assert outcome.progress.epochs == 1
 
 
-def test_denormals_are_zero_in_a_run_and_as_before_after_it():
-    seen = []
-    run = {"stop": Stop(updates=3), "watch": lambda progress: seen.append(torch.tensor(1e-40).mul(1.0).item())}
-    simulate(Cluster(workers=1), AsyncPS(Rule(lr=0.1)), Quadratic(dim=2), **run)
-    assert seen == [0.0] * 3
-    assert torch.tensor(1e-40).mul(1.0).item() > 0
+class Watched(SGD):
+    """SGD that notes what 1e-40 is while it steps."""
+
+    def step(self, *given):
+        self.seen.append(torch.tensor(1e-40).mul(1.0).item())
+        return super().step(*given)
+
+
+def test_denormals_are_zero_in_a_step_of_the_optimizer_and_nowhere_else():
+    Watched.seen, outside = [], []
+    run = {"stop": Stop(updates=3), "watch": lambda progress: outside.append(torch.tensor(1e-40).mul(1.0).item())}
+    simulate(Cluster(workers=1), AsyncPS(Rule(Watched(), lr=0.1)), Quadratic(dim=2), **run)
+    assert Watched.seen == [0.0] * 3
+    assert min(*outside, torch.tensor(1e-40).mul(1.0).item()) > 0
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-308, 1e-300])
+def test_messages_of_hardly_any_bytes_arrive(size):
+    network = Network(bandwidth=1e4, message_bytes=size)
+    outcome = simulate(Cluster(4, network=network), SyncPS(Rule(lr=0.1)), Quadratic(dim=2), stop=Stop(updates=5))
+    assert outcome.progress.updates == 5
 
 
 def test_watching_sees_every_update():
