@@ -19,7 +19,7 @@ WAYS = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("network", ["mlp, hidden: [16]", "lenet5"])
+@pytest.mark.parametrize("network", ["mlp, hidden: [16]", pytest.param("lenet5", marks=pytest.mark.slow)])
 def test_jobs_and_threads_change_no_byte(network: str, toy: Callable[..., Path], tmp_path: Path) -> None:
     """Of `config.yaml` neither, unless `threads` says how many."""
     task = f"task={{model: {network}, dataset: digits, batch: 32}}"
