@@ -75,7 +75,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "two-sites": Preset(
         "sites of eight workers at 10 Gb/s, joined by 1 Gb/s and 30 ms",
-        "an example, of no measured place",
+        "an example; not measured",
         {"network": {"bandwidth": 1.25e8, "latency": 0.03, "hosts": {"size": 8, "bandwidth": 1.25e9, "latency": LAN}}},
     ),
 }

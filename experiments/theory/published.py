@@ -1,4 +1,4 @@
-"""Times that others measured on clusters, beside those of the same cluster here."""
+"""What others measured on clusters, beside what the same cluster takes here."""
 
 from collections.abc import Callable, Mapping
 from importlib import resources
@@ -19,7 +19,7 @@ class Published(NamedTuple):
     """Measurements of a cluster.
 
     Attributes:
-        source: who measured, and where it says so.
+        source: who measured, and where that is published.
         unit: of the figures.
         figures: by the labels of a run of the config, as text in the order of its axes, without how it is sent.
         number: a figure, of a run and its seconds an update.
