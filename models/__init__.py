@@ -12,7 +12,6 @@ from laggard.models.mnist import DataMissingError
 from laggard.models.networks import MLP, LeNet5, Logistic, Transformer
 from laggard.models.partition import PARTITIONS, ByLabel, Dirichlet, Disjoint, Iid, Partition
 from laggard.models.quadratic import Quadratic
-from laggard.models.vision import NetworkTiming
 
 if TYPE_CHECKING:
     from torch import nn
@@ -58,7 +57,6 @@ __all__ = [
     "LeNet5",
     "Logistic",
     "Network",
-    "NetworkTiming",
     "Partition",
     "Quadratic",
     "Supervised",

@@ -1,13 +1,8 @@
-"""Networks of torchvision by name: their layers, for runs that only take time."""
+"""torchvision: its classifiers by name, as layers for runs that learn nothing, and its downloads."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import repeat
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from laggard.models.layers import Layer, multiplications
 
@@ -18,73 +13,23 @@ AUXILIARY = ("inception_v3", "googlenet")
 """Networks with further classifiers, which no measurement counts."""
 
 
-@dataclass(eq=False)
-class NetworkTiming:
-    """A network of torchvision on images: nothing is learnt, but its layers say what takes how long.
-
-    Weights are `(ensemble, 0)`. A message has 4 bytes a parameter of the network unless `network.message_bytes` says
-    otherwise; layers have their parameters, their activations and their multiplications, for pipelines to cut and for
-    gradients to be sent in buckets; `cluster.compute.speed` makes seconds of their operations.
-
-    Args:
-        network: a classifier's name in torchvision, such as `resnet50` or `vgg16`.
-        image: height and width of an image, in pixels.
-        batch: samples in a mini-batch.
-        epoch: samples in an epoch; ImageNet's by default.
-
-    Raises:
-        ValueError: a number below 1; by `layers`, if torchvision has no such classifier, or it takes no such image.
-
-    Example:
-        >>> round(sum(layer.params for layer in NetworkTiming("resnet50").layers()) * 4 / 1e6, 1)
-        102.2
-    """
-
-    network: str = "resnet50"
-    image: int = 224
-    batch: int = 32
-    epoch: int = 1_281_167
-    lanes: int = field(default=1, init=False)
-
-    def __post_init__(self) -> None:
-        for name in ("image", "batch", "epoch"):
-            if not 1 <= getattr(self, name) <= 10**9:
-                raise ValueError(f"{name} = {getattr(self, name)}: expected from 1 to 10^9")
-
-    def layers(self) -> list[Layer]:
-        """The layers in the order in which they compute; activations of a mini-batch, work of a sample."""
-        layers = vision_layers(self.network, self.image)
-        return [layer._replace(activations=self.batch * layer.activations) for layer in layers]
-
-    def start(self, seeds: Sequence[int]) -> "Tensor":
-        """No weights."""
-        import torch
-
-        return torch.empty(len(seeds), 0)
-
-    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[None]:
-        """Nothing, for ever."""
-        return repeat(None)
-
-    def gradients(self, weights: "Tensor", batches: Sequence[None]) -> "tuple[Tensor, Tensor]":
-        """No gradients, and losses of 0."""
-        import torch
-
-        return torch.empty_like(weights), torch.zeros(weights.shape[:2])
-
-    def evaluate(self, weights: "Tensor") -> "Mapping[str, Tensor]":
-        """No measures."""
-        return {}
-
-
 @lru_cache(maxsize=16)
-def vision_layers(network: str, image: int) -> tuple[Layer, ...]:
-    """The layers of a classifier of torchvision, for one image; only shapes are computed.
+def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer, ...]:
+    """The layers of a classifier of torchvision in the order in which they compute; only shapes are computed.
 
     Parameters that belong to no layer count with the first one.
 
+    Args:
+        network: the classifier's name in torchvision, such as `resnet50` or `vgg16`.
+        image: height and width of an image, in pixels.
+        batch: images in a mini-batch, whose activations a layer has; its work is that of one image.
+
     Raises:
         ValueError: torchvision has no such classifier, or it takes no image of this size.
+
+    Example:
+        >>> round(sum(layer.params for layer in vision_layers("resnet50")) * 4 / 1e6, 1)
+        102.2
     """
     import torch
 
@@ -96,13 +41,11 @@ def vision_layers(network: str, image: int) -> tuple[Layer, ...]:
     with torch.device("meta"), torch.no_grad():
         module: nn.Module = models.get_model(network, **options).eval()
         found: list[Layer] = []
-        counted: set[int] = set()
 
         def note(name: str, leaf: "nn.Module", output: "Tensor") -> None:
-            own = [each for each in leaf.parameters() if id(each) not in counted]
-            counted.update(map(id, own))
-            params = sum(each.numel() for each in own)
-            found.append(Layer(name, params, float(output[0].numel()), float(multiplications(leaf, output))))
+            params = sum(each.numel() for each in leaf.parameters())
+            activations = float(batch * output[0].numel())
+            found.append(Layer(name, params, activations, float(multiplications(leaf, output))))
 
         for name, leaf in module.named_modules():
             if not list(leaf.children()):

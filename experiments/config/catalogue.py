@@ -13,17 +13,17 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from laggard.experiments.config import parts, tasks
+from laggard.experiments.config import clusters, parts, tasks
 from laggard.experiments.config.errors import ConfigError, format_value, suggest, unknown_name
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Described
 
 SECTIONS = {
     "methods (algorithm.name)": parts.ALGORITHM,
-    "laws (cluster.compute.law)": parts.COMPUTE,
-    "presets (cluster.preset)": parts.PRESET,
-    "slowdowns (cluster.slowdowns)": parts.SLOWDOWN,
-    "topologies (cluster.network.topology)": parts.NETWORK,
+    "laws (cluster.compute.law)": clusters.COMPUTE,
+    "presets (cluster.preset)": clusters.PRESET,
+    "slowdowns (cluster.slowdowns)": clusters.SLOWDOWN,
+    "topologies (cluster.network.topology)": clusters.NETWORK,
     "compensations (learning.compensation)": parts.COMPENSATION,
     "optimizers (learning.optimizer)": parts.LEARNING,
     "schedules (learning.schedule)": parts.SCHEDULE,

@@ -8,17 +8,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError
 
+from laggard.experiments.config.clusters import ClusterPart
 from laggard.experiments.config.errors import ConfigError, error_at, refused_setting, translate_error
 from laggard.experiments.config.files import without_paths
-from laggard.experiments.config.parts import (
-    ALGORITHM,
-    LEARNING,
-    SOURCE,
-    ClusterPart,
-    EvaluatePart,
-    RecordPart,
-    StopPart,
-)
+from laggard.experiments.config.parts import ALGORITHM, LEARNING, SOURCE, EvaluatePart, RecordPart, StopPart
 from laggard.experiments.config.schema import Part, Seed, fill_defaults
 from laggard.experiments.config.tasks import TASK
 from laggard.models.backends import BACKEND_NAMES

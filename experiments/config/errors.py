@@ -107,8 +107,6 @@ def translate_error(error: ValidationError, document: Mapping[str, Any]) -> Conf
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
         return cause.relocate(key=".".join(filter(None, (*path, cause.key))))
-    if isinstance(cause, InvalidSettingError):
-        return refused_setting(".".join(path), cause)
     if first["type"] == "missing":
         return ConfigError(".".join(path), "missing: it has no default")
     if cause is not None:
@@ -125,6 +123,8 @@ def refused_setting(owner: str, error: InvalidSettingError) -> ConfigError:
 
 def error_at(key: str, error: Exception) -> ConfigError:
     """An error of a part at `key` as a `ConfigError`; one like `alpha = 0.0: expected ...` is blamed on `key.alpha`."""
+    if isinstance(error, InvalidSettingError):
+        return refused_setting(key, error)
     named = re.fullmatch(r"(\w+) = ([^=]*): (expected [^:]*)", str(error))
     if named is None:
         return ConfigError(key, str(error))

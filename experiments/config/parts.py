@@ -1,43 +1,21 @@
-"""The parts of a config but for the task: what each key means, and the simulator's object that it becomes."""
+"""The parts of a config but for cluster and task: what each key means, and which object of the simulator it becomes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import signature
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 from pydantic.errors import PydanticUserError
 
 from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, format_value, unknown_name
 from laggard.experiments.config.plugins import Plugin, load_entry
-from laggard.experiments.config.presets import PRESETS, describe_preset, expand_preset
-from laggard.experiments.config.schema import (
-    Count,
-    Described,
-    Finite,
-    Part,
-    Seed,
-    build_value,
-    is_from_result,
-    keys,
-    make_once,
-    part,
-)
+from laggard.experiments.config.schema import Described, Finite, Seed, is_from_result, keys, make_once, part
 from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
 from laggard.simulator.learning.rules.damping import Compensation
 from laggard.simulator.learning.rules.optimizers import Optimizer
 from laggard.simulator.learning.rules.schedules import Schedule
-from laggard.simulator.network.topology import TOPOLOGIES, Topology
-from laggard.simulator.timing.distributions import DISTRIBUTIONS, Distribution, Scaled
-from laggard.simulator.timing.slowdowns import SLOWDOWNS, Slowdown
 
 SOURCE = "sha256"
 """The key, in a resolved config, of the hash of the source of an entry of one's own."""
@@ -149,19 +127,6 @@ class NamedChoice:
             return part_of_result(**next(iter(self.kinds.values()))).model_validate(value, context=info.context)
 
 
-WIRES = {key: said for key, said in keys(simulator.Network).items() if key != "topology"}
-
-
-class NetworkPart(Described):
-    """`cluster.network`: a topology with its keys, and the links."""
-
-    topology: str
-
-    def build(self, workers: int = 1, **given: Any) -> simulator.Network:
-        links = {key: build_value(getattr(self, key)) for key in WIRES}
-        return simulator.Network(topology=super().build(workers, **given), **links)
-
-
 class AlgorithmPart(Described):
     """`algorithm`: a method with its keys; its rule is what `learning` says."""
 
@@ -174,74 +139,11 @@ class AlgorithmPart(Described):
         return algorithm
 
 
-def _slowdown(value: Mapping[str, Any]) -> str:
-    own = {"window": {"start", "end"}, "markov": {"slow_for", "fast_for"}, "crash": {"at", "back"}}
-    return next((kind for kind, keys in own.items() if keys & set(value)), "factor")
-
-
-COMPUTE = NamedChoice.of(
-    "law",
-    DISTRIBUTIONS,
-    "constant",
-    Distribution,
-    per=(Literal["batch", "sample"], "batch"),
-    speed=(Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, None),
-)
-SLOWDOWN = NamedChoice.of("kind", SLOWDOWNS, _slowdown, Slowdown)
-NETWORK = NamedChoice.of("topology", TOPOLOGIES, "auto", Topology, base=NetworkPart, **WIRES)
 ALGORITHM = NamedChoice.of(
     "name", simulator.ALGORITHMS, "async_ps", simulator.Algorithm, base=AlgorithmPart, without=["rule"]
 )
 SCHEDULE = NamedChoice.of("name", SCHEDULES, "constant", Schedule)
 COMPENSATION = NamedChoice.of("name", COMPENSATIONS, "none", Compensation)
-
-
-class ClusterPart(Part):
-    """`cluster`: the machines; `preset` names some of `laggard list presets`."""
-
-    workers: Count = 8
-    compute: Annotated[Any, BeforeValidator(COMPUTE)] = Field({"law": "constant", "mean": 1.0}, validate_default=True)
-    slowdowns: list[Annotated[Any, BeforeValidator(SLOWDOWN)]] = Field([])
-    network: Annotated[Any, BeforeValidator(NETWORK)] = Field({}, validate_default=True)
-    apply_seconds: Finite = 0.0
-    ties: Literal["rank", "random"] = "rank"
-    seed: Seed | None = None
-
-    def build(self, batch: int = 1, operations: float | None = None) -> simulator.Cluster:
-        """The cluster, on which a mini-batch has `batch` samples of so many `operations` each.
-
-        Raises:
-            ConfigError: `compute.speed` is said where operations are not known, or along with `per: sample`.
-        """
-        law, factor = self.compute.build(), float(batch) if self.compute.per == "sample" else 1.0
-        if self.compute.speed is not None:
-            if operations is None:
-                problem = f"expected null, since only a network's operations are counted, got {self.compute.speed:g}"
-                raise ConfigError("compute.speed", f"{problem}: use mean, in seconds")
-            if self.compute.per == "sample":
-                problem = "expected batch, since speed counts the operations of all samples, got 'sample'"
-                raise ConfigError("compute.per", problem)
-            factor = batch * operations / self.compute.speed
-        return simulator.Cluster(
-            workers=self.workers,
-            compute=law if factor == 1.0 else Scaled(law, factor),
-            slowdowns=[slowdown.build() for slowdown in self.slowdowns],
-            network=self.network.build(),
-            apply_seconds=self.apply_seconds,
-            ties=self.ties,
-            seed=self.seed,
-        )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expand_preset(cls, document: Any) -> Any:
-        return expand_preset(document) if isinstance(document, Mapping) else document
-
-    @model_validator(mode="after")
-    def _in_range(self, info: ValidationInfo) -> Self:
-        if not is_from_result(info):
-            self.build(operations=1.0)
-        return self
 
 
 class LearningPart(Described):
@@ -273,7 +175,6 @@ class LearningPart(Described):
         return key in ("lr", "seed") or (of is not None and name in of.scalars)
 
 
-PRESET = NamedChoice("preset", {name: describe_preset(one) for name, one in PRESETS.items()}, "10gbe", {})
 LEARNING = NamedChoice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=LearningPart)
 StopPart = part(simulator.Stop)
 EvaluatePart = part(

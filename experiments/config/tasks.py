@@ -10,10 +10,11 @@ from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, error_at
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Count, Described, part
-from laggard.models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, NetworkTiming, Partition, Quadratic
+from laggard.models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic
 from laggard.models.data import check_sizes
 from laggard.models.language import ALPHABET
 from laggard.models.layers import Description, check_labels
+from laggard.models.vision import vision_layers
 from laggard.simulator.learning.task import Layer, layers_of
 
 
@@ -98,6 +99,27 @@ class TimingPart(TaskPart):
     """`task` where nothing is learnt."""
 
     learns = False
+
+
+def network_timing(
+    network: str = "resnet50", image: int = 224, batch: int = 32, epoch: int = 1_281_167
+) -> simulator.Timing:
+    """A network of torchvision on images: nothing is learnt, but its layers say what takes how long.
+
+    A message has 4 bytes a parameter; gradients are sent in buckets of its layers, and pipelines cut there;
+    `cluster.compute.speed` makes seconds of its operations.
+
+    Args:
+        network: a classifier's name in torchvision, such as `resnet50` or `vgg16`.
+        image: height and width of an image, in pixels.
+        batch: samples in a mini-batch.
+        epoch: samples in an epoch; ImageNet's by default.
+
+    Raises:
+        ValueError: torchvision has no such classifier, or it takes no image of this size.
+        InvalidSettingError: `batch` or `epoch` is below 1.
+    """
+    return simulator.Timing(batch, epoch, network=vision_layers(network, image, batch))
 
 
 class NetworkTimingPart(TimingPart):
@@ -238,8 +260,8 @@ TASK = NamedChoice(
     {
         **{name: part(network, "model", name, base=SupervisedPart) for name, network in NETWORKS.items()},
         "quadratic": part(Quadratic, "model", "quadratic", base=TaskPart, without=["dtype"], dtype=(DType, "float32")),
-        "timing": part(simulator.Timing, "model", "timing", base=TimingPart),
-        "network_timing": part(NetworkTiming, "model", "network_timing", base=NetworkTimingPart),
+        "timing": part(simulator.Timing, "model", "timing", base=TimingPart, without=["network"]),
+        "network_timing": part(network_timing, "model", "network_timing", base=NetworkTimingPart),
     },
     "lenet5",
     {simulator.Task: {"base": TaskPart}, Network: {"base": SupervisedPart}},

@@ -56,7 +56,7 @@ PUBLISHED: Mapping[str, Published] = {
         "images/s",
         _by_labels(
             ["ResNet-50", "Inception-v3", "ResNet-152"],
-            ["2", "4", "8"],
+            ["2 machines", "4 machines", "8 machines"],
             [[751, 1388, 2744], [459, 902, 1783], [291, 565, 981]],
         ),
         lambda run, seconds: run.config.cluster.workers * run.config.task.batch / seconds,
@@ -92,7 +92,7 @@ def compare_published(name: str) -> pd.DataFrame:
     config = load(str(resources.files("laggard") / "examples" / "published" / f"{name}.yaml"))
     rows: dict[Labels, dict[str, Any]] = {}
     for run in runs(config):
-        labels = {key.rpartition(".")[2]: str(label) for key, label in run.labels.items() if key != "algorithm.shards"}
+        labels = {key.rpartition(".")[2]: str(label) for key, label in run.labels.items()}
         sent = labels.pop("sent", "whole")
         at = tuple(labels.values())
         row = rows.setdefault(at, {**labels, REPORTED: published.figures[at]})

@@ -98,7 +98,8 @@ class EqualLayer(NamedTuple):
 class Timing(Settings):
     """A task with nothing to learn: the clock runs, the weights are `(ensemble, 0)`, epochs are as on MNIST.
 
-    A pipeline cuts its `depth` equal layers `layer1`, `layer2`, ...; a cut is crossed by `activations` models.
+    A pipeline cuts its `depth` equal layers `layer1`, `layer2`, ...; a cut is crossed by `activations` models. With the
+    layers of a `network` instead, such as `vision_layers("resnet50")`, a message has 4 bytes a parameter of them.
 
     Example:
         >>> Timing().start([0, 1]).shape
@@ -109,10 +110,13 @@ class Timing(Settings):
     epoch: Counted = 60_000
     depth: PositiveInt = 12
     activations: NonNegative = 0.0
+    network: Sequence[Layer] = ()
     lanes: int = field(default=1, init=False)
 
-    def layers(self) -> list[EqualLayer]:
-        return [EqualLayer(f"layer{number}", 0, self.activations, 1.0) for number in range(1, self.depth + 1)]
+    def layers(self) -> Sequence[Layer]:
+        return self.network or [
+            EqualLayer(f"layer{number}", 0, self.activations, 1.0) for number in range(1, self.depth + 1)
+        ]
 
     def start(self, seeds: Sequence[int]) -> "Tensor":
         import torch

@@ -17,7 +17,7 @@ import pytest
 from laggard import load_result
 from laggard.experiments import figures
 from laggard.experiments.cli import main
-from laggard.experiments.config import parts, tasks
+from laggard.experiments.config import clusters, parts, tasks
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.presets import PRESETS
 from laggard.experiments.figures import FIGURES
@@ -330,9 +330,8 @@ def test_no_name_is_a_section_and_an_entry() -> None:
 def test_every_choice_of_a_config_is_listed() -> None:
     from laggard.experiments.config.catalogue import SECTIONS
 
-    choices = {
-        id(value) for module in (parts, tasks) for value in vars(module).values() if isinstance(value, NamedChoice)
-    }
+    modules = (clusters, parts, tasks)
+    choices = {id(value) for module in modules for value in vars(module).values() if isinstance(value, NamedChoice)}
     assert choices == {id(choice) for choice in SECTIONS.values()}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from laggard import ConfigError, load, run, sweep
 from laggard.experiments.cli import main
-from laggard.experiments.config import parts, tasks
+from laggard.experiments.config import clusters, parts, tasks
 from laggard.experiments.config.config import DEFAULTS_VERSION, IGNORED, Config, digest_of, parse
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.schema import Part
@@ -193,12 +193,12 @@ def standard_values() -> dict[str, Any]:
 
     named: Mapping[str, parts.NamedChoice] = {
         name: choice
-        for module in (parts, tasks)
+        for module in (clusters, parts, tasks)
         for name, choice in vars(module).items()
         if isinstance(choice, parts.NamedChoice)
     }
     found = dict(of("Config", Config))
-    for part in (parts.ClusterPart, parts.StopPart, parts.EvaluatePart):
+    for part in (clusters.ClusterPart, parts.StopPart, parts.EvaluatePart):
         found |= of(part.__name__, part)
     for name, choice in named.items():
         for entry, part in choice.parts.items():

@@ -6,7 +6,6 @@ import torch
 from laggard import load
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
-from laggard.models import NetworkTiming
 from laggard.models.vision import import_torchvision, vision_layers
 from laggard.simulator import simulate
 
@@ -15,7 +14,7 @@ from laggard.simulator import simulate
 def test_parameters_and_multiplications_are_those_that_torchvision_says(network):
     """Its multiplications are those of layers with weights; ours have the outputs of the others besides."""
     weights = import_torchvision().models.get_model_weights(network).DEFAULT.meta
-    layers = NetworkTiming(network).layers()
+    layers = vision_layers(network)
     assert sum(layer.params for layer in layers) == weights["num_params"]
     assert sum(layer.work for layer in layers) == pytest.approx(1e9 * weights["_ops"], rel=0.06)
 
@@ -61,7 +60,8 @@ def test_an_update_takes_its_operations_and_its_bytes(config):
     [
         ("task.network=vgg12", "task.network: expected a classifier of torchvision, such as alexnet"),
         ("task.image=8", "task.image: expected a size that vgg11 takes, got 8"),
-        ("task.image=0", "task.image: expected"),
+        ("task.image=0", "task.image: expected a size that vgg11 takes, got 0"),
+        ("task.batch=0", "task.batch: expected a number >= 1, got 0"),
         ("cluster.compute.per=sample", "cluster.compute.per: expected batch, since speed counts"),
         ("cluster.compute.speed=0", "cluster.compute.speed: expected a number > 0"),
         ("task={model: timing}", "cluster.compute.speed: expected null, since only a network's operations are counted"),
