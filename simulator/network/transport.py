@@ -82,9 +82,9 @@ class Transport:
             transfer.flow = flow
 
     def cut(self, rank: int) -> list[Event]:
-        """Lose the messages under way from and to `rank`; their arrivals, which are returned, never happen.
+        """Lose the messages under way from and to worker `rank`; their arrivals, which are returned, never happen.
 
-        They free their links. In a queue (`fifo`) their time stays reserved, except on the node's own links.
+        They free their links. In a queue (`fifo`) their time stays reserved, except on the worker's own links.
         """
         assert self._transfers is not None, "without crashes, messages under way are not recorded"
         lost = {arrival: one for arrival, one in self._transfers.items() if rank in (one.sender, one.receiver)}
@@ -95,7 +95,7 @@ class Transport:
             elif transfer.flow is not None:
                 self._sharing.withdraw(transfer.flow)
         if not self._network.colocated:
-            shared = ("up", "down") if self._network.hosts is not None and rank >= 0 else ()
+            shared = ("up", "down") if self._network.host_size > 1 else ()
             for ends, link in self._links.items():
                 if rank in ends and ends[0] not in shared:
                     link.free = min(link.free, self._env.now)

@@ -324,6 +324,19 @@ def test_a_colocated_server_shares_its_workers_card():
 
 
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
+@pytest.mark.parametrize("inner", [4 * BANDWIDTH, math.inf])
+@pytest.mark.parametrize("bandwidth", [BANDWIDTH, math.inf])
+def test_workers_of_a_host_share_its_card_and_have_inner_cards_of_their_own(sharing, inner, bandwidth):
+    """Inside alpha' + N beta' for each pair at once, both ways; two that send to others take alpha + 2 N beta."""
+    network = Network(bandwidth=bandwidth, latency=0.5, sharing=sharing, hosts=Hosts(4, inner, latency=0.25))
+    inside = [(0.0, one, other, 20.0) for one, other in [(0, 1), (1, 0), (2, 3)]]
+    across = [(0.0, one, other, 20.0) for one, other in [(0, 4), (1, 5)]]
+    found = arrivals([*inside, *across], network, Complete())
+    assert found[:3] == pytest.approx([0.25 + 20.0 / inner] * 3)
+    assert max(found[3:]) == pytest.approx(0.5 + 2 * 20.0 / bandwidth)
+
+
+@pytest.mark.parametrize("sharing", ["fair", "fifo"])
 @pytest.mark.parametrize("bandwidth", [BANDWIDTH, math.inf])
 def test_what_is_cut_never_arrives_and_the_rest_does(sharing, bandwidth):
     network = Network(bandwidth=bandwidth, latency=0.5, sharing=sharing)
@@ -356,9 +369,9 @@ def test_a_cut_frees_what_was_held_on_fair_links():
     assert traffic.env.now == pytest.approx(3.0), "no timer of the lost message keeps the clock running"
 
 
-@pytest.mark.parametrize("wiring", ["cards", "pairs"])
-def test_after_a_cut_a_queue_begins_anew_on_the_nodes_own_links(wiring):
-    network = Network(bandwidth=BANDWIDTH, server_bandwidth=1e6, sharing="fifo", wiring=wiring)
+@pytest.mark.parametrize("more", [{"wiring": "cards"}, {"wiring": "pairs"}, {"hosts": Hosts(1)}], ids=str)
+def test_after_a_cut_a_queue_begins_anew_on_the_nodes_own_links(more):
+    network = Network(bandwidth=BANDWIDTH, server_bandwidth=1e6, sharing="fifo", **more)
     traffic, lost = Traffic(network, crashes=True), []
     for name in range(5):
         traffic.send(name, 0.0, 0, SERVER, 20.0)
@@ -366,6 +379,31 @@ def test_after_a_cut_a_queue_begins_anew_on_the_nodes_own_links(wiring):
     traffic.send("back", 4.0, 0, SERVER, 20.0)
     traffic.run()
     assert traffic.times == pytest.approx({0: 2.0, "back": 6.0}, abs=1e-3)
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_after_a_cut_the_queue_of_a_hosts_card_stays_as_it_was(rank):
+    """Each message takes 2 s. The lost one holds its turn until 2 s, so that the next two end at 4 s and 6 s."""
+    network = Network(bandwidth=BANDWIDTH, server_bandwidth=1e6, sharing="fifo", hosts=Hosts(2))
+    traffic, mate = Traffic(network, workers=4, crashes=True), rank ^ 1
+    traffic.send("lost", 0.0, rank, SERVER, 20.0)
+    traffic.send("behind", 0.0, mate, SERVER, 20.0)
+    traffic.cut(1.0, rank, [])
+    traffic.send("after", 1.5, mate, SERVER, 20.0)
+    traffic.run()
+    assert traffic.times == pytest.approx({"behind": 4.0, "after": 6.0}, abs=1e-3)
+
+
+def test_after_a_cut_a_queue_begins_anew_on_the_workers_own_inner_card():
+    """The card of the other worker of the host, to which all five messages went, is reserved until 10 s."""
+    traffic = Traffic(Network(sharing="fifo", hosts=Hosts(4, BANDWIDTH)), Complete(), workers=4, crashes=True)
+    for name in range(5):
+        traffic.send(name, 0.0, 0, 1, 20.0)
+    traffic.cut(3.0, 0, [])
+    traffic.send("back", 4.0, 0, 2, 20.0)
+    traffic.send("other", 4.0, 3, 1, 20.0)
+    traffic.run()
+    assert traffic.times == pytest.approx({0: 2.0, "back": 6.0, "other": 6.0})
 
 
 @settings(max_examples=30, deadline=None)
@@ -409,6 +447,7 @@ def test_every_message_arrives_or_is_cut_whoever_crashes_when(data):
             r"links.0.receiver: expected a pair that a Star",
         ),
         (lambda: Network(topology=Ring(), links=[SlowLink(0, -1, 1.0)]), r"links.0.receiver: .* that a Ring joins"),
+        (lambda: Network(hosts=Hosts(3)), r"Cluster.network.hosts.size: expected a divisor of workers = 8, got 3"),
         (lambda: Network(links=[SlowLink(2, 2, 1.0)]), r"SlowLink.receiver: expected a rank other than the sender's"),
         (lambda: Network(links=[SlowLink(2, 3)]), r"SlowLink.bandwidth: expected a bandwidth or a latency"),
         (lambda: Network(links=[SlowLink(2, 3, -1.0)]), r"SlowLink.bandwidth: expected bytes per second > 0"),
