@@ -98,7 +98,9 @@ def steps(result: Result) -> list[Drawing]:
             edges.add_edges_from((rank, peer) for rank in peers for peer in peers[rank])
         at = f", step {step}" if graph.period(workers) > 1 else ""
         collective = getattr(algorithm, "collective", "")
-        cost = f"its collective: {collective}" if collective else _cost(edges, model_bytes(result), network.bandwidth)
+        machines = (network.on_machines(pair, workers) for pair in edges.edges)
+        cards = nx.MultiDiGraph((start, end) for start, end in machines if start != end)
+        cost = f"its collective: {collective}" if collective else _cost(cards, model_bytes(result), network.bandwidth)
         places = _positions(graph, edges, workers)
         hosts = f", {network.host_size} on a host" if network.host_size > 1 else ""
         drawings.append(Drawing(f"{name} of {workers}{hosts}{at}", cost, edges, places, isinstance(graph, Torus)))

@@ -228,6 +228,23 @@ def test_the_bytes_in_the_links_of_a_figure_are_those_of_the_messages(logged):
         assert row.sum() == pytest.approx(there.loc[there[end] == rank, "bytes"].sum())
 
 
+HOSTS = "{workers: 4, network: {bandwidth: 20, message_bytes: 4, hosts: {size: 2, bandwidth: 40}}}"
+
+
+@pytest.mark.parametrize("method", ["sync_ps", "{name: all_reduce, collective: mesh}"])
+def test_the_bytes_of_a_hosts_card_are_those_that_leave_or_enter_the_host(bench, method):
+    run = bench(LOGGED.replace(LOGGED.splitlines()[1], f"cluster: {HOSTS}") + f"algorithm: {method}\n")
+    axes = figures.utilisation(run).axes[0]
+    mesh = axes.collections[0]
+    loads = mesh.get_array() * np.diff(mesh.get_coordinates()[0, :, 0]) * 20 / 100
+    found = {tick.get_text(): row.sum() for tick, row in zip(axes.get_yticklabels(), loads, strict=True)}
+    there = run.messages[run.messages["arrived"].notna()]
+    names = {-1: "server", 0: "host 0", 1: "host 0", 2: "host 1", 3: "host 1"}
+    start, end = there["sender"].map(names), there["receiver"].map(names)
+    sums = [there["bytes"][start != end].groupby(name + way).sum() for name, way in ((start, " up"), (end, " down"))]
+    assert found == pytest.approx(pd.concat(sums).to_dict())
+
+
 def test_a_message_is_spread_evenly_over_its_way(bench):
     run = bench("cluster: {workers: 1, network: {bandwidth: 1, message_bytes: 4}}\n"
                 "task: {model: timing}\nrecord: {messages: true}\nstop: {updates: 1}\n")  # fmt: skip
@@ -295,6 +312,14 @@ def test_a_topology_has_the_edges_of_its_config(bench, method, workers, count, c
     arrows = [sum(isinstance(patch, figures.network.FancyArrowPatch) for patch in axes.patches) for axes in figure.axes]
     pairs = [len({frozenset(edge) for edge in one.graph.edges}) for one in drawings]
     assert arrows[: len(pairs)] == pairs
+
+
+def test_the_busiest_card_of_hosts_carries_what_all_workers_of_one_send_to_others(bench):
+    """On a complete graph of four, two on a host: two messages of each of two workers, 4 x 4 B at 20 B/s."""
+    text = f"cluster: {HOSTS.replace('bandwidth: 20', 'topology: complete, bandwidth: 20')}\nalgorithm: dpsgd\n"
+    (panel,) = figures.topology(bench(text + GOSSIP.replace("20", "1"))).axes
+    said = "complete of 4, 2 on a host\nbusiest card: 4 up, 4 down\n4 x 4 B: 800 ms"
+    assert panel.get_title(loc="left") == said
 
 
 def test_collectives_that_share_a_graph_are_both_named(bench):
