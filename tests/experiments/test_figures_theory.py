@@ -181,11 +181,33 @@ def test_closed_forms_of_time_are_what_a_simulation_takes(bench, method, sharing
     assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
 
 
-def test_there_is_no_closed_form_for_uneven_clusters(bench):
-    for more in ("compute: {law: exponential, mean: 1}", "slowdowns: [{worker: 0, factor: 2}]", "apply_seconds: 1"):
-        cluster = f"cluster: {{workers: 2, network: {{latency: 0.1}}, {more}}}"
-        run = bench(f"{cluster}\nalgorithm: sync_ps\ntask: {{model: timing}}\nstop: {{updates: 4}}\n")
-        assert seconds_theory(run) is None
+@pytest.mark.parametrize("size", [0, "null"])
+def test_a_message_has_four_bytes_a_parameter_unless_the_network_says_how_many(bench, size):
+    cluster = f"cluster: {{workers: 4, network: {{bandwidth: 8, latency: 0.125, message_bytes: {size}}}}}"
+    run = bench(f"{cluster}\nalgorithm: all_reduce\ntask: {{model: quadratic, dim: 12}}\nstop: {{updates: 24}}\n")
+    transfer = 0 if size == 0 else 4 * 12 / 8
+    assert seconds_theory(run) == pytest.approx(1 + 2 * 3 * (0.125 + transfer / 4))
+    assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("network", "more"),
+    [
+        ("", "compute: {law: exponential, mean: 1}"),
+        ("", "slowdowns: [{worker: 0, factor: 2}]"),
+        ("", "apply_seconds: 1"),
+        ("cards: [{worker: 0, bandwidth: 1}]", ""),
+        ("links: [{sender: 0, receiver: -1, bandwidth: 1}]", ""),
+        ("server_bandwidth: 1", ""),
+        ("colocated: true", ""),
+        ("wiring: pairs", ""),
+        ("hosts: {size: 2}", ""),
+    ],
+)
+def test_there_is_no_closed_form_for_uneven_clusters(bench, network, more):
+    cluster = f"{{workers: 2, network: {{{', '.join(filter(None, ('bandwidth: 8, latency: 0.1', network)))}}}, {more}}}"
+    run = bench(f"cluster: {cluster}\nalgorithm: sync_ps\ntask: {{model: timing}}\nstop: {{updates: 4}}\n")
+    assert seconds_theory(run) is None
 
 
 def harmonic(n):

@@ -28,6 +28,13 @@ def test_parameters_of_no_layer_are_counted_once(network):
     assert sum(layer.params for layer in vision_layers(network, 224)) == whole
 
 
+def test_activations_are_those_of_a_mini_batch_and_work_is_that_of_an_image():
+    """VGG's first convolution has 64 channels of the image's size, its last layer a number a class."""
+    layers, one = vision_layers("vgg11", 224, 8), vision_layers("vgg11", 224)
+    assert (layers[0].activations, layers[-1].activations) == (8 * 64 * 224**2, 8 * 1000)
+    assert [(layer.params, layer.work) for layer in layers] == [(layer.params, layer.work) for layer in one]
+
+
 CONFIG = """
 cluster:
   workers: 2

@@ -20,8 +20,8 @@ def found(values, seeds=True, **bars):
 
 def of_all_seeds(number, draws, **bars):
     """What is found of a number that all seeds make together, which other samples of them make to be `draws`."""
-    answers = iter([xr.DataArray(number), xr.DataArray(draws)])
-    joint = Joint(lambda _: next(answers), xr.DataArray([0.0], dims="seed"))
+    answers = {0: number, len(draws): draws}
+    joint = Joint(lambda values: xr.DataArray(answers[values.sizes.get("draw", 0)]), xr.DataArray([0.0], dims="seed"))
     return finding(Criterion("x", "x", **bars), joint, "test", len(draws))
 
 
@@ -55,6 +55,12 @@ def test_a_number_of_all_seeds_decides_by_what_other_seeds_would_make_of_it():
     assert of_all_seeds(3.0, draws, at_most=1.0).outcome == FAILS
     assert of_all_seeds(5.0, draws, at_most=4.0).outcome == OPEN
     assert of_all_seeds(1.0, draws, at_least=2.0).outcome == OPEN
+
+
+def test_the_interval_of_a_number_of_all_seeds_leaves_out_a_fortieth_of_the_draws_at_either_end():
+    """Each end is the least draw up to which there are 2.5 %, or 97.5 %, of 1 to 1000."""
+    number = of_all_seeds(500.0, [float(draw) for draw in range(1, 1001)], at_least=0.0)
+    assert (number.low, number.high) == (25.0, 975.0)
 
 
 def test_where_a_target_was_never_reached_all_seeds_have_to_agree():

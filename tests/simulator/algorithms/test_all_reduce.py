@@ -11,7 +11,7 @@ from laggard.simulator import Cluster, Delayed, Evaluate, InvalidSettingError, N
 from laggard.simulator.algorithms.all_reduce import AllReduce
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SGD, WarmUp
-from laggard.simulator.network.config import SlowLink
+from laggard.simulator.network.config import Hosts, SlowLink
 from laggard.simulator.network.topology import Exponential as ExponentialGraph
 from laggard.simulator.network.topology import Ring, Star
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
@@ -138,6 +138,20 @@ def test_the_collective_comes_after_the_slowest():
     assert outcome.progress.time == pytest.approx(updates * (4.0 + 3 * (alpha + n * beta)), rel=1e-9)
 
 
+@pytest.mark.parametrize("g", [1, 4, 8])
+@pytest.mark.parametrize("slower", [0.5, 2.0])
+@pytest.mark.parametrize("beta", [0.02, 0.0])
+def test_a_ring_over_hosts_goes_at_the_pace_of_its_slowest_link(g, slower, beta):
+    """Each of the 2 (P - 1) steps takes N / P bytes inside a host of g, where g > 1, and between hosts, where g < P."""
+    alpha, n, P, inner = 0.1, 10.0, 8, slower * 0.02
+    hosts = Hosts(g, bandwidth=1 / inner, latency=slower * alpha)
+    network = Network(bandwidth=1 / beta if beta else np.inf, latency=alpha, message_bytes=n, hosts=hosts)
+    inside, across = slower * alpha + n / P * inner, alpha + n / P * beta
+    step = max(inside * (g > 1), across * (g < P))
+    outcome = simulate(Cluster(P, Constant(1.0), network=network), AllReduce(Rule()), stop=Stop(updates=1))
+    assert outcome.progress.time == pytest.approx(1.0 + 2 * (P - 1) * step, rel=1e-9)
+
+
 @every
 @pytest.mark.parametrize("at", [0.5, 1.1, 2.6])
 def test_a_node_that_crashed_is_missed_for_ever_and_nobody_goes_on_with_half_a_sum(collective, at):
@@ -197,3 +211,8 @@ def test_a_collective_runs_where_its_messages_can_go(collective, topology, refus
 def test_an_unknown_collective_is_refused():
     with pytest.raises(InvalidSettingError, match="collective: expected one of ring, naive_ring"):
         AllReduce(Rule(), "star")
+
+
+def test_a_sum_over_hosts_needs_hosts():
+    with pytest.raises(InvalidSettingError, match="hosts: expected the hosts over which hierarchical sums"):
+        simulate(Cluster(workers=4), AllReduce(Rule(), "hierarchical"), stop=Stop(updates=1))

@@ -46,7 +46,7 @@ def test_k_sync_that_waits_for_all_is_synchronous_sgd(optimizer, quadratic):
             np.testing.assert_array_equal(one.updates[column], other.updates[column])
 
 
-@pytest.mark.parametrize(("share", "workers", "K"), [(0.9, 20, 18), (0.94, 16, 16), (0.1, 10, 1), (0.35, 20, 7)])
+@pytest.mark.parametrize(("share", "workers", "K"), [(0.9, 20, 18), (0.94, 16, 16), (0.1, 10, 1), (0.28, 25, 7)])
 @pytest.mark.parametrize("method", [KSync, LocalSGD])
 def test_a_share_of_the_workers_is_rounded_up(method, share, workers, K, quadratic):
     cluster = Cluster(workers, compute=Gamma(1.0, 0.5))

@@ -23,6 +23,7 @@ from laggard.simulator import (
     simulate,
 )
 from laggard.simulator.learning.rules import SGD, WarmUp
+from laggard.simulator.learning.rules.rule import flush_denormals
 from laggard.simulator.recording.trace import Trace
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
@@ -259,6 +260,17 @@ def test_denormals_are_zero_in_a_step_of_the_optimizer_and_nowhere_else():
     simulate(Cluster(workers=1), AsyncPS(Rule(Watched(), lr=0.1)), Quadratic(dim=2), **run)
     assert Watched.seen == [0.0] * 3
     assert min(*outside, torch.tensor(1e-40).mul(1.0).item()) > 0
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_after_a_step_denormals_are_what_they_were_before_it_even_if_it_fails(before):
+    torch.set_flush_denormal(before)
+    try:
+        with pytest.raises(ValueError, match="of the optimiser"), flush_denormals():
+            raise ValueError("of the optimiser")
+        assert (torch.tensor(1e-40).mul(1.0).item() == 0) == before
+    finally:
+        torch.set_flush_denormal(False)
 
 
 @pytest.mark.parametrize("size", [5e-324, 2.2250738585072014e-308, 1e-300])
