@@ -1,13 +1,15 @@
 """A cluster, as a config describes it: workers, their compute times, what slows them, and the network."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Annotated, Literal
 
 from laggard.simulator.errors import InvalidSettingError, NonNegative, Range, Settings
 from laggard.simulator.network.config import Network
 from laggard.simulator.timing.distributions import Constant, Distribution
+from laggard.simulator.timing.distributions.distribution import check_workers
 from laggard.simulator.timing.slowdowns import Crash, Slowdown
 from laggard.simulator.timing.streams import SLOWDOWNS, stream
 
@@ -41,10 +43,8 @@ class Cluster(Settings):
         for index, slowdown in enumerate(self.slowdowns):
             self._check_ranks(f"slowdowns.{index}", slowdown)
         self._check_crashes()
-        try:
-            self.network.check(self.workers)
-        except InvalidSettingError as error:
-            raise InvalidSettingError("Cluster", f"network.{error.field}", error.expected, error.got) from None
+        self._check_part("network", self.network.check)
+        self._check_part("compute", partial(check_workers, self.compute))
 
     def bound(self, seed: int) -> "Cluster":
         """The cluster with random slowdowns drawn, each from the stream of its index in the list."""
@@ -59,6 +59,13 @@ class Cluster(Settings):
     def crashes(self) -> list[Crash]:
         """Who goes down, and when."""
         return [one for one in self.slowdowns if isinstance(one, Crash)]
+
+    def _check_part(self, key: str, check: Callable[[int], None]) -> None:
+        """Check the part called `key` against the number of workers."""
+        try:
+            check(self.workers)
+        except InvalidSettingError as error:
+            raise InvalidSettingError("Cluster", f"{key}.{error.field}", error.expected, error.got) from None
 
     def _check_ranks(self, key: str, slowdown: Slowdown | Crash) -> None:
         wrong = [rank for rank in getattr(slowdown, "ranks", ()) if rank >= self.workers]

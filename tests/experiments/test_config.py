@@ -285,6 +285,15 @@ def test_a_law_per_sample_is_scaled_by_the_batch(toy: Callable[..., Path]) -> No
     assert load(toy()).cluster.build(batch=32).compute == Gamma(0.01, 0.3)
 
 
+def test_a_trace_with_ranks_needs_rows_of_every_worker(toy: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "ranked.csv").write_text("rank,seconds\n0,0.5\n1,0.25\n")
+    law = f"cluster.compute={{law: trace, file: {tmp_path}/ranked.csv, worker: rank, order: replay}}"
+    assert load(toy(), law, "cluster.workers=2").build_cluster().compute.mean == 0.375
+    said = refusal(toy(), law, "cluster.workers=3")
+    assert "cluster.compute.worker: expected a column in which each rank below workers = 3 has a row" in said
+    assert said.endswith("got 'rank without 2'")
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_config_that_we_ship_is_fine_and_asks_a_question(path: Path) -> None:
     assert runs(load(path))

@@ -37,6 +37,19 @@ def on_a_machine(law: Distribution, rng: np.random.Generator) -> Distribution:
     return machine(rng) if machine else law
 
 
+def of_worker(law: Distribution, rank: int) -> Distribution:
+    """The distribution of one worker: `law.of_worker(rank)` where workers differ by what is known of each."""
+    own: Callable[[int], Distribution] | None = getattr(law, "of_worker", None)
+    return own(rank) if own and rank >= 0 else law  # servers have no mini-batches
+
+
+def check_workers(law: Distribution, workers: int) -> None:
+    """Raise `InvalidSettingError` where `law.check_workers(workers)` does: it has nothing for one of the workers."""
+    check: Callable[[int], None] | None = getattr(law, "check_workers", None)
+    if check:
+        check(workers)
+
+
 @dataclass(frozen=True)
 class Scaled(Settings):
     """Durations of `law`, each `factor` times as long: turns seconds per sample into seconds per mini-batch."""
@@ -59,17 +72,29 @@ class Scaled(Settings):
         """One machine's own distribution, scaled likewise."""
         return Scaled(on_a_machine(self.law, rng), self.factor)
 
+    def of_worker(self, rank: int) -> Distribution:
+        """One worker's own distribution, scaled likewise."""
+        return Scaled(of_worker(self.law, rank), self.factor)
+
+    def check_workers(self, workers: int) -> None:
+        """As `law` does."""
+        check_workers(self.law, workers)
+
 
 NONE_DRAWN = array("d")
 BLOCK = 64  # draws buffered per worker: more costs memory at 65,536 workers, fewer costs a numpy call each
 
 
 class Durations:
-    """The stream of one worker's durations: its machine first, then blocks of draws; raises at an invalid duration."""
+    """The stream of one worker's durations: its machine first, then blocks of draws; raises at an invalid duration.
+
+    Where the law has `of_worker(rank)`, as a trace with ranks, the durations are of that.
+    """
 
     __slots__ = ("_block", "_law", "_rank", "_stream")
 
     def __init__(self, law: Distribution, stream: StoredStream, rank: int) -> None:
+        law = of_worker(law, rank)
         self._law = stream.draw(partial(on_a_machine, law)) if hasattr(law, "machine") else law
         self._stream, self._rank = stream, rank
         self._block = NONE_DRAWN  # the next one last
