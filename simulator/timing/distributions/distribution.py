@@ -5,12 +5,12 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from laggard.simulator.errors import Positive, Range, Settings, check_duration
+from laggard.simulator.errors import HUGE, Positive, Range, Settings, bounded, check_duration
 from laggard.simulator.timing.streams import StoredStream
 
 Seconds = NDArray[np.float64]
@@ -29,6 +29,23 @@ class Distribution(Protocol):
     @property
     def std(self) -> float: ...
     def draw(self, rng: np.random.Generator, n: int) -> Seconds: ...
+
+
+def is_law(seconds: float | Distribution) -> TypeGuard[Distribution]:
+    """Whether `seconds` are drawn, not a number."""
+    return hasattr(seconds, "draw")
+
+
+def mean_of(seconds: float | Distribution) -> float:
+    """The mean of seconds that are a number or a law."""
+    return seconds.mean if is_law(seconds) else cast(float, seconds)
+
+
+def check_seconds(owner: object, *names: str) -> None:
+    """Raise `InvalidSettingError` unless these fields of `owner` are each a law, or a number of seconds >= 0."""
+    for name in names:
+        if not is_law(getattr(owner, name)):
+            bounded(owner, name, least=0, most=HUGE)
 
 
 def on_a_machine(law: Distribution, rng: np.random.Generator) -> Distribution:
@@ -86,7 +103,7 @@ BLOCK = 64  # draws buffered per worker: more costs memory at 65,536 workers, fe
 
 
 class Durations:
-    """The stream of one worker's durations: its machine first, then blocks of draws; raises at an invalid duration.
+    """The stream of one node's durations: its machine first, then blocks of draws; raises at an invalid duration.
 
     Where the law has `of_worker(rank)`, as a trace with ranks, the durations are of that.
     """
@@ -110,5 +127,5 @@ class Durations:
             self._block = array("d", drawn[::-1].astype(np.float64).tobytes())
         seconds = self._block.pop()
         if not 0 <= seconds < math.inf:  # checked here too: making the error's text costs more than the draw
-            check_duration(seconds, repr(self._law), f"draw for worker {self._rank}")
+            check_duration(seconds, repr(self._law), f"draw for {'worker' if self._rank >= 0 else 'node'} {self._rank}")
         return seconds
