@@ -13,6 +13,8 @@ LAWS = [
     {"law": "uniform", "low": 0.005, "high": 0.02}, {"law": "pareto", "scale": 0.01, "alpha": 2.5},
     {"law": "lognormal", "mean": 0.01, "cv": 1.0}, {"law": "two_point", "usual": 0.01, "factor": 5, "probability": 0.1},
 ]  # fmt: skip
+COSTS = [0.0, 0.001, 0.01, {"law": "gamma", "mean": 0.005, "cv": 0.5}, {"law": "exponential", "mean": 0.001}]
+"""Seconds that are a number or a law."""
 STOPS = [{"updates": 20}, {"gradients": 50}, {"time": 0.2}, {"epochs": 1}, {"accuracy": 0.9, "updates": 20}]
 TASKS = [
     {"model": "quadratic", "dim": 8, "noise": 0.1, "epoch": 20}, {"model": "timing", "batch": 32, "epoch": 320},
@@ -56,6 +58,10 @@ def plain_config(rng: random.Random) -> dict[str, Any]:
         "cluster": {
             "workers": 1 if name == "delayed" else rng.choice([1, 2, 3, 4]),
             "compute": rng.choice(LAWS),
+            **{
+                f"{key}_seconds": rng.choice(COSTS)
+                for key in rng.sample(["apply", "receive", "reply"], rng.choice([0, 0, 1, 3]))
+            },
             "slowdowns": rng.sample(SLOWDOWNS, rng.choice([0, 0, 1, 2])),
             "network": {
                 "topology": topology,

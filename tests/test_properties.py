@@ -63,6 +63,11 @@ def law(draw):
     return DISTRIBUTIONS[name](**given[name]())
 
 
+def seconds(draw):
+    """What something costs: nothing, a number or a law."""
+    return law(draw) if draw(COIN) else draw(one_of(0.0, 0.0, draw(UNIT)))
+
+
 def slowdown(draw, workers):
     rank, factor = draw(whole(0, workers - 1)), draw(FACTOR)
     kind = draw(one_of("factor", "window", "markov"))
@@ -177,7 +182,8 @@ def case(draw, name):
         compute=law(draw),
         slowdowns=[*(slowdown(draw, workers) for _ in range(draw(whole(0, 2)))), *crashes(draw, workers)],
         network=network(draw, workers, topology),
-        apply_seconds=draw(UNIT) if draw(COIN) else 0.0,
+        apply_seconds=seconds(draw),
+        **({"receive_seconds": seconds(draw), "reply_seconds": seconds(draw)} if draw(COIN) else {}),
     )
     try:
         algorithm = method(draw, name, workers)

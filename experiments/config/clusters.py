@@ -1,19 +1,39 @@
 """`cluster` in a config: compute times, slowdowns, the network, and machines that others have measured."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 from laggard import simulator
-from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.errors import ConfigError, format_value
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.presets import PRESETS, describe_preset, expand_preset
-from laggard.experiments.config.schema import Count, Described, Finite, Part, Seed, build_value, is_from_result, keys
+from laggard.experiments.config.schema import Count, Described, Part, Seed, build_value, is_from_result, keys
 from laggard.simulator.network.topology import TOPOLOGIES, Topology
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Distribution, Scaled
 from laggard.simulator.timing.slowdowns import SLOWDOWNS, Slowdown
 
+
+@dataclass(frozen=True)
+class NumberOr:
+    """A number, or what a mapping describes."""
+
+    choice: NamedChoice
+
+    def __call__(self, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, Mapping | Described):
+            return self.choice(value, info)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError("", f"expected a number or a mapping, got {format_value(value)}")
+        if not math.isfinite(value):
+            raise ConfigError("", f"expected a finite number, got {format_value(value)}")
+        return float(value)
+
+
+SecondsOrLaw = Annotated[Any, BeforeValidator(NumberOr(NamedChoice.of("law", DISTRIBUTIONS, "constant", Distribution)))]
 WIRES = {key: said for key, said in keys(simulator.Network).items() if key != "topology"}
 
 
@@ -52,7 +72,9 @@ class ClusterPart(Part):
     compute: Annotated[Any, BeforeValidator(COMPUTE)] = Field({"law": "constant", "mean": 1.0}, validate_default=True)
     slowdowns: list[Annotated[Any, BeforeValidator(SLOWDOWN)]] = Field([])
     network: Annotated[Any, BeforeValidator(NETWORK)] = Field({}, validate_default=True)
-    apply_seconds: Finite = 0.0
+    apply_seconds: SecondsOrLaw = 0.0
+    receive_seconds: SecondsOrLaw = 0.0
+    reply_seconds: SecondsOrLaw = 0.0
     ties: Literal["rank", "random"] = "rank"
     seed: Seed | None = None
 
@@ -76,7 +98,9 @@ class ClusterPart(Part):
             compute=law if factor == 1.0 else Scaled(law, factor),
             slowdowns=[slowdown.build() for slowdown in self.slowdowns],
             network=self.network.build(),
-            apply_seconds=self.apply_seconds,
+            apply_seconds=build_value(self.apply_seconds),
+            receive_seconds=build_value(self.receive_seconds),
+            reply_seconds=build_value(self.reply_seconds),
             ties=self.ties,
             seed=self.seed,
         )

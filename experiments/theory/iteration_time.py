@@ -15,11 +15,14 @@ from laggard.simulator.algorithms.base import count_awaited
 from laggard.simulator.learning.task import bytes_of
 from laggard.simulator.network.topology import Auto, Ring
 from laggard.simulator.timing.distributions import Constant, Exponential, Trace, TwoLevelGamma
+from laggard.simulator.timing.distributions.distribution import is_law, mean_of
 
 FREE_SECONDS: Forms[float] = Forms()
 """Seconds of an update on a network that takes no time; of an algorithm and a cluster of constant slowdowns."""
 CARD_SECONDS: Forms[float] = Forms()
 """Seconds of an update with equal cards and constant times; of an algorithm, a cluster, and a model's N beta (s)."""
+SERVED_SECONDS: Forms[float] = Forms()
+"""The same where servers take time over messages and updates."""
 COLLECTIVE_SECONDS: dict[str, Callable[[int, float, float], float]] = {
     "ring": lambda P, alpha, transfer: 2 * (P - 1) * alpha + 2 * (P - 1) / P * transfer,
     "naive_ring": lambda P, alpha, transfer: (P - 1) * (alpha + transfer),
@@ -71,9 +74,11 @@ def seconds_theory(result: Result) -> float | None:
 
     all_reduce                   t_c + the collective's (`COLLECTIVE_SECONDS`)
     sync_ps                      t_c + 2 alpha + 2 P N beta (fair), t_c + 2 alpha + (P + 1) N beta (fifo)
-    async_ps, fifo               max((t_c + 2 alpha + 2 N beta) / P, N beta)
+    async_ps, fifo               max((t_c + 2 alpha + 2 N beta + r + u) / P, N beta, r + u + q)
     sgp, one peer                t_c + alpha + N beta; max(t_c, alpha + N beta) with overlap 1
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta); t_c + alpha + 2 N beta where it adapts first
+
+    With r, u and q the server's seconds to take in a message, to update and to reply; 0 for all other methods.
 
     On a free network, for other laws and uneven workers too, with X_i the seconds of worker i and mu_i = 1 / E[X_i]:
 
@@ -96,13 +101,14 @@ def seconds_theory(result: Result) -> float | None:
     algorithm, cluster = found
     network = cluster.network
     uneven = network.cards or network.links or network.colocated or network.server_bandwidth or network.hosts
-    if uneven or network.wiring != "cards" or cluster.apply_seconds or not is_steady(cluster):
+    if uneven or network.wiring != "cards" or not is_steady(cluster):
         return None
-    if network.unlimited and not network.latency:
+    if network.unlimited and not network.latency and cluster.serves_at_once:
         return FREE_SECONDS(algorithm, cluster)
     if cluster.slowdowns or not isinstance(law_of(cluster), Constant):
         return None
-    return CARD_SECONDS(algorithm, cluster, model_bytes(result) / network.bandwidth)
+    forms = CARD_SECONDS if cluster.serves_at_once else SERVED_SECONDS
+    return forms(algorithm, cluster, model_bytes(result) / network.bandwidth)
 
 
 def _order(cluster: Cluster, K: int | None = None) -> float | None:
@@ -174,11 +180,17 @@ def _sync_ps_cards(algorithm: simulator.SyncPS, cluster: Cluster, transfer: floa
     return cluster.compute.mean + 2 * cluster.network.latency + models * transfer
 
 
+@SERVED_SECONDS.of(simulator.AsyncPS)
 @CARD_SECONDS.of(simulator.AsyncPS)
 def _async_ps_cards(algorithm: simulator.AsyncPS, cluster: Cluster, transfer: float) -> float | None:
-    if algorithm.accumulate != 1 or algorithm.shards != 1 or cluster.network.sharing != "fifo":
+    costs = cluster.receive_seconds, cluster.apply_seconds, cluster.reply_seconds
+    if algorithm.accumulate != 1 or algorithm.shards != 1 or any(map(is_law, costs)):
         return None
-    return max((cluster.compute.mean + 2 * cluster.network.latency + 2 * transfer) / cluster.workers, transfer)
+    if transfer and cluster.network.sharing != "fifo":
+        return None
+    receive, update, reply = map(mean_of, costs)
+    round_trip = cluster.compute.mean + 2 * cluster.network.latency + 2 * transfer + receive + update
+    return max(round_trip / cluster.workers, transfer, receive + update + reply)
 
 
 @CARD_SECONDS.of(simulator.SGP)

@@ -169,5 +169,5 @@ def _up_to(p: float, k: np.ndarray) -> np.ndarray:
 
 def _rates(cluster: Cluster) -> np.ndarray | None:
     """The workers' speeds, relative, where they are constant and network and server take no time; else None."""
-    free = cluster.network.unlimited and cluster.network.latency == 0 and cluster.apply_seconds == 0
+    free = cluster.network.unlimited and cluster.network.latency == 0 and cluster.serves_at_once
     return 1 / factors_of(cluster) if free and is_steady(cluster) else None

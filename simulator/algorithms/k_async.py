@@ -1,14 +1,16 @@
 """Parameter servers that update by some of the gradients: K-async, soft synchronisation and K-batch-sync."""
 
+import math
 from dataclasses import dataclass
 
 from laggard.simulator.algorithms.base import Algorithm, ReadComputePush, Role, count_awaited
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import PositiveInt
+from laggard.simulator.errors import InvalidSettingError, PositiveInt
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.topology import SERVER
+from laggard.simulator.timing.distributions.distribution import mean_of
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,17 @@ class KBatchSync(Algorithm):
 
     rule: Rule
     gradients: PositiveInt = 1
+
+    def check(self, cluster: Cluster) -> None:
+        """Refuse a server that takes in gradients more slowly than workers, which never wait, make them.
+
+        What it takes in would be older and older, and all of it dropped.
+        """
+        factors = [min(1.0, getattr(one, "factor", 1.0)) for one in cluster.slowdowns]
+        seconds = cluster.compute.mean * math.prod(factors) / cluster.workers
+        if cluster.receive_seconds != 0 and mean_of(cluster.receive_seconds) >= seconds:
+            expected = f"a mean below {seconds:g} s, in which the workers of {type(self).__name__} make a gradient"
+            raise InvalidSettingError("Cluster", "receive_seconds", expected, cluster.receive_seconds)
 
     def worker(self, node: Node) -> Role:
         node.send(SERVER, None, size=0)  # announces the worker

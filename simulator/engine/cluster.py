@@ -1,13 +1,15 @@
 """A cluster, as a config describes it: workers, their compute times, what slows them, and the network."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from laggard.simulator.errors import InvalidSettingError, NonNegative, Range, Settings
+from laggard.simulator.errors import InvalidSettingError, Range, Settings
 from laggard.simulator.network.config import Network
 from laggard.simulator.timing.distributions import Constant, Distribution
+from laggard.simulator.timing.distributions.distribution import check_seconds, check_workers
 from laggard.simulator.timing.slowdowns import Crash, Slowdown
 from laggard.simulator.timing.streams import SLOWDOWNS, stream
 
@@ -21,7 +23,10 @@ class Cluster(Settings):
         compute: the distribution of the seconds that one mini-batch's gradient takes.
         slowdowns: what happens to workers over time: slower, with factors that multiply, or down.
         network: links and topology; free by default.
-        apply_seconds: what one update costs the server.
+        apply_seconds: what one update costs the server; a number, or a law that is drawn for every update.
+        receive_seconds: what taking in a message of one model costs the server, which does nothing else meanwhile; a
+            message of m models costs m times as much. A number, or a law that is drawn for every message.
+        reply_seconds: likewise, what sending a message costs it. The message departs when the server begins to send.
         ties: who comes first among workers whose work ends in one instant: `rank`, the one that began first, which is
             the lowest rank where all began together; or `random`, anew each time, from a random stream of its own.
             With equal constant times and `rank`, a server that waits for some workers always waits for the same.
@@ -32,19 +37,20 @@ class Cluster(Settings):
     compute: Distribution = field(default_factory=lambda: Constant(1.0))
     slowdowns: Sequence[Slowdown | Crash] = ()
     network: Network = field(default_factory=Network)
-    apply_seconds: NonNegative = 0.0
+    apply_seconds: float | Distribution = 0.0
+    receive_seconds: float | Distribution = 0.0
+    reply_seconds: float | Distribution = 0.0
     ties: Literal["rank", "random"] = "rank"
     seed: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_seconds(self, "apply_seconds", "receive_seconds", "reply_seconds")
         for index, slowdown in enumerate(self.slowdowns):
             self._check_ranks(f"slowdowns.{index}", slowdown)
         self._check_crashes()
-        try:
-            self.network.check(self.workers)
-        except InvalidSettingError as error:
-            raise InvalidSettingError("Cluster", f"network.{error.field}", error.expected, error.got) from None
+        self._check_part("network", self.network.check)
+        self._check_part("compute", partial(check_workers, self.compute))
 
     def bound(self, seed: int) -> "Cluster":
         """The cluster with random slowdowns drawn, each from the stream of its index in the list."""
@@ -56,9 +62,21 @@ class Cluster(Settings):
         return [one for one in self.slowdowns if not isinstance(one, Crash) and one.hits(rank)]
 
     @property
+    def serves_at_once(self) -> bool:
+        """Whether servers take no time over messages and updates."""
+        return all(seconds == 0 for seconds in (self.apply_seconds, self.receive_seconds, self.reply_seconds))
+
+    @property
     def crashes(self) -> list[Crash]:
         """Who goes down, and when."""
         return [one for one in self.slowdowns if isinstance(one, Crash)]
+
+    def _check_part(self, key: str, check: Callable[[int], None]) -> None:
+        """Check the part called `key` against the number of workers."""
+        try:
+            check(self.workers)
+        except InvalidSettingError as error:
+            raise InvalidSettingError("Cluster", f"{key}.{error.field}", error.expected, error.got) from None
 
     def _check_ranks(self, key: str, slowdown: Slowdown | Crash) -> None:
         wrong = [rank for rank in getattr(slowdown, "ranks", ()) if rank >= self.workers]

@@ -93,7 +93,7 @@ class Machine(Node):
 
     @property
     def apply_seconds(self) -> float:
-        return self._world.cluster.apply_seconds
+        return self._world.cluster.apply_seconds  # type: ignore[return-value]  # of a `Client` where it is a law
 
     @property
     def now(self) -> float:
@@ -126,7 +126,8 @@ class Machine(Node):
         if self._post is not None:
             self._post(message)
         else:
-            self._carry(message, size * self.model_bytes)
+            self._address(message)
+            self._hand_over(message, size * self.model_bytes)
         return message
 
     def receive(self, tag: Hashable = None) -> Receive:
@@ -214,15 +215,18 @@ class Machine(Node):
         self._env.after_work(seconds, work)
         return work
 
-    def _carry(self, message: Message, size: float) -> None:
-        """Hand a message of `size` bytes to the network."""
+    def _address(self, message: Message) -> None:
+        """Say, where nodes crash, for which life of its receiver a message is meant."""
         heard, target = self.mailbox.heard, message.receiver
         if heard is not None:
             message.waiting = message.callbacks = [deliver_or_lose]
             message.lives = self.life, heard.get(target.rank, target.life) if self.rank < 0 else target.life
+
+    def _hand_over(self, message: Message, size: float) -> None:
+        """Hand a message of `size` bytes to the network."""
         if self._log is not None:
             self._log.sent(message, size)
-        self._transport.carry(self.rank, target.rank, size, message)
+        self._transport.carry(self.rank, message.receiver.rank, size, message)
 
     def _make_peers(self) -> NodePeers:
         self._peers = NodePeers(self.topology, self.rank, self.workers)

@@ -19,7 +19,8 @@ class Mailbox:
     Attributes:
         first: the oldest receive that waits for a message without a tag.
         mail: messages by tag.
-        plain: whether nobody crashes, and no receive without a tag has waited behind another one.
+        plain: whether nobody crashes, no receive without a tag has waited behind another one, and what arrives is
+            received at once.
         heard: each sender's `life` at the last message received from it; None where nobody crashes.
     """
 
@@ -64,12 +65,14 @@ class Mailbox:
             self._keep(tag).append(message)
 
     def forget(self, receive: Receive) -> None:
-        """Withdraw `receive`; a message that it has taken already is put back as the next one.
+        """Withdraw `receive`; a message that it has taken already is for another one that waits, or the next one.
 
         A crash may have cleared the receives before.
         """
         message, tag = receive.message, receive.tag
-        if message is not None:
+        if message is not None and (self.first if tag is None else self._receives.get(tag)):
+            self.deliver(message)
+        elif message is not None:
             self._keep(tag).appendleft(message)
         elif receive is self.first:
             self.first = self._next(None)

@@ -83,7 +83,7 @@ class Node(Protocol):
 
     @property
     def apply_seconds(self) -> float:
-        """Seconds that one update costs the server, for `yield node.work(node.apply_seconds)`."""
+        """Seconds that one update costs the server, for `yield node.work(node.apply_seconds)`; a law draws anew."""
         ...
 
     @property
@@ -115,7 +115,8 @@ class Node(Protocol):
 
         `size` is in models: 1 for weights or a gradient, 0 for a token. Weights are read when they are sent:
         from then on their owner's updates make them stale. A server's answer to a worker that has crashed since its
-        request is lost, even if the worker has returned.
+        request is lost, even if the worker has returned. Where sending takes a server time, the message departs when
+        the server is free.
 
         Raises:
             InvalidSettingError: there is no such node, or the topology does not join the two.
@@ -123,7 +124,10 @@ class Node(Protocol):
         ...
 
     def receive(self, tag: Hashable = None) -> Receive:
-        """The next message with that tag; fires with `(sender, content)`, at once if one has come already."""
+        """The next message with that tag; fires with `(sender, content)`, at once if one has come already.
+
+        Where taking in a message takes a server time, it fires after that.
+        """
         ...
 
     def arrived(self, tag: Hashable = None) -> bool:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -13,6 +14,7 @@ from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.faults import Faults, describe_waits
 from laggard.simulator.engine.machine import Machine
 from laggard.simulator.engine.rounds import Rounds
+from laggard.simulator.engine.server import kind_of
 from laggard.simulator.engine.stopping import MOST_EVALUATIONS, Evaluate, Stop, StoppingCriteria, check_periods
 from laggard.simulator.errors import Deadlock, InvalidSettingError
 from laggard.simulator.learning.empty import EmptyWeights
@@ -28,7 +30,8 @@ from laggard.simulator.recording.metrics import Learning
 from laggard.simulator.recording.outcome import Outcome
 from laggard.simulator.recording.trace import BUSY, DOWN, SENDING, WAITING, Columns, Trace
 from laggard.simulator.timing.clock import Clock, collect_garbage, rare_collections
-from laggard.simulator.timing.distributions import Durations
+from laggard.simulator.timing.distributions import Distribution, Durations
+from laggard.simulator.timing.distributions.distribution import is_law
 from laggard.simulator.timing.events import Message
 from laggard.simulator.timing.streams import (
     BATCHES,
@@ -84,7 +87,11 @@ class Simulation:
         self.transport = Transport(self.env, cluster.network, self.topology, cluster.workers, self.crashes)
         lock_step = Rounds.apply_to(cluster, algorithm, recorded=self.log is not None)
         self.lock_step = Rounds(self.env, cluster, self.model_bytes) if lock_step else None
-        self._generator, self.choices = np.random.default_rng(0), partial(stream, seeds.cluster, CHOICES)
+        self._seed, self._generator, self.choices = (
+            seeds.cluster,
+            np.random.default_rng(0),
+            partial(stream, seeds.cluster, CHOICES),
+        )
         self._start_roles(algorithm, start, seeds)
         self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
         self._criteria = StoppingCriteria(stop, evaluate, self.counters, len(self._models))
@@ -155,7 +162,14 @@ class Simulation:
         durations = Durations(self.cluster.compute, times, rank)
         own = start[:, self._slices[rank]] if rank in self._slices else start
         batches = self._task.batches(rank, Streams(seeds.data(), BATCHES, rank)) if rank >= 0 else iter(())
-        return Machine(rank, self, own, durations, self.cluster.slowdowns_of(rank), batches)
+        kind = kind_of(self.cluster, rank)
+        return kind(rank, self, own, durations, self.cluster.slowdowns_of(rank), batches)
+
+    def draws(self, seconds: float | Distribution, purpose: int, rank: int) -> Callable[[], float]:
+        """The function that gives the next of node `rank`'s `seconds`, of a law by the stream of its `purpose`."""
+        if not is_law(seconds):
+            return repeat(cast(float, seconds)).__next__
+        return Durations(seconds, StoredStream(self._generator, self._seed, purpose, rank), rank).next
 
     def _stall(self) -> None:
         """End a run in which no event is left although nodes wait.

@@ -10,6 +10,7 @@ from typing import Annotated
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.errors import HUGE, InvalidSettingError, Positive, Range, Settings
 from laggard.simulator.recording.counters import Counters, RunProgress
+from laggard.simulator.timing.distributions.distribution import mean_of
 from laggard.simulator.timing.slowdowns import Factor, Markov, Window
 
 
@@ -103,8 +104,9 @@ def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
             expected = f"at least {longest / MOST_CHANGES:g} s together with fast_for: {MOST_CHANGES:,} changes a batch"
             raise InvalidSettingError("Cluster", f"slowdowns.{index}.slow_for", expected, one.slow_for)
     time, period = stop.time or 0.0, evaluate.every_seconds
+    waits = cluster.network.latency, cluster.apply_seconds, cluster.receive_seconds, cluster.reply_seconds
     moments = [one.back or one.at for one in cluster.crashes]
-    ahead = max(time, longest * MOST_EVALUATIONS / MOST_CHANGES, cluster.network.latency, *moments)
+    ahead = max(time, longest * MOST_EVALUATIONS / MOST_CHANGES, *map(mean_of, waits), *moments)
     if period is not None and ahead > MOST_EVALUATIONS * period:
         raise InvalidSettingError("Evaluate", "every_seconds", f"at least {ahead / MOST_EVALUATIONS:g} s", period)
     if time > MOST_BATCHES * shortest:

@@ -150,7 +150,8 @@ def check_ties(trial: Trial) -> None:
     as it is, since a ring has neighbours and a warm start has a first replica.
     """
     network = Network(topology=trial.cluster.network.topology)
-    cluster = replace(trial.cluster, compute=Constant(1.0), slowdowns=(), network=network, apply_seconds=0.0)
+    at_once = replace(trial.cluster, apply_seconds=0.0, receive_seconds=0.0, reply_seconds=0.0)
+    cluster = replace(at_once, compute=Constant(1.0), slowdowns=(), network=network)
     tied = replace(trial, cluster=cluster)
     first, apart = tied.run(), [object() for _ in range(1001)]
     for _ in range(4):

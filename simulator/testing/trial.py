@@ -41,11 +41,20 @@ class Handed(NamedTuple):
 
 def watch_nodes(handed: list[Handed], gradients: list[Gradient], simulation: Simulation) -> None:
     """Record, with copies, the tensors that the nodes of a simulation pass on."""
+    for kind in {type(node) for node in simulation.nodes.values()}:
+        watched = _watched(kind, handed, gradients)
+        for node in simulation.nodes.values():
+            if type(node) is kind:
+                node.__class__ = watched
 
-    class Watched(Machine):
+
+def _watched(kind: type[Machine], handed: list[Handed], gradients: list[Gradient]) -> type[Machine]:
+    """Nodes of this kind that record what they pass on."""
+
+    class Watched(kind):  # type: ignore[misc, valid-type]
         @property
         def weights(self) -> Tensor:
-            return super().weights
+            return cast(Tensor, super().weights)
 
         @weights.setter
         def weights(self, weights: Tensor) -> None:
@@ -54,7 +63,7 @@ def watch_nodes(handed: list[Handed], gradients: list[Gradient], simulation: Sim
 
         def compute(self, weights: Tensor, *args: Any, **given: Any) -> Work:
             self.hand(f"what node {self.rank} computed at", weights)
-            work = super().compute(weights, *args, **given)
+            work: Work = super().compute(weights, *args, **given)
             gradients.append(work.value)
             return work
 
@@ -65,14 +74,13 @@ def watch_nodes(handed: list[Handed], gradients: list[Gradient], simulation: Sim
 
         def send(self, receiver: int, content: Any, *args: Any, **given: Any) -> Message:
             self.hand(f"what node {self.rank} sent to node {receiver}", content)
-            return super().send(receiver, content, *args, **given)
+            return cast(Message, super().send(receiver, content, *args, **given))
 
         def hand(self, what: str, content: Any) -> None:
             for tensor in _tensors(content):
                 handed.append(Handed(what, tensor, tensor._version, tensor.detach().clone()))
 
-    for node in simulation.nodes.values():
-        node.__class__ = Watched
+    return Watched
 
 
 def _tensors(content: Any) -> Iterator[Tensor]:

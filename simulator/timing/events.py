@@ -183,11 +183,13 @@ class Message(Verb):
 
     Attributes:
         content: what it carries.
+        size: in models, where servers take time over messages: what is left to take in.
         lives: the sender's `life` when it was sent, and the receiver's `life` for which it is meant.
         waiting: its callbacks, where a crash can lose it.
     """
 
     _ok = True
+    size: float = 1.0
     lives: tuple[int, int]
     waiting: list[Callable[[Any], None]]
 

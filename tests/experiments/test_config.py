@@ -85,6 +85,13 @@ WRONG = {
     "seed=9223372036854775808": "seed: expected a number < 9223372036854775808, got 9223372036854775808",
     "learning.seed=9223372036854775808": "learning.seed: expected a number *, got 9223372036854775808",
     "task.dataset={name: synthetic, seed: -1}": "task.dataset.seed: expected a number >= 0, got -1",
+    "cluster.receive_seconds=-1": "cluster.receive_seconds: expected a number >= 0, got -1.0",
+    "cluster.reply_seconds=.nan": "cluster.reply_seconds: expected a finite number, got nan",
+    "cluster.apply_seconds=true": "cluster.apply_seconds: expected a number or a mapping, got true",
+    "cluster.apply_seconds=null": "cluster.apply_seconds: expected a number or a mapping, got null",
+    "cluster.reply_seconds={law: gamma, mean: 1}": "cluster.reply_seconds.cv: missing: it has no default",
+    "cluster.reply_seconds={law: gamma, mean: 1, cv: 0}": "cluster.reply_seconds.cv: expected a number *, got 0.0",
+    "cluster.receive_seconds={law: gama}": "cluster.receive_seconds.law: expected one of *; did you mean gamma?",
     # combinations
     "task.dataset=synthetic": "task: lenet5: expected inputs of shape (1, 28, 28), got (20,): use mlp or logistic",
     "task={model: transformer}": (
@@ -283,6 +290,27 @@ def test_a_law_per_sample_is_scaled_by_the_batch(toy: Callable[..., Path]) -> No
     config = load(toy(), "cluster.compute.per=sample")
     assert config.cluster.build(batch=32).compute == Scaled(Gamma(0.01, 0.3), 32)
     assert load(toy()).cluster.build(batch=32).compute == Gamma(0.01, 0.3)
+
+
+def test_what_messages_cost_a_server_is_a_number_or_a_law(toy: Callable[..., Path]) -> None:
+    config = load(toy(), "cluster.receive_seconds={law: gamma, mean: 0.005, cv: 0.5}", "cluster.reply_seconds=1")
+    cluster = config.build_cluster()
+    assert (cluster.receive_seconds, cluster.reply_seconds, cluster.apply_seconds) == (Gamma(0.005, 0.5), 1.0, 0.0)
+    again = parse(config.as_dict())
+    assert again.build_cluster() == cluster
+    swept = load(toy("sweep: {cluster.receive_seconds: [0, 0.1, {law: exponential, mean: 0.1}]}"))
+    digests = {spec.digest for spec in runs(swept)}
+    assert len(digests) == 3
+    assert {spec.digest for spec in runs(load(toy()))} < digests
+
+
+def test_a_trace_with_ranks_needs_rows_of_every_worker(toy: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "ranked.csv").write_text("rank,seconds\n0,0.5\n1,0.25\n")
+    law = f"cluster.compute={{law: trace, file: {tmp_path}/ranked.csv, worker: rank, order: replay}}"
+    assert load(toy(), law, "cluster.workers=2").build_cluster().compute.mean == 0.375
+    said = refusal(toy(), law, "cluster.workers=3")
+    assert "cluster.compute.worker: expected a column in which each rank below workers = 3 has a row" in said
+    assert said.endswith("got 'rank without 2'")
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

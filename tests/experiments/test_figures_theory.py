@@ -181,6 +181,19 @@ def test_closed_forms_of_time_are_what_a_simulation_takes(bench, method, sharing
     assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
 
 
+@pytest.mark.parametrize("workers", [2, 4, 16])
+@pytest.mark.parametrize(
+    "network", ["{latency: 0.125}", "{bandwidth: 8, latency: 0.1, message_bytes: 2, sharing: fifo}"]
+)
+@pytest.mark.parametrize("costs", [(0.3, 0, 0), (0, 0.2, 0), (0, 0, 0.25), (0.1, 0.05, 0.12)])
+def test_the_closed_form_of_an_asynchronous_server_heeds_what_messages_cost_it(bench, workers, network, costs):
+    receive, update, reply = costs
+    own = f"receive_seconds: {receive}, apply_seconds: {update}, reply_seconds: {reply}"
+    cluster = f"cluster: {{workers: {workers}, network: {network}, {own}}}"
+    run = bench(f"{cluster}\nalgorithm: async_ps\ntask: {{model: timing}}\nstop: {{updates: {120 * workers + 1}}}\n")
+    assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
+
+
 @pytest.mark.parametrize("size", [0, "null"])
 def test_a_message_has_four_bytes_a_parameter_unless_the_network_says_how_many(bench, size):
     cluster = f"cluster: {{workers: 4, network: {{bandwidth: 8, latency: 0.125, message_bytes: {size}}}}}"
@@ -196,6 +209,8 @@ def test_a_message_has_four_bytes_a_parameter_unless_the_network_says_how_many(b
         ("", "compute: {law: exponential, mean: 1}"),
         ("", "slowdowns: [{worker: 0, factor: 2}]"),
         ("", "apply_seconds: 1"),
+        ("", "receive_seconds: 1"),
+        ("", "reply_seconds: {mean: 1}"),
         ("cards: [{worker: 0, bandwidth: 1}]", ""),
         ("links: [{sender: 0, receiver: -1, bandwidth: 1}]", ""),
         ("server_bandwidth: 1", ""),

@@ -5,12 +5,12 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Protocol
+from typing import Annotated, Protocol, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from laggard.simulator.errors import Positive, Range, Settings, check_duration
+from laggard.simulator.errors import HUGE, Positive, Range, Settings, bounded, check_duration
 from laggard.simulator.timing.streams import StoredStream
 
 Seconds = NDArray[np.float64]
@@ -31,10 +31,40 @@ class Distribution(Protocol):
     def draw(self, rng: np.random.Generator, n: int) -> Seconds: ...
 
 
+def is_law(seconds: float | Distribution) -> TypeGuard[Distribution]:
+    """Whether `seconds` are drawn, not a number."""
+    return hasattr(seconds, "draw")
+
+
+def mean_of(seconds: float | Distribution) -> float:
+    """The mean of seconds that are a number or a law."""
+    return seconds.mean if is_law(seconds) else cast(float, seconds)
+
+
+def check_seconds(owner: object, *names: str) -> None:
+    """Raise `InvalidSettingError` unless these fields of `owner` are each a law, or a number of seconds >= 0."""
+    for name in names:
+        if not is_law(getattr(owner, name)):
+            bounded(owner, name, least=0, most=HUGE)
+
+
 def on_a_machine(law: Distribution, rng: np.random.Generator) -> Distribution:
     """The distribution of one machine: `law.machine(rng)`, drawn from its stream, where machines differ permanently."""
     machine: Callable[[np.random.Generator], Distribution] | None = getattr(law, "machine", None)
     return machine(rng) if machine else law
+
+
+def of_worker(law: Distribution, rank: int) -> Distribution:
+    """The distribution of one worker: `law.of_worker(rank)` where workers differ by what is known of each."""
+    own: Callable[[int], Distribution] | None = getattr(law, "of_worker", None)
+    return own(rank) if own and rank >= 0 else law  # servers have no mini-batches
+
+
+def check_workers(law: Distribution, workers: int) -> None:
+    """Raise `InvalidSettingError` where `law.check_workers(workers)` does: it has nothing for one of the workers."""
+    check: Callable[[int], None] | None = getattr(law, "check_workers", None)
+    if check:
+        check(workers)
 
 
 @dataclass(frozen=True)
@@ -59,17 +89,29 @@ class Scaled(Settings):
         """One machine's own distribution, scaled likewise."""
         return Scaled(on_a_machine(self.law, rng), self.factor)
 
+    def of_worker(self, rank: int) -> Distribution:
+        """One worker's own distribution, scaled likewise."""
+        return Scaled(of_worker(self.law, rank), self.factor)
+
+    def check_workers(self, workers: int) -> None:
+        """As `law` does."""
+        check_workers(self.law, workers)
+
 
 NONE_DRAWN = array("d")
 BLOCK = 64  # draws buffered per worker: more costs memory at 65,536 workers, fewer costs a numpy call each
 
 
 class Durations:
-    """The stream of one worker's durations: its machine first, then blocks of draws; raises at an invalid duration."""
+    """The stream of one node's durations: its machine first, then blocks of draws; raises at an invalid duration.
+
+    Where the law has `of_worker(rank)`, as a trace with ranks, the durations are of that.
+    """
 
     __slots__ = ("_block", "_law", "_rank", "_stream")
 
     def __init__(self, law: Distribution, stream: StoredStream, rank: int) -> None:
+        law = of_worker(law, rank)
         self._law = stream.draw(partial(on_a_machine, law)) if hasattr(law, "machine") else law
         self._stream, self._rank = stream, rank
         self._block = NONE_DRAWN  # the next one last
@@ -85,5 +127,5 @@ class Durations:
             self._block = array("d", drawn[::-1].astype(np.float64).tobytes())
         seconds = self._block.pop()
         if not 0 <= seconds < math.inf:  # checked here too: making the error's text costs more than the draw
-            check_duration(seconds, repr(self._law), f"draw for worker {self._rank}")
+            check_duration(seconds, repr(self._law), f"draw for {'worker' if self._rank >= 0 else 'node'} {self._rank}")
         return seconds

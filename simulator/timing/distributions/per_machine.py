@@ -1,6 +1,5 @@
 """Distributions under which machines differ permanently: two-level gamma, measured seconds."""
 
-import csv
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ import numpy as np
 from laggard.simulator.errors import InvalidSettingError, Positive, Settings
 from laggard.simulator.timing.distributions.distribution import Distribution, Seconds, Variation
 from laggard.simulator.timing.distributions.standard import Gamma
+from laggard.simulator.timing.distributions.trace_file import Rows, read_rows
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,9 @@ class TwoLevelGamma(Settings):
         return means * Gamma(1.0, self.batch_cv).draw(rng, n)
 
 
+Order = Literal["sequential", "bootstrap", "replay"]
+
+
 @dataclass(frozen=True)
 class Trace(Settings):
     """Measured seconds, a CSV column of them.
@@ -59,27 +62,35 @@ class Trace(Settings):
 
     Attributes:
         file: its first row names the columns.
-        column: the name; by default the first column of numbers.
-        order: `sequential`, every worker goes through the rows cyclically from a random one, or
-            `bootstrap`, rows at random.
+        column: the name; by default the first column of numbers that is not `worker`.
+        worker: the name of the column of ranks. With it, every worker uses the rows of its own rank alone, and each
+            rank must have some.
+        order: `sequential`, every worker goes through its rows cyclically from a random one; `replay`, the same from
+            the first one; or `bootstrap`, rows at random.
     """
 
     file: str
     column: str | None = None
-    order: Literal["sequential", "bootstrap"] = "sequential"
+    order: Order = "sequential"
+    worker: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         assert self.seconds.size, "read now, so that a bad file raises at once"
 
     @cached_property
+    def _rows(self) -> Rows:
+        return read_rows(Path(self.file), self.column, self.worker)
+
+    @property
     def seconds(self) -> Seconds:
         """The column `(rows,)`.
 
         Raises:
-            InvalidSettingError: the file cannot be read, has no such column, or has a row without a valid duration.
+            InvalidSettingError: the file cannot be read, has no such column, or has a row without a valid duration or
+                rank.
         """
-        return np.array(read_seconds(Path(self.file), self.column))
+        return self._rows.seconds
 
     @property
     def mean(self) -> float:
@@ -89,69 +100,54 @@ class Trace(Settings):
     def std(self) -> float:
         return float(self.seconds.std())
 
+    def check_workers(self, workers: int) -> None:
+        """Raise `InvalidSettingError` where one of so many workers has no rows."""
+        missing = next((rank for rank in range(workers) if rank not in self._rows.by_rank), None)
+        if self.worker is not None and missing is not None:
+            expected = f"a column in which each rank below workers = {workers} has a row"
+            raise InvalidSettingError("Trace", "worker", expected, f"{self.worker} without {missing}")
+
+    def of_worker(self, rank: int) -> Distribution:
+        """The distribution of worker `rank`: its own rows, or all without a column of ranks."""
+        return Measured(self._rows.by_rank[rank], self.order, repr(self)) if self.worker is not None else self
+
     def machine(self, rng: np.random.Generator) -> Distribution:
         """The rows as one worker uses them."""
-        return Replay(self, int(rng.integers(self.seconds.size))) if self.order == "sequential" else self
+        return Measured(self.seconds, self.order, repr(self)).machine(rng)
 
     def draw(self, rng: np.random.Generator, n: int) -> Seconds:
-        if self.order == "bootstrap":
-            return rng.choice(self.seconds, n)
         return self.machine(rng).draw(rng, n)
 
 
-class Replay:
-    """The seconds of a trace from one row on, cyclically."""
+class Measured:
+    """Measured seconds `(rows,)`, in one of a trace's orders; an error is said to be of the trace `said`."""
 
-    def __init__(self, trace: Trace, row: int) -> None:
-        self.mean, self.std = trace.mean, trace.std
-        self._trace, self._row = trace, row
+    def __init__(self, seconds: Seconds, order: Order, said: str) -> None:
+        self._seconds, self._order, self._said = seconds, order, said
+        self._row = 0  # the next one, unless rows are drawn
 
     def __repr__(self) -> str:
-        return repr(self._trace)
+        return self._said
+
+    @property
+    def mean(self) -> float:
+        return float(self._seconds.mean())
+
+    @property
+    def std(self) -> float:
+        return float(self._seconds.std())
+
+    def machine(self, rng: np.random.Generator) -> Distribution:
+        """The rows from the one on with which one worker begins."""
+        own = Measured(self._seconds, self._order, self._said)
+        if self._order == "sequential":
+            own._row = int(rng.integers(self._seconds.size))
+        return own
 
     def draw(self, rng: np.random.Generator, n: int) -> Seconds:
-        """The next `n` rows."""
-        seconds = self._trace.seconds
-        rows = (self._row + np.arange(n)) % seconds.size
+        """The next `n` rows, or `n` at random."""
+        if self._order == "bootstrap":
+            return rng.choice(self._seconds, n)
+        rows = (self._row + np.arange(n)) % self._seconds.size
         self._row = int(rows[-1] + 1)
-        return seconds[rows]
-
-
-def read_seconds(path: Path, column: str | None) -> list[float]:
-    """The durations in one column of a CSV file.
-
-    Raises:
-        InvalidSettingError: a line is not valid; the message names it.
-    """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.reader(lines)
-            rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InvalidSettingError("Trace", "file", "a CSV file that can be read", f"{path}: {reason}") from None
-    if len(rows) < 2 or any(_seconds(cell) is not None for cell in rows[0][1]):
-        raise InvalidSettingError("Trace", "file", "a row of names and rows of numbers below it", str(path))
-    names = [cell.strip() for cell in rows[0][1]]
-    numbers = [name for name, cell in zip(names, rows[1][1], strict=False) if _seconds(cell) is not None]
-    name = column if column is not None else next(iter(numbers), None)
-    if name not in names:
-        raise InvalidSettingError("Trace", "column", f"one of {', '.join(names)}, of numbers", column)
-    return [_duration(path, line, row, names.index(name)) for line, row in rows[1:]]
-
-
-def _duration(path: Path, line: int, row: list[str], place: int) -> float:
-    cell = row[place] if place < len(row) else ""
-    seconds = _seconds(cell)
-    if seconds is None or not 0 < seconds < math.inf:
-        raise InvalidSettingError(
-            "Trace", "file", "seconds > 0 in every row", f"{cell.strip()!r} in line {line} of {path}"
-        )
-    return seconds
-
-
-def _seconds(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
+        return self._seconds[rows]

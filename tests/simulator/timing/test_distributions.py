@@ -46,6 +46,7 @@ EXAMPLES = [
     Trace(MEASURED),
     Trace(MEASURED, "wall", "bootstrap"),
     Scaled(Trace(MEASURED), 32.0),
+    Trace(MEASURED, "wall", "replay"),
 ]
 N = 200_000
 
@@ -226,7 +227,11 @@ def test_a_trace_runs_under_a_simulation():
         ("s,t\n0.1,1\n", {"column": "u"}, r"Trace.column: expected one of s, t, of numbers, got 'u'"),
         ("s,t\na,b\n", {}, r"Trace.column: expected one of s, t, of numbers, got None"),
         ("s,t\n0.1,b\n", {"column": "t"}, r"'b' in line 2"),
-        ("s,t\n0.1,1\n", {"order": "backwards"}, r"Trace.order: expected sequential or bootstrap, got 'backwards'"),
+        (
+            "s,t\n0.1,1\n",
+            {"order": "backwards"},
+            r"Trace.order: expected sequential, bootstrap or replay, got 'backwards'",
+        ),
     ],
 )
 def test_a_trace_that_is_none_is_refused_by_its_line(tmp_path, text, given, said):
@@ -241,3 +246,80 @@ def test_a_file_as_spreadsheets_write_it_is_read(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes('\ufeff"host", seconds \r\nnode7, 0.25\r\nnode8,0.5\r\n'.encode())
     assert Trace(str(path)).seconds.tolist() == Trace(str(path), "seconds").seconds.tolist() == [0.25, 0.5]
+
+
+RANKED = "rank,seconds,wall\n1,0.5,1.5\n0,0.25,1.25\n1,4.0,5.0\n0,0.125,1.125\n1,2.0,3.0\n"
+OWN = {0: [0.25, 0.125], 1: [0.5, 4.0, 2.0]}
+"""The seconds of each rank, in the order of the file."""
+
+
+@pytest.fixture
+def ranked(tmp_path):
+    (tmp_path / "ranked.csv").write_text(RANKED)
+    return str(tmp_path / "ranked.csv")
+
+
+@pytest.mark.parametrize("factor", [1.0, 32.0])
+@pytest.mark.parametrize("order", ["sequential", "replay", "bootstrap"])
+def test_with_a_column_of_ranks_a_worker_uses_its_own_rows(ranked, order, factor):
+    law = Scaled(Trace(ranked, order=order, worker="rank"), factor)
+    starts = {rank: set() for rank in OWN}
+    for seed in range(30):
+        for rank, rows in OWN.items():
+            durations = Durations(law, StoredStream(np.random.default_rng(0), seed, COMPUTE, rank), rank)
+            drawn = [durations.next() / factor for _ in range(200)]
+            assert set(drawn) == set(rows)
+            start = rows.index(drawn[0])
+            starts[rank].add(start)
+            if order != "bootstrap":
+                assert drawn == [rows[(start + step) % len(rows)] for step in range(200)]
+    assert starts == {rank: {0} if order == "replay" else set(range(len(rows))) for rank, rows in OWN.items()}
+
+
+def test_a_replay_without_ranks_begins_with_the_first_row_on_every_worker():
+    rows = column("wall")
+    for durations in workers(Trace(MEASURED, "wall", "replay"), 5):
+        assert [durations.next() for _ in range(25)] == [rows[step % len(rows)] for step in range(25)]
+
+
+def test_moments_of_a_trace_with_ranks_are_those_of_all_rows(ranked):
+    seconds = [0.5, 0.25, 4.0, 0.125, 2.0]
+    law = Trace(ranked, worker="rank")
+    assert (law.mean, law.std) == (pytest.approx(np.mean(seconds)), pytest.approx(np.std(seconds)))
+
+
+def test_a_simulation_repeats_measured_seconds_in_their_order(ranked):
+    cluster = Cluster(workers=2, compute=Trace(ranked, "wall", "replay", "rank"))
+    rows = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=60)).updates
+    for rank, wall in {0: [1.25, 1.125], 1: [1.5, 5.0, 3.0]}.items():
+        ends = rows["time"][rows["worker"] == rank]
+        assert ends.tolist() == np.cumsum([wall[step % len(wall)] for step in range(len(ends))]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rank,seconds\n0,1\n1,2\n", r"Cluster.compute.worker: expected a column in which each rank below workers = 3"),
+        ("host,seconds\n0,1\n", r"Trace.worker: expected one of host, seconds, of ranks, got 'rank'"),
+        (
+            "rank,seconds\n0,1\n1.5,2\n",
+            r"Trace.worker: expected a rank, 0, 1, ..., in every row, got \"'1.5' in line 3",
+        ),
+        ("rank,seconds\n0,1\n-1,2\n", r"Trace.worker: expected a rank, .*'-1' in line 3"),
+        ("rank,seconds\n0,1\n,2\n", r"Trace.worker: expected a rank, .*\"'' in line 3"),
+        ("seconds,rank\n1,0\n2\n", r"Trace.worker: expected a rank, .*\"'' in line 3"),
+        ("rank,seconds\n0,1\n1,0\n", r"Trace.file: expected seconds > 0 in every row, got \"'0' in line 3"),
+        ("rank,name\n0,a\n", r"Trace.column: expected one of rank, name, of numbers, got None"),
+    ],
+)
+@pytest.mark.parametrize("factor", [None, 32.0])
+def test_ranks_that_are_none_are_refused(tmp_path, text, said, factor):
+    (tmp_path / "a.csv").write_text(text)
+
+    def build():
+        law = Trace(str(tmp_path / "a.csv"), worker="rank")
+        return Cluster(workers=3, compute=Scaled(law, factor) if factor else law)
+
+    with pytest.raises(InvalidSettingError, match=said) as caught:
+        build()
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,155 @@
+"""Servers that take time over messages: one thread, which takes in, works and sends one thing after another."""
+
+from collections.abc import Hashable
+from functools import partial
+from typing import Any
+
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.endings import MESSAGE_ARRIVES, WORK_ENDS
+from laggard.simulator.engine.machine import INFINITE, Machine
+from laggard.simulator.errors import InvalidSettingError, check_duration
+from laggard.simulator.learning.gradients import Gradient
+from laggard.simulator.recording.trace import BUSY, SENDING, WAITING
+from laggard.simulator.timing.distributions.distribution import is_law
+from laggard.simulator.timing.events import Message, Receive, Work
+from laggard.simulator.timing.streams import APPLY, RECEIVE, REPLY
+
+
+def kind_of(cluster: Cluster, rank: int) -> type[Machine]:
+    """What node `rank` is: a plain `Machine` unless servers take time over messages, or a law says how long updates do.
+
+    A cluster without servers has clients that are like machines.
+    """
+    if cluster.receive_seconds == 0 and cluster.reply_seconds == 0:
+        return Client if is_law(cluster.apply_seconds) else Machine
+    return Server if rank < 0 else Client
+
+
+class Client(Machine):
+    """A node whose messages say how large they are, and whose updates may be drawn from a law."""
+
+    def __init__(self, rank: int, world: Any, *rest: Any) -> None:
+        super().__init__(rank, world, *rest)
+        self._apply_seconds = world.draws(world.cluster.apply_seconds, APPLY, rank)
+
+    @property
+    def apply_seconds(self) -> float:
+        seconds: float = self._apply_seconds()
+        return seconds
+
+    def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
+        message = super().send(receiver, content, tag, size)
+        message.size = size  # it arrives in a later event
+        return message
+
+
+class Server(Client):
+    """A server, which is one thread: each thing that takes time begins when all that began before have ended.
+
+    Taking in a message of m models takes m receive_seconds, from the moment at which the server has asked for it, it
+    has arrived, and the server is free. Sending one takes m reply_seconds; it departs when that begins. All of this
+    time, and that of work, is busy.
+    """
+
+    def __init__(self, rank: int, world: Any, *rest: Any) -> None:
+        super().__init__(rank, world, *rest)
+        self.mailbox.plain = False  # a message that has arrived has to be taken in
+        self._receive_seconds = world.draws(world.cluster.receive_seconds, RECEIVE, rank)
+        self._reply_seconds = world.draws(world.cluster.reply_seconds, REPLY, rank)
+        self._free = 0.0  # the moment (s) at which all that has begun will have ended
+        self._begun = self._work_ends = 0.0  # of the present work
+
+    def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
+        target = self._joined.get(receiver) or self._join(receiver)
+        if not 0 <= size < INFINITE:
+            raise InvalidSettingError("send", "size", "a finite number of models >= 0", size)
+        begin = self._reserve(size * self._reply_seconds() if size else 0.0)
+        self._outgoing += 1
+        message = Message(self, target, content, tag, MESSAGE_ARRIVES)
+        message.size = size
+        self._address(message)
+        if begin == self._env._now:
+            self._depart(message)
+        else:
+            self._env.call_at(begin, partial(self._depart, message))
+        return message
+
+    def receive(self, tag: Hashable = None) -> Receive:
+        return self.mailbox.ask(Intake(self, tag, self._env._now))
+
+    def work(self, seconds: float = 0.0, *, share: float = 0.0) -> Work:
+        if seconds or share or self._free <= self._env._now:
+            return super().work(seconds, share=share)
+        return self._begin(None, 0.0)  # after what it sends
+
+    def take_in(self, message: Message) -> float:
+        """Take in `message` as soon as possible; return when that is done (s)."""
+        self._reserve(message.size * self._receive_seconds() if message.size else 0.0)
+        message.size = 0.0  # if its receive is withdrawn, the next one has it without taking it in again
+        return self._free
+
+    def cancelled(self, work: Work) -> None:
+        if self._work is work:
+            self._settle()
+            if self._work_ends == self._free:
+                self._free = max(self._begun, self._env._now)
+        super().cancelled(work)
+
+    def close(self) -> None:
+        self._settle()
+        super().close()
+
+    def _begin(self, gradient: Gradient | None, seconds: float) -> Work:
+        if self._work is not None:
+            at = f"node {self.rank} starts to work at {self._env.now:g} s while it is working already"
+            raise RuntimeError(f"{at}; yield the first work, or cancel it, before the second")
+        check_duration(seconds, f"node {self.rank}", "work")
+        self._begun = self._reserve(seconds)
+        delay = self._free - self._env._now
+        self._free = self._work_ends = self._env._now + delay  # as the clock rounds it
+        self._work = work = Work(self, gradient, WORK_ENDS)
+        self._env.after_work(delay, work)
+        return work
+
+    def _depart(self, message: Message) -> None:
+        """Hand `message` to the network."""
+        self._counters.sent += 1
+        self._hand_over(message, message.size * self.model_bytes)
+
+    def _reserve(self, seconds: float) -> float:
+        """Begin something that takes `seconds` as soon as the server is free; return when that is (s)."""
+        self._settle()
+        begin = max(self._env._now, self._free)
+        self._free = begin + seconds
+        return begin
+
+    def _settle(self) -> None:
+        """Count the time up to now."""
+        self._spend(SENDING if self._outgoing else WAITING)
+
+    def _spend(self, state: int) -> None:
+        """Add the time since the last call: as busy as far as the server was, the rest as in `state`."""
+        now = self._env._now
+        busy = max(0.0, min(now, self._free) - self._since)
+        self.spent[BUSY] += busy
+        self.spent[state] += now - self._since - busy
+        self._since = now
+
+
+class Intake(Receive):
+    """A receive of a server, which fires when its message has been taken in."""
+
+    node: Server
+
+    def fire(self, message: Message) -> None:
+        """Begin to take in the message."""
+        self.message = message
+        done = self.node.take_in(message)
+        if done == self.env.now:
+            super().fire(message)
+        else:
+            self.node._env.call_at(done, partial(self._end, message))
+
+    def _end(self, message: Message) -> None:
+        if not self.withdrawn:
+            super().fire(message)
