@@ -65,6 +65,7 @@ def plain_config(rng: random.Random) -> dict[str, Any]:
             "slowdowns": rng.sample(SLOWDOWNS, rng.choice([0, 0, 1, 2])),
             "network": {
                 "topology": topology,
+                **rng.choice([{}, {}, {"server_latency": rng.choice(COSTS)}, {"latency": rng.choice(COSTS)}]),
                 **rng.choice([{}, {"latency": 0.001}, {"bandwidth": 1e6, "message_bytes": 1e3, "sharing": "fifo"}]),
                 **rng.choice([{}, {}, {"colocated": True}, {"wiring": "pairs"}]),
             },

@@ -104,7 +104,8 @@ def network(draw, workers, topology):
     return Network(
         topology=topology,
         bandwidth=draw(SPEED) if limited else math.inf,
-        latency=draw(UNIT) if draw(COIN) else 0.0,
+        latency=seconds(draw),
+        server_latency=seconds(draw) if draw(COIN) else None,
         sharing=draw(one_of("fair", "fifo")),
         message_bytes=draw(BYTES),
         wiring=draw(one_of("cards", "pairs")),

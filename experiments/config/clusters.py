@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
@@ -19,11 +19,14 @@ from laggard.simulator.timing.slowdowns import SLOWDOWNS, Slowdown
 
 @dataclass(frozen=True)
 class NumberOr:
-    """A number, or what a mapping describes."""
+    """A number, or what a mapping describes; null where that is allowed."""
 
     choice: NamedChoice
+    null: bool = False
 
     def __call__(self, value: Any, info: ValidationInfo) -> Any:
+        if value is None and self.null:
+            return None
         if isinstance(value, Mapping | Described):
             return self.choice(value, info)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -33,8 +36,11 @@ class NumberOr:
         return float(value)
 
 
-SecondsOrLaw = Annotated[Any, BeforeValidator(NumberOr(NamedChoice.of("law", DISTRIBUTIONS, "constant", Distribution)))]
+SECONDS = NumberOr(NamedChoice.of("law", DISTRIBUTIONS, "constant", Distribution))
+SecondsOrLaw = Annotated[Any, BeforeValidator(SECONDS)]
+SecondsLawOrNull = Annotated[Any, BeforeValidator(replace(SECONDS, null=True))]
 WIRES = {key: said for key, said in keys(simulator.Network).items() if key != "topology"}
+WIRES |= {"latency": (SecondsOrLaw, 0.0), "server_latency": (SecondsLawOrNull, None)}
 
 
 class NetworkPart(Described):

@@ -13,7 +13,7 @@ from laggard.experiments.theory.order_statistics import factors_of, is_steady, l
 from laggard.simulator import Cluster
 from laggard.simulator.algorithms.base import count_awaited
 from laggard.simulator.learning.task import bytes_of
-from laggard.simulator.network.topology import Auto, Ring
+from laggard.simulator.network.topology import SERVER, Auto, Ring
 from laggard.simulator.timing.distributions import Constant, Exponential, Trace, TwoLevelGamma
 from laggard.simulator.timing.distributions.distribution import is_law, mean_of
 
@@ -78,7 +78,8 @@ def seconds_theory(result: Result) -> float | None:
     sgp, one peer                t_c + alpha + N beta; max(t_c, alpha + N beta) with overlap 1
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta); t_c + alpha + 2 N beta where it adapts first
 
-    With r, u and q the server's seconds to take in a message, to update and to reply; 0 for all other methods.
+    2 alpha is the latency to the server and back; r, u and q its seconds to take in a message, to
+    update and to reply, 0 for all other methods.
 
     On a free network, for other laws and uneven workers too, with X_i the seconds of worker i and mu_i = 1 / E[X_i]:
 
@@ -101,7 +102,7 @@ def seconds_theory(result: Result) -> float | None:
     algorithm, cluster = found
     network = cluster.network
     uneven = network.cards or network.links or network.colocated or network.server_bandwidth or network.hosts
-    if uneven or network.wiring != "cards" or not is_steady(cluster):
+    if uneven or network.wiring != "cards" or network.draws_latency or not is_steady(cluster):
         return None
     if network.unlimited and not network.latency and cluster.serves_at_once:
         return FREE_SECONDS(algorithm, cluster)
@@ -157,6 +158,11 @@ def _local_sgd(algorithm: simulator.LocalSGD, cluster: Cluster) -> float | None:
     return _slowest(cluster, algorithm.local_steps) if every else None
 
 
+def _both_ways(cluster: Cluster) -> float:
+    """The latency to a server and back."""
+    return mean_of(cluster.network.latency) + mean_of(cluster.network.latency_from(SERVER))
+
+
 FREE_SECONDS.of(simulator.AllReduce)(lambda algorithm, cluster: _order(cluster))
 FREE_SECONDS.of(simulator.AsyncPS)(lambda algorithm, cluster: _rate(cluster, algorithm.accumulate))
 FREE_SECONDS.of(simulator.SoftSync)(lambda algorithm, cluster: _rate(cluster, algorithm.gradients))
@@ -169,7 +175,7 @@ def _all_reduce_cards(algorithm: simulator.AllReduce, cluster: Cluster, transfer
     P, name = cluster.workers, algorithm.collective
     if algorithm.bucket_bytes is not None or ("doubling" in name and P & (P - 1)):
         return None
-    return cluster.compute.mean + COLLECTIVE_SECONDS[name](P, cluster.network.latency, transfer) * (P > 1)
+    return cluster.compute.mean + COLLECTIVE_SECONDS[name](P, mean_of(cluster.network.latency), transfer) * (P > 1)
 
 
 @CARD_SECONDS.of(simulator.SyncPS)
@@ -177,7 +183,7 @@ def _sync_ps_cards(algorithm: simulator.SyncPS, cluster: Cluster, transfer: floa
     if algorithm.accumulate != 1 or algorithm.shards != 1 or algorithm.bucket_bytes is not None:
         return None
     models = 2 * cluster.workers if cluster.network.sharing == "fair" else cluster.workers + 1
-    return cluster.compute.mean + 2 * cluster.network.latency + models * transfer
+    return cluster.compute.mean + _both_ways(cluster) + models * transfer
 
 
 @SERVED_SECONDS.of(simulator.AsyncPS)
@@ -189,7 +195,7 @@ def _async_ps_cards(algorithm: simulator.AsyncPS, cluster: Cluster, transfer: fl
     if transfer and cluster.network.sharing != "fifo":
         return None
     receive, update, reply = map(mean_of, costs)
-    round_trip = cluster.compute.mean + 2 * cluster.network.latency + 2 * transfer + receive + update
+    round_trip = cluster.compute.mean + _both_ways(cluster) + 2 * transfer + receive + update
     return max(round_trip / cluster.workers, transfer, receive + update + reply)
 
 
@@ -197,7 +203,7 @@ def _async_ps_cards(algorithm: simulator.AsyncPS, cluster: Cluster, transfer: fl
 def _sgp_cards(algorithm: simulator.SGP, cluster: Cluster, transfer: float) -> float | None:
     if not isinstance(cluster.network.topology, Auto) or algorithm.overlap > 1:
         return None
-    t_c, way = cluster.compute.mean, (cluster.network.latency + transfer) * (cluster.workers > 1)
+    t_c, way = cluster.compute.mean, (mean_of(cluster.network.latency) + transfer) * (cluster.workers > 1)
     return max(t_c, way) if algorithm.overlap else t_c + way
 
 
@@ -206,5 +212,5 @@ def _dpsgd_cards(algorithm: simulator.DPSGD, cluster: Cluster, transfer: float) 
     if not isinstance(cluster.network.topology, Auto | Ring):
         return None
     P, t_c = cluster.workers, cluster.compute.mean
-    way = (cluster.network.latency + min(P - 1, 2) * transfer) * (P > 1)
+    way = (mean_of(cluster.network.latency) + min(P - 1, 2) * transfer) * (P > 1)
     return max(t_c, way) if algorithm.order == "combine_then_adapt" else t_c + way

@@ -12,7 +12,7 @@ from laggard.simulator.network.hops import Exchange, Hops
 from laggard.simulator.network.lockstep import NEVER, Finish, Instants, Tally, finishes, follow, rotate, sort
 from laggard.simulator.recording.trace import SENDING
 from laggard.simulator.timing.clock import Clock
-from laggard.simulator.timing.distributions.distribution import Seconds
+from laggard.simulator.timing.distributions.distribution import Seconds, is_law
 from laggard.simulator.timing.events import Verb
 
 if TYPE_CHECKING:
@@ -121,8 +121,12 @@ class Rounds:
 
     @staticmethod
     def apply_to(cluster: Cluster, algorithm: "Algorithm", recorded: bool) -> bool:
-        """Whether a run's collectives can be computed in lock step: no crash, no record of messages, no random ties."""
+        """Whether a run's collectives can be computed in lock step.
+
+        No crash, no record of messages, no random ties, no latencies that are drawn.
+        """
         plain = cluster.workers > 1 and cluster.ties == "rank" and not cluster.crashes and not recorded
+        plain = plain and not is_law(cluster.network.latency)
         return plain and algorithm.only_collectives
 
     def suits(self, schedule: LockStepSchedule) -> bool:

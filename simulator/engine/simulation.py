@@ -84,7 +84,8 @@ class Simulation:
         self.layers = layers_of(task)
         self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
         self.topology = resolve_topology(cluster.network.topology, algorithm.topology)
-        self.transport = Transport(self.env, cluster.network, self.topology, cluster.workers, self.crashes)
+        network, crashes = cluster.network, self.crashes
+        self.transport = Transport(self.env, network, self.topology, cluster.workers, crashes, seeds.cluster)
         lock_step = Rounds.apply_to(cluster, algorithm, recorded=self.log is not None)
         self.lock_step = Rounds(self.env, cluster, self.model_bytes) if lock_step else None
         self._seed, self._generator, self.choices = (

@@ -104,7 +104,13 @@ def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
             expected = f"at least {longest / MOST_CHANGES:g} s together with fast_for: {MOST_CHANGES:,} changes a batch"
             raise InvalidSettingError("Cluster", f"slowdowns.{index}.slow_for", expected, one.slow_for)
     time, period = stop.time or 0.0, evaluate.every_seconds
-    waits = cluster.network.latency, cluster.apply_seconds, cluster.receive_seconds, cluster.reply_seconds
+    waits = (
+        cluster.network.latency,
+        cluster.network.latency_from(-1),
+        cluster.apply_seconds,
+        cluster.receive_seconds,
+        cluster.reply_seconds,
+    )
     moments = [one.back or one.at for one in cluster.crashes]
     ahead = max(time, longest * MOST_EVALUATIONS / MOST_CHANGES, *map(mean_of, waits), *moments)
     if period is not None and ahead > MOST_EVALUATIONS * period:

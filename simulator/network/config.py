@@ -12,6 +12,8 @@ from typing import Annotated, Literal
 
 from laggard.simulator.errors import InvalidSettingError, NonNegative, NonNegativeInt, Range, Settings
 from laggard.simulator.network.topology import Auto, Topology
+from laggard.simulator.timing.distributions import Distribution
+from laggard.simulator.timing.distributions.distribution import check_seconds, is_law
 
 
 def _fast(owner: str, what: str, bandwidth: float) -> None:
@@ -92,11 +94,13 @@ class Network(Settings):
     Attributes:
         topology: which nodes may send to which; by default the one that the method needs.
         bandwidth: of every card, each direction, in bytes per second; infinite by default.
-        latency: seconds from the departure of the last byte to its arrival.
+        latency: seconds from the departure of the last byte to its arrival; a number, or a law that is drawn for every
+            message. Messages of one node to another do not overtake each other by it.
         sharing: `fair`, concurrent messages share the links max-min fairly, or `fifo`, each link is a queue
             in order of arrival at that link.
         wiring: `cards`, or `pairs`: instead of cards, every ordered pair of nodes has a private link, as fast as the
             slower of its two cards would be.
+        server_latency: of messages that servers send, where it differs.
         server_bandwidth: of the servers' cards, where it differs from the workers'.
         message_bytes: the size of one model or gradient; by default 4 bytes a parameter.
         cards: workers whose cards differ from the rest.
@@ -108,7 +112,7 @@ class Network(Settings):
 
     topology: Topology | Auto = field(default_factory=Auto)
     bandwidth: float = math.inf
-    latency: NonNegative = 0.0
+    latency: float | Distribution = 0.0
     sharing: Literal["fair", "fifo"] = "fair"
     wiring: Literal["cards", "pairs"] = "cards"
     server_bandwidth: float | None = None
@@ -117,9 +121,11 @@ class Network(Settings):
     links: Sequence[SlowLink] = ()
     colocated: bool = False
     hosts: Hosts | None = None
+    server_latency: float | Distribution | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_seconds(self, "latency", *["server_latency"] * (self.server_latency is not None))
         _fast("Network", "bandwidth", self.bandwidth)
         if self.hosts is not None:
             self._check_beside_hosts()
@@ -175,6 +181,15 @@ class Network(Settings):
             return self.bandwidth if self.server_bandwidth is None else self.server_bandwidth
         return next((card.bandwidth for card in self.cards if card.worker == rank), self.bandwidth)
 
+    def latency_from(self, rank: int) -> float | Distribution:
+        """The latency of messages that node `rank` sends to other machines: seconds, or their law."""
+        return self.latency if rank >= 0 or self.server_latency is None else self.server_latency
+
+    @property
+    def draws_latency(self) -> bool:
+        """Whether some messages have a latency that is drawn."""
+        return any(is_law(self.latency_from(rank)) for rank in (0, -1))
+
     @property
     def host_size(self) -> int:
         """How many workers share a card."""
@@ -194,4 +209,5 @@ class Network(Settings):
     def unlimited(self) -> bool:
         """Whether all messages take the same latency and no other time."""
         finite = [self.server_bandwidth or math.inf, self.bandwidth, *(card.bandwidth for card in self.cards)]
-        return min(finite) == math.inf and not self.links and not self.colocated and self.hosts is None
+        alike = self.latency_from(-1) == self.latency and not self.draws_latency
+        return alike and min(finite) == math.inf and not self.links and not self.colocated and self.hosts is None

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from laggard.simulator.network.config import Network
-from laggard.simulator.timing.distributions.distribution import Seconds
+from laggard.simulator.timing.distributions.distribution import Seconds, is_law
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ class Hops:
     """
 
     def __init__(self, network: Network, workers: int, model_bytes: float) -> None:
+        assert not is_law(network.latency), "messages that draw their latencies are sent one by one"
+        self._latency = cast(float, network.latency)
         speeds = np.full(workers, network.bandwidth)
         for card in network.cards:
             speeds[card.worker] = card.bandwidth
@@ -78,7 +80,7 @@ class Hops:
 
     def _seconds(self, step: Exchange, to: NDArray[np.int64]) -> tuple[Any, Any]:
         size = step.size * self._model_bytes
-        return (size / self._network.bandwidth, self._network.latency) if self.even else self._uneven(size, to)
+        return (size / self._network.bandwidth, self._latency) if self.even else self._uneven(size, to)
 
     def arrive(self, time: Any, seconds: Any, latency: Any) -> tuple[Any, Any]:
         """When a message sent at `time` arrives, and when its arrival is scheduled, as the network rounds both."""
@@ -90,7 +92,7 @@ class Hops:
 
     def _uneven(self, size: float, to: NDArray[np.int64]) -> tuple[Seconds, Seconds]:
         speeds = np.minimum(self._speeds, self._speeds[to])
-        latency = np.full(len(to), self._network.latency)
+        latency = np.full(len(to), self._latency)
         for link in self._network.links:
             for sender, receiver in link.pairs:
                 if sender < 0 or to[sender] != receiver:

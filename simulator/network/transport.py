@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 from simpy.events import Event
 
@@ -11,9 +11,11 @@ from laggard.simulator.errors import InvalidSettingError, check_duration
 from laggard.simulator.network.config import Network
 from laggard.simulator.network.fair import FairSharing
 from laggard.simulator.network.fifo import FifoSharing
+from laggard.simulator.network.latency import Latencies
 from laggard.simulator.network.links import Flow, Link
 from laggard.simulator.network.topology import Topology
 from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.distributions import Distribution
 
 Ends = tuple[str | int, int]
 """The key of a link: the two machines that it joins, or the direction and the machine of a card."""
@@ -39,10 +41,15 @@ class Transport:
         post: schedules the arrival of any message, where all take the latency alone and none can be lost; else None.
     """
 
-    def __init__(self, env: Clock, network: Network, topology: Topology, workers: int, crashes: bool = False) -> None:
+    def __init__(
+        self, env: Clock, network: Network, topology: Topology, workers: int, crashes: bool = False, seed: int = 0
+    ) -> None:
+        """`seed` is that of latencies that are drawn."""
         topology.check(workers)
         self._env, self._network, self._topology, self._workers = env, network, topology, workers
-        self.post = env.after_seconds(network.latency) if network.unlimited and not crashes else None
+        alike = network.unlimited and not crashes
+        self.post = env.after_seconds(cast(float, network.latency)) if alike else None
+        self._drawn = Latencies(env, network, seed) if network.draws_latency else None
         self._sharing = FairSharing(env) if network.sharing == "fair" else FifoSharing(env)
         self._special = {network.on_machines(pair, workers): link for link in network.links for pair in link.pairs}
         self._links: dict[Ends, Link] = {}
@@ -64,6 +71,8 @@ class Transport:
             self.post(arrival)
             return
         latency, route = self._path(sender, receiver)
+        drawn = self._drawn
+        seconds: Any = latency if drawn is None else drawn.draw(latency, sender)  # a number
         transfer = None
         if self._transfers is not None:  # recorded until it arrives
             transfer = self._transfers[arrival] = Transfer(sender, receiver)
@@ -72,7 +81,11 @@ class Transport:
         def passed(delay: float) -> None:
             if transfer is not None:
                 transfer.scheduled = True
-            self._env.after(check_duration(delay, "Network", "bytes over bandwidth") + latency, arrival)
+            check_duration(delay, "Network", "bytes over bandwidth")
+            if drawn is None:
+                self._env.after(delay + seconds, arrival)
+            else:
+                drawn.schedule(sender, receiver, delay, seconds, arrival)
 
         if size == 0 or not route:
             passed(0.0)
@@ -87,6 +100,8 @@ class Transport:
         They free their links. In a queue (`fifo`) their time stays reserved, except on the worker's own links.
         """
         assert self._transfers is not None, "without crashes, messages under way are not recorded"
+        if self._drawn is not None:
+            self._drawn.cut(rank)
         lost = {arrival: one for arrival, one in self._transfers.items() if rank in (one.sender, one.receiver)}
         for arrival, transfer in lost.items():
             del self._transfers[arrival]
@@ -101,13 +116,13 @@ class Transport:
                     link.free = min(link.free, self._env.now)
         return list(lost)
 
-    def _between(self, sender: int, receiver: int) -> tuple[float, tuple[Link, ...]]:
+    def _between(self, sender: int, receiver: int) -> tuple[float | Distribution, tuple[Link, ...]]:
         """The latency between two nodes, and the links with a bandwidth that a message crosses."""
         start, end = self._network.on_machines((sender, receiver), self._workers)
         if start == end:
             return self._inside(sender, receiver)
         own, network = self._special.get((start, end)), self._network
-        latency = network.latency if own is None or own.latency is None else own.latency
+        latency = network.latency_from(sender) if own is None or own.latency is None else own.latency
         between = None if own is None else own.bandwidth
         cards = [network.card_bandwidth(rank) for rank in (start, end)]
         if network.wiring == "pairs":

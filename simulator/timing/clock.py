@@ -44,6 +44,13 @@ class Clock(Environment):
         else:
             heappush(self._queue, (at, NORMAL, next(self._eid), event))
 
+    def at(self, time: float, event: Event) -> None:
+        """Schedule `event` at `time` (s), now or later: not in `time - now` seconds, which may be rounded."""
+        if time == self._now:
+            self._instant.append(event)
+        else:
+            heappush(self._queue, (time, NORMAL, next(self._eid), event))
+
     def after_seconds(self, delay: float) -> Callable[[Event], None]:
         """The function that schedules an event in `delay` seconds, whenever it is called."""
         return partial(self.after, delay) if delay else self._instant.append
@@ -96,13 +103,10 @@ class Clock(Environment):
         return event
 
     def call_at(self, time: float, call: Callable[[], object]) -> None:
-        """Call `call()` at `time` (s), now or later: not in `time - now` seconds, which may be rounded."""
+        """Call `call()` at `time` (s), as in `at`."""
         event = Event(self)
         event._ok, event._value, event.callbacks = True, None, [lambda _: call()]  # type: ignore[list-item]
-        if time == self._now:
-            self._instant.append(event)
-        else:
-            heappush(self._queue, (time, NORMAL, next(self._eid), event))
+        self.at(time, event)
 
     def daemon(self, delay: float, call: Callable[[], None], priority: EventPriority = NORMAL) -> None:
         """Call `call()` in `delay` seconds, if the clock still runs then; it does not keep the clock running."""

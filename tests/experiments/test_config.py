@@ -92,6 +92,10 @@ WRONG = {
     "cluster.reply_seconds={law: gamma, mean: 1}": "cluster.reply_seconds.cv: missing: it has no default",
     "cluster.reply_seconds={law: gamma, mean: 1, cv: 0}": "cluster.reply_seconds.cv: expected a number *, got 0.0",
     "cluster.receive_seconds={law: gama}": "cluster.receive_seconds.law: expected one of *; did you mean gamma?",
+    "cluster.network.latency=null": "cluster.network.latency: expected a number or a mapping, got null",
+    "cluster.network.server_latency=x": "cluster.network.server_latency: expected a number or a mapping, got 'x'",
+    "cluster.network.server_latency=-1": "cluster.network.server_latency: expected a number >= 0, got -1.0",
+    "cluster.network.latency={mean: -1}": "cluster.network.latency.mean: expected a number *, got -1.0",
     # combinations
     "task.dataset=synthetic": "task: lenet5: expected inputs of shape (1, 28, 28), got (20,): use mlp or logistic",
     "task={model: transformer}": (
@@ -302,6 +306,14 @@ def test_what_messages_cost_a_server_is_a_number_or_a_law(toy: Callable[..., Pat
     digests = {spec.digest for spec in runs(swept)}
     assert len(digests) == 3
     assert {spec.digest for spec in runs(load(toy()))} < digests
+
+
+def test_a_latency_is_a_number_or_a_law(toy: Callable[..., Path]) -> None:
+    network = load(toy(), "cluster.network={latency: {law: gamma, mean: 0.005, cv: 0.5}, server_latency: 1}")
+    assert network.build_cluster().network.latency == Gamma(0.005, 0.5)
+    assert network.build_cluster().network.server_latency == 1.0
+    assert parse(network.as_dict()).build_cluster() == network.build_cluster()
+    assert load(toy(), "cluster.network.server_latency=null").build_cluster().network.server_latency is None
 
 
 def test_a_trace_with_ranks_needs_rows_of_every_worker(toy: Callable[..., Path], tmp_path: Path) -> None:

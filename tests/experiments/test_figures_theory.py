@@ -194,6 +194,17 @@ def test_the_closed_form_of_an_asynchronous_server_heeds_what_messages_cost_it(b
     assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
 
 
+@pytest.mark.parametrize("method", ["async_ps", "sync_ps", "sgp"])
+def test_closed_forms_heed_the_latency_of_a_servers_messages(bench, method):
+    network = "{bandwidth: 8, latency: 0.125, server_latency: 0.5, message_bytes: 2, sharing: fifo}"
+    cluster = f"cluster: {{workers: 3, network: {network}}}"
+    run = bench(f"{cluster}\nalgorithm: {method}\ntask: {{model: timing}}\nstop: {{updates: 181}}\n")
+    assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
+    cluster = cluster.replace("0.125", "{mean: 0.125}")
+    drawn = bench(f"{cluster}\nalgorithm: {method}\ntask: {{model: timing}}\nstop: {{updates: 4}}\n")
+    assert seconds_theory(drawn) is None
+
+
 @pytest.mark.parametrize("size", [0, "null"])
 def test_a_message_has_four_bytes_a_parameter_unless_the_network_says_how_many(bench, size):
     cluster = f"cluster: {{workers: 4, network: {{bandwidth: 8, latency: 0.125, message_bytes: {size}}}}}"

@@ -1,0 +1,181 @@
+"""Latencies: a number or a law, those of servers apart, and no message that overtakes another of its pair."""
+
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+
+from laggard.simulator import SERVER, AsyncPS, Cluster, InvalidSettingError, Network, Rule, Stop, SyncPS, simulate
+from laggard.simulator.algorithms import ALGORITHMS
+from laggard.simulator.network.config import Hosts, SlowLink
+from laggard.simulator.network.topology import Star
+from laggard.simulator.network.transport import Transport
+from laggard.simulator.recording.messages import Record
+from laggard.simulator.testing.fingerprint import fingerprint
+from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.distributions import Constant, Exponential, Gamma, Pareto
+from laggard.simulator.timing.slowdowns import Crash
+
+CARDS = {"bandwidth": 10.0, "message_bytes": 1.0}
+WIRES = [{}, CARDS, {**CARDS, "sharing": "fifo"}, {**CARDS, "wiring": "pairs"}]
+
+
+def messages(cluster, algorithm=None, stop=None, **more):
+    """The columns of what was sent and arrived."""
+    algorithm, stop = algorithm or AsyncPS(Rule()), stop or Stop(updates=50)
+    log = simulate(cluster, algorithm, stop=stop, record=Record(messages=True), **more).message_log
+    there = log["status"] == "delivered"
+    return {name: column[there] for name, column in log.items()}
+
+
+def took(log, chosen):
+    return (log["arrived"] - log["sent"])[chosen]
+
+
+@pytest.mark.parametrize("latency", [0.0, 0.25])
+def test_messages_of_a_server_have_a_latency_of_their_own(latency):
+    network = Network(latency=latency, server_latency=0.75)
+    log = messages(Cluster(3, Gamma(1.0, 0.5), network=network), AsyncPS(Rule(), shards=2))
+    np.testing.assert_allclose(took(log, log["sender"] < 0), 0.75, rtol=1e-9)
+    np.testing.assert_allclose(took(log, log["sender"] >= 0), latency, rtol=1e-9, atol=1e-9)
+
+
+def test_a_round_is_there_and_back():
+    network = Network(latency=0.25, server_latency=1.5)
+    times = simulate(Cluster(2, network=network), SyncPS(Rule()), stop=Stop(updates=5)).updates["time"][::2]
+    assert times.tolist() == [0.25 + 2.75 * count for count in range(1, 6)]
+
+
+def test_a_link_and_a_machine_keep_their_own_latency():
+    links = [SlowLink(0, SERVER, latency=3.0), SlowLink(1, SERVER, bandwidth=4.0)]
+    network = Network(latency=Constant(0.25), server_latency=Constant(0.5), links=links, message_bytes=2.0)
+    log = messages(Cluster(3, network=network))
+    for rank, up, down in ((0, 3.0, 3.0), (1, 0.75, 1.0), (2, 0.25, 0.5)):
+        full = log["bytes"] > 0
+        np.testing.assert_allclose(took(log, full & (log["sender"] == rank)), up)
+        np.testing.assert_allclose(took(log, full & (log["receiver"] == rank)), down)
+    colocated = messages(Cluster(2, network=Network(latency=Constant(0.25), colocated=True)))
+    assert set(took(colocated, colocated["sender"] == 0)) == {0}
+    hosts = Network(latency=Constant(0.25), hosts=Hosts(2, latency=0.125))
+    log = messages(Cluster(4, network=hosts), ALGORITHMS["all_reduce"](Rule()), Stop(updates=3))
+    inside = log["sender"] // 2 == log["receiver"] // 2
+    np.testing.assert_allclose(took(log, inside), 0.125)
+    np.testing.assert_allclose(took(log, ~inside), 0.25)
+
+
+@pytest.mark.parametrize("wires", WIRES)
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_constants_as_laws_are_their_numbers_bit_for_bit(name, wires):
+    """Rounds in lock step agree with messages to rounding alone, so that all are sent one by one."""
+    workers, prints = 1 if name == "delayed" else 4, []
+    for law in (float, Constant):
+        network = Network(latency=law(0.3), server_latency=law(0.7), **wires)
+        cluster = Cluster(workers, Gamma(1.0, 0.6), network=network)
+        run = simulate(cluster, ALGORITHMS[name](Rule()), stop=Stop(updates=40), record=Record(messages=True))
+        prints.append(fingerprint(run))
+    assert prints[0] == prints[1]
+
+
+def test_a_collective_that_draws_latencies_sends_its_messages():
+    """In lock step, and one by one under a constant law, times are the same to rounding."""
+    times = []
+    for law in (float, Constant):
+        cluster = Cluster(4, Gamma(1.0, 0.6), network=Network(latency=law(0.3)))
+        rows = simulate(cluster, ALGORITHMS["all_reduce"](Rule()), stop=Stop(updates=40)).updates
+        times.append(rows["time"])
+    np.testing.assert_allclose(*times, rtol=1e-9)
+
+
+HEAVY = Pareto(0.1, 1.1)
+
+
+@pytest.mark.parametrize("wires", WIRES)
+@pytest.mark.parametrize("crashes", [[], [Crash(0, at=40.0, back=41.0), Crash(1, at=60.0)]])
+def test_messages_of_a_pair_arrive_in_the_order_of_their_departure(wires, crashes):
+    """Downpour pushes again without waiting; a latency now and then is longer than many mini-batches."""
+    network = Network(latency=HEAVY, server_latency=Gamma(0.2, 3.0), **wires)
+    cluster = Cluster(4, Gamma(0.3, 0.5), crashes, network)
+    algorithm = ALGORITHMS["downpour"](Rule(), n_push=1, n_fetch=8)
+    log = messages(cluster, algorithm, Stop(time=200.0))
+    arrivals = defaultdict(list)
+    for sender, receiver, arrived in zip(log["sender"], log["receiver"], log["arrived"], strict=True):
+        arrivals[sender, receiver].append(arrived)
+    assert sum(map(len, arrivals.values())) > 500
+    for pair in arrivals.values():
+        assert (np.diff(pair) >= 0).all()
+
+
+def test_a_message_is_late_by_its_own_latency_or_by_one_before_it():
+    """Arrivals are the running maximum of departure plus latency; without it, one in many would overtake."""
+
+    class Recorded(Exponential):
+        def draw(self, rng, n):
+            drawn.extend(found := super().draw(rng, n))
+            return found
+
+    drawn, env, arrived = [], Clock(), []
+    transport = Transport(env, Network(latency=Recorded(5.0)), Star(), 1)
+
+    def send():
+        arrival = env.event()
+        arrival._ok, arrival._value = True, None
+        arrival.callbacks.append(lambda _: arrived.append(env.now))
+        transport.carry(0, SERVER, 1.0, arrival)
+
+    for moment in range(60):
+        env.call_in(float(moment), send)
+    env.run_to_end()
+    own = np.arange(60) + np.array(drawn[:60])
+    np.testing.assert_allclose(arrived, np.maximum.accumulate(own), rtol=1e-12)
+    assert (np.diff(own) < 0).sum() > 10
+
+
+def test_the_mean_round_trip_is_that_of_the_laws():
+    """One worker, so that nothing waits for anything: compute, the way there and the way back."""
+    there, back = Exponential(0.5), Gamma(0.25, 0.8)
+    cluster = Cluster(1, Constant(1.0), network=Network(latency=there, server_latency=back))
+    times = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=10_000)).updates["time"]
+    trips, std = np.diff(times), math.hypot(there.std, back.std)
+    assert trips.mean() == pytest.approx(1.0 + there.mean + back.mean, abs=4 * std / math.sqrt(len(trips)))
+    fourth = ((trips - trips.mean()) ** 4).mean()
+    assert trips.var() == pytest.approx(std**2, abs=4 * math.sqrt((fourth - std**4) / len(trips)))
+
+
+def test_each_sender_draws_latencies_from_a_stream_of_its_own():
+    def run(workers, **latency):
+        cluster = Cluster(workers, Gamma(1.0, 0.5), network=Network(**latency))
+        rows = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=300)).updates
+        return [(rows["computed"] - rows["started"])[rows["worker"] == rank][:40] for rank in range(3)]
+
+    np.testing.assert_allclose(run(3), run(3, latency=Exponential(0.2)), rtol=1e-9)
+    logs = [messages(Cluster(P, Constant(9.0), network=Network(latency=Exponential(0.2)))) for P in (2, 3)]
+    for rank in (0, 1):
+        first, second = (took(log, log["sender"] == rank)[:4] for log in logs)
+        np.testing.assert_allclose(first, second, rtol=1e-9)
+    assert len({took(log, log["sender"] == rank)[0] for log in logs[1:] for rank in range(3)}) == 3
+
+
+def test_latencies_differ_from_seed_to_seed():
+    cluster = Cluster(1, network=Network(latency=Exponential(0.2)))
+    assert simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=3)).progress.time != pytest.approx(
+        simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=3), seed=1).progress.time
+    )
+
+
+@pytest.mark.parametrize("key", ["latency", "server_latency"])
+@pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])
+def test_what_is_no_duration_is_refused(key, value):
+    with pytest.raises(InvalidSettingError, match=f"Network.{key}: expected a number >= 0"):
+        Network(**{key: value})
+
+
+def test_numbers_alone_leave_the_fast_paths():
+    def transport(**given):
+        return Transport(Clock(), Network(**given), Star(), 2)
+
+    assert transport(latency=0.5).post is not None
+    assert transport(latency=0.5, server_latency=0.5).post is not None
+    assert transport(latency=0.5, server_latency=0.25).post is None
+    assert transport(latency=Constant(0.5)).post is None
+    assert transport(latency=0.5, server_latency=Constant(0.5)).post is None
