@@ -106,29 +106,66 @@ def test_messages_of_a_pair_arrive_in_the_order_of_their_departure(wires, crashe
         assert (np.diff(pair) >= 0).all()
 
 
-def test_a_message_is_late_by_its_own_latency_or_by_one_before_it():
-    """Arrivals are the running maximum of departure plus latency; without it, one in many would overtake."""
+class Scripted:
+    """A law that draws what it is told, again and again."""
 
-    class Recorded(Exponential):
-        def draw(self, rng, n):
-            drawn.extend(found := super().draw(rng, n))
-            return found
+    mean = std = 1.0
 
-    drawn, env, arrived = [], Clock(), []
-    transport = Transport(env, Network(latency=Recorded(5.0)), Star(), 1)
+    def __init__(self, *latencies):
+        self.latencies = latencies
 
-    def send():
+    def draw(self, rng, n):
+        return np.resize(self.latencies, n)
+
+
+def arrivals(network, sends, cut=None):
+    """When messages `(moment, bytes)` of worker 0 to the server arrive; worker 0 goes down at `cut`."""
+    env, arrived = Clock(), {}
+    transport = Transport(env, network, Star(), 1, crashes=cut is not None)
+
+    def send(number, size):
         arrival = env.event()
         arrival._ok, arrival._value = True, None
-        arrival.callbacks.append(lambda _: arrived.append(env.now))
-        transport.carry(0, SERVER, 1.0, arrival)
+        arrival.callbacks.append(lambda _: arrived.setdefault(number, env.now))
+        transport.carry(0, SERVER, size, arrival)
 
-    for moment in range(60):
-        env.call_in(float(moment), send)
+    for number, (moment, size) in enumerate(sends):
+        env.call_in(float(moment), lambda number=number, size=size: send(number, size))
+    if cut is not None:
+        env.call_in(cut, lambda: transport.cut(0))
     env.run_to_end()
-    own = np.arange(60) + np.array(drawn[:60])
-    np.testing.assert_allclose(arrived, np.maximum.accumulate(own), rtol=1e-12)
+    return [arrived.get(number, math.nan) for number in range(len(sends))]
+
+
+def test_a_message_is_late_by_its_own_latency_or_by_one_before_it():
+    """Arrivals are the running maximum of departure plus latency; without it, one in many would overtake."""
+    latencies = np.random.default_rng(3).exponential(5.0, 60)
+    found = arrivals(Network(latency=Scripted(*latencies)), [(moment, 1.0) for moment in range(60)])
+    own = np.arange(60) + latencies
+    np.testing.assert_allclose(found, np.maximum.accumulate(own), rtol=1e-12)
     assert (np.diff(own) < 0).sum() > 10
+
+
+@pytest.mark.parametrize("sharing", ["fair", "fifo"])
+def test_the_order_is_that_in_which_last_bytes_leave(sharing):
+    """A message without bytes passes one whose bytes take two seconds, and is not held up by the other's latency."""
+    network = Network(bandwidth=10.0, sharing=sharing, latency=Scripted(7.0, 1.0))
+    assert arrivals(network, [(0.0, 20.0), (0.5, 0.0)]) == [9.0, 1.5]
+
+
+def test_a_message_that_is_lost_holds_up_none_of_the_next_life():
+    assert arrivals(Network(latency=Scripted(10.0, 1.0)), [(0.0, 1.0), (2.0, 1.0)]) == [10.0, 10.0]
+    lost, after = arrivals(Network(latency=Scripted(10.0, 1.0)), [(0.0, 1.0), (2.0, 1.0)], cut=1.0)
+    assert (math.isnan(lost), after) == (True, 3.0)
+
+
+def test_rounding_holds_up_no_message():
+    """A thousand messages that leave in one instant, behind a large one: each rounds its own time of arrival."""
+    moments = np.sort(np.random.default_rng(4).uniform(0.0, 2.0, 1000))
+    sends = [(0.0, 20.0), *((moment, 1e-18) for moment in moments)]
+    found = [arrivals(Network(bandwidth=9.7, sharing="fifo", latency=law(0.1)), sends) for law in (float, Constant)]
+    assert found[0] == found[1]
+    assert len(set(found[0])) > 1
 
 
 def test_the_mean_round_trip_is_that_of_the_laws():
@@ -154,6 +191,13 @@ def test_each_sender_draws_latencies_from_a_stream_of_its_own():
         first, second = (took(log, log["sender"] == rank)[:4] for log in logs)
         np.testing.assert_allclose(first, second, rtol=1e-9)
     assert len({took(log, log["sender"] == rank)[0] for log in logs[1:] for rank in range(3)}) == 3
+    law, found = Exponential(0.2), []
+    cluster = Cluster(1, law, network=Network(latency=law))
+    log = messages(cluster)
+    rows = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=50)).updates
+    for seconds in (took(log, log["sender"] == 0), rows["computed"] - rows["started"]):
+        found.append(seconds[:20])
+    assert abs(np.subtract(*found)).min() > 1e-9
 
 
 def test_latencies_differ_from_seed_to_seed():
