@@ -11,11 +11,11 @@ quickstart: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered tests/simulator laggard/simulator
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/simulator --ignore-glob='*/0[56]_*.ipynb' tests laggard/__init__.py laggard/models laggard/experiments notebooks
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/simulator --ignore-glob='*/0[3-9]_*.ipynb' tests laggard/__init__.py laggard/models laggard/experiments notebooks
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests
-	$(BIN)/python -m pytest -n 2 notebooks/05_delay_grids.ipynb notebooks/06_delay_compensation.ipynb
+	$(BIN)/python -m pytest -n 2 --ignore-glob='*/0[128]_*.ipynb' notebooks
 
 mutants: $(STAMP)
 	$(BIN)/python -m tests.mutants

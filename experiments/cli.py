@@ -158,6 +158,7 @@ def _report_interrupt(args: argparse.Namespace, number: int = signal.SIGINT) -> 
 def _exit_code(error: Exception, config: str) -> tuple[int, str] | None:
     """The exit code and the line for an error that a user can correct; None for an internal one."""
     from laggard.experiments.config.errors import ConfigError
+    from laggard.experiments.real import RealRunError
     from laggard.experiments.results.result import ResultError
     from laggard.experiments.running.jobs import error_line
     from laggard.simulator import Deadlock, InvalidSettingError
@@ -168,6 +169,8 @@ def _exit_code(error: Exception, config: str) -> tuple[int, str] | None:
         return BAD_INPUT, str(error)
     if isinstance(error, OSError):
         return BAD_INPUT, f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    if isinstance(error, RealRunError):
+        return FAILED, f"{config or 'laggard'}: {error}"
     if isinstance(error, Deadlock | InvalidSettingError):
         return FAILED, f"{config}: {error}"
     if isinstance(error, MemoryError) or any(told in str(error) for told in OUT_OF_MEMORY):

@@ -1,0 +1,46 @@
+"""Messages between the processes of a real run, over the machine's own loopback interface."""
+
+import math
+import os
+import socket
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class Channel:
+    """Messages of one model `(1, params)`, padded to a size in bytes, and whether the run goes on."""
+
+    def __init__(self, start: Tensor, size: float) -> None:
+        self._shape, self._params = start.shape, start.numel()
+        numbers = max(self._params, math.ceil(size / start.element_size()))
+        self.message = torch.zeros(numbers + 1, dtype=start.dtype)
+
+    def pack(self, model: Tensor, more: bool) -> Tensor:
+        """The message that carries `model`, in memory that the next one uses again."""
+        self.message[: self._params] = model.flatten()
+        self.message[-1] = more
+        return self.message
+
+    def unpack(self) -> tuple[Tensor, bool]:
+        """What the present message carries, and whether the run goes on."""
+        return self.message[: self._params].clone().view(self._shape), bool(self.message[-1])
+
+    def send(self, rank: int, model: Tensor, more: bool = True) -> None:
+        """Send `model` to process `rank`; returns once that takes it in."""
+        dist.send(self.pack(model, more), rank)
+
+    def receive(self, rank: int | None = None) -> tuple[int, Tensor, bool]:
+        """The next message of process `rank`, or of any: the sender, what it carries, whether the run goes on."""
+        sender: int = dist.recv(self.message, rank)
+        return sender, *self.unpack()
+
+
+def join(folder: Path, rank: int, members: int, patience: float) -> None:
+    """Meet the other processes, over the machine's own loopback interface alone."""
+    os.environ["GLOO_SOCKET_IFNAME"] = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
+    store = dist.FileStore(str(folder / "store"), members)  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=members, timeout=timedelta(seconds=patience))

@@ -1,0 +1,241 @@
+"""Real runs: processes of this machine, what their rows say, and how simulations are held against them."""
+
+import heapq
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from laggard import load
+from laggard.experiments.cli import main
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import runs
+from laggard.experiments.real import RealRunError
+from laggard.experiments.real.calibration import CLUSTER, calibrate_cluster, measured_times
+from laggard.experiments.real.comparison import compare_real, imposed_order, total_variation
+from laggard.experiments.real.processes import RealRun, check_real, run_real
+
+QUADRATIC = """
+cluster: {workers: 2, compute: {law: gamma, mean: 0.01, cv: 0.5}}
+task: {model: quadratic, dtype: float64}
+learning: {lr: 0.05, momentum: 0.5}
+stop: {updates: 30}
+"""
+TIMES = {"up": 0.003, "down": 0.002, "receive": 0.004, "apply": 0.005, "reply": 0.0025}
+
+
+def spec_of(folder, *overrides, text=QUADRATIC):
+    config = folder / "real.yaml"
+    config.write_text(text)
+    return runs(load(config, *overrides))[0]
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "method", ["async_ps", pytest.param("sync_ps", marks=SLOW), pytest.param("all_reduce", marks=SLOW)]
+)
+def test_real_processes_learn_what_the_simulator_does_in_their_order(tmp_path, method):
+    spec = spec_of(tmp_path, f"algorithm={method}")
+    run = run_real(spec)
+    rows = run.rows
+    assert rows["version"].iloc[-1] + 1 == 30
+    assert len(rows) == 30 * (1 if method == "async_ps" else 2)
+    order = ["started", "computed", "arrived", "applied", "replied"]
+    assert (rows[order].diff(axis=1).iloc[:, 1:] >= 0).all(axis=None)
+    assert (rows["read"] > rows["sent"] - 1e-9).all()
+    assert np.abs(run.weights).max() > 0.01
+    assert imposed_order(run, spec) == pytest.approx(run.weights, abs=1e-12)
+
+
+@SLOW
+def test_a_worker_sleeps_for_the_rest_of_the_time_that_the_law_says(tmp_path):
+    """Each takes as long as in the simulation with the same seed, or longer: a machine does not wake it early."""
+    from laggard.simulator import simulate
+
+    spec = spec_of(tmp_path, "cluster.slowdowns=[{worker: 1, factor: 3.0}]", "cluster.apply_seconds=0.004")
+    rows, outcome = run_real(spec).rows, simulate(**spec.arguments())
+    for worker in (0, 1):
+        simulated = outcome.updates["computed"] - outcome.updates["started"]
+        drawn = simulated[outcome.updates["worker"] == worker]
+        took = (rows["computed"] - rows["read"])[rows["worker"] == worker].to_numpy()
+        known = min(len(drawn), len(took))
+        assert known >= 5
+        assert (took[:known] >= drawn[:known] - 1e-6).all()
+        assert took[:known].sum() < 2 * drawn[:known].sum() + 0.5
+    assert (rows["applied"] - rows["arrived"] >= 0.004 - 1e-6).all()
+
+
+DYING = """
+import os, time
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Ends:
+    how: str
+    mean = 0.01
+    std = 0.0
+
+    def draw(self, rng, n):
+        os.kill(os.getpid(), 9) if self.how == "dies" else time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("dies", "was killed by signal 9"), pytest.param("hangs", "Timed out", marks=SLOW)],
+)
+def test_a_process_that_dies_or_hangs_ends_the_run_in_one_line(tmp_path, how, said):
+    (tmp_path / f"ending_{how}.py").write_text(DYING)
+    spec = spec_of(tmp_path, f'cluster.compute={{law: "ending_{how}:Ends", how: {how}}}')
+    with pytest.raises(RealRunError, match=rf"^a real run: process \d of 3.*{said}[^\n]*$"):
+        run_real(spec, patience=3.0)
+    assert not members_of("laggard-real-")
+
+
+def members_of(text: str) -> list[str]:
+    """The processes of real runs whose command lines contain `text`."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = process.read_bytes().replace(b"\0", b" ").decode()
+        except OSError:  # it has ended meanwhile
+            continue
+        if "laggard.experiments.real.member" in command and text in command:
+            found.append(command)
+    return found
+
+
+@SLOW
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="tells processes by /proc")
+def test_no_process_outlives_a_killed_command(tmp_path):
+    config = tmp_path / "long.yaml"
+    config.write_text(QUADRATIC + "algorithm: async_ps\n")
+    place = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "laggard", "calibrate", str(config), "stop.updates=100000", "--out", str(tmp_path)]
+    parent = subprocess.Popen(command, env=place, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while len(members_of(str(tmp_path))) < 3 and time.monotonic() < until:
+        time.sleep(0.1)
+    assert len(members_of(str(tmp_path))) == 3
+    time.sleep(3)
+    parent.kill()
+    parent.wait()
+    until = time.monotonic() + 30
+    while members_of(str(tmp_path)) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not members_of(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["algorithm=sgp"], "algorithm.name: expected async_ps, sync_ps, all_reduce for real processes, got 'sgp'"),
+        (["algorithm.shards=2"], "algorithm.shards: expected 1 for real processes, got 2"),
+        (["cluster.network.latency=0.01"], "cluster.network.latency: expected 0.0, since messages are real ones"),
+        (["cluster.receive_seconds=0.01"], "cluster.receive_seconds: expected 0.0, since messages are real ones"),
+        (["cluster.slowdowns=[{worker: 0, at: 1.0, back: 2.0}]"], "cluster.slowdowns: expected no crash in a real run"),
+        (["sweep.learning.lr=[0.1, 0.2]"], "sweep: expected one model in a real run, got 2 members"),
+    ],
+)
+def test_what_real_processes_cannot_do_is_refused(tmp_path, overrides, message):
+    with pytest.raises(ConfigError) as caught:
+        check_real(spec_of(tmp_path, *overrides))
+    assert message in str(caught.value)
+
+
+def timeline(compute, updates):
+    """The rows of an asynchronous server by its recurrence: one thread takes in, applies and replies."""
+    free, version, coming, reads = 0.0, 0, [], {}
+    for worker in range(len(compute)):
+        sent, free = free, free + TIMES["reply"]
+        reads[worker] = (sent, sent + TIMES["down"], version)
+        heapq.heappush(coming, (sent + TIMES["down"] + compute[worker] + TIMES["up"], worker))
+    rows, numbers = [], [0] * len(compute)
+    while version < updates:
+        arrival, worker = heapq.heappop(coming)
+        sent, read, version_read = reads[worker]
+        arrived = max(free, arrival) + TIMES["receive"]
+        applied = arrived + TIMES["apply"]
+        rows.append(
+            {"worker": worker, "number": numbers[worker], "version_read": version_read, "sent": sent, "read": read}
+            | {"computed": read + compute[worker], "asked": free, "arrived": arrived, "applied": applied}
+            | {"replied": applied + TIMES["reply"], "staleness": version - version_read, "version": version}
+        )
+        numbers[worker] += 1
+        version += 1
+        free = applied + TIMES["reply"]
+        reads[worker] = (applied, applied + TIMES["down"], version)
+        heapq.heappush(coming, (applied + TIMES["down"] + compute[worker] + TIMES["up"], worker))
+    frame = pd.DataFrame(rows)
+    return frame.assign(time=frame["applied"], started=frame["read"], warm_up=frame.index < 0.1 * updates)
+
+
+def known_run(compute=(0.0231, 0.0317, 0.0412, 0.0293), updates=400):
+    rows = timeline(compute, updates)
+    return RealRun(rows, np.zeros((1, 0)), load=0.0, cores=2)
+
+
+def test_a_calibration_finds_the_times_of_a_known_server_and_simulates_them(tmp_path):
+    """The simulated rows have the times of the recurrence, each of which is a mean that the estimates have found."""
+    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
+    run = known_run()
+    found = {one.key: one.seconds for one in measured_times(run, spec)}
+    expected = {"network.latency": "up", "network.server_latency": "down"}
+    assert found == pytest.approx(
+        {key: TIMES[expected.get(key, key.removesuffix("_seconds"))] for key in found}, rel=1e-9
+    )
+    calibrate_cluster(run, spec, tmp_path / "out")
+    table = compare_real(run, spec, tmp_path / "out").set_index("quantity")
+    assert table.loc["updates/s", "difference"] == pytest.approx(0, abs=1e-9)
+    assert table.loc["waiting", "difference"] == pytest.approx(0, abs=1e-9)
+    assert table.loc["largest share of a worker", "difference"] == 0
+    assert table.loc["staleness, total variation", "difference"] == 0
+    assert set(table["agrees"]) == {"yes", ""}
+
+
+@pytest.mark.parametrize("key", ["receive_seconds", "reply_seconds", "apply_seconds", "network.latency"])
+def test_a_cluster_that_misses_a_time_does_not_agree(tmp_path, key):
+    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
+    calibrate_cluster(known_run(), spec, tmp_path)
+    text = (tmp_path / CLUSTER).read_text()
+    seconds = next(one.seconds for one in measured_times(known_run(), spec) if one.key == key)
+    name = key.rpartition(".")[2]
+    assert f"{name}: {seconds}" in text
+    (tmp_path / CLUSTER).write_text(text.replace(f"{name}: {seconds}", f"{name}: 0.0"))
+    table = compare_real(known_run(), spec, tmp_path).set_index("quantity")
+    assert table.loc["updates/s", "agrees"] == "no"
+    assert table.loc["updates/s", "difference"] > 0.03
+
+
+def test_nothing_is_judged_where_the_load_exceeds_the_cores(tmp_path):
+    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
+    calibrate_cluster(known_run(), spec, tmp_path)
+    busy = RealRun(known_run().rows, np.zeros((1, 0)), load=2.5, cores=2)
+    assert set(compare_real(busy, spec, tmp_path)["agrees"]) == {""}
+
+
+def test_total_variation_is_half_of_what_two_histograms_differ_by():
+    assert total_variation(np.array([0.5, 0.5]), np.array([0.0, 0.5, 0.5])) == 0.5
+    assert total_variation(np.array([1.0]), np.array([0.0, 1.0])) == 1.0
+
+
+def test_the_commands_calibrate_and_compare(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("small.yaml").write_text(QUADRATIC + "algorithm: async_ps\n")
+    assert main(["calibrate", "small.yaml", "--workers", "3", "--seconds", "0.5"]) == 0
+    assert "reply_seconds" in capsys.readouterr().out
+    assert load("real/small/cluster.yaml").cluster.workers == 3
+    assert main(["run", "real/small/cluster.yaml", "--quiet"]) == 0
+    assert main(["compare-real", "small.yaml", "cluster.workers=3", "--calibration", "real/small"]) in (0, 1)
+    table = pd.read_csv("real/comparison.csv").set_index("quantity")
+    assert table.loc["weights in the order of arrival", "agrees"] == "yes"
+    capsys.readouterr()
+    assert main(["calibrate", "small.yaml", "algorithm=easgd"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
