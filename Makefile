@@ -39,4 +39,4 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 
 clean:
 	rm -rf .venv
-	find results -mindepth 1 -maxdepth 1 ! -name claims -exec rm -rf {} +
+	find results -mindepth 1 -maxdepth 1 ! -name claims ! -name real -exec rm -rf {} +

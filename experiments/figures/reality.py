@@ -26,7 +26,7 @@ def agreement(real: "Figures", simulated: "Figures", missing: pd.DataFrame, path
         ):
             shares = figures.staleness
             left.bar(np.arange(len(shares)) + place, shares, 0.38, color=colour, label=name)
-        left.set(xlabel="staleness (updates)", ylabel="gradients (%)", title="What workers find")
+        left.set(xlabel="staleness (updates)", ylabel="gradients (%)", title="Staleness")
         left.yaxis.set_major_formatter(PERCENT)
         left.xaxis.get_major_locator().set_params(integer=True)
         errors = missing["error"].to_numpy()
@@ -34,7 +34,7 @@ def agreement(real: "Figures", simulated: "Figures", missing: pd.DataFrame, path
         right.barh(places, errors, 0.6, color=[PALETTE[2], *[GREY] * (len(errors) - 1)])
         right.axvline(0, color="black", linewidth=0.8)
         right.set_yticks(places, missing["missing"])
-        right.set(xlabel="simulated updates per second are too many by (%)", title="What each time is worth")
+        right.set(xlabel="simulated rate above the real one (%)", title="Without one of the times")
         right.xaxis.set_major_formatter(PERCENT)
-        legend(figure, left, ["each bar on the right leaves one time out"])
+        legend(figure, left, ["right: the simulated cluster without that time"])
     return figure

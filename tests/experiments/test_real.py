@@ -2,6 +2,7 @@
 
 import heapq
 import os
+import re
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
 from laggard.experiments.real import RealRunError
 from laggard.experiments.real.calibration import CLUSTER, calibrate_cluster, measured_times
-from laggard.experiments.real.comparison import compare_real, imposed_order, total_variation
+from laggard.experiments.real.comparison import compare_real, imposed_order, simulate_times, total_variation
 from laggard.experiments.real.processes import RealRun, check_real, run_real
 
 QUADRATIC = """
@@ -26,6 +27,10 @@ task: {model: quadratic, dtype: float64}
 learning: {lr: 0.05, momentum: 0.5}
 stop: {updates: 30}
 """
+ROOT = Path(__file__).parents[2]
+CONFIGS = sorted((ROOT / "configs/real").glob("*.yaml"))
+RATE, WAITING = "updates/s", "waiting"
+STALENESS, WEIGHTS = "staleness, total variation", "weights in the order of arrival"
 TIMES = {"up": 0.003, "down": 0.002, "receive": 0.004, "apply": 0.005, "reply": 0.0025}
 
 
@@ -239,3 +244,21 @@ def test_the_commands_calibrate_and_compare(tmp_path, capsys, monkeypatch):
     capsys.readouterr()
     assert main(["calibrate", "small.yaml", "algorithm=easgd"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_page_of_measurements_has_what_was_stored():
+    """And the error of the law alone, which is simulated here."""
+    stored = pd.read_csv(ROOT / "results/real/comparison.csv").set_index(["config", "quantity"])
+    page = (ROOT / "docs/measurements.md").read_text()
+    rows = re.findall(r"^\| \[(\w+)\] \| (.*) \|$", page, flags=re.MULTILINE)
+    assert {name for name, _ in rows} == set(stored.index.get_level_values("config")) == {path.stem for path in CONFIGS}
+    for name, text in rows:
+        cells = [float(cell.strip(" %")) for cell in re.sub(r"\(.*?\)", "", text).split("|")]
+        own, spec = stored.loc[name], runs(load(ROOT / f"configs/real/{name}.yaml"))[0]
+        alone = simulate_times(spec, spec.config.stop.updates).rate / own.loc["updates/s", "real"] - 1
+        differences = own["difference"].reindex([RATE, WAITING, STALENESS, WEIGHTS]).fillna(0.0).tolist()
+        known = [own.loc[RATE, "real"], 100 * differences[0], 100 * alone, 100 * own.loc[WAITING, "real"]]
+        known += [100 * differences[1], *differences[2:], own["load"].iloc[0]]
+        digits = [0.006, 0.051, 0.051, 0.051, 0.051, 6e-4, 1e-15, 0.051]
+        assert (np.abs(np.subtract(cells, known)) <= digits).all(), name
+    assert not (stored["agrees"] == "no").any()
