@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from laggard.experiments.config.axes import put
 from laggard.experiments.config.config import parse
+from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.load import load
 from laggard.experiments.real.calibration import CLUSTER, ESTIMATES, document
@@ -76,6 +77,8 @@ def compare_real(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFrame
     """
     config, updates = load(calibration / CLUSTER), int(run.rows["version"].max()) + 1
     workers = spec.config.cluster.workers
+    if config.cluster.workers != workers:
+        raise ConfigError("cluster.workers", f"expected {config.cluster.workers}, as calibrated, got {workers}")
     real, simulated = figures(run.rows, workers), simulate_times(RunSpec(config), updates)
     differences: list[tuple[Any, ...]] = [
         ("updates/s", real.rate, simulated.rate, simulated.rate / real.rate - 1, RATE),
@@ -139,7 +142,7 @@ def imposed_order(run: RealRun, spec: RunSpec) -> NDArray[np.float64]:
     with TemporaryDirectory() as folder:
         order = Path(folder) / "order.csv"
         pd.DataFrame(steps, columns=["worker", "seconds"]).to_csv(order, index=False)
-        planned = RunSpec(parse(document(spec, [], str(order))))
+        planned = RunSpec(parse({**document(spec, [], str(order)), "device": "cpu"}))
         given = planned.arguments() | {"stop": Stop(updates=int(rows["version"].max()) + 1)}
         weights: NDArray[np.float64] = simulate(**given).weights.numpy()
     return weights

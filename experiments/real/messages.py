@@ -39,8 +39,16 @@ class Channel:
         return sender, *self.unpack()
 
 
+STARTUP = timedelta(seconds=180)
+"""What processes may take to start: others may run on the machine."""
+
+
 def join(folder: Path, rank: int, members: int, patience: float) -> None:
     """Meet the other processes, over the machine's own loopback interface alone."""
     os.environ["GLOO_SOCKET_IFNAME"] = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
     store = dist.FileStore(str(folder / "store"), members)  # type: ignore[attr-defined]
+    store.set_timeout(STARTUP)
+    if store.add("started", 1) == members:
+        store.set("all", "started")
+    store.wait(["all"])
     dist.init_process_group("gloo", store=store, rank=rank, world_size=members, timeout=timedelta(seconds=patience))

@@ -27,6 +27,8 @@ from laggard.simulator.algorithms import AllReduce, AsyncPS, SyncPS
 from laggard.simulator.network.topology import SERVER
 
 METHODS: dict[str, Any] = {"async_ps": AsyncPS, "sync_ps": SyncPS, "all_reduce": AllReduce}
+FEWEST = 20
+"""Gradients below which a run says nothing about its rate."""
 WARM_UP_SHARE = 0.1
 """The share of a run's rows that comes first and is not counted."""
 
@@ -65,6 +67,8 @@ def run_real(spec: RunSpec, seconds: float | None = None, patience: float | None
         ConfigError: the config says what real processes here cannot do.
         RealRunError: a process died, failed or hung; the others are stopped.
     """
+    if seconds is not None and not seconds > 0:
+        raise ConfigError("--seconds", f"expected a number > 0, got {seconds:g}")
     cluster = check_real(spec)
     updates, limit = _ends_of(spec, cluster.workers)
     if patience is None:
@@ -74,7 +78,7 @@ def run_real(spec: RunSpec, seconds: float | None = None, patience: float | None
     with TemporaryDirectory(prefix="laggard-real-") as name:
         folder = Path(name)
         plan = {
-            "config": spec.config.as_dict(),
+            "config": {**spec.config.as_dict(), "device": "cpu"},
             "folders": list(map(str, FOLDERS)),
             "members": members,
             "updates": updates,
@@ -84,7 +88,12 @@ def run_real(spec: RunSpec, seconds: float | None = None, patience: float | None
         (folder / "plan.json").write_text(json.dumps(plan))
         with _processes(folder, members) as processes:
             _wait(processes, folder, patience)
-        return RealRun(_join_rows(folder, members, cluster.workers), _weights(folder, members), load, cores())
+        rows = _join_rows(folder, members, cluster.workers)
+        if len(rows) < FEWEST:
+            raise RealRunError(
+                f"a real run: {len(rows)} gradients were applied, expected {FEWEST}: let it run for longer"
+            )
+        return RealRun(rows, _weights(folder, members), load, cores())
 
 
 def check_real(spec: RunSpec) -> Cluster:
@@ -168,9 +177,9 @@ def _wait(processes: Sequence["subprocess.Popen[bytes]"], folder: Path, patience
     """
     deadline = math.inf
     while any(codes := [process.poll() for process in processes]) or None in codes:
-        for rank, code in enumerate(codes):
-            if code:
-                raise RealRunError(_reason(folder, rank, code, len(processes)))
+        if failed := [(code > 0, rank, code) for rank, code in enumerate(codes) if code]:
+            _, rank, code = min(failed)  # one that was killed is the cause of the others' errors
+            raise RealRunError(_reason(folder, rank, code, len(processes)))
         if 0 in codes:  # the run is over: the others are to leave as well
             deadline = min(deadline, time.monotonic() + patience)
         if time.monotonic() > deadline:
@@ -190,6 +199,8 @@ def _join_rows(folder: Path, members: int, workers: int) -> pd.DataFrame:
     """The rows of all processes, in the order in which gradients were applied."""
     files = [np.load(folder / f"{rank}.npz") for rank in range(members)]
     tables = [pd.DataFrame({name: file[name] for name in file.files if name != "weights"}) for file in files]
+    if tables[-1].empty:
+        return tables[-1]
     if members == workers:
         rows = pd.concat(tables).sort_values(["version_read", "worker"])
     else:

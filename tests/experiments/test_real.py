@@ -219,6 +219,18 @@ def test_a_cluster_that_misses_a_time_does_not_agree(tmp_path, key):
     assert table.loc["updates/s", "difference"] > 0.03
 
 
+def test_a_calibration_of_other_workers_is_refused(tmp_path):
+    calibrate_cluster(known_run(), spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps"), tmp_path)
+    with pytest.raises(ConfigError, match=r"cluster\.workers: expected 4, as calibrated, got 2"):
+        compare_real(known_run(), spec_of(tmp_path), tmp_path)
+
+
+@SLOW
+def test_a_run_of_a_few_gradients_is_refused(tmp_path):
+    with pytest.raises(RealRunError, match="10 gradients were applied, expected 20: let it run for longer"):
+        run_real(spec_of(tmp_path, "stop.updates=10"))
+
+
 def test_nothing_is_judged_where_the_load_exceeds_the_cores(tmp_path):
     spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
     calibrate_cluster(known_run(), spec, tmp_path)
@@ -242,8 +254,16 @@ def test_the_commands_calibrate_and_compare(tmp_path, capsys, monkeypatch):
     table = pd.read_csv("real/comparison.csv").set_index("quantity")
     assert table.loc["weights in the order of arrival", "agrees"] == "yes"
     capsys.readouterr()
-    assert main(["calibrate", "small.yaml", "algorithm=easgd"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    wrong = {
+        "compare-real small.yaml --calibration real/small --seconds 0": "--seconds: expected a number > 0, got 0",
+        "calibrate small.yaml algorithm=easgd": "algorithm.name: expected async_ps, sync_ps, all_reduce",
+        "calibrate small.yaml sweep.seed=[1,2]": "sweep: expands to 2 runs: fix the swept keys",
+    }
+    for command, said in wrong.items():
+        assert main(command.split()) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
 
 
 def test_the_page_of_measurements_has_what_was_stored():
