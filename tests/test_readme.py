@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from laggard.experiments.claims import Verdict, claims, ledger
@@ -63,3 +64,13 @@ def test_the_errors_that_the_readme_gives_of_measured_clusters_are_those_of_the_
     said = " ".join(README.read_text().split())
     assert f"by {nccl} and {tensorflow} % on average" in said
     assert f"steps on 16 GPUs are {min(short):.0f} to {max(short):.0f} % too short" in said
+
+
+def test_the_errors_that_the_readme_gives_of_real_processes_bound_those_that_are_stored() -> None:
+    stored = pd.read_csv(ROOT / "results/real/comparison.csv").set_index("quantity")["difference"].abs()
+    worst = 100 * stored["updates/s"].max(), 100 * stored["waiting"].max()
+    words = r"predict another within ([\d.]+) % in updates per second and ([\d.]+) points in waiting"
+    said = re.search(words, " ".join(README.read_text().split()))
+    assert said
+    for bound, found in zip(map(float, said.groups()), worst, strict=True):
+        assert found <= bound < found + 0.1
