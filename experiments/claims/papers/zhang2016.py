@@ -222,6 +222,10 @@ E2 = Claim(
     figure=Picture(
         of="accuracy", x="lr", y="final test accuracy (n = 30)", lines="of", xlabel="learning rate", log_x=True
     ),
+    notes=paragraph("""
+        Five times the cliff is not where a fixed rate fails: it learns there in four seeds of five. The divided rate is
+        30 times smaller and is 2.9 points short after 4 epochs; at a rate of 0.01, its best, by 0.7 points.
+    """),
     changes=(
         "Mini-batches of 128 and 4 epochs, in which synchronous SGD makes 62 updates and reached 0.64, 0.23 and 0.64; "
         "the cliff was the least rate of the grid in two seeds of three. The synchronous level was n = 1 of softsync, "
@@ -284,6 +288,10 @@ E3 = Claim(
     figure=Picture(
         of="accuracy", x="lr", y="final test accuracy (n = 30)", lines="of", xlabel="learning rate", log_x=True
     ),
+    notes=paragraph("""
+        The fixed rate fails in every seed; the divided one learns in every seed, but 0.3 to 5.3 points short, too
+        unevenly to tell from 1 point. A fixed rate 30 times smaller is as good as the divided one at its best.
+    """),
     changes=(
         "Two epochs, 3 seeds, the synchronous level from n = 1 of softsync, each seed at its own best rate; two epochs "
         "left the synchronous method behind the others. At n = 15 the fixed rate failed in two seeds of three.",
