@@ -17,7 +17,7 @@ from tests.simulator.recording import test_metrics as spread
 def cases(name):
     """Random cases of one method, as `test_properties` has them, until one fails; it is not made smaller."""
     test = properties.test_whatever_is_simulated_ends_with_its_books_in_order.hypothesis.inner_test
-    few = settings(max_examples=40, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+    few = settings(max_examples=200, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
                    suppress_health_check=list(HealthCheck))  # fmt: skip
     few(given(data=st.data())(test))(name=name)
 
