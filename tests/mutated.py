@@ -53,7 +53,7 @@ CHARACTERS = "[]{}:,&*!|>'\"%@`#\n\t -0a\x00\u0085\ud800"
 def plain_config(rng: random.Random) -> dict[str, Any]:
     """A config of which most can run: a method, topology, law, task, rule and limit at random."""
     name = rng.choice(list(ALGORITHM.parts))
-    topology = rng.choice(["auto", "auto", *(name for name in NETWORK.parts if name != "graph")])
+    topology = rng.choice(["auto", "auto", *(name for name in NETWORK.parts if name not in ("graph", "time_varying"))])
     return {
         "cluster": {
             "workers": 1 if name == "delayed" else rng.choice([1, 2, 3, 4]),

@@ -25,7 +25,8 @@ task: {model: quadratic, dim: 4, condition: 10, noise: 0.2, epoch: 20}
 learning: {lr: 0.1}
 stop: {updates: 40}
 """
-GRAPHS = {name: f"{{topology: {name}, colocated: %s}}" for name in TOPOLOGIES if name != "graph"} | {
+FROM_FILES = "graph", "time_varying"
+GRAPHS = {name: f"{{topology: {name}, colocated: %s}}" for name in TOPOLOGIES if name not in FROM_FILES} | {
     "graph": "{topology: graph, graph: path_graph, arguments: [4], colocated: %s}"
 }
 

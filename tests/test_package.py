@@ -72,7 +72,11 @@ def test_the_wheel_has_every_file_once_and_under_one_name(wheel: Path) -> None:
     for package in ("simulator", "models", "experiments"):
         modules = {f"laggard/{path.relative_to(ROOT)}" for path in (ROOT / package).rglob("*.py")}
         assert modules == {name for name in names if name.startswith(f"laggard/{package}/") and name.endswith(".py")}
-    for folder, link, suffix in [("configs", "examples", ".yaml"), ("results/claims", "ledger", ".json")]:
+    for folder, link, suffix in [
+        ("configs", "examples", ".yaml"),
+        ("configs", "examples", ".csv"),
+        ("results/claims", "ledger", ".json"),
+    ]:
         files = {f"laggard/{link}/{path.relative_to(ROOT / folder)}" for path in (ROOT / folder).rglob(f"*{suffix}")}
         assert files == {name for name in names if name.startswith(f"laggard/{link}/") and name.endswith(suffix)}
 

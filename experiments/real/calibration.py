@@ -17,11 +17,11 @@ FEW = 5
 
 
 class MeasuredTime(NamedTuple):
-    """A quantity of a cluster, as a real run shows it: its mean, since the tails of a machine weigh as its body does.
+    """A time of a cluster, as a real run shows it: a mean, since the tails of a machine weigh as much as its body.
 
     Attributes:
         key: of the config, below `cluster`.
-        seconds: the measured_times.
+        seconds: its mean.
         messages: of how many it is the mean.
         how: what was averaged.
     """
@@ -42,7 +42,8 @@ def measured_times(run: RealRun, spec: RunSpec) -> list[MeasuredTime]:
     up = float(way.mean()) if len(way) else 0.0
     lay = rows["computed"] + up <= rows["asked"]
     taken = (rows["arrived"] - rows["asked"])[lay]
-    receive = min(up, float(taken.mean())) if len(taken) >= FEW and len(way) else 0.0
+    receive = float(taken.mean()) if len(taken) >= FEW else 0.0
+    receive = min(up, receive) if len(way) else receive  # a server that is never idle does not show the way
     down = rows["read"] - rows["sent"]
     begun = rows["arrived"] if one_by_one else rows.groupby("version")["arrived"].transform("max")
     apply = (rows["applied"] - begun)[begun == rows["arrived"]]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from laggard.simulator.network.topology.graph import Graph
 from laggard.simulator.network.topology.regular import Complete, Exponential, Peers, Ring, Torus
+from laggard.simulator.network.topology.time_varying import TimeVarying
 from laggard.simulator.network.topology.topology import (
     MOST_LINKS,
     SERVER,
@@ -27,6 +28,7 @@ TOPOLOGIES: dict[str, type] = {
     "complete": Complete,
     "exponential": Exponential,
     "graph": Graph,
+    "time_varying": TimeVarying,
 }
 
 
@@ -42,5 +44,5 @@ def names_of_topologies(own: Topology, links: Callable[[int], Iterable[tuple[int
 
 __all__ = [
     "MOST_LINKS", "SERVER", "TOPOLOGIES", "Auto", "Complete", "Exponential", "Graph", "Peers", "Ranks", "Ring", "Star",
-    "Topology", "Torus", "asked_by", "graph_of_workers", "names_of_topologies", "resolve_topology",
+    "TimeVarying", "Topology", "Torus", "asked_by", "graph_of_workers", "names_of_topologies", "resolve_topology",
 ]  # fmt: skip

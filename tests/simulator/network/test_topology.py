@@ -8,7 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laggard.simulator import SERVER, InvalidSettingError, Star
+from laggard.models import Quadratic
+from laggard.simulator import (
+    SERVER,
+    SGP,
+    Cluster,
+    Evaluate,
+    InvalidSettingError,
+    Network,
+    Rule,
+    Star,
+    Stop,
+    simulate,
+)
+from laggard.simulator.learning.rules.schedules import Step
 from laggard.simulator.network.topology import (
     TOPOLOGIES,
     Auto,
@@ -16,9 +29,11 @@ from laggard.simulator.network.topology import (
     Exponential,
     Graph,
     Ring,
+    TimeVarying,
     Torus,
     resolve_topology,
 )
+from laggard.simulator.timing.distributions import Gamma
 
 GRAPHS = [Ring(), Torus(), Complete(), Exponential(), Exponential(peers=2), Exponential(static=True)]
 UNDIRECTED = [Ring(), Torus(), Complete()]
@@ -38,7 +53,7 @@ def ahead(rank, peers, workers):
 
 
 def test_every_topology_of_the_table_is_tested():
-    assert set(TOPOLOGIES.values()) == {type(graph) for graph in GRAPHS} | {Auto, Star, Graph}
+    assert set(TOPOLOGIES.values()) == {type(graph) for graph in GRAPHS} | {Auto, Star, Graph, TimeVarying}
 
 
 @pytest.mark.parametrize("workers", SIZES)
@@ -233,6 +248,84 @@ def test_a_file_that_has_changed_is_another_graph(tmp_path):
     assert Graph(file=str(path)).out_peers(0, 0, 3) == (1,)
     path.write_text("0 2\n1 2\n")
     assert Graph(file=str(path)).out_peers(0, 0, 3) == (2,)
+
+
+def write_steps(path, steps, heading="step,sender,receiver"):
+    rows = [",".join(map(str, (step, *edge))) for step, edges in enumerate(steps) for edge in edges]
+    path.write_text("\n".join([heading, *rows]) + "\n")
+    return TimeVarying(str(path))
+
+
+@pytest.mark.parametrize("workers", [2, 5, 8])
+@pytest.mark.parametrize("graph", [Exponential(), Exponential(peers=2), Ring()], ids=repr)
+def test_a_graph_written_step_by_step_is_the_graph(tmp_path, graph, workers):
+    """Nodes have the same peers at every step, in the same order, and SGP learns the same weights bit for bit."""
+    period = graph.period(workers)
+    edges = [
+        [(rank, peer) for rank in range(workers) for peer in graph.out_peers(rank, step, workers)]
+        for step in range(period)
+    ]
+    read = write_steps(tmp_path / "steps.csv", edges)
+    read.check(workers)
+    assert read.period(workers) == period
+    for step in range(2 * period):
+        for rank in range(workers):
+            assert read.out_peers(rank, step, workers) == graph.out_peers(rank, step, workers)
+            assert read.in_peers(rank, step, workers) == graph.in_peers(rank, step, workers)
+    weights = [
+        simulate(Cluster(workers, Gamma(1.0, 0.3), network=Network(topology=each)), SGP(Rule()),
+                 Quadratic(dim=5, noise=0.1), stop=Stop(updates=40)).weights
+        for each in (graph, read)
+    ]  # fmt: skip
+    assert (weights[0] == weights[1]).all()
+
+
+def test_push_sum_agrees_over_edges_that_come_and_go(tmp_path):
+    """Of a ring a node has its edge in every third step only: models come together once learning rates are nothing."""
+    steps = [[(rank, (rank + 1) % 6) for rank in range(6) if rank % 3 == step] for step in range(3)]
+    graph = write_steps(tmp_path / "steps.csv", steps)
+    cluster = Cluster(6, Gamma(1.0, 0.3), network=Network(topology=graph))
+    task = Quadratic(dim=5, noise=1.0)
+    wide = simulate(cluster, SGP(Rule(lr=0.1)), task, stop=Stop(updates=600), evaluate=Evaluate(nodes=True))
+    still = simulate(
+        cluster, SGP(Rule(lr=0.1, schedule=Step(20, 1e-9, "updates"))), task,
+        stop=Stop(updates=600), evaluate=Evaluate(nodes=True),
+    )  # fmt: skip
+    apart = [outcome.metrics["consensus"][-1] for outcome in (wide, still)]
+    assert apart[1] < 1e-6 < apart[0]
+
+
+def test_the_weight_of_an_edge_is_the_same_in_all_steps(tmp_path):
+    heading = "step,sender,receiver,weight"
+    graph = write_steps(tmp_path / "a.csv", [[(0, 1, 0.3), (1, 0, 0.7)], [(0, 1, 0.3)]], heading)
+    assert (graph.share(0, 1, 2), graph.share(1, 0, 2)) == (0.3, 0.7)
+    other = write_steps(tmp_path / "b.csv", [[(0, 1, 0.3), (1, 0, "")], [(0, 1, 0.4)]], heading)
+    for pair in ((0, 1), (1, 0)):
+        with pytest.raises(InvalidSettingError, match=r"TimeVarying.file: expected a column weight"):
+            other.share(*pair, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "a file that can be read, got .*none.csv: No such file"),
+        ("sender,receiver\n0,1\n", "a file with the columns step, sender, receiver"),
+        ("step,sender,receiver\n", "an edge in each of the steps"),
+        ("step,sender,receiver\n0,0,1\n0,1,0\n2,0,1\n", r"an edge in each of the steps .* got 'steps \[0, 2\]"),
+        ("step,sender,receiver\n0,0,1\n0,1,1\n", "two different ranks in every row, got .*line 3"),
+        ("step,sender,receiver\n0,0,1\n0,one,0\n", "two different ranks in every row, got .*line 3"),
+        ("step,sender,receiver\n0,0,1\n0,-1,0\n", "two different ranks in every row, got .*line 3"),
+        ("step,sender,receiver\n0,0,1\n0,1\n", "two different ranks in every row, got .*line 3"),
+        ("step,sender,receiver\n0,0,1\n0,1,2\n", "ranks below workers = 2, got 'an edge 1 -> 2'"),
+        ("step,sender,receiver\n0,0,1\n", "every worker can reach every other"),
+    ],
+)
+def test_what_is_no_sequence_of_graphs_is_refused(tmp_path, text, said):
+    path = tmp_path / ("none.csv" if text is None else "steps.csv")
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InvalidSettingError, match=f"TimeVarying.file: expected .*{said}"):
+        TimeVarying(str(path)).check(2)
 
 
 @given(st.integers(1, 40), st.integers(0, 200))
