@@ -3,6 +3,7 @@
 import math
 import random
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,12 +49,14 @@ def refusal(path: Path, *overrides: str, updates: float = math.inf) -> ConfigErr
 
 
 class Running(Exception):
-    """A run has made so many updates that it would get to its end."""
+    """A run has made so many updates, or made some for so long, that it would get to its end."""
 
 
 def simulated(path: Path, *overrides: str, updates: float = math.inf) -> None:
+    until = time.monotonic() + 10 if updates < math.inf else math.inf
+
     def watch(progress: RunProgress) -> None:
-        if progress.updates >= updates:
+        if progress.updates >= updates or time.monotonic() > until:
             raise Running
 
     for run in runs(load(path, *overrides))[:10]:
