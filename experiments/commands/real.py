@@ -93,7 +93,7 @@ def _spec(path: str, overrides: list[str]) -> "RunSpec":
 
 
 def _run_real(spec: "RunSpec", seconds: float | None) -> "RealRun":
-    """A real run; says so where the machine is too busy for its times to count."""
+    """Make a real run, and warn if the machine was too busy for its times to be judged."""
     from laggard.experiments.real.processes import run_real
 
     run = run_real(spec, seconds)
@@ -106,7 +106,7 @@ def _run_real(spec: "RunSpec", seconds: float | None) -> "RealRun":
 COMMANDS = (
     Command(
         "calibrate",
-        "run a config on real processes of this machine, and write the cluster that they are",
+        "run a config on real processes of this machine, and write a config with the times measured",
         calibrate_arguments,
         measure,
         MODULE,

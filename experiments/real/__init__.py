@@ -1,4 +1,4 @@
-"""Real runs: processes of torch.distributed on this machine, and the simulated cluster that takes their times."""
+"""Real runs: processes of torch.distributed on this machine, and clusters to simulate, with the times measured."""
 
 
 class RealRunError(RuntimeError):

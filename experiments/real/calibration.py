@@ -74,7 +74,7 @@ def _of_collective(rows: pd.DataFrame, spec: RunSpec) -> MeasuredTime:
 
 
 def calibrate_cluster(run: RealRun, spec: RunSpec, folder: Path) -> list[MeasuredTime]:
-    """Write what a real run has measured: its rows, the estimates, and a config with the cluster that they describe.
+    """Write what a real run has measured: its rows, the estimates, and a config whose cluster has these times.
 
     The config replays each worker's compute times in order; `order: bootstrap` draws from them instead.
 

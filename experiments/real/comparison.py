@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from functools import reduce
 from itertools import pairwise
+from operator import getitem
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from laggard.experiments.config.axes import put
-from laggard.experiments.config.config import parse
+from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.load import load
@@ -74,11 +75,12 @@ def compare_real(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFrame
 
     Args:
         calibration: the folder of the calibration by another real run of this config.
+
+    Raises:
+        ConfigError: it is one of another method, or of other workers or messages.
     """
-    config, updates = load(calibration / CLUSTER), int(run.rows["version"].max()) + 1
+    config, updates = calibrated(spec, calibration), int(run.rows["version"].max()) + 1
     workers = spec.config.cluster.workers
-    if config.cluster.workers != workers:
-        raise ConfigError("cluster.workers", f"expected {config.cluster.workers}, as calibrated, got {workers}")
     real, simulated = figures(run.rows, workers), simulate_times(RunSpec(config), updates)
     differences: list[tuple[Any, ...]] = [
         ("updates/s", real.rate, simulated.rate, simulated.rate / real.rate - 1, RATE),
@@ -109,12 +111,26 @@ def compare_real(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFrame
     return table.assign(load=round(run.load, 2), cores=run.cores)
 
 
+def calibrated(spec: RunSpec, calibration: Path) -> Config:
+    """The config of a run on the cluster of a calibration.
+
+    Raises:
+        ConfigError: the calibration is one of another method, or of other workers or messages.
+    """
+    given, measured = spec.config.as_dict(), load(calibration / CLUSTER).as_dict()
+    for path in (("algorithm", "name"), ("cluster", "workers"), ("cluster", "network", "message_bytes")):
+        got, expected = (reduce(getitem, path, config) for config in (given, measured))
+        if got != expected:
+            raise ConfigError(".".join(path), f"expected {expected}, as calibrated in {calibration}, got {got}")
+    return parse({**given, "cluster": measured["cluster"]})
+
+
 def what_is_missing(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFrame:
     """What each time of the calibrated cluster is worth: a row with all of them, one without each, one without any.
 
     Columns: `missing`, and `error`, by which the simulated rate exceeds that of the real `run` (relative).
     """
-    config, updates = load(calibration / CLUSTER), int(run.rows["version"].max()) + 1
+    config, updates = calibrated(spec, calibration), int(run.rows["version"].max()) + 1
     measured, given = figures(run.rows, spec.config.cluster.workers).rate, config.as_dict()
     times = pd.read_csv(calibration / ESTIMATES)["key"].tolist()
     without = {"nothing": [], **{key: [key] for key in times}, "all of them": times}
@@ -162,7 +178,7 @@ def simulate_times(spec: RunSpec, updates: int) -> Figures:
     return figures(applied[applied["status"] == "applied"], config.cluster.workers)
 
 
-def _repeated(config: Any, updates: int) -> Sequence[NDArray[np.float64]]:
+def _repeated(config: Config, updates: int) -> Sequence[NDArray[np.float64]]:
     """Staleness histograms of runs whose compute times are drawn from the measured ones."""
     document = config.as_dict()
     document["cluster"]["compute"]["order"] = "bootstrap"

@@ -29,6 +29,7 @@ from laggard.experiments.real.messages import Channel, join
 from laggard.simulator.algorithms import AllReduce, AsyncPS
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules import total
+from laggard.simulator.learning.task import bytes_of
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.distributions import Durations
 from laggard.simulator.timing.distributions.distribution import is_law
@@ -56,7 +57,8 @@ class Member:
         seeds = Seeds(spec.config.seed if given["cluster"].seed is None else given["cluster"].seed, spec.learning_seeds)
         self._cluster = given["cluster"].bound(seeds.cluster)
         self.weights: Tensor = self.task.start([start_seed(seed) for seed in seeds.learning])
-        self.channel = Channel(self.weights, self._cluster.network.message_bytes or 0)
+        size = self._cluster.network.message_bytes
+        self.channel = Channel(self.weights, bytes_of(self.task, self.weights.shape[1]) if size is None else size)
         self._batches = self.task.batches(rank, Streams(seeds.data(), BATCHES, rank))
         own = partial(StoredStream, np.random.default_rng(0), seeds.cluster)
         self._durations = Durations(self._cluster.compute, own(COMPUTE, rank), rank)

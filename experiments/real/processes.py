@@ -129,12 +129,19 @@ def check_real(spec: RunSpec) -> Cluster:
 
 
 def _ends_of(spec: RunSpec, workers: int) -> tuple[float, float]:
-    """The updates and the seconds after which a run ends."""
+    """The updates and the seconds after which a run ends.
+
+    Raises:
+        ConfigError: it is to end at an accuracy, or its messages are smaller than a model.
+    """
     stop, config = spec.config.stop.build(), spec.config
     if stop.accuracy is not None:
         raise ConfigError("stop.accuracy", f"expected null, since a real run is not evaluated, got {stop.accuracy}")
     batches = 1 if config.algorithm.name == "async_ps" else workers
     task = spec.config.task.task(workers=workers, seed=config.seed, device="cpu", backend="auto", threads=1)
+    start, size = task.start([0]), config.cluster.network.message_bytes
+    if size is not None and size < start.nbytes:
+        raise ConfigError("cluster.network.message_bytes", f"expected at least a model's {start.nbytes}, got {size:g}")
     return _updates(stop, batches, task.epoch / task.batch), math.inf if stop.time is None else stop.time
 
 

@@ -16,9 +16,17 @@ from laggard import load
 from laggard.experiments.cli import main
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
+from laggard.experiments.figures.reality import agreement
 from laggard.experiments.real import RealRunError
 from laggard.experiments.real.calibration import CLUSTER, calibrate_cluster, measured_times
-from laggard.experiments.real.comparison import compare_real, imposed_order, simulate_times, total_variation
+from laggard.experiments.real.comparison import (
+    compare_real,
+    figures,
+    imposed_order,
+    simulate_times,
+    total_variation,
+    what_is_missing,
+)
 from laggard.experiments.real.processes import RealRun, check_real, run_real
 
 QUADRATIC = """
@@ -205,6 +213,81 @@ def test_a_calibration_finds_the_times_of_a_known_server_and_simulates_them(tmp_
     assert set(table["agrees"]) == {"yes", ""}
 
 
+def synchronous_timeline(compute, updates):
+    """The rows of a synchronous server by its recurrence: reply k of P departs at the update + (k - 1) replies."""
+    order, rows = list(range(len(compute))), []
+    sent, free = {rank: rank * TIMES["reply"] for rank in order}, len(order) * TIMES["reply"]
+    for version in range(updates):
+        read = {rank: sent[rank] + TIMES["down"] for rank in order}
+        coming = sorted((read[rank] + compute[rank] + TIMES["up"], rank) for rank in order)
+        taken = []
+        for arrival, rank in coming:
+            asked, free = free, max(free, arrival) + TIMES["receive"]
+            taken.append(
+                {"worker": rank, "number": version, "sent": sent[rank], "read": read[rank], "asked": asked}
+                | {"computed": read[rank] + compute[rank], "arrived": free}
+            )
+        applied = free = free + TIMES["apply"]
+        for row in taken:
+            sent[row["worker"]], free = free, free + TIMES["reply"]
+            row |= {"version_read": version, "version": version, "staleness": 0, "applied": applied, "replied": free}
+            rows.append(row)
+    frame = pd.DataFrame(rows)
+    return frame.assign(time=frame["applied"], started=frame["read"], warm_up=frame.index < 0.1 * len(frame))
+
+
+def collective_timeline(compute, updates, seconds):
+    """The rows of peers whose sum takes so many seconds after the slowest of them."""
+    rows, start = [], 0.0
+    for version in range(updates):
+        end = start + max(compute) + seconds
+        for rank, own in enumerate(compute):
+            row = {"worker": rank, "number": version, "version_read": version, "version": version, "staleness": 0}
+            row |= {"sent": start, "read": start, "computed": start + own, "asked": start + own}
+            rows.append(row | {"arrived": end, "applied": end, "replied": end})
+        start = end
+    frame = pd.DataFrame(rows)
+    return frame.assign(time=frame["applied"], started=frame["read"], warm_up=frame.index < 0.1 * len(frame))
+
+
+@pytest.mark.parametrize("method", ["sync_ps", "all_reduce"])
+def test_a_calibration_simulates_known_rounds(tmp_path, method):
+    compute = (0.0231, 0.0317, 0.0512, 0.0293)
+    made = synchronous_timeline(compute, 60) if method == "sync_ps" else collective_timeline(compute, 60, 0.012)
+    spec = spec_of(tmp_path, "cluster.workers=4", f"algorithm={method}", "task={model: timing}", "stop.updates=60")
+    run = RealRun(made, np.zeros((1, 0)), load=0.0, cores=2)
+    found = {one.key: one.seconds for one in measured_times(run, spec)}
+    if method == "all_reduce":
+        assert found == pytest.approx({"network.latency": 0.012 / (2 * 3)})
+    else:
+        assert found["apply_seconds"] == pytest.approx(TIMES["apply"])
+        assert found["reply_seconds"] == pytest.approx(TIMES["reply"])
+        assert found["network.server_latency"] == pytest.approx(TIMES["down"])
+        assert found["network.latency"] + found["receive_seconds"] == pytest.approx(TIMES["up"] + TIMES["receive"])
+    calibrate_cluster(run, spec, tmp_path / "out")
+    table = compare_real(run, spec, tmp_path / "out").set_index("quantity")
+    assert table["difference"].abs().max() < 1e-9
+
+
+def test_each_time_that_is_left_out_makes_the_simulation_faster(tmp_path):
+    """Without any of them workers never wait: they make as many updates as their own times allow."""
+    compute = (0.0231, 0.0317, 0.0412, 0.0293)
+    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
+    run = known_run(compute)
+    calibrate_cluster(run, spec, tmp_path / "out")
+    missing = what_is_missing(run, spec, tmp_path / "out")
+    errors = dict(zip(missing["missing"], missing["error"], strict=True))
+    measured = figures(run.rows, 4)
+    assert errors["nothing"] == pytest.approx(0, abs=1e-9)
+    assert 1 + errors["all of them"] == pytest.approx(sum(1 / one for one in compute) / measured.rate, rel=0.02)
+    assert min(errors[key] for key in ("receive_seconds", "apply_seconds", "reply_seconds")) > 0.03
+    left, right = agreement(measured, measured, missing).axes
+    heights = [bar.get_height() for bar in left.patches]
+    assert heights == pytest.approx([*measured.staleness, *measured.staleness])
+    assert [bar.get_width() for bar in right.patches] == pytest.approx(missing["error"].tolist())
+    assert [tick.get_text() for tick in right.get_yticklabels()] == missing["missing"].tolist()
+
+
 @pytest.mark.parametrize("key", ["receive_seconds", "reply_seconds", "apply_seconds", "network.latency"])
 def test_a_cluster_that_misses_a_time_does_not_agree(tmp_path, key):
     spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
@@ -219,10 +302,19 @@ def test_a_cluster_that_misses_a_time_does_not_agree(tmp_path, key):
     assert table.loc["updates/s", "difference"] > 0.03
 
 
-def test_a_calibration_of_other_workers_is_refused(tmp_path):
-    calibrate_cluster(known_run(), spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps"), tmp_path)
-    with pytest.raises(ConfigError, match=r"cluster\.workers: expected 4, as calibrated, got 2"):
-        compare_real(known_run(), spec_of(tmp_path), tmp_path)
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("cluster.workers=2", "cluster.workers: expected 4, as calibrated in"),
+        ("algorithm=sync_ps", "algorithm.name: expected async_ps, as calibrated in"),
+        ("cluster.network.message_bytes=4000", "cluster.network.message_bytes: expected None, as calibrated in"),
+    ],
+)
+def test_a_calibration_of_another_cluster_is_refused(tmp_path, override, message):
+    own = "cluster.workers=4", "algorithm=async_ps"
+    calibrate_cluster(known_run(), spec_of(tmp_path, *own), tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        compare_real(known_run(), spec_of(tmp_path, *own, override), tmp_path)
 
 
 @SLOW
@@ -256,6 +348,8 @@ def test_the_commands_calibrate_and_compare(tmp_path, capsys, monkeypatch):
     capsys.readouterr()
     wrong = {
         "compare-real small.yaml --calibration real/small --seconds 0": "--seconds: expected a number > 0, got 0",
+        "calibrate small.yaml cluster.network.message_bytes=4": "cluster.network.message_bytes: expected at least a",
+        "calibrate small.yaml stop.accuracy=0.5": "stop.accuracy: expected null",
         "calibrate small.yaml algorithm=easgd": "algorithm.name: expected async_ps, sync_ps, all_reduce",
         "calibrate small.yaml sweep.seed=[1,2]": "sweep: expands to 2 runs: fix the swept keys",
     }
