@@ -30,6 +30,7 @@ COLLECTIVE_SECONDS: dict[str, Callable[[int, float, float], float]] = {
     "recursive_doubling": lambda P, alpha, transfer: math.log2(P) * (alpha + transfer),
     "halving_doubling": lambda P, alpha, transfer: 2 * math.log2(P) * alpha + 2 * (P - 1) / P * transfer,
     "tree": lambda P, alpha, transfer: 2 * math.ceil(math.log2(P)) * (alpha + transfer),
+    "server": lambda P, alpha, transfer: 2 * alpha + 2 * (P - 1) * transfer,
 }
 """Seconds of each collective over cards, beside the gradient's: of P, alpha and N beta (`transfer`)."""
 
@@ -172,10 +173,23 @@ FREE_SECONDS.of(simulator.DPSGD, simulator.SGP)(lambda algorithm, cluster: _slow
 
 @CARD_SECONDS.of(simulator.AllReduce)
 def _all_reduce_cards(algorithm: simulator.AllReduce, cluster: Cluster, transfer: float) -> float | None:
-    P, name = cluster.workers, algorithm.collective
-    if algorithm.bucket_bytes is not None or ("doubling" in name and P & (P - 1)):
-        return None
-    return cluster.compute.mean + COLLECTIVE_SECONDS[name](P, mean_of(cluster.network.latency), transfer) * (P > 1)
+    P, name, fair = cluster.workers, algorithm.collective, cluster.network.sharing == "fair"
+    if algorithm.bucket_bytes is not None or ("doubling" in name and P & (P - 1)) or P == 1:
+        return None if P > 1 else cluster.compute.mean
+    alpha = mean_of(cluster.network.latency)
+    if algorithm.ring_slices > 1 and not fair:
+        return cluster.compute.mean + ring_in_slices_seconds(P, algorithm.ring_slices, alpha, transfer)
+    if algorithm.servers > 1:
+        return cluster.compute.mean + 2 * alpha + 2 * (P - 1) / algorithm.servers * transfer if fair else None
+    return cluster.compute.mean + COLLECTIVE_SECONDS[name](P, alpha, transfer)
+
+
+def ring_in_slices_seconds(P: int, slices: int, alpha: float, transfer: float) -> float:
+    """Seconds of a ring whose messages are cut into slices, on cards that are queues; of alpha and N beta."""
+    tau = transfer / P / slices
+    if (slices - 1) * tau >= alpha:
+        return 2 * (P - 1) / P * transfer + alpha
+    return 2 * (P - 1) * (alpha + tau) + (slices - 1) * tau
 
 
 @CARD_SECONDS.of(simulator.SyncPS)

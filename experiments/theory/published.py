@@ -78,8 +78,9 @@ PUBLISHED: Mapping[str, Published] = {
 
 
 def compare_published(name: str) -> pd.DataFrame:
-    """A row a figure: its labels, `reported`, and what the simulation has: for gradients sent `whole`, and `in buckets`
-    while the backward pass goes on, where the config asks for both.
+    """A row a figure: its labels, `reported`, and what the simulation has, as far as the config asks for it: gradients
+    sent `whole`, `in buckets` while the backward pass goes on, and `in slices` by a ring whose nodes pass on a slice
+    while the next one comes.
 
     Raises:
         KeyError: there are no such measurements.

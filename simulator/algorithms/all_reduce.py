@@ -6,17 +6,17 @@ from typing import ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.bucketing import Bucketed
-from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective, over_hosts
+from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective, in_slices, on_servers, over_hosts
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.errors import InvalidSettingError, PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.promises import Promise, concatenate
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.rules.rule import RuleState
 from laggard.simulator.network.topology import Complete, Topology
 
-HIERARCHICAL = "hierarchical"
+HIERARCHICAL, MOST_SLICES = "hierarchical", 1024
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class AllReduce(Bucketed):
     recursive_doubling  log2 P (alpha + N beta)
     halving_doubling    2 log2 P alpha + 2 ((P - 1) / P) N beta
     tree                2 ceil(log2 P)(alpha + N beta)
+    server              2 alpha + 2 ((P - 1) / S) N beta, S of the nodes serve
     hierarchical        2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha + N beta / m), m hosts of g workers
 
     With `bucket_bytes`, buckets of gradients are summed one after another while the backward pass goes on. Bucket k of
@@ -45,7 +46,11 @@ class AllReduce(Bucketed):
 
     Attributes:
         collective: how the gradients are summed. The naive ring forwards whole gradients; on the mesh every node sends
-            its own to every other; `hierarchical` goes inside and across the hosts of the network.
+            its own to every other; with `server` the first of the nodes add up gradients and send the sum to all, each
+            of which updates its own model; `hierarchical` goes inside and across the hosts of the network.
+        ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one on while the next
+            comes, which hides the latency where cards are queues (`sharing: fifo`).
+        servers: S of `server`, at most all nodes; each adds up one part.
         bucket_bytes: the bytes of a bucket, filled from the last layer on, the first with 1 MiB at most; null sends the
             whole gradient once it is computed.
         backward: the time of a backward pass in forward passes; a mini-batch takes both.
@@ -57,34 +62,48 @@ class AllReduce(Bucketed):
 
     rule: Rule
     collective: Literal[
-        "ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree", "hierarchical"
+        "ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree", "server", "hierarchical"
     ] = "ring"
+    ring_slices: PositiveInt = 1
+    servers: PositiveInt = 1
 
     def __post_init__(self) -> None:
         if self.collective not in (known := [*COLLECTIVES, HIERARCHICAL]):
             raise InvalidSettingError("AllReduce", "collective", f"one of {', '.join(known)}", self.collective)
+        for key, owner in (("ring_slices", "ring"), ("servers", "server")):
+            if getattr(self, key) != 1 and self.collective != owner:
+                raise InvalidSettingError("AllReduce", key, f"1 where collective is not {owner}", getattr(self, key))
+
+        if self.ring_slices > MOST_SLICES:
+            raise InvalidSettingError("AllReduce", "ring_slices", f"at most {MOST_SLICES}", self.ring_slices)
 
     def check(self, cluster: Cluster) -> None:
         if self.collective == HIERARCHICAL and cluster.network.hosts is None:
             raise InvalidSettingError("Network", "hosts", "the hosts over which hierarchical sums", None)
+        if self.servers > cluster.workers:
+            raise InvalidSettingError("AllReduce", "servers", f"at most {cluster.workers} workers", self.servers)
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
         """To the collective's partners of each rank."""
         if self.collective == HIERARCHICAL:
             return super().links(workers)
-        partners = COLLECTIVES[self.collective].partners
+        partners = self.collective_of(1).partners
         return ((rank, peer) for rank in range(workers) for peer in partners(rank, workers))
 
-    def collective_of(self, node: Node) -> Collective:
-        """How the gradients are summed."""
-        return over_hosts(node.host_size) if self.collective == HIERARCHICAL else COLLECTIVES[self.collective]
+    def collective_of(self, host_size: int) -> Collective:
+        """How the gradients are summed, on hosts of so many workers."""
+        if self.collective == HIERARCHICAL:
+            return over_hosts(host_size)
+        if self.ring_slices > 1:
+            return in_slices(self.ring_slices)
+        return on_servers(self.servers) if self.servers > 1 else COLLECTIVES[self.collective]
 
     def worker(self, node: Node) -> Role:
         return self.at_once(node) if self.bucket_bytes is None else self.in_buckets(node)
 
     def at_once(self, node: Node) -> Role:
         """Sum the gradients once they are computed."""
-        reduce = self.collective_of(node).reduce
+        reduce = self.collective_of(node.host_size).reduce
         state = self.rule.init(node.weights)
         while True:
             gradient = yield node.compute(node.weights)
@@ -93,7 +112,7 @@ class AllReduce(Bucketed):
 
     def in_buckets(self, node: Node) -> Role:
         """Sum the gradients bucket by bucket, each as soon as it is there and the one before is summed."""
-        collective, buckets = self.collective_of(node), self.buckets(node)
+        collective, buckets = self.collective_of(node.host_size), self.buckets(node)
         sums = [collective.of_bucket(bucket.columns, bucket.size) for bucket in buckets]
         params, state = node.weights.shape[1], self.rule.init(node.weights)
         while True:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from laggard.experiments.theory.iteration_time import COLLECTIVE_SECONDS
+from laggard.experiments.theory.iteration_time import COLLECTIVE_SECONDS, ring_in_slices_seconds
 from laggard.models import LeNet5
 from laggard.simulator import Cluster, Network, Stop, Timing
 from laggard.simulator.algorithms.collectives import COLLECTIVES
@@ -22,6 +22,7 @@ FORMS = {
     "recursive_doubling": ("log2 P (alpha + N beta)", THAKUR),
     "halving_doubling": ("2 log2 P alpha + 2 ((P - 1) / P) N beta", THAKUR),
     "tree": ("2 ceil(log2 P) (alpha + N beta)", THAKUR),
+    "server": ("2 alpha + 2 (P - 1) N beta", LOGP),
 }
 
 
@@ -68,6 +69,26 @@ def test_any_number(name: str) -> None:
     """The number of nodes need be no power of two."""
     form, source = FORMS[name]
     equal(f"{name}, P = 6: {form}", COLLECTIVE_SECONDS[name](6, ALPHA, TRANSFER), seconds(6, name), source=source)
+
+
+def test_ring_in_slices() -> None:
+    """A node passes on a slice while the next one comes: in a queue, the latency counts once if k slices cover it."""
+    for slices in (4, 16):
+        network = Network(bandwidth=1.0, latency=0.01, message_bytes=TRANSFER, sharing="fifo")
+        cluster = Cluster(workers=8, compute=Constant(1.0), network=network)
+        took = float(update_times(cluster, method("all_reduce", ring_slices=slices), 10).max()) - 1.0
+        text, wrong = f"ring in {slices} slices, P = 8, fifo", COLLECTIVE_SECONDS["ring"](8, 0.01, TRANSFER)
+        equal(text, ring_in_slices_seconds(8, slices, 0.01, TRANSFER), took, source=PATARASUK, wrong=wrong)
+
+
+@pytest.mark.parametrize("S", [2, 4, 8])
+def test_servers_among_nodes(S: int) -> None:
+    """Each of the first S nodes adds up a part and sends it to all."""
+    network = Network(bandwidth=1.0, latency=ALPHA, message_bytes=TRANSFER)
+    cluster = Cluster(workers=8, compute=Constant(1.0), network=network)
+    took = float(update_times(cluster, method("all_reduce", collective="server", servers=S), 10).max()) - 1.0
+    expected, one = 2 * ALPHA + 14 / S * TRANSFER, COLLECTIVE_SECONDS["server"](8, ALPHA, TRANSFER)
+    equal(f"server, P = 8, S = {S}: 2 alpha + 2 ((P - 1) / S) N beta", expected, took, source=LOGP, wrong=one)
 
 
 def over_hosts(P: int, g: int, transfer: float = TRANSFER) -> float:

@@ -9,13 +9,13 @@ once.
 
 from functools import partial
 
+from laggard.simulator.algorithms.collectives.direct import all_others, mesh, server, to_servers
 from laggard.simulator.algorithms.collectives.rings import (
-    all_others,
     hierarchical,
-    mesh,
     naive_ring,
     next_in_rank,
     ring,
+    ring_in_slices,
 )
 from laggard.simulator.algorithms.collectives.schedule import Collective
 from laggard.simulator.algorithms.collectives.trees import (
@@ -33,7 +33,18 @@ COLLECTIVES: dict[str, Collective] = {
     "recursive_doubling": Collective(recursive_doubling, partners),
     "halving_doubling": Collective(halving_doubling, partners),
     "tree": Collective(tree, neighbours),
+    "server": Collective(partial(server, 1), partial(to_servers, 1)),
 }
+
+
+def on_servers(servers: int) -> Collective:
+    """The sum by so many of the nodes, each of which has a part of it."""
+    return Collective(partial(server, servers), partial(to_servers, servers))
+
+
+def in_slices(slices: int) -> Collective:
+    """The ring whose messages are cut into so many slices."""
+    return Collective(partial(ring_in_slices, slices), next_in_rank, slices=slices)
 
 
 def over_hosts(size: int) -> Collective:
@@ -46,4 +57,4 @@ def no_partners(rank: int, workers: int) -> list[int]:
     return []
 
 
-__all__ = ["COLLECTIVES", "Collective", "over_hosts"]
+__all__ = ["COLLECTIVES", "Collective", "in_slices", "on_servers", "over_hosts"]

@@ -1,4 +1,4 @@
-"""Collectives in which all nodes do the same: two rings and the mesh."""
+"""Collectives in which all nodes do the same: two rings, and rings inside and across hosts."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -12,14 +12,40 @@ def next_in_rank(rank: int, workers: int) -> Sequence[int]:
     return [(rank + 1) % workers] if workers > 1 else []
 
 
-def all_others(rank: int, workers: int) -> Sequence[int]:
-    """All other ranks, the next first, so that not all nodes send to the same one first."""
-    return [*range(rank + 1, workers), *range(rank)]
-
-
 def shift(by: int, workers: int, rank: Any) -> Any:
     """The rank, or ranks, `by` places on."""
     return (rank + by) % workers
+
+
+def slice_of(by: int, workers: int, slices: int, piece: int, rank: int) -> int:
+    """Of the chunk `by` places on, the slice of that number."""
+    return (rank + by) % workers * slices + piece
+
+
+@lru_cache(maxsize=4)
+def ring_in_slices(slices: int, workers: int) -> Sequence[Phase]:
+    """The ring, each of whose messages is cut into so many, so that a node passes on a slice while the next one comes.
+
+    k slices of tau = N beta / (P k) seconds each, in a queue (`fifo`):
+
+        2 ((P - 1) / P) N beta + alpha  if (k - 1) tau >= alpha,  else  2 (P - 1)(alpha + tau) + (k - 1) tau
+
+    Under fair sharing slices that leave together arrive together: it takes as long as the ring. The sum is the ring's,
+    bit for bit.
+
+    Source: the ring's; the recursion e(j, i) = max(e(j, i-1), e(j-1, i) + alpha) + tau of slice i in step j.
+    """
+    ahead, behind, size = partial(shift, 1, workers), partial(shift, -1, workers), 1 / (workers * slices)
+
+    def steps(by: int, adds: bool) -> Sequence[Phase]:
+        return [
+            [PartsExchange(ahead, behind, size, workers * slices, partial(slice_of, *place), adds=adds)]
+            for step in range(workers - 1)
+            for piece in range(slices)
+            for place in [(by - step, workers, slices, piece)]
+        ]
+
+    return [*steps(0, True), *steps(1, False)]
 
 
 @lru_cache(maxsize=4)
@@ -31,16 +57,7 @@ def ring(workers: int) -> Sequence[Phase]:
 
     Source: Patarasuk & Yuan (2009), Bandwidth optimal all-reduce algorithms for clusters of workstations.
     """
-    ahead, behind = partial(shift, 1, workers), partial(shift, -1, workers)
-    scatter = [
-        PartsExchange(ahead, behind, 1 / workers, cut=workers, first=partial(shift, -step, workers))
-        for step in range(workers - 1)
-    ]
-    gather = [
-        PartsExchange(ahead, behind, 1 / workers, cut=workers, first=partial(shift, 1 - step, workers), adds=False)
-        for step in range(workers - 1)
-    ]
-    return [[step] for step in (*scatter, *gather)]
+    return ring_in_slices(1, workers)
 
 
 def around(by: int, size: int, stride: int, rank: Any) -> Any:
@@ -94,19 +111,4 @@ def naive_ring(workers: int) -> Sequence[Phase]:
     return [
         [PartsExchange(ahead, behind, cut=workers, first=partial(shift, -step, workers), adds=False)]
         for step in range(workers - 1)
-    ]
-
-
-@lru_cache(maxsize=4)
-def mesh(workers: int) -> Sequence[Phase]:
-    """The parallel all-reduce: every node sends its value to every other, and sums all itself, in rank order.
-
-    alpha + (P - 1) N beta seconds where a node has one card, alpha + N beta where every pair has a link.
-    """
-    own = partial(shift, 0, workers)
-    return [
-        [
-            PartsExchange(partial(shift, by, workers), partial(shift, -by, workers), cut=workers, first=own, adds=False)
-            for by in range(1, workers)
-        ]
     ]

@@ -1,5 +1,6 @@
 """A collective as its steps: who sends which parts of the sum to whom; and the two ways to go through them."""
 
+from collections import deque
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -10,7 +11,7 @@ from laggard.simulator.engine.node import Node
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.promises import Derived, Promise, concatenate, evaluate, total
 from laggard.simulator.network.hops import Exchange
-from laggard.simulator.timing.events import Event
+from laggard.simulator.timing.events import Event, Message
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -100,6 +101,8 @@ class Collective:
         gathers: whether every node collects all values and sums them itself, in rank order.
         rotates: whether every step goes from each node to the next, in messages of one size.
         columns: the parameters that are summed.
+        slices: phases that are under way at once: a node goes on with a slice once the same one of the step before has
+            come. Without slices, 1.
     """
 
     phases: Callable[[int], Sequence[Phase]]
@@ -107,6 +110,7 @@ class Collective:
     gathers: bool = False
     rotates: bool = False
     columns: slice = field(default_factory=lambda: ALL)
+    slices: int = 1
 
     def of_bucket(self, columns: slice, size: float) -> "Collective":
         """The same steps for some columns of the values, whose message has the size of `size` models."""
@@ -125,7 +129,7 @@ class Collective:
             gradient: the one of which `value` is a part, where the rest may still be computed.
         """
         rounds = node.lock_step
-        if rounds is not None and rounds.suits(self):
+        if rounds is not None and self.slices == 1 and rounds.suits(self):
             result: Promise = yield rounds.join(node.rank, self, value, params, tag, gradient)
             return result
         return (yield from self.by_messages(node, value, params, tag))
@@ -133,18 +137,22 @@ class Collective:
     def by_messages(self, node: Node, value: Promise, params: int, tag: Hashable) -> Reduction:
         """What `reduce` does where messages meet others, may be lost, or are recorded."""
         rank, parts = node.rank, self.begin(node.rank, node.workers, value, params)
-        for number, phase in enumerate(self.phases(node.workers)):
+        under_way = deque[tuple[int, Phase, list[Message]]]()
+        for number, phase in enumerate([*self.phases(node.workers), *[()] * self.slices]):
+            if len(under_way) == self.slices:
+                before, awaited, sent = under_way.popleft()
+                for place, step in enumerate(awaited):
+                    if step.source(rank) >= 0:
+                        sender, received = yield node.receive((tag, before, place))
+                        parts.take(step, sender, received)
+                while sent:
+                    yield sent.pop()
             sent = []
             for place, step in enumerate(phase):
                 to = step.to(rank)
                 if to >= 0:
                     sent.append(node.send(int(to), parts.give(step, rank), (tag, number, place), step.size))
-            for place, step in enumerate(phase):
-                if step.source(rank) >= 0:
-                    sender, received = yield node.receive((tag, number, place))
-                    parts.take(step, sender, received)
-            while sent:
-                yield sent.pop()
+            under_way.append((number, phase, sent))
         return parts.value(summed=not self.gathers)
 
     def total(self, values: Sequence[Promise], params: int) -> Promise:

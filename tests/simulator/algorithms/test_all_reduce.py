@@ -10,7 +10,7 @@ from laggard.models import Quadratic
 from laggard.simulator import Cluster, Delayed, Evaluate, InvalidSettingError, Network, Rule, Stop, SyncPS, simulate
 from laggard.simulator.algorithms.all_reduce import AllReduce
 from laggard.simulator.algorithms.collectives import COLLECTIVES
-from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SGD, WarmUp
+from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SGD, Adam, WarmUp
 from laggard.simulator.network.config import Hosts, SlowLink
 from laggard.simulator.network.topology import Exponential as ExponentialGraph
 from laggard.simulator.network.topology import Ring, Star
@@ -211,6 +211,30 @@ def test_a_collective_runs_where_its_messages_can_go(collective, topology, refus
 def test_an_unknown_collective_is_refused():
     with pytest.raises(InvalidSettingError, match="collective: expected one of ring, naive_ring"):
         AllReduce(Rule(), "star")
+
+
+@pytest.mark.parametrize(
+    ("collective", "key", "number", "expected"),
+    [
+        ("tree", "ring_slices", 2, "1 where collective is not ring"),
+        ("ring", "servers", 2, "1 where collective is not server"),
+        ("ring", "ring_slices", 1025, "at most 1024"),
+        ("server", "servers", 5, "at most 4 workers"),
+    ],
+)
+def test_a_key_of_another_collective_is_refused(collective, key, number, expected):
+    with pytest.raises(InvalidSettingError, match=f"{key}: expected {expected}, got {number}"):
+        simulate(Cluster(workers=4), AllReduce(Rule(), collective, **{key: number}), stop=Stop(updates=1))
+
+
+@pytest.mark.parametrize("more", [{"collective": "server", "servers": 3}, {"ring_slices": 4}])
+@pytest.mark.parametrize("buckets", [None, 100.0])
+def test_servers_and_slices_learn_what_a_synchronous_server_learns(more, buckets):
+    cluster = Cluster(5, Gamma(1.0, 0.5), network=Network(bandwidth=1e3, latency=0.1, sharing="fifo"))
+    task, stop = Quadratic(dim=50, noise=0.1, dtype=torch.float64), Stop(updates=12)
+    server = simulate(cluster, SyncPS(Rule(Adam())), task, stop=stop).weights
+    reduced = simulate(cluster, AllReduce(Rule(Adam()), bucket_bytes=buckets, **more), task, stop=stop).weights
+    torch.testing.assert_close(reduced, server, rtol=1e-12, atol=1e-12)
 
 
 def test_a_sum_over_hosts_needs_hosts():

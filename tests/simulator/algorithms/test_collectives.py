@@ -10,7 +10,7 @@ import torch
 
 from laggard.models import Quadratic
 from laggard.simulator import Algorithm, Cluster, Network, Node, Stop, simulate
-from laggard.simulator.algorithms.collectives import COLLECTIVES
+from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective, in_slices, on_servers
 from laggard.simulator.algorithms.collectives.trees import distances, extras, place_of, rank_at, relatives
 from laggard.simulator.network.topology import Complete, Topology
 from laggard.simulator.timing.distributions import Constant, Exponential
@@ -26,7 +26,7 @@ class Rounds(Algorithm):
 
     topology: ClassVar[Topology] = Complete()
 
-    name: str
+    name: str | Collective
     sums: dict = field(default_factory=dict)
     ends: dict = field(default_factory=dict)
     sent: list = field(default_factory=list)
@@ -45,7 +45,8 @@ class Rounds(Algorithm):
             gradient = yield node.compute(node.weights)
             began = node._env.now
             params = node.weights.shape[1]
-            total = yield from COLLECTIVES[self.name].reduce(node, gradient, params, node.version)
+            collective = COLLECTIVES[self.name] if isinstance(self.name, str) else self.name
+            total = yield from collective.reduce(node, gradient, params, node.version)
             self.sums.setdefault(node.version, {})[node.rank] = (gradient, total)
             self.ends.setdefault(node.rank, []).append(node._env.now - began)
             node.apply(node.weights, [])
@@ -82,6 +83,7 @@ FORMS = {
     "recursive_doubling": lambda P, a, nb: math.log2(P) * (a + nb),
     "halving_doubling": lambda P, a, nb: 2 * math.log2(P) * a + 2 * (P - 1) / P * nb,
     "tree": lambda P, a, nb: 2 * math.ceil(math.log2(P)) * (a + nb),
+    "server": lambda P, a, nb: 2 * a * (P > 1) + 2 * (P - 1) * nb,
 }
 
 
@@ -109,6 +111,50 @@ def test_nodes_without_a_place_on_the_cube_cost_two_steps_more(name, sharing, P)
 @pytest.mark.parametrize("P", [2, 5, 8])
 def test_the_mesh_on_private_links_takes_one_message(sharing, P):
     assert max(seconds("mesh", P, sharing=sharing, wiring="pairs")) == pytest.approx(ALPHA + N * BETA, rel=1e-9)
+
+
+@pytest.mark.parametrize(("P", "servers"), [(2, 2), (5, 2), (5, 4), (8, 3), (8, 8), (12, 5)])
+def test_servers_among_the_nodes_take_their_closed_form(P, servers):
+    for alpha, beta in [(ALPHA, BETA), (0.0, BETA), (ALPHA, 0.0)]:
+        took = max(seconds(on_servers(servers), P, alpha=alpha, beta=beta))
+        assert took == pytest.approx(2 * alpha + 2 * (P - 1) / servers * N * beta, rel=1e-9)
+
+
+def seconds_in_slices(P, slices, alpha, nb):
+    """When the last slice of the last step has come; e(j, i) is when slice i of step j has left."""
+    tau, left, free = nb / P / slices, [-alpha] * slices, 0.0
+    for _ in range(2 * (P - 1)):
+        for piece in range(slices):
+            free = left[piece] = max(free, left[piece] + alpha) + tau
+    return left[-1] + alpha
+
+
+@pytest.mark.parametrize("P", [2, 5, 8])
+@pytest.mark.parametrize("slices", [1, 2, 8])
+@pytest.mark.parametrize("alpha", [0.0, 0.01, ALPHA, 4.0])
+def test_a_ring_in_slices_hides_its_latency_in_a_queue_and_hides_nothing_under_fair_sharing(P, slices, alpha):
+    tau, whole = N * BETA / P / slices, FORMS["ring"](P, alpha, N * BETA)
+    hidden = (slices - 1) * tau >= alpha
+    form = FORMS["ring"](P, 0.0, N * BETA) + alpha if hidden else 2 * (P - 1) * (alpha + tau) + (slices - 1) * tau
+    assert form == pytest.approx(seconds_in_slices(P, slices, alpha, N * BETA), rel=1e-9)
+    assert max(seconds(in_slices(slices), P, alpha=alpha, sharing="fifo")) == pytest.approx(form, rel=1e-9)
+    assert max(seconds(in_slices(slices), P, alpha=alpha)) == pytest.approx(whole, rel=1e-9)
+
+
+@pytest.mark.parametrize("slices", [2, 3])
+@pytest.mark.parametrize("P", [1, 2, 5, 8])
+def test_a_ring_in_slices_gives_the_sum_of_the_ring_to_the_bit(P, slices):
+    for params in (7, 64):
+        given = Quadratic(dim=params, noise=1.0, condition=30.0), Stop(updates=3)
+        cluster = Cluster(P, Exponential(1.0), network=Network(bandwidth=100.0, latency=0.1, sharing="fifo"))
+        sliced, whole = Rounds(in_slices(slices)), Rounds("ring")
+        for rounds in (sliced, whole):
+            simulate(cluster, rounds, given[0], stop=given[1], ensemble=2)
+        for version in range(3):
+            for rank in range(P):
+                one, other = sliced.sums[version][rank][1].value, whole.sums[version][rank][1].value
+                assert torch.equal(one, other)
+                assert torch.equal(one, sliced.sums[version][0][1].value)
 
 
 @pytest.mark.parametrize("P", [4, 8])
@@ -193,7 +239,8 @@ def test_partners_are_those_to_whom_a_node_sends_and_bytes_are_those_of_the_clos
     assert {(sender, receiver) for sender, receiver, _ in rounds.sent} == said
     sent, *ends = outcome.messages.values()
     assert sum(ends) == sent == len(rounds.sent)
-    whole = {"naive_ring": P * (P - 1), "mesh": P * (P - 1), "tree": 2 * (P - 1), "ring": 2 * (P - 1)}
+    twice, all_to_all = dict.fromkeys(("tree", "ring", "server"), 2 * (P - 1)), P * (P - 1)
+    whole = {"naive_ring": all_to_all, "mesh": all_to_all, **twice}
     two = P - extras(P)
     cube = {"recursive_doubling": two * math.log2(two), "halving_doubling": 2 * (two - 1)}
     models = whole.get(name, cube.get(name, 0) + 2 * extras(P))
