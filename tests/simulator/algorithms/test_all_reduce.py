@@ -237,6 +237,16 @@ def test_servers_and_slices_learn_what_a_synchronous_server_learns(more, buckets
     torch.testing.assert_close(reduced, server, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("wiring", ["cards", "pairs"])
+def test_slices_hide_the_latency_of_cards_and_of_private_links(wiring):
+    """Seven of eight chunks go round twice, in four slices; the latency of 0.01 is less than three slices take."""
+    network = Network(bandwidth=1.0, latency=0.01, message_bytes=0.5, sharing="fifo", wiring=wiring)
+    outcome = simulate(
+        Cluster(8, Constant(1.0), network=network), AllReduce(Rule(), ring_slices=4), stop=Stop(updates=1)
+    )
+    assert outcome.progress.time == pytest.approx(1 + 2 * 7 / 8 * 0.5 + 0.01)
+
+
 def test_a_sum_over_hosts_needs_hosts():
     with pytest.raises(InvalidSettingError, match="hosts: expected the hosts over which hierarchical sums"):
         simulate(Cluster(workers=4), AllReduce(Rule(), "hierarchical"), stop=Stop(updates=1))
