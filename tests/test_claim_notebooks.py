@@ -50,7 +50,17 @@ def test_every_paper_with_a_claim_has_a_notebook():
     assert {path.stem.removeprefix("08_claims_") for path in NOTEBOOKS} == {claim.paper.key for claim in CLAIMS}
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+FEW = ("assran2019", "notes", "zheng2017")
+"""The papers whose notebooks are run each time; the others have the same cells."""
+
+
+def noted(path):
+    """A notebook as a case, most of them for `make slow`."""
+    few = path.stem.removeprefix("08_claims_") in FEW
+    return pytest.param(path, id=path.stem, marks=[] if few else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize("path", [noted(path) for path in NOTEBOOKS])
 def test_a_notebook_runs_and_shows_every_claim_of_its_paper(path, kernel):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     shown = executed(["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"], kernel)

@@ -10,6 +10,7 @@ from laggard import load, run
 from laggard.experiments.config.grid import runs
 
 ROOT = Path(__file__).parents[1]
+SLOW = pytest.mark.slow
 HEAVY = (
     "torch", "numba", "sklearn", "torchvision", "scipy.stats", "networkx", "xarray", "matplotlib", "joblib", "rich",
 )  # fmt: skip
@@ -85,8 +86,8 @@ def test_a_command_imports_no_library_that_it_does_not_need(command: str, places
         ("--help", "laggard.experiments.commands.simulate", "import numpy"),
         ("list", "laggard.simulator.learning.rules.scalars", "import networkx"),
         ("validate configs/quickstart.yaml", "laggard.models.networks", "from torch import nn"),
-        ("table RESULT", "laggard.experiments.results.measures", "import scipy.stats"),
-        ("sweep TOY", "laggard.experiments.running.run", "from torch import Tensor"),
+        pytest.param("table RESULT", "laggard.experiments.results.measures", "import scipy.stats", marks=SLOW),
+        pytest.param("sweep TOY", "laggard.experiments.running.run", "from torch import Tensor", marks=SLOW),
     ],
 )
 def test_a_planted_import_is_found(command: str, module: str, line: str, places: dict[str, str]) -> None:

@@ -297,7 +297,7 @@ def test_a_run_of_which_nothing_was_applied_is_drawn_all_the_same(asynchronous):
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
-@pytest.mark.parametrize("draw", [figures.timeline, figures.staleness, figures.curves, figures.comparison])
+@pytest.mark.parametrize("draw", [figures.timeline, figures.comparison])
 def test_a_figure_is_written_as_its_suffix_says_and_alone(tmp_path, backup, draw, suffix):
     path = tmp_path / "made" / f"figure{suffix}"
     of = [backup] if draw is figures.comparison else backup

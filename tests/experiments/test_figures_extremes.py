@@ -66,6 +66,7 @@ def test_a_grid_of_which_everything_diverged(bench, name):
     assert "diverged" in figure.get_supxlabel()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*EVERYWHERE, "consensus"])
 def test_sixty_four_workers(bench, name):
     method = "algorithm: dpsgd\n" if name == "consensus" else ""
@@ -90,6 +91,7 @@ def test_forty_delays_on_one_cliff(plain):
     drawn("lr_delay", runs[::8] + runs[1::8])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in EVERYWHERE if name != "topology"])
 def test_long_names_stay_in_the_figure(plain, name):
     runs = [changed(plain, metrics=plain.metrics.assign(method=f"{LONG} {number}")) for number in range(3)]

@@ -20,17 +20,17 @@ def test_every_method_has_a_config() -> None:
     assert not without, f"no configs/methods/<method>*.yaml for {', '.join(without)}"
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["ends", "all"])
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["last", "all"])
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_methods_config_answers_its_question_in_seconds(path: Path, every: bool, tmp_path: Path) -> None:
-    """Of its runs the first and the last, or all of them."""
+    """Of its runs the last, or all of them."""
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert first.startswith("# ")
     assert first.endswith("?")
     planned = runs(load(path))
     methods = {run.config.algorithm.name for run in planned}
     assert any(path.stem.startswith(method) for method in methods), f"it runs {', '.join(methods)}"
-    for run in planned if every else {run.id: run for run in (planned[0], planned[-1])}.values():
+    for run in planned if every else planned[-1:]:
         start = process_time()
         result = run_spec(run, tmp_path)
         spent = process_time() - start

@@ -245,6 +245,7 @@ def test_a_result_from_before_there_were_messages_is_read(result: Result) -> Non
     assert list(old.updates) == list(result.updates)
 
 
+@pytest.mark.slow
 def test_processes_may_run_one_sweep_into_one_folder(toy: Callable[..., Path], tmp_path: Path) -> None:
     path = toy("sweep: {seed: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]}")
     command = [sys.executable, "-m", "experiments", "sweep", str(path), "--out", str(tmp_path / "out")]

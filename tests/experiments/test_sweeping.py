@@ -167,7 +167,8 @@ def endless(toy: Callable[..., Path], tmp_path: Path, ctrl_c: None):
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
-    ("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+    ("number", "code", "said"),
+    [(signal.SIGINT, 130, "interrupted"), pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow)],
 )
 def test_a_signal_ends_a_sweep_within_two_seconds_and_leaves_no_process(
     endless, number: int, code: int, said: str
@@ -197,6 +198,7 @@ def test_workers_end_with_a_parent_that_was_killed(endless) -> None:
 
 
 @posix
+@pytest.mark.slow
 def test_a_run_that_kills_its_worker_is_given_up_and_the_others_are_not(
     module: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
@@ -245,6 +247,7 @@ def test_ctrl_c_at_random_moments_never_hangs_and_costs_nothing_that_was_finishe
 
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /dev/shm")
+@pytest.mark.slow
 def test_a_sweep_clears_the_shared_memory_of_those_that_were_killed(endless, tmp_path: Path, toy) -> None:
     process, _ = endless
     left = f"sem.loky-{process.pid}-*"

@@ -100,6 +100,7 @@ def test_the_words_fit_the_limit() -> None:
     assert str(Advance("updates", 12500.0, 50000, 1200.0)) == "25%, 12,500 of 50,000 updates, 1:00:00 left"
 
 
+@pytest.mark.slow
 def test_workers_note_how_far_they_are(toy: Callable[..., Path], tmp_path: Path) -> None:
     """Seen from outside, as the parent sees it, when the first of two runs is over and the other still goes on."""
     config = load(toy("sweep: {stop.updates: [1, 15000]}"))

@@ -75,7 +75,8 @@ def one_method(identity: str, name: str = "async_ps") -> None:
     all_but(identity, {name: broken} if broken else {})
 
 
-@pytest.mark.parametrize("updates", [STEPS, SLOW])
+@pytest.mark.slow
+@pytest.mark.parametrize("updates", [STEPS, 60])
 def test_hash_seeds(updates: int) -> None:
     """Another process, whose sets of strings have another order, gets the same bits."""
     trials = {each: trial_of(make, updates=updates) for each, make in METHODS.items()}

@@ -24,7 +24,13 @@ def test_every_claim_can_be_run_at_every_scale(claim, scale):
     assert configs(claim, scale)
 
 
-@pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.id)
+LONG = {"B2", "C1", "C5", "D4", "G2", "G3", "I4", "I5", "I6", "N2"}
+"""Claims whose smoke scale takes more than a second."""
+
+
+@pytest.mark.parametrize(
+    "claim", [pytest.param(one, id=one.id, marks=[pytest.mark.slow] if one.id in LONG else []) for one in claims()]
+)
 def test_every_claim_runs_at_smoke_scale(claim, tmp_path):
     row = reproduce(claim, "smoke", tmp_path, jobs=1)
     assert row.verdict == Verdict.NONE
