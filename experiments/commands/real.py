@@ -19,6 +19,9 @@ def calibrate_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="a dotted key of the config and its value")
     parser.add_argument("--workers", type=int, metavar="P", help="how many, instead of the config's")
     parser.add_argument("--seconds", type=float, metavar="S", help="end the run after so many, if not before")
+    parser.add_argument(
+        "--message-bytes", type=float, nargs=2, metavar=("A", "B"), help="two runs, with messages of these sizes"
+    )
     parser.add_argument("--out", default="real", metavar="FOLDER", help="where its rows and cluster.yaml go")
     add_no_plugins(parser)
 
@@ -32,14 +35,17 @@ def compare_arguments(parser: ArgumentParser) -> None:
 
 
 def measure(args: Namespace) -> int:
-    from laggard.experiments.real.calibration import CLUSTER, calibrate_cluster
+    from laggard.experiments.real.calibration import CLUSTER, calibrate_cluster, fit_sizes, measured_times
 
     overrides = args.overrides + ([] if args.workers is None else [f"cluster.workers={args.workers}"])
     spec = _spec(args.config, overrides)
     folder = Path(args.out) / spec.config.name
-    run = _run_real(spec, args.seconds)
-    for one in calibrate_cluster(run, spec, folder):
-        print(f"{one.key:<24} {1e3 * one.seconds:9.4g} ms  mean of {one.messages}: {one.how}")
+    sizes = args.message_bytes or []
+    of_sizes = [_spec(args.config, [*overrides, f"cluster.network.message_bytes={size!r}"]) for size in sizes]
+    runs = [_run_real(each, args.seconds) for each in of_sizes or [spec]]
+    times = [measured_times(run, each) for run, each in zip(runs, of_sizes, strict=False)]
+    for one in calibrate_cluster(runs[0], spec, folder, fit_sizes(times, sizes, spec) if sizes else None):
+        print(one)
     print(folder / CLUSTER)
     return DONE
 

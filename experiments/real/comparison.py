@@ -18,13 +18,15 @@ from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.load import load
-from laggard.experiments.real.calibration import CLUSTER, ESTIMATES, document
+from laggard.experiments.real.calibration import BANDWIDTH, CLUSTER, ESTIMATES, document
 from laggard.experiments.real.processes import WARM_UP_SHARE, RealRun
 from laggard.simulator import Outcome, Stop, Timing, simulate
 
 RATE, WAITING, NOISE, WEIGHTS = 0.03, 0.02, 2.0, 1e-12
 """How far a simulation may be off: updates per second relatively, waiting as a share of time, the staleness histogram
 in noises of a run as long, and weights in double precision."""
+NO_TIME = {BANDWIDTH: math.inf}
+"""The setting of a network's key that takes no time, where that is not 0."""
 REPETITIONS = 8
 """Simulated runs with other draws of the same times, from which the noise of a histogram is known."""
 
@@ -135,7 +137,7 @@ def what_is_missing(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFr
     times = pd.read_csv(calibration / ESTIMATES)["key"].tolist()
     without = {"nothing": [], **{key: [key] for key in times}, "all of them": times}
     variants = {
-        name: parse(reduce(lambda left, key: put(left, f"cluster.{key}", 0.0), keys, given))
+        name: parse(reduce(lambda left, key: put(left, f"cluster.{key}", NO_TIME.get(key, 0.0)), keys, given))
         for name, keys in without.items()
     }
     law = parse({**spec.config.as_dict(), "stop": {"updates": updates}})

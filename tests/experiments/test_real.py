@@ -19,7 +19,7 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
 from laggard.experiments.figures.reality import agreement
 from laggard.experiments.real import RealRunError, processes
-from laggard.experiments.real.calibration import CLUSTER, calibrate_cluster, measured_times
+from laggard.experiments.real.calibration import CLUSTER, calibrate_cluster, fit_sizes, measured_times
 from laggard.experiments.real.comparison import (
     compare_real,
     figures,
@@ -218,6 +218,66 @@ def test_a_calibration_finds_the_times_of_a_known_server_and_simulates_them(tmp_
     assert table.loc["largest share of a worker", "difference"] == 0
     assert table.loc["staleness, total variation", "difference"] == 0
     assert set(table["agrees"]) == {"yes", ""}
+
+
+SIZES, WAY = (1e5, 4e6), (0.0011, 1e-9)
+"""Bytes of two calibrations; seconds of a message to the server, and a byte."""
+
+
+def times_at(size):
+    """The times of a server whose messages have so many bytes."""
+    up = WAY[0] + WAY[1] * size
+    return {
+        "up": up,
+        "down": 0.002 + WAY[1] * size,
+        "receive": 0.001 + 2e-9 * size,
+        "apply": 0.005,
+        "reply": 1e-9 * size,
+    }
+
+
+@pytest.mark.parametrize("size", [2e5, 1e6, 8e6])
+def test_two_sizes_of_messages_give_the_times_of_any_other(tmp_path, monkeypatch, size):
+    """Latency and bandwidth apart, and what takes the server's time at this size; the simulation has the real times."""
+    own = "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400"
+    spec = spec_of(tmp_path, *own, f"cluster.network.message_bytes={size}")
+    runs_at = {}
+    for each in (*SIZES, size):
+        monkeypatch.setattr(sys.modules[__name__], "TIMES", times_at(each))
+        runs_at[each] = known_run((0.0531, 0.0617, 0.0712, 0.0593))
+    found = fit_sizes([measured_times(runs_at[each], spec) for each in SIZES], SIZES, spec)
+    expected = times_at(size)
+    assert {one.key: one.setting for one in found} == pytest.approx(
+        {"network.latency": WAY[0], "network.bandwidth": 1 / WAY[1], "network.server_latency": 0.002}
+        | {f"{key}_seconds": expected[key] for key in ("receive", "apply", "reply")},
+        rel=1e-6,
+    )
+    calibrate_cluster(runs_at[SIZES[0]], spec, tmp_path / "out", found)
+    table = compare_real(runs_at[size], spec, tmp_path / "out").set_index("quantity")
+    assert table["difference"].abs().max() < 1e-6
+    assert what_is_missing(runs_at[size], spec, tmp_path / "out")["error"].iloc[0] == pytest.approx(0, abs=1e-6)
+
+
+def test_larger_messages_that_take_no_longer_have_no_bandwidth(tmp_path):
+    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
+    times = measured_times(known_run(), spec)
+    assert [(one.key, one.seconds) for one in fit_sizes([times, times], SIZES, spec)] == [
+        (one.key, pytest.approx(one.seconds)) for one in times
+    ]
+    with pytest.raises(ConfigError, match="--message-bytes: expected two sizes, got 100000 twice"):
+        fit_sizes([times, times], (1e5, 1e5), spec)
+
+
+def test_two_sizes_of_a_collectives_messages_give_its_latency_and_its_bandwidth(tmp_path):
+    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=all_reduce", "task={model: timing}", "stop.updates=60")
+    alpha, beta = 2e-4, 3e-9
+    seconds = {size: 2 * 3 * alpha + 2 * 3 / 4 * size * beta for size in SIZES}
+    found = [
+        measured_times(RealRun(collective_timeline([0.02] * 4, 60, seconds[size]), np.zeros((1, 0)), 0.0, 2), spec)
+        for size in SIZES
+    ]
+    fitted = {one.key: one.setting for one in fit_sizes(found, SIZES, spec)}
+    assert fitted == pytest.approx({"network.latency": alpha, "network.bandwidth": 1 / beta})
 
 
 def test_what_happens_in_the_warm_up_is_not_counted(tmp_path):
