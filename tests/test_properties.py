@@ -26,8 +26,8 @@ from laggard.simulator.timing.slowdowns import Crash, Factor, Markov, Window
 
 FEW, MANY = 480, int(os.environ.get("LAGGARD_CASES", "10500"))
 ONE = {"delayed"}  # a single process
-LOCKED = {"sync_ps", "k_sync", "k_async", "ssp", "all_reduce", "dpsgd", "sgp", "naive", "gpipe", "1f1b", "pipedream",
-          "pipedream_2bw", "downpour", "local_sgd", "diloco", "easgd", "sync_replicas"}  # fmt: skip
+LOCKED = {"sync_ps", "k_sync", "k_async", "ssp", "all_reduce", "dpsgd", "sgp", "osgp", "naive", "gpipe", "1f1b",
+          "pipedream", "pipedream_2bw", "downpour", "local_sgd", "diloco", "easgd", "sync_replicas"}  # fmt: skip
 """Methods in which somebody may wait for a worker that never returns."""
 
 COIN, SECONDS, FACTOR, SPEED = st.booleans(), st.floats(0.01, 10.0), st.floats(0.2, 8.0), st.floats(1.0, 1e4)
@@ -123,7 +123,7 @@ def graph(draw, name, workers):
         return Complete()
     tree = Graph(graph="random_labeled_tree", arguments={"n": workers, "seed": draw(whole(0, 99))})
     directed = [Exponential(peers=1), Exponential(peers=2), Exponential(static=True)]
-    return draw(st.sampled_from([Ring(), Torus(), Complete(), tree, *(directed if name == "sgp" else [])]))
+    return draw(st.sampled_from([Ring(), Torus(), Complete(), tree, *(directed if name in PUSH else [])]))
 
 
 def method(draw, name, workers):
@@ -154,6 +154,7 @@ def method(draw, name, workers):
         "dpsgd": {"order": one_of("combine_then_adapt", "adapt_then_combine")},
         "adpsgd": {},
         "sgp": {"overlap": whole(0, 3), "biased": COIN},
+        "osgp": {"overlap": whole(0, 5), "local_steps": small, "biased": COIN},
         "naive": {"backward": FACTOR},
         "gpipe": {"micro_batches": small},
         "1f1b": {"micro_batches": small},
@@ -166,8 +167,9 @@ def method(draw, name, workers):
     return ALGORITHMS[name](draw(st.sampled_from(RULES)), **{key: draw(drawn) for key, drawn in settings[name].items()})
 
 
-GOSSIP = {"dpsgd", "adpsgd", "sgp"}
-GRAPHS = {"all_reduce", "dpsgd", "adpsgd", "sgp", "naive", "gpipe", "1f1b", "pipedream", "pipedream_2bw"}
+PUSH = {"sgp", "osgp"}
+GOSSIP = {"dpsgd", "adpsgd", *PUSH}
+GRAPHS = {"all_reduce", *GOSSIP, "naive", "gpipe", "1f1b", "pipedream", "pipedream_2bw"}
 RULES = [Rule(SGD(), lr=0.05), Rule(SGD(momentum=0.9), lr=0.01), Rule(Adam(), lr=0.01),
          Rule(lr=0.05, compensation=DCASGDa()), Rule(lr=0.05, compensation=Staleness(on="step"))]  # fmt: skip
 

@@ -77,6 +77,7 @@ def seconds_theory(result: Result) -> float | None:
     sync_ps                      t_c + 2 alpha + 2 P N beta (fair), t_c + 2 alpha + (P + 1) N beta (fifo)
     async_ps, fifo               max((t_c + 2 alpha + 2 N beta + r + u) / P, N beta, r + u + q)
     sgp, one peer                t_c + alpha + N beta; max(t_c, alpha + N beta) with overlap 1
+    osgp, one peer, tau, H = 1   max(t_c, (alpha + N beta) / tau, N beta); `OverlapSGP` has it for every H
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta); t_c + alpha + 2 N beta where it adapts first
 
     2 alpha is the latency to the server and back; r, u and q its seconds to take in a message, to
@@ -89,7 +90,7 @@ def seconds_theory(result: Result) -> float | None:
     async_ps, soft_sync          K / sum_i mu_i; gradients come at their workers' rates, K of them an update
     adpsgd                       P / sum_i mu_i, for a step of every node
     k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential: they forget
-    dpsgd, sgp                   max_i X_i, if times are constant: waiting for neighbours amounts to waiting for all
+    dpsgd, sgp, osgp             max_i X_i, if times are constant: waiting for neighbours amounts to waiting for all
     local_sgd, diloco            H max_i X_i, if times are constant
 
     None where none of them holds: other laws or settings, slowdowns that come and go, unequal cards, private wires, a
@@ -168,7 +169,7 @@ FREE_SECONDS.of(simulator.AllReduce)(lambda algorithm, cluster: _order(cluster))
 FREE_SECONDS.of(simulator.AsyncPS)(lambda algorithm, cluster: _rate(cluster, algorithm.accumulate))
 FREE_SECONDS.of(simulator.SoftSync)(lambda algorithm, cluster: _rate(cluster, algorithm.gradients))
 FREE_SECONDS.of(simulator.ADPSGD)(lambda algorithm, cluster: _rate(cluster, cluster.workers))
-FREE_SECONDS.of(simulator.DPSGD, simulator.SGP)(lambda algorithm, cluster: _slowest(cluster))
+FREE_SECONDS.of(simulator.DPSGD, simulator.SGP, simulator.OverlapSGP)(lambda algorithm, cluster: _slowest(cluster))
 
 
 @CARD_SECONDS.of(simulator.AllReduce)
@@ -219,6 +220,19 @@ def _sgp_cards(algorithm: simulator.SGP, cluster: Cluster, transfer: float) -> f
         return None
     t_c, way = cluster.compute.mean, (mean_of(cluster.network.latency) + transfer) * (cluster.workers > 1)
     return max(t_c, way) if algorithm.overlap else t_c + way
+
+
+@CARD_SECONDS.of(simulator.OverlapSGP)
+def _osgp_cards(algorithm: simulator.OverlapSGP, cluster: Cluster, transfer: float) -> float | None:
+    tau, H, t_c = algorithm.overlap, algorithm.local_steps, cluster.compute.mean
+    alone = cluster.network.sharing == "fifo" or tau <= H or H * t_c >= transfer  # no two messages share a card
+    if not isinstance(cluster.network.topology, Auto) or not alone:
+        return None
+    if cluster.workers == 1:
+        return t_c
+    way = mean_of(cluster.network.latency) + transfer
+    between = H * t_c + max(0.0, way - tau * t_c) / max(1, math.ceil(tau / H))  # two pushes
+    return max(between, transfer) / H
 
 
 @CARD_SECONDS.of(simulator.DPSGD)

@@ -86,7 +86,7 @@ def constant(delay: int) -> Theory:
 
 @STALENESS.of(
     simulator.SyncPS, simulator.KSync, simulator.KBatchSync, simulator.AllReduce, simulator.DPSGD, simulator.SGP,
-    simulator.ADPSGD, simulator.LocalSGD, simulator.DiLoCo, simulator.Naive, simulator.GPipe,
+    simulator.OverlapSGP, simulator.ADPSGD, simulator.LocalSGD, simulator.DiLoCo, simulator.Naive, simulator.GPipe,
     simulator.OneForwardOneBackward,
 )  # fmt: skip
 def _fresh(algorithm: Any, cluster: Cluster) -> Theory:

@@ -8,7 +8,7 @@ from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD
 from laggard.simulator.algorithms.k_async import KAsync, KBatchSync, SoftSync
 from laggard.simulator.algorithms.local_sgd import DiLoCo, LocalSGD
 from laggard.simulator.algorithms.pipelines import GPipe, Naive, OneForwardOneBackward, PipeDream, PipeDream2BW
-from laggard.simulator.algorithms.push_sum import SGP
+from laggard.simulator.algorithms.push_sum import SGP, OverlapSGP
 from laggard.simulator.algorithms.staleness_bounds import SSP, Ringmaster
 from laggard.simulator.algorithms.sync_replicas import SyncReplicas
 from laggard.simulator.algorithms.synchronous import KSync, SyncPS
@@ -36,6 +36,7 @@ ALGORITHMS: dict[str, type] = {
     "dpsgd": DPSGD,
     "adpsgd": ADPSGD,
     "sgp": SGP,
+    "osgp": OverlapSGP,
     # a model cut into stages
     "naive": Naive,
     "gpipe": GPipe,
@@ -46,6 +47,6 @@ ALGORITHMS: dict[str, type] = {
 
 __all__ = [
     "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "SGP", "SSP", "AllReduce", "AsyncPS", "Delayed", "DiLoCo", "Downpour",
-    "GPipe", "KAsync", "KBatchSync", "KSync", "LocalSGD", "Naive", "OneForwardOneBackward", "PipeDream",
-    "PipeDream2BW", "Ringmaster", "SoftSync", "SyncPS", "SyncReplicas",
+    "GPipe", "KAsync", "KBatchSync", "KSync", "LocalSGD", "Naive", "OneForwardOneBackward", "OverlapSGP",
+    "PipeDream", "PipeDream2BW", "Ringmaster", "SoftSync", "SyncPS", "SyncReplicas",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, NonNegativeInt
+from laggard.simulator.errors import InvalidSettingError, NonNegativeInt, PositiveInt
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.network.mixing import mixing
 from laggard.simulator.network.topology import Exponential, Topology, graph_of_workers
@@ -32,7 +32,7 @@ class SGP(Algorithm):
     With `overlap` tau, one exchange at a time overlaps with the gradients: messages that have arrived are received
     without waiting after each of the next tau - 1 gradients, and waited for after the tau-th. For N bytes, latency
     alpha and beta seconds a byte to one peer: t_c + alpha + N beta seconds a step; with tau = 1, max(t_c, alpha + N
-    beta).
+    beta). Several exchanges at a time, or one every H gradients, are `osgp`.
 
     Source: Assran et al. (2019), arXiv 1811.10792, algorithms 1 and 2; one exchange at a time as in their public code.
 
@@ -61,7 +61,7 @@ class SGP(Algorithm):
         own = min(mixing(self.mixing, graph, rank, step, workers).own for step in steps for rank in range(workers))
         if self.overlap and own == 0:
             expected = "weights that leave every node a share of its own model, with which it computes meanwhile"
-            raise InvalidSettingError("SGP", "mixing", expected, self.mixing)
+            raise InvalidSettingError(type(self).__name__, "mixing", expected, self.mixing)
 
     def worker(self, node: Node) -> Role:
         return self.overlapped(node) if self.overlap else self.in_step(node)
@@ -110,3 +110,62 @@ class SGP(Algorithm):
             node.send(peer, (parts[share], share * w), tag=exchange)
         node.weight = shares.own * w
         return parts[shares.own]
+
+
+@dataclass(frozen=True)
+class OverlapSGP(SGP):
+    """Overlap SGP: a node pushes shares every H gradients, and waits for those of its peers tau gradients later.
+
+    x_i <- x_i - lr g_i(x_i / w_i);    every H-th step  (x_i, w_i) <- p_ii (x_i, w_i), and p_ji (x_i, w_i) to peer j
+
+    After the gradient of step k a node waits for the shares of exchanges that it began at step k - tau or earlier, and
+    adds those of later exchanges that have arrived; then it pushes. So ceil(tau / H) exchanges are outstanding, and a
+    node computes at most tau + H - 1 gradients ahead of another whose shares it receives in every exchange. With H = 1
+    and tau = 0 or 1 it is `sgp` with that overlap. With tau <= 1 times do not change the weights. For N bytes, latency
+    alpha and beta seconds a byte to one peer, and E = alpha + N beta, H gradients of t_c seconds take:
+
+    tau = 0         H t_c + E
+    tau > 0         max(H t_c + max(0, E - tau t_c) / ceil(tau / H), N beta)
+    tau > 0, H = 1  max(t_c, E / tau, N beta)
+
+    A graph that changes from step to step changes from exchange to exchange.
+
+    Source: Assran et al. (2019), arXiv 1811.10792, overlap SGP: algorithm 2 pushes every tau steps, H = tau; its
+    analysis lets every message be late by up to tau steps.
+
+    Attributes:
+        overlap: tau, in gradients; 0 waits for every exchange.
+        local_steps: H, in gradients.
+    """
+
+    overlap: NonNegativeInt = 2
+    local_steps: PositiveInt = 1
+
+    def worker(self, node: Node) -> Role:
+        state = self.rule.init(node.weights, replicas=node.workers)
+        x, node.weight = node.weights, 1.0
+        awaited: list[int] = []  # the exchange of each message that is still to come, the oldest first
+        for step in count(1):
+            gradient = yield node.compute(node.weights)
+            x, state = self.rule.update(x, [gradient], state)
+            node.apply(self.model(x, node), [gradient])
+            begins, number = step % self.local_steps == 0, step // self.local_steps - 1
+            if begins and not self.overlap:
+                x = self.begin(node, x, number, awaited)
+            late = []
+            for exchange in awaited:
+                if self.local_steps * (exchange + 1) + self.overlap <= step or node.arrived(exchange):
+                    _, (dx, dw) = yield node.receive(tag=exchange)
+                    x, node.weight = x + dx, node.weight + dw
+                else:
+                    late.append(exchange)
+            mixed, awaited = begins or len(late) < len(awaited), late
+            if begins and self.overlap:
+                x = self.begin(node, x, number, awaited)
+            if mixed:
+                node.weights = self.model(x, node)
+
+    def begin(self, node: Node, x: "Tensor", exchange: int, awaited: list[int]) -> "Tensor":
+        """Push shares to the peers, and await a message of each peer; return the node's own share of x."""
+        awaited.extend([exchange] * len(node.in_peers(exchange)))
+        return self.push(node, x, exchange)

@@ -181,6 +181,24 @@ def test_closed_forms_of_time_are_what_a_simulation_takes(bench, method, sharing
     assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
 
 
+@pytest.mark.parametrize("workers", [1, 2, 6])
+@pytest.mark.parametrize(("late", "local"), [(0, 1), (0, 3), (1, 1), (2, 1), (3, 1), (4, 1), (3, 2), (4, 2), (2, 3)])
+@pytest.mark.parametrize("seconds", [1.0, 0.3, 0.05])
+def test_the_closed_form_of_overlap_sgp_is_what_a_simulation_takes(bench, seconds, late, local, workers):
+    """12 gradients of a node are measured, a multiple of H ceil(tau / H), after which waiting repeats itself."""
+    network = "{bandwidth: 8, latency: 0.75, message_bytes: 2, sharing: fifo}"
+    cluster = f"cluster: {{workers: {workers}, compute: {{law: constant, mean: {seconds}}}, network: {network}}}"
+    method = f"algorithm: {{name: osgp, overlap: {late}, local_steps: {local}}}\n"
+    run = bench(f"{cluster}\n{method}task: {{model: timing}}\nstop: {{updates: 25}}\n")
+    assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
+    fair = bench(f"{cluster}\n{method}task: {{model: timing}}\nstop: {{updates: 25}}\n".replace("fifo", "fair"))
+    if seconds_theory(fair) is None:
+        assert late > local
+        assert local * seconds < 0.25
+    else:
+        assert seconds_per_update(fair) == pytest.approx(seconds_theory(fair), rel=1e-9)
+
+
 @pytest.mark.parametrize("workers", [2, 4, 16])
 @pytest.mark.parametrize(
     "network", ["{latency: 0.125}", "{bandwidth: 8, latency: 0.1, message_bytes: 2, sharing: fifo}"]
@@ -287,6 +305,7 @@ STOCHASTIC = [
     ("adpsgd", f"workers: 4, compute: {{law: gamma, mean: 2, cv: 0.4}}, {SLOW}"),
     ("dpsgd", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
     ("sgp", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
+    ("{name: osgp, overlap: 3}", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
     ("{name: local_sgd, local_steps: 3}", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
 ]
 

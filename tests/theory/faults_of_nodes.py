@@ -63,6 +63,16 @@ def whole_shares(own: Any) -> dict[str, Any]:
     return {"send": send}
 
 
+def whole_weights(right: Any) -> Any:
+    def begin(self: Any, own: Any, *given: Any) -> Any:
+        before = own.weight
+        x = right(self, own, *given)
+        own.weight = before
+        return x
+
+    return begin
+
+
 def answering(share: float, pause: bool) -> Callable[[Any], Any]:
     """The passive side of AD-PSGD that goes `share` of the way, at once or while a message passes."""
 
@@ -169,6 +179,22 @@ NODES = {
     "overlap waits for its own exchange": (
         Replaced(push_sum.SGP, "worker", lambda right: push_sum.SGP.in_step),
         partial(test_gossip_times.test_seconds_per_step, "sgp, one peer, overlap 1", 2.0),
+    ),
+    "overlap SGP waits for one exchange at a time": (
+        Replaced(push_sum.OverlapSGP, "worker", settings(overlap=lambda self: 1)),
+        partial(test_gossip_times.test_outstanding, 4, 1, 0.1),
+    ),
+    "shares that come between two pushes are left": (
+        Replaced(push_sum.OverlapSGP, "worker", on_spoilt(lambda own: {"arrived": lambda tag: False})),
+        partial(test_gossip_methods.test_late_shares, 5, 1),
+    ),
+    "overlap SGP pushes after every gradient": (
+        Replaced(push_sum.OverlapSGP, "worker", settings(local_steps=lambda self: 1)),
+        partial(test_gossip_methods.test_late_shares, 3, 2),
+    ),
+    "what is under way still counts for its sender": (
+        Replaced(push_sum.OverlapSGP, "begin", whole_weights),
+        partial(test_gossip.test_outstanding, 3, 1),
     ),
     "an exponential graph has wrong hops": (
         Replaced(Exponential, "hops", lambda right: lambda *given: [hop + 1 for hop in right(*given)]),

@@ -77,6 +77,23 @@ def test_conserved(P: int, overlap: int) -> None:
     close(f"{setting}: sum of x sees gradients alone", x, sum_by_gradients(nodes, LR), source=ASSRAN)
 
 
+@pytest.mark.parametrize(("tau", "H"), [(3, 1), (4, 2)])
+def test_outstanding(tau: int, H: int) -> None:
+    """Nothing is lost in several exchanges under way, and without gradients they too tend to the mean."""
+    settings, name = {"overlap": tau, "local_steps": H}, f"osgp, tau = {tau}, H = {H}"
+    cluster, algorithm = on(ONE_PEER, 6, Exponential(1.0), latency=2.5), method("osgp", Rule(lr=LR), **settings)
+    nodes, under_way = remains_of(cluster, algorithm, slope(), Stop(time=17.0), start_apart)
+    weight = sum(node.weight for node in nodes.values()) + sum(message.value[1] for message in under_way)
+    equal(f"{name}, {len(under_way)} messages under way: sum of w = P", 6, weight, source=ASSRAN, wrong=1.0)
+    x = torch.stack([node.weight * node.weights for node in nodes.values()]).sum(0)
+    x = sum((message.value[0] for message in under_way), x)
+    close(f"{name}: sum of x sees gradients alone", x, sum_by_gradients(nodes, LR), source=ASSRAN)
+    cluster, algorithm = on(DIGRAPH, 8, latency=2.5), method("osgp", Rule(lr=0.0), **settings)
+    nodes = remains_of(cluster, algorithm, quadratic(), Stop(time=400.5), start_apart).nodes
+    z = [node.weights for node in nodes.values()]
+    close(f"{name}, on a digraph, lr 0: z -> mean of the starts", z, mean_of_starts(8), source=ASSRAN)
+
+
 @pytest.mark.parametrize("order", ORDERS)
 def test_conserved_in_step(order: str) -> None:
     """Averaging with neighbours conserves the sum."""

@@ -100,3 +100,45 @@ def looped(P: int, steps: int, step: Callable[[Tensor, Tensor], Tensor]) -> Tens
         gradients = [gradient_of(task, x[None], next(own)) for x, own in zip(X, streams, strict=True)]
         X = step(X, torch.cat(gradients))
     return X
+
+
+@pytest.mark.parametrize("tau", [0, 1])
+def test_one_outstanding(tau: int) -> None:
+    """With at most one exchange outstanding, in every step, overlap SGP is SGP."""
+    cluster = on(ONE_PEER, 6, latency=0.7)
+    one = models(cluster, "osgp", 20, Rule(lr=LR), overlap=tau)
+    text = f"osgp, P = 6, tau = {tau}, H = 1 = sgp with overlap {tau}"
+    same(text, one, models(cluster, "sgp", 20, Rule(lr=LR), overlap=tau), source=ASSRAN)
+
+
+@pytest.mark.parametrize(("tau", "H"), [(2, 1), (5, 1), (3, 2)])
+def test_late_shares(tau: int, H: int) -> None:
+    """Every node's model, against a loop over matrices in which each share comes tau gradients after it was pushed."""
+    P, steps = 6, 20
+    mine = models(on(ONE_PEER, P, latency=tau - 0.5), "osgp", steps, Rule(lr=LR), overlap=tau, local_steps=H)
+    text = f"osgp, one peer, P = {P}, tau = {tau}, H = {H}, messages of (tau - 1/2) t_c: shares tau steps late"
+    close(text, mine, pushed_late(P, steps, tau, H), source=ASSRAN)
+    early = models(on(ONE_PEER, P, latency=0.5), "osgp", steps, Rule(lr=LR), overlap=tau, local_steps=H)
+    text = f"osgp, one peer, P = {P}, tau = {tau}, H = {H}, messages of t_c / 2: shares one step late"
+    close(text, early, pushed_late(P, steps, 1, H), source=ASSRAN)
+
+
+def pushed_late(P: int, steps: int, late: int, H: int) -> list[Tensor]:
+    """x <- diag(W) (x - lr G(x / w) + (W - diag W) x'), x' as it was `late` steps ago, and so w; pushes every H steps.
+
+    Push e halves node j's x and w between itself and node j + 2^(e mod 3), of P = 5 .. 8.
+    """
+    task, half = quadratic(), torch.eye(P, dtype=torch.float64) / 2
+    shares = [torch.roll(half, 2**e, 0) for e in range(3)]
+    x, w = torch.cat([first_weights(task)] * P), torch.ones(P, 1, dtype=torch.float64)
+    streams, sent = [batches_of(task, rank) for rank in range(P)], {}
+    for step in range(1, steps + 1):
+        z = x / w
+        x = x - LR * torch.cat([gradient_of(task, z[i][None], next(own)) for i, own in enumerate(streams)])
+        if step - late in sent:
+            dx, dw = sent[step - late]
+            x, w = x + dx, w + dw
+        if step % H == 0:
+            share = shares[(step // H - 1) % 3]
+            sent[step], x, w = (share @ x, share @ w), x / 2, w / 2
+    return list((x / w)[:, None])

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from laggard.simulator import Cluster, Stop, simulate
-from laggard.simulator.network.topology import Exponential, Ring, Topology
+from laggard.simulator import Cluster, Network, Stop, simulate
+from laggard.simulator.network.topology import Complete, Exponential, Ring, Topology
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Factor
 from tests.theory.gossiping import ASSRAN, LIAN, ONE_PEER, ORDERS, on
@@ -32,6 +33,31 @@ def test_seconds_per_step(name: str, t_c: float) -> None:
     took = update_times(on(graph, 8, Constant(t_c), **CARDS), method(name.split(",")[0], **settings), 20)[3:]
     expected, source = max(t_c, way) if "max" in form else t_c + way, ASSRAN if "sgp" in name else LIAN
     equal(f"{name}, t_c {t_c:g}: {form}", expected, took, source=source)
+
+
+@pytest.mark.parametrize("t_c", [0.5, 0.1])
+@pytest.mark.parametrize(("tau", "H"), [(2, 1), (4, 1), (3, 2)])
+def test_outstanding(tau: int, H: int, t_c: float) -> None:
+    """Between pushes to a peer: H gradients, and of E = alpha + N beta what tau do not hide; N beta on a full card."""
+    cluster = on(ONE_PEER, 8, Constant(t_c), bandwidth=12.0, latency=1.25, message_bytes=3.0, sharing="fifo")
+    E, n = 1.5, -(-tau // H)  # exchanges outstanding
+    took = update_times(cluster, method("osgp", overlap=tau, local_steps=H), 26 * n * H)
+    pushes = took[2 * n * H :].reshape(-1, n * H).sum(1) / n
+    form = "max(t_c, E / tau, N beta)" if H == 1 else "max(H t_c + max(0, E - tau t_c) / ceil(tau / H), N beta)"
+    expected = max(H * t_c + max(0.0, E - tau * t_c) / n, 0.25)
+    text = f"osgp, tau = {tau}, H = {H}, t_c {t_c:g}: {form}"
+    equal(text, expected, pushes, source=ASSRAN)
+
+
+@pytest.mark.parametrize(("tau", "H"), [(3, 1), (2, 3)])
+def test_lead(tau: int, H: int) -> None:
+    """On the complete graph a fast node computes tau + H - 1 gradients ahead of a slow one, and no more."""
+    cluster = Cluster(3, Constant(1.0), slowdowns=[Factor(0, factor=40.0)], network=Network(Complete(), latency=0.01))
+    rows = simulate(cluster, method("osgp", overlap=tau, local_steps=H), stop=Stop(time=1000.0)).updates
+    done, begun = rows["time"][rows["target"] == 0], rows["started"][rows["target"] == 1]
+    ahead = np.arange(len(begun)) - np.searchsorted(done, begun, "right")
+    text = f"osgp, tau = {tau}, H = {H}: a node is at most tau + H - 1 gradients ahead"
+    equal(text, tau + H - 1, ahead.max(), source="derived")
 
 
 @pytest.mark.parametrize(("name", "form"), [("adpsgd", "P - 1 + 1/s"), ("dpsgd", "P / s"), ("sgp", "P / s")])
