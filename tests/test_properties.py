@@ -133,6 +133,8 @@ def method(draw, name, workers):
     shards = whole(1, min(workers, 3))
     local = {"local_steps": small, "average": one_of("weights", "updates"), "reset": COIN,
              "wait_for": one_of(None, 1, workers), "shards": shards}  # fmt: skip
+    replicated = {"micro_batches": small, "replicas": one_of(*(n for n in range(1, workers + 1) if workers % n == 0)),
+                  "collective": one_of("ring", "mesh", "recursive_doubling", "tree")}  # fmt: skip
     settings = {
         "sync_ps": {"accumulate": small, "shards": shards, "bucket_bytes": one_of(None, None, 0.1, 30.0)},
         "k_sync": {"wait_for": whole(1, workers), "cancel": COIN, "shards": shards},
@@ -156,8 +158,8 @@ def method(draw, name, workers):
         "sgp": {"overlap": whole(0, 3), "biased": COIN},
         "osgp": {"overlap": whole(0, 5), "local_steps": small, "biased": COIN},
         "naive": {"backward": FACTOR},
-        "gpipe": {"micro_batches": small},
-        "1f1b": {"micro_batches": small},
+        "gpipe": replicated,
+        "1f1b": replicated,
         "pipedream": {},
         "pipedream_2bw": {"micro_batches": whole(max(1, workers - 1), 8)},
         "ssp": {"bound": one_of(None, 0, 1, 4)},

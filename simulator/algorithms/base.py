@@ -58,7 +58,8 @@ class Algorithm(Settings):
     def slices(self, workers: int, params: int, layers: Sequence[Layer] = ()) -> Mapping[int, slice]:
         """The slice of the parameters that each node holds, where no node holds all: shards, stages of a pipeline.
 
-        The slices side by side are then the model that is evaluated. `layers` are the model's, where the task has some.
+        The slices side by side are then the model that is evaluated, of nodes with the same slice the mean. `layers`
+        are the model's, where the task has some.
         """
         return {}
 

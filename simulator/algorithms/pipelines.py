@@ -1,13 +1,19 @@
 """A model cut into stages, one per node: naive, GPipe, 1F1B with a flush, and PipeDream without one."""
 
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, product
+from typing import Any, Literal
 
 from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.algorithms.staging import Pipeline
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, PositiveInt
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.promises import total
+from laggard.simulator.timing.events import Event
 
 
 @dataclass(frozen=True)
@@ -36,13 +42,42 @@ class GPipe(Pipeline):
     equal stages on a free network an update takes (M + S - 1)(f + b) seconds, of which (S - 1) / (M + S - 1) is the
     bubble.
 
+    With R replicas of the pipeline, on R S workers, each has M micro-batches of its own, and a stage sums its gradient
+    with those of its replicas by a collective once its last backward pass is done: w <- w - lr (1 / (R M)) sum g(w),
+    `sync_ps` of R workers that accumulate M. With equal work in all stages, and a collective of C_s seconds for stage s
+    = 0 .. S - 1 on links of its own, an update takes max_s (C_s - s (f + b)) seconds longer.
+
     Attributes:
         micro_batches: M.
+        replicas: R; worker r S + s has stage s of replica r.
+        collective: how the replicas of a stage sum their gradients, as in `all_reduce`.
 
-    Source: Huang et al. (2019), arXiv 1811.06965, section 2.3.
+    Source: Huang et al. (2019), arXiv 1811.06965, section 2.3; replicas: Narayanan et al. (2021), arXiv 2104.04473,
+    section 3.3.
     """
 
     micro_batches: PositiveInt = 4
+    replicas: PositiveInt = 1
+    collective: Literal["ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree", "server"] = (
+        "ring"
+    )
+
+    def check(self, cluster: Cluster) -> None:
+        if cluster.workers % self.replicas:
+            expected = f"a divisor of workers = {cluster.workers}, so that all replicas have as many stages"
+            raise InvalidSettingError(type(self).__name__, "replicas", expected, self.replicas)
+
+    def depth(self, workers: int) -> int:
+        """The number of stages of a replica."""
+        return max(1, workers // self.replicas)
+
+    def links(self, workers: int) -> Iterable[tuple[int, int]]:
+        """From each stage to the next, and back; and from each to those of its replicas that the collective names."""
+        yield from super().links(workers)
+        depth, partners = self.depth(workers), COLLECTIVES[self.collective].partners
+        replicas = workers // depth
+        for replica, stage in product(range(replicas), range(depth)):
+            yield from ((replica * depth + stage, to * depth + stage) for to in partners(replica, replicas))
 
     def warm_up(self, node: Node) -> int:
         """The number of forward passes before the first backward pass: all."""
@@ -59,8 +94,18 @@ class GPipe(Pipeline):
                 pieces.append((yield from stage.backward()))
             for _ in range(self.warm_up(node)):
                 pieces.append((yield from stage.backward()))
-            weights, state = self.rule.update(node.weights, pieces, state)
+            gradients = pieces if self.replicas == 1 else [(yield from self.average(node, stage.size, pieces))]
+            weights, state = self.rule.update(node.weights, gradients, state)
             node.apply(weights, pieces)
+
+    def average(
+        self, node: Node, size: float, pieces: Sequence[GradientPromise]
+    ) -> Generator[Event, Any, GradientPromise]:
+        """The mean of all replicas' gradients of a stage, whose parameters have the size of `size` models."""
+        ranks = range(node.rank % self.depth(node.workers), node.workers, self.depth(node.workers))
+        collective, count = COLLECTIVES[self.collective].of_bucket(slice(None), size), len(ranks) * len(pieces)
+        summed = yield from collective.reduce(node, total(pieces), node.weights.shape[1], node.version, ranks=ranks)
+        return pieces[0].map(lambda _, summed: summed / count, summed, batches=count)
 
 
 @dataclass(frozen=True)
@@ -75,7 +120,8 @@ class OneForwardOneBackward(GPipe):
 
     def warm_up(self, node: Node) -> int:
         """The number of forward passes before the first backward pass: one for each later stage."""
-        return min(node.workers - 1 - node.rank, self.micro_batches)
+        depth = self.depth(node.workers)
+        return min(depth - 1 - node.rank % depth, self.micro_batches)
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,13 @@ class Stage:
 
     Attributes:
         params: their slice of the parameter vector.
+        size: of their parameters, in models; where no layer has any, all weigh the same.
         work: their share of the work of the whole model.
         activations: the size of what a mini-batch sends to the next stage, in models; the gradient is as large.
     """
 
     params: slice
+    size: float
     work: float
     activations: float
 
@@ -58,6 +60,7 @@ def stage_layers(layers: Sequence[Layer], stages: int, cut: Sequence[str] = ()) 
     return [
         Stage(
             slice(offsets[first], offsets[end]),
+            (offsets[end] - offsets[first]) / params if offsets[-1] else (end - first) / len(layers),
             sum(layer.work for layer in layers[first:end]) / work,
             layers[end - 1].activations / params,
         )
@@ -102,20 +105,27 @@ class Pass(NamedTuple):
 class Carriage:
     """The two passes of a stage: a mini-batch forward to the next one, and its gradient back to the one before.
 
+    Attributes:
+        size: of the stage's parameters, in models.
+
     Args:
+        stages: of the pipeline, on consecutive ranks.
+        number: of the node's own, from 0.
         backward: the work of a backward pass in forward passes.
     """
 
-    def __init__(self, node: Node, stage: Stage, before: Stage | None, backward: float) -> None:
-        self._node, self._stage, self._before = node, stage, before
-        self._last = node.rank == node.workers - 1
+    def __init__(self, node: Node, stages: Sequence[Stage], number: int, backward: float) -> None:
+        stage = stages[number]
+        self._node, self._stage, self.size = node, stage, stage.size
+        self._before = stages[number - 1] if number else None
+        self._last = number == len(stages) - 1
         self._shares = stage.work / (1 + backward), stage.work * backward / (1 + backward)
         self._at_last_stage: deque[Pass] = deque()  # mini-batches at the last stage
 
     def forward(self, weights: "Tensor") -> Generator[Event, Any, None]:
         """Receive the next mini-batch, make the forward pass at `weights`, and send it on."""
         node = self._node
-        if node.rank == 0:
+        if self._before is None:
             passed = Pass(node.batch(), node.now, ())
         else:
             _, passed = yield node.receive(FORWARD)
@@ -155,15 +165,21 @@ class Pipeline(Algorithm):
     cut: Sequence[str] = ()
     backward: Positive = 2.0
 
+    def depth(self, workers: int) -> int:
+        """The number of stages: as many as workers."""
+        return workers
+
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
         """From each stage to the next, and back."""
-        return (pair for rank in range(workers - 1) for pair in ((rank, rank + 1), (rank + 1, rank)))
+        depth = self.depth(workers)
+        later = (rank for rank in range(1, workers) if rank % depth)
+        return (pair for rank in later for pair in ((rank - 1, rank), (rank, rank - 1)))
 
     def slices(self, workers: int, params: int, layers: Sequence[Layer] = ()) -> Mapping[int, slice]:
-        return {rank: stage.params for rank, stage in enumerate(stage_layers(layers, workers, self.cut))}
+        stages = stage_layers(layers, self.depth(workers), self.cut)
+        return {rank: stages[rank % len(stages)].params for rank in range(workers)}
 
     def stage(self, node: Node) -> Carriage:
         """The passes of the stage on `node`."""
-        stages = stage_layers(node.layers, node.workers, self.cut)
-        before = stages[node.rank - 1] if node.rank else None
-        return Carriage(node, stages[node.rank], before, self.backward)
+        stages = stage_layers(node.layers, self.depth(node.workers), self.cut)
+        return Carriage(node, stages, node.rank % len(stages), self.backward)

@@ -21,7 +21,7 @@ from laggard.simulator.learning.empty import EmptyWeights
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.pool import GradientPool
 from laggard.simulator.learning.task import Task, bytes_of, layers_of
-from laggard.simulator.learning.weights import mean
+from laggard.simulator.learning.weights import mean, mean_of_slices
 from laggard.simulator.network.topology import resolve_topology
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.recording.counters import Counters, RunProgress
@@ -203,7 +203,7 @@ class Simulation:
         if not self._learning.learns:
             return torch.empty(self._models[0].weights.shape)
         if self._slices:
-            return torch.cat([node.weights for node in self._models], dim=1)
+            return mean_of_slices([(self._slices[node.rank], node.weights) for node in self._models])
         return mean([node.weights for node in self._live()])
 
     def _live(self) -> list[Machine]:

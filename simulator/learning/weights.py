@@ -84,3 +84,13 @@ def mean(models: "list[Tensor]") -> "Tensor":
         return torch.stack(models).mean(0)
     pieces = zip(*(model.split(columns, dim=1) for model in models), strict=True)
     return torch.cat([torch.stack(piece).mean(0) for piece in pieces], dim=1)
+
+
+def mean_of_slices(parts: "Sequence[tuple[slice, Tensor]]") -> "Tensor":
+    """A model `(ensemble, params)` of its slices, in their order; of several values of one slice, the mean."""
+    import torch
+
+    values: dict[tuple[int, int], list[Tensor]] = {}
+    for part, value in parts:
+        values.setdefault((part.start, part.stop), []).append(value)
+    return torch.cat([mean(of_slice) for of_slice in values.values()], dim=1)

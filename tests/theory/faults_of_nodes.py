@@ -16,6 +16,7 @@ from laggard.simulator.algorithms import (
 )
 from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective
 from laggard.simulator.algorithms.collectives.schedule import Parts
+from laggard.simulator.learning.promises import total
 from laggard.simulator.learning.rules.rule import Rule
 from laggard.simulator.network.config import Network
 from laggard.simulator.network.mixing import MIXINGS
@@ -95,6 +96,19 @@ def telling_late(right: Any) -> Any:
         yield from right(self, own, step)
 
     return combine
+
+
+def own_mean(self: Any, own: Any, size: float, pieces: Any) -> Iterator[Any]:
+    yield own.work(0.0)
+    return pieces[0].map(lambda _, summed: summed / len(pieces), total(pieces), batches=len(pieces))
+
+
+def times_replicas(right: Any) -> Any:
+    def average(self: Any, own: Any, size: float, pieces: Any) -> Iterator[Any]:
+        mean = yield from right(self, own, size, pieces)
+        return mean.map(lambda mean: mean * self.replicas)
+
+    return average
 
 
 OTHER_ORDER = {"combine_then_adapt": "adapt_then_combine", "adapt_then_combine": "combine_then_adapt"}
@@ -211,6 +225,18 @@ NODES = {
     "GPipe lets one micro-batch forward at a time": (
         Replaced(pipelines.GPipe, "warm_up", lambda right: lambda self, own: 1),
         partial(test_pipelines.test_bubble, "gpipe", 6),
+    ),
+    "replicas keep their gradients to themselves": (
+        Replaced(pipelines.GPipe, "average", lambda right: own_mean),
+        partial(test_pipelines.test_replicas, "gpipe"),
+    ),
+    "a sum over replicas counts as the mean of one": (
+        Replaced(pipelines.GPipe, "average", times_replicas),
+        partial(test_pipelines.test_replicas, "1f1b"),
+    ),
+    "a stage sends its replicas the whole model": (
+        Replaced(pipelines.GPipe, "average", lambda right: lambda self, own, size, given: right(self, own, 1.0, given)),
+        partial(test_pipelines.test_replicated, "gpipe"),
     ),
     "2BW has one version": (
         Replaced(staging.Carriage, "forward", lambda right: lambda self, weights: right(self, self._node.weights)),

@@ -1,6 +1,6 @@
 """Pipelines: gradients, delays and bubbles."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from laggard.models import Quadratic, Supervised
-from laggard.simulator import Algorithm, Cluster, Rule, Stop
+from laggard.models import MLP, Quadratic, Supervised, synthetic
+from laggard.simulator import Algorithm, Cluster, Network, Rule, Stop, Timing
 from laggard.simulator.timing.distributions import Constant
+from laggard.simulator.timing.streams import BATCHES, stream
 from tests.theory.statements import close, equal, same
 from tests.theory.trials import (
     LR,
@@ -28,6 +29,7 @@ from tests.theory.trials import (
     weights_after,
 )
 
+MEGATRON = "Narayanan et al. (2021), Megatron-LM"
 HUANG, NARAYANAN, TWO = "Huang et al. (2019)", "Narayanan et al. (2019)", "Narayanan et al. (2021)"
 S, M, UPDATES = 4, 6, 12
 STAGES = Cluster(workers=S)
@@ -55,6 +57,28 @@ def test_flushed(name: str) -> None:
     together = every(ONE, "sync_ps", network(), accumulate=M, updates=UPDATES)
     mine = every(STAGES, name, network(), micro_batches=M, updates=UPDATES)
     close(f"{name}, S = {S}, M = {M} = SGD on {M} mini-batches, every optimiser", mine, together, source=HUANG)
+
+
+class FirstStages(Supervised):
+    """The network's data, of which the first stage of replica r, node 2 r, has the mini-batches of worker r."""
+
+    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
+        """Those of worker rank / 2."""
+        return super().batches(rank // 2, [stream(0, BATCHES, rank // 2)])
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
+def test_replicas(name: str) -> None:
+    """Replicas of a pipeline that sum their gradients are data-parallel workers that hold the whole model."""
+    data, R = synthetic(samples=120, features=6, classes=3), 3
+    task = FirstStages(MLP(hidden=(6, 5, 4)).build, data, batch=8, dtype=torch.float64, device="cpu", threads=1)
+    workers = every(Cluster(workers=R), "sync_ps", network(), accumulate=2, updates=UPDATES)
+    mine = every(Cluster(workers=2 * R), name, task, micro_batches=2, replicas=R, updates=UPDATES)
+    text = f"{name}, S = 2, M = 2, R = {R} = sync_ps, P = {R}, accumulate = 2, every optimiser"
+    close(text, mine, workers, source=MEGATRON)
+    nodes = remains_of(Cluster(workers=2 * R), method(name, replicas=R), task, Stop(time=50.0)).nodes
+    models = [torch.cat([nodes[rank].weights, nodes[rank + 1].weights], dim=1) for rank in range(0, 2 * R, 2)]
+    same(f"{name}, S = 2, R = {R}: replicas hold the same model", models[1:], [models[0]] * (R - 1), source=MEGATRON)
 
 
 def test_weight_stashing() -> None:
@@ -121,6 +145,19 @@ def test_bubble(name: str, count: int) -> None:
     idle = run.workers["waiting"] / (run.workers["waiting"] + run.workers["computing"])
     text = f"{name}, S = {S}, M = {count}: bubble (S - 1) / (M + S - 1)"
     equal(text, (S - 1) / (count + S - 1), idle, source=HUANG)
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
+def test_replicated(name: str) -> None:
+    """After the flush, each stage sums its gradient with its replicas'; a later stage begins earlier, by f + b each."""
+    R, transfer = 3, 1.5
+    links = Network(bandwidth=8.0, message_bytes=8.0 * transfer * S, wiring="pairs")
+    cluster, task = Cluster(R * S, Constant(float(S)), network=links), Timing(depth=S)  # activations of no size
+    rows = timed(cluster, method(name, micro_batches=M, replicas=R), 10, task).updates
+    took = np.diff([rows["time"][rows["version"] == version].max() for version in range(10)])
+    expected = M + S - 1 + 2 * (R - 1) / R * transfer
+    text = f"{name}, S = {S}, M = {M}, R = {R}, a ring: (M + S - 1) (f + b) + 2 (R - 1) / R N beta / S"
+    equal(text, expected, took, source=MEGATRON)
 
 
 def test_no_bubble() -> None:

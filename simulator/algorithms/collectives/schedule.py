@@ -117,7 +117,13 @@ class Collective:
         return replace(self, phases=partial(scale_phases, self.phases, size), columns=columns)
 
     def reduce(
-        self, node: Node, value: Promise, params: int, tag: Hashable, gradient: GradientPromise | None = None
+        self,
+        node: Node,
+        value: Promise,
+        params: int,
+        tag: Hashable,
+        gradient: GradientPromise | None = None,
+        ranks: Sequence[int] = (),
     ) -> Reduction:
         """The promise of the sum of all nodes' values, by messages, or in lock step where that takes the same time.
 
@@ -127,31 +133,37 @@ class Collective:
             params: the number of parameters.
             tag: the round; it differs between rounds.
             gradient: the one of which `value` is a part, where the rest may still be computed.
+            ranks: of the nodes that take part, where not all do.
         """
         rounds = node.lock_step
         if rounds is not None and self.slices == 1 and rounds.suits(self):
             result: Promise = yield rounds.join(node.rank, self, value, params, tag, gradient)
             return result
-        return (yield from self.by_messages(node, value, params, tag))
+        return (yield from self.by_messages(node, value, params, tag, ranks))
 
-    def by_messages(self, node: Node, value: Promise, params: int, tag: Hashable) -> Reduction:
+    def by_messages(
+        self, node: Node, value: Promise, params: int, tag: Hashable, ranks: Sequence[int] = ()
+    ) -> Reduction:
         """What `reduce` does where messages meet others, may be lost, or are recorded."""
-        rank, parts = node.rank, self.begin(node.rank, node.workers, value, params)
+        ranks = ranks or range(node.workers)
+        rank, workers = ranks.index(node.rank), len(ranks)
+        parts = self.begin(rank, workers, value, params)
         under_way = deque[tuple[int, Phase, list[Message]]]()
-        for number, phase in enumerate([*self.phases(node.workers), *[()] * self.slices]):
+        for number, phase in enumerate([*self.phases(workers), *[()] * self.slices]):
             if len(under_way) == self.slices:
                 before, awaited, sent = under_way.popleft()
                 for place, step in enumerate(awaited):
-                    if step.source(rank) >= 0:
-                        sender, received = yield node.receive((tag, before, place))
-                        parts.take(step, sender, received)
+                    source = step.source(rank)
+                    if source >= 0:
+                        _, received = yield node.receive((tag, before, place))
+                        parts.take(step, int(source), received)
                 while sent:
                     yield sent.pop()
             sent = []
             for place, step in enumerate(phase):
                 to = step.to(rank)
                 if to >= 0:
-                    sent.append(node.send(int(to), parts.give(step, rank), (tag, number, place), step.size))
+                    sent.append(node.send(ranks[to], parts.give(step, rank), (tag, number, place), step.size))
             under_way.append((number, phase, sent))
         return parts.value(summed=not self.gathers)
 
