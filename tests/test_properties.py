@@ -27,7 +27,7 @@ from laggard.simulator.timing.slowdowns import Crash, Factor, Markov, Window
 FEW, MANY = 480, int(os.environ.get("LAGGARD_CASES", "10500"))
 ONE = {"delayed"}  # a single process
 LOCKED = {"sync_ps", "k_sync", "k_async", "ssp", "all_reduce", "dpsgd", "sgp", "osgp", "naive", "gpipe", "1f1b",
-          "pipedream", "pipedream_2bw", "downpour", "local_sgd", "diloco", "easgd", "sync_replicas"}  # fmt: skip
+          "pipedream", "pipedream_2bw", "downpour", "local_sgd", "diloco", "easgd", "sync_replicas", "p3"}  # fmt: skip
 """Methods in which somebody may wait for a worker that never returns."""
 
 COIN, SECONDS, FACTOR, SPEED = st.booleans(), st.floats(0.01, 10.0), st.floats(0.2, 8.0), st.floats(1.0, 1e4)
@@ -140,6 +140,8 @@ def method(draw, name, workers):
         "k_sync": {"wait_for": whole(1, workers), "cancel": COIN, "shards": shards},
         "k_batch_sync": {"gradients": several},
         "sync_replicas": {"replicas_to_aggregate": several, "num_tokens": one_of(-1, 0, 3 * workers)},
+        "p3": {"slice_bytes": one_of(None, 0.1, 30.0), "order": one_of("priority", "fifo"), "shards": shards,
+               "backward": FACTOR},
         "local_sgd": local,
         "diloco": {**local, "outer_optimizer": one_of("nesterov", "sgd")},
         "easgd": {"local_steps": small, "together": COIN},

@@ -61,7 +61,9 @@ def test_the_errors_that_the_readme_gives_of_measured_clusters_are_those_of_the_
     short = [
         100 - 100 * float(got) / float(said) for said, got in re.findall(r"s a step \| ([\d.]+) \| ([\d.]+)", steps)
     ]
+    own, shared = (float(gain) for gain in re.findall(r"VGG-19, .*: greatest gain \| [<>]= 1.66 \| ([\d.]+)", page))
     said = " ".join(README.read_text().split())
+    assert f"{shared:.2f} with servers on the workers' machines and {own:.2f} with one on its own" in said
     assert f"by {nccl} and {tensorflow} % on average" in said
     assert f"steps on 16 GPUs are {min(short):.0f} to {max(short):.0f} % too short" in said
 

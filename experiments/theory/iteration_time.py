@@ -10,6 +10,7 @@ from laggard import simulator
 from laggard.experiments.results.result import Result
 from laggard.experiments.theory import Forms, build_algorithm, compare, name_of
 from laggard.experiments.theory.order_statistics import factors_of, is_steady, law_of, order_statistic
+from laggard.experiments.theory.overlap import OVERLAP_SECONDS
 from laggard.simulator import Cluster
 from laggard.simulator.algorithms.base import count_awaited
 from laggard.simulator.learning.task import bytes_of
@@ -79,6 +80,7 @@ def seconds_theory(result: Result) -> float | None:
     sgp, one peer                t_c + alpha + N beta; max(t_c, alpha + N beta) with overlap 1
     osgp, one peer, tau, H = 1   max(t_c, (alpha + N beta) / tau, N beta); `OverlapSGP` has it for every H
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta); t_c + alpha + 2 N beta where it adapts first
+    p3, fair                     its recursion over the layers (`overlap`)
 
     2 alpha is the latency to the server and back; r, u and q its seconds to take in a message, to
     update and to reply, 0 for all other methods.
@@ -86,7 +88,7 @@ def seconds_theory(result: Result) -> float | None:
     On a free network, for other laws and uneven workers too, with X_i the seconds of worker i and mu_i = 1 / E[X_i]:
 
     k_sync                       E[X_(K:P)], the K-th to finish: all of them, or `cancel`
-    sync_ps, all_reduce          E[X_(P:P)]
+    sync_ps, p3, all_reduce      E[X_(P:P)]
     async_ps, soft_sync          K / sum_i mu_i; gradients come at their workers' rates, K of them an update
     adpsgd                       P / sum_i mu_i, for a step of every node
     k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential: they forget
@@ -98,10 +100,10 @@ def seconds_theory(result: Result) -> float | None:
 
     Source: Dutta et al. (2018), arXiv 1803.01113 (K-sync, K-async); Chen et al. (2016), arXiv 1604.00981 (backups).
     """
-    found = build_algorithm(result.config)
-    if found is None:
+    built = build_algorithm(result.config)
+    if built is None:
         return None
-    algorithm, cluster = found
+    algorithm, cluster = built
     network = cluster.network
     uneven = network.cards or network.links or network.colocated or network.server_bandwidth or network.hosts
     if uneven or network.wiring != "cards" or network.draws_latency or not is_steady(cluster):
@@ -110,8 +112,11 @@ def seconds_theory(result: Result) -> float | None:
         return FREE_SECONDS(algorithm, cluster)
     if cluster.slowdowns or not isinstance(law_of(cluster), Constant):
         return None
+    size = model_bytes(result)
+    if cluster.serves_at_once and (found := OVERLAP_SECONDS(algorithm, cluster, result.config.task.layers(), size)):
+        return found
     forms = CARD_SECONDS if cluster.serves_at_once else SERVED_SECONDS
-    return forms(algorithm, cluster, model_bytes(result) / network.bandwidth)
+    return forms(algorithm, cluster, size / network.bandwidth)
 
 
 def _order(cluster: Cluster, K: int | None = None) -> float | None:
@@ -165,7 +170,7 @@ def _both_ways(cluster: Cluster) -> float:
     return mean_of(cluster.network.latency) + mean_of(cluster.network.latency_from(SERVER))
 
 
-FREE_SECONDS.of(simulator.AllReduce)(lambda algorithm, cluster: _order(cluster))
+FREE_SECONDS.of(simulator.AllReduce, simulator.P3)(lambda algorithm, cluster: _order(cluster))
 FREE_SECONDS.of(simulator.AsyncPS)(lambda algorithm, cluster: _rate(cluster, algorithm.accumulate))
 FREE_SECONDS.of(simulator.SoftSync)(lambda algorithm, cluster: _rate(cluster, algorithm.gradients))
 FREE_SECONDS.of(simulator.ADPSGD)(lambda algorithm, cluster: _rate(cluster, cluster.workers))

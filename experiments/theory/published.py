@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from laggard.experiments.config.config import Config
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.load import load
 from laggard.simulator import simulate
@@ -75,6 +76,13 @@ PUBLISHED: Mapping[str, Published] = {
     ),
 }
 """By the config in `examples/published` that describes the cluster."""
+P3_GAINS = Published(
+    "Jayarajan et al. (2019), abstract",
+    "greatest gain",
+    {("VGG-19",): 1.66, ("ResNet-50",): 1.25},
+    lambda run, seconds: seconds,
+)
+"""The throughput of P3 over that of whole layers in order, at the bandwidth at which it is greatest."""
 
 
 def compare_published(name: str) -> pd.DataFrame:
@@ -90,15 +98,34 @@ def compare_published(name: str) -> pd.DataFrame:
         ['network', 'reported', 'whole', 'in buckets']
     """
     published = PUBLISHED[name]
-    config = load(str(resources.files("laggard") / "examples" / "published" / f"{name}.yaml"))
     rows: dict[Labels, dict[str, Any]] = {}
-    for run in runs(config):
+    for run in runs(_config(name)):
         labels = {key.rpartition(".")[2]: str(label) for key, label in run.labels.items()}
         sent = labels.pop("sent", "whole")
         at = tuple(labels.values())
         row = rows.setdefault(at, {**labels, REPORTED: published.figures[at]})
         row[sent] = published.number(run, step_seconds(run))
     return pd.DataFrame(list(rows.values()))
+
+
+def compare_gains() -> pd.DataFrame:
+    """A row a network and a place of its servers: `reported`, the `greatest gain` of P3 over whole layers in order in
+    the simulation, and the `bandwidth` (bytes/s) at which it has that, of those in the config.
+    """
+    rows = []
+    for run in runs(_config("p3")):
+        network, servers, sent, bandwidth = run.labels.values()
+        rows.append(
+            {"network": network, "servers": servers, "bandwidth": bandwidth, "sent": sent, "took": step_seconds(run)}
+        )
+    took = pd.DataFrame(rows).pivot(index=["network", "servers", "bandwidth"], columns="sent", values="took")
+    gains = (took["layers in order"] / took["P3"]).rename(P3_GAINS.unit).reset_index()
+    greatest = gains.loc[gains.groupby(["network", "servers"])[P3_GAINS.unit].idxmax()].reset_index(drop=True)
+    return greatest.assign(**{REPORTED: [P3_GAINS.figures[network,] for network in greatest["network"]]})
+
+
+def _config(name: str) -> Config:
+    return load(str(resources.files("laggard") / "examples" / "published" / f"{name}.yaml"))
 
 
 def step_seconds(run: RunSpec) -> float:

@@ -8,6 +8,7 @@ from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD
 from laggard.simulator.algorithms.k_async import KAsync, KBatchSync, SoftSync
 from laggard.simulator.algorithms.local_sgd import DiLoCo, LocalSGD
 from laggard.simulator.algorithms.pipelines import GPipe, Naive, OneForwardOneBackward, PipeDream, PipeDream2BW
+from laggard.simulator.algorithms.priority import P3
 from laggard.simulator.algorithms.push_sum import SGP, OverlapSGP
 from laggard.simulator.algorithms.staleness_bounds import SSP, Ringmaster
 from laggard.simulator.algorithms.sync_replicas import SyncReplicas
@@ -19,6 +20,7 @@ ALGORITHMS: dict[str, type] = {
     "k_sync": KSync,
     "k_batch_sync": KBatchSync,
     "sync_replicas": SyncReplicas,
+    "p3": P3,
     # one that takes gradients of any age
     "async_ps": AsyncPS,
     "downpour": Downpour,
@@ -46,7 +48,7 @@ ALGORITHMS: dict[str, type] = {
 }
 
 __all__ = [
-    "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "SGP", "SSP", "AllReduce", "AsyncPS", "Delayed", "DiLoCo", "Downpour",
-    "GPipe", "KAsync", "KBatchSync", "KSync", "LocalSGD", "Naive", "OneForwardOneBackward", "OverlapSGP",
+    "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "P3", "SGP", "SSP", "AllReduce", "AsyncPS", "Delayed", "DiLoCo",
+    "Downpour", "GPipe", "KAsync", "KBatchSync", "KSync", "LocalSGD", "Naive", "OneForwardOneBackward", "OverlapSGP",
     "PipeDream", "PipeDream2BW", "Ringmaster", "SoftSync", "SyncPS", "SyncReplicas",
 ]  # fmt: skip

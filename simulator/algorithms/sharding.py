@@ -86,6 +86,17 @@ class Shards:
         while not self._complete:
             self._take(*(yield self._node.receive()))
         self._fresh = set()
+        return self.model()
+
+    def await_slices(self, layer: int, slices: int) -> Generator[Event, Any, None]:
+        """Wait for `slices` messages of every shard whose tag is `layer`, some of which bring the model."""
+        for _ in range(slices * len(self._parts)):
+            shard, model = yield self._node.receive(layer)
+            if model is not None:
+                self._models[shard] = model
+
+    def model(self) -> "Tensor":
+        """The model `(ensemble, params)` as it was read last."""
         return join_slices([self._models[shard] for shard in sorted(self._models, reverse=True)])
 
     def wait_until_overtaken(self, work: Work) -> Generator[Event, Any, bool]:

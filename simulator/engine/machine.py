@@ -109,9 +109,13 @@ class Machine(Node):
         count_computed(self)
         return gradient
 
-    def work(self, seconds: float = 0.0, *, share: float = 0.0) -> Work:
+    def duration(self) -> float:
+        return self._durations.next()
+
+    def work(self, seconds: float = 0.0, *, share: float = 0.0, of: float | None = None) -> Work:
         if share:
-            seconds = apply_slowdowns(share * self._durations.next(), self._env.now, self._slowdowns)
+            alone = self._durations.next() if of is None else of
+            seconds = apply_slowdowns(share * alone, self._env.now, self._slowdowns)
         return self._begin(None, seconds) if seconds else self._at_once or self._make_at_once()
 
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:

@@ -99,10 +99,15 @@ class Node(Protocol):
         """The gradient of `batch` at `weights`, whose time has been spent by `work` since `started` (s)."""
         ...
 
-    def work(self, seconds: float = 0.0, *, share: float = 0.0) -> Work:
+    def duration(self) -> float:
+        """Draw the seconds that the next mini-batch takes at full speed, for `work` that does it in several parts."""
+        ...
+
+    def work(self, seconds: float = 0.0, *, share: float = 0.0, of: float | None = None) -> Work:
         """Keep the node busy for `seconds` without a gradient; 0 does not wait.
 
-        With `share`, for that part of a mini-batch's compute time instead, by the node's distribution and slowdowns.
+        With `share`, for that part of a mini-batch's compute time instead, by the node's distribution and slowdowns:
+        of a mini-batch of its own, or of one that takes `of` seconds at full speed.
 
         Raises:
             RuntimeError: the node is computing already.

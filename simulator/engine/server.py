@@ -77,9 +77,9 @@ class Server(Client):
     def receive(self, tag: Hashable = None) -> Receive:
         return self.mailbox.ask(Intake(self, tag, self._env._now))
 
-    def work(self, seconds: float = 0.0, *, share: float = 0.0) -> Work:
+    def work(self, seconds: float = 0.0, *, share: float = 0.0, of: float | None = None) -> Work:
         if seconds or share or self._free <= self._env._now:
-            return super().work(seconds, share=share)
+            return super().work(seconds, share=share, of=of)
         return self._begin(None, 0.0)  # after what it sends
 
     def take_in(self, message: Message) -> float:

@@ -223,6 +223,17 @@ def test_closed_forms_heed_the_latency_of_a_servers_messages(bench, method):
     assert seconds_theory(drawn) is None
 
 
+@pytest.mark.parametrize("order", ["priority", "fifo"])
+def test_the_recursion_of_p3_heeds_latencies_shards_and_layers(bench, order):
+    network = "{bandwidth: 7.3, latency: 0.0137, server_latency: 0.031, message_bytes: 2, sharing: %s}"
+    method = f"{{name: p3, slice_bytes: 0.17, order: {order}, shards: 2, backward: 1.3}}"
+    text = f"algorithm: {method}\ntask: {{model: timing, depth: 5}}\nstop: {{updates: 24}}\n"
+    run = bench(f"cluster: {{workers: 3, network: {network % 'fair'}}}\n{text}")
+    assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
+    assert seconds_theory(run) > 1.01
+    assert seconds_theory(bench(f"cluster: {{workers: 3, network: {network % 'fifo'}}}\n{text}")) is None
+
+
 @pytest.mark.parametrize("size", [0, "null"])
 def test_a_message_has_four_bytes_a_parameter_unless_the_network_says_how_many(bench, size):
     cluster = f"cluster: {{workers: 4, network: {{bandwidth: 8, latency: 0.125, message_bytes: {size}}}}}"
@@ -296,6 +307,7 @@ STOCHASTIC = [
     ("{name: k_sync, wait_for: 3, cancel: true}", f"workers: 4, {EXPONENTIAL}, {SLOW}"),
     ("sync_ps", "workers: 5, compute: {law: pareto, scale: 1, alpha: 3.5}"),
     ("{name: all_reduce, collective: ring}", "workers: 4, compute: {law: gamma, mean: 2, cv: 0.4}"),
+    ("p3", f"workers: 4, compute: {{law: gamma, mean: 2, cv: 0.4}}, {SLOW}"),
     ("async_ps", f"workers: 4, compute: {{law: uniform, low: 1, high: 3}}, {SLOW}"),
     ("{name: async_ps, accumulate: 3}", f"workers: 4, {EXPONENTIAL}"),
     ("{name: soft_sync, gradients: 3}", f"workers: 4, compute: {{law: lognormal, mean: 2, cv: 0.6}}, {SLOW}"),

@@ -11,6 +11,7 @@ from laggard.simulator.algorithms import (
     bucketing,
     gossip,
     pipelines,
+    priority,
     push_sum,
     staging,
 )
@@ -27,6 +28,7 @@ from tests.theory import (
     test_gossip,
     test_gossip_methods,
     test_gossip_times,
+    test_parameter_server,
     test_pipelines,
 )
 from tests.theory.faults_of_rules import at_the_weights_read
@@ -54,6 +56,14 @@ def whole_models(right: Any) -> Any:
 class LeafTwice(Collective):
     def begin(self, rank: int, workers: int, value: Any, params: int) -> Any:
         return super().begin(rank, workers, value + value if rank == workers - 1 else value, params)
+
+
+def forward_at_the_end(right: Any) -> Any:
+    def layers(self: Any, node: Any) -> Any:
+        *front, last = right(self, node)
+        return [*(each._replace(forward=0.0) for each in front), last._replace(forward=len(front) * last.forward)]
+
+    return layers
 
 
 def whole_shares(own: Any) -> dict[str, Any]:
@@ -140,6 +150,18 @@ NODES = {
             lambda right: lambda *given: [bucket._replace(ready=1.0) for bucket in right(*given)],
         ),
         partial(test_collectives.test_buckets, "ring", 0.25),
+    ),
+    "slices go in order": (
+        Replaced(priority.Stream, "put", lambda right: lambda self, layer, send: right(self, 0, send)),
+        partial(test_collectives.test_priority, 0.11),
+    ),
+    "a forward pass waits for all layers": (
+        Replaced(priority.P3, "layers", forward_at_the_end),
+        partial(test_collectives.test_priority, 0.11),
+    ),
+    "slices bring a model that is not all new": (
+        Replaced(priority.P3, "answer", lambda right: lambda self, *given: right(self, *given[:-1], -1)),
+        partial(test_parameter_server.test_slices, "fifo"),
     ),
     "push-sum ignores w": (
         Replaced(push_sum.SGP, "model", lambda right: lambda self, x, own: x),

@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 
 from laggard.experiments.theory.iteration_time import COLLECTIVE_SECONDS, ring_in_slices_seconds
+from laggard.experiments.theory.overlap import OVERLAP_SECONDS
 from laggard.models import LeNet5
 from laggard.simulator import Cluster, Network, Stop, Timing
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.network.config import Hosts
 from laggard.simulator.timing.distributions import Constant, Gamma
-from tests.theory.statements import close, equal, same
+from tests.theory.statements import at_most, close, equal, same
 from tests.theory.trials import every, method, quadratic, remains_of, update_times
 
-JIA, LI = "Jia et al. (2018)", "Li et al. (2020)"
+JIA, LI, P3 = "Jia et al. (2018)", "Li et al. (2020)", "Jayarajan et al. (2019)"
 THAKUR, PATARASUK, LOGP = "Thakur et al. (2005)", "Patarasuk & Yuan (2009)", "alpha-beta model"
 ALPHA, TRANSFER = 0.125, 0.25
 FORMS = {
@@ -154,6 +155,26 @@ def test_buckets_at_a_server(transfer: float) -> None:
         left = max(come, left) + each
     text = f"sync_ps, P = 8, 4 buckets, N beta {transfer:g}: in and out at once"
     equal(text, left + ALPHA, overlapped(transfer, "sync_ps"), source="derived", wrong=1 + 2 * (ALPHA + 8 * transfer))
+
+
+def sliced(transfer: float, order: str) -> tuple[np.ndarray, float]:
+    """What updates of `p3` take from the third on with four equal layers in two slices each; and by its recursion."""
+    network = Network(bandwidth=1.0, latency=ALPHA / 8, message_bytes=transfer)
+    cluster, task = Cluster(workers=8, compute=Constant(1.0), network=network), Timing(depth=LAYERS)
+    algorithm = method("p3", slice_bytes=transfer / LAYERS / 2, order=order)
+    expected = OVERLAP_SECONDS(algorithm, cluster, task.layers(), transfer)
+    assert expected is not None
+    return update_times(cluster, algorithm, 10, task)[2:], expected
+
+
+@pytest.mark.parametrize("transfer", [0.11, 0.3])
+def test_priority(transfer: float) -> None:
+    """Slices of the front-most layer go first, and a layer's forward pass waits for its own slices alone."""
+    (measured, expected), (in_order, slower) = sliced(transfer, "priority"), sliced(transfer, "fifo")
+    text = f"p3, P = 8, 4 layers of 2 slices, N beta {transfer:g}"
+    equal(f"{text}: F_l = max(F_(l-1), x_l) + f_l", expected, measured, source=P3, wrong=slower)
+    equal(f"{text}, in order", slower, in_order, source=P3, wrong=expected)
+    at_most(f"{text}: no slower than in order", slower, measured, source="derived")
 
 
 def test_private_links() -> None:

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from laggard.simulator import Cluster, Rule
-from laggard.simulator.timing.distributions import Constant
+from laggard.simulator import Cluster, Network, Rule
+from laggard.simulator.timing.distributions import Constant, Gamma
 from tests.theory.statements import close, differ, same
 from tests.theory.trials import (
     LR,
@@ -98,3 +98,13 @@ def test_rennala_alone() -> None:
         next(batches)
     mine = weights_after(ONE, method("k_batch_sync", Rule(lr=LR), gradients=K))
     close(f"k_batch_sync, P = 1, K = {K} = SGD on {K} mini-batches", mine, weights, source=DUTTA)
+
+
+@pytest.mark.parametrize("order", ["priority", "fifo"])
+def test_slices(order: str) -> None:
+    """Slices that travel by priority, and forward passes that begin before all have come, change no weight."""
+    network = Network(bandwidth=20.0, latency=0.01)
+    cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), network=network)
+    sliced = every(cluster, "p3", slice_bytes=4.0, order=order, updates=12)
+    text = f"p3, P = 4, in slices, {order} = sync_ps, every optimiser"
+    same(text, sliced, every(cluster, "sync_ps", updates=12), source="Jayarajan et al. (2019)")

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from functools import cache
 
-from laggard.experiments.theory.published import PUBLISHED, REPORTED, compare_published
+import pytest
+
+from laggard.experiments.theory.published import P3_GAINS, PUBLISHED, REPORTED, compare_gains, compare_published
 from tests.theory.statements import Statement, at_most, check
 
 ONE_FIGURE, ON_AVERAGE = 0.12, 0.05
+P3_NETWORKS = "VGG-19", "ResNet-50"
 
 
 compared = cache(compare_published)
@@ -74,3 +77,21 @@ def test_horovod() -> None:
         for text, figure, simulated in figures("horovod_p100", sent):
             source = PUBLISHED["horovod_p100"].source
             check(Statement(f"{text}, {sent}", source, figure, simulated, 0.0, relation))  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_p3() -> None:
+    """The greatest gain over bandwidths: with servers on the workers' machines at most (f + t_c) / t_c = 4/3.
+
+    VGG-19's as measured lies between that and what a server on its own machine gives; ResNet-50's is below both.
+    """
+    gains = {(row["network"], row["servers"]): row for row in compare_gains().to_dict("records")}
+    shared, own = "servers on the workers' machines", "a server on its own machine"
+    for (network, servers), row in gains.items():
+        below = (network, servers) == ("VGG-19", shared)
+        text = f"{network}, {servers}: {P3_GAINS.unit}"
+        check(Statement(text, P3_GAINS.source, row[REPORTED], row[P3_GAINS.unit], 0.0, "<=" if below else ">="))
+    vgg, resnet = ({place: gains[name, place][P3_GAINS.unit] for place in (shared, own)} for name in P3_NETWORKS)
+    at_most(f"both networks, {shared}: (f + t_c) / t_c", 4 / 3, [vgg[shared], resnet[shared]], source="derived")
+    check(Statement(f"VGG-19, {shared}, at least", "derived", 1.3, vgg[shared], 0.0, ">="))
+    check(Statement(f"VGG-19, {own}: more than ResNet-50", "derived", resnet[own], vgg[own], 0.0, ">="))

@@ -7,7 +7,7 @@ import torch
 
 from laggard.models import Quadratic
 from laggard.simulator import SERVER, Algorithm, Cluster, Deadlock, InvalidSettingError, Network, Rule, Stop, simulate
-from laggard.simulator.timing.distributions import Constant
+from laggard.simulator.timing.distributions import Constant, Gamma
 from laggard.simulator.timing.slowdowns import Factor
 
 
@@ -143,6 +143,27 @@ def test_a_second_computation_while_one_runs_raises():
 
     with pytest.raises(RuntimeError, match="node 0 starts to compute at 0 s while it is computing already"):
         run(worker)
+
+
+def test_parts_of_a_mini_batch_take_what_it_takes_however_they_are_spread():
+    """The second worker is three times as slow; a pause of 5 s is no work."""
+    moments, durations = {0: [], 1: []}, {}
+
+    def worker(node):
+        durations[node.rank] = of = node.duration()
+        for share in (0.25, 0.0, 0.5, 0.25):
+            yield node.work(share=share, of=of)
+            moments[node.rank].append(node.now)
+        assert node.duration() != of
+        yield node.work(5.0)
+        yield node.work(share=0.5, of=of)
+        moments[node.rank].append(node.now)
+
+    run(worker, cluster=Cluster(2, Gamma(1.0, 0.5), [Factor(1, factor=3.0)]))
+    for rank, factor in ((0, 1.0), (1, 3.0)):
+        seconds = factor * durations[rank]
+        expected = [0.25 * seconds, 0.25 * seconds, 0.75 * seconds, seconds, 1.5 * seconds + 5.0]
+        assert moments[rank] == pytest.approx(expected, rel=1e-12)
 
 
 def test_work_of_no_time_is_no_wait():

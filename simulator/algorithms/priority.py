@@ -1,0 +1,188 @@
+"""Synchronous SGD whose slices of gradients travel by priority, while the next forward pass begins layer by layer."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from typing import ClassVar, Literal, NamedTuple
+
+from laggard.simulator.algorithms.base import Role
+from laggard.simulator.algorithms.bucketing import fill_buckets
+from laggard.simulator.algorithms.sharding import Sharded, Shards
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import Positive
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.task import Layer
+from laggard.simulator.timing.events import Event, Message, with_list
+
+MOST_SLICES = 4096
+"""Slices of a layer at most, however large it is."""
+
+
+class SlicedLayer(NamedTuple):
+    """A layer with parameters, and those behind it that have none.
+
+    Attributes:
+        number: its place, from the front; the smaller, the more urgent.
+        forward, backward: the shares of a mini-batch's work that its two passes take.
+        slices: into how many equal slices it is cut.
+        size: of one of them, in models.
+    """
+
+    number: int
+    forward: float
+    backward: float
+    slices: int
+    size: float
+
+
+@dataclass(frozen=True)
+class P3(Sharded):
+    """Priority-based parameter propagation: slices of the front layers go first, and a layer waits only for its own.
+
+    w <- w - lr (1/P) sum_i g_i(w): the weights of `sync_ps`, bit for bit, at other times. A layer is cut into n slices
+    of at most c bytes. A worker sends those whose gradients are computed, one at a time: whenever the one before has
+    arrived, the first of the front-most layer. A server answers a slice with its new values once all workers' have
+    come, one slice at a time by the same priority. The forward pass of a layer waits for the new values of its slices.
+    Of several shards, each has an equal part of every slice.
+
+    Let layer l have the share p_l of N bytes, f_l and b_l be the seconds of its passes, and x_l the moment at which all
+    its slices have been answered. With P equal workers on equal cards, full duplex, fair sharing, one server, latency
+    alpha and beta seconds a byte, a slice takes alpha + P p_l N beta / n_l either way, and layer l is through its
+    forward pass at F_l, its gradient there at B_l, for L layers:
+
+        F_l = max(F_{l-1}, x_l of the step before) + f_l,    B_L = F_L + b_L,    B_l = B_{l+1} + b_l
+
+    On a free network a step takes f + b; with one layer in one slice, 2 (alpha + P N beta) more. For equal workers and
+    slices of one size, no step is longer than with `order: fifo`; for others, by no more than the largest slice takes.
+    A worker that crashes is not readmitted, and the others wait for it forever.
+
+    Attributes:
+        slice_bytes: c; null sends whole layers. MXNet's P3Store has 40,000 parameters. No layer has over 4,096 slices.
+        order: which slice goes first: that of the front-most layer, or with `fifo` the one that was computed first.
+        backward: the time of a backward pass in forward passes; layers share both by their work.
+
+    Source: Jayarajan et al. (2019), arXiv 1905.03960; Peng et al. (2019), SOSP (ByteScheduler).
+    """
+
+    readmits: ClassVar[bool] = False
+
+    rule: Rule
+    slice_bytes: Positive | None = 160_000.0
+    order: Literal["priority", "fifo"] = "priority"
+    backward: Positive = field(default=2.0, kw_only=True)
+
+    def layers(self, node: Node) -> list[SlicedLayer]:
+        """The layers of the model of `node`, from the front."""
+        return slice_layers(node.layers, node.weights.shape[1], node.model_bytes, self.slice_bytes, self.backward)
+
+    def worker(self, node: Node) -> Role:
+        servers, layers, stream, first = Shards(node, self.shards), self.layers(node), Stream(self.order), True
+        servers.announce()
+        yield from servers.read()
+        while True:
+            seconds, batch = node.duration(), node.batch()
+            for layer in layers:
+                if not first:
+                    yield from servers.await_slices(layer.number, layer.slices)
+                if layer.number == 0:
+                    started = node.now
+                yield node.work(share=layer.forward, of=seconds)
+            first, weights = False, servers.model()
+            for layer in reversed(layers):
+                yield node.work(share=layer.backward, of=seconds)
+                gradient = None if layer.number else node.promise(weights, batch, started)  # all of it is computed
+                for number in range(layer.slices):
+                    content = layer.number, number, gradient
+                    stream.put(layer.number, partial(servers.push, content, size=layer.size))
+
+    def server(self, node: Node) -> Role:
+        """Answer each slice once it has come from all workers.
+
+        An update changes every parameter by itself, so that it can begin with the slices that are there. Its arithmetic
+        is done, and it is counted, once all are there: nobody computes a gradient at the new weights before.
+        """
+        stream, layers, state = Stream(self.order), self.layers(node), self.rule.init(node.weights)
+        come: dict[tuple[int, int], list[int]] = {}
+        gradients: dict[int, GradientPromise] = {}
+        left = slices = sum(layer.slices for layer in layers)
+        while True:
+            worker, content = yield node.receive()
+            if content is None:
+                node.send(worker, node.weights, size=1 / self.shards)
+                continue
+            layer, number, gradient = content
+            if gradient is not None:
+                gradients[worker] = gradient
+            readers = come.setdefault((layer, number), [])
+            readers.append(worker)
+            if len(readers) < node.workers:
+                continue
+            yield node.work(layers[layer].size * node.apply_seconds)
+            left, read = left - 1, node.version
+            if not left:
+                taken = [gradients[worker] for worker in sorted(gradients)]
+                weights, state = self.rule.update(node.weights, taken, state)
+                node.apply(weights, taken)
+                left, gradients = slices, {}
+            stream.put(layer, partial(self.answer, node, come.pop((layer, number)), layers[layer], read))
+
+    def answer(self, node: Node, readers: Sequence[int], layer: SlicedLayer, read: int) -> list[Message]:
+        """Send `readers` a slice of `layer` after version `read`, and with it the model once all of that is new."""
+        model = node.weights if node.version > read else None
+        return [node.send(reader, model, layer.number, layer.size / self.shards) for reader in readers]
+
+
+class Stream:
+    """What a node sends one after another: whenever the last has arrived, the most urgent of what waits.
+
+    Args:
+        order: `priority`, or `fifo` for that which has waited longest.
+    """
+
+    def __init__(self, order: str) -> None:
+        self._by_layer = order == "priority"
+        self._waiting: list[tuple[int, int, Callable[[], Sequence[Message]]]] = []
+        self._numbers, self._under_way = count(), 0
+
+    def put(self, layer: int, send: Callable[[], Sequence[Message]]) -> None:
+        """Call `send`, which sends a slice of `layer` in one message or several, when it is its turn."""
+        heappush(self._waiting, (layer if self._by_layer else 0, next(self._numbers), send))
+        if not self._under_way:
+            self._send_next()
+
+    def _send_next(self) -> None:
+        messages = heappop(self._waiting)[-1]()
+        self._under_way = len(messages)
+        for message in messages:
+            with_list(message).callbacks.append(self._arrived)
+
+    def _arrived(self, message: Event) -> None:
+        self._under_way -= 1
+        if self._waiting and not self._under_way:
+            self._send_next()
+
+
+def slice_layers(
+    layers: Sequence[Layer], params: int, model_bytes: float, slice_bytes: float | None, backward: float
+) -> list[SlicedLayer]:
+    """The layers of a model that have parameters, from the front, and how they are cut.
+
+    Args:
+        layers: the model's, as `fill_buckets` has them.
+        params: the number of its parameters.
+        model_bytes: the size of its message.
+        slice_bytes: the bytes of a slice at most; without it, a layer is one slice.
+        backward: the work of a backward pass in forward passes.
+    """
+    found, done = [], 1 / (1 + backward)
+    buckets = fill_buckets(layers, params, model_bytes, 0.0, backward)  # a bucket a layer, the last one first
+    for number, bucket in zip(reversed(range(len(buckets))), buckets, strict=True):
+        share, done = max(0.0, bucket.ready - done), bucket.ready
+        size = model_bytes * bucket.size
+        slices = 1 if slice_bytes is None else min(max(1, math.ceil(size / slice_bytes - 1e-9)), MOST_SLICES)
+        found.append(SlicedLayer(number, share / backward, share, slices, bucket.size / slices))
+    return found[::-1]
