@@ -22,6 +22,7 @@ from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, Staleness
 from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.topology import SERVER, Complete, Exponential, Graph, Ring, Star, Torus
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Constant
+from laggard.simulator.timing.recorded import Recorded
 from laggard.simulator.timing.slowdowns import Crash, Factor, Markov, Window
 
 FEW, MANY = 480, int(os.environ.get("LAGGARD_CASES", "10500"))
@@ -84,6 +85,12 @@ def crashes(draw, workers):
         return []
     at = {draw(whole(0, workers - 1)): draw(SECONDS) for _ in range(draw(whole(1, 2)))}
     return [Crash(rank, at=at[rank], back=at[rank] + draw(SECONDS) if draw(COIN) else None) for rank in at]
+
+
+def as_table(slowdowns):
+    """Where several, with the windows and crashes among them as the rows of one table."""
+    rows = [one for one in slowdowns if isinstance(one, Window | Crash)]
+    return slowdowns if len(slowdowns) < 2 else [*(one for one in slowdowns if one not in rows), Recorded(rows)]
 
 
 def network(draw, workers, topology):
@@ -189,7 +196,7 @@ def case(draw, name):
     cluster = Cluster(
         workers=workers,
         compute=law(draw),
-        slowdowns=[*(slowdown(draw, workers) for _ in range(draw(whole(0, 2)))), *crashes(draw, workers)],
+        slowdowns=as_table([*(slowdown(draw, workers) for _ in range(draw(whole(0, 2)))), *crashes(draw, workers)]),
         network=network(draw, workers, topology),
         apply_seconds=seconds(draw),
         **({"receive_seconds": seconds(draw), "reply_seconds": seconds(draw)} if draw(COIN) else {}),

@@ -12,6 +12,7 @@ from laggard.experiments.config.errors import ConfigError, format_value
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.presets import PRESETS, describe_preset, expand_preset
 from laggard.experiments.config.schema import Count, Described, Part, Seed, build_value, is_from_result, keys
+from laggard.experiments.config.tables import SlowdownTable
 from laggard.simulator.network.topology import TOPOLOGIES, Topology
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Distribution, Scaled
 from laggard.simulator.timing.slowdowns import SLOWDOWNS, Slowdown
@@ -54,7 +55,12 @@ class NetworkPart(Described):
 
 
 def _slowdown(value: Mapping[str, Any]) -> str:
-    own = {"window": {"start", "end"}, "markov": {"slow_for", "fast_for"}, "crash": {"at", "back"}}
+    own = {
+        "window": {"start", "end"},
+        "markov": {"slow_for", "fast_for"},
+        "crash": {"at", "back"},
+        "recorded": {"file", "file_sha256"},
+    }
     return next((kind for kind, keys in own.items() if keys & set(value)), "factor")
 
 
@@ -66,7 +72,7 @@ COMPUTE = NamedChoice.of(
     per=(Literal["batch", "sample"], "batch"),
     speed=(Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, None),
 )
-SLOWDOWN = NamedChoice.of("kind", SLOWDOWNS, _slowdown, Slowdown)
+SLOWDOWN = NamedChoice.of("kind", {**SLOWDOWNS, "recorded": SlowdownTable}, _slowdown, Slowdown)
 NETWORK = NamedChoice.of("topology", TOPOLOGIES, "auto", Topology, base=NetworkPart, **WIRES)
 PRESET = NamedChoice("preset", {name: describe_preset(one) for name, one in PRESETS.items()}, "10gbe", {})
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from typing import Annotated, Literal
 
 from laggard.simulator.errors import InvalidSettingError, Range, Settings
 from laggard.simulator.network.config import Network
 from laggard.simulator.timing.distributions import Constant, Distribution
 from laggard.simulator.timing.distributions.distribution import check_seconds, check_workers
+from laggard.simulator.timing.recorded import Recorded
 from laggard.simulator.timing.slowdowns import Crash, Slowdown
 from laggard.simulator.timing.streams import SLOWDOWNS, stream
 
@@ -21,7 +21,8 @@ class Cluster(Settings):
     Attributes:
         workers: how many, ranks 0 to workers - 1; servers are not counted.
         compute: the distribution of the seconds that one mini-batch's gradient takes.
-        slowdowns: what happens to workers over time: slower, with factors that multiply, or down.
+        slowdowns: what happens to workers over time: slower, with factors that multiply, or down; one by one, or many
+            of them as `Recorded`.
         network: links and topology; free by default.
         apply_seconds: what one update costs the server; a number, or a law that is drawn for every update.
         receive_seconds: what taking in a message of one model costs the server, which does nothing else meanwhile; a
@@ -35,7 +36,7 @@ class Cluster(Settings):
 
     workers: Annotated[int, Range(least=1, most=2_000_000, whole=True)]
     compute: Distribution = field(default_factory=lambda: Constant(1.0))
-    slowdowns: Sequence[Slowdown | Crash] = ()
+    slowdowns: Sequence[Slowdown | Crash | Recorded] = ()
     network: Network = field(default_factory=Network)
     apply_seconds: float | Distribution = 0.0
     receive_seconds: float | Distribution = 0.0
@@ -59,7 +60,8 @@ class Cluster(Settings):
 
     def slowdowns_of(self, rank: int) -> list[Slowdown]:
         """What slows worker `rank`."""
-        return [one for one in self.slowdowns if not isinstance(one, Crash) and one.hits(rank)]
+        hit = [one for one in self.slowdowns if not isinstance(one, Crash) and one.hits(rank)]
+        return [one.by_worker[rank] if isinstance(one, Recorded) else one for one in hit]
 
     @property
     def serves_at_once(self) -> bool:
@@ -69,7 +71,17 @@ class Cluster(Settings):
     @property
     def crashes(self) -> list[Crash]:
         """Who goes down, and when."""
-        return [one for one in self.slowdowns if isinstance(one, Crash)]
+        return [crash for _, crash in self._crashes()]
+
+    def _crashes(self) -> list[tuple[str, Crash]]:
+        """The key and the crash of each."""
+        found = []
+        for index, one in enumerate(self.slowdowns):
+            if isinstance(one, Recorded):
+                found += [(f"slowdowns.{index}.file", crash) for crash in one.crashes]
+            elif isinstance(one, Crash):
+                found.append((f"slowdowns.{index}.at", one))
+        return found
 
     def _check_part(self, key: str, check: Callable[[int], None]) -> None:
         """Check the part called `key` against the number of workers."""
@@ -78,19 +90,23 @@ class Cluster(Settings):
         except InvalidSettingError as error:
             raise InvalidSettingError("Cluster", f"{key}.{error.field}", error.expected, error.got) from None
 
-    def _check_ranks(self, key: str, slowdown: Slowdown | Crash) -> None:
+    def _check_ranks(self, key: str, slowdown: Slowdown | Crash | Recorded) -> None:
         wrong = [rank for rank in getattr(slowdown, "ranks", ()) if rank >= self.workers]
-        if wrong or not any(slowdown.hits(rank) for rank in range(self.workers)):
+        if isinstance(slowdown, Recorded):
+            if wrong:
+                expected = f"ranks below workers = {self.workers}"
+                raise InvalidSettingError("Cluster", f"{key}.file", expected, wrong[0])
+        elif wrong or not any(slowdown.hits(rank) for rank in range(self.workers)):
             field = "workers" if getattr(slowdown, "workers", ()) else "worker"
             got = wrong[0] if wrong else slowdown
             raise InvalidSettingError("Cluster", f"{key}.{field}", f"a rank below workers = {self.workers}", got)
 
     def _check_crashes(self) -> None:
-        crashes = {index: one for index, one in enumerate(self.slowdowns) if isinstance(one, Crash)}
-        for rank in {rank for crash in self.crashes for rank in crash.ranks}:
-            own = sorted((index for index in crashes if crashes[index].hits(rank)), key=lambda index: crashes[index].at)
-            for before, index in pairwise(own):
-                back, at = crashes[before].back, crashes[index].at
-                if back is None or at <= back:
+        last: dict[int, Crash] = {}
+        for key, crash in sorted(self._crashes(), key=lambda each: each[1].at):
+            for rank in crash.ranks:
+                back = last[rank].back if rank in last else -1.0
+                if back is None or crash.at <= back:
                     expected = f"a moment after worker {rank} is back from the crash before"
-                    raise InvalidSettingError("Cluster", f"slowdowns.{index}.at", expected, at)
+                    raise InvalidSettingError("Cluster", key, expected, crash.at)
+                last[rank] = crash

@@ -265,7 +265,8 @@ def test_the_figure_is_a_real_one(toy: Callable[..., Path], tmp_path: Path) -> N
 
 
 TABLES = {
-    "methods": ALGORITHMS, "laws": DISTRIBUTIONS, "presets": PRESETS, "slowdowns": SLOWDOWNS, "topologies": TOPOLOGIES,
+    "methods": ALGORITHMS, "laws": DISTRIBUTIONS, "presets": PRESETS,
+    "slowdowns": [*SLOWDOWNS, "recorded"], "topologies": TOPOLOGIES,
     "optimizers": OPTIMIZERS,
     "compensations": COMPENSATIONS, "schedules": SCHEDULES,
     "models": [*NETWORKS, "quadratic", "timing", "network_timing"],

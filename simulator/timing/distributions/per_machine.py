@@ -1,6 +1,7 @@
 """Distributions under which machines differ permanently: two-level gamma, measured seconds."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -56,7 +57,7 @@ Order = Literal["sequential", "bootstrap", "replay"]
 
 @dataclass(frozen=True)
 class Trace(Settings):
-    """Measured seconds, a CSV column of them.
+    """Measured seconds, a column of a CSV or Parquet table.
 
     `mean` and `std` are those of the column.
 
@@ -93,6 +94,11 @@ class Trace(Settings):
         return self._rows.seconds
 
     @property
+    def by_rank(self) -> Mapping[int, Seconds]:
+        """The rows of each rank; none without a column of ranks."""
+        return self._rows.by_rank
+
+    @property
     def mean(self) -> float:
         return float(self.seconds.mean())
 
@@ -102,14 +108,14 @@ class Trace(Settings):
 
     def check_workers(self, workers: int) -> None:
         """Raise `InvalidSettingError` where one of so many workers has no rows."""
-        missing = next((rank for rank in range(workers) if rank not in self._rows.by_rank), None)
+        missing = next((rank for rank in range(workers) if rank not in self.by_rank), None)
         if self.worker is not None and missing is not None:
             expected = f"a column in which each rank below workers = {workers} has a row"
             raise InvalidSettingError("Trace", "worker", expected, f"{self.worker} without {missing}")
 
     def of_worker(self, rank: int) -> Distribution:
         """The distribution of worker `rank`: its own rows, or all without a column of ranks."""
-        return Measured(self._rows.by_rank[rank], self.order, repr(self)) if self.worker is not None else self
+        return Measured(self.by_rank[rank], self.order, repr(self)) if self.worker is not None else self
 
     def machine(self, rng: np.random.Generator) -> Distribution:
         """The rows as one worker uses them."""

@@ -1,4 +1,4 @@
-"""A CSV file of measured seconds, a row each, with the rank of the worker that took them."""
+"""A CSV or Parquet file of measured seconds, a row each, with the rank of the worker that took them."""
 
 import csv
 import math
@@ -32,18 +32,18 @@ class Rows:
 
 
 def read_rows(path: Path, column: str | None, worker: str | None) -> Rows:
-    """The durations in one column of a CSV file, and the ranks in the column `worker`.
+    """The durations in one column of a CSV or Parquet file, and the ranks in the column `worker`.
 
     Raises:
         InvalidSettingError: a line is not valid; the message names it.
     """
     try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.reader(lines)
-            rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InvalidSettingError("Trace", "file", "a CSV file that can be read", f"{path}: {reason}") from None
+        rows = _parquet_rows(path) if path.suffix == ".parquet" else _csv_rows(path)
+    except (OSError, ValueError, csv.Error) as error:  # Arrow's errors and undecodable text are ValueErrors
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise InvalidSettingError(
+            "Trace", "file", "a CSV or Parquet file that can be read", f"{path}: {reason}"
+        ) from None
     if len(rows) < 2 or any(_seconds(cell) is not None for cell in rows[0][1]):
         raise InvalidSettingError("Trace", "file", "a row of names and rows of numbers below it", str(path))
     names = [cell.strip() for cell in rows[0][1]]
@@ -58,6 +58,22 @@ def read_rows(path: Path, column: str | None, worker: str | None) -> Rows:
     if worker is None:
         return Rows(seconds, None)
     return Rows(seconds, np.array([_rank(path, line, row, names.index(worker)) for line, row in rows[1:]]))
+
+
+def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
+    """The number and the cells of each line that is not empty, the names first."""
+    with path.open(newline="", encoding="utf-8-sig") as lines:
+        reader = csv.reader(lines)
+        return [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+
+
+def _parquet_rows(path: Path) -> list[tuple[int, list[str]]]:
+    """The number and the cells, as text, of each row, the names first; a row that a CSV file has in that line."""
+    from pyarrow import parquet  # here, since importing it takes longer than simulating a small cluster
+
+    table = parquet.read_table(path)
+    columns = [["" if cell is None else str(cell) for cell in column.to_pylist()] for column in table.columns]
+    return list(enumerate([table.column_names, *map(list, zip(*columns, strict=True))], 1))
 
 
 def _duration(path: Path, line: int, row: Sequence[str], place: int) -> float:

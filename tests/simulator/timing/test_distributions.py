@@ -210,7 +210,11 @@ def test_a_trace_runs_under_a_simulation():
 @pytest.mark.parametrize(
     ("text", "given", "said"),
     [
-        (None, {}, r"Trace.file: expected a CSV file that can be read, got '.*a.csv: No such file or directory'"),
+        (
+            None,
+            {},
+            r"Trace.file: expected a CSV or Parquet file that can be read, got '.*: No such file or directory'",
+        ),
         ("", {}, r"Trace.file: expected a row of names and rows of numbers below it, got '.*a.csv'"),
         ("seconds\n", {}, r"Trace.file: expected a row of names and rows of numbers below it"),
         ("0.1\n0.2\n", {}, r"Trace.file: expected a row of names and rows of numbers below it"),

@@ -1,0 +1,187 @@
+"""Tables that a config reads: a replayed recording, and slowdowns."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from laggard import load, run
+from laggard.experiments.cli import main
+from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.results.result import Result
+
+PLAIN = """
+cluster: {workers: 3, compute: {law: gamma, mean: 1.0, cv: 0.5}, network: {latency: 0.25}}
+task: {model: timing}
+stop: {updates: 60}
+"""
+
+
+def compute_times(result: Result) -> pd.DataFrame:
+    """The tidy table of a run's compute times: in the order in which each worker began."""
+    rows = result.updates.sort_values(["worker", "started"])
+    rows = rows.assign(step=rows.groupby("worker").cumcount(), seconds=rows["computed"] - rows["started"])
+    return rows[["worker", "step", "seconds"]]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("method", ["async_ps", "sync_ps", "all_reduce"])
+def test_a_replayed_recording_has_the_times_of_the_run(tmp_path: Path, method: str, suffix: str) -> None:
+    """Bit for bit: compute times are multiples of 2^-10 s, so that moments and their differences are not rounded.
+
+    Of an asynchronous run up to the last updates, for which others' gradients in flight may be missing.
+    """
+    rng = np.random.default_rng(5)
+    drawn = pd.DataFrame({"worker": np.arange(90) % 3, "seconds": rng.integers(1, 4096, 90) / 1024})
+    drawn.to_csv(tmp_path / "drawn.csv", index=False)
+    path = tmp_path / "plain.yaml"
+    path.write_text(PLAIN)
+    law = "cluster.compute={{law: trace, file: {}, column: seconds, worker: worker, order: {}}}"
+    slow = "cluster.slowdowns=[{worker: 1, factor: 4, start: 8, end: 16}]"
+    more = [f"algorithm={method}", "evaluate.every_updates=7"]
+    last = 40 if method == "async_ps" else 60
+    recorded = run(load(path, law.format(tmp_path / "drawn.csv", "sequential"), slow, *more), tmp_path / "results")
+    table, file = compute_times(recorded), tmp_path / f"compute{suffix}"
+    table.to_csv(file, index=False) if suffix == ".csv" else table.to_parquet(file)
+    replayed = run(load(path, law.format(file, "replay"), *more, f"stop.updates={last}"), tmp_path / "results")
+    first = recorded.updates[recorded.updates["version"] < last]
+    pd.testing.assert_frame_equal(replayed.updates, first, check_exact=True)
+
+
+def test_a_replayed_recording_of_any_times_is_right_to_rounding(tmp_path: Path) -> None:
+    path = tmp_path / "plain.yaml"
+    path.write_text(PLAIN)
+    recorded = run(load(path), tmp_path / "results")
+    compute_times(recorded).to_parquet(tmp_path / "compute.parquet")
+    law = "{law: trace, file: compute.parquet, column: seconds, worker: worker, order: replay}"
+    path.write_text(PLAIN.replace("{law: gamma, mean: 1.0, cv: 0.5}", law))
+    replayed = run(load(path, "stop.updates=40"), tmp_path / "results")
+    pd.testing.assert_frame_equal(replayed.updates, recorded.updates[:40], rtol=1e-13)
+
+
+TABLE = pd.DataFrame(
+    {
+        "worker": [0, 1, 0, 2],
+        "from": [1.0, 2.5, 5.0, 4.0],
+        "to": [3.0, math.nan, 9.0, 6.0],
+        "factor": ["4", "1.5", "0.25", "down"],
+    }
+)
+LIST = """[{worker: 0, start: 1, end: 3, factor: 4}, {worker: 1, start: 2.5, end: 1.0e+30, factor: 1.5},
+  {worker: 0, start: 5, end: 9, factor: 0.25}, {worker: 2, at: 4, back: 6}]"""
+
+
+def test_a_table_of_slowdowns_is_what_a_list_of_them_is(tmp_path: Path) -> None:
+    path = tmp_path / "plain.yaml"
+    path.write_text(PLAIN)
+    listed = run(load(path, f"cluster.slowdowns={LIST}"), tmp_path / "results")
+    TABLE.to_csv(tmp_path / "slow.csv", index=False)
+    TABLE.to_parquet(tmp_path / "slow.parquet")
+    plain = run(load(path), tmp_path / "results")
+    for name in ("slow.csv", "slow.parquet"):
+        path.write_text(PLAIN.replace("network:", f"slowdowns: [{{file: {name}}}], network:"))
+        table = run(load(path), tmp_path / "results")
+        pd.testing.assert_frame_equal(table.updates, listed.updates, check_exact=True)
+        assert table.updates["time"].max() != plain.updates["time"].max()
+        assert len({table.path, listed.path, plain.path}) == 3
+
+
+def test_an_edited_table_of_slowdowns_makes_another_run(tmp_path: Path) -> None:
+    path = tmp_path / "plain.yaml"
+    path.write_text(PLAIN.replace("network:", "slowdowns: [{file: slow.csv}], network:"))
+    TABLE.to_csv(tmp_path / "slow.csv", index=False)
+    before = RunSpec(load(path)).digest
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    (moved / "plain.yaml").write_text(path.read_text())
+    TABLE.to_csv(moved / "slow.csv", index=False)
+    assert RunSpec(load(moved / "plain.yaml")).digest == before
+    TABLE[:2].to_csv(tmp_path / "slow.csv", index=False)
+    assert RunSpec(load(path)).digest != before
+
+
+SLOWDOWNS = {
+    "a,1,3,4": "expected a rank, 0, 1, ..., as worker, got",
+    ",1,3,4": "expected a rank, 0, 1, ..., as worker, got",
+    "-1,1,3,4": "expected a rank, 0, 1, ..., as worker, got",
+    "3,1,3,4": "expected ranks below workers = 3, got 3",
+    "0,3,1,4": "expected a number > 3 as to, got",
+    "0,-1,1,4": "expected a number >= 0 as from, got",
+    "0,nan,1,4": "expected a number >= 0 as from, got",
+    "0,,1,4": "expected seconds in from and to, and a number or down as factor, got",
+    "0,1,3,": "expected seconds in from and to, and a number or down as factor, got",
+    "0,1,3,slow": "expected seconds in from and to, and a number or down as factor, got",
+    "0,1,3,-2": "expected a number >= 1e-15 as factor, got",
+    "0,1,3,nan": "expected a number >= 1e-15 as factor, got",
+    "0,3,1,down": "expected a number > 3 as to, got",
+    "1,6,8,down": "expected a moment after worker 1 is back from the crash before, got 6.0",
+    "0,1,3,4,5": "expected a CSV or Parquet file that can be read, got",
+}
+
+
+@pytest.mark.parametrize("row", SLOWDOWNS)
+def test_a_broken_row_of_slowdowns_is_one_line(row: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "slow.csv").write_text(f"worker,from,to,factor\n1,5,7,down\n{row}\n")
+    path = tmp_path / "plain.yaml"
+    path.write_text(PLAIN.replace("network:", "slowdowns: [{file: slow.csv}], network:"))
+    assert main(["validate", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"{path}: cluster.slowdowns.0.file: {SLOWDOWNS[row]}")
+    assert said.count("\n") == 1
+
+
+def test_a_factor_with_which_a_run_would_never_end_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "slow.csv").write_text("worker,from,to,factor\n1,5,7,1e-15\n")
+    path = tmp_path / "plain.yaml"
+    path.write_text(PLAIN.replace("network:", "slowdowns: [{file: slow.csv}], network:"))
+    assert main(["validate", str(path), "stop={time: 1}"]) == 2
+    assert "stop.time: expected at most 1e-07 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", "worker,from,to\n1,2,3\n", "worker,from,to,factor\n", "\x00\n", None])
+def test_a_file_that_is_no_table_of_slowdowns_is_one_line(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "plain.yaml"
+    for name in ("slow.csv", "slow.parquet"):
+        if content is not None:
+            (tmp_path / name).write_text(content)
+        path.write_text(PLAIN.replace("network:", f"slowdowns: [{{file: {name}}}], network:"))
+        assert main(["validate", str(path)]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"{path}: cluster.slowdowns.0.file: expected ")
+        assert said.count("\n") == 1
+
+
+THREE = [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"worker": THREE, "seconds": [1.0, -1.0, 1.0]}, "file: expected seconds > 0 in every row, got \"'-1.0' in"),
+        ({"worker": THREE, "seconds": [1.0, math.nan, 1.0]}, "file: expected seconds > 0 in every row, got \"'' in"),
+        ({"worker": [1, 2, 3], "seconds": [1.0, 1.0, 1.0]}, "worker: expected a column in which each rank below"),
+        ({"worker": THREE}, "column: expected one of worker, of numbers, got 'seconds'"),
+        ({"seconds": [1.0, 1.0]}, "worker: expected one of seconds, of ranks, got 'worker'"),
+    ],
+)
+def test_a_broken_parquet_table_of_compute_times_is_one_line(
+    columns: dict[str, list[float]], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pd.DataFrame(columns).to_parquet(tmp_path / "compute.parquet")
+    path = tmp_path / "plain.yaml"
+    law = "{law: trace, file: compute.parquet, column: seconds, worker: worker}"
+    path.write_text(PLAIN.replace("{law: gamma, mean: 1.0, cv: 0.5}", law))
+    assert main(["validate", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"{path}: cluster.compute.{said}")
+    assert err.count("\n") == 1
+    (tmp_path / "compute.parquet").write_bytes((tmp_path / "compute.parquet").read_bytes()[:-9])
+    assert main(["validate", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"{path}: cluster.compute.file: expected a CSV or Parquet file that can be read, got ")

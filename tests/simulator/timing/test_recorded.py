@@ -1,0 +1,69 @@
+"""Slowdowns and crashes as a table: they act as its rows do, one by one."""
+
+import random
+
+import numpy as np
+import pytest
+
+from laggard.simulator import AsyncPS, Cluster, InvalidSettingError, Rule, Stop, simulate
+from laggard.simulator.timing.distributions import Gamma
+from laggard.simulator.timing.recorded import Recorded
+from laggard.simulator.timing.slowdowns import Crash, Factor, Window, apply_slowdowns
+
+WINDOWS = [
+    Window(0, factor=2.0, start=1.0, end=4.0),
+    Window(0, factor=3.0, start=2.0, end=6.0),
+    Window(0, factor=0.5, start=2.0, end=2.5),
+    Window(1, factor=7.0, start=0.0, end=1e30),
+    Window(workers=[0, 2], factor=1.5, start=6.0, end=9.0),
+]
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_rows_slow_as_windows_do_bit_for_bit(rank):
+    alone = Cluster(workers=4, slowdowns=WINDOWS).slowdowns_of(rank)
+    table = Cluster(workers=4, slowdowns=[Recorded(WINDOWS)]).slowdowns_of(rank)
+    assert len(table) == (rank < 3)
+    rng = random.Random(rank)
+    for _ in range(300):
+        seconds, now = rng.expovariate(0.5), rng.choice([rng.uniform(0, 12), *map(float, range(10))])
+        assert apply_slowdowns(seconds, now, table) == apply_slowdowns(seconds, now, alone)
+
+
+def test_a_table_and_its_rows_make_the_same_run():
+    rows = [*WINDOWS, Crash(2, at=3.0, back=5.0), Crash(2, at=8.0, back=8.5), Crash(3, at=11.0)]
+    found = [
+        simulate(
+            Cluster(workers=4, compute=Gamma(1.0, 0.4), slowdowns=slowdowns), AsyncPS(Rule()), stop=Stop(time=20.0)
+        )
+        for slowdowns in (rows, [Recorded(rows)])
+    ]
+    one, other = (outcome.updates for outcome in found)
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name])
+    assert found[0].workers["down"].tolist() == found[1].workers["down"].tolist()
+    assert np.flatnonzero(found[1].workers["down"]).tolist() == [2, 3]
+
+
+def test_other_slowdowns_multiply_with_a_table():
+    cluster = Cluster(
+        workers=1, slowdowns=[Factor(0, factor=2.0), Recorded([Window(0, factor=5.0, start=0.0, end=2.0)])]
+    )
+    assert apply_slowdowns(1.0, 0.0, cluster.slowdowns_of(0)) == 2.0 + 2 * (1.0 - 0.2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([Window(4, factor=2.0, start=0.0, end=1.0)], r"slowdowns.1.file: expected ranks below workers = 4, got 4"),
+        ([Crash(9, at=1.0)], r"slowdowns.1.file: expected ranks below workers = 4, got 9"),
+        ([Crash(1, at=1.0), Crash(1, at=2.0)], r"slowdowns.1.file: expected a moment after worker 1 is back"),
+        (
+            [Crash(0, at=5.0)],
+            r"slowdowns.1.file: expected a moment after worker 0 is back from the crash before, got 5.0",
+        ),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(rows, said):
+    with pytest.raises(InvalidSettingError, match=said):
+        Cluster(workers=4, slowdowns=[Crash(0, at=0.0, back=6.0), Recorded(rows)])
