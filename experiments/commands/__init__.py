@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import NamedTuple
 
-MODULES = ("simulate", "results", "configs", "reproduce", "real")
+MODULES = ("simulate", "results", "configs", "reproduce", "real", "traces")
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 
 

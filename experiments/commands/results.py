@@ -150,13 +150,11 @@ def trace_arguments(parser: ArgumentParser) -> None:
 def trace(args: Namespace) -> int:
     from laggard.experiments.perfetto import TimeWindow, write_trace
     from laggard.experiments.results.result import ResultError
-    from laggard.experiments.results.results import load_results
+    from laggard.experiments.results.results import load_one
 
     if not 0 <= args.start < args.until:
         raise ResultError(f"{args.result}: expected 0 <= --from < --until, got {args.start:g} and {args.until:g}")
-    result, *others = load_results(args.result)
-    if others:
-        raise ResultError(f"{args.result}: holds {1 + len(others)} runs: name the folder of one, such as {result.path}")
+    result = load_one(args.result)
     if not result.has_messages:
         missing = "no messages recorded, so no links: laggard run CONFIG record.messages=true leaves them"
         print(f"{result.path}: {missing}", file=sys.stderr)

@@ -190,6 +190,18 @@ def load_results(path: str | Path) -> Results:
     return Results(found, len(entries))
 
 
+def load_one(path: str | Path) -> Result:
+    """The one finished run at `path`.
+
+    Raises:
+        ResultError: there is none, or there are several.
+    """
+    result, *others = load_results(path)
+    if others:
+        raise ResultError(f"{path}: holds {1 + len(others)} runs: name the folder of one, such as {result.path}")
+    return result
+
+
 def common_question(results: Iterable[Result]) -> str:
     """The question that the configs of all results share; empty where there is none."""
     asked = {result.config.question for result in results} - {""}

@@ -1,13 +1,19 @@
 """Parameter server: seconds per update."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from laggard.experiments.running.whatif import cluster_without
 from laggard.simulator import Cluster, Network, Stop, simulate
 from laggard.simulator.timing.distributions import (
     Constant,
     Distribution,
     Exponential,
+    Gamma,
     ShiftedExponential,
+    Trace,
     TwoPoint,
     Uniform,
 )
@@ -143,6 +149,26 @@ def test_one_slow_worker() -> None:
     going = simulate(cluster, method("async_ps"), stop=Stop(time=1000.0)).progress
     expected = P - 1 + 1 / s
     equal(f"{text} async_ps P - 1 + 1/s", expected, going.updates / going.time, source="derived", wrong=P)
+
+
+def test_replayed_times(tmp_path: Path) -> None:
+    """Recorded times t_i(k), and the same with the last worker, a straggler, like the median of the others."""
+    rows, law = 200, Gamma(1.0, 0.5)
+    seconds = law.draw(np.random.default_rng(7), EIGHT * rows).reshape(EIGHT, rows)
+    seconds[-1] *= 5
+    file = tmp_path / "compute.csv"
+    file.write_text("worker,seconds\n" + "".join(f"{i},{t}\n" for i in range(EIGHT) for t in seconds[i].tolist()))
+    cluster = Cluster(workers=EIGHT, compute=Trace(str(file), "seconds", "replay", "worker"))
+    text, source = f"all_reduce, P = {EIGHT}, replayed", "derived"
+    measured = timed(cluster, method("all_reduce"), rows).progress.time
+    expected = float(seconds.max(0).sum())
+    equal(f"{text}: sum_k max_i t_i(k)", expected, measured, source=source, wrong=EIGHT * float(seconds.max(1).mean()))
+    without = cluster_without(cluster, f"straggler={EIGHT - 1}")
+    measured = timed(without, method("all_reduce"), rows).progress.time
+    text += " without a straggler j"
+    equal(
+        f"{text}: sum_k max_(i != j) t_i(k)", float(seconds[:-1].max(0).sum()), measured, source=source, wrong=expected
+    )
 
 
 ALPHA, TRANSFER = 0.125, 0.25
