@@ -31,6 +31,11 @@ VALUES = [
     2**64, -(2**63), 10**9, 10**12, 10**300, "", "x", "1e-3", "sync_ps", "ring", "../up", "$x_$", "<b>", "x" * 5000,
     "\x1b[31m", "a:b", "a.b", [], [1], [[]], ["x", None], {}, {"name": "x"}, {"sweep": {"seed": [1, 2]}},
 ]  # fmt: skip
+FAILURES = [
+    {},
+    {"server_crashes": [{"at": 0.02, "restore_seconds": 0.01}], "checkpoint": {"every_updates": 3}},
+    {"server_crashes": [{"uptime": {"law": "exponential", "mean": 0.05}}], "checkpoint": {"every_seconds": 0.01}},
+]
 KEYS = [
     "sweep",
     "name",
@@ -63,6 +68,7 @@ def plain_config(rng: random.Random) -> dict[str, Any]:
                 for key in rng.sample(["apply", "receive", "reply"], rng.choice([0, 0, 1, 3]))
             },
             "slowdowns": rng.sample(SLOWDOWNS, rng.choice([0, 0, 1, 2])),
+            **(rng.choice(FAILURES) if ALGORITHM.parts[name].recipe.recovers else {}),
             "network": {
                 "topology": topology,
                 **rng.choice([{}, {}, {"server_latency": rng.choice(COSTS)}, {"latency": rng.choice(COSTS)}]),

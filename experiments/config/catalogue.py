@@ -23,6 +23,7 @@ SECTIONS = {
     "laws (cluster.compute.law)": clusters.COMPUTE,
     "presets (cluster.preset)": clusters.PRESET,
     "slowdowns (cluster.slowdowns)": clusters.SLOWDOWN,
+    "failures (cluster.server_crashes, cluster.checkpoint)": clusters.FAILURES,
     "topologies (cluster.network.topology)": clusters.NETWORK,
     "compensations (learning.compensation)": parts.COMPENSATION,
     "optimizers (learning.optimizer)": parts.LEARNING,

@@ -11,10 +11,21 @@ from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, format_value
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.presets import PRESETS, describe_preset, expand_preset
-from laggard.experiments.config.schema import Count, Described, Part, Seed, build_value, is_from_result, keys
+from laggard.experiments.config.schema import (
+    Count,
+    Described,
+    Part,
+    Seed,
+    build_value,
+    fill_defaults,
+    is_from_result,
+    keys,
+    part,
+)
 from laggard.experiments.config.tables import SlowdownTable
 from laggard.simulator.network.topology import TOPOLOGIES, Topology
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Distribution, Scaled
+from laggard.simulator.timing.failures import Checkpoint, ServerCrash
 from laggard.simulator.timing.slowdowns import SLOWDOWNS, Slowdown
 
 
@@ -54,6 +65,11 @@ class NetworkPart(Described):
         return simulator.Network(topology=super().build(workers, **given), **links)
 
 
+SERVER_CRASH = part(ServerCrash, without=["uptime"], uptime=(SecondsLawOrNull, None))
+SERVER_CRASH.settings |= {"uptime"}
+CHECKPOINT = part(Checkpoint)
+
+
 def _slowdown(value: Mapping[str, Any]) -> str:
     own = {
         "window": {"start", "end"},
@@ -74,6 +90,7 @@ COMPUTE = NamedChoice.of(
 )
 SLOWDOWN = NamedChoice.of("kind", {**SLOWDOWNS, "recorded": SlowdownTable}, _slowdown, Slowdown)
 NETWORK = NamedChoice.of("topology", TOPOLOGIES, "auto", Topology, base=NetworkPart, **WIRES)
+FAILURES = NamedChoice("kind", {"server_crash": SERVER_CRASH, "checkpoint": CHECKPOINT}, "server_crash", {})
 PRESET = NamedChoice("preset", {name: describe_preset(one) for name, one in PRESETS.items()}, "10gbe", {})
 
 
@@ -87,6 +104,8 @@ class ClusterPart(Part):
     apply_seconds: SecondsOrLaw = 0.0
     receive_seconds: SecondsOrLaw = 0.0
     reply_seconds: SecondsOrLaw = 0.0
+    server_crashes: list[Annotated[Any, fill_defaults(SERVER_CRASH)]] = Field([])
+    checkpoint: Annotated[Any, fill_defaults(CHECKPOINT)] = Field({}, validate_default=True)
     ties: Literal["rank", "random"] = "rank"
     seed: Seed | None = None
 
@@ -113,6 +132,8 @@ class ClusterPart(Part):
             apply_seconds=build_value(self.apply_seconds),
             receive_seconds=build_value(self.receive_seconds),
             reply_seconds=build_value(self.reply_seconds),
+            server_crashes=build_value(self.server_crashes),
+            checkpoint=build_value(self.checkpoint),
             ties=self.ties,
             seed=self.seed,
         )

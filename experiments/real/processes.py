@@ -121,6 +121,8 @@ def check_real(spec: RunSpec) -> Cluster:
             raise ConfigError(f"cluster.{key}", f"expected 0.0, since messages are real ones, got {got}")
     if cluster.crashes:
         raise ConfigError("cluster.slowdowns", "expected no crash in a real run")
+    if cluster.server_crashes:
+        raise ConfigError("cluster.server_crashes", "expected none in a real run")
     if len(spec.members) > 1:
         raise ConfigError("sweep", f"expected one model in a real run, got {len(spec.members)} members")
     if config.device == "cuda":

@@ -14,6 +14,7 @@ from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.load import read, upgrade
 from laggard.simulator.recording.messages import MESSAGE_COLUMNS
+from laggard.simulator.recording.outcome import RESTORE_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,8 +24,8 @@ SCHEMA = 3
 MANIFEST = "manifest.json"
 TABLES = ("metrics", "updates", "workers", "nodes")
 FILES = ("config.yaml", *(f"{table}.parquet" for table in TABLES), "weights.safetensors")
-MESSAGES, MODELS = "messages.parquet", "models.safetensors"
-OPTIONAL = (MESSAGES, MODELS)
+MESSAGES, MODELS, RESTORES = "messages.parquet", "models.safetensors", "restores.parquet"
+OPTIONAL = (MESSAGES, MODELS, RESTORES)
 """Files that a run has where its config asks for them; the manifest lists those that it has."""
 
 
@@ -145,6 +146,16 @@ class Result:
         import pandas as pd
 
         return self._table("messages") if self.has_messages else pd.DataFrame(columns=list(MESSAGE_COLUMNS))
+
+    @cached_property
+    def restores(self) -> "pd.DataFrame":
+        """A row per crash of a server: `time` and `back` (s; NaN where the run ended before), `server`, `version` (the
+        updates that it had made), `lost` (how many of them are lost); none where servers do not crash.
+        """
+        import pandas as pd
+
+        there = RESTORES in self.manifest["files"]
+        return self._table("restores") if there else pd.DataFrame(columns=list(RESTORE_COLUMNS))
 
     @property
     def has_messages(self) -> bool:

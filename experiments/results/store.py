@@ -27,6 +27,7 @@ from laggard.experiments.results.result import (
     MESSAGES,
     MODELS,
     OPTIONAL,
+    RESTORES,
     Result,
     ResultError,
 )
@@ -118,6 +119,8 @@ def finish(spec: RunSpec, own: Path, outcome: Outcome, facts: Mapping[str, Any])
         save_weights(own / MODELS, outcome.models)
     if outcome.message_log is not None:
         _write_table(own / MESSAGES, outcome.message_log)
+    if outcome.restores:
+        _write_table(own / RESTORES, outcome.restores)
     resolved = spec.config.as_dict()
     identity = {"run": spec.id, "config": spec.digest, "resolved": digest_of_settings(resolved), "settings": resolved}
     files = {name: hash_of(own / name) for name in (*FILES, *OPTIONAL) if (own / name).is_file()}

@@ -84,8 +84,8 @@ def law_of(cluster: Cluster) -> Distribution:
 
 
 def is_steady(cluster: Cluster) -> bool:
-    """Whether the slowdowns of the workers never change, and no worker crashes."""
-    return all(isinstance(slowdown, Factor) for slowdown in cluster.slowdowns)
+    """Whether the slowdowns of the workers never change, and no node crashes."""
+    return not cluster.server_crashes and all(isinstance(slowdown, Factor) for slowdown in cluster.slowdowns)
 
 
 def factors_of(cluster: Cluster) -> np.ndarray:

@@ -48,7 +48,7 @@ def expected_staleness(results: Sequence[Result]) -> pd.DataFrame:
 
 
 def staleness_theory(config: Any) -> Theory | None:
-    """The law of staleness under a config, if theory gives it; None where it does not, or where workers crash.
+    """The law of staleness under a config, if theory gives it; None where it does not, or where nodes crash.
 
     P workers, each of which always holds one gradient; an update of K gradients; staleness in updates.
 
@@ -76,7 +76,7 @@ def staleness_theory(config: Any) -> Theory | None:
     Source: Little's law; Dutta et al. (2018), arXiv 1803.01113; Narayanan et al. (2019), arXiv 1806.03377 (stages).
     """
     found = build_algorithm(config)
-    return None if found is None or found[1].crashes else STALENESS(*found)
+    return None if found is None or found[1].has_crashes else STALENESS(*found)
 
 
 def constant(delay: int) -> Theory:

@@ -29,6 +29,7 @@ class AsyncPS(Sharded):
     Heafield (2019) (accumulate).
     """
 
+    recovers = True
     rule: Rule
     accumulate: PositiveInt = 1
 
@@ -44,7 +45,7 @@ class AsyncPS(Sharded):
             servers.push(gradient)
 
     def server(self, node: Node) -> Role:
-        state, gathered = self.rule.init(node.weights), list[GradientPromise]()
+        state, gathered = node.state or self.rule.init(node.weights), list[GradientPromise]()
         while True:
             worker, gradient = yield node.receive()
             if gradient is not None:
@@ -52,7 +53,7 @@ class AsyncPS(Sharded):
             if len(gathered) == self.accumulate:
                 yield node.work(node.apply_seconds)
                 weights, state = self.rule.update(node.weights, gathered, state, combine=total)
-                node.apply(weights, gathered)
+                node.apply(weights, gathered, state)
                 gathered = []
             node.send(worker, node.weights, size=1 / self.shards)
 

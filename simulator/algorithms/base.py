@@ -37,11 +37,14 @@ class Algorithm(Settings):
             without a server: the others depend on the state that it has lost, and wait forever.
         only_collectives: whether the workers send no messages but those of a collective, one round after another, in
             which all take part. Its times can then be computed in lock step.
+        recovers: whether servers can crash and return from a checkpoint: a worker announces itself by None, a server
+            answers each of a worker's messages, that one at once, and begins with `node.state` where that is not None.
     """
 
     topology: ClassVar[Topology] = Star()
     readmits: ClassVar[bool] = True
     only_collectives: ClassVar[bool] = False
+    recovers: ClassVar[bool] = False
 
     def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
         """The generators of each rank: `server` on the server, where there is one, and `worker` on every worker."""
@@ -96,7 +99,19 @@ class Algorithm(Settings):
         if network.colocated and all(rank >= 0 for rank in self.roles(workers)):
             expected = f"false, since {type(self).__name__} has no server"
             raise InvalidSettingError("Network", "colocated", expected, True)
+        self._check_server_crashes(cluster)
         self.check(cluster)
+
+    def _check_server_crashes(self, cluster: Cluster) -> None:
+        name, servers = type(self).__name__, sum(rank < 0 for rank in self.roles(cluster.workers))
+        if cluster.server_crashes and not self.recovers:
+            what = "returns from a checkpoint, as those of async_ps, sync_ps and k_sync do" * bool(servers)
+            expected = f"none, since no server of {name} {what}" if servers else f"none, since {name} has no server"
+            raise InvalidSettingError("Cluster", "server_crashes", expected, len(cluster.server_crashes))
+        for index, crash in enumerate(cluster.server_crashes):
+            if crash.shard >= servers:
+                expected = f"a number below the {servers} of {name}'s servers, counted from 0"
+                raise InvalidSettingError("Cluster", f"server_crashes.{index}.shard", expected, crash.shard)
 
 
 @dataclass(frozen=True)

@@ -17,20 +17,29 @@ from laggard.simulator.network.topology import SERVER
 class Synchronous(Sharded):
     """The family's server: w <- w - lr (mean of the gradients of the first workers at the present version)."""
 
+    recovers = True
     rule: Rule
+
+    def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        if self.shards > 1 and cluster.server_crashes:
+            expected = "1 where servers crash: shards in different rounds may wait for each other for ever"
+            raise InvalidSettingError(type(self).__name__, "shards", expected, self.shards)
 
     def first(self, node: Node, wait_for: int, cancel: bool = False) -> Role:
         """Wait for `wait_for` workers an update; `cancel` interrupts the others with the new weights.
 
-        A worker counts once per update, even if it crashes and returns.
+        A worker counts once per update, even if it crashes and returns. Gradients of weights from before a restore are
+        late too.
         """
-        state, workers, gathered = self.rule.init(node.weights), dict[int, None](), dict[int, list[GradientPromise]]()
+        state = node.state or self.rule.init(node.weights)
+        workers, gathered = dict[int, None](), dict[int, list[GradientPromise]]()
         while True:
             worker, gradients = yield node.receive()
             workers[worker] = None
             if gradients is None:
                 node.send(worker, node.weights, size=1 / self.shards)
-            elif (late := gradients[0].staleness > 0) or worker in gathered:
+            elif (late := gradients[0].staleness + gradients[0].mixings > 0) or worker in gathered:
                 for gradient in gradients:
                     gradient.drop()
                 if late and not cancel:  # else the next update is its answer
@@ -41,7 +50,7 @@ class Synchronous(Sharded):
                 yield node.work(node.apply_seconds)
                 taken = [gradient for worker in sorted(gathered) for gradient in gathered[worker]]
                 weights, state = self.rule.update(node.weights, taken, state)
-                node.apply(weights, taken)
+                node.apply(weights, taken, state)
                 for reader in workers if cancel else gathered:
                     node.send(reader, node.weights, size=1 / self.shards)
                 gathered = {}
@@ -77,8 +86,8 @@ class SyncPS(Synchronous, Bucketed):
 
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
-        if self.bucket_bytes is not None and cluster.crashes:
-            expected = "null where workers crash: others may have the new weights of buckets of a gradient that is lost"
+        if self.bucket_bytes is not None and cluster.has_crashes:
+            expected = "null where workers crash, or servers: others may have new weights of buckets of a lost gradient"
             raise InvalidSettingError(type(self).__name__, "bucket_bytes", expected, self.bucket_bytes)
 
     def worker(self, node: Node) -> Role:
@@ -175,6 +184,9 @@ class KSync(Synchronous):
 
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
+        if self.cancel and cluster.server_crashes:
+            expected = "false where servers crash: a late gradient would wait for an update that may never come"
+            raise InvalidSettingError(type(self).__name__, "cancel", expected, True)
         count_awaited(self, self.wait_for, cluster.workers)
 
     def worker(self, node: Node) -> Role:

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from laggard.simulator.errors import InvalidSettingError, Range, Settings
 from laggard.simulator.network.config import Network
 from laggard.simulator.timing.distributions import Constant, Distribution
 from laggard.simulator.timing.distributions.distribution import check_seconds, check_workers
+from laggard.simulator.timing.failures import Checkpoint, ServerCrash
 from laggard.simulator.timing.recorded import Recorded
 from laggard.simulator.timing.slowdowns import Crash, Slowdown
 from laggard.simulator.timing.streams import SLOWDOWNS, stream
@@ -28,6 +30,8 @@ class Cluster(Settings):
         receive_seconds: what taking in a message of one model costs the server, which does nothing else meanwhile; a
             message of m models costs m times as much. A number, or a law that is drawn for every message.
         reply_seconds: likewise, what sending a message costs it. The message departs when the server begins to send.
+        server_crashes: servers that crash, and return from a checkpoint.
+        checkpoint: how often servers save what they return with.
         ties: who comes first among workers whose work ends in one instant: `rank`, the one that began first, which is
             the lowest rank where all began together; or `random`, anew each time, from a random stream of its own.
             With equal constant times and `rank`, a server that waits for some workers always waits for the same.
@@ -41,6 +45,8 @@ class Cluster(Settings):
     apply_seconds: float | Distribution = 0.0
     receive_seconds: float | Distribution = 0.0
     reply_seconds: float | Distribution = 0.0
+    server_crashes: Sequence[ServerCrash] = ()
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     ties: Literal["rank", "random"] = "rank"
     seed: int | None = None
 
@@ -50,6 +56,7 @@ class Cluster(Settings):
         for index, slowdown in enumerate(self.slowdowns):
             self._check_ranks(f"slowdowns.{index}", slowdown)
         self._check_crashes()
+        self._check_server_crashes()
         self._check_part("network", self.network.check)
         self._check_part("compute", partial(check_workers, self.compute))
 
@@ -70,7 +77,7 @@ class Cluster(Settings):
 
     @property
     def crashes(self) -> list[Crash]:
-        """Who goes down, and when."""
+        """Which workers go down, and when."""
         return [crash for _, crash in self._crashes()]
 
     def _crashes(self) -> list[tuple[str, Crash]]:
@@ -82,6 +89,11 @@ class Cluster(Settings):
             elif isinstance(one, Crash):
                 found.append((f"slowdowns.{index}.at", one))
         return found
+
+    @property
+    def has_crashes(self) -> bool:
+        """Whether a worker or a server crashes."""
+        return bool(self.crashes or self.server_crashes)
 
     def _check_part(self, key: str, check: Callable[[int], None]) -> None:
         """Check the part called `key` against the number of workers."""
@@ -110,3 +122,19 @@ class Cluster(Settings):
                     expected = f"a moment after worker {rank} is back from the crash before"
                     raise InvalidSettingError("Cluster", key, expected, crash.at)
                 last[rank] = crash
+
+    def _check_server_crashes(self) -> None:
+        """Refuse crashes of a server that is away, and a law of its crashes beside others."""
+        for shard in {crash.shard for crash in self.server_crashes}:
+            own = {index: one for index, one in enumerate(self.server_crashes) if one.shard == shard}
+            drawn = [index for index, one in own.items() if one.at is None]
+            if drawn and len(own) > 1:
+                expected = f"null, since shard {shard} has other crashes too"
+                raise InvalidSettingError(
+                    "Cluster", f"server_crashes.{drawn[0]}.uptime", expected, own[drawn[0]].uptime
+                )
+            for before, index in pairwise(sorted(own, key=lambda index: own[index].at or 0.0)):
+                back, at = (own[before].at or 0.0) + own[before].restore_seconds, own[index].at
+                if at is not None and at <= back:
+                    expected = f"a moment after {back:g} s, when shard {shard} is back from the crash before"
+                    raise InvalidSettingError("Cluster", f"server_crashes.{index}.at", expected, at)

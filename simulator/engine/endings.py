@@ -88,6 +88,9 @@ def deliver_or_lose(message: Message) -> None:
     """Deliver `message`, unless a crash has come between."""
     waiting, message.waiting = message.waiting, []
     if message.lives == (message.sender.life, message.receiver.life) and message.receiver.life % 2 == 0:
+        recoveries = message.sender._world.recoveries
+        if recoveries is not None:
+            recoveries.delivered(message)
         deliver(message)
     else:
         waiting.clear()

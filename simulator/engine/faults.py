@@ -1,4 +1,4 @@
-"""Crashes and returns of workers, and deadlocks."""
+"""Crashes and returns of nodes, and deadlocks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

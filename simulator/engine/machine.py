@@ -38,6 +38,8 @@ class Machine(Node):
         spent: seconds busy, sending, waiting, down; waiting is what is left at the end.
     """
 
+    state: Any = None
+
     def __init__(
         self,
         rank: int,
@@ -160,10 +162,15 @@ class Machine(Node):
     def down(self, peer: int) -> Event:
         return self._world.faults.down(self.rank, peer)
 
-    def apply(self, weights: Tensor, gradients: Sequence[GradientPromise]) -> None:
-        if self._world.applies(gradients):
+    def apply(self, weights: Tensor, gradients: Sequence[GradientPromise], state: Any = None) -> None:
+        world = self._world
+        if world.applies(gradients):
+            if world.recoveries is not None:
+                world.recoveries.applies(self)
             self.version += 1
             self._weights = stamp(weights, self)
+            if state is not None:
+                self.state = state
 
     def cancelled(self, work: Work) -> None:
         """Interrupt `work`: the node is free, and the event of its end is cancelled."""
@@ -173,7 +180,7 @@ class Machine(Node):
             self._env.cancel(work)
 
     def lost(self, message: Message) -> None:
-        """Record that one of the node's messages is lost, and with it a crashed worker's gradients."""
+        """Record that one of the node's messages is lost, and gradients with it."""
         if message.lives[0] == self.life:
             self._outgoing -= 1
             if not self._outgoing and self._work is None:
@@ -225,6 +232,8 @@ class Machine(Node):
         if heard is not None:
             message.waiting = message.callbacks = [deliver_or_lose]
             message.lives = self.life, heard.get(target.rank, target.life) if self.rank < 0 else target.life
+            if self._world.recoveries is not None:
+                self._world.recoveries.sent(message)
 
     def _hand_over(self, message: Message, size: float) -> None:
         """Hand a message of `size` bytes to the network."""

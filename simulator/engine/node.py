@@ -36,6 +36,8 @@ class Node(Protocol):
         model_bytes: the size of a message of one model, in bytes.
         host_size: how many workers share a card; 1 without `network.hosts`.
         lock_step: computes whole rounds of a collective; None where its messages are sent one by one.
+        state: what its last update left beside the weights, see `apply`; None before the first. A server that returns
+            from a crash finds that of its checkpoint here, as it does the weights.
     """
 
     rank: int
@@ -46,6 +48,7 @@ class Node(Protocol):
     model_bytes: float
     host_size: int
     lock_step: Rounds | None
+    state: Any
 
     @property
     def weights(self) -> "Tensor":
@@ -164,6 +167,9 @@ class Node(Protocol):
         """Fires when node `peer` crashes, at once if it is down: `yield node.receive() | node.down(peer)`."""
         ...
 
-    def apply(self, weights: "Tensor", gradients: Sequence[GradientPromise]) -> None:
-        """One update: the node's model becomes `weights`, its version grows by 1, and `gradients` are applied."""
+    def apply(self, weights: "Tensor", gradients: Sequence[GradientPromise], state: Any = None) -> None:
+        """One update: the node's model becomes `weights`, its version grows by 1, and `gradients` are applied.
+
+        `state` is what a checkpoint has to hold beside the weights: the optimiser's.
+        """
         ...

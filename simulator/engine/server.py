@@ -95,6 +95,11 @@ class Server(Client):
                 self._free = max(self._begun, self._env._now)
         super().cancelled(work)
 
+    def crash(self) -> None:
+        self._settle()
+        super().crash()
+        self._free = self._env.now
+
     def close(self) -> None:
         self._settle()
         super().close()
@@ -112,9 +117,10 @@ class Server(Client):
         return work
 
     def _depart(self, message: Message) -> None:
-        """Hand `message` to the network."""
-        self._counters.sent += 1
-        self._hand_over(message, message.size * self.model_bytes)
+        """Hand `message` to the network, unless a crash has come between."""
+        if self.mailbox.heard is None or message.lives[0] == self.life:
+            self._counters.sent += 1
+            self._hand_over(message, message.size * self.model_bytes)
 
     def _reserve(self, seconds: float) -> float:
         """Begin something that takes `seconds` as soon as the server is free; return when that is (s)."""
@@ -148,8 +154,8 @@ class Intake(Receive):
         if done == self.env.now:
             super().fire(message)
         else:
-            self.node._env.call_at(done, partial(self._end, message))
+            self.node._env.call_at(done, partial(self._end, message, self.node.life))
 
-    def _end(self, message: Message) -> None:
-        if not self.withdrawn:
+    def _end(self, message: Message, life: int) -> None:
+        if not self.withdrawn and life == self.node.life:
             super().fire(message)

@@ -13,6 +13,7 @@ from torch import Tensor
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.faults import Faults, describe_waits
 from laggard.simulator.engine.machine import Machine
+from laggard.simulator.engine.recovery import Recoveries
 from laggard.simulator.engine.rounds import Rounds
 from laggard.simulator.engine.server import kind_of
 from laggard.simulator.engine.stopping import MOST_EVALUATIONS, Evaluate, Stop, StoppingCriteria, check_periods
@@ -71,7 +72,7 @@ class Simulation:
         self.env = Clock(stream(seeds.cluster, TIES) if cluster.ties == "random" else None)
         self.cluster, self.trace, self.counters = cluster, Trace(self.env), Counters(task)
         self.log = MessageLog(self.env) if record is not None and record.messages else None
-        self.reached, self.crashes = cast(str | None, None), bool(cluster.crashes)
+        self.reached, self.crashes = cast(str | None, None), cluster.has_crashes
         self.counters.most_computed = math.inf if stop.gradients is None else stop.gradients
         self._task, self._stop, self._evaluate, self._watch = task, stop, evaluate, watch
         start = task.start([start_seed(seed) for seed in seeds.learning])
@@ -93,6 +94,7 @@ class Simulation:
             np.random.default_rng(0),
             partial(stream, seeds.cluster, CHOICES),
         )
+        self.recoveries: Recoveries | None = None
         self._start_roles(algorithm, start, seeds)
         self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
         self._criteria = StoppingCriteria(stop, evaluate, self.counters, len(self._models))
@@ -108,6 +110,8 @@ class Simulation:
             self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
             readmits = algorithm.readmits or workers == 1
             self.faults = Faults(self.env, self.cluster.crashes, self.nodes, roles, readmits, self.transport)
+        if self.cluster.server_crashes:
+            self.recoveries = Recoveries(self)
 
     def run(self) -> Outcome:
         """Run to the end.
@@ -152,11 +156,14 @@ class Simulation:
         return True
 
     def lost(self, message: Message) -> None:
-        """Count a lost message."""
+        """Count a lost message: nobody else has the gradients that its sender computed, if that crashed or sent them to
+        a server.
+        """
         if self.log is not None:
             self.log.lost(message)
-        sender = self.nodes[message.sender.rank]
-        self.counters.lose(message.content, sender.rank if sender.life != message.lives[0] else None)
+        sender = message.sender
+        alone = sender.life != message.lives[0] or message.receiver.rank < 0
+        self.counters.lose(message.content, sender.rank if alone else None)
 
     def _node(self, rank: int, start: Tensor, seeds: Seeds) -> Machine:
         times = StoredStream(self._generator, seeds.cluster, COMPUTE, rank)
@@ -181,7 +188,7 @@ class Simulation:
         rounds = [] if self.lock_step is None else self.lock_step.waits()
         waits = "; ".join(rounds) or describe_waits(self.nodes, self.faults.outside)
         self.stalled = f"{self.env.now:g} s after {self.counters.applies} updates: {waits}"
-        if not self.cluster.crashes:
+        if not self.crashes:
             raise Deadlock(f"deadlock at {self.stalled}")
         self.end("stalled")
 
@@ -260,6 +267,7 @@ class Simulation:
             progress=self.progress(),
             diverged=self._learning.diverged,
             stalled=self.stalled,
+            restores={} if self.recoveries is None else self.recoveries.columns(),
             models=self._learning.models,
             message_log=None if self.log is None else self.log.columns(updates),
         )

@@ -117,6 +117,7 @@ def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
         cluster.reply_seconds,
     )
     moments = [one.back or one.at for one in cluster.crashes]
+    moments += [crash.first + crash.restore_seconds for crash in cluster.server_crashes]
     ahead = max(time, longest * MOST_EVALUATIONS / MOST_CHANGES, *map(mean_of, waits), *moments)
     if period is not None and ahead > MOST_EVALUATIONS * period:
         raise InvalidSettingError("Evaluate", "every_seconds", f"at least {ahead / MOST_EVALUATIONS:g} s", period)

@@ -55,11 +55,11 @@ class Counters:
         self.applied += len(fresh)
         return fresh
 
-    def lose(self, content: Any, crashed: int | None) -> None:
-        """Count a lost message; the gradients in it that node `crashed` had computed are dropped."""
+    def lose(self, content: Any, worker: int | None) -> None:
+        """Count a lost message; the gradients in it that `worker` had computed are dropped."""
         self.lost += 1
         for gradient in gradients_in(content):
-            if gradient.worker == crashed and gradient.status == IN_FLIGHT:
+            if gradient.worker == worker and gradient.status == IN_FLIGHT:
                 gradient.resolve(DROPPED)
 
     def progress(self, time: float, models: int) -> RunProgress:

@@ -1,6 +1,6 @@
 """What a simulation returns."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from laggard.simulator.recording.counters import RunProgress
@@ -8,6 +8,9 @@ from laggard.simulator.recording.trace import Columns
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+RESTORE_COLUMNS = {"time": "f8", "back": "f8", "server": "i8", "version": "i8", "lost": "i8"}
+"""The columns of `Outcome.restores`, and their types in numpy."""
 
 
 class Divergence(NamedTuple):
@@ -39,6 +42,10 @@ class Outcome:
         stalled: what each node waits for and since when, where no event was left after a crash, or None.
         models: those evaluated `(evaluations, ensemble, params)`, under `Evaluate.keep_models`, or None.
         message_log: columns, a row per message, see `MessageLog.columns`; None where they were not recorded.
+        restores: columns, a row per crash of a server: `time` and `back` (s; NaN where the run ended before), `server`
+            (its rank), `version` (the updates that it had made), `lost` (how many of these are lost). They are those
+            whose `version` in `updates`, where it is `target`, is from version - lost to version - 1: the version goes
+            on after a restore, and the status of their gradients stays applied. No columns where servers do not crash.
     """
 
     metrics: Columns
@@ -55,3 +62,4 @@ class Outcome:
     stalled: str | None = None
     models: "Tensor | None" = None
     message_log: Columns | None = None
+    restores: Columns = field(default_factory=dict)

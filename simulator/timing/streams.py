@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 Drawn = TypeVar("Drawn")
-COMPUTE, BATCHES, WEIGHTS, SLOWDOWNS, CHOICES, TIES, APPLY, RECEIVE, REPLY, LATENCY = range(10)
+COMPUTE, BATCHES, WEIGHTS, SLOWDOWNS, CHOICES, TIES, APPLY, RECEIVE, REPLY, LATENCY, CRASHES = range(11)
 """Purposes. Adding a worker or changing the algorithm leaves every other (purpose, rank) stream as it was."""
 
 

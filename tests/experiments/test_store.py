@@ -221,6 +221,16 @@ def test_messages_are_recorded_where_they_are_asked_for_and_a_run_with_them_serv
     assert not (logged.path / "messages.parquet").exists()
 
 
+def test_crashes_of_servers_are_recorded_where_there_are_some(toy: Callable[..., Path], tmp_path: Path) -> None:
+    assert list(run(load(toy()), tmp_path).restores) == ["time", "back", "server", "version", "lost"]
+    crash = (
+        "cluster.server_crashes=[{at: 0.05, restore_seconds: 0.01}, {uptime: {law: exponential, mean: 9}, shard: 1}]"
+    )
+    result = run(load(toy(), crash, "algorithm={name: async_ps, shards: 2}", "stop={time: 0.1}"), tmp_path)
+    assert result.restores.loc[0, ["time", "back", "server"]].tolist() == [0.05, 0.05 + 0.01, -1]
+    assert load_result(result.path).restores["lost"].tolist()[:1] == [result.restores["version"][0]]  # no checkpoint
+
+
 def test_a_message_log_that_was_changed_is_refused_by_name(toy: Callable[..., Path], tmp_path: Path) -> None:
     path = run(load(toy(), "record.messages=true"), tmp_path).path
     (path / "messages.parquet").write_bytes(b"others")

@@ -16,13 +16,15 @@ from laggard.simulator.algorithms import (
     synchronous,
 )
 from laggard.simulator.algorithms.sharding import Shards
+from laggard.simulator.engine import recovery
 from laggard.simulator.learning.rules import damping
 from laggard.simulator.learning.rules.rule import Rule
 from laggard.simulator.recording import trace
-from tests.faults import Replaced, on_spoilt, settings
+from tests.faults import Replaced, Wrong, on_spoilt, settings
 from tests.theory import (
     test_asynchronous,
     test_delayed,
+    test_failures,
     test_local_steps,
     test_pseudo_code,
     test_staleness,
@@ -89,7 +91,57 @@ def doubled_moves(own: Any) -> dict[str, Any]:
     return {"send": lambda receiver, content: own.send(receiver, (2 * content[0], content[1]))}
 
 
+def keeping(*names: str) -> Wrong:
+    """A crash that leaves some attributes of the server as they are."""
+
+    def wrong(right: Any) -> Any:
+        def lose(self: Any, now: float) -> int:
+            before = {name: getattr(self._node, name) for name in names}
+            number: int = right(self, now)
+            for name, value in before.items():
+                setattr(self._node, name, value)
+            return number
+
+        return lose
+
+    return wrong
+
+
+def late(right: Any) -> Any:
+    """Periods counted from the start, not from the last return."""
+
+    def restart(self: Any, now: float) -> None:
+        right(self, now)
+        self._since, self._periods = 0.0, now // (self._checkpoint.every_seconds or math.inf)
+
+    return restart
+
+
 SERVERS = {
+    "a server returns with the weights of its crash": (
+        Replaced(recovery.Recovery, "lose", keeping("weights")),
+        partial(test_failures.test_restore, "sgd"),
+    ),
+    "a checkpoint has no state of the optimiser": (
+        Replaced(recovery.Recovery, "lose", keeping("state")),
+        partial(test_failures.test_restore, "adam"),
+    ),
+    "a server returns with a new optimiser": (
+        Replaced(
+            asynchronous.AsyncPS,
+            "server",
+            lambda right: lambda self, own: right(self, setattr(own, "state", None) or own),
+        ),
+        partial(test_failures.test_pause, "async_ps"),
+    ),
+    "periods of checkpoints go on over a crash": (
+        Replaced(recovery.Recovery, "restart", late),
+        partial(test_failures.test_age_of_a_checkpoint, 2.0, 1.0),
+    ),
+    "a checkpoint is never renewed": (
+        Replaced(recovery.Recovery, "save_if_due", lambda right: lambda self, now: None),
+        test_failures.test_updates_since_a_checkpoint,
+    ),
     "DC-ASGD-a has one mean square for all workers": (
         Replaced(damping.Uncompensated, "shared", lambda right: True),
         partial(test_pseudo_code.test_compensations, "DC-ASGD-a"),

@@ -1,0 +1,149 @@
+"""Servers that crash and return: what each has saved, what it loses, and which workers ask it again."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from laggard.simulator.engine.machine import Machine
+from laggard.simulator.learning.gradients import DROPPED, IN_FLIGHT, GradientPromise
+from laggard.simulator.network.topology import SERVER
+from laggard.simulator.recording.counters import gradients_in
+from laggard.simulator.recording.outcome import RESTORE_COLUMNS
+from laggard.simulator.recording.trace import Columns
+from laggard.simulator.timing.events import Message
+from laggard.simulator.timing.failures import Checkpoint
+from laggard.simulator.timing.streams import CRASHES
+
+if TYPE_CHECKING:
+    from laggard.simulator.engine.simulation import Simulation
+
+MOST_CRASHES = 1000
+"""Crashes in a row without an update, after which a run ends as stalled: it would practically never end."""
+
+
+class Recovery:
+    """The last checkpoint of one server, and what it holds besides.
+
+    Attributes:
+        owed: the workers that have sent it something since it last answered them.
+    """
+
+    def __init__(self, node: Machine, checkpoint: Checkpoint) -> None:
+        self._node, self._checkpoint = node, checkpoint
+        self.owed: dict[int, None] = {}
+        self._held: list[GradientPromise] = []
+        self._pruned = 0
+        self.restart(0.0)
+
+    def restart(self, now: float) -> None:
+        """Count periods from `now` (s), at which the model is that of the checkpoint."""
+        self._since, self._periods = now, 0.0
+        self._save()
+
+    def save_if_due(self, now: float) -> None:
+        """Take the checkpoint that has become due since the last update or before, if any."""
+        period = self._checkpoint.every_seconds
+        if period is not None:
+            periods = (now - self._since) // period
+            if periods > self._periods:
+                self._periods = periods
+                self._save()
+        elif self._checkpoint.every_updates == self._node.version - self._version:
+            self._save()
+
+    def hold(self, content: Any) -> None:
+        """Remember the gradients in the content of a message that the server has: a crash loses them."""
+        self._held += gradients_in(content)
+        if len(self._held) > 2 * self._pruned + 16:
+            self._held = [gradient for gradient in self._held if gradient.status == IN_FLIGHT]
+            self._pruned = len(self._held)
+
+    def lose(self, now: float) -> int:
+        """Drop the gradients that the server holds, and go back to the checkpoint; return the updates that are lost.
+
+        The version goes on: it counts the updates that the server has made. Where some are lost, its model is set
+        without an update, so that `mixings` tells the gradients of weights from before the crash.
+        """
+        for gradient in self._held:
+            if gradient.status == IN_FLIGHT:
+                gradient.resolve(DROPPED)
+        self._held, self._pruned = [], 0
+        self.save_if_due(now)
+        lost = self._node.version - self._version
+        if lost:
+            self._node.weights, self._node.state = self._weights, self._state
+        return lost
+
+    def _save(self) -> None:
+        self._weights, self._state, self._version = self._node.weights, self._node.state, self._node.version
+
+
+class Recoveries:
+    """The crashes of all servers, and their returns."""
+
+    def __init__(self, world: "Simulation") -> None:
+        self._world, cluster = world, world.cluster
+        self._of = {rank: Recovery(node, cluster.checkpoint) for rank, node in world.nodes.items() if rank < 0}
+        self._rows: list[list[float]] = []  # as `columns` has them
+        self._applies, self._in_vain = 0, 0
+        for crash in cluster.server_crashes:
+            rank = SERVER - crash.shard
+            if crash.uptime is None:
+                world.env.daemon(crash.at or 0.0, partial(self._crash, rank, crash.restore_seconds))
+            else:
+                self._await(rank, crash.restore_seconds, world.draws(crash.uptime, CRASHES, rank))
+
+    def applies(self, node: Machine) -> None:
+        """Take the checkpoint of a server that is due before its next update."""
+        self._of[node.rank].save_if_due(node.now)
+
+    def sent(self, message: Message) -> None:
+        """Note that a worker awaits an answer, if `message` goes to a server."""
+        if message.receiver.rank < 0:
+            self._of[message.receiver.rank].owed[message.sender.rank] = None
+
+    def delivered(self, message: Message) -> None:
+        """Note what a server has received, or that it has answered."""
+        sender, receiver = message.sender.rank, message.receiver.rank
+        if receiver < 0:
+            self._of[receiver].hold(message.content)
+        elif sender < 0:
+            self._of[sender].owed.pop(receiver, None)
+
+    def columns(self) -> Columns:
+        """A row a crash, as `Outcome.restores` has them."""
+        rows = np.array(self._rows, dtype=float).reshape(-1, len(RESTORE_COLUMNS))
+        return {name: rows[:, place].astype(kind) for place, (name, kind) in enumerate(RESTORE_COLUMNS.items())}
+
+    def _await(self, rank: int, restore_seconds: float, draw: Callable[[], float]) -> None:
+        """Let server `rank` crash after a time that is drawn, and again after each return."""
+        again = partial(self._await, rank, restore_seconds, draw)
+        self._world.env.daemon(draw(), partial(self._crash, rank, restore_seconds, again))
+
+    def _crash(self, rank: int, restore_seconds: float, again: Callable[[], None] | None = None) -> None:
+        world, now = self._world, self._world.env.now
+        world.faults.crash(rank)
+        node = world.nodes[rank]
+        row = [now, math.nan, rank, node.version, self._of[rank].lose(now)]
+        self._rows.append(row)
+        world.env.call_in(restore_seconds, partial(self._restore, rank, row, again))
+        self._in_vain = self._in_vain + 1 if self._applies == world.counters.applies else 0
+        self._applies = world.counters.applies
+        if self._in_vain >= MOST_CRASHES:
+            world.stalled = f"{now:g} s after {self._applies} updates: servers crashed {MOST_CRASHES} times without one"
+            world.end("stalled")
+
+    def _restore(self, rank: int, row: list[float], again: Callable[[], None] | None) -> None:
+        """Bring server `rank` back; the workers to which it owes an answer announce themselves again."""
+        world, now = self._world, self._world.env.now
+        row[1] = now
+        self._of[rank].restart(now)
+        world.faults.restart(rank)
+        for worker in sorted(self._of[rank].owed):
+            if world.nodes[worker].life % 2 == 0:
+                world.nodes[worker].send(rank, None, size=0)
+        if again is not None:
+            again()
