@@ -185,8 +185,10 @@ def _all_reduce_cards(algorithm: simulator.AllReduce, cluster: Cluster, transfer
     alpha = mean_of(cluster.network.latency)
     if algorithm.ring_slices > 1 and not fair:
         return cluster.compute.mean + ring_in_slices_seconds(P, algorithm.ring_slices, alpha, transfer)
+    if name == "server" and not fair:  # who is answered first is early in the next round
+        return cluster.compute.mean + 2 * alpha + P * transfer if algorithm.servers == 1 else None
     if algorithm.servers > 1:
-        return cluster.compute.mean + 2 * alpha + 2 * (P - 1) / algorithm.servers * transfer if fair else None
+        return cluster.compute.mean + 2 * alpha + 2 * (P - 1) / algorithm.servers * transfer
     return cluster.compute.mean + COLLECTIVE_SECONDS[name](P, alpha, transfer)
 
 
