@@ -469,6 +469,16 @@ def test_what_the_commands_cannot_do_is_one_line(tmp_path, capsys, monkeypatch):
         assert error.count("\n") == 1
 
 
+def test_the_page_has_how_far_other_sizes_are_off():
+    stored = pd.read_csv(ROOT / "results/real/other_sizes.csv").set_index(["quantity", "config"])["difference"]
+    text = " ".join((ROOT / "docs/measurements.md").read_text().split())
+    rates, waiting = 100 * stored[RATE], 100 * stored[WAITING]
+    names = ["large_messages", "all_reduce_4"]
+    said = re.search(r"by ([+-][\d.]+) %, of four workers .*? by ([+-][\d.]+) %.* by (\S+) and (\S+) points", text)
+    assert said is not None
+    assert [f"{rates[name]:+.1f}" for name in names] + [f"{waiting[name]:.1f}" for name in names] == list(said.groups())
+
+
 def test_the_page_of_measurements_has_what_was_stored():
     """And the error of the law alone, which is simulated here."""
     stored = pd.read_csv(ROOT / "results/real/comparison.csv").set_index(["config", "quantity"])
