@@ -31,7 +31,7 @@ class RoleProcess(Process):
             event: Any = self._send(value)
             while (callbacks := event.callbacks) is None:
                 event = self._send(event._value)
-        except BaseException as error:
+        except Exception as error:  # an interrupt may come at any line, and is nothing that the role did
             self._end(error)
         else:
             self._target = event
@@ -53,11 +53,11 @@ class RoleProcess(Process):
     def _resume(self, event: Event) -> None:
         self.resume(event._value)
 
-    def _end(self, error: BaseException) -> None:
+    def _end(self, error: Exception) -> None:
         """End as the role has: it returned, raised `error`, or yielded what is no event."""
         self._ok, self._value = isinstance(error, StopIteration), error
-        if not self._ok and cast(Any, self._generator).gi_frame is not None:
-            got = cast(AttributeError, error).obj
+        if isinstance(error, AttributeError) and cast(Any, self._generator).gi_frame is not None:
+            got = error.obj
             expected = "expected an event of one of the node's verbs, as in `yield node.receive()`"
             self._value = RuntimeError(f"the role {self.name} yields {got!r}; {expected}")
         self.env.schedule(self)

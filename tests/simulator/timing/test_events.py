@@ -4,6 +4,8 @@ import pytest
 
 from laggard.simulator import SERVER, Algorithm, Cluster, Deadlock, Network, Stop, simulate
 from laggard.simulator.network.topology import Complete, Star
+from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.events import Event, RoleProcess
 from laggard.simulator.timing.slowdowns import Crash
 
 
@@ -204,3 +206,26 @@ def test_a_server_answers_the_life_that_asked():
     outcome = run(role, server=server, slowdowns=[Crash(0, at=0.4, back=0.5)], stop=Stop(time=9.0))
     assert seen == [("answer", 2.0)]
     assert outcome.messages["lost"] == 1
+
+
+def test_an_interrupt_between_two_events_is_not_the_end_of_a_role():
+    """A signal may arrive after the role has yielded and before its event is noted: it ends the run all the same."""
+
+    class Interrupting(Event):
+        @property
+        def callbacks(self):
+            raise KeyboardInterrupt(2)
+
+        @callbacks.setter
+        def callbacks(self, value):
+            pass
+
+    env = Clock()
+
+    def role():
+        yield Interrupting(env)
+
+    process = RoleProcess(env, role())
+    with pytest.raises(KeyboardInterrupt):
+        process.resume(None)
+    assert process.is_alive
