@@ -49,7 +49,7 @@ class AllReduce(Bucketed):
             its own to every other; with `server` the first of the nodes add up gradients and send the sum to all, each
             of which updates its own model; `hierarchical` goes inside and across the hosts of the network.
         ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one on while the next
-            comes, which hides the latency where cards are queues (`sharing: fifo`).
+            comes, which hides the latency. With `sharing: fifo` only.
         servers: S of `server`, at most all nodes; each adds up one part.
         bucket_bytes: the bytes of a bucket, filled from the last layer on, the first with 1 MiB at most; null sends the
             whole gradient once it is computed.
@@ -80,6 +80,9 @@ class AllReduce(Bucketed):
     def check(self, cluster: Cluster) -> None:
         if self.collective == HIERARCHICAL and cluster.network.hosts is None:
             raise InvalidSettingError("Network", "hosts", "the hosts over which hierarchical sums", None)
+        if self.ring_slices > 1 and cluster.network.sharing != "fifo":
+            expected = "fifo for a ring in slices: slices that share a card arrive together, and hide nothing"
+            raise InvalidSettingError("Network", "sharing", expected, cluster.network.sharing)
         if self.servers > cluster.workers:
             raise InvalidSettingError("AllReduce", "servers", f"at most {cluster.workers} workers", self.servers)
 

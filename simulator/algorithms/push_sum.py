@@ -130,8 +130,7 @@ class OverlapSGP(SGP):
 
     A graph that changes from step to step changes from exchange to exchange.
 
-    Source: Assran et al. (2019), arXiv 1811.10792, overlap SGP: algorithm 2 pushes every tau steps, H = tau; its
-    analysis lets every message be late by up to tau steps.
+    Source: Assran et al. (2019), arXiv 1811.10792, overlap SGP, in which messages may be late by up to tau steps.
 
     Attributes:
         overlap: tau, in gradients; 0 waits for every exchange.

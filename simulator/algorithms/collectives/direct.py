@@ -50,11 +50,11 @@ def if_itself_below(servers: int, by: int, workers: int, rank: Any) -> Any:
 def server(servers: int, workers: int) -> Sequence[Phase]:
     """Servers among the nodes: the first S sum a part of N / S bytes each, and send the sum to all others.
 
-    2 alpha + 2 ((P - 1) / S) N beta seconds on cards of fair sharing, for P > 1. Where cards are queues, so long with
-    one server if the nodes begin together; but whoever is answered first is early in the next round, so that rounds of
-    equal nodes take 2 alpha + P N beta. S = 1 is a parameter server that adds up gradients and leaves the update to the
-    workers; S = P sends as few bytes as the ring, with 2 alpha instead of 2 (P - 1) alpha. Each part is added up once,
-    from the node before its server on down.
+    With fair sharing 2 alpha + 2 ((P - 1) / S) N beta seconds, for P > 1. With `fifo` and one server, the first round
+    of nodes that begin together takes as long, and each later one 2 alpha + P N beta: the server answers one node after
+    another, so that their next gradients come one after another too. S = 1 is a parameter server that adds up gradients
+    and leaves the update to the workers; S = P sends as few bytes as the ring, with 2 alpha instead of 2 (P - 1) alpha.
+    Each part is added up once: its server adds the values of the nodes before it, the nearest first.
 
     Source: Jiang et al. (2020), A unified architecture for accelerating distributed DNN training, OSDI, section 2.3.
     """

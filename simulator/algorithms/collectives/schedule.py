@@ -136,7 +136,7 @@ class Collective:
             ranks: of the nodes that take part, where not all do.
         """
         rounds = node.lock_step
-        if rounds is not None and self.slices == 1 and rounds.suits(self):
+        if rounds is not None and self.slices == 1 and not ranks and rounds.suits(self):
             result: Promise = yield rounds.join(node.rank, self, value, params, tag, gradient)
             return result
         return (yield from self.by_messages(node, value, params, tag, ranks))

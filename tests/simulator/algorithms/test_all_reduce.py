@@ -227,6 +227,11 @@ def test_a_key_of_another_collective_is_refused(collective, key, number, expecte
         simulate(Cluster(workers=4), AllReduce(Rule(), collective, **{key: number}), stop=Stop(updates=1))
 
 
+def test_slices_are_refused_where_they_would_hide_nothing():
+    with pytest.raises(InvalidSettingError, match=r"sharing: expected fifo for a ring in slices.*, got 'fair'"):
+        simulate(Cluster(workers=4), AllReduce(Rule(), ring_slices=2), stop=Stop(updates=1))
+
+
 @pytest.mark.parametrize("more", [{"collective": "server", "servers": 3}, {"ring_slices": 4}])
 @pytest.mark.parametrize("buckets", [None, 100.0])
 def test_servers_and_slices_learn_what_a_synchronous_server_learns(more, buckets):

@@ -197,6 +197,36 @@ def test_everybody_has_everybodys_sum_to_the_bit(name, P):
             torch.testing.assert_close(total.value.double(), exact, rtol=1e-5, atol=1e-6 * P)
 
 
+@dataclass(frozen=True)
+class EveryOther(Algorithm):
+    """Nodes of even and of odd rank sum among themselves, and communicate in no other way."""
+
+    topology: ClassVar[Topology] = Complete()
+    only_collectives: ClassVar[bool] = True
+
+    name: str
+    sums: dict = field(default_factory=dict)
+
+    def worker(self, node):
+        while True:
+            gradient = yield node.compute(node.weights)
+            ranks, params = range(node.rank % 2, node.workers, 2), node.weights.shape[1]
+            total = yield from COLLECTIVES[self.name].reduce(node, gradient, params, node.version, ranks=ranks)
+            self.sums.setdefault(node.version, {})[node.rank] = (gradient, total)
+            node.apply(node.weights, [])
+
+
+@every
+def test_some_of_the_nodes_sum_among_themselves(name):
+    """Also where the rounds of all nodes are computed in lock step."""
+    rounds = EveryOther(name)
+    simulate(Cluster(6), rounds, Quadratic(dim=12, noise=1.0), stop=Stop(updates=2))
+    for first in (0, 1):
+        exact = sum(rounds.sums[0][rank][0].value.double() for rank in range(first, 6, 2))
+        for rank in range(first, 6, 2):
+            torch.testing.assert_close(rounds.sums[0][rank][1].value.double(), exact, rtol=1e-5, atol=1e-5)
+
+
 @every
 def test_no_collective_asks_for_a_value_and_the_first_who_does_has_all_evaluated_together(name):
     task, rounds, P = Counted(dim=9, noise=1.0), Rounds(name), 6
