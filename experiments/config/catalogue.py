@@ -34,6 +34,7 @@ SECTIONS = {
 }
 """Title -> entries; the title's first word is the name of the section."""
 ATTRIBUTE_LINE = re.compile(r"\s+[\w, .-]+: ")
+TABLE_ROW = re.compile(r".*\S {2,}\S")
 """How an entry's line begins, and an attribute's in a docstring."""
 
 
@@ -71,7 +72,8 @@ def describe_fully(name: str, title: str, part: type[Described]) -> Iterator[str
     text = re.sub(r"^(Raises|Example):\n( .*\n?|\n(?= ))*", "", cleandoc(part.__doc__ or ""), flags=re.MULTILINE)
     paragraphs = [""]
     for line in text.strip().splitlines():
-        if line and paragraphs[-1] and not (line.startswith(" ") and ATTRIBUTE_LINE.match(line)):
+        of_its_own = TABLE_ROW.match(line) or (line.startswith(" ") and ATTRIBUTE_LINE.match(line))
+        if line and paragraphs[-1] and not of_its_own and not TABLE_ROW.match(paragraphs[-1]):
             paragraphs[-1] += f" {line.strip()}"
         else:
             paragraphs.append(line)

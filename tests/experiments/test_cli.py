@@ -302,6 +302,9 @@ def test_list_of_a_section_or_an_entry(laggard: Laggard) -> None:
     first = [line for line in out.splitlines() if line and line[0] != " "]
     assert first == ["constant (cluster.compute.law)", "constant (learning.schedule)", "sync_ps (algorithm.name)"]
     assert "      accumulate: mini-batches " in out
+    code, out, _ = laggard("list", "all_reduce")
+    table = [line.split("  ")[1] for line in out.splitlines() if "  " in line.strip()]
+    assert table[:2] == ["ring", "naive_ring"]  # each row of a table is a line
     said = "laggard list: 'sync_sp': nothing is called so; did you mean sync_ps?\n"
     assert laggard("list", "sync_sp") == (2, "", said)
     code, _, err = laggard("list", "qqq")
