@@ -111,11 +111,6 @@ def _render(template: str, **given: Any) -> str:
     return text.rstrip("\n") + "\n"
 
 
-def card_words(claim: Claim) -> int:
-    """How many words a claim's card has, without its numbers."""
-    return len(f"{claim.says} {claim.did} {claim.criteria[0].says} {first_sentence(claim.notes)}".split())
-
-
 def first_sentence(text: str) -> str:
     """The first sentence of a text."""
     return re.split(r"(?<=[.]) ", text, maxsplit=1)[0]

@@ -14,7 +14,7 @@ import xarray as xr
 from scipy.special import digamma
 
 from laggard.experiments.claims.arrays import statistic
-from laggard.experiments.results.measures import MEASURES, as_results, measure_runs
+from laggard.experiments.results.measures import as_results, measure_runs
 from laggard.experiments.results.result import Result
 
 SEED = "seed"
@@ -33,23 +33,6 @@ def final(results: Sequence[Result], value: str, target: float | None = None) ->
     lost = table["never"] if value.endswith("_to") else table["diverged"]
     number = number.mask(lost & number.isna(), 0.0 if value == "accuracy" else np.inf)
     return array(table, number.fillna(np.inf) if value.endswith("_to") else number)
-
-
-@statistic
-def when(results: Sequence[Result], value: str, epoch: float) -> xr.DataArray:
-    """accuracy, loss or train_loss at the last evaluation up to an epoch, of every setting and seed.
-
-    Raises:
-        ValueError: none was made until then.
-    """
-    found = as_results(results)
-    metrics = found.metrics[found.metrics["epoch"] <= epoch * (1 + 1e-9)]
-    columns = ["run", *found.keys, "member", MEASURES[value].column]
-    rows = metrics.drop_duplicates(["run", "member"], keep="last")[columns]
-    if rows.empty:
-        raise ValueError(f"when: nothing was evaluated until epoch {epoch:g}")
-    number = rows[MEASURES[value].column].astype(float)
-    return array(rows[["run", *found.keys, "member"]], number.fillna(0.0 if value == "accuracy" else np.inf))
 
 
 @statistic

@@ -62,12 +62,6 @@ def join_slices(pieces: "Sequence[Tensor]") -> "Tensor":
     return whole  # type: ignore[no-any-return]
 
 
-def stamp_of(weights: "Tensor", reader: Model) -> Stamp:
-    """The stamp of `weights`; weights without one are `reader`'s own, as they are now."""
-    stamp: Stamp | None = getattr(weights, "stamp", None)
-    return stamp or (reader, reader.version, reader.mixings)
-
-
 def mean(models: "list[Tensor]") -> "Tensor":
     """The mean of models `(ensemble, params)`; one model is its own mean, bit for bit.
 

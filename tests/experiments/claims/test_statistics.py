@@ -7,7 +7,7 @@ import xarray as xr
 from laggard import load, sweep
 from laggard.experiments.claims import optima
 from laggard.experiments.claims import statistics as of
-from laggard.experiments.claims.statistics import curve, final, harmonic, staleness, staler, when
+from laggard.experiments.claims.statistics import curve, final, harmonic, staleness, staler
 
 DESCENT = """\
 cluster: {workers: 1}
@@ -121,8 +121,6 @@ def test_arrays_of_a_grid_carry_its_axes(toy, tmp_path):
     loss = final(results, "loss")
     assert set(loss.dims) == {"lr", "seed"}
     expected = [(1 - lr) ** 800 / 2 for lr in (0.01, 0.02)] + [np.inf]
-    early = when(results, "loss", epoch=0.2)
-    np.testing.assert_allclose(of.at(early, lr=0.01), 0.99**400 / 2, rtol=1e-4)
     np.testing.assert_allclose(loss.transpose("lr", "seed"), np.array(expected)[:, None].repeat(2, 1), rtol=1e-4)
 
 
