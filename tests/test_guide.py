@@ -8,10 +8,8 @@ import pytest
 
 from laggard.experiments import figures
 from laggard.experiments.config.parts import COMPENSATION
-from laggard.experiments.real import processes
 from laggard.simulator import ALGORITHMS
 from tests.documents import ROOT, Reader, blocks, broken_links
-from tests.experiments.test_real import known_run
 
 GUIDE, METHODS, ARCHITECTURE = ROOT / "docs/guide.md", ROOT / "docs/methods.md", ROOT / "ARCHITECTURE.md"
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))]
@@ -19,14 +17,10 @@ PAPERS = "experiments/claims/papers"
 RENDERED = {"verification.md", "REPRODUCTION.md"}  # by programs, with tables as wide as they come
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "with real processes"])
+@pytest.mark.slow
 def test_all_that_the_guide_shows_runs_from_top_to_bottom(
-    real: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Real processes take half a minute to start: they are left to `make slow`."""
-    if not real:
-        monkeypatch.setattr(processes, "run_real", lambda *given: known_run((0.02, 0.03, 0.05)))
     reader = Reader(tmp_path, monkeypatch, capsys)
     reader.follow(GUIDE)
     assert (tmp_path / "shares.png").stat().st_size > 0

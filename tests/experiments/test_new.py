@@ -47,6 +47,7 @@ def test_three_files_are_written_and_it_is_said_what_to_do_with_them(
     assert len(list(tmp_path.iterdir())) == 3 * len(KINDS)
 
 
+@pytest.mark.slow
 def test_the_tests_pass_as_they_are(written: Path) -> None:
     done = console("-m", "pytest", "-q", *(f"test_my_own_{kind}.py" for kind in KINDS))
     assert done.returncode == 0, done.stdout
