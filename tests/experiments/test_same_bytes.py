@@ -18,15 +18,19 @@ WAYS = {
 """Processes, torch's own threads in this one, and overrides."""
 
 
-@pytest.mark.long
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("network", ["mlp, hidden: [16]", pytest.param("lenet5", marks=pytest.mark.slow)])
-def test_jobs_and_threads_change_no_byte(network: str, toy: Callable[..., Path], tmp_path: Path) -> None:
-    """Of `config.yaml` neither, unless `threads` says how many."""
+def test_jobs_and_threads_change_no_byte(
+    network: str, processes: int, toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Of `config.yaml` neither, unless `threads` says how many. Processes take seconds to start."""
     task = f"task={{model: {network}, dataset: digits, batch: 32}}"
     overrides = [task, "stop={updates: 12}", "evaluate={every_updates: 4}", "sweep.seed=[0, 1]"]
     before, found = torch.get_num_threads(), {}
     try:
         for way, (jobs, threads, own) in WAYS.items():
+            if jobs > processes:
+                continue
             torch.set_num_threads(threads)
             results = sweep(load(toy(), *overrides, *own), tmp_path / way, jobs=jobs)
             names = [name for name in FILES if not (own and name == "config.yaml")]
