@@ -66,13 +66,13 @@ class Reader:
         """Nothing to do: it is there to be read."""
 
     def _yaml(self, block: Block) -> None:
-        """A config; without a name of its own it is a piece that replaces keys of the last one that had a name."""
+        """A config; without a name of its own it is a piece that replaces keys of the last named one without a base."""
         path = self.folder / (block.file or "piece.yaml")
         path.write_text(block.body, encoding="utf-8")
         document = YAML(typ="safe").load(path)
-        if block.file:
+        if block.file and "base" not in document:
             self._config = document
-        else:
+        elif not block.file:
             YAML(typ="safe").dump({**self._config, **document}, path)
         assert runs(load(path))
 

@@ -85,8 +85,7 @@ def test_the_wheel_has_every_file_once_and_under_one_name(wheel: Path) -> None:
 def test_what_is_installed_works_without_a_checkout(elsewhere: Path, tmp_path: Path) -> None:
     where = call(elsewhere / "python", "-c", "import laggard; print(laggard.__file__)", cwd=tmp_path).strip()
     assert Path(where).is_relative_to(elsewhere.parent)
-    example = Path(where).with_name("examples") / "quickstart.yaml"
-    assert "quickstart" in call(elsewhere / "laggard", "validate", example, cwd=tmp_path)
+    assert "quickstart" in call(elsewhere / "laggard", "validate", "example:quickstart", cwd=tmp_path)
     assert "async_ps" in call(elsewhere / "laggard", "list", "methods", cwd=tmp_path)
     assert Path(where).with_name("ledger").joinpath("cpu", "A1.json").is_file()
     assert "A1" in call(elsewhere / "laggard", "reproduce", "--list", cwd=tmp_path)

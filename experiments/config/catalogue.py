@@ -14,7 +14,9 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from laggard.experiments.config import clusters, parts, tasks
+from laggard.experiments.config.documents import examples
 from laggard.experiments.config.errors import ConfigError, format_value, suggest, unknown_name
+from laggard.experiments.config.load import question
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Described
 
@@ -48,6 +50,9 @@ def describe_entries(words: Sequence[str] = ()) -> Iterator[str]:
     if not words:
         yield from lines(SECTIONS)
     for word in words:
+        if word == "examples":
+            yield from describe_examples()
+            continue
         entries = [(title, choice.parts[word]) for title, choice in SECTIONS.items() if word in choice.parts]
         if word in sections:
             yield from lines({sections[word]: SECTIONS[sections[word]]})
@@ -57,6 +62,13 @@ def describe_entries(words: Sequence[str] = ()) -> Iterator[str]:
             raise ConfigError("", f"{format_value(word)}: nothing is called so; {hint}", "laggard list")
         for title, part in entries:
             yield from describe_fully(word, title, part)
+
+
+def describe_examples() -> Iterator[str]:
+    """The configs that laggard brings, which any command takes as `example:NAME`, and the question of each."""
+    yield "examples (laggard run example:NAME, or base: example:NAME)"
+    for name, file in examples().items():
+        yield f"  {name}: {question(file)}"
 
 
 def lines(sections: Mapping[str, NamedChoice]) -> Iterator[str]:

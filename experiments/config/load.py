@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from laggard.experiments.config.axes import axes, put, read_sweep
 from laggard.experiments.config.config import Config
-from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, format_value
+from laggard.experiments.config.documents import find_config, override, read_based
+from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure
 from laggard.experiments.config.files import locate
 from laggard.experiments.config.grid import fill_swept_keys, runs
-from laggard.experiments.config.plain import MOST_TEXT, parse_yaml
+from laggard.experiments.config.plain import parse_yaml
 from laggard.experiments.config.plugins import look_in
 from laggard.experiments.config.schema import DOWNPOUR, LAW_KEYS, MOVED, SYNCHRONOUS
 
@@ -19,6 +19,7 @@ from laggard.experiments.config.schema import DOWNPOUR, LAW_KEYS, MOVED, SYNCHRO
 def load(path: str | Path, *overrides: str) -> Config:
     """The config in a YAML file, with `key=value` overrides; all runs that it expands to have been validated.
 
+    `example:quickstart` is a config that laggard brings. The key `base` names another config, whose keys are changed.
     Modules of one's own that it names are found on Python's path, in the current directory and beside the file. Names
     of files are relative to its folder, in overrides to the current directory.
 
@@ -29,11 +30,11 @@ def load(path: str | Path, *overrides: str) -> Config:
     Raises:
         ConfigError: one line with the file, the dotted key, what was expected and what came.
     """
-    name = re.sub(r"[^\w .-]", "-", Path(path).stem).lstrip(" .-")
-    written = read(path)
-    locate(written, Path(path).resolve().parent)
-    document: Mapping[str, Any] = {**({"name": name} if name else {}), "question": question(path), **written}
-    look_in(Path.cwd(), Path(path).resolve().parent)
+    file = find_config(path)
+    name = re.sub(r"[^\w .-]", "-", file.stem).lstrip(" .-")
+    written = read_based(file)
+    document: Mapping[str, Any] = {**({"name": name} if name else {}), "question": question(file), **written}
+    look_in(Path.cwd(), file.resolve().parent)
     try:
         config = fill_swept_keys(apply_overrides(document, overrides))
         runs(config)
@@ -50,49 +51,13 @@ def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Ma
     Raises:
         ConfigError: an override that is no `key=value`, or that a variant of the sweep would undo.
     """
-    for override in overrides:
-        key, equals, text = override.partition("=")
+    for change in overrides:
+        key, equals, text = change.partition("=")
         if not (key and equals):
-            raise ConfigError("", "expected an override key=value, as in learning.lr=0.1", override)
-        given = {key: parse_yaml(text, override)}
+            raise ConfigError("", "expected an override key=value, as in learning.lr=0.1", change)
+        given = {key: parse_yaml(text, change)}
         locate(given, Path.cwd())
-        value = given[key]
-        sweep = read_sweep(document)
-        if key.startswith("sweep."):  # its own keys have dots in them
-            document = {**document, "sweep": {**sweep, key.removeprefix("sweep."): value}}
-        else:
-            document = _remove_axis(put(document, key, value), key, sweep)
-    return document
-
-
-def _remove_axis(document: Mapping[str, Any], key: str, sweep: Mapping[str, Any]) -> Mapping[str, Any]:
-    """`document` without the axis that swept `key`."""
-    if key == "sweep" or not sweep:
-        return document
-    own = {key, "seeds"} if key == "seed" else {key}
-    rest = {axis: values for axis, values in sweep.items() if axis not in own}
-    for axis in axes(rest):
-        if key in axis.keys:
-            place = next((option.place for option in axis.options if key in option.settings), axis.keys[key])
-            raise ConfigError(key, f"is set by {place}; override that, or leave the sweep out: sweep={{}}")
-    return {**document, "sweep": rest}
-
-
-def read(path: str | Path) -> dict[str, Any]:
-    """The mapping in a YAML 1.2 file.
-
-    Raises:
-        ConfigError: the file cannot be read, is no YAML (with line and column), names a key twice, or holds no mapping.
-    """
-    try:
-        with Path(path).open(encoding="utf-8") as file:
-            text = file.read(MOST_TEXT + 1)
-    except (OSError, ValueError) as error:  # a path with a null character, or bytes that are no text
-        reason = error.strerror if isinstance(error, OSError) else "is no text in UTF-8"
-        raise ConfigError("", f"cannot be read: {reason}", str(path)) from None
-    document = parse_yaml(text, str(path))
-    if not isinstance(document, dict):
-        raise ConfigError("", f"expected a mapping of keys, got {format_value(document)}", str(path))
+        document = override(document, key, given[key])
     return document
 
 

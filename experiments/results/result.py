@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from laggard.experiments.config.config import Config, digest_of_settings, parse
+from laggard.experiments.config.documents import read
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.config.load import read, upgrade
+from laggard.experiments.config.load import upgrade
 from laggard.simulator.recording.messages import MESSAGE_COLUMNS
 from laggard.simulator.recording.outcome import RESTORE_COLUMNS
 

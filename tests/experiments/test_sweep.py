@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from laggard import ConfigError, load, run, sweep
+from laggard.experiments.config.documents import read
 from laggard.experiments.config.grid import RunSpec, runs
-from laggard.experiments.config.load import read
 from laggard.experiments.config.parts import COMPENSATION, LEARNING, SCHEDULE
 from laggard.experiments.config.schema import Described
 from laggard.experiments.results.result import Result

@@ -1,0 +1,147 @@
+"""The document of a config: read from a file or from an example of laggard's, after the config that it is based on."""
+
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from laggard.experiments.config.axes import axes, put, read_sweep
+from laggard.experiments.config.errors import ConfigError, format_value, suggest
+from laggard.experiments.config.files import locate
+from laggard.experiments.config.plain import MOST_TEXT, parse_yaml
+
+EXAMPLE, BASE = "example:", "base"
+ENTRY_KEYS = ("name", "law", "model", "preset")
+"""The keys that say which entry a mapping describes: where they differ, the other keys are another's."""
+MOST_BASES = 20
+
+
+def find_config(name: str | Path, folder: Path | None = None) -> Path:
+    """The file of a config: an example that laggard brings, or a path, which may be relative to `folder`.
+
+    Raises:
+        ConfigError: no example is called so, or several are.
+
+    Example:
+        >>> find_config("example:quickstart").name, find_config("example:methods/pipedream").name
+        ('quickstart.yaml', 'pipedream.yaml')
+    """
+    wanted = str(name)
+    if not wanted.startswith(EXAMPLE):
+        return Path(name) if folder is None else folder / name
+    known, wanted = examples(), wanted.removeprefix(EXAMPLE).removesuffix(".yaml")
+    found = [wanted] if wanted in known else [each for each in known if each.rpartition("/")[2] == wanted]
+    if len(found) == 1:
+        return known[found[0]]
+    hint = f"it may be {' or '.join(found)}" if found else suggest(wanted, known) or "see `laggard list examples`"
+    raise ConfigError("", f"expected the name of an example; {hint}", str(name))
+
+
+def examples() -> dict[str, Path]:
+    """The configs that laggard brings, by name."""
+    root = Path(str(files("laggard") / "examples"))
+    return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.yaml"))}
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """The mapping in a YAML 1.2 file.
+
+    Raises:
+        ConfigError: the file cannot be read, is no YAML (with line and column), names a key twice, or holds no mapping.
+    """
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(MOST_TEXT + 1)
+    except (OSError, ValueError) as error:  # a path with a null character, or bytes that are no text
+        reason = error.strerror if isinstance(error, OSError) else "is no text in UTF-8"
+        raise ConfigError("", f"cannot be read: {reason}", str(path)) from None
+    document = parse_yaml(text, str(path))
+    if not isinstance(document, dict):
+        raise ConfigError("", f"expected a mapping of keys, got {format_value(document)}", str(path))
+    return document
+
+
+def read_based(path: Path, later: tuple[Path, ...] = ()) -> Mapping[str, Any]:
+    """The document of a config file, whose keys override those of the config that its key `base` names.
+
+    Mappings are merged key by key. One that names another entry than the base's (another `name`, `law`, `model` or
+    `preset`) replaces it, a null takes a key away, and a key that the base sweeps is fixed and swept no more. Its own
+    `name` and `question` are not the base's. Names of files are relative to the file in which they stand.
+
+    Args:
+        later: the files that are based on this one.
+
+    Raises:
+        ConfigError: a file cannot be read, the base is no name of a file or is based on this one.
+    """
+    document: Mapping[str, Any] = read(path)
+    locate(document, path.resolve().parent)
+    if BASE not in document:
+        return document
+    name, own = document[BASE], {key: value for key, value in document.items() if key != BASE}
+    if not isinstance(name, str):
+        expected = "expected a config's file, or example:NAME"
+        raise ConfigError(BASE, f"{expected}, got {format_value(name)}", str(path))
+    found = find_config(name, path.resolve().parent)
+    if found.resolve() in (each.resolve() for each in (path, *later)) or len(later) >= MOST_BASES:
+        raise ConfigError(BASE, f"{name} is based on this config itself", str(path))
+    merged: Mapping[str, Any] = {
+        key: value for key, value in read_based(found, (path, *later)).items() if key not in ("name", "question")
+    }
+    try:
+        for key, value in _changes(own, merged):
+            merged = _remove(merged, key) if value is None else override(merged, key, value)
+    except ConfigError as error:
+        raise error.relocate(where=str(path)) from None
+    return merged
+
+
+def _changes(own: Mapping[str, Any], base: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted keys of `own` with their values, mappings whole where the base has none or another entry."""
+    for key, value in own.items():
+        below = base.get(key)
+        below = {"name": below} if isinstance(below, str) else below
+        if not (isinstance(value, Mapping) and isinstance(below, Mapping)) or _another_entry(value, below):
+            yield f"{place}{key}", value
+        elif (place, key) == ("", "sweep"):
+            yield from ((f"sweep.{axis}", settings) for axis, settings in value.items())
+        else:
+            yield from _changes(value, below, f"{place}{key}.")
+
+
+def _another_entry(own: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
+    return any(key in own and own[key] != base.get(key) for key in ENTRY_KEYS)
+
+
+def override(document: Mapping[str, Any], key: str, value: Any) -> Mapping[str, Any]:
+    """`document` with `value` at a dotted key, which is swept no more.
+
+    Raises:
+        ConfigError: a variant of the sweep would undo it.
+    """
+    sweep = read_sweep(document)
+    if key.startswith("sweep."):  # its own keys have dots in them
+        return {**document, "sweep": {**sweep, key.removeprefix("sweep."): value}}
+    return _remove_axis(put(document, key, value), key, sweep)
+
+
+def _remove_axis(document: Mapping[str, Any], key: str, sweep: Mapping[str, Any]) -> Mapping[str, Any]:
+    """`document` without the axis that swept `key`."""
+    if key == "sweep" or not sweep:
+        return document
+    own = {key, "seeds"} if key == "seed" else {key}
+    rest = {axis: values for axis, values in sweep.items() if axis not in own}
+    for axis in axes(rest):
+        if key in axis.keys:
+            place = next((option.place for option in axis.options if key in option.settings), axis.keys[key])
+            raise ConfigError(key, f"is set by {place}; override that, or leave the sweep out: sweep={{}}")
+    return {**document, "sweep": rest}
+
+
+def _remove(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """`document` without what stands at a dotted key."""
+    first, _, rest = key.partition(".")
+    if isinstance(held := document.get(first), Mapping) and rest:
+        left = {axis: held[axis] for axis in held if axis != rest} if first == "sweep" else _remove(held, rest)
+        return {**document, first: left}
+    return {each: value for each, value in document.items() if each != first}

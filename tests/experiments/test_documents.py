@@ -1,0 +1,140 @@
+"""Configs that are based on another, and the examples that laggard brings."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from laggard import load
+from laggard.experiments.cli import main
+from laggard.experiments.config.config import digest_of
+from laggard.experiments.config.documents import examples, find_config
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import runs
+from laggard.experiments.config.load import text_of
+
+BASE = """\
+# What is the base asked?
+name: called-otherwise
+cluster: {workers: 4, compute: {law: gamma, mean: 0.01, cv: 0.5}, network: {bandwidth: 1.0e+6, latency: 0.01}}
+algorithm: {name: async_ps, accumulate: 2}
+task: {model: quadratic, dim: 5}
+learning: {optimizer: sgd, momentum: 0.9, lr: 0.1}
+stop: {updates: 20}
+sweep: {learning.lr: [0.1, 0.2], seed: [0, 1]}
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str, str], Path]:
+    (tmp_path / "base.yaml").write_text(BASE)
+
+    def written(text: str, name: str = "own.yaml") -> Path:
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        return file
+
+    return written
+
+
+def digests(path: Path, *overrides: str) -> list[str]:
+    return [digest_of(run.config) for run in runs(load(path, *overrides))]
+
+
+@pytest.mark.parametrize(
+    ("own", "overrides"),
+    [
+        ("", []),
+        ("cluster: {workers: 8}", ["cluster.workers=8"]),
+        (
+            "cluster: {compute: {cv: 0.1}, network: {latency: 0.0}}",
+            ["cluster.compute.cv=0.1", "cluster.network.latency=0"],
+        ),
+        ("cluster: {compute: {law: constant, mean: 1.0}}", ["cluster.compute={law: constant, mean: 1.0}"]),
+        ("cluster: {compute: {law: gamma, mean: 1.0}}", ["cluster.compute.mean=1.0"]),
+        ("algorithm: {name: sgp}", ["algorithm={name: sgp}"]),
+        ("algorithm: sync_ps", ["algorithm=sync_ps"]),
+        ("algorithm: {accumulate: null}", ["algorithm.accumulate=1"]),
+        ("learning: {lr: 0.3}", ["learning.lr=0.3"]),
+        ("learning: {optimizer: adam, momentum: null}", ["learning={optimizer: adam, lr: 0.1}"]),
+        ("cluster: {network: null}", ["cluster.network={}"]),
+        ("sweep: {learning.lr: null}", ["sweep={seed: [0, 1]}"]),
+        ("sweep: {seed: [3], cluster.workers: [2, 3]}", ["sweep.seed=[3]", "sweep.cluster.workers=[2, 3]"]),
+        ("sweep: null", ["sweep={}"]),
+        ("seed: 5", ["seed=5"]),
+    ],
+)
+def test_what_a_config_changes_in_its_base_is_what_overrides_change(
+    write: Callable[..., Path], own: str, overrides: list[str]
+) -> None:
+    based = write(f"base: base.yaml\n{own}\n")
+    assert digests(based) == digests(based.with_name("base.yaml"), *overrides)
+
+
+def test_name_and_question_are_its_own(write: Callable[..., Path]) -> None:
+    config = load(write("# And mine?\nbase: base.yaml\n"))
+    assert (config.name, config.question) == ("own", "And mine?")
+    assert load(write("base: base.yaml\n")).question == ""
+    assert load(write("base: base.yaml\nname: mine\n")).name == "mine"
+
+
+def test_a_base_may_have_a_base_in_another_folder(write: Callable[..., Path], tmp_path: Path) -> None:
+    """Names of files are relative to the file in which they stand."""
+    write("seconds\n1.0\n2.0\n", "middle/times.csv")
+    write("base: ../base.yaml\ncluster: {compute: {law: trace, file: times.csv}}\n", "middle/middle.yaml")
+    config = load(write("base: middle/middle.yaml\nlearning: {lr: 0.5}\n"))
+    assert Path(config.cluster.compute.file) == tmp_path / "middle/times.csv"
+    assert (config.learning.lr, config.learning.momentum, list(config.sweep)) == (0.5, 0.9, ["seed"])
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ("base: none.yaml", "none.yaml: cannot be read: No such file or directory"),
+        ("base: own.yaml", "own.yaml: base: own.yaml is based on this config itself"),
+        ("base: other.yaml", "other.yaml: base: own.yaml is based on this config itself"),
+        ("base: [base.yaml]", "own.yaml: base: expected a config's file, or example:NAME, got ['base.yaml']"),
+        ("base: example:quikstart", "expected the name of an example; did you mean quickstart?"),
+        ("base: base.yaml\nlearning: {optimizer: adam}", "own.yaml: learning.momentum: unknown key"),
+        ("base: base.yaml\nstop: {update: 3}", "own.yaml: stop.update: unknown key; did you mean updates?"),
+        ("base: base.yaml\nstop: {updates: {at: 3}}", "own.yaml: stop.updates: expected"),
+        ("base: base.yaml\nstop: 3", "own.yaml: stop: expected a mapping"),
+    ],
+)
+def test_a_mistake_is_one_line(write: Callable[..., Path], own: str, said: str) -> None:
+    write("base: own.yaml\n", "other.yaml")
+    with pytest.raises(ConfigError) as refused:
+        load(write(own))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_examples_are_found_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    known = examples()
+    assert {"quickstart", "methods/pipedream"} <= set(known)
+    assert (
+        find_config("example:pipedream") == find_config("example:methods/pipedream.yaml") == known["methods/pipedream"]
+    )
+    assert load("example:quickstart", "stop.epochs=1").name == "quickstart"
+    Path("own.yaml").write_text("base: example:quickstart\nstop: {epochs: 1}\n")
+    assert digests(Path("own.yaml")) == [
+        digest_of(run.config) for run in runs(load("example:quickstart", "stop.epochs=1"))
+    ]
+
+
+def test_the_command_knows_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "examples"]) == 0
+    names = {line.strip().partition(":")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    assert set(examples()) <= names
+    assert main(["validate", "example:quickstart"]) == 0
+    assert capsys.readouterr().out == "example:quickstart: fine: 3 runs, 3 members\n"
+    assert main(["run", "example:quikstart"]) == 2
+    said = "example:quikstart: expected the name of an example; did you mean quickstart?\n"
+    assert capsys.readouterr().err == said
+
+
+def test_the_stored_config_needs_no_base(write: Callable[..., Path]) -> None:
+    (first, *_) = runs(load(write("base: base.yaml\n")))
+    assert "base" not in text_of(first.config.as_dict())
