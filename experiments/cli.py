@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
+import laggard
 from laggard.__main__ import SIGNALS, leave, shorten_warnings
 from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, MODULES, count
 
@@ -69,9 +70,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     top = parser()
     args, rest = top.parse_known_args(argv)
     if args.version:
-        from importlib.metadata import version
-
-        print("laggard", version("laggard"))
+        print("laggard", laggard.__version__)
         sys.exit(DONE)
     if any(extra.startswith("-") for extra in rest) or (rest and "overrides" not in args):
         top.error(f"unrecognized arguments: {' '.join(rest)}")

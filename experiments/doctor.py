@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import laggard
 from laggard.experiments.commands import MODULES
 
 DOWNLOADS = ("torchvision",)  # needed for downloads alone
@@ -100,11 +101,7 @@ def _installation(root: Path) -> Diagnosis:
     if lacking:
         remedy = "git status shows what is gone; git restore brings it back" if checkout else "install laggard again"
         return Diagnosis("laggard", "broken", f"{kind} without {', '.join(lacking)}", remedy)
-    try:
-        version = metadata.version("laggard")
-    except metadata.PackageNotFoundError:
-        version = "not installed, run from its folder"
-    return Diagnosis("laggard", "ok", f"{version}, {kind} complete")
+    return Diagnosis("laggard", "ok", f"{laggard.__version__}, {kind} complete")
 
 
 def _machine() -> Iterator[Diagnosis]:

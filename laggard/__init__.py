@@ -46,6 +46,8 @@ if TYPE_CHECKING:
         simulate,
     )
 
+__version__ = "0.1.0"
+
 MODULES = {
     ".experiments.config.errors": ("ConfigError",),
     ".experiments.config.load": ("load",),

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import laggard
 from laggard.experiments.config.config import Config, digest_of_settings, parse
 from laggard.experiments.config.documents import read
 from laggard.experiments.config.errors import ConfigError
@@ -213,14 +213,6 @@ class Result:
 def describe_versions(results: Iterable[Result]) -> str:
     """Which other versions of laggard made some of the results; empty where this one made all of them."""
     versions = Counter(result.version for result in results)
-    others = {version: number for version, number in versions.items() if version != this_version()}
+    others = {version: number for version, number in versions.items() if version != laggard.__version__}
     said = ", ".join(f"{number} by laggard {version}" for version, number in others.items())
-    return f"of {versions.total()} runs {said}; this is laggard {this_version()}" if said else ""
-
-
-def this_version() -> str:
-    """The version of laggard that runs."""
-    try:
-        return metadata.version("laggard")
-    except metadata.PackageNotFoundError:  # run from a checkout, without having been installed
-        return "not installed"
+    return f"of {versions.total()} runs {said}; this is laggard {laggard.__version__}" if said else ""

@@ -11,6 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import laggard
 from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, runs
@@ -21,7 +22,7 @@ from laggard.experiments.running.jobs import Document, JobResult, error_line
 from laggard.experiments.running.progress import heartbeat
 from laggard.simulator import Outcome, Task, simulate
 
-LIBRARIES = ("laggard", "numpy", "pyarrow", "safetensors", "simpy", "torch")
+LIBRARIES = ("numpy", "pyarrow", "safetensors", "simpy", "torch")
 ProgressDisplay = Callable[[RunSpec], AbstractContextManager[Any]]
 """A context around a simulation. What it yields is called with the progress after every update if it is callable, and
 its `observe`, if it has one, with the simulation before that begins."""
@@ -114,10 +115,4 @@ def circumstances(spec: RunSpec, task: Task, seconds: float) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """The versions of laggard and of its dependencies, by name."""
-    found = {}
-    for library in LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:  # run from a checkout, without having been installed
-            found[library] = "not installed"
-    return found
+    return {"laggard": laggard.__version__} | {library: metadata.version(library) for library in LIBRARIES}
