@@ -33,7 +33,7 @@ def validate(args: Namespace) -> int:
         try:
             planned = runs(load(path, *overrides))
         except ConfigError as error:
-            print(error, file=sys.stderr)
+            print(error, *error.others, sep="\n", file=sys.stderr)
             code = BAD_INPUT
         else:
             starved = {run.title: ranks for run in planned if (ranks := starved_ranks(run))}

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -36,15 +36,18 @@ class ConfigError(ValueError):
         key: the dotted key at fault; empty where the whole file is.
         problem: what is wrong with it.
         where: the file, where it is known.
+        others: further problems of the same config.
     """
 
-    def __init__(self, key: str, problem: str, where: str = "") -> None:
+    def __init__(self, key: str, problem: str, where: str = "", others: "Iterable[ConfigError]" = ()) -> None:
         super().__init__(printable(": ".join(part for part in (where, key[:200], problem) if part)))
-        self.key, self.problem, self.where = key, problem, where
+        self.key, self.problem, self.where, self.others = key, problem, where, tuple(others)
 
     def relocate(self, *, key: str | None = None, where: str | None = None) -> "ConfigError":
-        """The same problem under another key, or in another file."""
-        return ConfigError(self.key if key is None else key, self.problem, self.where if where is None else where)
+        """The same problem under another key, or in another file, and the others there too."""
+        place = self.where if where is None else where
+        others = [other.relocate(where=place) for other in self.others]
+        return ConfigError(self.key if key is None else key, self.problem, place, others)
 
 
 UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError)
@@ -101,9 +104,17 @@ def format_value(value: object) -> str:
 
 
 def translate_error(error: ValidationError, document: Mapping[str, Any]) -> ConfigError:
-    """The first problem that pydantic found in `document`, as a `ConfigError` under its dotted key."""
-    problems = [(_path(item["loc"], document, item["type"]), item) for item in error.errors(include_url=False)]
-    path, first = problems[0]
+    """The problems that pydantic found in `document`, each under its dotted key: the first one, with the others."""
+    problems: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for item in error.errors(include_url=False):
+        problems.setdefault(_path(item["loc"], document, item["type"]), []).append(item)
+    first, *others = [_translate(path, items) for path, items in problems.items()]
+    return ConfigError(first.key, first.problem, first.where, others)
+
+
+def _translate(path: tuple[str, ...], items: Sequence[Mapping[str, Any]]) -> ConfigError:
+    """The problem at one key; `items` are several where its type is a union."""
+    first = items[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
         return cause.relocate(key=".".join(filter(None, (*path, cause.key))))
@@ -111,7 +122,7 @@ def translate_error(error: ValidationError, document: Mapping[str, Any]) -> Conf
         return ConfigError(".".join(path), "missing: it has no default")
     if cause is not None:
         return error_at(".".join(path), cause)
-    expected = dict.fromkeys(_expectation_of(item) for at, item in problems if at == path)  # one per branch of a union
+    expected = dict.fromkeys(map(_expectation_of, items))  # one per branch of a union
     return ConfigError(".".join(path), f"expected {' or '.join(expected)}, got {format_value(first['input'])}")
 
 

@@ -293,6 +293,17 @@ def test_list_has_an_entry_for_every_entry_of_every_table(laggard: Laggard) -> N
     assert "Source: Zheng et al. (2017), arXiv 1609.08326" in words
 
 
+def test_validate_names_all_mistakes_and_run_the_first(laggard: Laggard, tmp_path: Path) -> None:
+    file = tmp_path / "mistakes.yaml"
+    file.write_text("cluster: {workers: zero, ties: no}\nlearning: {lr: x}\nstop: {epoch: 3}\nalgorithm: async_p\n")
+    code, out, err = laggard("validate", str(file))
+    assert (code, out) == (2, "")
+    keys = [line.removeprefix(f"{file}: ").partition(":")[0] for line in err.splitlines()]
+    assert sorted(keys[:2]) == ["cluster.ties", "cluster.workers"]
+    assert keys[2:] == ["algorithm.name", "learning.lr", "stop.epoch"]
+    assert laggard("run", str(file)) == (2, "", err.splitlines()[0] + "\n")
+
+
 def test_list_of_a_section_or_an_entry(laggard: Laggard) -> None:
     code, out, _ = laggard("list", "schedules", "laws")
     assert code == 0
