@@ -1,5 +1,6 @@
-"""The commands about configs and about what they may name: validate, list, new, doctor."""
+"""The commands about configs and about what they may name: validate, list, new, schema, doctor."""
 
+import json
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -9,6 +10,7 @@ from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, Command, add_n
 
 PLAIN_WIDTH = 120  # columns of lists that go to a file
 LOAD, CATALOGUE = "laggard.experiments.config.load", "laggard.experiments.config.catalogue"
+EDITORS = "laggard.experiments.config.editors"
 MARKS = {"ok": " ", "missing": "-", "broken": "!"}
 
 
@@ -74,6 +76,13 @@ def new_entry(args: Namespace) -> int:
     return DONE
 
 
+def schema(_: Namespace) -> int:
+    from laggard.experiments.config.editors import config_schema
+
+    print(json.dumps(config_schema(), indent=1))
+    return DONE
+
+
 def doctor_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", default="results", metavar="FOLDER", help="where results are kept (default: results)")
 
@@ -93,6 +102,7 @@ COMMANDS = (
     Command("validate", "check configs without simulating them", validate_arguments, validate, LOAD),
     Command("list", "list what a config may name", list_arguments, list_entries, CATALOGUE),
     Command("new", "write an entry of one's own, with a config and a test", new_arguments, new_entry, CATALOGUE),
+    Command("schema", "print the JSON schema of a config, for an editor", lambda _: None, schema, EDITORS),
     Command(
         "doctor",
         "say what this machine has of what a run needs: device, threads, memory, libraries, data",

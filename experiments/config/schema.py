@@ -165,6 +165,7 @@ def fill_defaults(model: type[Part]) -> BeforeValidator:
     def validate(value: Any, info: ValidationInfo) -> Any:
         return make_once(value, lambda given: model.model_validate(given, context=info.context), info)
 
+    validate.model = model  # type: ignore[attr-defined]  # for the JSON schema
     return BeforeValidator(validate)
 
 

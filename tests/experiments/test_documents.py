@@ -1,14 +1,17 @@
 """Configs that are based on another, and the examples that laggard brings."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from laggard import load
 from laggard.experiments.cli import main
 from laggard.experiments.config.config import digest_of
-from laggard.experiments.config.documents import examples, find_config
+from laggard.experiments.config.documents import examples, find_config, read
+from laggard.experiments.config.editors import config_schema
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.load import text_of
@@ -138,3 +141,38 @@ def test_the_command_knows_examples(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_stored_config_needs_no_base(write: Callable[..., Path]) -> None:
     (first, *_) = runs(load(write("base: base.yaml\n")))
     assert "base" not in text_of(first.config.as_dict())
+
+
+@pytest.fixture(scope="module")
+def schema() -> Draft202012Validator:
+    found = config_schema()
+    Draft202012Validator.check_schema(found)
+    return Draft202012Validator(json.loads(json.dumps(found)))
+
+
+@pytest.mark.parametrize("name", examples())
+def test_every_example_follows_the_schema(schema: Draft202012Validator, name: str) -> None:
+    assert [error.message for error in schema.iter_errors(read(examples()[name]))] == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "devce: cpu",
+        "stop: {epoch: 3}",
+        "cluster: {workers: zero}",
+        "cluster: {compute: {law: gama, mean: 1.0, cv: 1.0}}",
+        "cluster: {compute: {law: gamma, mean: 1.0, cv: x}}",
+        "cluster: {slowdowns: [{worker: x, factor: 5}]}",
+        "algorithm: async_p",
+        "algorithm: {name: async_ps, accumulates: 3}",
+        "task: {model: mlp, batch: 0}",
+        "learning: {optimizer: adam, momentum: 0.9}",
+        "learning: {compensation: {name: dc_asgd_a, strength: x}}",
+    ],
+)
+def test_the_schema_finds_what_validate_finds(schema: Draft202012Validator, tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "wrong.yaml").write_text(wrong)
+    assert not schema.is_valid(read(tmp_path / "wrong.yaml"))
+    with pytest.raises(ConfigError):
+        load(tmp_path / "wrong.yaml")

@@ -1,0 +1,46 @@
+"""The JSON schema of a config, with which an editor completes and checks its keys."""
+
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.documents import BASE
+from laggard.experiments.config.parts import NamedChoice
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class ConfigSchema(GenerateJsonSchema):
+    """Pydantic's generator, which looks into the parts that a config chooses by name."""
+
+    def function_before_schema(self, schema: Any) -> JsonSchemaValue:
+        make = schema["function"]["function"]
+        if isinstance(make, NamedChoice):
+            return self._choice(make)
+        model = getattr(make, "model", None)
+        if model is None:
+            return super().function_before_schema(schema)
+        model.model_rebuild()
+        return self.generate_inner(model.__pydantic_core_schema__)
+
+    def _choice(self, choice: NamedChoice) -> JsonSchemaValue:
+        """Any of the parts; a name with a colon is one of the user's own, which has keys of its own."""
+        found: list[JsonSchemaValue] = []
+        for part in choice.parts.values():
+            part.model_rebuild()
+            found.append(self.generate_inner(part.__pydantic_core_schema__))
+        own = {"type": "string", "pattern": ":"}
+        found.append({"type": "object", "properties": {choice.tag: own}, "required": [choice.tag]})
+        if choice.tag == "name":
+            found += [{"enum": list(choice.parts)}, own]
+        return {"anyOf": found}
+
+
+def config_schema() -> dict[str, Any]:
+    """The JSON schema (draft 2020-12) of a config: keys, types, ranges and defaults, entries of one's own aside."""
+    schema = Config.model_json_schema(schema_generator=ConfigSchema)
+    for part in schema["$defs"].values():
+        part.pop("required", None)  # a key may be swept, or stand in the base
+    schema["properties"][BASE] = {"type": "string", "description": "the config that this one changes"}
+    return {"$schema": DIALECT, **schema}
