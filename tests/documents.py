@@ -89,7 +89,7 @@ class Reader:
     def run(self, line: str) -> None:
         """A command: `laggard` in this process, only validated where it needs MNIST; of `make`, whether it is there."""
         command, _, comment = line.partition(" #")
-        program, *arguments = shlex.split(command)
+        program, *arguments = shlex.split(command.partition(" > ")[0])
         if program == "make":
             assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE), line
         elif program == "laggard" and "MNIST" in comment:
