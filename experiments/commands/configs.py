@@ -1,4 +1,4 @@
-"""The commands about configs and about what they may name: validate, list, new, schema, doctor."""
+"""The commands about configs and about what they may name: validate, list, new, cite, schema, doctor."""
 
 import json
 import sys
@@ -76,6 +76,17 @@ def new_entry(args: Namespace) -> int:
     return DONE
 
 
+def cite_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("names", nargs="+", metavar="NAME", help="an entry of `laggard list`, such as a method")
+
+
+def cite(args: Namespace) -> int:
+    from laggard.experiments.config.citations import citations
+
+    print("\n\n".join(dict.fromkeys(work for name in args.names for work in citations(name))))
+    return DONE
+
+
 def schema(_: Namespace) -> int:
     from laggard.experiments.config.editors import config_schema
 
@@ -102,6 +113,7 @@ COMMANDS = (
     Command("validate", "check configs without simulating them", validate_arguments, validate, LOAD),
     Command("list", "list what a config may name", list_arguments, list_entries, CATALOGUE),
     Command("new", "write an entry of one's own, with a config and a test", new_arguments, new_entry, CATALOGUE),
+    Command("cite", "print the sources of what a config may name, as BibTeX", cite_arguments, cite, CATALOGUE),
     Command("schema", "print the JSON schema of a config, for an editor", lambda _: None, schema, EDITORS),
     Command(
         "doctor",

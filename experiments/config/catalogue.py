@@ -52,16 +52,26 @@ def describe_entries(words: Sequence[str] = ()) -> Iterator[str]:
     for word in words:
         if word == "examples":
             yield from describe_examples()
-            continue
-        entries = [(title, choice.parts[word]) for title, choice in SECTIONS.items() if word in choice.parts]
-        if word in sections:
+        elif word in sections:
             yield from lines({sections[word]: SECTIONS[sections[word]]})
-        elif not entries:
-            known = [*sections, *(name for choice in SECTIONS.values() for name in choice.parts)]
-            hint = suggest(word, known) or f"expected one of {', '.join(sections)}, or a name that one of them lists"
-            raise ConfigError("", f"{format_value(word)}: nothing is called so; {hint}", "laggard list")
-        for title, part in entries:
-            yield from describe_fully(word, title, part)
+        else:
+            for title, part in find_entries(word, "laggard list", sections):
+                yield from describe_fully(word, title, part)
+
+
+def find_entries(name: str, command: str, sections: Iterable[str] = ()) -> list[tuple[str, type[Described]]]:
+    """The entries called `name`, each with the title of its section.
+
+    Raises:
+        ConfigError: there is none; names the `command`, and what is called like it, also among `sections`.
+    """
+    entries = [(title, choice.parts[name]) for title, choice in SECTIONS.items() if name in choice.parts]
+    if not entries:
+        known = [*sections, *(each for choice in SECTIONS.values() for each in choice.parts)]
+        names = f"expected one of {', '.join(sections)}, or" if sections else "expected"
+        hint = suggest(name, known) or f"{names} a name that `laggard list` shows"
+        raise ConfigError("", f"{format_value(name)}: nothing is called so; {hint}", command)
+    return entries
 
 
 def describe_examples() -> Iterator[str]:
