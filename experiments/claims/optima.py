@@ -84,8 +84,3 @@ def nearest(values: xr.DataArray, over: str, setting: xr.DataArray | float) -> x
     wanted = xr.DataArray(setting)
     distance = abs(log(values[over].astype(float)) - np.log(wanted.fillna(1.0)))
     return values.sel({over: distance.idxmin(over)}).drop_vars(over).where(wanted.notnull())
-
-
-def pick(values: xr.DataArray, over: str, by: xr.DataArray) -> xr.DataArray:
-    """`values` at the setting of `over` at which `by` is greatest, each seed for itself."""
-    return values.sel({over: by.idxmax(over)}).drop_vars(over)

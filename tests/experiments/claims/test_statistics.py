@@ -69,13 +69,6 @@ def test_a_choice_at_an_end_of_the_grid_is_none(accuracy):
     np.testing.assert_allclose(of.at(least, delay=0), [-0.96, -0.94])
 
 
-def test_what_is_best_in_one_place_is_looked_at_in_another(accuracy):
-    """At delay 0 the best learning rate is 0.1, at which delay 8 has 0.60, 0.61 and 0.59."""
-    np.testing.assert_allclose(
-        optima.pick(of.at(accuracy, delay=8), "lr", of.at(accuracy, delay=0)), [0.60, 0.61, 0.59]
-    )
-
-
 def test_the_nearest_setting_is_so_on_a_log_axis(accuracy):
     np.testing.assert_allclose(optima.nearest(of.at(accuracy, delay=0), "lr", 0.04), [0.95, 0.96, 0.94])
     own = xr.DataArray([0.012, 5.0, 0.08], dims="seed", coords={"seed": [0, 1, 2]})
