@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from inspect import cleandoc
 from pathlib import Path
@@ -11,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from laggard import load
 from laggard.experiments.cli import main
+from laggard.experiments.config import documents
 from laggard.experiments.config.catalogue import SECTIONS
 from laggard.experiments.config.citations import citations
 from laggard.experiments.config.config import digest_of
@@ -62,6 +65,7 @@ def digests(path: Path, *overrides: str) -> list[str]:
         ("cluster: {compute: {law: gamma, mean: 1.0}}", ["cluster.compute.mean=1.0"]),
         ("algorithm: {name: sgp}", ["algorithm={name: sgp}"]),
         ("algorithm: sync_ps", ["algorithm=sync_ps"]),
+        ("cluster: {network: {latency: null}}", ["cluster.network={bandwidth: 1.0e+6}"]),
         ("algorithm: {accumulate: null}", ["algorithm.accumulate=1"]),
         ("learning: {lr: 0.3}", ["learning.lr=0.3"]),
         ("learning: {optimizer: adam, momentum: null}", ["learning={optimizer: adam, lr: 0.1}"]),
@@ -84,6 +88,11 @@ def test_name_and_question_are_its_own(write: Callable[..., Path]) -> None:
     assert (config.name, config.question) == ("own", "And mine?")
     assert load(write("base: base.yaml\n")).question == ""
     assert load(write("base: base.yaml\nname: mine\n")).name == "mine"
+
+
+def test_a_name_in_the_base_is_an_entry_whose_keys_may_change(write: Callable[..., Path]) -> None:
+    write("base: base.yaml\nalgorithm: sync_ps\n", "middle.yaml")
+    assert load(write("base: middle.yaml\nalgorithm: {accumulate: 3}\n")).algorithm.name == "sync_ps"
 
 
 def test_a_base_may_have_a_base_in_another_folder(write: Callable[..., Path], tmp_path: Path) -> None:
@@ -129,6 +138,13 @@ def test_examples_are_found_by_their_names(tmp_path: Path, monkeypatch: pytest.M
     assert digests(Path("own.yaml")) == [
         digest_of(run.config) for run in runs(load("example:quickstart", "stop.epochs=1"))
     ]
+
+
+def test_a_name_of_several_examples_is_refused_with_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "examples", lambda: {"a/x": Path("a"), "b/x": Path("b"), "c/y": Path("c")})
+    assert find_config("example:y") == Path("c")
+    with pytest.raises(ConfigError, match=r"^example:x: expected the name of an example; it may be a/x or b/x$"):
+        find_config("example:x")
 
 
 def test_the_command_knows_examples(capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,6 +198,15 @@ def test_the_schema_finds_what_validate_finds(schema: Draft202012Validator, tmp_
         load(tmp_path / "wrong.yaml")
 
 
+def test_the_schema_leaves_entries_of_ones_own_their_keys(schema: Draft202012Validator) -> None:
+    assert schema.is_valid({"algorithm": {"name": "mine:Method", "patience": 3}, "learning": {"optimizer": "mine:Own"}})
+
+
+def test_a_fresh_process_prints_the_same_schema(schema: Draft202012Validator) -> None:
+    printed = subprocess.run([sys.executable, "-m", "laggard", "schema"], capture_output=True, check=True).stdout
+    assert json.loads(printed) == schema.schema
+
+
 def test_every_work_that_a_docstring_names_can_be_cited() -> None:
     """A year in brackets and a preprint's number stand in each source as often as in its citations."""
     sources: dict[str, str] = {}
@@ -202,5 +227,9 @@ def test_every_work_that_a_docstring_names_can_be_cited() -> None:
 def test_the_command_cites(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cite", "adpsgd", "dpsgd", "adpsgd"]) == 0
     assert capsys.readouterr().out.count("@misc{") == 3
+    assert main(["cite", "soft_sync"]) == 0
+    assert "  note = {(n-softsync)},\n" in capsys.readouterr().out
+    assert main(["cite", "k_async"]) == 0
+    assert "note" not in capsys.readouterr().out
     assert main(["cite", "adpsdg"]) == 2
     assert capsys.readouterr().err == "laggard cite: 'adpsdg': nothing is called so; did you mean adpsgd?\n"
