@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from laggard.experiments.config import clusters, parts, tasks
+from laggard.experiments.config import clusters, datasets, parts, tasks
 from laggard.experiments.config.documents import examples
 from laggard.experiments.config.errors import ConfigError, format_value, suggest, unknown_name
 from laggard.experiments.config.load import question
@@ -31,8 +31,8 @@ SECTIONS = {
     "optimizers (learning.optimizer)": parts.LEARNING,
     "schedules (learning.schedule)": parts.SCHEDULE,
     "models (task.model)": tasks.TASK,
-    "data (task.dataset)": tasks.DATASET,
-    "partitions (task.partition)": tasks.PARTITION,
+    "data (task.dataset)": datasets.DATASET,
+    "partitions (task.partition)": datasets.PARTITION,
 }
 """Title -> entries; the title's first word is the name of the section."""
 ATTRIBUTE_LINE = re.compile(r"\s+[\w, .-]+: ")
