@@ -155,8 +155,8 @@ def new(kind: str, name: str, folder: str | Path = ".") -> Sequence[Path]:
     """Write `<name>.py`, `<name>.yaml` and `test_<name>.py` into `folder`; they run as they are.
 
     Args:
-        kind: algorithm, compensation, law, model or topology.
-        name: of the module, in snake case; its class is called the same in CamelCase.
+        kind: algorithm, compensation, dataset, law, model or topology.
+        name: of the module, in snake case; its class is called the same in CamelCase, a data set's function as it is.
 
     Raises:
         ConfigError: there is no such kind, the name is invalid, or one of the files exists already.

@@ -291,3 +291,45 @@ def test_a_table_may_be_parquet(data: Path, module: Callable[..., Path]) -> None
     pd.read_csv(data / "shards.csv").to_parquet(data / "shards.parquet")
     path = config(data, "dataset: {name: synthetic, samples: 10}, partition: {file: shards.parquet}")
     assert [shard.tolist() for shard in RunSpec(load(path)).task()._shards] == [[0, 9], [3, 0]]
+
+
+# ----------------------------------------------------------------------------------------------------- of one's own
+
+OWN = """
+import numpy as np
+import torch
+from laggard.models import Dataset
+
+def rows(file: str, writers: bool = True) -> Dataset:
+    '''Numbers of a file: a label, then the inputs.'''
+    table = np.loadtxt(file)
+    if table.shape[1] != 3:
+        raise ValueError(f"file = {file}: expected 3 columns")
+    x, y = torch.from_numpy(table[:, 1:]).float(), torch.from_numpy(table[:, 0]).long()
+    return Dataset("rows", x, y, x, y, classes=2, writers=np.arange(len(y)) % 3 if writers else None)
+"""
+
+
+def test_a_function_of_ones_own_reads_a_file_whose_contents_count(
+    data: Path, module: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    module("own", OWN)
+    (data / "table.txt").write_text("0 1 2\n1 3 4\n1 5 6\n" * 2)
+    path = config(data, "dataset: {name: 'own:rows', file: table.txt}, partition: by_writer")
+    task = RunSpec(load(path)).task()
+    assert sorted(index for shard in task._shards for index in shard.tolist()) == list(range(6))
+    assert {frozenset(index % 3 for index in shard.tolist()) for shard in task._shards} in (
+        {frozenset({one}), frozenset({0, 1, 2} - {one})} for one in range(3)
+    )
+    before = RunSpec(load(path)).id
+    (data / "table.txt").write_text("0 1 2\n1 3 5\n")
+    assert RunSpec(load(path)).id != before
+    (data / "table.txt").write_text("0 1\n1 3\n")
+    for override, said in {
+        "task.batch=2": "task.dataset.file: expected 3 columns, got *table.txt\n",
+        "task.dataset.writers=false": "task: partition: expected a data set whose samples have writers, got rows\n",
+    }.items():
+        assert main(["run", str(path), override, "--out", str(data / "out")]) == 2
+        err = capsys.readouterr().err
+        assert fnmatchcase(err, f"{path}: {said}"), err
+        (data / "table.txt").write_text("0 1 2\n1 3 5\n")
