@@ -155,6 +155,27 @@ def _data() -> Iterator[Diagnosis]:
             yield Diagnosis(key, "missing", f"{said} in {folder}", f"{put}, or set LAGGARD_DATA")
         else:
             yield Diagnosis(key, "ok", f"complete in {folder}")
+    yield from _releases()
+
+
+def _releases() -> Iterator[Diagnosis]:
+    """Whether the binary releases of CIFAR are there, with files of the right size."""
+    from laggard.models.cifar import CIFAR10, CIFAR100
+    from laggard.models.mnist import data_root
+
+    for key, release in {"cifar10": CIFAR10, "cifar100": CIFAR100}.items():
+        folder = data_root() / release.folder
+        sizes = {file: count * release.record for file, count in release.files.items()}
+        lacking = [file for file in sizes if not (folder / file).is_file()]
+        broken = [file for file in sizes if file not in lacking and (folder / file).stat().st_size != sizes[file]]
+        unpack = f"unpack {release.archive} in {folder.parent}"
+        put = f"the first run of dataset {key} downloads it there; without a network {unpack}"
+        if broken:
+            yield Diagnosis(key, "missing", f"in {folder}: {', '.join(broken)} is not whole", f"remove it: {put}")
+        elif lacking:
+            yield Diagnosis(key, "missing", f"without {', '.join(lacking)} in {folder}", f"{put}, or set LAGGARD_DATA")
+        else:
+            yield Diagnosis(key, "ok", f"complete in {folder}")
 
 
 def _is_whole(path: Path) -> bool:

@@ -3,14 +3,17 @@
 Whatever a config names is imported without torch: modules import it where they compute.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from laggard.models.data import DATASETS, Dataset, characters, digits, fashion_mnist, mnist, synthetic
+from laggard.models.cifar import cifar10, cifar100
+from laggard.models.data import Dataset, characters, digits, fashion_mnist, mnist, synthetic, synthetic_images
+from laggard.models.files import Samples, libsvm, read_libsvm, read_text, text_file
 from laggard.models.language import Language
+from laggard.models.leaf import femnist, read_femnist
 from laggard.models.mnist import DataMissingError
 from laggard.models.networks import MLP, LeNet5, Logistic, Transformer
-from laggard.models.partition import PARTITIONS, ByLabel, Dirichlet, Disjoint, Iid, Partition
+from laggard.models.partition import PARTITIONS, ByLabel, ByWriter, Dirichlet, Disjoint, Iid, Partition
 from laggard.models.quadratic import Quadratic
 
 if TYPE_CHECKING:
@@ -32,6 +35,25 @@ class Network(Protocol):
 
 
 NETWORKS: Mapping[str, type[Network]] = {"lenet5": LeNet5, "mlp": MLP, "logistic": Logistic, "transformer": Transformer}
+DATASETS: Mapping[str, Callable[..., Dataset]] = {
+    "digits": digits,
+    "mnist": mnist,
+    "fashion_mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "libsvm": libsvm,
+    "text": text_file,
+    "femnist": femnist,
+    "synthetic": synthetic,
+    "synthetic_images": synthetic_images,
+    "characters": characters,
+}
+READERS: Mapping[Callable[..., Dataset], Callable[..., Samples]] = {
+    libsvm: read_libsvm,
+    text_file: read_text,
+    femnist: read_femnist,
+}
+"""Data set in a file -> what reads it, with the same arguments, without torch."""
 
 
 def __getattr__(name: str) -> Any:
@@ -47,7 +69,9 @@ __all__ = [
     "MLP",
     "NETWORKS",
     "PARTITIONS",
+    "READERS",
     "ByLabel",
+    "ByWriter",
     "DataMissingError",
     "Dataset",
     "Dirichlet",
@@ -62,8 +86,14 @@ __all__ = [
     "Supervised",
     "Transformer",
     "characters",
+    "cifar10",
+    "cifar100",
     "digits",
     "fashion_mnist",
+    "femnist",
+    "libsvm",
     "mnist",
     "synthetic",
+    "synthetic_images",
+    "text_file",
 ]

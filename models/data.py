@@ -1,5 +1,6 @@
 """Datasets: whole sets as tensors, so that a mini-batch is a tensor of indices."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 class Dataset:
     """A training and a test set: inputs `(samples, ...)` and labels `(samples,)`, or `(samples, positions)` of texts.
 
-    Images have mean 0 and deviation 1.
+    Images have mean 0 and deviation 1, but for those of `femnist`.
+
+    Attributes:
+        writers: who wrote each training sample, `(samples,)` of 0, 1, ...; None where nobody knows.
     """
 
     name: str
@@ -29,6 +33,7 @@ class Dataset:
     test_x: "Tensor"
     test_y: "Tensor"
     classes: int
+    writers: np.ndarray | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,6 +133,44 @@ def synthetic(
     return Dataset("synthetic", x[:samples], y[:samples], x[samples:], y[samples:], classes)
 
 
+def synthetic_images(
+    samples: int = 1000,
+    classes: int = 10,
+    channels: int = 3,
+    size: int = 32,
+    writers: int = 1,
+    contrast: float = 0.1,
+    seed: int = 0,
+) -> Dataset:
+    """Noisy images of coarse squares, a pattern a class: `(channels, size, size)`; a quarter as many samples to test.
+
+    By default they have the shape of CIFAR-10; `classes: 100` has that of CIFAR-100, `channels: 1, size: 28, classes:
+    62, writers: 100` that of FEMNIST. Patterns of 4 x 4 normal numbers, a number a square, for each class and each
+    writer, moved together by up to two pixels, and a normal number a pixel as noise; writers take turns:
+
+        x = (contrast class + contrast / 2 writer + noise) / sqrt(1 + 5 / 4 contrast^2)
+
+    Raises:
+        ValueError: a size, or the contrast, outside its range in `RANGES`.
+    """
+    sizes = {"samples": samples, "classes": classes, "channels": channels, "size": size, "writers": writers}
+    check_sizes(synthetic_images, **sizes, contrast=contrast)
+    import torch
+
+    rng = np.random.default_rng(seed)
+    total, shape = samples + samples // 4, (channels, size, size)
+    of_class, of_writer = (contrast * rng.standard_normal((count, channels, 4, 4)) for count in (classes, writers))
+    labels, hands = rng.integers(classes, size=total), np.arange(total) % writers
+    x, square = np.empty((total, *shape), dtype=np.float32), np.arange(size) * 4 // size
+    for image, label, hand, moved in zip(x, labels, hands, rng.integers(-2, 3, size=(total, 2)), strict=True):
+        pattern = (of_class[label] + of_writer[hand] / 2)[:, square[:, None], square]
+        image[:] = np.roll(pattern, moved, axis=(1, 2)) + rng.standard_normal(shape)
+    images, y = torch.from_numpy(x / np.float32(np.sqrt(1 + 1.25 * contrast**2))), torch.from_numpy(labels)
+    images = _channels_last(images) if channels == 1 else images
+    train, test = (images[:samples], y[:samples]), (images[samples:], y[samples:])
+    return Dataset("synthetic_images", *train, *test, classes, hands[:samples])
+
+
 def characters(samples: int = 20_000, positions: int = 32, words: int = 200, seed: int = 0) -> Dataset:
     """Text of an invented language in pieces of `positions` characters; a label is the character that comes next.
 
@@ -149,11 +192,19 @@ def characters(samples: int = 20_000, positions: int = 32, words: int = 200, see
     return Dataset("characters", x[:samples], y[:samples], x[samples:], y[samples:], classes=len(ALPHABET))
 
 
-RANGES: dict[Callable[..., Dataset], dict[str, tuple[int, int]]] = {
+RANGES: dict[Callable[..., Dataset], dict[str, tuple[float, float]]] = {
     synthetic: {"samples": (4, 10**6), "features": (1, 10**5), "classes": (2, 10**4)},
+    synthetic_images: {
+        "samples": (4, 10**6),
+        "classes": (2, 10**4),
+        "channels": (1, 100),
+        "size": (4, 1000),
+        "writers": (1, 10**4),
+        "contrast": (1e-6, 100),
+    },
     characters: {"samples": (10, 10**6), "positions": (2, 10**4), "words": (2, 2000)},
 }
-"""The least and the greatest of each size of the data sets that are made."""
+"""The least and the greatest of each size of the data sets that are made, and of numbers that could be none."""
 MOST_NUMBERS = 10**8
 
 
@@ -167,7 +218,8 @@ def check_sizes(make: Callable[..., Dataset], **given: float) -> None:
     for name, (least, most) in ranges.items():
         if not least <= given[name] <= most:
             raise ValueError(f"{name} = {given[name]}: expected a number from {least} to {most}")
-    numbers = given.get("samples", 1) * given.get("features", given.get("positions", 1))
+    shape = (given.get(name, 1) for name in ("features", "positions", "channels", "size", "size"))
+    numbers = math.prod((given.get("samples", 1), *shape))
     if ranges and numbers > MOST_NUMBERS:
         raise ValueError(f"samples = {given['samples']}: expected at most {MOST_NUMBERS} numbers in all, got {numbers}")
 
@@ -188,12 +240,3 @@ def _channels_last(images: "Tensor") -> "Tensor":
     With one channel the memory is the same in either order, and torch would leave the strides as they are.
     """
     return images.squeeze(1).unsqueeze(-1).movedim(-1, 1)
-
-
-DATASETS: dict[str, Callable[..., Dataset]] = {
-    "digits": digits,
-    "mnist": mnist,
-    "fashion_mnist": fashion_mnist,
-    "synthetic": synthetic,
-    "characters": characters,
-}

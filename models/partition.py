@@ -99,6 +99,24 @@ class Dirichlet:
         return result
 
 
+@dataclass(frozen=True)
+class ByWriter:
+    """Each writer's samples at one worker; writers are dealt at random, as many to each worker up to one.
+
+    It takes who wrote each sample in place of labels. With as many workers as writers each is one client of LEAF.
+
+    Source: Caldas et al. (2018), arXiv:1812.01097.
+    """
+
+    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+        _check(labels, workers)
+        writers = np.unique(labels)
+        if len(writers) < workers:
+            raise ValueError(f"{len(writers)} writers cannot be divided among {workers} workers: use fewer workers")
+        dealt = np.array_split(rng.permutation(writers), workers)
+        return [np.flatnonzero(np.isin(labels, own)) for own in dealt]
+
+
 def _counts(size: int, share: np.ndarray, left: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """How many samples of each label make up `size`, by `share` and, where that is used up, by the samples `left`."""
     counts = np.zeros_like(left)
@@ -127,4 +145,5 @@ PARTITIONS: dict[str, type[Partition]] = {
     "disjoint": Disjoint,
     "by_label": ByLabel,
     "dirichlet": Dirichlet,
+    "by_writer": ByWriter,
 }

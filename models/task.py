@@ -13,7 +13,7 @@ from laggard.models.backends.choice import choose
 from laggard.models.data import Dataset
 from laggard.models.flat import check_pure, flatten
 from laggard.models.layers import Layer, check_labels, labels_of, layers
-from laggard.models.partition import Iid, Partition
+from laggard.models.partition import ByWriter, Iid, Partition
 
 Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, number of classes -> a fresh module
 
@@ -182,7 +182,10 @@ def _make_shards(partition: Partition, dataset: Dataset, workers: int | None, se
     if workers is None and not isinstance(partition, Iid):
         raise ValueError(f"workers = None, but partition {partition} divides the training set among them: say how many")
     workers = 1 if workers is None or isinstance(partition, Iid) else workers
-    shards = partition.shards(dataset.train_y.cpu().numpy(), workers, np.random.default_rng(seed))
+    by = dataset.writers if isinstance(partition, ByWriter) else dataset.train_y.cpu().numpy()
+    if by is None:
+        raise ValueError(f"partition: expected a data set whose samples have writers, got {dataset.name}")
+    shards = partition.shards(by, workers, np.random.default_rng(seed))
     return [shard.astype(np.int32) for shard in shards]
 
 

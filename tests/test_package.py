@@ -76,6 +76,7 @@ def test_the_wheel_has_every_file_once_and_under_one_name(wheel: Path) -> None:
         ("configs", "examples", ".yaml"),
         ("configs", "examples", ".csv"),
         ("configs", "examples", ".json"),
+        ("configs", "examples", ".txt"),
         ("results/claims", "ledger", ".json"),
     ]:
         files = {f"laggard/{link}/{path.relative_to(ROOT / folder)}" for path in (ROOT / folder).rglob(f"*{suffix}")}

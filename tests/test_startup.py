@@ -22,6 +22,7 @@ WITHOUT = {
     "list lenet5": (*HEAVY, *TABLES),
     "validate configs/quickstart.yaml": (*HEAVY, *TABLES),
     "validate configs/delay_grid.yaml": (*HEAVY, *TABLES),
+    "validate configs/data/femnist.yaml": (*HEAVY, *TABLES),
     "new law unheard_of": (*HEAVY, *TABLES),
     "table RESULT": HEAVY,
     "trace RESULT": HEAVY,

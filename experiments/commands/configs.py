@@ -63,7 +63,7 @@ def list_entries(args: Namespace) -> int:
 
 
 def new_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("kind", metavar="KIND", help="algorithm, compensation, law, model or topology")
+    parser.add_argument("kind", metavar="KIND", help="algorithm, compensation, dataset, law, model or topology")
     parser.add_argument("name", metavar="NAME", help="of its module, in snake case")
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from laggard.experiments.config import clusters, parts, tasks
+from laggard.experiments.config import clusters, datasets, parts, tasks
 from laggard.experiments.config.documents import examples
 from laggard.experiments.config.errors import ConfigError, format_value, suggest, unknown_name
 from laggard.experiments.config.load import question
@@ -31,8 +31,8 @@ SECTIONS = {
     "optimizers (learning.optimizer)": parts.LEARNING,
     "schedules (learning.schedule)": parts.SCHEDULE,
     "models (task.model)": tasks.TASK,
-    "data (task.dataset)": tasks.DATASET,
-    "partitions (task.partition)": tasks.PARTITION,
+    "data (task.dataset)": datasets.DATASET,
+    "partitions (task.partition)": datasets.PARTITION,
 }
 """Title -> entries; the title's first word is the name of the section."""
 ATTRIBUTE_LINE = re.compile(r"\s+[\w, .-]+: ")
@@ -155,8 +155,8 @@ def new(kind: str, name: str, folder: str | Path = ".") -> Sequence[Path]:
     """Write `<name>.py`, `<name>.yaml` and `test_<name>.py` into `folder`; they run as they are.
 
     Args:
-        kind: algorithm, compensation, law, model or topology.
-        name: of the module, in snake case; its class is called the same in CamelCase.
+        kind: algorithm, compensation, dataset, law, model or topology.
+        name: of the module, in snake case; its class is called the same in CamelCase, a data set's function as it is.
 
     Raises:
         ConfigError: there is no such kind, the name is invalid, or one of the files exists already.

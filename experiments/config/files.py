@@ -54,7 +54,10 @@ def absolute(value: Any) -> Any:
 
 
 def hash_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """SHA-256 of a file, in hexadecimal; of a folder, that of its files' hashes, in the order of their names."""
+    if path.is_dir():
+        each = [hash_of(file) for file in sorted(path.iterdir()) if file.is_file()]
+        return hashlib.sha256("\n".join(each).encode()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -75,7 +75,7 @@ class RunSpec:
         hardware = {"device": config.device, "backend": config.backend, "threads": config.threads or self.threads}
         try:
             task: Task = config.task.task(workers=config.cluster.workers, seed=config.seed, **hardware)
-        except InvalidSettingError:
+        except (ConfigError, InvalidSettingError):
             raise
         except ValueError as error:
             raise error_at("task", error) from None

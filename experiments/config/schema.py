@@ -88,12 +88,20 @@ class Described(Part):
         Raises:
             InvalidSettingError: a value out of its range, or a file that has changed since the config was read.
         """
+        return type(self).recipe(**self.recipe_arguments(workers) | given)
+
+    def recipe_arguments(self, workers: int = 1) -> dict[str, Any]:
+        """What the recipe is called with, for a cluster of so many workers.
+
+        Raises:
+            InvalidSettingError: a file has changed since the config was read.
+        """
         for key in self.files:
             self._hash(key)
         own = {name: build_value(getattr(self, name)) for name in self.settings}
         if own.get("workers", workers) is None:
             own["workers"] = workers
-        return type(self).recipe(**own | given)
+        return own
 
     def _hash(self, key: str) -> str | None:
         """SHA-256 of the file that `key` names, which is the one that its own key says, where it does."""
@@ -226,7 +234,7 @@ def part(
     label: dict[str, Key] = {tag: (Literal[name], name)} if tag else {}
     files = frozenset(filter(names_file, own))
     own |= {key: (Annotated[own[key][0], BeforeValidator(_absolute_path)], own[key][1]) for key in files}
-    hashes: dict[str, Key] = {f"{key}_sha256": (str | None, None) for key in files}
+    hashes: dict[str, Key] = {f"{key}_sha256": (str | None, None) for key in own if key in files}
     shape: dict[str, Any] = {**label, **own, **hashes, **more}
     model: type[Described] = create_model(f"{recipe.__name__}Part", __base__=base, __doc__=recipe.__doc__, **shape)
     hints = type_hints(recipe)

@@ -7,30 +7,18 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from laggard import simulator
+from laggard.experiments.config.datasets import DATASET, PARTITION, Sizes, check_dataset, check_partition, sizes_of
 from laggard.experiments.config.errors import ConfigError, error_at
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Count, Described, part
-from laggard.models import DATASETS, NETWORKS, PARTITIONS, Dataset, Network, Partition, Quadratic
-from laggard.models.data import check_sizes
-from laggard.models.language import ALPHABET
+from laggard.models import NETWORKS, Dataset, Network, Quadratic
 from laggard.models.layers import Description, check_labels
 from laggard.models.vision import vision_layers
 from laggard.simulator.learning.task import Layer, layers_of
 
 
-class Sizes(NamedTuple):
-    """What can be known of a data set without reading it: shape of an input, classes, training samples, shape of the
-    labels of one.
-    """
-
-    shape: tuple[int, ...]
-    classes: int
-    samples: int
-    labels: tuple[int, ...] = ()
-
-
 class Known(NamedTuple):
-    """What can be known of a network on a data set without reading it: sizes, layers, whether `unfold` can take it."""
+    """What can be known of a network on a data set before a run: sizes, layers, whether `unfold` can take it."""
 
     sizes: Sizes
     layers: list[Layer]
@@ -39,11 +27,6 @@ class Known(NamedTuple):
 
 MOST_PARAMS = 10**9
 DType = Literal["float32", "float64"]
-SIZES = {
-    name: Sizes((1, 28, 28), 10, n) for name, n in {"digits": 1500, "mnist": 60000, "fashion_mnist": 60000}.items()
-}
-DATASET = NamedChoice.of("name", DATASETS, "mnist", Dataset)
-PARTITION = NamedChoice.of("name", PARTITIONS, "iid", Partition)
 
 
 class TaskPart(Described):
@@ -147,10 +130,7 @@ class SupervisedPart(TaskPart):
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         if device == "cuda":
             _check_gpu()
-        try:
-            check_sizes(type(self.dataset).recipe, **{key: getattr(self.dataset, key) for key in self.dataset.settings})
-        except ValueError as error:
-            raise error_at("task.dataset", error) from None
+        check_dataset(self.dataset)
         try:
             known = self.known
         except (ValueError, RuntimeError) as error:  # torch cannot even describe what is too large
@@ -163,13 +143,7 @@ class SupervisedPart(TaskPart):
         samples = known.sizes.samples
         if self.batch > samples:
             raise ConfigError("task.batch", f"expected at most the {samples} samples that there are, got {self.batch}")
-        if known.sizes.labels and self.partition.name in ("by_label", "dirichlet"):
-            problem = f"expected iid or disjoint, since a text has no label of its own, got {self.partition.name!r}"
-            raise ConfigError("task.partition", problem)
-        most = samples // getattr(self.partition, "pieces", 1)
-        if self.partition.name != "iid" and workers > most:
-            problem = f"expected at most {most}, among whom {self.partition.name} can deal {samples} samples"
-            raise ConfigError("cluster.workers", f"{problem}, got {workers}: use fewer workers or iid")
+        check_partition(self.partition, self.dataset, known.sizes, workers)
 
     def layers(self) -> Sequence[Layer]:
         return () if self.known is None else self.known.layers
@@ -179,7 +153,7 @@ class SupervisedPart(TaskPart):
 
     @cached_property
     def known(self) -> Known | None:
-        """What is known without reading data; cached, since all runs of a sweep need it.
+        """What is known before a run; cached, since all runs of a sweep need it.
 
         Raises:
             ValueError: the network cannot take the data set's inputs, or does not answer its labels.
@@ -239,19 +213,19 @@ def _describe_own(network: Network, shape: tuple[int, ...], classes: int) -> Des
         return describe_module(network.build(shape, classes), shape)
 
 
-def sizes_of(dataset: Any) -> Sizes | None:
-    """What is known of a data set without reading it, where anything is."""
-    if dataset.name == "synthetic":
-        return Sizes((dataset.features,), dataset.classes, dataset.samples)
-    if dataset.name == "characters":
-        return Sizes((dataset.positions,), len(ALPHABET), dataset.samples, (dataset.positions,))
-    return SIZES.get(dataset.name)
-
-
 @lru_cache(maxsize=2)
 def _dataset(described: Described) -> Dataset:
-    """The data set; the runs of a sweep share it."""
-    data: Dataset = described.build()
+    """The data set; the runs of a sweep share it.
+
+    Raises:
+        ConfigError: it cannot be made of these settings.
+    """
+    try:
+        data: Dataset = described.build()
+    except simulator.InvalidSettingError:
+        raise
+    except ValueError as error:
+        raise error_at("task.dataset", error) from None
     return data
 
 

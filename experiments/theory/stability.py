@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from laggard import simulator
-from laggard.experiments.config.tasks import sizes_of
+from laggard.experiments.config.datasets import sizes_of
 from laggard.experiments.theory import build_algorithm
 from laggard.experiments.theory.staleness import CONSTANT, staleness_theory
 from laggard.models import Quadratic
@@ -70,7 +70,10 @@ def critical(delay: int, momentum: float, nesterov: bool) -> tuple[float, float]
 def chance(config: Any) -> float | None:
     """The accuracy (0 to 1) of guessing on a config's data set, where its classes are known."""
     dataset = getattr(getattr(config, "task", None), "dataset", None)
-    known = sizes_of(dataset) if dataset is not None else None
+    try:
+        known = sizes_of(dataset) if dataset is not None else None
+    except ValueError:  # a file of a stored run that is there no more, or another by now
+        return None
     return 1 / known.classes if known else None
 
 

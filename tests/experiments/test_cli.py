@@ -270,7 +270,7 @@ TABLES = {
     "optimizers": OPTIMIZERS,
     "compensations": COMPENSATIONS, "schedules": SCHEDULES,
     "models": [*NETWORKS, "quadratic", "timing", "network_timing"],
-    "data": DATASETS, "partitions": PARTITIONS, "failures": ["server_crash", "checkpoint"],
+    "data": DATASETS, "partitions": [*PARTITIONS, "from_file"], "failures": ["server_crash", "checkpoint"],
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from laggard import ConfigError, load
-from laggard.experiments.config import tasks
+from laggard.experiments.config import datasets
 from laggard.experiments.config.axes import put
 from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.grid import runs
@@ -218,15 +218,15 @@ def test_a_backend_that_is_not_there_or_cannot_take_the_model_is_refused_before_
 
 
 def test_what_is_known_of_a_data_set_without_reading_it_is_true() -> None:
-    data = tasks.DATASET.parts["digits"]().build()
-    assert (data.shape, data.classes, len(data.train_y)) == tasks.SIZES["digits"][:3]
+    data = datasets.DATASET.parts["digits"]().build()
+    assert (data.shape, data.classes, len(data.train_y)) == datasets.SIZES["digits"][:3]
     assert data.labels == ()
     for part in (
-        tasks.DATASET.parts["synthetic"](samples=12, features=3, classes=2),
-        tasks.DATASET.parts["characters"](samples=12, positions=7),
+        datasets.DATASET.parts["synthetic"](samples=12, features=3, classes=2),
+        datasets.DATASET.parts["characters"](samples=12, positions=7),
     ):
         data = part.build()
-        assert (data.shape, data.classes, len(data.train_y), data.labels) == tasks.sizes_of(part)
+        assert (data.shape, data.classes, len(data.train_y), data.labels) == datasets.sizes_of(part)[:4]
 
 
 @pytest.mark.parametrize(("file", "name"), [("my run (2)", "my run -2-"), ("(a)", "a-"), ("((", "experiment")])

@@ -10,7 +10,9 @@ import torch
 
 from laggard.experiments import doctor
 from laggard.experiments.cli import main
+from laggard.models import cifar
 from laggard.models.mnist import IDX_FILES
+from tests.models.releases import write_cifar
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,6 +58,20 @@ def test_data_are_whole_or_not(data: Path, tmp_path: Path) -> None:
         assert found.remedy
     (data / IDX_FILES[0]).unlink()
     assert f"without {IDX_FILES[0]}" in states(tmp_path)["mnist"].said
+
+
+def test_releases_of_cifar_are_whole_or_not(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CIFAR10", "CIFAR100"):
+        release = getattr(cifar, name)._replace(records=2, tests=2)
+        monkeypatch.setattr(cifar, name, release)
+        assert f"without {release.train[0]}" in states(tmp_path)[name.lower()].said
+        write_cifar(data.parents[1], release)
+        assert states(tmp_path)[name.lower()].state == "ok"
+        file = data.parents[1] / release.folder / release.test
+        file.write_bytes(file.read_bytes()[:-1])
+        found = states(tmp_path)[name.lower()]
+        assert (found.state, f"{release.test} is not whole" in found.said) == ("missing", True)
+        assert found.remedy
 
 
 def test_a_version_outside_the_bounds_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

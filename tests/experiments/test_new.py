@@ -64,7 +64,8 @@ def test_a_config_runs_as_it_is(
     assert "finished" in capsys.readouterr().out
     (run,) = load_results(f"results/my_own_{kind}")
     assert run.manifest["gradients"]["applied"] >= 100
-    assert f"my_own_{kind}:MyOwn{kind.capitalize()}" in (run.path / "config.yaml").read_text()
+    entry = f"my_own_{kind}" if kind == "dataset" else f"MyOwn{kind.capitalize()}"  # a data set is a function
+    assert f"my_own_{kind}:{entry}" in (run.path / "config.yaml").read_text()
 
 
 def test_a_config_runs_from_the_console(written: Path) -> None:
@@ -100,7 +101,7 @@ def test_nothing_is_overwritten(
     [
         (
             ["algoritm", "mine"],
-            "KIND: expected one of algorithm, compensation, law, model, topology, got 'algoritm'; "
+            "KIND: expected one of algorithm, compensation, dataset, law, model, topology, got 'algoritm'; "
             "did you mean algorithm?",
         ),
         (["law", "MyLaw"], "NAME: expected a name in snake case, as my_law, got 'MyLaw'"),

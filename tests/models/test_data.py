@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from laggard.models import DATASETS, DataMissingError, digits, fashion_mnist, mnist, synthetic
+from laggard.models import DATASETS, DataMissingError, cifar, digits, fashion_mnist, mnist, synthetic, synthetic_images
 from laggard.models.mnist import IDX_FILES
+from tests.models.releases import write_cifar, write_leaf
 
 HERE = Path(os.environ.get("LAGGARD_DATA", "absent")) / "MNIST" / "raw"
 needs_mnist = pytest.mark.skipif(
@@ -53,13 +54,27 @@ def restored_threads():
     torch.set_num_threads(before)
 
 
+@pytest.fixture
+def files(small_mnist, monkeypatch):
+    """Small files of every data set that reads any; the arguments of those that a config names."""
+    root = small_mnist.parents[1]
+    (root / "FashionMNIST").symlink_to("MNIST")
+    for name in ("CIFAR10", "CIFAR100"):
+        monkeypatch.setattr(cifar, name, getattr(cifar, name)._replace(records=3, tests=3))
+        write_cifar(root, getattr(cifar, name))
+    (root / "rows").write_text("".join(f"{row % 2} {row % 7 + 1}:{row / 7}\n" for row in range(50)))
+    train, test = write_leaf(root)
+    rows, written = {"file": str(root / "rows")}, {"file": __file__}
+    return {"libsvm": rows, "text": written, "femnist": {"file": str(train), "test_file": str(test)}}
+
+
 @pytest.mark.parametrize("name", DATASETS)
-def test_a_dataset_is_the_same_bytes_on_any_number_of_threads(name, restored_threads, small_mnist):
-    (small_mnist.parents[1] / "FashionMNIST").symlink_to("MNIST")
+def test_a_dataset_is_the_same_bytes_on_any_number_of_threads(name, restored_threads, files):
     found = set()
     for threads in (1, 2, 4):
         torch.set_num_threads(threads)
-        data = DATASETS[name]()
+        data = DATASETS[name](**files.get(name, {}))
+        assert data.name == name
         tensors = (data.train_x, data.train_y, data.test_x, data.test_y)
         found.add(sha256(b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors)).hexdigest())
     assert len(found) == 1
@@ -75,6 +90,40 @@ def test_synthetic_blobs_lie_apart_as_asked():
     assert not torch.equal(data.train_x, synthetic(samples=4000, features=50, classes=3, seed=2).train_x)
     with pytest.raises(ValueError, match="classes = 1"):
         synthetic(classes=1)
+
+
+def test_synthetic_images_have_mean_zero_deviation_one_and_the_shapes_that_are_asked_for():
+    for shape, given in {
+        (3, 32, 32): {"classes": 10},
+        (1, 28, 28): {"classes": 62, "channels": 1, "size": 28, "writers": 100},
+        (2, 9, 9): {"classes": 2, "channels": 2, "size": 9, "contrast": 1.0},
+    }.items():
+        data = synthetic_images(samples=400, **given)
+        assert (data.shape, data.classes) == (shape, given["classes"])
+        assert (len(data.train_y), len(data.test_y), len(data.writers)) == (400, 100, 400)
+        assert set(data.writers.tolist()) == set(range(given.get("writers", 1)))
+        assert data.train_x.mean().item() == pytest.approx(0, abs=0.2)  # of the patterns' numbers, which are few
+        assert data.train_x.std().item() == pytest.approx(1, abs=0.2)
+        assert not torch.equal(data.train_x, synthetic_images(samples=400, seed=1, **given).train_x)
+    with pytest.raises(ValueError, match="writers = 0"):
+        synthetic_images(writers=0)
+    with pytest.raises(ValueError, match=r"contrast = 0\.0"):
+        synthetic_images(contrast=0.0)
+    with pytest.raises(ValueError, match="at most 100000000 numbers"):
+        synthetic_images(samples=10**5)
+
+
+def test_synthetic_images_are_as_far_apart_as_their_contrast_says():
+    """Of two classes, the mean images differ by contrast times that of the patterns; the pixels' noise is the rest."""
+    contrast = 0.5
+    data = synthetic_images(samples=4000, classes=2, channels=4, contrast=contrast)
+    scale = (1 + 1.25 * contrast**2) ** 0.5
+    one, other = (data.train_x[data.train_y == label] for label in (0, 1))
+    within = torch.cat([one - one.mean(dim=0), other - other.mean(dim=0)]).var().item() * scale**2
+    assert 1 < within < 1.2  # of the noise, and of moved edges of squares
+    squares = (one.mean(dim=0) - other.mean(dim=0))[:, 3::8, 3::8] * scale / contrast  # in the middle of squares
+    patterns = np.random.default_rng(0).standard_normal((2, 4, 4, 4))
+    np.testing.assert_allclose(squares, patterns[0] - patterns[1], atol=0.3)
 
 
 def test_a_dataset_moves_to_another_precision_and_keeps_its_strides():

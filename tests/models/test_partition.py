@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from laggard.models import PARTITIONS, ByLabel, Dirichlet, Disjoint, Iid
+from laggard.models import PARTITIONS, ByLabel, ByWriter, Dirichlet, Disjoint, Iid, Logistic, Supervised, synthetic
 
 LABELS = np.random.default_rng(0).integers(10, size=1003)
 DEALT = [Disjoint(), ByLabel(), ByLabel(pieces=2), Dirichlet(alpha=100.0), Dirichlet(alpha=0.3), Dirichlet(alpha=1e-6)]
@@ -50,6 +50,27 @@ def test_by_label_gives_few_labels():
     labels = np.repeat(np.arange(10), 30)
     assert all(len(np.unique(labels[shard])) == 1 for shard in deal(ByLabel(), 10, labels=labels))
     assert all(len(np.unique(labels[shard])) <= 2 for shard in deal(ByLabel(pieces=2), 10, labels=labels))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 9, 100])
+def test_each_writers_samples_are_at_one_worker_and_writers_are_spread_evenly(workers):
+    writers = np.random.default_rng(1).integers(100, size=1003) * 7
+    shards = deal(ByWriter(), workers, labels=writers)
+    assert (np.sort(np.concatenate(shards)) == np.arange(1003)).all()
+    own = [set(writers[shard]) for shard in shards]
+    assert sum(map(len, own)) == len(set().union(*own)) == len(set(writers)) == 100
+    assert {len(each) for each in own} <= {100 // workers, -(-100 // workers)}
+    assert [set(writers[shard]) for shard in deal(ByWriter(), workers, seed=1, labels=writers)] != own or workers == 1
+
+
+def test_more_workers_than_writers_are_refused():
+    with pytest.raises(ValueError, match="10 writers cannot be divided among 11 workers"):
+        deal(ByWriter(), 11)
+
+
+def test_a_data_set_without_writers_cannot_be_dealt_by_them():
+    with pytest.raises(ValueError, match="expected a data set whose samples have writers, got synthetic"):
+        Supervised(Logistic().build, synthetic(samples=40), 4, partition=ByWriter(), workers=2, device="cpu")
 
 
 def test_a_smaller_alpha_is_more_uneven():

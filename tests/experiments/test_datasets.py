@@ -1,0 +1,335 @@
+"""Data sets and partitions in configs: a config each, that runs; sizes known before a run; files by their contents."""
+
+import json
+import shutil
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laggard import ConfigError, load, run
+from laggard.experiments.cli import main
+from laggard.experiments.config import datasets
+from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.running.run import run_spec
+from laggard.experiments.theory.stability import chance
+from laggard.models import DATASETS, cifar
+from tests.models.releases import leaf_document, write_cifar, write_leaf
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "data").glob("*.yaml"))
+LEARNS = "# Does it learn?\ncluster: {workers: 2}\nstop: {updates: 4}\ntask: {%s}\n"
+ROWS = "".join(f"{row % 3} {row % 5 + 1}:{row}\n" for row in range(12))
+
+
+@pytest.fixture
+def small_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both releases of CIFAR with 64 images a file."""
+    monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))
+    for name in ("CIFAR10", "CIFAR100"):
+        monkeypatch.setattr(cifar, name, getattr(cifar, name)._replace(records=64, tests=64))
+        write_cifar(tmp_path, getattr(cifar, name))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder with a file of every format, in which the configs of the tests lie."""
+    (tmp_path / "rows.txt").write_text(ROWS)
+    (tmp_path / "prose.txt").write_text("Which characters follow each other? " * 3)
+    (tmp_path / "shards.csv").write_text("worker,sample\n1,3\n0,0\n0,9\n1,0\n")
+    write_leaf(tmp_path)
+    return tmp_path
+
+
+def config(folder: Path, task: str) -> Path:
+    for key, usual in (("batch", "2"), ("model", "logistic")):
+        task = task if f"{key}: " in task else f"{key}: {usual}, {task}"
+    path = folder / "config.yaml"
+    path.write_text(LEARNS % task)
+    return path
+
+
+# --------------------------------------------------------------------------------------------------- what is shipped
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_data_sets_config_asks_a_question_and_runs(path: Path, small_cifar: None, tmp_path: Path) -> None:
+    """Of its runs the last."""
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("# ")
+    assert first.endswith("?")
+    result = run_spec(runs(load(path))[-1], tmp_path)
+    assert result.manifest["gradients"]["applied"] > 0
+    losses = result.metrics["test_loss"]
+    assert losses.iloc[-1] < losses.iloc[0] or path.stem.startswith("cifar")  # whose images are random here
+
+
+def test_every_data_set_that_is_read_or_made_of_images_has_a_config() -> None:
+    shipped = {spec.config.task.dataset.name for path in CONFIGS for spec in runs(load(path))}
+    partitions = {spec.config.task.partition.name for path in CONFIGS for spec in runs(load(path))}
+    older = {"digits", "mnist", "fashion_mnist", "characters"}  # others name them
+    assert shipped == set(DATASETS) - older
+    assert {"by_writer", "from_file"} <= partitions
+
+
+# ------------------------------------------------------------------------------------------- known before the run
+
+GIVEN: dict[str, dict[str, Any]] = {
+    "synthetic": {"samples": 12, "features": 3, "classes": 2},
+    "synthetic_images": {"samples": 12, "classes": 3, "channels": 2, "size": 7, "writers": 20},
+    "characters": {"samples": 12, "positions": 7},
+    "libsvm": {"file": "rows.txt", "test_share": 0.3},
+    "text": {"file": "prose.txt", "positions": 7, "test_share": 0.3},
+    "femnist": {"file": "train", "test_file": "test"},
+}
+
+
+@pytest.mark.parametrize("name", [*GIVEN, "digits"])
+def test_what_is_known_of_a_data_set_before_a_run_is_true(
+    name: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(data)
+    part = datasets.DATASET.parts[name].model_validate({"name": name, **GIVEN.get(name, {})})
+    known, there = datasets.sizes_of(part), part.build()
+    assert known is not None
+    assert known[:4] == (there.shape, there.classes, len(there.train_y), there.labels)
+    if there.writers is not None:
+        assert known.writers == len(set(there.writers.tolist()))
+
+
+LIBSVM, TEXT = "dataset: {name: libsvm, file: rows.txt%s}", "dataset: {name: text, file: prose.txt%s}"
+SYNTHETIC = "dataset: {name: synthetic, samples: 9}, partition: %s"
+REFUSED = {
+    f"{LIBSVM % ''}, model: lenet5": "task: lenet5: expected inputs of shape (1, 28, 28), got (5,): *",
+    TEXT % "": "task: model: expected one that predicts a label for each position*",
+    TEXT % ", positions: 70": "task.dataset.file: expected 141 to * characters, got *prose.txt with 108",
+    TEXT % ", positions: 0": "task.dataset.positions: expected a number from 2 to 10000, got 0",
+    LIBSVM % ", test_share: 2.0": "task.dataset.test_share: expected a number > 0 and < 1, got 2.0",
+    f"{LIBSVM % ''}, batch: 11": "task.batch: expected at most the 10 samples *, got 11",
+    f"{LIBSVM % ''}, partition: by_writer": (
+        "task.partition: expected one that needs no writers, since libsvm names none, got 'by_writer'"
+    ),
+    "dataset: {name: libsvm}": "task.dataset.file: missing*",
+    (LIBSVM % "").replace("rows", "none"): "task.dataset.file: expected a file that can be read, got *",
+    (LIBSVM % "").replace("rows", "prose"): "task.dataset.file: expected lines in the format of libsvm, got *prose.*",
+    LIBSVM % ", test_file: prose.txt": "task.dataset.test_file: expected lines in the format of libsvm, got *prose.*",
+    (TEXT % "").replace("prose", "latin"): "task.dataset.file: expected text in UTF-8, got *latin.txt with the byte *",
+    (TEXT % "").replace("prose.txt", "train"): "task.dataset.file: expected a file that can be read, got * directory",
+    "dataset: {name: femnist, file: train, test_file: rows.txt}": "task.dataset.test_file: expected JSON, got *rows.*",
+    "dataset: {name: synthetic_images, size: 2}": "task.dataset.size: expected a number from 4 to 1000, got 2",
+    "dataset: {name: synthetic_images, contrast: 0.0}": "task.dataset.contrast: expected a number from 1e-06 *",
+    "dataset: {name: synthetic_images, samples: 100000}": "task.dataset.samples: expected at most 100000000 numbers *",
+    SYNTHETIC % "{file: none.csv}": "task.partition.file: expected a file that can be read, got *",
+    SYNTHETIC % "{file: rows.txt}": "task.partition.file: expected rows with the columns worker, sample, got *",
+    SYNTHETIC % "{name: from_file}": "task.partition.file: missing*",
+    SYNTHETIC % "{file: shards.csv}": (
+        "task: partition: expected samples from 0 to 8, those of the training set, got 9 in *shards.csv"
+    ),
+}
+
+
+@pytest.mark.parametrize("task", REFUSED)
+def test_what_cannot_run_is_refused_by_validation_in_one_line(
+    task: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data / "latin.txt").write_bytes("Größe".encode("latin-1") * 99)
+    path = config(data, task)
+    assert main(["validate", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert fnmatchcase(said, f"{path}: {REFUSED[task]}\n".replace("[", "[[]")), said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("release", ["CIFAR10", "CIFAR100"])
+def test_a_broken_release_is_one_line_and_exit_code_2(
+    release: str, small_cifar: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = getattr(cifar, release)
+    file = tmp_path / found.folder / found.test
+    file.write_bytes(file.read_bytes()[:-100])
+    path = config(tmp_path, f"dataset: {release.lower()}")
+    assert main(["validate", str(path)]) == 0
+    capsys.readouterr()
+    assert main(["run", str(path), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"{file}: expected 64 records of ")
+    assert said.count("\n") == 1
+
+
+def test_more_workers_than_writers_are_refused(data: Path) -> None:
+    task = "dataset: {name: femnist, file: train, test_file: test}, partition: by_writer"
+    assert load(config(data, task), "cluster.workers=3")
+    with pytest.raises(ConfigError, match=r"cluster\.workers: expected at most 3, .*by_writer.*, got 4"):
+        load(config(data, task), "cluster.workers=4")
+
+
+# ------------------------------------------------------------------------------------------ contents, not places
+
+FILES = {
+    "rows.txt": ("dataset: {name: libsvm, file: rows.txt}", ROWS + "2 1:7\n"),
+    "prose.txt": (
+        "model: transformer, width: 8, blocks: 1, heads: 2, dataset: {name: text, file: prose.txt, positions: 8}",
+        "Another text. " * 9,
+    ),
+    "train": (
+        "dataset: {name: femnist, file: train, test_file: test}, partition: by_writer",
+        json.dumps(leaf_document({"f0001_41": [5, 0, 61]})),
+    ),
+    "shards.csv": (
+        "dataset: {name: synthetic, samples: 10}, partition: {file: shards.csv}",
+        "worker,sample\n0,1\n1,2\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_another_content_makes_another_run_and_another_place_does_not(
+    name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names are relative to the config, wherever the command is run."""
+    task, other = FILES[name]
+    path = config(data, task)
+    first = run(load(path), tmp_path / "out")
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    for each in ("config.yaml", "rows.txt", "prose.txt", "shards.csv"):
+        shutil.copy(data / each, moved)
+    for each in ("train", "test"):
+        shutil.copytree(data / each, moved / each)
+    monkeypatch.chdir("/")
+    assert RunSpec(load(moved / "config.yaml")).id == first.path.name
+    changed = moved / name
+    changed = sorted(changed.iterdir())[0] if changed.is_dir() else changed
+    changed.write_text(other)
+    second = run(load(moved / "config.yaml"), tmp_path / "out")
+    assert second.path != first.path
+    assert not second.weights.equal(first.weights)
+
+
+def test_the_names_of_files_in_a_folder_do_not_count_but_for_their_order(data: Path) -> None:
+    path = config(data, "dataset: {name: femnist, file: train, test_file: test}")
+    before = RunSpec(load(path)).id
+    one, other = sorted((data / "train").iterdir())
+    one.rename(data / "train" / "a.json")
+    assert RunSpec(load(path)).id == before
+    other.rename(data / "train" / "0.json")
+    assert RunSpec(load(path)).id != before
+
+
+def test_the_chance_of_a_result_whose_file_is_gone_is_not_known(data: Path, tmp_path: Path) -> None:
+    result = run(load(config(data, "dataset: {name: libsvm, file: rows.txt}")), tmp_path / "out")
+    assert chance(result.config) == pytest.approx(1 / 3)
+    for change in (lambda file: file.write_text(ROWS + "7 1:1\n"), Path.unlink):
+        change(data / "rows.txt")
+        datasets._read_sizes.cache_clear()
+        assert chance(result.config) is None
+
+
+# ------------------------------------------------------------------------------------------------ tables of shards
+
+
+def test_a_table_says_who_has_which_sample(data: Path) -> None:
+    """A sample at two workers, others at none."""
+    task = RunSpec(load(config(data, "dataset: {name: synthetic, samples: 10}, partition: {file: shards.csv}"))).task()
+    assert [shard.tolist() for shard in task._shards] == [[0, 9], [3, 0]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("worker,sample\n", "expected rows with the columns worker, sample, got *"),
+        ("worker\n0\n", "expected rows with the columns worker, sample, got *"),
+        ("worker,sample\n0,a\n1,2\n", "expected two numbers 0, 1, ... in every row, got \"'0,a' in row 1 of *"),
+        ("worker,sample\n0,1\n1,-2\n", "expected two numbers 0, 1, ... in every row, got \"'1,-2' in row 2 of *"),
+        ("worker,sample\n0,1\n1\n", "expected two numbers 0, 1, ... in every row, got \"'1,' in row 2 of *"),
+        ("worker,sample\n0,1\n1,2\n0,1\n", "expected every row once, got 'some twice in *"),
+    ],
+)
+def test_a_table_that_gives_workers_no_shards_is_refused_in_one_line(
+    rows: str, said: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data / "shards.csv").write_text(rows)
+    path = config(data, "dataset: {name: synthetic, samples: 10}, partition: {file: shards.csv}")
+    assert main(["validate", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert fnmatchcase(err, f"{path}: task.partition.file: {said}\n".replace("[", "[[]")), err
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("worker,sample\n0,1\n0,2\n", "expected samples for each of 2 workers, got none for worker 1 in *"),
+        ("worker,sample\n0,1\n1,2\n3,0\n", "expected samples for each of 2 workers, got some for worker 3 in *"),
+        ("worker,sample\n0,1\n1,10\n", "expected samples from 0 to 9, those of the training set, got 10 in *"),
+    ],
+)
+@pytest.mark.parametrize("name", ["synthetic", "own:ten"])
+def test_a_table_for_other_workers_or_samples_is_refused_in_one_line(
+    name: str, rows: str, said: str, data: Path, module: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the size of the data set is not known before, when the run starts."""
+    module("own", TEN)
+    (data / "shards.csv").write_text(rows)
+    path = config(data, f"dataset: {{name: '{name}', samples: 10}}, partition: {{file: shards.csv}}")
+    assert main(["run", str(path), "--out", str(data / "out")]) == 2
+    err = capsys.readouterr().err
+    assert fnmatchcase(err, f"{path}: task: partition: {said}\n"), err
+
+
+TEN = """
+from laggard.models import Dataset, synthetic
+
+def ten(samples: int) -> Dataset:
+    return synthetic(samples)
+"""
+
+
+def test_a_table_may_be_parquet(data: Path, module: Callable[..., Path]) -> None:
+    import pandas as pd
+
+    pd.read_csv(data / "shards.csv").to_parquet(data / "shards.parquet")
+    path = config(data, "dataset: {name: synthetic, samples: 10}, partition: {file: shards.parquet}")
+    assert [shard.tolist() for shard in RunSpec(load(path)).task()._shards] == [[0, 9], [3, 0]]
+
+
+# ----------------------------------------------------------------------------------------------------- of one's own
+
+OWN = """
+import numpy as np
+import torch
+from laggard.models import Dataset
+
+def rows(file: str, writers: bool = True) -> Dataset:
+    '''Numbers of a file: a label, then the inputs.'''
+    table = np.loadtxt(file)
+    if table.shape[1] != 3:
+        raise ValueError(f"file = {file}: expected 3 columns")
+    x, y = torch.from_numpy(table[:, 1:]).float(), torch.from_numpy(table[:, 0]).long()
+    return Dataset("rows", x, y, x, y, classes=2, writers=np.arange(len(y)) % 3 if writers else None)
+"""
+
+
+def test_a_function_of_ones_own_reads_a_file_whose_contents_count(
+    data: Path, module: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    module("own", OWN)
+    (data / "table.txt").write_text("0 1 2\n1 3 4\n1 5 6\n" * 2)
+    path = config(data, "dataset: {name: 'own:rows', file: table.txt}, partition: by_writer")
+    task = RunSpec(load(path)).task()
+    assert sorted(index for shard in task._shards for index in shard.tolist()) == list(range(6))
+    assert {frozenset(index % 3 for index in shard.tolist()) for shard in task._shards} in (
+        {frozenset({one}), frozenset({0, 1, 2} - {one})} for one in range(3)
+    )
+    before = RunSpec(load(path)).id
+    (data / "table.txt").write_text("0 1 2\n1 3 5\n")
+    assert RunSpec(load(path)).id != before
+    (data / "table.txt").write_text("0 1\n1 3\n")
+    for override, said in {
+        "task.batch=2": "task.dataset.file: expected 3 columns, got *table.txt\n",
+        "task.dataset.writers=false": "task: partition: expected a data set whose samples have writers, got rows\n",
+    }.items():
+        assert main(["run", str(path), override, "--out", str(data / "out")]) == 2
+        err = capsys.readouterr().err
+        assert fnmatchcase(err, f"{path}: {said}"), err
+        (data / "table.txt").write_text("0 1 2\n1 3 5\n")

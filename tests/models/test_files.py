@@ -1,0 +1,199 @@
+"""Files of libsvm and of text are read as their formats say, split once and for all, and refused in one line."""
+
+import bz2
+import gzip
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import dump_svmlight_file, load_svmlight_files
+
+from laggard.models import characters, libsvm, text_file
+from laggard.models import files as module
+from laggard.models.language import ALPHABET
+
+ROWS = """\
++1 1:0.5 4:-2 # a comment
+-1 2:1e-3
+
+-1
++1 3:7
+-1 1:1 2:1 3:1 4:1
+"""
+DENSE = [[0.5, 0, 0, -2], [0, 1e-3, 0, 0], [0, 0, 0, 0], [0, 0, 7, 0], [1, 1, 1, 1]]
+LABELS = [1, 0, 0, 1, 0]
+
+
+def write(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def whole(data):
+    """All samples, the training set first."""
+    return torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])
+
+
+# ---------------------------------------------------------------------------------------------------------- libsvm
+
+
+def test_rows_of_a_libsvm_file_become_dense_and_labels_classes_in_increasing_order(tmp_path):
+    data = libsvm(write(tmp_path / "a9a", ROWS), test_file=write(tmp_path / "a9a.t", "-1 4:3\n+1 1:1\n"))
+    assert torch.equal(data.train_x, torch.tensor(DENSE))
+    assert data.train_y.tolist() == LABELS
+    assert torch.equal(data.test_x, torch.tensor([[0.0, 0, 0, 3], [1, 0, 0, 0]]))
+    assert data.test_y.tolist() == [0, 1]
+    assert (data.name, data.classes, data.shape, data.labels) == ("libsvm", 2, (4,), ())
+    assert (data.train_x.dtype, data.train_y.dtype) == (torch.float32, torch.int64)
+
+
+@pytest.mark.parametrize("zero_based", [False, True])
+@pytest.mark.parametrize("wider", ["train", "test"])
+def test_two_files_are_read_as_scikit_learn_reads_them_together(tmp_path, zero_based, wider):
+    """The feature that one of them lacks, as a9a.t lacks the last of a9a, is 0 there."""
+    rng = np.random.default_rng(0)
+    paths = [str(tmp_path / name) for name in ("train", "test")]
+    for path, rows in zip(paths, (30, 20), strict=True):
+        x = rng.random((rows, 6 if path.endswith(wider) else 5)) * (rng.random((rows, 1)) < 0.5)
+        dump_svmlight_file(x, rng.permutation(np.arange(rows) % 3), path, zero_based=zero_based)
+    x, y, test_x, test_y = load_svmlight_files(paths, dtype=np.float32)
+    data = libsvm(*paths)
+    assert torch.equal(data.train_x, torch.from_numpy(x.toarray()))
+    assert torch.equal(data.test_x, torch.from_numpy(test_x.toarray()))
+    assert data.train_y.tolist() == y.tolist()
+    assert data.test_y.tolist() == test_y.tolist()
+
+
+def test_test_rows_are_a_share_chosen_by_a_seed_and_both_sets_keep_the_order_of_the_file(tmp_path):
+    path = write(tmp_path / "rows", "".join(f"{row % 3} 1:{row}\n" for row in range(100)))
+    one, same, other = (libsvm(path, test_share=0.25, seed=seed) for seed in (0, 0, 1))
+    for data in (one, other):
+        train, test = (x[:, 0].tolist() for x in (data.train_x, data.test_x))
+        assert (len(train), len(test)) == (75, 25)
+        assert train == sorted(train)
+        assert test == sorted(test)
+        assert sorted(train + test) == list(range(100))
+        assert data.train_y.tolist() == [row % 3 for row in train]
+    assert torch.equal(one.test_x, same.test_x)
+    assert not torch.equal(one.test_x, other.test_x)
+
+
+def test_a_share_leaves_something_to_train_and_to_test(tmp_path):
+    path = write(tmp_path / "rows", "0 1:1\n1 2:1\n0 1:2\n")
+    assert [len(libsvm(path, test_share=share).test_y) for share in (1e-9, 0.5, 1 - 1e-9)] == [1, 2, 2]
+
+
+def test_packed_files_are_read(tmp_path):
+    x, y = whole(libsvm(write(tmp_path / "rows", ROWS)))
+    for name, pack in (("rows.bz2", bz2.compress), ("rows.gz", gzip.compress)):
+        found = whole(libsvm(write(tmp_path / name, pack(ROWS.encode()))))
+        assert torch.equal(found[0], x)
+        assert torch.equal(found[1], y)
+
+
+NO_LIBSVM = {
+    "empty": ("", "lines in the format of libsvm"),
+    "comments alone": ("# a9a\n", "lines in the format of libsvm"),
+    "cut in a pair": (ROWS + "1 1:1 2", "lines in the format of libsvm"),
+    "cut in a value": (ROWS + "1 1:1 2:", "lines in the format of libsvm"),
+    "a page": ("<html>\n", "lines in the format of libsvm"),
+    "no text": (bytes(range(256)), "lines in the format of libsvm"),
+    "two labels": ("1,2 1:1\n", "lines in the format of libsvm"),
+    "indices that fall": ("1 2:1 1:1\n", "lines in the format of libsvm"),
+    "a negative index": ("1 -2:1\n", "lines in the format of libsvm"),
+    "an index that is too large": ("1 99999999999:1\n", "lines in the format of libsvm"),
+    "no number": ("1 1:nan\n-1 1:1\n", "finite values"),
+    "an infinite value": ("1 1:1e99\n-1 1:1\n", "finite values"),
+    "an infinite label": ("inf 1:1\n-1 1:1\n", "whole numbers as labels"),
+    "a regression": ("0.5 1:1\n-1 1:1\n", "whole numbers as labels"),
+    "one class": ("1 1:1\n1 1:2\n", "labels of 2 to 10000 classes"),
+    "very wide": ("1 1:1\n2 1000000000:1\n", "at most 1000000000 numbers when dense"),
+}
+
+
+@pytest.mark.parametrize("how", NO_LIBSVM)
+def test_what_is_no_libsvm_file_is_refused_in_one_line(tmp_path, how):
+    content, expected = NO_LIBSVM[how]
+    path = write(tmp_path / "rows", content)
+    with pytest.raises(ValueError, match=expected) as refused:
+        libsvm(path)
+    assert str(refused.value).startswith(f"file = {path} with ")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_test_file_has_the_labels_of_the_training_set(tmp_path):
+    train, test = write(tmp_path / "train", ROWS), write(tmp_path / "test", "0 1:1\n1 1:1\n")
+    with pytest.raises(ValueError, match=r"test_file = .*test with 0: expected the labels of the training set"):
+        libsvm(train, test_file=test)
+    with pytest.raises(ValueError, match=r"test_file = .*test with none: expected lines"):
+        libsvm(train, test_file=write(tmp_path / "test", ""))
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.5, float("nan")])
+def test_a_share_that_is_none_is_refused(tmp_path, share):
+    path = write(tmp_path / "rows", ROWS * 20)
+    for load in (libsvm, text_file):
+        with pytest.raises(ValueError, match=f"test_share = {share}: expected a number > 0 and < 1"):
+            load(path, test_share=share)
+
+
+# ------------------------------------------------------------------------------------------------------------ text
+
+
+def test_a_label_is_the_character_that_comes_next(tmp_path):
+    written = "Größe: 100 µm\r\nнаправо 一二三 🙂 end" * 9
+    data = text_file(write(tmp_path / "a.txt", "\ufeff" + written), positions=5, test_share=0.3)
+    occurring = sorted(set(written))
+    assert data.classes == len(occurring)
+    x, y = whole(data)
+    pieces = (len(written) - 1) // 5
+    assert x.shape == y.shape == (pieces, 5)
+    assert "".join(occurring[int(code)] for code in x.flatten()) == written[: pieces * 5]
+    assert "".join(occurring[code] for code in y.flatten()) == written[1 : pieces * 5 + 1]
+    assert len(data.test_y) == round(0.3 * pieces)  # the last ones, since `whole` has them in the order of the file
+
+
+def test_a_text_that_is_written_to_a_file_is_the_data_set_of_characters(tmp_path):
+    made = characters(samples=30, positions=4)
+    codes = torch.cat([*whole(made)[0].int(), made.test_y[-1, -1:]])
+    data = text_file(write(tmp_path / "text", "".join(ALPHABET[code] for code in codes)), positions=4)
+    occurring = codes.unique()
+    for name in ("train_x", "train_y", "test_x", "test_y"):
+        one, other = getattr(data, name), getattr(made, name)
+        assert torch.equal(occurring[one.long()], other.long())
+        assert one.dtype == other.dtype
+
+
+NO_TEXT = {
+    "empty": (b"", "9 to 100000000 characters"),
+    "too short": (b"abcabcab", "9 to 100000000 characters"),
+    "not UTF-8": ("Größe".encode("latin-1") * 9, "text in UTF-8"),
+    "cut": ("Größe in µ".encode()[:-1], "text in UTF-8"),
+    "bytes": (bytes(range(256)), "text in UTF-8"),
+    "one character": (b"a" * 99, "at least two different characters"),
+}
+
+
+@pytest.mark.parametrize("how", NO_TEXT)
+def test_what_is_no_text_is_refused_in_one_line(tmp_path, how):
+    content, expected = NO_TEXT[how]
+    path = write(tmp_path / "text", content)
+    with pytest.raises(ValueError, match=expected) as refused:
+        text_file(path, positions=4)
+    assert str(refused.value).startswith(f"file = {path} with ")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_text_has_a_least_and_a_greatest_length(tmp_path, monkeypatch):
+    path = write(tmp_path / "text", "ab" * 20)
+    with pytest.raises(ValueError, match="positions = 1: expected a number from 2 to 10000"):
+        text_file(path, positions=1)
+    assert [len(part) for part in (text_file(path, positions=19).train_y, text_file(path, positions=19).test_y)] == [
+        1,
+        1,
+    ]
+    with pytest.raises(ValueError, match="41 to"):
+        text_file(path, positions=20)
+    monkeypatch.setattr(module, "MOST_NUMBERS", 39)
+    with pytest.raises(ValueError, match="9 to 39 characters"):
+        text_file(path, positions=4)
