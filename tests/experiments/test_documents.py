@@ -190,6 +190,7 @@ def test_every_example_follows_the_schema(schema: Draft202012Validator, name: st
         "algorithm: async_p",
         "algorithm: {name: async_ps, accumulates: 3}",
         "algorithm: {name: k_async, wait_for: 0}",
+        "algorithm: {name: sync_ps, backward: 0.0}",
         "task: {model: logistic, dataset: {name: synthetic, samples: 3}}",
         "task: {model: mlp, batch: 0}",
         "learning: {optimizer: adam, momentum: 0.9}",
