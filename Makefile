@@ -2,8 +2,9 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/installed
+SITE   := .venv/installed-docs
 
-.PHONY: quickstart test slow mutants verification bench lint clean
+.PHONY: quickstart test slow mutants verification bench docs lint clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: $(STAMP)
@@ -12,7 +13,7 @@ quickstart: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore-glob='*/0[3-9]_*.ipynb'
 
-slow: $(STAMP)
+slow: $(STAMP) $(SITE)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term-missing:skip-covered tests/simulator laggard/simulator
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests
 	$(BIN)/python -m pytest -n 2 --ignore-glob='*/0[128]_*.ipynb' notebooks
@@ -26,6 +27,9 @@ verification: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m tests.benchmarks
 
+docs: $(SITE)
+	$(BIN)/python -m sphinx -W --keep-going -q -E -c docs . build/docs
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -38,6 +42,10 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[test]' --constraint constraints.txt
 	@touch $(STAMP)
 
+$(SITE): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[docs]' --constraint constraints.txt
+	@touch $(SITE)
+
 clean:
-	rm -rf .venv
+	rm -rf .venv build/docs
 	find results -mindepth 1 -maxdepth 1 ! -name claims ! -name real -exec rm -rf {} +

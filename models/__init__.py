@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from laggard.models.cifar import cifar10, cifar100
-from laggard.models.data import Dataset, characters, digits, fashion_mnist, mnist, synthetic, synthetic_images
+from laggard.models.data import Dataset, digits, fashion_mnist, mnist
 from laggard.models.files import Samples, libsvm, read_libsvm, read_text, text_file
+from laggard.models.generated import characters, synthetic, synthetic_images
 from laggard.models.language import Language
 from laggard.models.leaf import femnist, read_femnist
 from laggard.models.mnist import DataMissingError

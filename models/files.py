@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from laggard.models.data import MOST_NUMBERS, RANGES, Dataset, characters, synthetic
+from laggard.models.data import Dataset
+from laggard.models.generated import MOST_NUMBERS, RANGES, characters, synthetic
 
 if TYPE_CHECKING:
     from torch import Tensor

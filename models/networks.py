@@ -72,6 +72,9 @@ class MLP:
 
     Without hidden layers it is logistic regression.
 
+    Attributes:
+        hidden: units of each hidden layer.
+
     Raises:
         ValueError: a hidden size below 1.
     """
@@ -126,6 +129,11 @@ class Transformer:
     weights and mini-batch.
 
     Source: Vaswani et al. (2017), arXiv:1706.03762; layer normalisation first: Xiong et al. (2020), arXiv:2002.04745.
+
+    Attributes:
+        width: numbers in the vector of a position.
+        blocks: how many blocks there are.
+        heads: of attention in a block; they divide `width`.
 
     Raises:
         ValueError: fewer than one block or head, or a width that is not divisible by the heads.

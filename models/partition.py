@@ -44,6 +44,9 @@ class ByLabel:
 
     Source: McMahan et al. (2017), arXiv:1602.05629, section 3; Zhao et al. (2018), arXiv:1806.00582.
 
+    Attributes:
+        pieces: how many pieces of the sorted training set each worker has.
+
     Raises:
         ValueError: `pieces` below 1, or samples with a label for each position.
     """
@@ -71,6 +74,9 @@ class Dirichlet:
     others, so that shards cover the set, and the last worker takes the remaining samples.
 
     Source: Hsu, Qi, Brown (2019), arXiv:1909.06335, section 3.
+
+    Attributes:
+        alpha: concentration; the smaller, the fewer labels a worker has.
 
     Raises:
         ValueError: `alpha` is not a positive number, or samples with a label for each position.

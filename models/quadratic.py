@@ -29,6 +29,8 @@ class Quadratic:
     Args:
         curvature: all eigenvalues h; or the largest, from which `dim` of them fall geometrically to
             `curvature / condition`.
+        dim: how many eigenvalues there are, where `curvature` is one number.
+        condition: the largest eigenvalue over the smallest.
         optimum: w*, one number for all coordinates or a sequence.
         initial: the initial weights, likewise.
         jitter: deviation of a member's start from `initial`, drawn from its seed.

@@ -120,7 +120,7 @@ class Settings:
     """
 
     def __post_init__(self) -> None:
-        for name, choices, limits in _limits(type(self)):  # type: ignore[arg-type]  # mypy: a class is hashable
+        for name, choices, limits in limits_of(type(self)):  # type: ignore[arg-type]  # mypy: a class is hashable
             value = getattr(self, name)
             if choices and value not in choices:
                 *others, last = choices
@@ -130,7 +130,7 @@ class Settings:
 
 
 @cache
-def _limits(settings: Any) -> list[tuple[str, tuple[str, ...], Range | None]]:
+def limits_of(settings: Any) -> list[tuple[str, tuple[str, ...], Range | None]]:
     """Of each field of a dataclass: its name, the choices that it has, and its range."""
     found = []
     for field in fields(settings):

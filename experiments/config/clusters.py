@@ -59,12 +59,15 @@ class NetworkPart(Described):
     """`cluster.network`: a topology with its keys, and the links."""
 
     topology: str
+    describes = (simulator.Network,)
 
     def build(self, workers: int = 1, **given: Any) -> simulator.Network:
         links = {key: build_value(getattr(self, key)) for key in WIRES}
         return simulator.Network(topology=super().build(workers, **given), **links)
 
 
+Speed = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+SPEED = "of a worker (operations/s): the law, of mean 1 say, multiplies the time that the network's operations take"
 SERVER_CRASH = part(ServerCrash, without=["uptime"], uptime=(SecondsLawOrNull, None))
 SERVER_CRASH.settings |= {"uptime"}
 CHECKPOINT = part(Checkpoint)
@@ -85,8 +88,8 @@ COMPUTE = NamedChoice.of(
     DISTRIBUTIONS,
     "constant",
     Distribution,
-    per=(Literal["batch", "sample"], "batch"),
-    speed=(Annotated[float, Field(gt=0, allow_inf_nan=False)] | None, None),
+    per=(Annotated[Literal["batch", "sample"], Field(description="what takes so long")], "batch"),
+    speed=(Annotated[Speed | None, Field(description=SPEED)], None),
 )
 SLOWDOWN = NamedChoice.of("kind", {**SLOWDOWNS, "recorded": SlowdownTable}, _slowdown, Slowdown)
 NETWORK = NamedChoice.of("topology", TOPOLOGIES, "auto", Topology, base=NetworkPart, **WIRES)
@@ -97,6 +100,7 @@ PRESET = NamedChoice("preset", {name: describe_preset(one) for name, one in PRES
 class ClusterPart(Part):
     """`cluster`: the machines; `preset` names some of `laggard list presets`."""
 
+    describes = (simulator.Cluster,)
     workers: Count = 8
     compute: Annotated[Any, BeforeValidator(COMPUTE)] = Field({"law": "constant", "mean": 1.0}, validate_default=True)
     slowdowns: list[Annotated[Any, BeforeValidator(SLOWDOWN)]] = Field([])

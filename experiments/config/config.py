@@ -22,9 +22,22 @@ from laggard.simulator.engine.stopping import check_periods
 class Config(Part):
     """An experiment: one run, or under `sweep` a grid of them.
 
-    `question` is the first comment of its file unless it is said. Seeds that are null follow `seed`; `threads` null
-    means one per core. `backend` is how gradients are taken: by `threads` on a CPU, and on a GPU by whichever of the
-    others is the fastest, unless it says which.
+    Attributes:
+        name: of the folder that holds its results.
+        question: what it asks; by default the first comment of its file.
+        cluster: the machines.
+        algorithm: how they train.
+        task: what is learnt.
+        learning: the optimiser, and what else makes an update of gradients.
+        stop: when a run ends.
+        evaluate: when the model is evaluated.
+        record: what is recorded besides.
+        seed: of everything random; `cluster.seed` and `learning.seed` follow it where they are null.
+        device: where gradients are computed; `auto` is a GPU where there is one.
+        backend: how gradients are taken: by `threads` on a CPU, and on a GPU by whichever of the others is the fastest,
+            unless it says which.
+        threads: that compute gradients; one per core by default.
+        sweep: dotted key -> its values; the grid is the product of all.
     """
 
     name: Annotated[str, Field(pattern=r"^\w[\w .-]*$", max_length=80)] = "experiment"

@@ -10,7 +10,7 @@ from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Described
 from laggard.experiments.config.tables import PartitionTable
 from laggard.models import DATASETS, PARTITIONS, READERS, Dataset, Partition
-from laggard.models.data import check_sizes
+from laggard.models.generated import check_sizes
 from laggard.models.language import ALPHABET
 
 

@@ -4,7 +4,9 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from laggard.experiments.config.clusters import PRESET, ClusterPart, NumberOr
 from laggard.experiments.config.config import Config
+from laggard.experiments.config.descriptions import describe_keys, limits_of_keys
 from laggard.experiments.config.documents import BASE
 from laggard.experiments.config.parts import NamedChoice
 
@@ -12,12 +14,26 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class ConfigSchema(GenerateJsonSchema):
-    """Pydantic's generator, which looks into the parts that a config chooses by name."""
+    """Pydantic's generator, which looks into the parts that a config chooses by name, and into their docstrings."""
+
+    def model_schema(self, schema: Any) -> JsonSchemaValue:
+        found, part = super().model_schema(schema), schema["cls"]
+        meanings, limits = describe_keys(part), limits_of_keys(part)
+        for key, said in found.get("properties", {}).items():
+            said |= limits.get(key, {})
+            if key in meanings:
+                said.setdefault("description", meanings[key])
+        if part is ClusterPart:  # expanded before it is parsed
+            found["properties"]["preset"] = {"enum": list(PRESET.parts), "description": "a cluster by name"}
+        return found
 
     def function_before_schema(self, schema: Any) -> JsonSchemaValue:
         make = schema["function"]["function"]
         if isinstance(make, NamedChoice):
             return self._choice(make)
+        if isinstance(make, NumberOr):
+            simple = [{"type": "number"}, *[{"type": "null"}] * make.null]
+            return {"anyOf": [*simple, *self._choice(make.choice)["anyOf"]]}
         model = getattr(make, "model", None)
         if model is None:
             return super().function_before_schema(schema)

@@ -147,8 +147,13 @@ COMPENSATION = NamedChoice.of("name", COMPENSATIONS, "none", Compensation)
 
 
 class LearningPart(Described):
-    """`learning`: an optimiser with its keys, and the rest of the rule."""
+    """`learning`: an optimiser with its keys, and the rest of the rule.
 
+    Attributes:
+        seed: of initial weights and mini-batches, where it differs from the run's.
+    """
+
+    describes = (simulator.Rule,)
     optimizer: str
     lr: Finite = 0.05
     schedule: Annotated[Any, BeforeValidator(SCHEDULE)] = Field("constant", validate_default=True)
@@ -177,7 +182,7 @@ class LearningPart(Described):
 
 LEARNING = NamedChoice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=LearningPart)
 StopPart = part(simulator.Stop)
-EvaluatePart = part(
-    simulator.Evaluate, target_accuracy=(Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None, None)
-)
+Accuracy = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+TARGET = "test accuracy (0 to 1) of which tables and figures say when it was reached"
+EvaluatePart = part(simulator.Evaluate, target_accuracy=(Annotated[Accuracy | None, Field(description=TARGET)], None))
 RecordPart = part(simulator.Record)

@@ -19,6 +19,7 @@ from laggard.simulator.errors import InvalidSettingError
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # tables and manifests store 64 bits
+FileHash = Annotated[str | None, Field(description="SHA-256 of the file; a file with another one is refused")]
 Key = tuple[Any, Any]
 """A key's type and its default; `...` where it has none."""
 
@@ -51,9 +52,11 @@ class Part(BaseModel):
     """A mapping in a config: typed strictly, frozen, without unknown keys.
 
     Attributes:
-        moved: keys that it had in an earlier version -> what to say of them.
+        moved_keys: keys that it had in an earlier version -> what to say of them.
+        describes: classes besides its recipe whose docstrings say what its keys mean.
     """
 
+    describes: ClassVar[Sequence[type]] = ()
     moved_keys: ClassVar[Mapping[str, str]] = {}
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)  # when first used
 
@@ -234,7 +237,7 @@ def part(
     label: dict[str, Key] = {tag: (Literal[name], name)} if tag else {}
     files = frozenset(filter(names_file, own))
     own |= {key: (Annotated[own[key][0], BeforeValidator(_absolute_path)], own[key][1]) for key in files}
-    hashes: dict[str, Key] = {f"{key}_sha256": (str | None, None) for key in own if key in files}
+    hashes: dict[str, Key] = {f"{key}_sha256": (FileHash, None) for key in own if key in files}
     shape: dict[str, Any] = {**label, **own, **hashes, **more}
     model: type[Described] = create_model(f"{recipe.__name__}Part", __base__=base, __doc__=recipe.__doc__, **shape)
     hints = type_hints(recipe)

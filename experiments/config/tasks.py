@@ -120,7 +120,14 @@ class NetworkTimingPart(TimingPart):
 
 
 class SupervisedPart(TaskPart):
-    """`task` where a network classifies."""
+    """`task` where a network classifies.
+
+    Attributes:
+        dataset: what it learns from.
+        batch: samples in a mini-batch.
+        partition: how the training set is divided among the workers.
+        dtype: torch's type of weights and inputs.
+    """
 
     dataset: Annotated[Any, BeforeValidator(DATASET)] = Field("mnist", validate_default=True)
     batch: Count = 32

@@ -51,8 +51,8 @@ class AllReduce(Bucketed):
         ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one on while the next
             comes, which hides the latency. With `sharing: fifo` only.
         servers: S of `server`, at most all nodes; each adds up one part.
-        bucket_bytes: the bytes of a bucket, filled from the last layer on, the first with 1 MiB at most; null sends the
-            whole gradient once it is computed.
+        bucket_bytes: size of a bucket (bytes), filled from the last layer on, the first with 1 MiB at most; null sends
+            the whole gradient once it is computed.
         backward: the time of a backward pass in forward passes; a mini-batch takes both.
     """
 
@@ -68,12 +68,10 @@ class AllReduce(Bucketed):
     servers: PositiveInt = 1
 
     def __post_init__(self) -> None:
-        if self.collective not in (known := [*COLLECTIVES, HIERARCHICAL]):
-            raise InvalidSettingError("AllReduce", "collective", f"one of {', '.join(known)}", self.collective)
+        super().__post_init__()
         for key, owner in (("ring_slices", "ring"), ("servers", "server")):
             if getattr(self, key) != 1 and self.collective != owner:
                 raise InvalidSettingError("AllReduce", key, f"1 where collective is not {owner}", getattr(self, key))
-
         if self.ring_slices > MOST_SLICES:
             raise InvalidSettingError("AllReduce", "ring_slices", f"at most {MOST_SLICES}", self.ring_slices)
 

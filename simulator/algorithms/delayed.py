@@ -36,10 +36,11 @@ class Delayed(Algorithm):
     and the mean staleness is the mean delay, for every distribution.
 
     Attributes:
-        delay: D, in updates; the mean where it is drawn, and the start of a ramp. law: `constant`; or a distribution of
-        each gradient's delay: `uniform` on 0 to 2 D, `poisson`, or `geometric`, Pr(d) =
-            (1 / (D + 1)) (D / (D + 1))^d, like the staleness of D + 1 workers with exponential times.
-        ramp_to, over: D goes from `delay` to `ramp_to` linearly over so many updates, rounded, and stays there.
+        delay: D, in updates; the mean where it is drawn, and the start of a ramp.
+        law: `constant`; or a distribution of each gradient's delay: `uniform` on 0 to 2 D, `poisson`, or `geometric`,
+            Pr(d) = (1 / (D + 1)) (D / (D + 1))^d, like the staleness of D + 1 workers with exponential times.
+        ramp_to: D goes from `delay` to `ramp_to` linearly, rounded, and stays there.
+        over: updates that the ramp takes.
 
     Source: Srinivasan, Jain, Barekatain (2018), ICLR workshop.
     """

@@ -61,7 +61,8 @@ class P3(Sharded):
     A worker that crashes is not readmitted, and the others wait for it forever.
 
     Attributes:
-        slice_bytes: c; null sends whole layers. MXNet's P3Store has 40,000 parameters. No layer has over 4,096 slices.
+        slice_bytes: c (bytes); null sends whole layers. MXNet's P3Store has 40,000 parameters. No layer has over 4,096
+            slices.
         order: which slice goes first: that of the front-most layer, or with `fifo` the one that was computed first.
         backward: the time of a backward pass in forward passes; layers share both by their work.
 

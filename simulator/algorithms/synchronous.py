@@ -75,8 +75,8 @@ class SyncPS(Synchronous, Bucketed):
 
     Attributes:
         accumulate: mini-batches of a worker per update, all at the weights that it read.
-        bucket_bytes: the bytes of a bucket, filled from the last layer on, the first with 1 MiB at most; null sends the
-            whole gradient once it is computed.
+        bucket_bytes: size of a bucket (bytes), filled from the last layer on, the first with 1 MiB at most; null sends
+            the whole gradient once it is computed.
         backward: the time of a backward pass in forward passes; a mini-batch takes both.
 
     Source: Chen et al. (2016), arXiv 1604.00981, algorithms 3 and 4, without backup workers.

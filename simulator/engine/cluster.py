@@ -22,14 +22,15 @@ class Cluster(Settings):
 
     Attributes:
         workers: how many, ranks 0 to workers - 1; servers are not counted.
-        compute: the distribution of the seconds that one mini-batch's gradient takes.
+        compute: the distribution of the time that one mini-batch's gradient takes (s).
         slowdowns: what happens to workers over time: slower, with factors that multiply, or down; one by one, or many
             of them as `Recorded`.
         network: links and topology; free by default.
-        apply_seconds: what one update costs the server; a number, or a law that is drawn for every update.
-        receive_seconds: what taking in a message of one model costs the server, which does nothing else meanwhile; a
-            message of m models costs m times as much. A number, or a law that is drawn for every message.
-        reply_seconds: likewise, what sending a message costs it. The message departs when the server begins to send.
+        apply_seconds: what one update costs the server (s); a number, or a law that is drawn for every update.
+        receive_seconds: what taking in a message of one model costs the server (s), which does nothing else meanwhile;
+            a message of m models costs m times as much. A number, or a law that is drawn for every message.
+        reply_seconds: likewise, what sending a message costs it (s). The message departs when the server begins to
+            send.
         server_crashes: servers that crash, and return from a checkpoint.
         checkpoint: how often servers save what they return with.
         ties: who comes first among workers whose work ends in one instant: `rank`, the one that began first, which is

@@ -20,9 +20,10 @@ class Stop(Settings):
     """The limits of a simulation; the first reached wins. All are counted from its start.
 
     Attributes:
-        epochs, updates: as in `RunProgress`.
+        epochs: samples of the mini-batches whose gradients were applied, over the size of the training set.
+        updates: of the model; where P nodes keep models of their own, each of their updates counts 1/P.
         gradients: computed; the last one is counted but not applied.
-        time: virtual seconds; events of that very instant still take place.
+        time: virtual time (s); events of that very instant still take place.
         accuracy: test accuracy (0 to 1) of the best member of an ensemble, at an evaluation; beside another limit,
             since a run may never reach it.
     """
@@ -55,8 +56,9 @@ class Evaluate(Settings):
     """How often the model is evaluated, besides at the start and at the end; it costs no virtual time.
 
     Attributes:
-        every_epochs, every_updates: the axis; once an epoch by default.
-        every_seconds: virtual seconds.
+        every_epochs: epochs from one evaluation to the next; 1 where no other period is given.
+        every_updates: updates from one to the next, instead.
+        every_seconds: virtual time from one to the next (s), instead.
         nodes: whether every node's model is measured beside their mean, where nodes have models of their own.
         keep_models: whether the evaluated models are kept, for example for a loss landscape.
     """

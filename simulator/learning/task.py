@@ -101,6 +101,13 @@ class Timing(Settings):
     A pipeline cuts its `depth` equal layers `layer1`, `layer2`, ...; a cut is crossed by `activations` models. With the
     layers of a `network` instead, such as `vision_layers("resnet50")`, a message has 4 bytes a parameter of them.
 
+    Attributes:
+        batch: samples in a mini-batch.
+        epoch: samples in an epoch.
+        depth: how many equal layers there are.
+        activations: the size of what crosses a cut, over that of the model.
+        network: layers instead of equal ones.
+
     Example:
         >>> Timing().start([0, 1]).shape
         torch.Size([2, 0])

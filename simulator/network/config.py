@@ -23,7 +23,12 @@ def _fast(owner: str, what: str, bandwidth: float) -> None:
 
 @dataclass(frozen=True)
 class Card(Settings):
-    """A worker whose card has a bandwidth of its own, in bytes per second and direction."""
+    """A worker whose card has a bandwidth of its own, in bytes per second and direction.
+
+    Attributes:
+        worker: its rank.
+        bandwidth: of its card, each direction (bytes/s).
+    """
 
     worker: NonNegativeInt
     bandwidth: float
@@ -40,8 +45,8 @@ class SlowLink(Settings):
     Attributes:
         sender: a rank; -1 is the server.
         receiver: another rank.
-        bandwidth: of a link that these messages cross besides the cards, in bytes per second; none by default.
-        latency: of these messages, in seconds; the network's by default.
+        bandwidth: of a link that these messages cross besides the cards (bytes/s); none by default.
+        latency: of these messages (s); the network's by default.
         both: whether the same holds for messages from `receiver` to `sender`, with a link in each direction.
     """
 
@@ -74,8 +79,8 @@ class Hosts(Settings):
 
     Attributes:
         size: workers on a host.
-        bandwidth: of every inner card, each direction, in bytes per second; infinite by default.
-        latency: seconds between workers of one host.
+        bandwidth: of every inner card, each direction (bytes/s); infinite by default.
+        latency: between workers of one host (s).
     """
 
     size: Annotated[int, Range(least=1, whole=True)]
@@ -93,16 +98,16 @@ class Network(Settings):
 
     Attributes:
         topology: which nodes may send to which; by default the one that the method needs.
-        bandwidth: of every card, each direction, in bytes per second; infinite by default.
-        latency: seconds from the departure of the last byte to its arrival; a number, or a law that is drawn for every
+        bandwidth: of every card, each direction (bytes/s); infinite by default.
+        latency: from the departure of the last byte to its arrival (s); a number, or a law that is drawn for every
             message. Messages of one node to another do not overtake each other by it.
         sharing: `fair`, concurrent messages share the links max-min fairly, or `fifo`, each link is a queue
             in order of arrival at that link.
         wiring: `cards`, or `pairs`: instead of cards, every ordered pair of nodes has a private link, as fast as the
             slower of its two cards would be.
-        server_latency: of messages that servers send, where it differs.
-        server_bandwidth: of the servers' cards, where it differs from the workers'.
-        message_bytes: the size of one model or gradient; by default 4 bytes a parameter.
+        server_latency: of messages that servers send (s), where it differs.
+        server_bandwidth: of the servers' cards (bytes/s), where it differs from the workers'.
+        message_bytes: the size of one model or gradient (bytes); 4 a parameter by default.
         cards: workers whose cards differ from the rest.
         links: pairs of nodes whose messages differ from the rest; with `wiring: pairs` it replaces their private link.
         colocated: whether server -1 - k stands on worker k's machine: they share its card, and messages between the

@@ -28,7 +28,7 @@ class Checkpoint(Settings):
 
     Attributes:
         every_updates: updates of the server from its start, its return or its last checkpoint to the next.
-        every_seconds: T, instead: seconds, counted from the start and from each return. A checkpoint precedes the
+        every_seconds: T, instead (s), counted from the start and from each return. A checkpoint precedes the
             updates of its instant.
 
     Source: Young (1974), CACM 17.9.
@@ -55,8 +55,8 @@ class ServerCrash(Settings):
 
     Attributes:
         at: when it crashes (s).
-        uptime: instead, the seconds from the start, and from each return, to the next crash: a number, or a law.
-        restore_seconds: from a crash to the return, until then the server is away.
+        uptime: instead, the time from the start, and from each return, to the next crash (s): a number, or a law.
+        restore_seconds: from a crash to the return (s), until then the server is away.
         shard: which of the server's shards, from 0.
 
     Source: Qiao et al. (2019), arXiv 1810.07354 (partial recovery).

@@ -65,7 +65,11 @@ class Group(Settings):
 
 @dataclass(frozen=True)
 class Factor(Group):
-    """Workers that are always `factor` times as slow (0.5: twice as fast)."""
+    """Workers that are always `factor` times as slow (0.5: twice as fast).
+
+    Attributes:
+        factor: how many times as long their mini-batches take.
+    """
 
     _: KW_ONLY
     factor: Ratio
@@ -76,7 +80,13 @@ class Factor(Group):
 
 @dataclass(frozen=True)
 class Window(Group):
-    """Workers that are `factor` times as slow from `start` to `end` (s), and unchanged outside."""
+    """Workers that are `factor` times as slow from `start` to `end` (s), and unchanged outside.
+
+    Attributes:
+        factor: how many times as long their mini-batches take meanwhile.
+        start: when it begins (s).
+        end: when it is over (s), above `start`.
+    """
 
     _: KW_ONLY
     factor: Ratio
@@ -102,6 +112,11 @@ class Markov(Group):
     at every moment. With fast_for << slow_for it is `Factor`. Workers of one group are slow at the same moments.
 
     Source: Gilbert (1960), the two-state chain.
+
+    Attributes:
+        factor: how many times as long their mini-batches take while they are slow.
+        slow_for: mean time that they are slow (s).
+        fast_for: mean time that they are not (s).
     """
 
     _: KW_ONLY
@@ -177,6 +192,10 @@ class Crash(Group):
     """Workers that go down at `at` (s) and return at `back` or never; their work and messages are lost.
 
     A worker that returns has the model that it had, and its roles start anew.
+
+    Attributes:
+        at: when they go down (s).
+        back: when they return (s), after `at`; null is never.
     """
 
     _: KW_ONLY

@@ -184,8 +184,14 @@ def test_every_example_follows_the_schema(schema: Draft202012Validator, name: st
         "cluster: {compute: {law: gama, mean: 1.0, cv: 1.0}}",
         "cluster: {compute: {law: gamma, mean: 1.0, cv: x}}",
         "cluster: {slowdowns: [{worker: x, factor: 5}]}",
+        "cluster: {apply_seconds: soon}",
+        "cluster: {network: {latency: {law: gama, mean: 1.0}}}",
+        "cluster: {preset: 10gb}",
         "algorithm: async_p",
         "algorithm: {name: async_ps, accumulates: 3}",
+        "algorithm: {name: k_async, wait_for: 0}",
+        "algorithm: {name: sync_ps, backward: 0.0}",
+        "task: {model: logistic, dataset: {name: synthetic, samples: 3}}",
         "task: {model: mlp, batch: 0}",
         "learning: {optimizer: adam, momentum: 0.9}",
         "learning: {compensation: {name: dc_asgd_a, strength: x}}",
@@ -205,6 +211,17 @@ def test_the_schema_leaves_entries_of_ones_own_their_keys(schema: Draft202012Val
 def test_a_fresh_process_prints_the_same_schema(schema: Draft202012Validator) -> None:
     printed = subprocess.run([sys.executable, "-m", "laggard", "schema"], capture_output=True, check=True).stdout
     assert json.loads(printed) == schema.schema
+
+
+def test_every_key_has_a_description_and_a_type(schema: Draft202012Validator) -> None:
+    """A new key gets its description from the docstring of what it fills."""
+    parts = {"Config": schema.schema, **schema.schema["$defs"]}
+    keys = {(part, key): of for part, said in parts.items() for key, of in said.get("properties", {}).items()}
+    assert len(keys) > 400
+    typed = {"type", "enum", "anyOf", "$ref"}
+    assert [key for key, said in keys.items() if "const" not in said and not said.get("description")] == []
+    assert [key for key, said in keys.items() if "const" not in said and not typed & set(said)] == []
+    assert schema.is_valid({"cluster": {"preset": "10gbe", "apply_seconds": {"law": "constant", "mean": 1.0}}})
 
 
 def test_every_work_that_a_docstring_names_can_be_cited() -> None:

@@ -20,6 +20,9 @@ class DCASGDc(Uncompensated):
     backup). With strength 0 it is plain ASGD.
 
     Source: Zheng et al. (2017), arXiv 1609.08326, algorithm 2; their CIFAR-10 strength is 0.04.
+
+    Attributes:
+        strength: lambda, of the correction.
     """
 
     strength: NonNegativeScalar = 0.04
@@ -38,6 +41,10 @@ class DCASGDa(Uncompensated):
     With strength 0 it is plain ASGD.
 
     Source: Zheng et al. (2017), arXiv 1609.08326, DC-ASGD-a; CIFAR-10: strength 2, decay 0.95.
+
+    Attributes:
+        strength: lambda_0, of the correction.
+        decay: m, of the running mean of squared gradients.
     """
 
     strength: NonNegativeScalar = 2.0

@@ -40,6 +40,9 @@ class SGD(Settings):
     Momentum below 0 opposes the last step: Mitliagkas et al. (2016), arXiv 1605.09774, use it against asynchrony.
 
     Source: Polyak (1964); Sutskever et al. (2013); `torch.optim.SGD`.
+
+    Attributes:
+        momentum: what is kept of the last step's direction.
     """
 
     momentum: Momentum = 0.0
@@ -63,6 +66,9 @@ class Nesterov(Settings, Optimizer):
     b <- momentum b + g;  w <- w - lr (g + momentum b).  With momentum 0 it is SGD.
 
     Source: Nesterov (1983) as in Sutskever et al. (2013); `torch.optim.SGD(nesterov=True)`.
+
+    Attributes:
+        momentum: what is kept of the last step's direction.
     """
 
     momentum: Decay = 0.9
@@ -80,6 +86,9 @@ class Adagrad(Settings, Optimizer):
     s <- s + g^2;  w <- w - lr g / (sqrt(s) + eps).
 
     Source: Duchi et al. (2011); `torch.optim.Adagrad`.
+
+    Attributes:
+        eps: keeps the divisor from 0.
     """
 
     eps: NonNegativeScalar = 1e-10
@@ -96,6 +105,10 @@ class RMSProp(Settings, Optimizer):
     s <- decay s + (1 - decay) g^2;  w <- w - lr g / (sqrt(s) + eps).
 
     Source: Tieleman & Hinton (2012); `torch.optim.RMSprop`, where decay is alpha.
+
+    Attributes:
+        decay: of the running mean.
+        eps: keeps the divisor from 0.
     """
 
     decay: Decay = 0.99
@@ -123,6 +136,11 @@ class Adam(Settings):
     w <- w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps).
 
     Source: Kingma & Ba (2015), arXiv 1412.6980, algorithm 1, with eps where `torch.optim.Adam` has it.
+
+    Attributes:
+        beta1: decay of the running mean of gradients.
+        beta2: decay of the running mean of their squares.
+        eps: keeps the divisor from 0.
     """
 
     beta1: Decay = 0.9
@@ -146,6 +164,9 @@ class AdamW(Adam):
     """Adam with decoupled weight decay: w also shrinks by lr weight_decay w. With weight_decay 0 it is Adam.
 
     Source: Loshchilov & Hutter (2019), arXiv 1711.05101, algorithm 2; `torch.optim.AdamW`.
+
+    Attributes:
+        weight_decay: by which share of it, times the learning rate, a weight shrinks with every step.
     """
 
     weight_decay: NonNegativeScalar = 0.01

@@ -44,7 +44,10 @@ class Rule(Settings):
     w <- w + mean_k scale_k * O(mean_k C(g_k); lr * s(progress)).
 
     Attributes:
+        optimizer: makes a step of the mean gradient.
         lr: the learning rate, a float or `(ensemble, 1)`.
+        schedule: the factor on the learning rate as training goes on.
+        compensation: what is done about a late gradient.
     """
 
     optimizer: Optimizer = field(default_factory=SGD)

@@ -36,7 +36,13 @@ class Constant:
 
 @dataclass(frozen=True)
 class Step(Settings):
-    """`factor` times the learning rate after every `every` updates or epochs: factor^floor(progress / every)."""
+    """`factor` times the learning rate after every `every` updates or epochs: factor^floor(progress / every).
+
+    Attributes:
+        every: the length of a step, in `unit`.
+        factor: of the learning rate after a step over the one before it.
+        unit: in what progress is counted.
+    """
 
     every: PositiveScalar
     factor: PositiveScalar = 0.1
@@ -55,6 +61,11 @@ class WarmUp(Settings):
     factor = start + (1 - start) min(1, progress / length).
 
     Source: Goyal et al. (2017), arXiv 1706.02677, section 2.2.
+
+    Attributes:
+        length: of the warm-up, in `unit`.
+        start: the factor at the start.
+        unit: in what progress is counted.
     """
 
     length: PositiveScalar
@@ -73,6 +84,11 @@ class Cosine(Settings):
     factor = floor + (1 - floor) (1 + cos(pi min(1, progress / length))) / 2.
 
     Source: Loshchilov & Hutter (2017), arXiv 1608.03983, without restarts.
+
+    Attributes:
+        length: of the descent, in `unit`.
+        floor: the factor at its end, and from then on.
+        unit: in what progress is counted.
     """
 
     length: PositiveScalar

@@ -27,7 +27,7 @@ class TwoLevelGamma(Settings):
     (DANA), V_machine and V_batch.
 
     Attributes:
-        mean: seconds.
+        mean: over machines (s).
         machine_cv: standard deviation over mean, of machines.
         batch_cv: the same of one machine's mini-batches.
     """

@@ -12,7 +12,11 @@ from laggard.simulator.timing.distributions.distribution import Seconds, Variati
 
 @dataclass(frozen=True)
 class Constant(Settings):
-    """Always the same duration."""
+    """Always the same duration.
+
+    Attributes:
+        mean: of every mini-batch (s).
+    """
 
     mean: Positive
 
@@ -26,7 +30,12 @@ class Constant(Settings):
 
 @dataclass(frozen=True)
 class Uniform(Settings):
-    """Uniform between `low` and `high`: mean (low + high) / 2."""
+    """Uniform between `low` and `high`: mean (low + high) / 2.
+
+    Attributes:
+        low: the shortest duration (s).
+        high: the longest (s), above `low`.
+    """
 
     low: NonNegative
     high: float
@@ -53,6 +62,10 @@ class Normal(Settings):
 
     With a = location / scale, phi and Phi the standard normal density and distribution and
     r = phi(a) / Phi(a): mean = location + scale r, variance = scale^2 (1 - a r - r^2).
+
+    Attributes:
+        location: mean of the normal distribution before it is truncated (s).
+        scale: its standard deviation (s).
     """
 
     location: Positive  # at least half of the draws are kept, so redrawing is quick
@@ -81,7 +94,11 @@ class Normal(Settings):
 
 @dataclass(frozen=True)
 class Exponential(Settings):
-    """Memoryless durations with rate mu = 1 / mean."""
+    """Memoryless durations with rate mu = 1 / mean.
+
+    Attributes:
+        mean: 1 / mu (s).
+    """
 
     mean: Positive
 
@@ -98,6 +115,10 @@ class ShiftedExponential(Settings):
     """A fixed part `shift` and a memoryless part with mean `scale` = 1 / mu: mean shift + scale.
 
     Source: Dutta et al. (2018), arXiv 1803.01113, where shift is Delta and scale is 1 / mu.
+
+    Attributes:
+        shift: the shortest duration (s).
+        scale: mean of the memoryless part (s).
     """
 
     shift: NonNegative
@@ -120,6 +141,10 @@ class Gamma(Settings):
     """Gamma durations of a given mean and coefficient of variation `cv` = std / mean: shape 1 / cv^2.
 
     Source: Ali et al. (2000), task execution times of heterogeneous machines.
+
+    Attributes:
+        mean: of a mini-batch (s).
+        cv: standard deviation over mean.
     """
 
     mean: Positive
@@ -135,7 +160,13 @@ class Gamma(Settings):
 
 @dataclass(frozen=True)
 class TwoPoint(Settings):
-    """`usual` seconds, but `factor` times as long with probability `probability`: a straggler per mini-batch."""
+    """`usual` seconds, but `factor` times as long with probability `probability`: a straggler per mini-batch.
+
+    Attributes:
+        usual: the usual duration (s).
+        factor: how many times as long a straggler takes.
+        probability: of a straggler.
+    """
 
     usual: Positive
     factor: Ratio
@@ -155,7 +186,12 @@ class TwoPoint(Settings):
 
 @dataclass(frozen=True)
 class LogNormal(Settings):
-    """Log-normal durations of a given mean and `cv`: sigma^2 = ln(1 + cv^2), mu = ln(mean) - sigma^2 / 2."""
+    """Log-normal durations of a given mean and `cv`: sigma^2 = ln(1 + cv^2), mu = ln(mean) - sigma^2 / 2.
+
+    Attributes:
+        mean: of a mini-batch (s).
+        cv: standard deviation over mean.
+    """
 
     mean: Positive
     cv: Variation
@@ -174,6 +210,10 @@ class Pareto(Settings):
     """Heavy-tailed durations, P(X > x) = (scale / x)^alpha for x >= scale: mean scale alpha / (alpha - 1).
 
     The standard deviation is infinite for alpha <= 2; the mean is required to exist (alpha > 1).
+
+    Attributes:
+        scale: the shortest duration (s).
+        alpha: the tail index; the smaller, the heavier the tail.
     """
 
     scale: Positive

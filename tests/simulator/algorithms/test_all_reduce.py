@@ -209,8 +209,15 @@ def test_a_collective_runs_where_its_messages_can_go(collective, topology, refus
 
 
 def test_an_unknown_collective_is_refused():
-    with pytest.raises(InvalidSettingError, match="collective: expected one of ring, naive_ring"):
+    with pytest.raises(InvalidSettingError, match="collective: expected ring, naive_ring"):
         AllReduce(Rule(), "star")
+
+
+@pytest.mark.parametrize("wrong", [{"bucket_bytes": 0.0}, {"backward": -1.0}, {"ring_slices": 0}])
+def test_a_number_out_of_its_range_is_refused(wrong: dict[str, float]) -> None:
+    (key,) = wrong
+    with pytest.raises(InvalidSettingError, match=rf"AllReduce\.{key}: expected a number >"):
+        AllReduce(Rule(), **wrong)
 
 
 @pytest.mark.parametrize(

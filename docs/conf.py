@@ -1,0 +1,37 @@
+"""The documentation site: `make docs`. Its source folder is the repository, so that every page stays where it is."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import laggard
+
+sys.path.insert(0, str(Path(__file__).parent))
+import reference
+
+project = "laggard"
+author = project_copyright = "the laggard developers"
+version = release = laggard.__version__
+root_doc = "docs/index"
+include_patterns = ["*.md", "docs/**.md", "notebooks/*.ipynb"]
+exclude_patterns = [".*", "laggard", "results", "build", "notebooks/.*"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "rendering"]
+
+nb_execution_mode = "off"  # notebooks are shown as they are stored; the tests run them
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_double_inline = True
+myst_heading_anchors = 3
+autodoc_member_order = "bysource"
+napoleon_use_ivar = True
+python_use_unqualified_type_names = True
+html_theme = "furo"
+html_title = f"laggard {release}"
+html_math_renderer = "mathml"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_extra_path = ["start"]  # index.html, which leads to docs/index.html
+
+
+def setup(app: Any) -> None:
+    """Fill in the pages of the reference as they are read."""
+    app.connect("source-read", lambda app, name, source: source.__setitem__(0, reference.fill(source[0])))

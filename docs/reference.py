@@ -1,0 +1,208 @@
+"""What the code says, as Markdown: every key of a config, the methods that heed it, and the names of the packages."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from inspect import cleandoc, isclass
+from typing import Any
+
+import laggard
+import laggard.simulator
+from laggard.experiments.config.catalogue import SECTIONS, TABLE_ROW
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.editors import ConfigSchema
+from laggard.experiments.config.errors import format_value
+from laggard.experiments.config.parts import ALGORITHM, NamedChoice
+from laggard.experiments.config.schema import Part
+from laggard.simulator import Algorithm, Cluster, InvalidSettingError, Timing
+from laggard.simulator.errors import HUGE, MOST_COUNT
+
+Schema = Mapping[str, Any]
+HEADING = ("key", "type", "default", "unit", "range", "what it says")
+UNIT = re.compile(r"\((s|bytes|bytes/s|operations/s)\)|\bin (updates|gradients|iterations|pixels|models|`unit`)")
+SIGNS = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
+USUAL = (MOST_COUNT, HUGE)
+"""The limits of counts and of numbers that the page gives once for all."""
+WORKERS = 4
+LAYERS = Timing(depth=WORKERS).layers()
+SERVER_KEYS = (
+    *(f"cluster.{key}" for key in ("apply_seconds", "receive_seconds", "reply_seconds")),
+    *(f"cluster.network.{key}" for key in ("server_bandwidth", "server_latency", "colocated")),
+)
+
+
+def has_own_models(method: Algorithm) -> bool:
+    """Whether several nodes have a whole model each."""
+    try:
+        method.check_cluster(Cluster(WORKERS))
+    except InvalidSettingError:
+        return False  # it takes a single worker
+    return len(method.models(WORKERS)) > 1 and not method.slices(WORKERS, WORKERS, LAYERS)
+
+
+HEEDED: Mapping[str, tuple[Sequence[str], Callable[[Algorithm], bool]]] = {
+    "methods with a server": (SERVER_KEYS, lambda method: any(rank < 0 for rank in method.roles(WORKERS))),
+    "methods whose servers recover": (("cluster.server_crashes", "cluster.checkpoint"), lambda method: method.recovers),
+    "methods whose nodes have models of their own": (("evaluate.nodes",), has_own_models),
+}
+"""The keys of a config that not all methods heed: a name for those that do, the keys, and how to tell."""
+EXTENSION = [
+    "laggard.simulator.timing.distributions.Distribution",
+    "laggard.simulator.timing.slowdowns.Slowdown",
+    "laggard.simulator.network.topology.Topology",
+    "laggard.simulator.learning.rules.damping.Compensation",
+    "laggard.simulator.learning.rules.optimizers.Optimizer",
+    "laggard.simulator.learning.rules.schedules.Schedule",
+    "laggard.models.Network",
+    "laggard.models.Dataset",
+    "laggard.models.Partition",
+    "laggard.simulator.testing.check_algorithm",
+]
+"""What an entry of one's own is, besides an algorithm and a task."""
+
+
+def fill(text: str) -> str:
+    """A page, with `<!-- keys -->` and other comments of that kind replaced by what they name."""
+    generated = {"keys": keys, "heeded": heeded, "api": api}
+    return re.sub(r"^<!-- (\w+) -->$", lambda match: "\n".join(generated[match[1]]()), text, flags=re.MULTILINE)
+
+
+def keys() -> Iterator[str]:
+    """Every key of a config: those of its mappings, and those of each entry that it may name."""
+    config = schema_of(Config)
+    yield from table("", config["properties"], config)
+    for place in ("cluster", "stop", "evaluate", "record"):
+        part = schema_of(Config.model_fields[place].metadata[0].func.model)
+        yield from ("", f"## {place}", "", *table(place, part["properties"], part))
+    for title, choice in SECTIONS.items():
+        yield from section(title, choice)
+
+
+def section(title: str, choice: NamedChoice) -> Iterator[str]:
+    """The keys that all entries of a choice have, and each entry with its description and its own keys."""
+    name, place = title.rstrip(")").split(" (")
+    owner, schemas = place.rpartition(".")[0], {entry: schema_of(part) for entry, part in choice.parts.items()}
+    first, *others = schemas.values()
+    common = {
+        key: said
+        for key, said in first["properties"].items()
+        if others and all(other["properties"].get(key) == said for other in others)
+    }
+    yield from ("", f"(keys-{name})=", f"## {name.capitalize()}: `{place}`", "", *table(owner, common, first))
+    for entry, part in choice.parts.items():
+        own = {key: said for key, said in schemas[entry]["properties"].items() if key not in common}
+        yield from ("", f"### {entry}", "", *description(part), "", *table(owner, own, schemas[entry]))
+    for key, inner in {key: inner for schema in schemas.values() for key, inner in nested(schema)}.items():
+        yield from ("", f"### {key}", "", *table(f"{owner}.{key}", inner["properties"], inner))
+
+
+def nested(schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """The mappings inside of an entry that are no choice of their own, such as a card of the network."""
+    for key, said in schema["properties"].items():
+        for name in re.findall(r"'#/\$defs/(\w+)'", str(said)):
+            part = schema["$defs"][name]
+            if not any("const" in each for each in part["properties"].values()):
+                yield key, part
+
+
+def schema_of(part: type[Part]) -> dict[str, Any]:
+    """The JSON schema of a part, as `laggard schema` has it."""
+    part.model_rebuild()
+    return part.model_json_schema(schema_generator=ConfigSchema)
+
+
+def description(part: type[Part]) -> Iterator[str]:
+    """What the docstring of an entry says, without what the table of its keys has."""
+    text = cleandoc(part.__doc__ or "")
+    text = re.sub(r"^(Attributes|Args|Raises|Example):\n( .*\n?|\n(?= ))*", "", text, flags=re.MULTILINE)
+    for paragraph in text.split("\n\n"):
+        lines = paragraph.splitlines()
+        aligned = len(lines) > 1 and all(map(TABLE_ROW.match, lines))  # shown as it stands, like what is indented
+        yield from (f"    {line}" if aligned else line if line.startswith("    ") else escape(line) for line in lines)
+        yield ""
+
+
+def table(place: str, properties: Schema, schema: Schema) -> list[str]:
+    """A row for each key, without the columns that none has anything in; nothing without keys."""
+    rows = [row(f"{place}.{key}".lstrip("."), said, schema) for key, said in properties.items() if "const" not in said]
+    columns = [cells for cells in zip(HEADING, *rows, strict=True) if any(cells[1:])]
+    lines = zip(*((heading, ":--", *cells) for heading, *cells in columns), strict=True)
+    return [" | ".join(("", *(re.sub(r"\|", r"\\|", cell) for cell in line), "")).strip() for line in lines]
+
+
+def row(place: str, said: Schema, schema: Schema) -> list[str]:
+    """The cells of the key at a dotted place: its name, type, default, unit, range and description."""
+    key, text = place.rpartition(".")[2], said.get("description", "")
+    limits = {word: limit for one in (said, *said.get("anyOf", [])) for word, limit in one.items() if word in SIGNS}
+    default = f"`{format_value(said['default'])}`" if "default" in said else ""
+    only = [f" Of [{name}](#{name.replace(' ', '-')})." for name, (of, _) in HEEDED.items() if place in of]
+    return [
+        f"`{key}`",
+        type_of(said, schema),
+        "required" if key in schema.get("required", ()) else default,
+        next((physical or counted for physical, counted in UNIT.findall(text)), "").strip("`"),
+        ", ".join(f"{SIGNS[word]} {limits[word]:g}" for word in SIGNS if limits.get(word, HUGE) not in USUAL),
+        escape(text) + "".join(only),
+    ]
+
+
+def type_of(said: Schema, schema: Schema) -> str:
+    """The type of a key in words: names of types, values, and the section of the entries that it may name."""
+    if "anyOf" in said:
+        found = dict.fromkeys(name for one in said["anyOf"] for name in type_of(one, schema).split(", "))
+        return ", ".join(link_entries(list(found)))
+    if "$ref" in said:
+        target = schema["$defs"][said["$ref"].rpartition("/")[2]]
+        return next((f"`{each['const']}`" for each in target["properties"].values() if "const" in each), "mapping")
+    if "enum" in said:
+        return ", ".join(f"`{value}`" for value in said["enum"])
+    if "items" in said:
+        return f"list of {type_of(said['items'], schema) or 'values'}"
+    if said.get("pattern") == ":" or any(each.get("pattern") for each in said.get("properties", {}).values()):
+        return "`module:Name`"
+    return "mapping" if said.get("type") == "object" else str(said.get("type", ""))
+
+
+def link_entries(names: Sequence[str]) -> list[str]:
+    """The names, with a link in place of those of all entries of a section."""
+    for title, choice in SECTIONS.items():
+        entries = {f"`{name}`" for name in choice.parts}
+        if entries <= set(names):
+            name = title.split()[0]
+            return [f"one of [{name}](#keys-{name})", *(other for other in names if other not in entries)]
+    return list(names)
+
+
+def escape(text: str) -> str:
+    """Plain text with code in backticks as Markdown."""
+    pieces = re.split(r"(`[^`]*`)", text)
+    return "".join(piece if piece.startswith("`") else re.sub(r"([*_<$\\[\]])", r"\\\1", piece) for piece in pieces)
+
+
+def heeded() -> Iterator[str]:
+    """The methods that heed the keys of `HEEDED`."""
+    methods = {name: part.model_validate({}).build(WORKERS) for name, part in ALGORITHM.parts.items()}
+    for name, (of, heeds) in HEEDED.items():
+        found = ", ".join(f"`{method}`" for method, built in methods.items() if heeds(built))
+        yield from ("", f"### {name.capitalize()}", "", f"{', '.join(f'`{key}`' for key in of)}: {found}.")
+
+
+def api() -> Iterator[str]:
+    """The names of daily use, those of the simulator, and what an entry of one's own is, for autodoc."""
+    others = [name for name in laggard.simulator.__all__ if name not in laggard.__all__]
+    yield from ("## laggard", "", *directives(f"laggard.{name}" for name in laggard.__all__))
+    yield from ("", "## laggard.simulator", "", *directives(f"laggard.simulator.{name}" for name in others))
+    yield from ("", "## For entries of your own", "", *directives(EXTENSION))
+
+
+def directives(names: Iterable[str]) -> Iterator[str]:
+    """A directive for each class and function among the names."""
+    yield "```{eval-rst}"
+    for name in names:
+        owner, _, own = name.rpartition(".")
+        thing = getattr(import_module(owner), own)
+        if isclass(thing):
+            yield from (f".. autoclass:: {name}", "   :members:", "")
+        elif hasattr(thing, "__name__"):
+            yield from (f".. autofunction:: {name}", "")
+    yield "```"

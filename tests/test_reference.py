@@ -1,0 +1,213 @@
+"""The reference says what there is: each key of a config, who heeds it, and each column of each table."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from laggard import Outcome, load, simulate, summary, sweep
+from laggard.experiments.config.config import parse
+from laggard.experiments.config.datasets import DATASET
+from laggard.experiments.config.descriptions import limits_of_keys
+from laggard.experiments.config.editors import config_schema
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.config.parts import ALGORITHM, COMPENSATION, LEARNING, SCHEDULE, NamedChoice
+from laggard.experiments.config.schema import Described
+from laggard.simulator import ALGORITHMS
+from laggard.simulator.errors import Positive, Settings
+from tests.documents import ROOT
+
+spec = spec_from_file_location("reference", ROOT / "docs/reference.py")
+assert spec
+assert spec.loader
+reference = module_from_spec(spec)
+spec.loader.exec_module(reference)
+
+PHYSICAL = re.compile(r"_seconds$|_bytes$|bandwidth$|latency$|^(mean|shift|start|end|at|back|time|uptime)$")
+
+
+def keys_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """The keys of a config: in which part, its name, and its schema; but for those that name the part."""
+    for part, said in {"Config": schema, **schema["$defs"]}.items():
+        yield from ((part, key, each) for key, each in said.get("properties", {}).items() if "const" not in each)
+
+
+KEYS = list(keys_of(config_schema()))
+
+
+def cells(text: str) -> list[list[str]]:
+    """The rows of the tables of a page, without heading."""
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def test_every_key_stands_on_the_page_with_a_type_and_what_it_says() -> None:
+    rows = cells("\n".join(reference.keys()))
+    assert {row[0].strip("`") for row in rows} >= {key for _, key, _ in KEYS} - {"base"}
+    assert len(rows) > 250
+    assert [row for row in rows if not row[1] or not row[-1]] == []
+
+
+def test_every_time_and_every_size_has_a_unit() -> None:
+    elsewhere = {("WarmUpPart", "start")}  # a factor
+    measured = [(part, key) for part, key, _ in KEYS if PHYSICAL.search(key) and (part, key) not in elsewhere]
+    lacking = [
+        (part, key)
+        for part, key, said in KEYS
+        if (part, key) in measured and not reference.UNIT.search(said["description"])
+    ]
+    assert len(measured) > 50
+    assert lacking == []
+
+
+@dataclass(frozen=True)
+class Sleepy(Settings):
+    """Workers that oversleep.
+
+    Attributes:
+        by: how long (s), as
+            long as it takes.
+    """
+
+    by: Positive = 2.0
+
+
+def test_a_key_of_a_new_entry_stands_there_with_its_default_unit_and_range() -> None:
+    choice = NamedChoice.of("kind", {"sleepy": Sleepy}, "sleepy", Sleepy)
+    lines = list(reference.section("sleepers (cluster.sleepers)", choice))
+    assert "### sleepy" in lines
+    assert "Workers that oversleep." in lines
+    assert "| key | type | default | unit | range | what it says |" in lines
+    assert "| `by` | number | `2.0` | s | > 0 | how long (s), as long as it takes. |" in lines
+
+
+ENTRIES = [
+    pytest.param(part, id=name)
+    for choice in (ALGORITHM, LEARNING, COMPENSATION, SCHEDULE)
+    for name, part in choice.parts.items()
+    if not any(field.is_required() for field in part.model_fields.values())
+]
+
+
+@pytest.mark.parametrize("part", ENTRIES)
+def test_a_number_outside_of_a_range_of_the_schema_is_refused(part: type[Described]) -> None:
+    beyond = {"minimum": -1.0, "exclusiveMinimum": 0.0, "maximum": 1.0, "exclusiveMaximum": 0.0}
+    properties = reference.schema_of(part)["properties"]
+    for key, limits in limits_of_keys(part).items():
+        for word, limit in limits.items():
+            value = limit + beyond[word] * max(1.0, abs(limit))
+            with pytest.raises(ValidationError, match=rf"\.{key}: expected"):
+                part.model_validate({key: int(value) if "integer" in str(properties[key]) else value})
+
+
+def test_data_sets_have_the_ranges_of_their_sizes() -> None:
+    properties = reference.schema_of(DATASET.parts["synthetic"])["properties"]
+    assert (properties["samples"]["minimum"], properties["samples"]["maximum"]) == (4, 10**6)
+
+
+BASE: dict[str, Any] = {
+    "cluster": {
+        "workers": 4,
+        "compute": {"law": "uniform", "low": 1.0, "high": 2.0},
+        "network": {"bandwidth": 1e6, "message_bytes": 1e5},
+    },
+    "task": {"model": "mlp", "hidden": [2, 2, 2], "dataset": {"name": "synthetic", "samples": 40}, "batch": 2},
+    "stop": {"time": 30.0},
+}
+CRASH = {"at": 8.0, "restore_seconds": 1.0}
+CHANGES: dict[str, dict[str, Any]] = {
+    "cluster.apply_seconds": {"cluster": {"apply_seconds": 0.3}},
+    "cluster.receive_seconds": {"cluster": {"receive_seconds": 0.3}},
+    "cluster.reply_seconds": {"cluster": {"reply_seconds": 0.3}},
+    "cluster.network.server_bandwidth": {"cluster": {"network": {"server_bandwidth": 2e5}}},
+    "cluster.network.server_latency": {"cluster": {"network": {"server_latency": 0.3}}},
+    "cluster.network.colocated": {"cluster": {"network": {"colocated": True}}},
+    "cluster.server_crashes": {"cluster": {"server_crashes": [CRASH]}},
+    "cluster.checkpoint": {"cluster": {"server_crashes": [CRASH], "checkpoint": {"every_updates": 1}}},
+    "evaluate.nodes": {"evaluate": {"nodes": True}},
+}
+
+
+def outcome(method: str, changes: Mapping[str, Any]) -> Outcome | None:
+    """What a method leaves behind; None where the config is refused."""
+    document = {**BASE, "algorithm": method}
+    document["cluster"] = {**BASE["cluster"], "workers": 1 if method == "delayed" else 4}
+    for key, value in changes.items():
+        document[key] = {**document.get(key, {}), **value}
+        if "network" in value:
+            document[key]["network"] = {**BASE["cluster"]["network"], **value["network"]}
+    try:
+        (run,) = [RunSpec(parse(document), threads=1)]
+        return simulate(**run.arguments())
+    except (ConfigError, ValueError):
+        return None
+
+
+def traces(found: Outcome) -> list[np.ndarray]:
+    """What shows whether two runs differ: when what happened, and what was measured of nodes."""
+    columns = [found.updates[name] for name in ("time", "worker", "computed")]
+    others = [table[name] for table in (found.nodes, found.restores) for name in table]
+    return [*columns, *others, np.array([*found.messages.values()])]
+
+
+def differ(one: Outcome, other: Outcome) -> bool:
+    first, second = traces(one), traces(other)
+    return len(first) != len(second) or not all(map(partial(np.array_equal, equal_nan=True), first, second))
+
+
+@pytest.mark.parametrize("method", ALGORITHMS)
+def test_the_methods_that_heed_a_key_are_those_that_the_page_names(method: str) -> None:
+    """A key that a method does not heed is refused, or changes nothing that happens."""
+    named = {key: heeds for keys, heeds in reference.HEEDED.values() for key in keys}
+    assert set(CHANGES) == set(named)
+    plain, built = outcome(method, {}), parse({**BASE, "algorithm": method}).algorithm.build(4)
+    assert plain is not None
+    for key, changes in CHANGES.items():
+        changed = outcome(method, changes)
+        before = outcome(method, {"cluster": {"server_crashes": [CRASH]}}) if key == "cluster.checkpoint" else plain
+        heeds = changed is not None and before is not None and differ(changed, before)
+        assert heeds == named[key](built), key
+
+
+def columns_of_page() -> dict[str, list[list[str]]]:
+    sections = re.split(r"^## ", (ROOT / "docs/tables.md").read_text(), flags=re.MULTILINE)[1:]
+    return {section.split()[0]: [[row[0].strip("`"), *row[1:]] for row in cells(section)] for section in sections}
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides", "absent"),
+    [
+        ("async_ps_server_crashes", ["record.messages=true"], {"test_accuracy", "consensus"}),
+        ("dpsgd", ["evaluate.nodes=true", "stop.epochs=0.2"], {"distance"}),
+    ],
+)
+def test_the_columns_of_the_page_are_those_of_the_tables(
+    tmp_path: Path, config: str, overrides: list[str], absent: set[str]
+) -> None:
+    results = sweep(load(ROOT / f"configs/methods/{config}.yaml", "sweep={}", *overrides), out=tmp_path)
+    page = columns_of_page()
+    final, result = set(results.final) - set(results.metrics), results[0]
+    tables = {name: list(getattr(result, name)) for name in ("metrics", "updates", "workers", "messages", "restores")}
+    for name, columns in {**tables, "final": final}.items():
+        assert {row[0] for row in page[name]} - set(columns) <= (absent if name == "metrics" else set()), name
+        assert set(columns) <= {row[0] for row in page[name]}, name
+    assert set(result.nodes) in (set(), {row[0] for row in page["nodes"]})
+    assert set(summary(results)) - {"method"} <= {row[0] for row in page["summary"]}
+
+
+def test_every_column_of_seconds_or_bytes_has_its_unit() -> None:
+    seconds = {"time", "started", "computed", "computing", "sending", "waiting", "down", "sent", "arrived", "back"}
+    for table, rows in columns_of_page().items():
+        for column, unit, _ in rows:
+            if table == "summary" and column == "waiting":  # a share
+                continue
+            assert (unit == "s") == (column in seconds | {"time_to_target"}), f"{table}: {column}"
+            assert (unit == "bytes") == (column == "bytes"), f"{table}: {column}"
