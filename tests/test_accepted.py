@@ -79,7 +79,7 @@ def test_a_method_runs_on_the_topologies_that_are_accepted(toy, method, topology
     assert refused is None or topology != "auto" or colocated == "true" or one_process
 
 
-@pytest.mark.parametrize("method", ["async_ps", "all_reduce", "dpsgd", "adpsgd", "sgp", "gpipe"])
+@pytest.mark.parametrize("method", ["async_ps", "all_reduce", "dpsgd", "adpsgd", "sgp", "gpipe", "async_pipelines"])
 def test_a_refusal_names_topologies_that_are_accepted(toy, method):
     refused = "ring" if method == "async_ps" else "star"
     with pytest.raises(ConfigError, match="expected") as caught:

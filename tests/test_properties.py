@@ -20,7 +20,7 @@ from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.engine.stopping import check_periods
 from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, Staleness
 from laggard.simulator.network.config import Card, Hosts, SlowLink
-from laggard.simulator.network.topology import SERVER, Complete, Exponential, Graph, Ring, Star, Torus
+from laggard.simulator.network.topology import SERVER, Complete, Exponential, Graph, Ring, Torus
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Constant
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
 from laggard.simulator.timing.recorded import Recorded
@@ -29,7 +29,8 @@ from laggard.simulator.timing.slowdowns import Crash, Factor, Markov, Window
 FEW, MANY = 480, int(os.environ.get("LAGGARD_CASES", "10500"))
 ONE = {"delayed"}  # a single process
 LOCKED = {"sync_ps", "k_sync", "k_async", "ssp", "all_reduce", "dpsgd", "sgp", "osgp", "naive", "gpipe", "1f1b",
-          "pipedream", "pipedream_2bw", "downpour", "local_sgd", "diloco", "easgd", "sync_replicas", "p3"}  # fmt: skip
+          "async_pipelines", "pipedream", "pipedream_2bw", "downpour", "local_sgd", "diloco", "easgd", "sync_replicas",
+          "p3"}  # fmt: skip
 """Methods in which somebody may wait for a worker that never returns."""
 
 COIN, SECONDS, FACTOR, SPEED = st.booleans(), st.floats(0.01, 10.0), st.floats(0.2, 8.0), st.floats(1.0, 1e4)
@@ -112,8 +113,9 @@ def server_crashes(draw, algorithm):
 
 def network(draw, workers, topology):
     limited = draw(COIN)
-    ranks = [*range(workers), *([SERVER] if isinstance(topology, Star) else [])]
-    pairs = [(a, b) for a in ranks for b in ranks if a < b and (SERVER in (a, b) or not isinstance(topology, Star))
+    served = topology.joins(SERVER, 0, workers)
+    ranks = [*range(workers), *([SERVER] if served else [])]
+    pairs = [(a, b) for a in ranks for b in ranks if a < b
              and topology.joins(a, b, workers) and topology.joins(b, a, workers)]  # fmt: skip
     links = []
     if draw(whole(0, 4)) == 0:
@@ -135,14 +137,14 @@ def network(draw, workers, topology):
         wiring=draw(one_of("cards", "pairs")),
         cards=[Card(draw(whole(0, workers - 1)), draw(SPEED))] if draw(COIN) else [],
         links=links,
-        colocated=isinstance(topology, Star) and not links and draw(COIN),
+        colocated=served and not links and draw(COIN),
     )
 
 
 def graph(draw, name, workers):
-    """A connected graph of so many workers, directed or not, for the methods that run on any."""
+    """A connected graph of so many workers, directed or not, for the methods that run on any; else the method's own."""
     if name not in GRAPHS:
-        return Star()
+        return ALGORITHMS[name].topology
     if workers == 1 or name not in GOSSIP:
         return Complete()
     tree = Graph(graph="random_labeled_tree", arguments={"n": workers, "seed": draw(whole(0, 99))})
@@ -157,8 +159,8 @@ def method(draw, name, workers):
     shards = whole(1, min(workers, 3))
     local = {"local_steps": small, "average": one_of("weights", "updates"), "reset": COIN,
              "wait_for": one_of(None, 1, workers), "shards": shards}  # fmt: skip
-    replicated = {"micro_batches": small, "replicas": one_of(*(n for n in range(1, workers + 1) if workers % n == 0)),
-                  "collective": one_of("ring", "mesh", "recursive_doubling", "tree")}  # fmt: skip
+    flushed = {"micro_batches": small, "replicas": one_of(*(n for n in range(1, workers + 1) if workers % n == 0))}
+    replicated = {**flushed, "collective": one_of("ring", "mesh", "recursive_doubling", "tree")}
     settings = {
         "sync_ps": {"accumulate": small, "shards": shards, "bucket_bytes": one_of(None, None, 0.1, 30.0)},
         "k_sync": {"wait_for": whole(1, workers), "cancel": COIN, "shards": shards},
@@ -186,6 +188,7 @@ def method(draw, name, workers):
         "naive": {"backward": FACTOR},
         "gpipe": replicated,
         "1f1b": replicated,
+        "async_pipelines": {**flushed, "schedule": one_of("gpipe", "1f1b"), "backward": FACTOR},
         "pipedream": {},
         "pipedream_2bw": {"micro_batches": whole(max(1, workers - 1), 8)},
         "ssp": {"bound": one_of(None, 0, 1, 4)},

@@ -27,7 +27,7 @@ from laggard.experiments.figures.style import (
 from laggard.experiments.results.result import Result
 from laggard.experiments.theory import build_algorithm
 from laggard.experiments.theory.iteration_time import model_bytes
-from laggard.simulator.network.topology import Graph, Star, Torus, resolve_topology
+from laggard.simulator.network.topology import Graph, Torus, resolve_topology
 
 PANELS, NAMED = 12, 40
 RUNS, CARDS = 4, 12
@@ -89,13 +89,11 @@ def steps(result: Result) -> list[Drawing]:
     for step in range(graph.period(workers)):
         edges = nx.DiGraph()
         edges.add_nodes_from(range(workers))
-        if isinstance(graph, Star):
-            servers = [rank for rank in algorithm.roles(workers) if rank < 0]
-            pairs = [(rank, server) for server in servers for rank in range(workers)]
-            edges.add_edges_from([*pairs, *((server, rank) for rank, server in pairs)])
-        else:
-            peers = {rank: graph.out_peers(rank, step, workers) for rank in range(workers)}
-            edges.add_edges_from((rank, peer) for rank in peers for peer in peers[rank])
+        servers = [rank for rank in algorithm.roles(workers) if rank < 0]
+        pairs = [(rank, server) for server in servers for rank in range(workers)]
+        edges.add_edges_from([*pairs, *((server, rank) for rank, server in pairs)])
+        peers = {rank: graph.out_peers(rank, step, workers) for rank in range(workers)}
+        edges.add_edges_from((rank, peer) for rank in peers for peer in peers[rank])
         at = f", step {step}" if graph.period(workers) > 1 else ""
         collective = getattr(algorithm, "collective", "")
         machines = (network.on_machines(pair, workers) for pair in edges.edges)

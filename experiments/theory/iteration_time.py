@@ -9,6 +9,7 @@ import pandas as pd
 from laggard import simulator
 from laggard.experiments.results.result import Result
 from laggard.experiments.theory import Forms, build_algorithm, compare, name_of
+from laggard.experiments.theory.flush import FLUSHED_SECONDS
 from laggard.experiments.theory.order_statistics import factors_of, is_steady, law_of, order_statistic
 from laggard.experiments.theory.overlap import OVERLAP_SECONDS
 from laggard.simulator import Cluster
@@ -94,6 +95,7 @@ def seconds_theory(result: Result) -> float | None:
     k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential: they forget
     dpsgd, sgp, osgp             max_i X_i, if times are constant: waiting for neighbours amounts to waiting for all
     local_sgd, diloco            H max_i X_i, if times are constant
+    naive, gpipe, 1f1b           max_r T_r (`flush`), async_pipelines 1 / sum_r (1 / T_r), if times are constant
 
     None where none of them holds: other laws or settings, slowdowns that come and go, unequal cards, private wires, a
     server whose work takes time, gradients in buckets on a network that takes time.
@@ -109,7 +111,7 @@ def seconds_theory(result: Result) -> float | None:
     if uneven or network.wiring != "cards" or network.draws_latency or not is_steady(cluster):
         return None
     if network.unlimited and not network.latency and cluster.serves_at_once:
-        return FREE_SECONDS(algorithm, cluster)
+        return FREE_SECONDS(algorithm, cluster) or FLUSHED_SECONDS(algorithm, cluster, result.config.task.layers())
     if cluster.slowdowns or not isinstance(law_of(cluster), Constant):
         return None
     size = model_bytes(result)

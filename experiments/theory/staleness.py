@@ -58,7 +58,9 @@ def staleness_theory(config: Any) -> Theory | None:
     - Asynchronous server, any law of times and any network: the P - 1 others' updates fall on average between a read
       and the push that follows (Little's law); (P - 1) / K where K pushes make an update (`soft_sync`, `accumulate`);
       P / K - 1 where contributors wait for it (`k_async`).
-    - ..., equal constant times on a free network: everybody pushes once a round, so that it is P - 1, always.
+    - ..., equal constant times on a free network: everybody pushes once a round, so that it is P - 1, always, unless
+      ties are broken at random.
+    - `async_pipelines`: likewise R - 1 on every stage, of R replicas.
     - ..., exponential times with rates mu_i on a free network: they forget, so that the next push is worker i's with
       probability p_i = mu_i / sum_j mu_j whatever has gone before. Between a read of i and its push there are N_i
       others, Pr(N_i = k) = p_i (1 - p_i)^k, and a share p_i of all pushes is i's:
@@ -129,6 +131,13 @@ def _k_async(algorithm: simulator.KAsync, cluster: Cluster) -> Theory:
     return Theory(LITTLE, P / K - 1)
 
 
+@STALENESS.of(simulator.AsyncPipelines)
+def _async_pipelines(algorithm: simulator.AsyncPipelines, cluster: Cluster) -> Theory:
+    R, rates = algorithm.replicas, _rates(cluster)
+    in_turn = rates is not None and len(set(rates)) == 1 and cluster.ties == "rank"
+    return constant(R - 1) if R == 1 or (in_turn and isinstance(law_of(cluster), Constant)) else Theory(LITTLE, R - 1)
+
+
 STALENESS.of(simulator.AsyncPS)(lambda algorithm, cluster: _pushes(cluster, algorithm.accumulate))
 STALENESS.of(simulator.SoftSync)(lambda algorithm, cluster: _pushes(cluster, algorithm.gradients))
 STALENESS.of(simulator.PipeDream2BW)(lambda algorithm, cluster: constant(1))
@@ -140,7 +149,7 @@ def _pushes(cluster: Cluster, K: int) -> Theory:
     if rates is None:
         return Theory(LITTLE, (P - 1) / K)
     equal = len(set(rates)) == 1
-    if isinstance(law, Constant) and equal and K == 1:
+    if isinstance(law, Constant) and equal and K == 1 and cluster.ties == "rank":
         return constant(P - 1)
     if isinstance(law, Exponential) and K == 1:
         p = rates / rates.sum()

@@ -2,6 +2,7 @@
 
 from laggard.simulator.algorithms.all_reduce import AllReduce
 from laggard.simulator.algorithms.asynchronous import AsyncPS, Downpour
+from laggard.simulator.algorithms.asynchronous_pipelines import AsyncPipelines
 from laggard.simulator.algorithms.delayed import Delayed
 from laggard.simulator.algorithms.easgd import EASGD
 from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD
@@ -43,12 +44,13 @@ ALGORITHMS: dict[str, type] = {
     "naive": Naive,
     "gpipe": GPipe,
     "1f1b": OneForwardOneBackward,
+    "async_pipelines": AsyncPipelines,
     "pipedream": PipeDream,
     "pipedream_2bw": PipeDream2BW,
 }
 
 __all__ = [
-    "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "P3", "SGP", "SSP", "AllReduce", "AsyncPS", "Delayed", "DiLoCo",
-    "Downpour", "GPipe", "KAsync", "KBatchSync", "KSync", "LocalSGD", "Naive", "OneForwardOneBackward", "OverlapSGP",
-    "PipeDream", "PipeDream2BW", "Ringmaster", "SoftSync", "SyncPS", "SyncReplicas",
+    "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "P3", "SGP", "SSP", "AllReduce", "AsyncPS", "AsyncPipelines", "Delayed",
+    "DiLoCo", "Downpour", "GPipe", "KAsync", "KBatchSync", "KSync", "LocalSGD", "Naive", "OneForwardOneBackward",
+    "OverlapSGP", "PipeDream", "PipeDream2BW", "Ringmaster", "SoftSync", "SyncPS", "SyncReplicas",
 ]  # fmt: skip

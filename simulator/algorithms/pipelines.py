@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.collectives import COLLECTIVES
-from laggard.simulator.algorithms.staging import Pipeline
+from laggard.simulator.algorithms.staging import Carriage, Pipeline, Replicated
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, PositiveInt
@@ -35,7 +35,7 @@ class Naive(Pipeline):
 
 
 @dataclass(frozen=True)
-class GPipe(Pipeline):
+class GPipe(Replicated):
     """GPipe: M micro-batches follow each other through the stages, and back, before all stages update together.
 
     w <- w - lr (1/M) sum_m g_m(w), the gradient of all M together; a micro-batch is a mini-batch of the task. With
@@ -56,20 +56,9 @@ class GPipe(Pipeline):
     section 3.3.
     """
 
-    micro_batches: PositiveInt = 4
-    replicas: PositiveInt = 1
     collective: Literal["ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree", "server"] = (
         "ring"
     )
-
-    def check(self, cluster: Cluster) -> None:
-        if cluster.workers % self.replicas:
-            expected = f"a divisor of workers = {cluster.workers}, so that all replicas have as many stages"
-            raise InvalidSettingError(type(self).__name__, "replicas", expected, self.replicas)
-
-    def depth(self, workers: int) -> int:
-        """The number of stages of a replica."""
-        return max(1, workers // self.replicas)
 
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
         """From each stage to the next, and back; and from each to those of its replicas that the collective names."""
@@ -79,21 +68,14 @@ class GPipe(Pipeline):
         for replica, stage in product(range(replicas), range(depth)):
             yield from ((replica * depth + stage, to * depth + stage) for to in partners(replica, replicas))
 
-    def warm_up(self, node: Node) -> int:
+    def warm_up(self, stage: Carriage) -> int:
         """The number of forward passes before the first backward pass: all."""
         return self.micro_batches
 
     def worker(self, node: Node) -> Role:
         stage, state = self.stage(node), self.rule.init(node.weights)
         while True:
-            pieces = []
-            for _ in range(self.warm_up(node)):
-                yield from stage.forward(node.weights)
-            for _ in range(self.micro_batches - self.warm_up(node)):
-                yield from stage.forward(node.weights)
-                pieces.append((yield from stage.backward()))
-            for _ in range(self.warm_up(node)):
-                pieces.append((yield from stage.backward()))
+            pieces = yield from stage.make_passes(node.weights, self.micro_batches, self.warm_up(stage))
             gradients = pieces if self.replicas == 1 else [(yield from self.average(node, stage.size, pieces))]
             weights, state = self.rule.update(node.weights, gradients, state)
             node.apply(weights, pieces)
@@ -118,10 +100,9 @@ class OneForwardOneBackward(GPipe):
     section 2.2.1.
     """
 
-    def warm_up(self, node: Node) -> int:
+    def warm_up(self, stage: Carriage) -> int:
         """The number of forward passes before the first backward pass: one for each later stage."""
-        depth = self.depth(node.workers)
-        return min(depth - 1 - node.rank % depth, self.micro_batches)
+        return stage.later
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from laggard.simulator.algorithms.base import Algorithm
+from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, Positive
+from laggard.simulator.errors import InvalidSettingError, Positive, PositiveInt
 from laggard.simulator.learning.gradients import Gradient, GradientPromise
 from laggard.simulator.learning.rules import Rule
 from laggard.simulator.learning.task import Layer
@@ -81,7 +82,7 @@ def balance(layers: Sequence[Layer], stages: int) -> list[int]:
         raise InvalidSettingError("Pipeline", "cut", expected, [])
     if len(ends) < stages:
         raise InvalidSettingError(
-            "Cluster", "workers", f"at most {len(ends)}, a stage for each layer of the model", stages
+            "Cluster", "workers", f"at most {len(ends)} for a pipeline, a stage for each layer of the model", stages
         )
     total = [0.0, *accumulate(layer.work for layer in layers)]
     best: dict[int, tuple[float, list[int]]] = {end: (total[end], []) for end in ends}
@@ -107,18 +108,20 @@ class Carriage:
 
     Attributes:
         size: of the stage's parameters, in models.
+        later: the number of stages after it.
 
     Args:
         stages: of the pipeline, on consecutive ranks.
         number: of the node's own, from 0.
         backward: the work of a backward pass in forward passes.
+        owner: the rank of the node that holds the stage's parameters.
     """
 
-    def __init__(self, node: Node, stages: Sequence[Stage], number: int, backward: float) -> None:
+    def __init__(self, node: Node, stages: Sequence[Stage], number: int, backward: float, owner: int) -> None:
         stage = stages[number]
-        self._node, self._stage, self.size = node, stage, stage.size
+        self._node, self._stage, self._owner, self.size = node, stage, owner, stage.size
         self._before = stages[number - 1] if number else None
-        self._last = number == len(stages) - 1
+        self.later = len(stages) - 1 - number
         self._shares = stage.work / (1 + backward), stage.work * backward / (1 + backward)
         self._at_last_stage: deque[Pass] = deque()  # mini-batches at the last stage
 
@@ -131,7 +134,7 @@ class Carriage:
             _, passed = yield node.receive(FORWARD)
         yield node.work(share=self._shares[0])
         passed = passed._replace(reads=(*passed.reads, weights))
-        if self._last:
+        if not self.later:
             self._at_last_stage.append(passed)
         else:
             node.send(node.rank + 1, passed, tag=FORWARD, size=self._stage.activations)
@@ -139,7 +142,7 @@ class Carriage:
     def backward(self) -> Generator[Event, Any, GradientPromise]:
         """Receive the oldest gradient, make the backward pass, and send it on; return the stage's own piece."""
         node = self._node
-        if self._last:
+        if not self.later:
             batch, started, reads = self._at_last_stage.popleft()
             gradient: Gradient = node.promise(join_slices(reads), batch, started)
         else:
@@ -147,7 +150,24 @@ class Carriage:
         yield node.work(share=self._shares[1])
         if self._before is not None:
             node.send(node.rank - 1, gradient, tag=BACKWARD, size=self._before.activations)
-        return gradient.piece(node.rank)
+        return gradient.piece(self._owner)
+
+    def make_passes(
+        self, weights: "Tensor", micro_batches: int, warm_up: int
+    ) -> Generator[Event, Any, list[GradientPromise]]:
+        """Make the passes of M `micro_batches` at `weights`; return the stage's own piece of each gradient.
+
+        Before the first backward pass are `warm_up` forward passes, then one backward and one forward in turn.
+        """
+        ahead, pieces = min(warm_up, micro_batches), list[GradientPromise]()
+        for _ in range(ahead):
+            yield from self.forward(weights)
+        for _ in range(micro_batches - ahead):
+            yield from self.forward(weights)
+            pieces.append((yield from self.backward()))
+        for _ in range(ahead):
+            pieces.append((yield from self.backward()))
+        return pieces
 
 
 @dataclass(frozen=True)
@@ -179,7 +199,38 @@ class Pipeline(Algorithm):
         stages = stage_layers(layers, self.depth(workers), self.cut)
         return {rank: stages[rank % len(stages)].params for rank in range(workers)}
 
+    def owner(self, rank: int, workers: int) -> int:
+        """The node that holds the parameters of the stage on node `rank`: itself."""
+        return rank
+
+    def stages(self, node: Node) -> list[Stage]:
+        """The stages of a pipeline, in their order."""
+        return stage_layers(node.layers, self.depth(node.workers), self.cut)
+
     def stage(self, node: Node) -> Carriage:
         """The passes of the stage on `node`."""
-        stages = stage_layers(node.layers, self.depth(node.workers), self.cut)
-        return Carriage(node, stages, node.rank % len(stages), self.backward)
+        stages = self.stages(node)
+        owner = self.owner(node.rank, node.workers)
+        return Carriage(node, stages, node.rank % len(stages), self.backward, owner)
+
+
+@dataclass(frozen=True)
+class Replicated(Pipeline):
+    """The base class of pipelines of M micro-batches an update, of which there may be R replicas.
+
+    Attributes:
+        micro_batches: M; a micro-batch is a mini-batch of the task.
+        replicas: R; worker r S + s has stage s of replica r.
+    """
+
+    micro_batches: PositiveInt = 4
+    replicas: PositiveInt = 1
+
+    def check(self, cluster: Cluster) -> None:
+        if cluster.workers % self.replicas:
+            expected = f"a divisor of workers = {cluster.workers}, so that all replicas have as many stages"
+            raise InvalidSettingError(type(self).__name__, "replicas", expected, self.replicas)
+
+    def depth(self, workers: int) -> int:
+        """The number of stages of a replica."""
+        return max(1, workers // self.replicas)

@@ -43,6 +43,7 @@ LAWS = [
         5 / 3,
     ),
     ("constant", "cluster: {workers: 5}\nalgorithm: async_ps\n", 4.0),
+    ("Little's law", "cluster: {workers: 5, ties: random}\nalgorithm: async_ps\n", 4.0),
     ("constant", "cluster: {workers: 1}\nalgorithm: {name: delayed, delay: 6}\n", 6.0),
     ("constant", "cluster: {workers: 4}\nalgorithm: {name: k_sync, wait_for: 3}\n", 0.0),
     ("geometric", f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: k_async, wait_for: 2}}\n", 2.0),
@@ -57,6 +58,13 @@ LAWS = [
         "Little's law",
         f"cluster: {{workers: 4, {EXPONENTIAL}}}\nalgorithm: {{name: downpour, n_push: 2, n_fetch: 4}}\n",
         5.0,
+    ),
+    ("constant", "cluster: {workers: 4}\nalgorithm: {name: async_pipelines, replicas: 2, micro_batches: 1}\n", 1.0),
+    (
+        "Little's law",
+        f"cluster: {{workers: 4, {EXPONENTIAL}}}\n"
+        "algorithm: {name: async_pipelines, replicas: 2, micro_batches: 1}\n",
+        1.0,
     ),
 ]
 
@@ -334,6 +342,33 @@ def test_closed_forms_on_a_free_network_are_what_a_simulation_takes(bench, metho
     assert np.mean(seconds) == pytest.approx(expected, abs=5 * error + 2e-3 * expected)
 
 
+FLUSHED = [  # seven layers on stages of 3, 2 and 2 of them, or one on each
+    ("naive", 3, "slowdowns: [{worker: 1, factor: 3}]"),
+    ("{name: gpipe, micro_batches: 5}", 3, "slowdowns: [{worker: 1, factor: 3}]"),
+    ("{name: gpipe, micro_batches: 5, replicas: 2}", 6, "slowdowns: [{worker: 4, factor: 3}]"),
+    ("{name: 1f1b, micro_batches: 5}", 7, ""),
+    ("{name: 1f1b, micro_batches: 1, replicas: 2}", 6, "slowdowns: [{worker: 4, factor: 3}]"),
+    ("{name: async_pipelines, micro_batches: 5, replicas: 2}", 6, "slowdowns: [{worker: 4, factor: 3}]"),
+    (
+        "{name: async_pipelines, micro_batches: 1, replicas: 2, schedule: 1f1b}",
+        6,
+        "slowdowns: [{worker: 4, factor: 3}]",
+    ),
+    ("{name: async_pipelines, micro_batches: 5, replicas: 2, schedule: 1f1b}", 14, ""),
+]
+
+
+@pytest.mark.parametrize(("method", "workers", "slowdowns"), FLUSHED, ids=lambda value: str(value)[:60])
+def test_closed_forms_of_pipelines_with_a_flush_are_what_a_simulation_takes(bench, method, workers, slowdowns):
+    """The rate of a model is the sum of those at which its replicas update it, where they do so each by itself."""
+    task = "task: {model: timing, depth: 7}\nstop: {updates: 24}\n"
+    run = bench(f"cluster: {{workers: {workers}, {slowdowns}}}\nalgorithm: {method}\n{task}")
+    first = run.updates[run.updates["target"] == run.updates["target"].max()].drop_duplicates("version")
+    own = first.groupby("worker")["time"] if "async" in method else [(0, first["time"])]
+    gaps = np.stack([[np.diff(times).min(), np.diff(times).max()] for _, times in own])
+    np.testing.assert_allclose(1 / (1 / gaps).sum(0), seconds_theory(run), rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("method", "cluster"),
     [
@@ -342,6 +377,8 @@ def test_closed_forms_on_a_free_network_are_what_a_simulation_takes(bench, metho
         ("{name: ssp, bound: 2}", f"workers: 4, {EXPONENTIAL}"),
         ("sgp", f"workers: 4, {EXPONENTIAL}"),
         ("async_ps", "workers: 4, slowdowns: [{worker: 0, factor: 5, start: 1, end: 2}]"),
+        ("{name: 1f1b, micro_batches: 2}", "workers: 4, slowdowns: [{worker: 0, factor: 5}]"),
+        ("{name: async_pipelines, replicas: 2}", f"workers: 4, {EXPONENTIAL}"),
         ("async_ps", "workers: 4, compute: {law: two_level_gamma, mean: 1, machine_cv: 0.3, batch_cv: 0.1}"),
     ],
     ids=lambda text: text[:44],

@@ -16,7 +16,7 @@ from tests.experiments.trace_format import broken
 
 ROOT = Path(__file__).parents[2]
 SERVERS = ("async_ps", "downpour", "sync_ps_shards", "k_sync_crash", "easgd")
-METHODS = (*SERVERS, "gpipe", "pipedream", "adpsgd", "all_reduce_ring")
+METHODS = (*SERVERS, "gpipe", "async_pipelines", "pipedream", "adpsgd", "all_reduce_ring")
 LINE = """\
 # One worker, a second a gradient, a model in 0.75 s.
 cluster: {workers: 1, compute: {law: constant, mean: 1.0}, network: {bandwidth: 100, latency: 0.25, message_bytes: 50}}

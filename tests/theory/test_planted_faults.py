@@ -7,6 +7,7 @@ import pytest
 from tests.faults import fresh_caches
 from tests.theory.faults_of_engine import ENGINE
 from tests.theory.faults_of_nodes import NODES
+from tests.theory.faults_of_pipelines import PIPELINES
 from tests.theory.faults_of_rules import RULES
 from tests.theory.faults_of_servers import SERVERS
 
@@ -16,7 +17,7 @@ FOUND = (AssertionError, RuntimeError, ValueError)
 """How a fault is found: a statement does not hold, or the engine refuses to go on."""
 BROKEN = ("AttributeError", "KeyError", "NameError", "TypeError")
 """What a fault raises that is itself broken."""
-FAULTS: dict[str, tuple[Any, ...]] = {**RULES, **SERVERS, **NODES, **ENGINE}
+FAULTS: dict[str, tuple[Any, ...]] = {**RULES, **SERVERS, **NODES, **PIPELINES, **ENGINE}
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -6,7 +6,7 @@ Steps are those of a node's own loop: a graph may change from one to the next, a
 from collections.abc import Callable, Iterable
 
 from laggard.simulator.network.topology.graph import Graph
-from laggard.simulator.network.topology.regular import Complete, Exponential, Peers, Ring, Torus
+from laggard.simulator.network.topology.regular import Complete, CompleteWithServers, Exponential, Peers, Ring, Torus
 from laggard.simulator.network.topology.time_varying import TimeVarying
 from laggard.simulator.network.topology.topology import (
     MOST_LINKS,
@@ -39,10 +39,12 @@ def names_of_topologies(own: Topology, links: Callable[[int], Iterable[tuple[int
         graph = TOPOLOGIES[name]()
         if graph == own or all(graph.joins(*pair, workers) for pair in links(workers)):
             fitting.append(name)
-    return f"{', '.join(fitting[:-1])} or {fitting[-1]}"
+    *others, last = fitting
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 __all__ = [
-    "MOST_LINKS", "SERVER", "TOPOLOGIES", "Auto", "Complete", "Exponential", "Graph", "Peers", "Ranks", "Ring", "Star",
-    "TimeVarying", "Topology", "Torus", "asked_by", "graph_of_workers", "names_of_topologies", "resolve_topology",
+    "MOST_LINKS", "SERVER", "TOPOLOGIES", "Auto", "Complete", "CompleteWithServers", "Exponential", "Graph", "Peers",
+    "Ranks", "Ring", "Star", "TimeVarying", "Topology", "Torus", "asked_by", "graph_of_workers", "names_of_topologies",
+    "resolve_topology",
 ]  # fmt: skip

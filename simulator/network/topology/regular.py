@@ -114,6 +114,14 @@ class Complete(Peers):
 
 
 @dataclass(frozen=True)
+class CompleteWithServers(Complete):
+    """Every worker is joined to every other, and to the parameter servers."""
+
+    def joins(self, sender: int, receiver: int, workers: int) -> bool:
+        return (sender < 0) != (receiver < 0) or super().joins(sender, receiver, workers)
+
+
+@dataclass(frozen=True)
 class Exponential(Peers):
     """Directed and changing with the step: rank i sends to i + 2^k mod P, k cycling below log2 P.
 

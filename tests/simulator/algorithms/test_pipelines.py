@@ -206,7 +206,7 @@ def test_a_cut_that_names_no_layers_in_order_is_refused(cut, expected, network):
 
 
 def test_more_stages_than_layers_are_refused(network):
-    with pytest.raises(InvalidSettingError, match="at most 4, a stage for each layer"):
+    with pytest.raises(InvalidSettingError, match="at most 4 for a pipeline, a stage for each layer"):
         stage_layers(network.layers(), 5)
     with pytest.raises(InvalidSettingError, match="micro_batches: expected at least workers - 1 = 3"):
         simulate(UNEVEN, PipeDream2BW(Rule(), micro_batches=2), stop=Stop(updates=1))
