@@ -46,15 +46,16 @@ DOWNPOUR = {
 
 def decide_i1(results: StudyResults) -> NumberArrays:
     accuracy = final(results["grid"], "accuracy")
-    best = best_setting(accuracy, "lr")
-    work, near = decades(accuracy >= 0.9), decades(accuracy >= best - 0.05)
+    sgd, adagrad = (at(accuracy, optimiser=name) for name in OPTIMISERS)
+    adagrad = xr.concat([final(results["below"], "accuracy"), adagrad], "lr")
+    best_sgd, best_adagrad = best_setting(sgd, "lr"), best_setting(adagrad, "lr")
     return {
-        "gain": at(work, optimiser="adagrad") - at(work, optimiser="sgd"),
-        "sgd": at(work, optimiser="sgd"),
-        "adagrad": at(work, optimiser="adagrad"),
-        "near": at(near, optimiser="adagrad") - at(near, optimiser="sgd"),
-        "best_sgd": at(best, optimiser="sgd"),
-        "best_adagrad": at(best, optimiser="adagrad"),
+        "gain": decades(adagrad >= 0.9) - decades(sgd >= 0.9),
+        "sgd": decades(sgd >= 0.9),
+        "adagrad": decades(adagrad >= 0.9),
+        "near": decades(adagrad >= best_adagrad - 0.05) - decades(sgd >= best_sgd - 0.05),
+        "best_sgd": best_sgd,
+        "best_adagrad": best_adagrad,
         "accuracy": accuracy,
     }
 
@@ -97,6 +98,16 @@ I1 = Claim(
             smoke=SMALL,
             paper={"stop.epochs": 30},
         ),
+        "below": Study(
+            config={
+                **DOWNPOUR,
+                "name": "claims-downpour-below",
+                "learning": {"optimizer": "adagrad"},
+                "sweep": {"learning.lr": [0.000215, 0.000316], "seeds": 10},
+            },
+            smoke={**SMALL, "sweep.learning.lr": [0.001, 0.003]},
+            paper={"stop.epochs": 30},
+        ),
     },
     decide=decide_i1,
     criteria=(Criterion("gain", "decades of working learning rates, Adagrad less SGD", at_least=0.5),),
@@ -114,6 +125,7 @@ I1 = Claim(
         "One epoch was run at first, in which no rate of either optimiser reached 0.9.",
         "Rates were a third of a decade apart, with 3 seeds: Adagrad worked over a decade in each of them, SGD over "
         "none, a third and two thirds, which left the interval across the bar.",
+        "In one of ten seeds Adagrad worked at the least rate of the grid; two lower ones were added for it.",
     ),
 )
 
