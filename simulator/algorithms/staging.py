@@ -179,6 +179,9 @@ class Pipeline(Algorithm):
         stages = stage_layers(layers, self.depth(workers), self.cut)
         return {rank: stages[rank % len(stages)].params for rank in range(workers)}
 
+    def updates_in_parts(self, workers: int) -> bool:
+        return self.depth(workers) > 1
+
     def stage(self, node: Node) -> Carriage:
         """The passes of the stage on `node`."""
         stages = stage_layers(node.layers, self.depth(node.workers), self.cut)
