@@ -34,7 +34,7 @@ SECTIONS = {
     "models (task.model)": tasks.TASK,
     "data (task.dataset)": datasets.DATASET,
     "partitions (task.partition)": datasets.PARTITION,
-    "losses (task.loss; to which regularizer times sum_i w_i^2 / (1 + w_i^2) is added)": tasks.LOSS,
+    "losses (task.loss; each with a regularizer)": tasks.LOSS,
 }
 """Title -> entries; the title's first word is the name of the section."""
 ATTRIBUTE_LINE = re.compile(r"\s+[\w, .-]+: ")

@@ -127,6 +127,7 @@ class SupervisedPart(TaskPart):
         dataset: what it learns from.
         batch: samples in a mini-batch.
         partition: how the training set is divided among the workers.
+        loss: what is minimised, and what evaluations measure.
         dtype: torch's type of weights and inputs.
     """
 
