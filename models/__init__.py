@@ -12,6 +12,7 @@ from laggard.models.files import Samples, libsvm, read_libsvm, read_text, text_f
 from laggard.models.generated import characters, synthetic, synthetic_images
 from laggard.models.language import Language
 from laggard.models.leaf import femnist, read_femnist
+from laggard.models.losses import OBJECTIVES, CrossEntropyLoss, LogisticLoss, Objective, SquaredLoss
 from laggard.models.mnist import DataMissingError
 from laggard.models.networks import MLP, LeNet5, Logistic, Transformer
 from laggard.models.partition import PARTITIONS, ByLabel, ByWriter, Dirichlet, Disjoint, Iid, Partition
@@ -69,10 +70,12 @@ __all__ = [
     "DATASETS",
     "MLP",
     "NETWORKS",
+    "OBJECTIVES",
     "PARTITIONS",
     "READERS",
     "ByLabel",
     "ByWriter",
+    "CrossEntropyLoss",
     "DataMissingError",
     "Dataset",
     "Dirichlet",
@@ -81,9 +84,12 @@ __all__ = [
     "Language",
     "LeNet5",
     "Logistic",
+    "LogisticLoss",
     "Network",
+    "Objective",
     "Partition",
     "Quadratic",
+    "SquaredLoss",
     "Supervised",
     "Transformer",
     "characters",

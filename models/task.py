@@ -13,6 +13,7 @@ from laggard.models.backends.choice import choose
 from laggard.models.data import Dataset
 from laggard.models.flat import check_pure, flatten
 from laggard.models.layers import Layer, check_labels, labels_of, layers
+from laggard.models.losses import FunctionLoss, Objective, penalty, penalty_curvature, penalty_gradient
 from laggard.models.partition import ByWriter, Iid, Partition
 
 Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, number of classes -> a fresh module
@@ -37,6 +38,7 @@ class Supervised:
 
     Args:
         network: builds the module from the shape of one input and the number of classes: `LeNet5().build`.
+        loss: a function of outputs and targets, or an `Objective` such as `LogisticLoss()`; the same for evaluations.
         device: "cpu", "cuda", or "auto": the GPU where there is one.
         threads: of the CPU; None for one per core.
         dtype: of weights and data; float64 for exact identities.
@@ -45,9 +47,9 @@ class Supervised:
         chunk: models in one batched call at most; None for as many as fit into memory.
 
     Raises:
-        ValueError: batch or workers below 1; no workers where the partition needs their number; a module with
-            buffers or dropout, or logits that do not match the labels; a device that is not there; a backend that is
-            not there or cannot take the module.
+        ValueError: batch or workers below 1; no workers where the partition needs their number; a loss that is not for
+            so many classes; a module with buffers or dropout, or logits that do not match the labels; a device that is
+            not there; a backend that is not there or cannot take the module.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class Supervised:
         partition: Partition | None = None,
         workers: int | None = None,
         partition_seed: int = 0,
-        loss: Loss = cross_entropy,
+        loss: Loss | Objective = cross_entropy,
         device: str = "auto",
         threads: int | None = None,
         dtype: torch.dtype = torch.float32,
@@ -70,6 +72,8 @@ class Supervised:
             raise ValueError(f"batch = {batch}: expected at least 1")
         self.batch, self.epoch = batch, len(dataset.train_y)
         self.device, self.dtype = find_device(device), dtype
+        self._objective = loss if isinstance(loss, Objective) else FunctionLoss(loss)
+        loss = self._objective.function()
         self._network, self._loss = network, over_positions(loss) if dataset.labels else loss
         self._data = dataset.to(self.device, dtype)
         self._partition = Iid() if partition is None else partition
@@ -117,7 +121,10 @@ class Supervised:
         index = to_device(torch.stack(list(batches)), self.device)
         index = (index if index.dim() == 3 else index[:, None]).expand(*models, -1)
         x, y = self._data.train_x, self._data.train_y
-        gradients, losses = self._backend.gradients(weights.flatten(0, 1), x, y, index.flatten(0, 1))
+        rows, strength = weights.flatten(0, 1), self._objective.regularizer
+        gradients, losses = self._backend.gradients(rows, x, y, index.flatten(0, 1))
+        if strength:
+            gradients, losses = gradients + strength * penalty_gradient(rows), losses + strength * penalty(rows)
         return gradients.unflatten(0, models), losses.unflatten(0, models)
 
     def hessian_products(self, weights: Tensor, directions: Tensor, batches: Sequence[Tensor]) -> Tensor:
@@ -130,19 +137,22 @@ class Supervised:
             weights.flatten(0, 1), directions.flatten(0, 1), self._data.train_x, self._data.train_y, index
         )
         shaped: Tensor = products.unflatten(0, models)
-        return shaped
+        strength = self._objective.regularizer
+        return shaped + strength * penalty_curvature(weights) * directions if strength else shaped
 
     def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
         """Mean loss and accuracy (0 to 1) on the test set, each `(ensemble,)`, of models `(ensemble, params)`."""
         outputs, targets = self._backend.outputs(weights, self._data.test_x), self._data.test_y
-        hits = (outputs.argmax(dim=-1) == targets).flatten(1).sum(dim=-1)
+        hits = (self._objective.predict(outputs) == targets).flatten(1).sum(dim=-1)
         losses = member_losses(self._loss, outputs, targets)
+        if strength := self._objective.regularizer:
+            losses = losses + strength * penalty(weights)
         return {"test_loss": losses, "test_accuracy": hits.to(self.dtype) / targets.numel()}
 
     def _module(self, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):  # layers draw from the global generator, whose state is restored
             torch.default_generator.manual_seed(seed)
-            module = self._network(self._data.shape, self._data.classes)
+            module = self._network(self._data.shape, self._objective.outputs(self._data.classes))
         check_pure(module)
         return module
 

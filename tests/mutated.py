@@ -20,7 +20,7 @@ TASKS = [
     {"model": "quadratic", "dim": 8, "noise": 0.1, "epoch": 20}, {"model": "timing", "batch": 32, "epoch": 320},
     {"model": "logistic", "dataset": {"name": "synthetic", "samples": 40, "features": 4}, "batch": 4},
     {"model": "mlp", "hidden": [5, 4], "dataset": {"name": "synthetic", "samples": 40}, "batch": 4,
-     "partition": "disjoint"},
+     "partition": "disjoint", "loss": {"smoothing": 0.1, "regularizer": 0.01}},
 ]  # fmt: skip
 SLOWDOWNS = [
     {"worker": 0, "factor": 5}, {"worker": 0, "factor": 2, "start": 0.1, "end": 0.2}, {"worker": 0, "at": 0.1},
@@ -36,6 +36,10 @@ FAILURES = [
     {"server_crashes": [{"at": 0.02, "restore_seconds": 0.01}], "checkpoint": {"every_updates": 3}},
     {"server_crashes": [{"uptime": {"law": "exponential", "mean": 0.05}}], "checkpoint": {"every_seconds": 0.01}},
 ]
+RECIPES = [
+    {"weight_decay": 0.01, "clip": {"norm": 0.5}}, {"clip": {"value": 0.1}},
+    {"schedule": [{"name": "warmup", "length": 0.5}, {"name": "step", "at": [0.5, 1]}]},
+]  # fmt: skip
 KEYS = [
     "sweep",
     "name",
@@ -78,7 +82,7 @@ def plain_config(rng: random.Random) -> dict[str, Any]:
         },
         "algorithm": {"name": name},
         "task": rng.choice(TASKS),
-        "learning": {"optimizer": rng.choice(list(LEARNING.parts)), "lr": 0.01},
+        "learning": {"optimizer": rng.choice(list(LEARNING.parts)), "lr": 0.01, **rng.choice([{}, {}, *RECIPES])},
         "stop": rng.choice(STOPS),
         "evaluate": rng.choice([{}, {"every_updates": 5}, {"every_seconds": 0.05}]),
         "seed": rng.randrange(100),
@@ -99,7 +103,7 @@ def mutated_config(seed: int) -> str:
     """The text of a config with one to three mutations."""
     rng = random.Random(seed)
     document = deepcopy(plain_config(rng))
-    document["learning"] |= rng.choice([{}, {"compensation": rng.choice(list(COMPENSATION.parts))}])
+    document["learning"] |= rng.choice([{}, {"compensation": rng.choice(list(COMPENSATION.parts))}, *RECIPES])
     if rng.random() < 0.3:
         document["algorithm"] = defaults(ALGORITHM, rng)
     if rng.random() < 0.2:

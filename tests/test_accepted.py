@@ -136,6 +136,14 @@ REFUSED = {
     ("threads=1000000",): "threads: expected a number <= 1024",
     ("cluster.workers=20000", "algorithm={name: all_reduce, collective: mesh}"): "cluster.workers: expected so few",
     ("cluster.workers=20000", "algorithm=dpsgd", "cluster.network.topology=complete"): "cluster.workers: expected so",
+    # gradients whose norm nobody has
+    (
+        "algorithm={name: async_ps, shards: 2}",
+        "learning.clip={norm: 1}",
+    ): "learning.clip: expected none or {value: ...}, ",
+    ("algorithm={name: sync_ps, bucket_bytes: 8}", "learning.clip={norm: 1}"): "learning.clip: expected none or {value",
+    ("algorithm=p3", "learning.clip={norm: 1}"): "learning.clip: expected none or {value: ...}, since P3 updates a",
+    ("algorithm=gpipe", "learning.clip={norm: 1}"): "learning.clip: expected none or {value: ...}, since GPipe updates",
     # graphs
     ("cluster.network={topology: graph, graph: grid_graph, arguments: {dim: [1000000000, 2]}}", "algorithm=dpsgd"): (
         "cluster.network.arguments: expected numbers of at most 100000, got 1000000000"

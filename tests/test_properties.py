@@ -18,7 +18,7 @@ from laggard.models import Quadratic
 from laggard.simulator import Cluster, Evaluate, InvalidSettingError, Network, Rule, Stop, Timing, simulate
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.engine.stopping import check_periods
-from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, Staleness
+from laggard.simulator.learning.rules import SGD, Adam, ClipNorm, DCASGDa, Staleness
 from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.topology import SERVER, Complete, Exponential, Graph, Ring, Torus
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Constant
@@ -202,7 +202,8 @@ PUSH = {"sgp", "osgp"}
 GOSSIP = {"dpsgd", "adpsgd", *PUSH}
 GRAPHS = {"all_reduce", *GOSSIP, "naive", "gpipe", "1f1b", "pipedream", "pipedream_2bw"}
 RULES = [Rule(SGD(), lr=0.05), Rule(SGD(momentum=0.9), lr=0.01), Rule(Adam(), lr=0.01),
-         Rule(lr=0.05, compensation=DCASGDa()), Rule(lr=0.05, compensation=Staleness(on="step"))]  # fmt: skip
+         Rule(lr=0.05, compensation=DCASGDa()), Rule(lr=0.05, compensation=Staleness(on="step")),
+         Rule(lr=0.05, clip=ClipNorm(0.1), weight_decay=0.1)]  # fmt: skip
 
 
 STOPS = [Stop(time=100.0, updates=1), Stop(time=100.0, updates=25), Stop(time=100.0, gradients=30), Stop(time=10.0)]

@@ -28,11 +28,13 @@ SECTIONS = {
     "failures (cluster.server_crashes, cluster.checkpoint)": clusters.FAILURES,
     "topologies (cluster.network.topology)": clusters.NETWORK,
     "compensations (learning.compensation)": parts.COMPENSATION,
-    "optimizers (learning.optimizer)": parts.LEARNING,
-    "schedules (learning.schedule)": parts.SCHEDULE,
+    "clipping (learning.clip)": parts.CLIP,
+    "optimizers (learning.optimizer; each with lr and weight_decay)": parts.LEARNING,
+    "schedules (learning.schedule; several in a list multiply)": parts.SCHEDULE,
     "models (task.model)": tasks.TASK,
     "data (task.dataset)": datasets.DATASET,
     "partitions (task.partition)": datasets.PARTITION,
+    "losses (task.loss; each with a regularizer)": tasks.LOSS,
 }
 """Title -> entries; the title's first word is the name of the section."""
 ATTRIBUTE_LINE = re.compile(r"\s+[\w, .-]+: ")

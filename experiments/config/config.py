@@ -15,7 +15,7 @@ from laggard.experiments.config.parts import ALGORITHM, LEARNING, SOURCE, Evalua
 from laggard.experiments.config.schema import Part, Seed, fill_defaults
 from laggard.experiments.config.tasks import TASK
 from laggard.models.backends import BACKEND_NAMES
-from laggard.simulator import Cluster, InvalidSettingError
+from laggard.simulator import Cluster, InvalidSettingError, Rule
 from laggard.simulator.engine.stopping import check_periods
 
 
@@ -100,11 +100,13 @@ class Checks:
             ConfigError: it cannot; says what would have to change.
         """
         parts = (id(part) for part in (config.algorithm, config.cluster, config.task, config.stop, config.evaluate))
-        agreed = ("agree", *parts)
+        clip = config.learning.clip
+        agreed = ("agree", type(clip), *parts)
         if agreed not in self._fine:
             cluster = config.build_cluster()
             with _report_under_key(config):
-                config.algorithm.build(config.cluster.workers).check_cluster(cluster)
+                rule = Rule(clip=clip.build())
+                config.algorithm.build(config.cluster.workers, rule=rule).check_cluster(cluster)
                 check_periods(config.stop.build(), config.evaluate.build(), cluster)
             self._fine.add(agreed)
 
@@ -149,7 +151,7 @@ def _report_under_key(config: Config) -> Iterator[None]:
     except InvalidSettingError as error:
         network = config.cluster.network
         own = {"Network": "cluster.network", type(network).recipe.__name__: "cluster.network"}
-        owner = {**own, "Stop": "stop", "Evaluate": "evaluate"}.get(error.owner, "cluster")
+        owner = {**own, "Rule": "learning", "Stop": "stop", "Evaluate": "evaluate"}.get(error.owner, "cluster")
         if error.owner != "Network" and error.field in type(config.algorithm).model_fields:
             owner = "algorithm"
         raise refused_setting(owner, error) from None

@@ -40,6 +40,9 @@ class ConfigSchema(GenerateJsonSchema):
         model.model_rebuild()
         return self.generate_inner(model.__pydantic_core_schema__)
 
+    def tagged_union_schema(self, schema: Any) -> JsonSchemaValue:
+        return {"anyOf": super().tagged_union_schema(schema)["oneOf"]}
+
     def _choice(self, choice: NamedChoice) -> JsonSchemaValue:
         """Any of the parts; a name with a colon is one of the user's own, which has keys of its own."""
         found: list[JsonSchemaValue] = []

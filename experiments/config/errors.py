@@ -24,6 +24,7 @@ EXPECTED = {
     "greater_than_equal": "a number >= {ge}",
     "less_than": "a number < {lt}",
     "less_than_equal": "a number <= {le}",
+    "too_short": "at least {min_length} in the list",
     "string_too_long": "at most {max_length} characters",
     "string_pattern_mismatch": "letters, digits, spaces and . _ - after a first letter or digit",
 }

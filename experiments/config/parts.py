@@ -5,14 +5,15 @@ from dataclasses import dataclass, field
 from inspect import signature
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, ValidationInfo
 from pydantic.errors import PydanticUserError
 
 from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, format_value, unknown_name
 from laggard.experiments.config.plugins import Plugin, load_entry
 from laggard.experiments.config.schema import Described, Finite, Seed, is_from_result, keys, make_once, part
-from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
+from laggard.simulator.learning.rules import CLIPS, COMPENSATIONS, OPTIMIZERS, SCHEDULES, Chained
+from laggard.simulator.learning.rules.clipping import Clip
 from laggard.simulator.learning.rules.damping import Compensation
 from laggard.simulator.learning.rules.optimizers import Optimizer
 from laggard.simulator.learning.rules.schedules import Schedule
@@ -30,7 +31,7 @@ def own_part(plugin: Plugin, tag: str, name: str, base: type[Described] = Descri
     try:
         said = keys(plugin.recipe)
         for key in said:
-            if key in {tag, SOURCE, *base.model_fields, *shape} - set(shape.get("without", ())):
+            if key in {tag, SOURCE, *base.model_fields, *shape} - base.replaceable - set(shape.get("without", ())):
                 raise ValueError(f"{key} is a key of the config's own: call the field something else")
         shape[SOURCE] = (Literal[plugin.sha256], plugin.sha256)
         made = part(plugin.recipe, tag, name, base, **shape)
@@ -53,7 +54,7 @@ def part_of_result(base: type[Described] = Described, **_: Any) -> type[Describe
     return KeptPart
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NamedChoice:
     """One of several parts, named by a key of its own, as `law` names the law of compute times.
 
@@ -146,38 +147,68 @@ SCHEDULE = NamedChoice.of("name", SCHEDULES, "constant", Schedule)
 COMPENSATION = NamedChoice.of("name", COMPENSATIONS, "none", Compensation)
 
 
+def _clip(value: Mapping[str, Any]) -> str:
+    return "value" if "value" in value else "norm"
+
+
+CLIP = NamedChoice.of("name", CLIPS, _clip, Clip)
+OneSchedule = Annotated[Any, BeforeValidator(SCHEDULE)]
+Schedules = Annotated[
+    Annotated[OneSchedule, Tag("one")] | Annotated[list[OneSchedule], Field(min_length=1), Tag("several")],
+    Discriminator(lambda value: "several" if isinstance(value, list) else "one"),
+]
+"""A schedule, or a list of them."""
+
+
 class LearningPart(Described):
     """`learning`: an optimiser with its keys, and the rest of the rule.
+
+    An optimiser with a `weight_decay` of its own, such as AdamW, has that instead of the rule's.
 
     Attributes:
         seed: of initial weights and mini-batches, where it differs from the run's.
     """
 
+    replaceable: ClassVar[frozenset[str]] = frozenset({"weight_decay"})
     describes = (simulator.Rule,)
     optimizer: str
     lr: Finite = 0.05
-    schedule: Annotated[Any, BeforeValidator(SCHEDULE)] = Field("constant", validate_default=True)
+    schedule: Schedules = Field("constant", validate_default=True)
     compensation: Annotated[Any, BeforeValidator(COMPENSATION)] = Field("none", validate_default=True)
+    clip: Annotated[Any, BeforeValidator(CLIP)] = Field("none", validate_default=True)
+    weight_decay: Finite = 0.0
     seed: Seed | None = None
+
+    @property
+    def parts(self) -> dict[str, Described]:
+        """The parts of the rule but for the optimiser, by their dotted keys below `learning`."""
+        several = isinstance(self.schedule, list)
+        each = {f"schedule.{place}": one for place, one in enumerate(self.schedule)} if several else {}
+        return {**(each or {"schedule": self.schedule}), "compensation": self.compensation, "clip": self.clip}
 
     def build(self, workers: int = 1, **given: Any) -> simulator.Rule:
         """The rule, with `given` at dotted keys below `learning` instead of the part's own values."""
-        own: dict[str, dict[str, Any]] = {"": {"lr": self.lr}, "schedule": {}, "compensation": {}}
+        parts = self.parts
+        own: dict[str, dict[str, Any]] = {owner: {} for owner in ("", *parts)}
         for key, value in given.items():
             owner, _, name = key.rpartition(".")
             own[owner][name] = value
-        return simulator.Rule(
-            lr=own[""].pop("lr"),
-            optimizer=super().build(workers, **own[""]),
-            schedule=self.schedule.build(workers, **own["schedule"]),
-            compensation=self.compensation.build(workers, **own["compensation"]),
-        )
+        numbers = {key: own[""].pop(key, getattr(self, key)) for key in self._numbers()}
+        built = {place: part.build(workers, **own[place]) for place, part in parts.items()}
+        compensation, clip = built.pop("compensation"), built.pop("clip")
+        schedule = Chained(list(built.values())) if isinstance(self.schedule, list) else built["schedule"]
+        optimizer = super().build(workers, **own[""])
+        return simulator.Rule(optimizer, schedule=schedule, compensation=compensation, clip=clip, **numbers)
 
     def per_member(self, key: str) -> bool:
         """Whether the dotted `key` below `learning` may differ among the members of one ensemble."""
         owner, _, name = key.rpartition(".")
-        of = {"": self, "schedule": self.schedule, "compensation": self.compensation}.get(owner)
-        return key in ("lr", "seed") or (of is not None and name in of.scalars)
+        of = {"": self, **self.parts}.get(owner)
+        return key in ("seed", *self._numbers()) or (of is not None and name in of.scalars)
+
+    def _numbers(self) -> list[str]:
+        """The keys of the rule's own numbers."""
+        return [key for key in ("lr", "weight_decay") if key not in self.settings]
 
 
 LEARNING = NamedChoice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=LearningPart)

@@ -78,12 +78,14 @@ class Described(Part):
         settings: those of its keys that the part holds.
         scalars: those that may be one number per member of an ensemble.
         files: those that name a file; beside each of them, `<key>_sha256` is the hash of what it holds.
+        replaceable: keys of a kind of parts in whose place an entry of one's own may have a key of its own.
     """
 
     recipe: ClassVar[Callable[..., Any]]
     settings: ClassVar[frozenset[str]]
     scalars: ClassVar[frozenset[str]]
     files: ClassVar[frozenset[str]] = frozenset()
+    replaceable: ClassVar[frozenset[str]] = frozenset()
 
     def build(self, workers: int = 1, **given: Any) -> Any:
         """What the part describes, with `given` instead of its own values, for a cluster of so many workers.

@@ -11,7 +11,7 @@ from laggard.experiments.config.datasets import DATASET, PARTITION, Sizes, check
 from laggard.experiments.config.errors import ConfigError, error_at
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Count, Described, part
-from laggard.models import NETWORKS, Dataset, Network, Quadratic
+from laggard.models import NETWORKS, OBJECTIVES, Dataset, Network, Objective, Quadratic
 from laggard.models.layers import Description, check_labels
 from laggard.models.vision import vision_layers
 from laggard.simulator.learning.task import Layer, layers_of
@@ -27,6 +27,7 @@ class Known(NamedTuple):
 
 MOST_PARAMS = 10**9
 DType = Literal["float32", "float64"]
+LOSS = NamedChoice.of("name", OBJECTIVES, "cross_entropy", Objective)
 
 
 class TaskPart(Described):
@@ -126,12 +127,14 @@ class SupervisedPart(TaskPart):
         dataset: what it learns from.
         batch: samples in a mini-batch.
         partition: how the training set is divided among the workers.
+        loss: what is minimised, and what evaluations measure.
         dtype: torch's type of weights and inputs.
     """
 
     dataset: Annotated[Any, BeforeValidator(DATASET)] = Field("mnist", validate_default=True)
     batch: Count = 32
     partition: Annotated[Any, BeforeValidator(PARTITION)] = Field("iid", validate_default=True)
+    loss: Annotated[Any, BeforeValidator(LOSS)] = Field("cross_entropy", validate_default=True)
     dtype: DType = "float32"
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
@@ -171,7 +174,7 @@ class SupervisedPart(TaskPart):
         # a class derived from one of laggard's may build something else than what that describes
         own = type(network) not in NETWORKS.values()
         describe = partial(_describe_own, network) if own else network.describe
-        described: Description = describe(sizes.shape, sizes.classes)
+        described: Description = describe(sizes.shape, self.loss.build().outputs(sizes.classes))
         if described.params > MOST_PARAMS:
             raise ValueError(f"model = {described.params}: expected at most {MOST_PARAMS} parameters")
         check_labels(described.labels, sizes.labels)
@@ -190,6 +193,7 @@ class SupervisedPart(TaskPart):
             partition=self.partition.build(workers),
             workers=workers,
             partition_seed=seed,
+            loss=self.loss.build(),
             device=device,
             backend=backend,
             threads=threads,

@@ -66,6 +66,10 @@ class Algorithm(Settings):
         """
         return {}
 
+    def updates_in_parts(self, workers: int) -> bool:
+        """Whether the rule updates a model part by part, so that it never has the whole gradient of an update."""
+        return False
+
     def links(self, workers: int) -> Iterable[tuple[int, int]]:
         """The pairs (sender, receiver) that every topology must join for this method to run on it.
 
@@ -84,7 +88,10 @@ class Algorithm(Settings):
         """Raise `InvalidSettingError` where the algorithm does not fit the cluster."""
 
     def check_cluster(self, cluster: Cluster) -> None:
-        """Raise `InvalidSettingError` where the cluster does not join the algorithm's `links`, or as `check` does."""
+        """Raise `InvalidSettingError` where the cluster does not join the algorithm's `links`, or as `check` does.
+
+        Also where the rule clips the norm of a gradient that no update has as a whole.
+        """
         workers, network = cluster.workers, cluster.network
         topology = resolve_topology(network.topology, self.topology)
         if next(islice(self.links(workers), MOST_LINKS, None), None):
@@ -100,7 +107,14 @@ class Algorithm(Settings):
             expected = f"false, since {type(self).__name__} has no server"
             raise InvalidSettingError("Network", "colocated", expected, True)
         self._check_server_crashes(cluster)
+        self._check_clip(workers)
         self.check(cluster)
+
+    def _check_clip(self, workers: int) -> None:
+        rule: Rule | None = getattr(self, "rule", None)
+        if rule is not None and rule.clip.whole and self.updates_in_parts(workers):
+            why = f"{type(self).__name__} updates a model in parts, none of which has the norm of the whole gradient"
+            raise InvalidSettingError("Rule", "clip", f"none or {{value: ...}}, since {why}", rule.clip)
 
     def _check_server_crashes(self, cluster: Cluster) -> None:
         name, servers = type(self).__name__, sum(rank < 0 for rank in self.roles(cluster.workers))

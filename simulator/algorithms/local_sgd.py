@@ -44,6 +44,9 @@ class LocalSGD(Sharded):
     reset: bool = False
     wait_for: NumberOrShare | None = None
 
+    def updates_in_parts(self, workers: int) -> bool:
+        return False  # the rule is the workers' own, who have whole models
+
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
         count_awaited(self, self.wait_for, cluster.workers)

@@ -45,6 +45,9 @@ class Sharded(Algorithm):
     def slices(self, workers: int, params: int, layers: Sequence[Layer] = ()) -> Mapping[int, slice]:
         return split_parameters(params, self.shards) if self.shards > 1 else {}
 
+    def updates_in_parts(self, workers: int) -> bool:
+        return self.shards > 1
+
 
 class Shards:
     """A worker's side of its shards: it reads a slice of the model from each, and pushes its part to each.

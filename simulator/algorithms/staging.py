@@ -207,6 +207,9 @@ class Pipeline(Algorithm):
         """The stages of a pipeline, in their order."""
         return stage_layers(node.layers, self.depth(node.workers), self.cut)
 
+    def updates_in_parts(self, workers: int) -> bool:
+        return self.depth(workers) > 1
+
     def stage(self, node: Node) -> Carriage:
         """The passes of the stage on `node`."""
         stages = self.stages(node)

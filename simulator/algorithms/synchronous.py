@@ -84,6 +84,9 @@ class SyncPS(Synchronous, Bucketed):
 
     accumulate: PositiveInt = 1
 
+    def updates_in_parts(self, workers: int) -> bool:
+        return super().updates_in_parts(workers) or self.bucket_bytes is not None
+
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
         if self.bucket_bytes is not None and cluster.has_crashes:

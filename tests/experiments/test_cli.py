@@ -22,9 +22,9 @@ from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.presets import PRESETS
 from laggard.experiments.figures import FIGURES
 from laggard.experiments.running.progress import describe_progress
-from laggard.models import DATASETS, NETWORKS, PARTITIONS
+from laggard.models import DATASETS, NETWORKS, OBJECTIVES, PARTITIONS
 from laggard.simulator import ALGORITHMS, Deadlock, RunProgress
-from laggard.simulator.learning.rules import COMPENSATIONS, OPTIMIZERS, SCHEDULES
+from laggard.simulator.learning.rules import CLIPS, COMPENSATIONS, OPTIMIZERS, SCHEDULES
 from laggard.simulator.network.topology import TOPOLOGIES
 from laggard.simulator.timing.distributions import DISTRIBUTIONS
 from laggard.simulator.timing.slowdowns import SLOWDOWNS
@@ -267,7 +267,7 @@ def test_the_figure_is_a_real_one(toy: Callable[..., Path], tmp_path: Path) -> N
 TABLES = {
     "methods": ALGORITHMS, "laws": DISTRIBUTIONS, "presets": PRESETS,
     "slowdowns": [*SLOWDOWNS, "recorded"], "topologies": TOPOLOGIES,
-    "optimizers": OPTIMIZERS,
+    "optimizers": OPTIMIZERS, "clipping": CLIPS, "losses": OBJECTIVES,
     "compensations": COMPENSATIONS, "schedules": SCHEDULES,
     "models": [*NETWORKS, "quadratic", "timing", "network_timing"],
     "data": DATASETS, "partitions": [*PARTITIONS, "from_file"], "failures": ["server_crash", "checkpoint"],
@@ -289,7 +289,7 @@ def test_list_has_an_entry_for_every_entry_of_every_table(laggard: Laggard) -> N
     assert sections == {title: list(table) for title, table in TABLES.items()}
     words = " ".join(out.split())
     assert " step: `factor` times the learning rate after every `every` updates or epochs" in words
-    assert "[every, factor = 0.1, unit = 'epochs' | 'updates']" in words
+    assert "[every = null, factor = 0.1, unit = 'epochs' | 'updates', at = []]" in words
     assert "Source: Zheng et al. (2017), arXiv 1609.08326" in words
 
 
@@ -311,7 +311,8 @@ def test_list_of_a_section_or_an_entry(laggard: Laggard) -> None:
     code, out, _ = laggard("list", "constant", "sync_ps")
     assert code == 0
     first = [line for line in out.splitlines() if line and line[0] != " "]
-    assert first == ["constant (cluster.compute.law)", "constant (learning.schedule)", "sync_ps (algorithm.name)"]
+    schedule = "constant (learning.schedule; several in a list multiply)"
+    assert first == ["constant (cluster.compute.law)", schedule, "sync_ps (algorithm.name)"]
     assert "      accumulate: mini-batches " in out
     code, out, _ = laggard("list", "all_reduce")
     table = [line.split("  ")[1] for line in out.splitlines() if "  " in line.strip()]

@@ -45,7 +45,7 @@ WRONG = {
     "learing.lr=1": "learing: unknown key; did you mean learning?",
     "learning.optimiser=sgd": "learning.optimiser: unknown key; did you mean optimizer?",
     "learning.compensation.strengh=1": "learning.compensation.strengh: unknown key; did you mean strength?",
-    "task.hidden=[3]": "task.hidden: unknown key; expected one of model, dataset, batch, partition, dtype",
+    "task.hidden=[3]": "task.hidden: unknown key; expected one of model, dataset, batch, partition, loss, dtype",
     "cluster.slowdowns.0.facter=2": "cluster.slowdowns.0.facter: unknown key; did you mean factor?",
     "cluster.slowdowns.1.factor=2": "cluster.slowdowns.1.factor: expected a place from 0 to 0 in a list, got '1'",
     "cluster.workers.x=1": "cluster.workers.x: unknown key: 16 has no keys",
@@ -96,6 +96,23 @@ WRONG = {
     "cluster.network.server_latency=x": "cluster.network.server_latency: expected a number or a mapping, got 'x'",
     "cluster.network.server_latency=-1": "cluster.network.server_latency: expected a number >= 0, got -1.0",
     "cluster.network.latency={mean: -1}": "cluster.network.latency.mean: expected a number *, got -1.0",
+    # the recipe
+    "learning.weight_decay=-1": "learning.weight_decay: expected a number >= 0, got -1.0",
+    "learning.clip={nrm: 1}": "learning.clip.nrm: unknown key; did you mean norm?",
+    "learning.clip={norm: 0}": "learning.clip.norm: expected a number > 0, got 0.0",
+    "learning.schedule=[]": "learning.schedule: expected at least 1 in the list, got []",
+    "learning.schedule=[{name: warmup, length: 2}, {name: step, at: [2, 1]}]": (
+        "learning.schedule.1.at: expected increasing numbers > 0, got [2.0, 1.0]"
+    ),
+    "learning.schedule=[{name: warmup, length: -1}]": "learning.schedule.0.length: expected a number > 0, got -1.0",
+    "learning.schedule={name: step}": "learning.schedule.every: expected a number, or instead of it a list `at`, got *",
+    "learning.schedule={name: step, every: 3, at: [3]}": (
+        "learning.schedule.every: expected null beside a list `at`, got 3.0"
+    ),
+    "task.loss=hinge": "task.loss.name: expected one of cross_entropy, squared, logistic, got 'hinge'",
+    "task.loss={smoothing: 2}": "task.loss.smoothing: expected a number from 0 to 1, got 2.0",
+    "task.loss={name: squared, regularizer: -1}": "task.loss.regularizer: expected a finite number >= 0, got -1.0",
+    "task.loss=logistic": "task.loss: expected cross_entropy or squared, since there are 10 classes, got logistic",
     # combinations
     "task.dataset=synthetic": "task: lenet5: expected inputs of shape (1, 28, 28), got (20,): use mlp or logistic",
     "task={model: transformer}": (

@@ -1,15 +1,21 @@
 """Faults of optimisers, compensations and rules."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from laggard.simulator.learning.rules import compensations, damping, optimizers
+from torch import float64
+from torch.nn.functional import cross_entropy
+
+from laggard.models import MLP, losses
+from laggard.simulator.learning.rules import clipping, compensations, damping, optimizers, schedules
 from laggard.simulator.learning.rules.rule import Rule
-from tests.faults import Replaced
+from tests.faults import Replaced, settings
 from tests.theory import (
     test_parameter_server,
     test_pseudo_code,
+    test_recipe,
     test_rules,
 )
 from tests.theory.test_engine import one_method
@@ -120,7 +126,71 @@ def in_place(right: Any) -> Any:
     return step
 
 
+def decoupled_decay(right: Any) -> Any:
+    def step(self: Any, weights: Any, *rest: Any, **named: Any) -> Any:
+        new, state = right(replace(self, weight_decay=0.0), weights, *rest, **named)
+        return new - self.lr * self.weight_decay * weights, state
+
+    return step
+
+
+def late_decay(right: Any) -> Any:
+    def update(self: Any, weights: Any, given: Any, *rest: Any, **named: Any) -> Any:
+        new, state = right(replace(self, weight_decay=0.0), weights, given, *rest, **named)
+        return new - self.lr * self.weight_decay * given[0].weights, state
+
+    return update
+
+
+def clipping_decay_too(right: Any) -> Any:
+    def step(self: Any, weights: Any, gradient: Any, *rest: Any, **named: Any) -> Any:
+        return right(replace(self, weight_decay=0.0), weights, gradient + self.weight_decay * weights, *rest, **named)
+
+    return step
+
+
 RULES = {
+    "weight decay is decoupled": (
+        Replaced(Rule, "step", decoupled_decay),
+        partial(test_recipe.test_weight_decay, "adam"),
+    ),
+    "weight decay is late": (Replaced(Rule, "update", late_decay), test_recipe.test_decay_is_fresh),
+    "weight decay is clipped too": (
+        Replaced(Rule, "step", clipping_decay_too),
+        partial(test_recipe.test_clipping, "clip_grad_norm_"),
+    ),
+    "short gradients are made longer": (
+        Replaced(
+            clipping.ClipNorm, "__call__", lambda right: lambda self, g: self.norm * g / g.norm(dim=1, keepdim=True)
+        ),
+        partial(test_recipe.test_clipping, "clip_grad_norm_"),
+    ),
+    "members are clipped by one norm": (
+        Replaced(
+            clipping.ClipNorm, "__call__", lambda right: lambda self, g: g * (self.norm / g.norm()).clamp(max=1.0)
+        ),
+        test_recipe.test_members,
+    ),
+    "large entries are clipped from above alone": (
+        Replaced(clipping.ClipValue, "__call__", lambda right: lambda self, g: g.clamp(max=self.value)),
+        partial(test_recipe.test_clipping, "clip_grad_value_"),
+    ),
+    "a step is an update late": (
+        Replaced(schedules.Step, "__call__", settings(at=lambda step: [place + 1 for place in step.at])),
+        partial(test_rules.test_schedules, "steps at given updates"),
+    ),
+    "of several schedules the last counts": (
+        Replaced(schedules.Chained, "__call__", lambda right: lambda self, progress: self.schedules[-1](progress)),
+        partial(test_rules.test_schedules, "a warm-up and steps at given epochs"),
+    ),
+    "the cosine does not wait for the warm-up": (
+        Replaced(schedules.Cosine, "__call__", settings(after=lambda cosine: 0.0)),
+        partial(test_rules.test_schedules, "a warm-up and a cosine after it"),
+    ),
+    "labels are not smoothed": (
+        Replaced(losses.CrossEntropyLoss, "function", lambda right: lambda self: cross_entropy),
+        partial(test_recipe.test_training_loop, MLP(hidden=[16]), float64, 200, 1e-11),
+    ),
     "SGD climbs": (
         Replaced(optimizers.SGD, "step", climbing),
         partial(test_rules.test_optimizers, "sgd"),

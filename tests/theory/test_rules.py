@@ -14,6 +14,7 @@ from laggard.simulator.learning.rules import (
     COMPENSATIONS,
     OPTIMIZERS,
     SCHEDULES,
+    Chained,
     Cosine,
     DCASGDa,
     DCASGDc,
@@ -55,6 +56,23 @@ SCHEDULED: dict[str, tuple[str, Any, TorchScheduler]] = {
         "CosineAnnealingLR",
         Cosine(length=50, floor=0.1, unit="updates"),
         lambda o: SHAPES.CosineAnnealingLR(o, 50, 0.1 * LR),
+    ),
+    "steps at given updates": (
+        "MultiStepLR",
+        Step(at=[7, 11, 30], factor=0.3, unit="updates"),
+        lambda o: SHAPES.MultiStepLR(o, [7, 11, 30], 0.3),
+    ),
+    "a warm-up and steps at given epochs": (
+        "ChainedScheduler",
+        Chained([WarmUp(length=0.2, start=0.25), Step(at=[0.3, 0.6], factor=0.3)]),
+        lambda o: SHAPES.ChainedScheduler([SHAPES.LinearLR(o, 0.25, 1.0, 10), SHAPES.MultiStepLR(o, [15, 30], 0.3)]),
+    ),
+    "a warm-up and a cosine after it": (
+        "SequentialLR",
+        Chained([WarmUp(length=10, start=0.25, unit="updates"), Cosine(length=0.6, floor=0.1, after=0.2)]),
+        lambda o: SHAPES.SequentialLR(
+            o, [SHAPES.LinearLR(o, 0.25, 1.0, 10), SHAPES.CosineAnnealingLR(o, 30, 0.1 * LR)], [10]
+        ),
     ),
 }
 LATE: dict[str, tuple[str, Any]] = {
@@ -166,8 +184,7 @@ def test_damping() -> None:
 def test_every_rule_has_statements() -> None:
     """No optimiser, schedule or compensation goes without one."""
     assert {type(optimizer) for optimizer, _ in TORCH.values()} == set(OPTIMIZERS.values())
-    assert {type(schedule) for _, schedule, _ in SCHEDULED.values()} == set(SCHEDULES.values()) - {
-        SCHEDULES["constant"]
-    }
+    scheduled = {type(schedule) for _, schedule, _ in SCHEDULED.values()}
+    assert scheduled == {*SCHEDULES.values(), Chained} - {SCHEDULES["constant"]}
     compensations = {type(compensation) for _, compensation in LATE.values()} | {OneOverN}
     assert compensations == set(COMPENSATIONS.values()) - {COMPENSATIONS["none"]}

@@ -1,4 +1,4 @@
-"""A rule: compensation per gradient, mean, schedule, optimiser; pure functions of tensors."""
+"""A rule: compensation per gradient, mean, clip, weight decay, optimiser, schedule; pure functions of tensors."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from laggard.simulator.errors import InvalidSettingError, Settings
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.promises import evaluate
+from laggard.simulator.learning.rules.clipping import Clip, Unclipped
 from laggard.simulator.learning.rules.damping import Compensation, Uncompensated
 from laggard.simulator.learning.rules.optimizers import SGD, Optimizer
-from laggard.simulator.learning.rules.scalars import NUMBER, NonNegativeScalar, Scalar, cast
-from laggard.simulator.learning.rules.schedules import Constant, Progress, Schedule
+from laggard.simulator.learning.rules.scalars import NUMBER, NonNegativeScalar, Scalar, cast, is_zero
+from laggard.simulator.learning.rules.schedules import Chained, Constant, Progress, Schedule
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,19 +42,24 @@ class Rule(Settings):
     """From the gradients of one update to the new weights.
 
     For gradients g_1 .. g_K with compensation C, optimiser O and schedule s:
-    w <- w + mean_k scale_k * O(mean_k C(g_k); lr * s(progress)).
+    w <- w + mean_k scale_k * O(clip(mean_k C(g_k)) + weight_decay w; lr * s(progress)).
 
     Attributes:
         optimizer: makes a step of the mean gradient.
         lr: the learning rate, a float or `(ensemble, 1)`.
         schedule: the factor on the learning rate as training goes on.
         compensation: what is done about a late gradient.
+        clip: a bound on the gradient of an update, before weight decay.
+        weight_decay: coupled with the gradient, as in `torch.optim`; of the weights that the update changes, however
+            stale its gradients are.
     """
 
     optimizer: Optimizer = field(default_factory=SGD)
     lr: NonNegativeScalar = 0.05
     schedule: Schedule = field(default_factory=Constant)
     compensation: Compensation = field(default_factory=Uncompensated)
+    clip: Clip = field(default_factory=Unclipped)
+    weight_decay: NonNegativeScalar = 0.0
 
     def init(self, weights: "Tensor", replicas: int = 1) -> RuleState:
         """The state before the first update of `weights` `(ensemble, params)`.
@@ -66,7 +72,8 @@ class Rule(Settings):
         """
         from torch import Tensor
 
-        for part in (self, self.optimizer, self.schedule, self.compensation):
+        schedules = self.schedule.schedules if isinstance(self.schedule, Chained) else [self.schedule]
+        for part in (self, self.optimizer, *schedules, self.compensation, self.clip):
             for name, value in vars(part).items():
                 if isinstance(value, Tensor) and value.shape != (weights.shape[0], 1):
                     expected = f"a number, or a tensor (ensemble, 1) = ({weights.shape[0]}, 1)"
@@ -103,7 +110,7 @@ class Rule(Settings):
     def step(
         self, weights: "Tensor", gradient: "Tensor", state: RuleState, epochs: float, scale: Scalar = 1.0
     ) -> "tuple[Tensor, RuleState]":
-        """An update by one gradient `(ensemble, params)` of many mini-batches, without compensation.
+        """An update by one gradient `(ensemble, params)` of many mini-batches, which is clipped but not compensated.
 
         Args:
             epochs: those mini-batches as a fraction of an epoch.
@@ -113,6 +120,9 @@ class Rule(Settings):
             return weights, state
         lr = self._rate(state.progress)
         with flush_denormals():
+            gradient = self.clip(gradient)
+            if not is_zero(self.weight_decay):
+                gradient = gradient + cast(self.weight_decay, weights) * weights
             change, optimizer = self.optimizer.step(gradient, state.optimizer, weights, lr)
         progress = Progress(state.progress.updates + 1, state.progress.epochs + state.replicas * epochs)
         weights = weights + (change if isinstance(scale, NUMBER) and scale == 1 else change * cast(scale, change))

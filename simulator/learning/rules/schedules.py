@@ -1,16 +1,21 @@
 """Learning-rate schedules: a factor on the learning rate, by progress in updates or epochs."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from operator import mul
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol
 
-from laggard.simulator.errors import Range, Settings
-from laggard.simulator.learning.rules.scalars import PositiveScalar, Scalar, double
+from laggard.simulator.errors import HUGE, InvalidSettingError, Range, Settings
+from laggard.simulator.learning.rules.scalars import NonNegativeScalar, PositiveScalar, Scalar, double
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Unit = Literal["updates", "epochs"]
+TOLERANCE = 1e-9  # of an epoch's end: epochs are sums of many shares
 
 
 class Progress(NamedTuple):
@@ -36,20 +41,39 @@ class Constant:
 
 @dataclass(frozen=True)
 class Step(Settings):
-    """`factor` times the learning rate after every `every` updates or epochs: factor^floor(progress / every).
+    """`factor` times the learning rate after every `every` updates or epochs, or after each number of them in `at`.
+
+    factor^floor(progress / every), or factor^n where n numbers in `at` are at most the progress.
 
     Attributes:
         every: the length of a step, in `unit`.
         factor: of the learning rate after a step over the one before it.
         unit: in what progress is counted.
+        at: increasing numbers instead of `every`; they are the same for all members of an ensemble.
+
+    Source: `torch.optim.lr_scheduler.StepLR`, `MultiStepLR`.
     """
 
-    every: PositiveScalar
+    every: PositiveScalar | None = None
     factor: PositiveScalar = 0.1
     unit: Unit = "epochs"
+    at: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.every is None) == (not self.at):
+            expected = "null beside a list `at`" if self.at else "a number, or instead of it a list `at`"
+            raise InvalidSettingError("Step", "every", expected, self.every)
+        if not all(one < other for one, other in pairwise([0, *self.at, HUGE])):
+            raise InvalidSettingError("Step", "at", "increasing numbers > 0", list(self.at))
 
     def __call__(self, progress: Progress) -> Scalar:
-        steps: Tensor = (getattr(progress, self.unit) / double(self.every) + 1e-9).floor()
+        done = getattr(progress, self.unit)
+        steps: Scalar
+        if self.every is None:
+            steps = float(sum(place <= done * (1 + TOLERANCE) for place in self.at))
+        else:
+            steps = (done / double(self.every) + TOLERANCE).floor()
         factor: Tensor = double(self.factor) ** steps
         return factor
 
@@ -81,7 +105,7 @@ class WarmUp(Settings):
 class Cosine(Settings):
     """Half a cosine from the learning rate down to `floor` times it, over `length` updates or epochs.
 
-    factor = floor + (1 - floor) (1 + cos(pi min(1, progress / length))) / 2.
+    factor = floor + (1 - floor) (1 + cos(pi x)) / 2 with x = (progress - after) / length, from 0 to 1.
 
     Source: Loshchilov & Hutter (2017), arXiv 1608.03983, without restarts.
 
@@ -89,15 +113,35 @@ class Cosine(Settings):
         length: of the descent, in `unit`.
         floor: the factor at its end, and from then on.
         unit: in what progress is counted.
+        after: updates or epochs before it begins, as those of a warm-up.
     """
 
     length: PositiveScalar
     floor: Annotated[Scalar, Range(least=0, most=1)] = 0.0
     unit: Unit = "epochs"
+    after: NonNegativeScalar = 0.0
 
     def __call__(self, progress: Progress) -> Scalar:
-        share: Tensor = (getattr(progress, self.unit) / double(self.length)).clamp(max=1.0)
+        done: Tensor = getattr(progress, self.unit) - double(self.after)
+        share = (done / double(self.length)).clamp(min=0.0, max=1.0)
         return self.floor + (1 - self.floor) * (1 + (math.pi * share).cos()) / 2
 
 
+@dataclass(frozen=True)
+class Chained:
+    """Several schedules at once: the product of their factors, each by the whole progress.
+
+    factor = s_1(progress) s_2(progress) ...; a warm-up and a step after it, or a cosine that begins `after` it, follow
+    each other, since each leaves the learning rate as it is where the other changes it.
+
+    Source: `torch.optim.lr_scheduler.ChainedScheduler`; with `after`, `SequentialLR`.
+    """
+
+    schedules: Sequence[Schedule]
+
+    def __call__(self, progress: Progress) -> Scalar:
+        return reduce(mul, [schedule(progress) for schedule in self.schedules])
+
+
 SCHEDULES: dict[str, type] = {"constant": Constant, "step": Step, "warmup": WarmUp, "cosine": Cosine}
+"""By name; a list of them is `Chained`."""

@@ -1,0 +1,162 @@
+"""What is minimised: the mean loss of a network's outputs, and a regulariser of its weights."""
+
+import math
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from laggard.models.backends.autograd import Loss
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The mean loss of a mini-batch and, where `regularizer` is not 0, a non-convex regulariser of all weights.
+
+    f(w) = (1/B) sum_b loss(o_b, y_b) + regularizer sum_i w_i^2 / (1 + w_i^2), for outputs o_b and labels y_b.
+
+    Attributes:
+        regularizer: the factor of a non-convex regulariser of all weights.
+
+    Raises:
+        ValueError: `regularizer` is negative or infinite.
+    """
+
+    regularizer: float = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.regularizer < math.inf:
+            raise ValueError(f"regularizer = {self.regularizer}: expected a finite number >= 0")
+
+    def outputs(self, classes: int) -> int:
+        """How many outputs a network has for so many classes.
+
+        Raises:
+            ValueError: the loss is not for so many.
+        """
+        return classes
+
+    def function(self) -> "Loss":
+        """The mean loss, a scalar, of outputs `(batch, outputs)` and labels `(batch,)`."""
+        raise NotImplementedError
+
+    def predict(self, outputs: "Tensor") -> "Tensor":
+        """The class `(...)` that outputs `(..., outputs)` stand for."""
+        return outputs.argmax(dim=-1)
+
+
+@dataclass(frozen=True)
+class FunctionLoss(Objective):
+    """A function of outputs and labels."""
+
+    loss: "Loss"
+
+    def function(self) -> "Loss":
+        return self.loss
+
+
+@dataclass(frozen=True)
+class CrossEntropyLoss(Objective):
+    """Cross entropy of the outputs' softmax with the labels, smoothed by `smoothing`.
+
+    loss = -sum_k q_k log softmax(o)_k with q_k = smoothing / classes, and 1 - smoothing more for the label.
+
+    Attributes:
+        smoothing: the share of a label that all classes have alike.
+
+    Source: Szegedy et al. (2016), arXiv 1512.00567, section 7; `torch.nn.CrossEntropyLoss`.
+
+    Raises:
+        ValueError: `smoothing` is not from 0 to 1.
+    """
+
+    smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.smoothing <= 1:
+            raise ValueError(f"smoothing = {self.smoothing}: expected a number from 0 to 1")
+
+    def function(self) -> "Loss":
+        from torch.nn.functional import cross_entropy
+
+        return partial(cross_entropy, label_smoothing=self.smoothing) if self.smoothing else cross_entropy
+
+
+@dataclass(frozen=True)
+class SquaredLoss(Objective):
+    """Half the squared distance of the outputs from the label's unit vector.
+
+    loss = 1/2 sum_k (o_k - [k = y])^2; of a linear network, least squares.
+    """
+
+    def function(self) -> "Loss":
+        return squared_loss
+
+
+@dataclass(frozen=True)
+class LogisticLoss(Objective):
+    """Binary logistic loss of one output, for two classes.
+
+    loss = log(1 + exp(-s o)) with s = 1 for class 1 and -1 for class 0; of a linear network, logistic regression.
+
+    Source: Cox (1958), The regression analysis of binary sequences; `torch.nn.BCEWithLogitsLoss`.
+    """
+
+    def outputs(self, classes: int) -> int:
+        if classes != 2:
+            raise ValueError(f"loss = logistic: expected cross_entropy or squared, since there are {classes} classes")
+        return 1
+
+    def function(self) -> "Loss":
+        return logistic_loss
+
+    def predict(self, outputs: "Tensor") -> "Tensor":
+        return (outputs[..., 0] > 0).long()
+
+
+def squared_loss(outputs: "Tensor", targets: "Tensor") -> "Tensor":
+    """Half the mean squared distance of outputs `(batch, classes)` from the unit vectors of labels `(batch,)`."""
+    import torch
+
+    units = (targets[:, None] == torch.arange(outputs.shape[1], device=outputs.device)).to(outputs.dtype)
+    return (outputs - units).square().sum(dim=1).mean() / 2
+
+
+def logistic_loss(outputs: "Tensor", targets: "Tensor") -> "Tensor":
+    """The mean binary logistic loss of outputs `(batch, 1)` and labels `(batch,)` of 0 and 1."""
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    return binary_cross_entropy_with_logits(outputs[:, 0], targets.to(outputs.dtype))
+
+
+def penalty(weights: "Tensor") -> "Tensor":
+    """The non-convex regulariser sum_i w_i^2 / (1 + w_i^2), `(models,)`, of `weights` `(models, params)`.
+
+    On a CPU a model at a time, so that the order of a sum does not depend on the other models.
+    """
+    import torch
+
+    squares = weights.square()
+    terms = squares / (1 + squares)
+    return torch.stack([row.sum() for row in terms]) if weights.device.type == "cpu" else terms.sum(dim=1)
+
+
+def penalty_gradient(weights: "Tensor") -> "Tensor":
+    """The gradient of `penalty`, 2 w / (1 + w^2)^2, shaped as `weights`."""
+    return 2 * weights / (1 + weights.square()).square()
+
+
+def penalty_curvature(weights: "Tensor") -> "Tensor":
+    """The diagonal of the Hessian of `penalty`, (2 - 6 w^2) / (1 + w^2)^3, shaped as `weights`."""
+    squares = weights.square()
+    return (2 - 6 * squares) / (1 + squares) ** 3
+
+
+OBJECTIVES: dict[str, type[Objective]] = {
+    "cross_entropy": CrossEntropyLoss,
+    "squared": SquaredLoss,
+    "logistic": LogisticLoss,
+}

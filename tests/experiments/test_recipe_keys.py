@@ -1,0 +1,85 @@
+"""Weight decay, clipping, schedules in a list and losses, as configs say them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from laggard import load, run
+from laggard.experiments.config.grid import runs
+from laggard.models import CrossEntropyLoss
+from laggard.simulator.learning.rules import Chained, ClipNorm, ClipValue, Step, WarmUp
+
+CONFIG = """\
+cluster: {workers: 3, compute: {law: gamma, mean: 0.01, cv: 0.3}}
+task: {model: logistic, dataset: {name: synthetic, samples: 40}, batch: 4, loss: {smoothing: 0.1, regularizer: 0.01}}
+learning:
+  momentum: 0.5
+  weight_decay: 0.1
+  clip: {norm: 0.5}
+  schedule: [{name: warmup, length: 0.5}, {name: step, at: [1, 2], factor: 0.5}]
+stop: {updates: 30}
+"""
+AXES = {
+    "learning.weight_decay": [0.0, 0.3],
+    "learning.clip.norm": [0.2, 2.0],
+    "learning.schedule.1.factor": [0.1, 0.9],
+}
+LEANING = """
+from dataclasses import dataclass
+from laggard.simulator.learning.rules import SGD
+
+@dataclass(frozen=True)
+class Shrinking(SGD):
+    '''Decoupled: w also shrinks by weight_decay w.'''
+    weight_decay: float = 0.0
+
+    def step(self, gradient, state, weights, lr):
+        change, state = super().step(gradient, state, weights, lr)
+        return change - self.weight_decay * weights, state
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_a_config_becomes_the_rule_and_the_loss_that_it_says(config: Path) -> None:
+    loaded = load(config)
+    rule = loaded.learning.build()
+    assert (rule.weight_decay, rule.clip) == (0.1, ClipNorm(0.5))
+    assert rule.schedule == Chained([WarmUp(0.5), Step(at=[1.0, 2.0], factor=0.5)])
+    assert loaded.task.loss.build() == CrossEntropyLoss(smoothing=0.1, regularizer=0.01)
+    assert load(config, "learning.clip={value: 2}").learning.build().clip == ClipValue(2.0)
+
+
+def test_numbers_of_the_recipe_are_members_of_one_run_each_of_which_is_a_run_alone(
+    config: Path, tmp_path: Path
+) -> None:
+    (spec,) = runs(load(config, *(f"sweep.{key}={values}" for key, values in AXES.items())))
+    assert len(spec.members) == 8
+    together = run(spec.config, tmp_path / "out").weights
+    for index in (0, 3, 5, 7):
+        settings = [f"{key}={value}" for key, value in spec.members[index].items()]
+        assert torch.equal(together[index : index + 1], run(load(config, *settings), tmp_path / "out").weights)
+
+
+def test_a_stored_config_is_the_run_that_it_was(config: Path, tmp_path: Path) -> None:
+    result = run(load(config), tmp_path / "out")
+    assert runs(load(result.path / "config.yaml"))[0].folder(tmp_path / "out").name == result.path.name
+
+
+def test_adamw_and_an_optimiser_of_ones_own_keep_a_weight_decay_of_their_own(
+    config: Path, module: Callable[..., Path]
+) -> None:
+    module("leaning", LEANING)
+    plain = "learning={optimizer: %s, weight_decay: 0.3}"
+    for name in ("adamw", "'leaning:Shrinking'"):
+        rule = load(config, plain % name).learning.build()
+        assert (rule.optimizer.weight_decay, rule.weight_decay) == (0.3, 0.0)
+    assert load(config, plain % "adam").learning.build().weight_decay == 0.3
+    assert load(config, "learning={optimizer: adamw}").learning.build().optimizer.weight_decay == 0.01

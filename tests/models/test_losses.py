@@ -1,0 +1,131 @@
+"""Losses against their closed-form gradients, by every backend."""
+
+import pytest
+import torch
+
+from laggard.models import CrossEntropyLoss, LogisticLoss, SquaredLoss, Supervised, synthetic
+from laggard.models.losses import penalty
+from laggard.models.networks import MLP, Logistic
+
+DOUBLE = torch.float64
+TWO, FOUR = (synthetic(samples=40, features=5, classes=classes) for classes in (2, 4))
+BATCHES = [torch.tensor([3, 7, 11, 2]), torch.tensor([0, 39, 5, 6])]
+BACKENDS = pytest.mark.parametrize("backend", ["threads", "vmap", "unfold"])
+
+
+def linear(data, loss, **given):
+    """A linear network, at two models of two members."""
+    task = Supervised(Logistic().build, data, batch=4, loss=loss, dtype=DOUBLE, device="cpu", threads=1, **given)
+    weights = torch.randn(2, 2, task.params, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
+    return task, weights
+
+
+def gradient_of_outputs(data, outputs, slopes):
+    """Gradients `(2, 2, params)` and losses `(2, 2)` by hand: `slopes` gives d loss / d outputs and losses, a row each.
+
+    Of o = W x + b: dW = 1/B sum s x', db = 1/B sum s.
+    """
+    x, y = data.train_x.to(DOUBLE), data.train_y
+
+    def of(weights):
+        rows = []
+        for models, batch in zip(weights, BATCHES, strict=True):
+            for model in models:
+                matrix, bias = model[: outputs * 5].view(outputs, 5), model[outputs * 5 :]
+                slope, loss = slopes(x[batch] @ matrix.T + bias, y[batch])
+                rows.append((torch.cat([(slope.T @ x[batch]).flatten(), slope.sum(0)]) / len(batch), loss.mean()))
+        gradients, losses = (torch.stack(each) for each in zip(*rows, strict=True))
+        return gradients.view(weights.shape), losses.view(2, 2)
+
+    return of
+
+
+def squared(outputs, labels):
+    rest = outputs - torch.eye(4, dtype=DOUBLE)[labels]
+    return rest, (rest * rest).sum(1) / 2
+
+
+def logistic(outputs, labels):
+    sign = (2.0 * labels - 1)[:, None]
+    return -sign / (1 + torch.exp(sign * outputs)), torch.log1p(torch.exp(-sign * outputs))
+
+
+def smoothed(outputs, labels):
+    wanted = 0.8 * torch.eye(4, dtype=DOUBLE)[labels] + 0.2 / 4
+    return outputs.softmax(1) - wanted, -(wanted * outputs.log_softmax(1)).sum(1)
+
+
+CASES = {
+    "squared": (FOUR, 4, SquaredLoss, squared),
+    "logistic": (TWO, 1, LogisticLoss, logistic),
+    "smoothed": (FOUR, 4, lambda **given: CrossEntropyLoss(smoothing=0.2, **given), smoothed),
+}
+every_loss = pytest.mark.parametrize("name", CASES)
+
+
+@every_loss
+@pytest.mark.parametrize("strength", [0.0, 0.3])
+@BACKENDS
+def test_gradients_and_losses_are_those_by_hand(name, strength, backend):
+    data, outputs, loss, slopes = CASES[name]
+    task, weights = linear(data, loss(regularizer=strength), backend=backend)
+    gradients, losses = gradient_of_outputs(data, outputs, slopes)(weights)
+    squares = weights**2
+    expected = gradients + strength * 2 * weights / (1 + squares) ** 2
+    mine, my_losses = task.gradients(weights, BATCHES)
+    torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(my_losses, losses + strength * (squares / (1 + squares)).sum(-1), rtol=1e-12, atol=0)
+
+
+@every_loss
+@BACKENDS
+def test_an_evaluation_has_the_same_loss_and_the_accuracy_of_its_classes(name, backend):
+    data, outputs, loss, slopes = CASES[name]
+    task, weights = linear(data, loss(regularizer=0.3), backend=backend)
+    measured = task.evaluate(weights[0])
+    for member, model in enumerate(weights[0]):
+        matrix, bias = model[: outputs * 5].view(outputs, 5), model[outputs * 5 :]
+        predicted = data.test_x.to(DOUBLE) @ matrix.T + bias
+        expected = slopes(predicted, data.test_y)[1].mean() + 0.3 * (model**2 / (1 + model**2)).sum()
+        torch.testing.assert_close(measured["test_loss"][member], expected, rtol=1e-12, atol=0)
+        classes = predicted.argmax(1) if outputs > 1 else predicted[:, 0] > 0
+        hits = sum(int(one) == int(other) for one, other in zip(classes, data.test_y, strict=True))
+        assert float(measured["test_accuracy"][member]) == hits / len(data.test_y)
+
+
+@every_loss
+def test_hessian_products_are_differences_of_gradients(name):
+    data, _, loss, _ = CASES[name]
+    task, weights = linear(data, loss(regularizer=0.3))
+    step = 1e-5 * torch.randn(weights.shape, dtype=DOUBLE, generator=torch.Generator().manual_seed(2))
+    difference = task.gradients(weights + step, BATCHES)[0] - task.gradients(weights - step, BATCHES)[0]
+    products = task.hessian_products(weights, step, BATCHES)
+    torch.testing.assert_close(2 * products, difference, rtol=1e-7, atol=1e-13)
+
+
+def test_the_regulariser_of_a_model_does_not_depend_on_the_others():
+    """On two threads, between which torch divides a long row that is alone."""
+    models, threads = torch.randn(5, 40_001, generator=torch.Generator().manual_seed(3)), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert torch.equal(penalty(models), torch.cat([penalty(model[None]) for model in models]))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_cross_entropy_without_smoothing_is_torchs_own_function_which_is_compiled():
+    assert CrossEntropyLoss().function() is torch.nn.functional.cross_entropy
+
+
+def test_a_logistic_loss_is_for_two_classes():
+    with pytest.raises(ValueError, match="expected cross_entropy or squared, since there are 4 classes"):
+        Supervised(MLP().build, FOUR, batch=4, loss=LogisticLoss())
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda: SquaredLoss(regularizer=-1.0), lambda: CrossEntropyLoss(smoothing=1.1),
+              lambda: LogisticLoss(regularizer=float("inf"))]
+)  # fmt: skip
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(ValueError, match="expected a"):
+        wrong()

@@ -1,0 +1,209 @@
+"""Weight decay, clipping and whole training loops."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_, vector_to_parameters
+
+from laggard.models import MLP, CrossEntropyLoss, LeNet5, Quadratic, Supervised, digits
+from laggard.simulator import Rule, Stop, Task, simulate
+from laggard.simulator.learning.rules import (
+    CLIPS,
+    OPTIMIZERS,
+    SGD,
+    AdamW,
+    Chained,
+    ClipNorm,
+    ClipValue,
+    Cosine,
+    Step,
+    WarmUp,
+)
+from tests.theory.statements import close, differ, equal, same
+from tests.theory.trials import (
+    LR,
+    ONE,
+    TORCH,
+    UNEVEN,
+    UPDATES,
+    TorchOptimizer,
+    batches_of,
+    first_weights,
+    gradient_of,
+    method,
+    perceptron,
+    quadratic,
+    weights_after,
+)
+
+TORCHS, PASCANU, KROGH = "torch", "Pascanu et al. (2013)", "Krogh & Hertz (1992)"
+DECAY = 0.2
+SHAPES = torch.optim.lr_scheduler
+COUPLED = {name: given for name, given in TORCH.items() if not isinstance(given[0], AdamW)}
+"""Every optimiser that adds weight decay to the gradient, and torch's."""
+CLIPPED: dict[str, tuple[Any, Callable[[Tensor], object]]] = {
+    "clip_grad_norm_": (ClipNorm(0.5), lambda weights: clip_grad_norm_([weights], 0.5)),
+    "clip_grad_value_": (ClipValue(0.2), lambda weights: clip_grad_value_([weights], 0.2)),
+}
+"""Torch's own function, and what stands for it."""
+
+
+def torch_loop(
+    task: Task, optimizer: TorchOptimizer, clip: Callable[[Tensor], object] = id, decay: float = 0.0
+) -> Tensor:
+    """A training loop with torch's own optimiser, which has the weight decay, and clipping."""
+    weights = nn.Parameter(first_weights(task))
+    descent, batches = optimizer([weights]), batches_of(task)
+    if decay:
+        descent.param_groups[0]["weight_decay"] = decay
+    for _ in range(UPDATES):
+        weights.grad = gradient_of(task, weights.detach(), next(batches))
+        clip(weights)
+        descent.step()
+    return weights.detach()
+
+
+@pytest.mark.parametrize("name", COUPLED)
+def test_weight_decay(name: str) -> None:
+    """Weight decay is coupled with the gradient, as torch's, on a quadratic and through a network."""
+    optimizer, torchs = COUPLED[name]
+    tasks: list[Task] = [quadratic(), perceptron()]
+    rule = Rule(optimizer, LR, weight_decay=DECAY)
+    mine = [weights_after(ONE, method("delayed", rule), task) for task in tasks]
+    torchs_own = [torch_loop(task, torchs, decay=DECAY) for task in tasks]
+    close(f"{name} with weight decay = torch.optim's with the same", mine, torchs_own, source=TORCHS)
+
+
+@pytest.mark.parametrize("name", CLIPPED)
+def test_clipping(name: str) -> None:
+    """A gradient is clipped as torch does it, before weight decay is added; most here are long enough, and some not."""
+    clip, torchs_clip = CLIPPED[name]
+    tasks: list[Task] = [quadratic(), perceptron()]
+    for optimizer, torchs in (TORCH["momentum"], TORCH["adam"]):
+        rule = Rule(optimizer, LR, clip=clip, weight_decay=DECAY)
+        mine = [weights_after(ONE, method("delayed", rule), task) for task in tasks]
+        its = [torch_loop(task, torchs, torchs_clip, DECAY) for task in tasks]
+        kind = type(optimizer).__name__
+        close(f"{kind}, clipped and with weight decay = {name}, torch.optim", mine, its, source=TORCHS)
+        free = [weights_after(ONE, method("delayed", replace(rule, clip=CLIPS["none"]())), task) for task in tasks]
+        differ(f"{kind} by {name} is not {kind} alone", mine[0], free[0], source=TORCHS)
+
+
+def test_clipping_of_long_gradients() -> None:
+    """Far from the optimum a clipped step has the length lr c, whatever the gradient's: the distance falls by that."""
+    task = Quadratic(curvature=[5.0] * 4, initial=50.0, dtype=torch.float64)
+    rule = Rule(lr=0.1, clip=ClipNorm(3.0))
+    for name, cluster, algorithm in (("P = 1", ONE, "delayed"), ("P = 4, late gradients", UNEVEN, "async_ps")):
+        after = weights_after(cluster, method(algorithm, rule), task, updates=100)
+        left = 100 - 100 * 0.1 * 3.0
+        equal(f"length of w after 100 steps, {name}", left, float(after.norm()), source=PASCANU, rtol=1e-6)
+
+
+def test_decay_is_fresh() -> None:
+    """Weight decay is of the weights that are updated, so that it is not late where gradients are."""
+    task, updates = Quadratic(curvature=1e-300, optimum=0.0, initial=3.0, dtype=torch.float64), 50
+    rule = Rule(lr=0.1, weight_decay=DECAY)
+    shrunk = 3.0 * (1 - 0.1 * DECAY) ** updates
+    for name, cluster, algorithm in (("P = 1", ONE, "delayed"), ("P = 4, late gradients", UNEVEN, "async_ps")):
+        after = float(weights_after(cluster, method(algorithm, rule), task, updates=updates))
+        equal(f"w without a slope, {name}: w0 (1 - lr decay)^t", shrunk, after, source=KROGH)
+
+
+def test_minimum_under_decay() -> None:
+    """Weight decay moves the minimum of h (w - a)^2 / 2 to h a / (h + decay), however late gradients are."""
+    task = Quadratic(curvature=0.5, optimum=2.0, initial=0.0, dtype=torch.float64)
+    expected = 0.5 * 2.0 / (0.5 + DECAY)
+    for name, cluster, algorithm in (("P = 1", ONE, "delayed"), ("P = 4, late gradients", UNEVEN, "async_ps")):
+        rule = Rule(SGD(), 0.1, weight_decay=DECAY)
+        after = float(weights_after(cluster, method(algorithm, rule), task, updates=600))
+        equal(f"h a / (h + decay), {name}", expected, after, source=KROGH, wrong=2.0)
+
+
+def test_no_recipe() -> None:
+    """No weight decay, a bound that no gradient reaches and a schedule of steps that never come change no bit."""
+    for name, (optimizer, _) in TORCH.items():
+        plain = weights_after(UNEVEN, method("async_ps", Rule(optimizer, LR)))
+        idle = Rule(optimizer, LR, Chained([Step(at=[1e6])]), clip=ClipNorm(1e6), weight_decay=0.0)
+        after = weights_after(UNEVEN, method("async_ps", idle))
+        same(f"{name}, with a recipe that does nothing = without", after, plain, source="identity")
+
+
+MEMBERS = [(0.01, 0.0, 0.3, 0.5, 0.2), (0.05, 0.1, 1.0, 0.1, 0.1), (0.03, 0.01, 100.0, 0.9, 0.0)]
+"""Of each member: learning rate, weight decay, bound of the clip, factor of steps, start of the cosine."""
+
+
+def recipe(optimizer: Any, clip: Any, lr: Any, decay: Any, bound: Any, factor: Any, after: Any) -> Rule:
+    schedule = Chained([WarmUp(length=0.1), Step(at=[0.2, 0.4], factor=factor), Cosine(length=0.6, after=after)])
+    return Rule(optimizer, lr, schedule, clip=clip(bound), weight_decay=decay)
+
+
+def test_members() -> None:
+    """Weight decay, bounds and schedules may differ among the members of an ensemble, each of which is a run alone."""
+    columns = [torch.tensor(column, dtype=torch.float64)[:, None] for column in zip(*MEMBERS, strict=True)]
+    single = perceptron(dtype=torch.float32)
+    for name in ("momentum", "adam", "adamw"):
+        optimizer, _ = TORCH[name]
+        for clip in (ClipNorm, ClipValue):
+            stop, seeds = Stop(updates=UPDATES), [0] * len(MEMBERS)
+            together = simulate(UNEVEN, method("async_ps", recipe(optimizer, clip, *columns)), single, stop=stop,
+                                learning_seeds=seeds).weights  # fmt: skip
+            alone = [weights_after(UNEVEN, method("async_ps", recipe(optimizer, clip, *member)), single)
+                     for member in MEMBERS]  # fmt: skip
+            same(f"{name} with {clip.__name__}: an ensemble = single runs", together, torch.cat(alone),
+                 source="identity")  # fmt: skip
+
+
+def module_loop(task: Supervised, module: nn.Module, rule: Rule, steps: int) -> Tensor:
+    """A training loop of a module as PyTorch's users write it, on the mini-batches of a run with seed 0."""
+    data, batches = digits().to("cpu", task.dtype), batches_of(task)
+    module.to(task.dtype)
+    vector_to_parameters(first_weights(task)[0], module.parameters())
+    optimizer = torch.optim.SGD(module.parameters(), lr=rule.lr, momentum=0.9, weight_decay=rule.weight_decay)
+    warm_up, stepwise = SHAPES.LinearLR(optimizer, 0.1, 1.0, steps // 4), [steps // 2, steps * 3 // 4]
+    schedule = SHAPES.ChainedScheduler([warm_up, SHAPES.MultiStepLR(optimizer, stepwise, 0.1)])
+    for _ in range(steps):
+        samples = next(batches)
+        optimizer.zero_grad()
+        loss = cross_entropy(module(data.train_x[samples]), data.train_y[samples], label_smoothing=0.1)
+        loss.backward()
+        clip_grad_norm_(module.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])[None]
+
+
+@pytest.mark.parametrize(
+    ("network", "dtype", "steps", "rtol"),
+    [
+        (LeNet5(), torch.float32, 10, 1e-5),
+        (MLP(hidden=[16]), torch.float64, 200, 1e-11),
+        pytest.param(LeNet5(), torch.float64, 200, 1e-11, marks=pytest.mark.slow),
+    ],
+    ids=["LeNet-5 in single precision", "a perceptron", "LeNet-5"],
+)
+def test_training_loop(network: Any, dtype: torch.dtype, steps: int, rtol: float) -> None:
+    """Momentum, weight decay, a warm-up with steps after it, clipping and label smoothing: torch's own loop."""
+    task = Supervised(network.build, digits(), 30, loss=CrossEntropyLoss(smoothing=0.1), dtype=dtype, threads=1)
+    units: dict[str, Any] = {"unit": "updates"} if steps < 50 else {"unit": "epochs"}
+    updates = steps if steps < 50 else steps / 50  # 1,500 samples in mini-batches of 30
+    schedule = Chained([
+        WarmUp(length=updates // 4 if steps < 50 else updates / 4, start=0.1, **units),
+        Step(at=[updates // 2, updates * 3 // 4], **units),
+    ])  # fmt: skip
+    rule = Rule(SGD(momentum=0.9), 0.1, schedule, clip=ClipNorm(1.0), weight_decay=5e-4)
+    mine = weights_after(ONE, method("delayed", rule), task, updates=steps)
+    its = module_loop(task, network.build((1, 28, 28), 10), rule, steps)
+    name = type(network).__name__
+    same(f"{name}, {steps} steps, {str(dtype).removeprefix('torch.')} = a loop in PyTorch", mine, its,
+         source=TORCHS, rtol=rtol)  # fmt: skip
+
+
+def test_every_clip_has_statements() -> None:
+    """No way to clip and no optimiser goes without one."""
+    assert {type(clip) for clip, _ in CLIPPED.values()} == {*CLIPS.values()} - {CLIPS["none"]}
+    assert {type(optimizer) for optimizer, _ in COUPLED.values()} == {*OPTIMIZERS.values()} - {AdamW}
