@@ -62,7 +62,7 @@ def test_balance() -> None:
     made = outcome.updates["worker"][outcome.updates["status"] == "applied"]
     own = [torch.cat([w for rank, w in reads if rank == worker][: (made == worker).sum()]) for worker in range(len(t))]
     pull = sum(h[i] / t[i] * (float(own[i].mean()) - a[i]) for i in range(len(t)))
-    text = "async_ps: sum_i h_i / t_i (mean of the weights at i's reads - a_i) = (w_0 - w_T) / (lr T)"
+    text = "async_ps: sum_i h_i / t_i (mean of i's reads - a_i) = (w_0 - w_T) / (lr T)"
     equal(text, (START - float(outcome.weights)) / (lr * T), pull, source="derived", rtol=1e-12)
 
 
