@@ -16,7 +16,7 @@ from laggard.models.losses import OBJECTIVES, CrossEntropyLoss, LogisticLoss, Ob
 from laggard.models.mnist import DataMissingError
 from laggard.models.networks import MLP, LeNet5, Logistic, Transformer
 from laggard.models.partition import PARTITIONS, ByLabel, ByWriter, Dirichlet, Disjoint, Iid, Partition
-from laggard.models.quadratic import Quadratic
+from laggard.models.quadratic import Quadratic, Tridiagonal
 
 if TYPE_CHECKING:
     from torch import nn
@@ -92,6 +92,7 @@ __all__ = [
     "SquaredLoss",
     "Supervised",
     "Transformer",
+    "Tridiagonal",
     "characters",
     "cifar10",
     "cifar100",

@@ -1,30 +1,28 @@
-"""A quadratic for which theory has closed forms."""
+"""Quadratics for which theory has closed forms."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import add
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from laggard.models.layers import Layer
+from laggard.models.quadratic_form import QuadraticForm, expect_at_least, total
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST_COORDINATES = 1_000_000
-SERIAL = 1 << 14  # numbers that torch sums on one thread
-
 
 @dataclass(eq=False, kw_only=True)
-class Quadratic:
+class Quadratic(QuadraticForm):
     """A noisy quadratic with a known optimum, on which theory is checked.
 
         f(w) = 1/2 sum_i h_i (w_i - w*_i)^2,    gradient = h (w - w*) + noise / sqrt(batch) xi,    xi ~ N(0, I)
 
     A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; the loss of a gradient is f(w), without noise.
+    With `shift` or `scale` it is of each worker another one: worker j has s_j h for h, and w* + c_j for w*, and
+    evaluated is how far the mean of the workers' f_j is above its minimum.
 
     Args:
         curvature: all eigenvalues h; or the largest, from which `dim` of them fall geometrically to
@@ -37,11 +35,14 @@ class Quadratic:
         noise: deviation of one sample's gradient in each coordinate.
         batch: samples in a mini-batch.
         epoch: samples in one epoch, by convention: there is no training set.
+        shift: c_j, one for each worker: a number for all coordinates or a sequence.
+        scale: s_j, one for each worker.
         dtype: torch's type of the weights; float32 by default.
 
     Raises:
         ValueError: an eigenvalue that is not positive, `condition` below 1, `batch`, `epoch` or `dim` below 1,
-            negative noise or jitter, a sequence of another length than the eigenvalues.
+            negative noise or jitter, a sequence of another length than the eigenvalues, a scale that is not positive,
+            `shift` and `scale` of different length.
 
     Example:
         >>> import torch
@@ -50,28 +51,13 @@ class Quadratic:
     """
 
     curvature: float | Sequence[float] = 1.0
-    dim: int = 1
     condition: float = 1.0
     optimum: float | Sequence[float] = 0.0
-    initial: float | Sequence[float] = 1.0
-    jitter: float = 0.0
-    noise: float = 0.0
-    batch: int = 1
-    epoch: int = 1000
-    dtype: Any = None
-
-    lanes = 1 << 20  # a call costs the same for one model as for a hundred
 
     def __post_init__(self) -> None:
-        _expect_at_least(1, batch=self.batch, epoch=self.epoch, condition=self.condition, dim=self.dim)
-        _expect_at_least(0, noise=self.noise, jitter=self.jitter)
-        if self.dim > MOST_COORDINATES:
-            raise ValueError(f"dim = {self.dim}: expected a number of at most {MOST_COORDINATES}")
-        self.params = len(self._eigenvalues())
-        for name in ("optimum", "initial"):
-            value = getattr(self, name)
-            if isinstance(value, Sequence) and len(value) != self.params:
-                raise ValueError(f"{name} has {len(value)} coordinates, expected {self.params}, one per eigenvalue")
+        expect_at_least(1, condition=self.condition)
+        super().__post_init__()
+        self._expect_coordinates("optimum", self.optimum)
 
     @cached_property
     def _curvature(self) -> "Tensor":
@@ -81,55 +67,17 @@ class Quadratic:
     def _optimum(self) -> "Tensor":
         return self._tensor(self.optimum).expand(self.params)
 
-    @cached_property
-    def _initial(self) -> "Tensor":
-        return self._tensor(self.initial).expand(self.params)
+    def _count_coordinates(self) -> int:
+        return len(self._eigenvalues())
 
-    def _tensor(self, values: Any) -> "Tensor":
-        import torch
+    def _largest_eigenvalue(self) -> float:
+        return float(self._eigenvalues().max())
 
-        return torch.tensor(values, dtype=self.dtype or torch.float32)
+    def _product(self, offset: "Tensor") -> "Tensor":
+        return self._curvature * offset
 
-    def start(self, seeds: Sequence[int]) -> "Tensor":
-        """Initial weights `(ensemble, params)`: `initial`, moved by `jitter` times a normal draw from each seed."""
-        if not self.jitter:
-            return self._initial.repeat(len(seeds), 1)
-        import torch
-
-        draws = [np.random.default_rng(seed).standard_normal(self.params) for seed in seeds]
-        return self._initial + self.jitter * torch.from_numpy(np.stack(draws)).to(self._curvature.dtype)
-
-    def layers(self) -> list[Layer]:
-        """Its coordinates, for pipelines to cut, as layers of equal work."""
-        return [Layer(f"w{number}", 1, float(self.batch), 1.0) for number in range(1, self.params + 1)]
-
-    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> "Iterator[Tensor]":
-        """A worker's endless mini-batches of noise: `(params,)`, or `(ensemble, params)` from several generators."""
-        import torch
-
-        generators, dtype = tuple(rngs), self._curvature.dtype
-        while True:  # converting once for all members takes less than half of the time
-            draws = torch.from_numpy(np.stack([rng.standard_normal(self.params) for rng in generators])).to(dtype)
-            yield draws[0] if len(draws) == 1 else draws
-
-    def gradients(self, weights: "Tensor", batches: "Sequence[Tensor]") -> "tuple[Tensor, Tensor]":
-        """Noisy gradients `(k, ensemble, params)` and f `(k, ensemble)` at `weights` `(k, ensemble, params)`."""
-        import torch
-
-        noise = torch.stack([batch.expand(weights.shape[1:]) for batch in batches])
-        slope = self._curvature * (weights - self._optimum)
-        return slope + self.noise / math.sqrt(self.batch) * noise, self._loss(weights)
-
-    def hessian_products(self, weights: "Tensor", directions: "Tensor", batches: "Sequence[Tensor]") -> "Tensor":
-        """h times `directions` `(k, ensemble, params)`, wherever `weights` are."""
-        return self._curvature * directions
-
-    def evaluate(self, weights: "Tensor") -> "Mapping[str, Tensor]":
-        """f, which is the exact suboptimality, and the distance to the optimum, each `(ensemble,)`."""
-        return {"test_loss": self._loss(weights), "distance": _total((weights - self._optimum).square()).sqrt()}
-
-    def _loss(self, weights: "Tensor") -> "Tensor":
-        return _total(self._curvature * (weights - self._optimum).square()) / 2
+    def _energy(self, offset: "Tensor") -> "Tensor":
+        return total(self._curvature * offset.square()) / 2
 
     def _eigenvalues(self) -> np.ndarray:
         if isinstance(self.curvature, Sequence):
@@ -143,16 +91,60 @@ class Quadratic:
         return values
 
 
-def _total(values: "Tensor") -> "Tensor":
-    """Sums along the last dimension, each in the same order whatever the other rows are.
+@dataclass(eq=False, kw_only=True)
+class Tridiagonal(QuadraticForm):
+    """Nesterov's tridiagonal quadratic, the worst case of smooth convex functions: each coordinate moves the next.
 
-    Torch would divide a long single row among its threads, and round differently.
+        f(w) = 1/2 w^T A w - b^T w,    A = 1/4 tridiag(-1, 2, -1),    b = -1/4 e_1,    gradient = A w - b + noise xi
+        w*_k = k / (d + 1) - 1,    f(w*) = -d / (8 (d + 1)),    smoothness 1/2 (1 + cos(pi / (d + 1)))
+
+    All losses are f(w) - f(w*), since they are computed from w - w*, without a matrix and without cancellation. With
+    `shift` or `scale`, worker j has s_j (f(w - c_j) - f(w*)), and evaluated is how far their mean is above its minimum.
+
+    Args:
+        dim: d.
+        initial: the initial weights, one number for all coordinates or a sequence.
+        jitter: deviation of a member's start from `initial`, drawn from its seed.
+        noise: deviation of one sample's gradient in each coordinate.
+        batch: samples in a mini-batch.
+        epoch: samples in one epoch, by convention: there is no training set.
+        shift: c_j, one for each worker: a number for all coordinates or a sequence.
+        scale: s_j, one for each worker.
+        dtype: torch's type of the weights; float32 by default.
+
+    Raises:
+        ValueError: as `Quadratic`.
+
+    Source: Nesterov (2004), Introductory lectures on convex optimization, section 2.1.2; with this A and b in Tyurin,
+    Richtarik (2023), arXiv:2305.12387.
+
+    Example:
+        >>> Tridiagonal(dim=3).minimizer
+        tensor([-0.7500, -0.5000, -0.2500])
     """
-    total: Tensor = reduce(add, (piece.sum(-1) for piece in values.split(SERIAL, dim=-1)))
-    return total
+
+    dim: int = 100
+    initial: float | Sequence[float] = 0.0
+
+    @cached_property
+    def _optimum(self) -> "Tensor":
+        return self._tensor(np.arange(1, self.dim + 1) / (self.dim + 1) - 1)
+
+    def _count_coordinates(self) -> int:
+        return self.dim
+
+    def _largest_eigenvalue(self) -> float:
+        return (1 + math.cos(math.pi / (self.dim + 1))) / 2
+
+    def _product(self, offset: "Tensor") -> "Tensor":
+        return -_between_zeros(offset).diff(n=2) / 4
+
+    def _energy(self, offset: "Tensor") -> "Tensor":
+        return total(_between_zeros(offset).diff().square()) / 8
 
 
-def _expect_at_least(least: float, **values: float) -> None:
-    for name, value in values.items():
-        if not least <= value < math.inf:
-            raise ValueError(f"{name} = {value}: expected a number of at least {least}")
+def _between_zeros(offset: "Tensor") -> "Tensor":
+    """`(..., params + 2)`, with a zero before the first coordinate and after the last."""
+    from torch.nn.functional import pad
+
+    return pad(offset, (1, 1))

@@ -18,6 +18,7 @@ COSTS = [0.0, 0.001, 0.01, {"law": "gamma", "mean": 0.005, "cv": 0.5}, {"law": "
 STOPS = [{"updates": 20}, {"gradients": 50}, {"time": 0.2}, {"epochs": 1}, {"accuracy": 0.9, "updates": 20}]
 TASKS = [
     {"model": "quadratic", "dim": 8, "noise": 0.1, "epoch": 20}, {"model": "timing", "batch": 32, "epoch": 320},
+    {"model": "tridiagonal", "dim": 8, "noise": 0.1, "epoch": 20},
     {"model": "logistic", "dataset": {"name": "synthetic", "samples": 40, "features": 4}, "batch": 4},
     {"model": "mlp", "hidden": [5, 4], "dataset": {"name": "synthetic", "samples": 40}, "batch": 4,
      "partition": "disjoint", "loss": {"smoothing": 0.1, "regularizer": 0.01}},

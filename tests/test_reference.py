@@ -57,7 +57,8 @@ def test_every_key_stands_on_the_page_with_a_type_and_what_it_says() -> None:
 
 
 def test_every_time_and_every_size_has_a_unit() -> None:
-    elsewhere = {("WarmUpPart", "start"), ("StepPart", "at")}  # a factor, and updates or epochs
+    # a factor, updates or epochs, and weights
+    elsewhere = {("WarmUpPart", "start"), ("StepPart", "at"), ("QuadraticPart", "shift"), ("TridiagonalPart", "shift")}
     measured = [(part, key) for part, key, _ in KEYS if PHYSICAL.search(key) and (part, key) not in elsewhere]
     lacking = [
         (part, key)

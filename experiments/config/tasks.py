@@ -11,7 +11,7 @@ from laggard.experiments.config.datasets import DATASET, PARTITION, Sizes, check
 from laggard.experiments.config.errors import ConfigError, error_at
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Count, Described, part
-from laggard.models import NETWORKS, OBJECTIVES, Dataset, Network, Objective, Quadratic
+from laggard.models import NETWORKS, OBJECTIVES, Dataset, Network, Objective, Quadratic, Tridiagonal
 from laggard.models.layers import Description, check_labels
 from laggard.models.vision import vision_layers
 from laggard.simulator.learning.task import Layer, layers_of
@@ -39,6 +39,11 @@ class TaskPart(Described):
 
     learns: ClassVar[bool] = True
     model: str
+
+    @property
+    def workers_differ(self) -> bool:
+        """Whether workers learn from data of their own, so that the model depends on who contributes."""
+        return False
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         """Check that the pieces fit together, before anything is read or run.
@@ -120,6 +125,20 @@ class NetworkTimingPart(TimingPart):
         return float(OPERATIONS * sum(layer.work for layer in self.layers()))
 
 
+class QuadraticPart(TaskPart):
+    """`task` with closed forms: a quadratic, one for all workers or one for each."""
+
+    @property
+    def workers_differ(self) -> bool:
+        return bool(self.build().workers)
+
+    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
+        super().fits(workers, device, backend)
+        for key in ("shift", "scale"):
+            if (own := getattr(self, key)) and len(own) != workers:
+                raise ConfigError(f"task.{key}", f"expected one for each of the {workers} workers, got {len(own)}")
+
+
 class SupervisedPart(TaskPart):
     """`task` where a network classifies.
 
@@ -136,6 +155,10 @@ class SupervisedPart(TaskPart):
     partition: Annotated[Any, BeforeValidator(PARTITION)] = Field("iid", validate_default=True)
     loss: Annotated[Any, BeforeValidator(LOSS)] = Field("cross_entropy", validate_default=True)
     dtype: DType = "float32"
+
+    @property
+    def workers_differ(self) -> bool:
+        return bool(self.partition.name != "iid")
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         if device == "cuda":
@@ -240,11 +263,15 @@ def _dataset(described: Described) -> Dataset:
     return data
 
 
+QUADRATICS = {
+    name: part(form, "model", name, base=QuadraticPart, without=["dtype"], dtype=(DType, "float32"))
+    for name, form in {"quadratic": Quadratic, "tridiagonal": Tridiagonal}.items()
+}
 TASK = NamedChoice(
     "model",
     {
         **{name: part(network, "model", name, base=SupervisedPart) for name, network in NETWORKS.items()},
-        "quadratic": part(Quadratic, "model", "quadratic", base=TaskPart, without=["dtype"], dtype=(DType, "float32")),
+        **QUADRATICS,
         "timing": part(simulator.Timing, "model", "timing", base=TimingPart, without=["network"]),
         "network_timing": part(network_timing, "model", "network_timing", base=NetworkTimingPart),
     },

@@ -12,13 +12,14 @@ TIED = 1024
 def starved_ranks(spec: RunSpec) -> list[int]:
     """The workers whose shards are never learnt because others win every tie in time, and would be if ties were random.
 
-    None where compute times are random, workers are more than `TIED`, or all permute the whole training set
-    (`partition: iid`). The clock of the run's own cluster and method tells it, over 50 updates and without learning.
+    None where compute times are random, workers are more than `TIED`, or all learn the same: all permute the whole
+    training set (`partition: iid`), or have the same quadratic. The clock of the run's own cluster and method tells it,
+    over 50 updates and without learning.
     """
     config = spec.config
-    cluster, shards = config.cluster, getattr(config.task, "partition", None)
+    cluster = config.cluster
     tied = cluster.ties == "rank" and cluster.compute.law == "constant" and cluster.workers <= TIED
-    if not tied or shards is None or shards.name == "iid":
+    if not tied or not config.task.workers_differ:
         return []
     params = sum(layer.params for layer in config.task.layers())
     found = []

@@ -10,9 +10,11 @@ import pandas as pd
 
 from laggard import simulator
 from laggard.experiments.config.datasets import sizes_of
+from laggard.experiments.config.tasks import QuadraticPart
 from laggard.experiments.theory import build_algorithm
 from laggard.experiments.theory.staleness import CONSTANT, staleness_theory
 from laggard.models import Quadratic
+from laggard.models.quadratic_form import QuadraticForm
 from laggard.simulator import Cluster
 from laggard.simulator.learning.rules import COMPENSATIONS
 
@@ -26,24 +28,25 @@ DEFAULTS: dict[str, dict[str, Any]] = {"gap_aware": {"decay": 0.9}}
 def exact_limit(config: Any) -> float | None:
     """The learning rate above which descent on a config's quadratic grows without bound; None where it is not known.
 
-    With a constant delay of D updates, momentum m and the largest curvature h, lr h is where the largest root of
+    With a constant delay of D updates, momentum m and the smoothness h, lr h is where the largest root of
 
         z^(D+2) - (1 + m) z^(D+1) + m z^D + lr h z
 
     leaves the unit circle (without momentum 2 sin(pi / (2 (2 D + 1)))).
     Known for SGD and Nesterov at a constant learning rate where every gradient has the same staleness: `delayed`,
-    synchronous methods, and an asynchronous server with equal constant times on a free network.
+    synchronous methods, and an asynchronous server with equal constant times on a free network; not where workers
+    differ in `scale`.
     """
     found = build_algorithm(config)
-    if found is None or type(found[0]) not in DESCENT or config.task.model != "quadratic":
+    if found is None or type(found[0]) not in DESCENT or not isinstance(config.task, QuadraticPart):
         return None
     learning, theory = config.learning, staleness_theory(config)
     plain = learning.schedule.name == "constant" and learning.compensation.name == "none"
     if not (plain and theory and theory.law == CONSTANT and learning.optimizer in ("sgd", "nesterov")):
         return None
-    curvature = config.task.curvature
-    largest = max(curvature) if isinstance(curvature, list | tuple) else curvature
-    return critical(int(theory.mean), learning.momentum, learning.optimizer == "nesterov")[0] / float(largest)
+    limit, _ = critical(int(theory.mean), learning.momentum, learning.optimizer == "nesterov")
+    form: QuadraticForm = config.task.build()
+    return None if form.scale else limit / form.smoothness
 
 
 def critical(delay: int, momentum: float, nesterov: bool) -> tuple[float, float]:

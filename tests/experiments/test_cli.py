@@ -220,6 +220,9 @@ def test_validate_warns_of_shards_that_are_never_learnt(
     assert (code, out) == (0, f"{path}: fine: 1 run, 1 member\n")
     problem = "equal times and ties by rank: ranks 6, 7 never contribute to an update; set it to random"
     assert err == (f"{path}: warning: cluster.ties: tied: {problem}\n" if warned else "")
+    shifted = "task={model: quadratic, shift: [0, 1, 2, 3, 4, 5, 6, 7]}"
+    assert (laggard("validate", path, shifted)[2] != "") == warned
+    assert laggard("validate", path, "task={model: quadratic}")[2] == ""
     if warned:
         _, _, err = laggard("validate", path, "sweep.seed=[0, 1, 2]")
         assert err == f"{path}: warning: cluster.ties: seed = 0 (and 2 other runs): {problem}\n"
@@ -269,7 +272,7 @@ TABLES = {
     "slowdowns": [*SLOWDOWNS, "recorded"], "topologies": TOPOLOGIES,
     "optimizers": OPTIMIZERS, "clipping": CLIPS, "losses": OBJECTIVES,
     "compensations": COMPENSATIONS, "schedules": SCHEDULES,
-    "models": [*NETWORKS, "quadratic", "timing", "network_timing"],
+    "models": [*NETWORKS, "quadratic", "tridiagonal", "timing", "network_timing"],
     "data": DATASETS, "partitions": [*PARTITIONS, "from_file"], "failures": ["server_crash", "checkpoint"],
 }  # fmt: skip
 

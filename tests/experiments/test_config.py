@@ -201,6 +201,17 @@ def test_an_override_is_checked_as_one(toy: Callable[..., Path]) -> None:
     assert refusal(toy(), "learning.lr=[1").startswith("learning.lr=[1: line 1, column 3: expected")
 
 
+def test_workers_with_optima_of_their_own_are_as_many_as_there_are(toy: Callable[..., Path]) -> None:
+    path, task = toy(), "task={model: %s, dim: 2, shift: [1, [0, 2]], scale: %s}"
+    for model in ("quadratic", "tridiagonal"):
+        workers = "cluster.workers=2"
+        assert load(path, workers, task % (model, "[2, 3]")).task.build().workers == 2
+        said = "task.scale: expected one for each of the 3 workers, got 2"
+        assert refusal(path, "cluster.workers=3", f"task={{model: {model}, scale: [2, 3]}}") == f"{path}: {said}"
+        said = "task.scale: expected 2 numbers, one for each worker that has a shift, got [2.0]"
+        assert refusal(path, workers, task % (model, "[2]")) == f"{path}: {said}"
+
+
 @pytest.mark.parametrize(
     ("override", "said"),
     [

@@ -152,6 +152,14 @@ def test_the_exact_limit_parts_runs_that_shrink_from_runs_that_grow(bench, delay
     assert above > 100.0
 
 
+def test_the_exact_limit_of_a_tridiagonal_is_by_its_smoothness():
+    text = "cluster: {workers: 1}\nalgorithm: {name: delayed, delay: 1}\nstop: {updates: 1}\n"
+    config = parse(YAML(typ="safe").load(text + "task: {model: tridiagonal, dim: 2, shift: [3]}\n"))
+    assert exact_limit(config) == pytest.approx(4 / 3)  # 1 over the larger eigenvalue of 1/4 (2, -1; -1, 2)
+    uneven = text.replace("delayed, delay: 1", "sync_ps") + "task: {model: tridiagonal, scale: [2]}\n"
+    assert exact_limit(parse(YAML(typ="safe").load(uneven))) is None
+
+
 def test_there_is_no_exact_limit_where_its_conditions_fail(bench):
     for text in (
         "learning: {optimizer: adam}\n",

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from laggard.models.quadratic_form import QuadraticForm
 from laggard.simulator.engine import machine
 from laggard.simulator.learning import gradients, pool
 from laggard.simulator.network import fair, fifo, star, transport
@@ -13,6 +14,7 @@ from laggard.simulator.timing.distributions import Durations
 from tests.faults import Replaced
 from tests.theory import (
     test_engine,
+    test_heterogeneity,
     test_networks,
     test_times,
 )
@@ -118,6 +120,14 @@ ENGINE = {
     "cancelled work goes on": (
         Replaced(events.Work, "cancel", cancel_the_gradient_only),
         partial(test_times.test_first_k_cancelled, "exponential: (H_P - H_(P-K)) / mu"),
+    ),
+    "a worker learns what its neighbour should": (
+        Replaced(
+            QuadraticForm,
+            "batches",
+            lambda right: lambda self, rank, rngs: right(self, (rank + 1) % self.workers, rngs),
+        ),
+        test_heterogeneity.test_balance,
     ),
     "gradients are those of other weights": (
         Replaced(pool.GradientPool, "_evaluate", at_other_weights),
