@@ -8,21 +8,25 @@ from pydantic import BeforeValidator, Field
 
 from laggard import simulator
 from laggard.experiments.config.datasets import DATASET, PARTITION, Sizes, check_dataset, check_partition, sizes_of
-from laggard.experiments.config.errors import ConfigError, error_at
+from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, error_at
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Count, Described, part
-from laggard.models import NETWORKS, Dataset, Network, Quadratic
+from laggard.models import NETWORKS, Dataset, Network, Quadratic, TorchModule
 from laggard.models.layers import Description, check_labels
+from laggard.models.torch_module import ModuleNetwork
 from laggard.models.vision import vision_layers
 from laggard.simulator.learning.task import Layer, layers_of
 
 
 class Known(NamedTuple):
-    """What can be known of a network on a data set before a run: sizes, layers, whether `unfold` can take it."""
+    """What can be known of a network on a data set before a run: sizes, layers, whether `unfold` can take it, and the
+    samples that a mini-batch has at least.
+    """
 
     sizes: Sizes
     layers: list[Layer]
     unfolds: bool
+    least: int
 
 
 MOST_PARAMS = 10**9
@@ -150,6 +154,9 @@ class SupervisedPart(TaskPart):
         samples = known.sizes.samples
         if self.batch > samples:
             raise ConfigError("task.batch", f"expected at most the {samples} samples that there are, got {self.batch}")
+        if self.batch < known.least:
+            problem = f"expected at least {known.least} under batch normalisation, got {self.batch}"
+            raise ConfigError("task.batch", problem)
         check_partition(self.partition, self.dataset, known.sizes, workers)
 
     def layers(self) -> Sequence[Layer]:
@@ -172,11 +179,10 @@ class SupervisedPart(TaskPart):
         own = type(network) not in NETWORKS.values()
         describe = partial(_describe_own, network) if own else network.describe
         described: Description = describe(sizes.shape, sizes.classes)
-        if described.params > MOST_PARAMS:
-            raise ValueError(f"model = {described.params}: expected at most {MOST_PARAMS} parameters")
+        _check_params(described.params)
         check_labels(described.labels, sizes.labels)
         layers = [layer._replace(activations=self.batch * layer.activations) for layer in described.layers]
-        return Known(sizes, list[Layer](layers), described.unfolds)
+        return Known(sizes, list[Layer](layers), described.unfolds, described.least)
 
     def task(self, *, workers: int, seed: int, device: str, backend: str, threads: int | None) -> simulator.Task:
         import torch
@@ -197,6 +203,13 @@ class SupervisedPart(TaskPart):
         )
 
 
+class ModulePart(SupervisedPart):
+    """`task` where a class that derives from `nn.Module` classifies."""
+
+    def build(self, workers: int = 1, **given: Any) -> ModuleNetwork:
+        return ModuleNetwork(partial(type(self).recipe, **{key: getattr(self, key) for key in self.settings}))
+
+
 def _check_gpu() -> None:
     from laggard.models.backends.batched import find_device
 
@@ -204,6 +217,11 @@ def _check_gpu() -> None:
         find_device("cuda")
     except ValueError:
         raise ConfigError("device", "expected a GPU, but torch sees none here: use auto or cpu") from None
+
+
+def _check_params(params: int) -> None:
+    if params > MOST_PARAMS:
+        raise ValueError(f"model = {params}: expected at most {MOST_PARAMS} parameters")
 
 
 def _describe_own(network: Network, shape: tuple[int, ...], classes: int) -> Description:
@@ -216,8 +234,16 @@ def _describe_own(network: Network, shape: tuple[int, ...], classes: int) -> Des
 
     from laggard.models.layers import describe_module
 
-    with torch.device("meta"):  # shapes only
-        return describe_module(network.build(shape, classes), shape)
+    try:
+        with torch.device("meta"):  # shapes only
+            module = network.build(shape, classes)
+        _check_params(sum(parameter.numel() for parameter in module.parameters()))
+        try:
+            return describe_module(module, shape, classes)
+        except RuntimeError:  # it may hold tensors that are neither parameters nor buffers
+            return describe_module(network.build(shape, classes), shape, classes)
+    except UNEXPECTED as error:
+        raise ValueError(describe_failure(error)) from None
 
 
 @lru_cache(maxsize=2)
@@ -245,5 +271,9 @@ TASK = NamedChoice(
         "network_timing": part(network_timing, "model", "network_timing", base=NetworkTimingPart),
     },
     "lenet5",
-    {simulator.Task: {"base": TaskPart}, Network: {"base": SupervisedPart}},
+    {
+        simulator.Task: {"base": TaskPart},
+        Network: {"base": SupervisedPart},
+        TorchModule: {"base": ModulePart, "without": ("shape", "classes")},
+    },
 )
