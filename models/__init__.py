@@ -10,13 +10,15 @@ from laggard.models.cifar import cifar10, cifar100
 from laggard.models.data import Dataset, digits, fashion_mnist, mnist
 from laggard.models.files import Samples, libsvm, read_libsvm, read_text, text_file
 from laggard.models.generated import characters, synthetic, synthetic_images
+from laggard.models.image_networks import ResNet, Vision
 from laggard.models.language import Language
 from laggard.models.leaf import femnist, read_femnist
 from laggard.models.losses import OBJECTIVES, CrossEntropyLoss, LogisticLoss, Objective, SquaredLoss
 from laggard.models.mnist import DataMissingError
-from laggard.models.networks import MLP, LeNet5, Logistic, Transformer
+from laggard.models.networks import LSTM, MLP, LeNet5, Logistic, Transformer
 from laggard.models.partition import PARTITIONS, ByLabel, ByWriter, Dirichlet, Disjoint, Iid, Partition
 from laggard.models.quadratic import Quadratic, Tridiagonal
+from laggard.models.torch_module import TorchModule
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,7 +38,15 @@ class Network(Protocol):
         ...
 
 
-NETWORKS: Mapping[str, type[Network]] = {"lenet5": LeNet5, "mlp": MLP, "logistic": Logistic, "transformer": Transformer}
+NETWORKS: Mapping[str, type[Network]] = {
+    "lenet5": LeNet5,
+    "mlp": MLP,
+    "logistic": Logistic,
+    "resnet": ResNet,
+    "vision": Vision,
+    "transformer": Transformer,
+    "lstm": LSTM,
+}
 DATASETS: Mapping[str, Callable[..., Dataset]] = {
     "digits": digits,
     "mnist": mnist,
@@ -68,6 +78,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "DATASETS",
+    "LSTM",
     "MLP",
     "NETWORKS",
     "OBJECTIVES",
@@ -89,10 +100,13 @@ __all__ = [
     "Objective",
     "Partition",
     "Quadratic",
+    "ResNet",
     "SquaredLoss",
     "Supervised",
+    "TorchModule",
     "Transformer",
     "Tridiagonal",
+    "Vision",
     "characters",
     "cifar10",
     "cifar100",

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 
 
 def flatten(tensors: Iterable[Tensor]) -> Tensor:
@@ -26,25 +25,6 @@ def unflatten(flat: Tensor, shapes: Iterable[torch.Size]) -> tuple[Tensor, ...]:
     shapes = tuple(shapes)
     pieces = flat.split([shape.numel() for shape in shapes], dim=-1)
     return tuple(piece.view(*piece.shape[:-1], *shape) for piece, shape in zip(pieces, shapes, strict=True))
-
-
-def check_pure(module: nn.Module) -> None:
-    """Raise for a module whose output is not a function of its parameters and its input alone.
-
-    Raises:
-        ValueError: it has buffers (BatchNorm's running statistics), which are state beside the weights, or
-            dropout, which draws from the global random state.
-    """
-    if buffers := [name for name, _ in module.named_buffers()]:
-        raise ValueError(
-            f"{type(module).__name__} has buffers ({', '.join(buffers)}), but a model here is its parameters and "
-            "nothing else: use a layer without state, such as GroupNorm or track_running_stats=False"
-        )
-    if dropouts := [name for name, layer in module.named_modules() if isinstance(layer, _DropoutNd)]:
-        raise ValueError(
-            f"{type(module).__name__} has dropout ({', '.join(dropouts)}), but the same weights and mini-batch must "
-            "give the same gradient, whenever it is asked for: leave dropout out"
-        )
 
 
 class Bound:

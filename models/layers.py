@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -31,11 +31,13 @@ class Description(NamedTuple):
         layers: those of its module; activations of one sample.
         labels: the shape of the labels that it predicts, `()` or `(positions,)`.
         unfolds: whether the backend `unfold` can take it.
+        least: samples that a mini-batch has at least: 2 under batch normalisation.
     """
 
     layers: list[Layer]
     labels: tuple[int, ...] = ()
     unfolds: bool = True
+    least: int = 1
 
     @property
     def params(self) -> int:
@@ -58,42 +60,61 @@ def merge(name: str, parts: Sequence[Layer]) -> Layer:
     return Layer(name, sum(part.params for part in parts), parts[-1].activations, sum(part.work for part in parts))
 
 
+def convolution(name: str, inputs: int, outputs: int, kernel: int, places: int) -> Layer:
+    """A convolution without a bias, with square kernels, at `places` of a sample."""
+    params = outputs * inputs * kernel**2
+    return Layer(name, params, float(outputs * places), float(params * places))
+
+
 def layers(module: "nn.Module", shape: tuple[int, ...], batch: int) -> list[Layer]:
     """The layers of an `nn.Sequential`, whose inputs have `shape`; another module is one layer.
 
-    One sample of zeros passes through them with weights of zero; the module may be on the meta device, and does not
+    Two samples of zeros pass through them with weights of zero; the module may be on the meta device, and does not
     change. Propagating shapes alone would take a second, since torch then imports its compiler.
-    """
-    import torch
-    from torch import nn
-
-    parts = list(module.named_children()) if isinstance(module, nn.Sequential) else [("model", module)]
-    found, x = [], torch.zeros(1, *shape)
-    for name, part in parts:
-        x, work = _forward(part, x)
-        params = sum(parameter.numel() for parameter in part.parameters())
-        found.append(Layer(name, params, float(batch * math.prod(x.shape)), float(work)))
-    return found
-
-
-def labels_of(module: "nn.Module", shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the labels that a module predicts for one input of `shape`: `()`, or `(positions,)`."""
-    import torch
-
-    return tuple(_forward(module, torch.zeros(1, *shape))[0].shape[1:-1])
-
-
-def describe_module(module: "nn.Module", shape: tuple[int, ...]) -> Description:
-    """The description of a module, whose inputs have `shape`; it may be on the meta device.
 
     Raises:
         ValueError: its output is not a function of its parameters and its input alone.
     """
-    from laggard.models.backends.unfolded import unfoldable
-    from laggard.models.flat import check_pure
+    from torch import nn
 
-    check_pure(module)
-    return Description(layers(module, shape, batch=1), labels_of(module, shape), unfoldable(module))
+    parts = list(module.named_children()) if isinstance(module, nn.Sequential) else [("model", module)]
+    found, x = [], _samples(shape)
+    for name, part in parts:
+        x, work = _forward(part, x)
+        params = sum(parameter.numel() for parameter in part.parameters())
+        found.append(Layer(name, params, float(batch * math.prod(x.shape[1:])), float(work)))
+    return found
+
+
+def labels_of(module: "nn.Module", shape: tuple[int, ...], classes: int) -> tuple[int, ...]:
+    """The shape of the labels that a module predicts for one input of `shape`: `()`, or `(positions,)`.
+
+    Raises:
+        ValueError: it has no logit for each class, or is no function of its parameters and its input alone.
+    """
+    x = _samples(shape)
+    output = _forward(module, x)[0]
+    if output.dim() < 2 or len(output) != len(x) or output.shape[-1] < classes:
+        got = f"{tuple(output.shape)} for {len(x)} inputs"
+        raise ValueError(f"{type(module).__name__}: expected {classes} logits, a number for each class, got {got}")
+    return tuple(output.shape[1:-1])
+
+
+def describe_module(module: "nn.Module", shape: tuple[int, ...], classes: int) -> Description:
+    """The description of a module, whose inputs have `shape`; it may be on the meta device.
+
+    Its batch normalisation keeps no statistics from now on.
+
+    Raises:
+        ValueError: it has no logit for each class, or is no function of its parameters and its input alone.
+    """
+    from laggard.models.backends.unfolded import unfoldable
+    from laggard.models.state import batch_norms, remove_statistics
+
+    remove_statistics(module)
+    labels = labels_of(module, shape, classes)
+    least = 2 if batch_norms(module) else 1
+    return Description(layers(module, shape, batch=1), labels, unfoldable(module), least)
 
 
 def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:
@@ -113,26 +134,54 @@ def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:
         raise ValueError(f"model: expected one that predicts {has}, as the data has them, got {gives}: use {remedy}")
 
 
-def _forward(part: "nn.Module", x: "Tensor") -> "tuple[Tensor, int]":
-    """The output of `part` on `x`, and its work."""
+def _samples(shape: tuple[int, ...]) -> "Tensor":
+    """Two inputs of zeros: batch normalisation takes no mini-batch of one."""
     import torch
 
+    return torch.zeros(2, *shape)
+
+
+def _forward(part: "nn.Module", x: "Tensor") -> "tuple[Tensor, int]":
+    """The output of `part` on `x` `(samples, ...)`, and its work for a sample.
+
+    Raises:
+        ValueError: the pass draws random numbers or changes a buffer, or its result is no tensor.
+    """
+    import torch
+
+    from laggard.models.state import check_pass
+
     counts: list[int] = []
-    zeros = {name: torch.zeros(parameter.shape) for name, parameter in part.named_parameters()}
+    tensors = [*part.named_parameters(), *part.named_buffers()]
+    zeros = {
+        name: torch.zeros(one.shape, dtype=None if one.is_floating_point() else one.dtype) for name, one in tensors
+    }
     leaves = [leaf for leaf in part.modules() if not list(leaf.children())]
     hooks = [leaf.register_forward_hook(lambda leaf, _, y: counts.append(multiplications(leaf, y))) for leaf in leaves]
     try:
-        with torch.no_grad():
-            return torch.func.functional_call(part, zeros, (x,)), sum(counts)
+        with torch.no_grad(), check_pass(part, zeros):
+            output = torch.func.functional_call(part, zeros, (x,))
     finally:
         for hook in hooks:
             hook.remove()
+    if not isinstance(output, torch.Tensor):
+        raise ValueError(f"{type(part).__name__}: expected a tensor as output, got {type(output).__name__}")
+    return output, sum(counts) // len(x)
 
 
-def multiplications(leaf: "nn.Module", output: "Tensor") -> int:
-    """The multiplications of a layer: one per output and entry of a row of its weights."""
-    from torch import Tensor
+def multiplications(leaf: "nn.Module", output: Any) -> int:
+    """The multiplications of a layer: one per output and entry of a row of its weights, or one per output.
 
+    A recurrent layer has one per position and entry of its matrices. What gives no tensor counts nothing.
+    """
+    from torch import Tensor, nn
+
+    outputs = output[0] if isinstance(output, tuple) else output
+    if not isinstance(outputs, Tensor):
+        return 0
+    if isinstance(leaf, nn.RNNBase):
+        return math.prod(outputs.shape[:-1]) * sum(each.numel() for each in leaf.parameters() if each.dim() > 1)
     weight = getattr(leaf, "weight", None)
-    each = weight[0].numel() if isinstance(weight, Tensor) and weight.dim() > 1 else 1
-    return output.numel() * each
+    if not isinstance(weight, Tensor) or weight.dim() < 2 or isinstance(leaf, nn.Embedding):
+        return outputs.numel()
+    return outputs.numel() * weight[0].numel()

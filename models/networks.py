@@ -1,4 +1,4 @@
-"""Networks: LeNet-5, a multilayer perceptron, multinomial logistic regression, and a small Transformer."""
+"""Networks: LeNet-5, a multilayer perceptron, multinomial logistic regression, a small Transformer, an LSTM."""
 
 import math
 from collections import OrderedDict
@@ -159,7 +159,7 @@ class Transformer:
 
         from laggard.models.transformer import Attention, Embedding, Residual
 
-        _check_sequences(shape)
+        _check_sequences("transformer", shape)
         layers: OrderedDict[str, nn.Module] = OrderedDict(embedding=Embedding(classes, shape[0], self.width))
         for number in range(1, self.blocks + 1):
             layers[f"attention{number}"] = Residual(self.width, Attention(self.width, self.heads))
@@ -173,7 +173,7 @@ class Transformer:
         Raises:
             ValueError: an input is no sequence.
         """
-        _check_sequences(shape)
+        _check_sequences("transformer", shape)
         rows, width = shape[0], self.width
         norm = pointwise("norm", rows * width, params=2 * width)
         attention = [norm, linear("inputs", width, 3 * width, rows), linear("output", width, width, rows)]
@@ -185,13 +185,69 @@ class Transformer:
         return Description([*found, norm, linear("logits", width, classes, rows)], labels=shape, unfolds=False)
 
 
+@dataclass(frozen=True)
+class LSTM:
+    """A recurrent network that predicts the next character at every position: the loss is the mean over positions.
+
+    Characters are embedded as vectors of the `width`; each of the `depth` layers is an LSTM with as many units, whose
+    outputs go into the next one, and the last one's into a linear layer. States are 0 at the start of a text.
+
+    Attributes:
+        width: units of a layer, and numbers that stand for a character.
+        depth: layers.
+
+    Source: Hochreiter, Schmidhuber (1997), Long short-term memory; forget gates: Gers, Schmidhuber, Cummins (2000).
+
+    Raises:
+        ValueError: a width or a depth below 1.
+    """
+
+    width: int = 64
+    depth: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.width <= 10_000:
+            raise ValueError(f"width = {self.width}: expected a number from 1 to 10000")
+        if not 1 <= self.depth <= 100:
+            raise ValueError(f"depth = {self.depth}: expected a number from 1 to 100")
+
+    def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
+        """A fresh network from characters `(batch, positions)` to logits `(batch, positions, classes)`.
+
+        Raises:
+            ValueError: an input is no sequence.
+        """
+        from torch import nn
+
+        from laggard.models.recurrent import CharacterEmbedding, Recurrence
+
+        _check_sequences("lstm", shape)
+        layers: OrderedDict[str, nn.Module] = OrderedDict(embedding=CharacterEmbedding(classes, self.width))
+        layers |= {f"lstm{number}": Recurrence(self.width) for number in range(1, self.depth + 1)}
+        return nn.Sequential(layers | {"logits": nn.Linear(self.width, classes)})
+
+    def describe(self, shape: tuple[int, ...], classes: int) -> Description:
+        """The network of `build`, without torch.
+
+        Raises:
+            ValueError: an input is no sequence.
+        """
+        _check_sequences("lstm", shape)
+        rows, width = shape[0], self.width
+        matrices, biases = 8 * width**2, 8 * width
+        recurrence = Layer("", matrices + biases, float(rows * width), float(rows * matrices))
+        found = [pointwise("embedding", rows * width, params=classes * width)]
+        found += [recurrence._replace(name=f"lstm{number}") for number in range(1, self.depth + 1)]
+        return Description([*found, linear("logits", width, classes, rows)], labels=shape, unfolds=False)
+
+
 def _check_images(shape: tuple[int, ...]) -> None:
     if tuple(shape) != (1, 28, 28):
         raise ValueError(f"lenet5: expected inputs of shape (1, 28, 28), got {tuple(shape)}: use mlp or logistic")
 
 
-def _check_sequences(shape: tuple[int, ...]) -> None:
+def _check_sequences(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) != 1:
         raise ValueError(
-            f"transformer: expected sequences of characters, got inputs of shape {tuple(shape)}: use characters"
+            f"{name}: expected sequences of characters, got inputs of shape {tuple(shape)}: use characters"
         )

@@ -8,24 +8,30 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from laggard.models.backends.autograd import Loss
-from laggard.models.backends.batched import Batched, find_device, to_device
+from laggard.models.backends.batched import Backend, Batched, find_device, to_device
 from laggard.models.backends.choice import choose
 from laggard.models.data import Dataset
-from laggard.models.flat import check_pure, flatten
+from laggard.models.flat import flatten
 from laggard.models.layers import Layer, check_labels, labels_of, layers
 from laggard.models.losses import FunctionLoss, Objective, penalty, penalty_curvature, penalty_gradient
 from laggard.models.partition import ByWriter, Iid, Partition
+from laggard.models.recalibration import CALIBRATED, Recalibrated
+from laggard.models.state import batch_norms, remove_statistics
 
 Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, number of classes -> a fresh module
 
 
 class Supervised:
-    """Classification by any `nn.Module` without buffers: mini-batches from a worker's shard, mean loss.
+    """Classification by any `nn.Module` whose output follows from parameters and inputs: mini-batches, mean loss.
 
     A mini-batch is a tensor of indices into the training set, `(batch,)`, or `(ensemble, batch)` where members have
     their own data seed. It is drawn without replacement and always full: the rest of a permutation is filled up from
     the next, and a batch larger than the shard holds a sample more than once. Where a sample is a text with a label for
     each position, losses and accuracies are means over all positions.
+
+    Batch normalisation has the statistics of a gradient's own mini-batch; for an evaluation, they are averaged over
+    fixed mini-batches of some 1,024 samples of the training set (`Recalibrated`). Buffers that do not change are those
+    of the network that is built with seed 0, for all members.
 
     `partition` is drawn once, from `partition_seed`, for `workers` workers. Under `Iid` every worker permutes the whole
     training set, so that `workers` may be omitted, and another worker changes no other's batches.
@@ -48,8 +54,9 @@ class Supervised:
 
     Raises:
         ValueError: batch or workers below 1; no workers where the partition needs their number; a loss that is not for
-            so many classes; a module with buffers or dropout, or logits that do not match the labels; a device that is
-            not there; a backend that is not there or cannot take the module.
+            so many classes; a module that draws random numbers or changes buffers, or whose logits do not match the
+            labels; a mini-batch of one sample under batch normalisation; a device that is not there; a backend that is
+            not there or cannot take the module.
     """
 
     def __init__(
@@ -79,11 +86,18 @@ class Supervised:
         self._partition = Iid() if partition is None else partition
         self._shards = _make_shards(self._partition, dataset, workers, partition_seed)
         module = self._module(seed=0)
-        check_labels(labels_of(module, dataset.shape), dataset.labels)
+        check_labels(labels_of(module, dataset.shape, self._objective.outputs(dataset.classes)), dataset.labels)
         module = module.to(self.device, dtype)
         self.params = sum(parameter.numel() for parameter in module.parameters())
-        self._backend = choose(backend, module, self._loss, self.device, threads, chunk)
+
+        def chosen(module: nn.Module) -> Backend:
+            return choose(backend, module, self._loss, self.device, threads, chunk)
+
+        self._backend = chosen(module)
         self.lanes = self._backend.lanes
+        self._outputs = self._backend.outputs
+        if batch_norms(module):
+            self._outputs = Recalibrated(module, self._calibration(), chosen).outputs
 
     @property
     def backend(self) -> str:
@@ -142,7 +156,7 @@ class Supervised:
 
     def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
         """Mean loss and accuracy (0 to 1) on the test set, each `(ensemble,)`, of models `(ensemble, params)`."""
-        outputs, targets = self._backend.outputs(weights, self._data.test_x), self._data.test_y
+        outputs, targets = self._outputs(weights, self._data.test_x), self._data.test_y
         hits = (self._objective.predict(outputs) == targets).flatten(1).sum(dim=-1)
         losses = member_losses(self._loss, outputs, targets)
         if strength := self._objective.regularizer:
@@ -153,8 +167,16 @@ class Supervised:
         with torch.random.fork_rng(devices=[]):  # layers draw from the global generator, whose state is restored
             torch.default_generator.manual_seed(seed)
             module = self._network(self._data.shape, self._objective.outputs(self._data.classes))
-        check_pure(module)
+        remove_statistics(module)
         return module
+
+    def _calibration(self) -> Tensor:
+        """Mini-batches `(batches, batch, ...)` of the training set, the same for every evaluation of every run."""
+        if self.batch < 2:
+            raise ValueError(f"batch = {self.batch}: expected at least 2 under batch normalisation")
+        index = np.random.default_rng(0).permutation(self.epoch)
+        count = max(1, min(CALIBRATED, self.epoch) // self.batch)
+        return self._data.train_x[torch.from_numpy(np.resize(index, (count, self.batch)))]
 
     def _shard(self, rank: int) -> np.ndarray:
         if isinstance(self._partition, Iid):

@@ -1,4 +1,4 @@
-"""torchvision: its classifiers by name, as layers for runs that learn nothing, and its downloads."""
+"""torchvision: its classifiers by name, to train, or as layers for runs that learn nothing, and its downloads."""
 
 from functools import lru_cache
 from types import ModuleType
@@ -33,13 +33,8 @@ def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer
     """
     import torch
 
-    models = import_torchvision().models
-    known = models.list_models(module=models)
-    if network not in known:
-        raise ValueError(f"network = {network!r}: expected a classifier of torchvision, such as {', '.join(known[:3])}")
-    options: dict[str, Any] = {"aux_logits": False, "init_weights": False} if network in AUXILIARY else {}
     with torch.device("meta"), torch.no_grad():
-        module: nn.Module = models.get_model(network, **options).eval()
+        module = _classifier(network, {"init_weights": False} if network in AUXILIARY else {}).eval()
         found: list[Layer] = []
 
         def note(name: str, leaf: "nn.Module", output: "Tensor") -> None:
@@ -56,6 +51,32 @@ def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer
             raise ValueError(f"image = {image}: expected a size that {network} takes") from None
     rest = sum(each.numel() for each in module.parameters()) - sum(layer.params for layer in found)
     return (found[0]._replace(params=found[0].params + rest), *found[1:])
+
+
+def make_classifier(network: str, classes: int) -> "nn.Module":
+    """A classifier of torchvision with its own initial weights, without dropout and stochastic depth.
+
+    Raises:
+        ValueError: torchvision has no such classifier.
+    """
+    from torch.nn.modules.dropout import _DropoutNd
+
+    module = _classifier(network, {"num_classes": classes} | ({"init_weights": True} if network in AUXILIARY else {}))
+    random = (_DropoutNd, import_torchvision().ops.StochasticDepth)
+    for layer in module.modules():
+        if isinstance(layer, random):
+            layer.p = 0.0
+    return module
+
+
+def _classifier(network: str, options: dict[str, Any]) -> "nn.Module":
+    models = import_torchvision().models
+    known = models.list_models(module=models)
+    if network not in known:
+        raise ValueError(f"network = {network!r}: expected a classifier of torchvision, such as {', '.join(known[:3])}")
+    more = {"aux_logits": False} if network in AUXILIARY else {}
+    module: nn.Module = models.get_model(network, **options, **more)
+    return module
 
 
 def import_torchvision() -> ModuleType:

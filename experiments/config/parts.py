@@ -29,9 +29,9 @@ def own_part(plugin: Plugin, tag: str, name: str, base: type[Described] = Descri
         ValueError: it has fields that can be no keys of a config.
     """
     try:
-        said = keys(plugin.recipe)
+        said = keys(plugin.recipe, shape.get("without", ()))
         for key in said:
-            if key in {tag, SOURCE, *base.model_fields, *shape} - base.replaceable - set(shape.get("without", ())):
+            if key in {tag, SOURCE, *base.model_fields, *shape} - base.replaceable:
                 raise ValueError(f"{key} is a key of the config's own: call the field something else")
         shape[SOURCE] = (Literal[plugin.sha256], plugin.sha256)
         made = part(plugin.recipe, tag, name, base, **shape)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, get_type_hints
 from laggard.experiments.config.errors import ConfigError, format_value, suggest
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.sources import FOLDERS, forget, hash_of_sources, source_files
+from laggard.models import TorchModule
 
 _hashes: dict[str, str] = {}  # of the sources of modules, as they were when they were loaded
 _refused: list[bool] = []  # not empty within `refuse`
@@ -139,7 +140,7 @@ def _kind(name: str, recipe: Any, kinds: list[type]) -> type:
     if not fitting:
         nearest = min(kinds, key=lambda kind: len(lacks[kind]))
         raise ConfigError("", f"expected a class that serves as {wanted}, but {name} {lacks[nearest][0]}")
-    if not is_dataclass(recipe):
+    if not is_dataclass(recipe) and fitting[0] is not TorchModule:
         problem = f"{name} is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys"
         raise ConfigError("", problem)
     return fitting[0]

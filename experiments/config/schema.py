@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import reduce
-from inspect import isclass, signature
+from inspect import Parameter, isclass, signature
 from operator import or_
 from pathlib import Path
 from types import UnionType
@@ -182,16 +182,27 @@ def fill_defaults(model: type[Part]) -> BeforeValidator:
     return BeforeValidator(validate)
 
 
-def keys(recipe: Callable[..., Any]) -> dict[str, Key]:
-    """The config keys of a dataclass or function: the type that a config may give, and the default."""
+def keys(recipe: Callable[..., Any], without: Sequence[str] = ()) -> dict[str, Key]:
+    """The config keys of a dataclass, class or function, `without` some: their types and defaults.
+
+    An argument without an annotation has its default's type.
+
+    Raises:
+        TypeError: an argument has neither.
+    """
     hints = type_hints(recipe)
     made = {field.name: field.default_factory for field in fields(recipe)} if is_dataclass(recipe) else {}
     found: dict[str, Key] = {}
     for name, parameter in signature(recipe).parameters.items():
+        if name in without or parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+            continue
         factory = made.get(name, MISSING)
         default = factory() if factory is not MISSING else parameter.default
         default = list(default) if isinstance(default, tuple) else default
-        hint = Seed if name == "seed" and hints[name] is int else hints[name]
+        hint = hints.get(name, type(default))
+        if hint in (type, type(None)):
+            raise TypeError(f"{name} has no type: annotate it")
+        hint = Seed if name == "seed" and hint is int else hint
         found[name] = (field_type(hint, default), ... if default is parameter.empty else default)
     return found
 
@@ -233,7 +244,7 @@ def part(
 
     A number of `workers` that has no default is the cluster's, unless it is given.
     """
-    own = {key: said for key, said in keys(recipe).items() if key not in without}
+    own = keys(recipe, without)
     if own.get("workers", (int, 0))[1] is ...:
         own["workers"] = (int | None, None)
     label: dict[str, Key] = {tag: (Literal[name], name)} if tag else {}
@@ -245,5 +256,5 @@ def part(
     hints = type_hints(recipe)
     model.recipe, model.settings, model.files = recipe, frozenset(own), files
     model.moved_keys = {key: f"no longer a key of {name}; write {now}" for key, now in MOVED.get(name, {}).items()}
-    model.scalars = frozenset(key for key in own if any(map(is_tensor, get_args(hints[key]))))
+    model.scalars = frozenset(key for key in own if any(map(is_tensor, get_args(hints.get(key)))))
     return model

@@ -2,141 +2,43 @@
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache, partial
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
 from laggard import simulator
 from laggard.experiments.config.datasets import DATASET, PARTITION, Sizes, check_dataset, check_partition, sizes_of
-from laggard.experiments.config.errors import ConfigError, error_at
+from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, error_at
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Count, Described, part
-from laggard.models import NETWORKS, OBJECTIVES, Dataset, Network, Objective, Quadratic, Tridiagonal
+from laggard.experiments.config.task_parts import (
+    OPERATIONS,
+    DType,
+    NetworkTimingPart,
+    QuadraticPart,
+    TaskPart,
+    TimingPart,
+    network_timing,
+)
+from laggard.models import NETWORKS, OBJECTIVES, Dataset, Network, Objective, Quadratic, TorchModule, Tridiagonal
 from laggard.models.layers import Description, check_labels
-from laggard.models.vision import vision_layers
-from laggard.simulator.learning.task import Layer, layers_of
+from laggard.models.torch_module import ModuleNetwork
+from laggard.simulator.learning.task import Layer
 
 
 class Known(NamedTuple):
-    """What can be known of a network on a data set before a run: sizes, layers, whether `unfold` can take it."""
+    """What can be known of a network on a data set before a run: sizes, layers, whether `unfold` can take it, and the
+    samples that a mini-batch has at least.
+    """
 
     sizes: Sizes
     layers: list[Layer]
     unfolds: bool
+    least: int
 
 
 MOST_PARAMS = 10**9
-DType = Literal["float32", "float64"]
 LOSS = NamedChoice.of("name", OBJECTIVES, "cross_entropy", Objective)
-
-
-class TaskPart(Described):
-    """`task`: what is learnt; a network on a data set, or something of its own.
-
-    Attributes:
-        learns: whether anything is.
-    """
-
-    learns: ClassVar[bool] = True
-    model: str
-
-    @property
-    def workers_differ(self) -> bool:
-        """Whether workers learn from data of their own, so that the model depends on who contributes."""
-        return False
-
-    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
-        """Check that the pieces fit together, before anything is read or run.
-
-        Raises:
-            ConfigError: they do not; says what would have to change.
-        """
-        if device == "cuda":
-            raise ConfigError("device", f"expected auto or cpu, since {self.model} uses no GPU, got 'cuda'")
-        if backend != "auto":
-            raise ConfigError("backend", f"expected auto, since {self.model} has a way of its own, got {backend!r}")
-
-    def layers(self) -> Sequence[Layer]:
-        """The layers that a pipeline could cut, as far as they can be known without reading data."""
-        return layers_of(self.build())
-
-    def operations(self) -> float | None:
-        """Operations of a gradient of one sample, where they are counted: of networks.
-
-        A multiplication and an addition for each entry of the forward pass, and twice as many for the backward pass.
-        """
-        return None
-
-    def task(self, *, workers: int, seed: int, device: str, backend: str, threads: int | None) -> simulator.Task:
-        """The task, for a cluster of `workers`; `seed` deals the training set.
-
-        Raises:
-            ValueError: network, data set, partition and workers do not fit together.
-            DataMissingError: the data set is not there.
-        """
-        import torch
-
-        given = {"dtype": getattr(torch, self.dtype)} if hasattr(self, "dtype") else {}
-        return self.build(**given)  # type: ignore[no-any-return]
-
-
-OPERATIONS = 6
-"""Operations of a gradient for each multiplication of a forward pass."""
-
-
-class TimingPart(TaskPart):
-    """`task` where nothing is learnt."""
-
-    learns = False
-
-
-def network_timing(
-    network: str = "resnet50", image: int = 224, batch: int = 32, epoch: int = 1_281_167
-) -> simulator.Timing:
-    """A network of torchvision on images: nothing is learnt, but its layers say what takes how long.
-
-    A message has 4 bytes a parameter; gradients are sent in buckets of its layers, and pipelines cut there;
-    `cluster.compute.speed` makes seconds of its operations.
-
-    Args:
-        network: a classifier's name in torchvision, such as `resnet50` or `vgg16`.
-        image: height and width of an image, in pixels.
-        batch: samples in a mini-batch.
-        epoch: samples in an epoch; ImageNet's by default.
-
-    Raises:
-        ValueError: torchvision has no such classifier, or it takes no image of this size.
-        InvalidSettingError: `batch` or `epoch` is below 1.
-    """
-    return simulator.Timing(batch, epoch, network=vision_layers(network, image, batch))
-
-
-class NetworkTimingPart(TimingPart):
-    """`task` where a network of torchvision takes time, and nothing is learnt."""
-
-    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
-        super().fits(workers, device, backend)
-        try:
-            self.layers()
-        except ValueError as error:
-            raise error_at("task", error) from None
-
-    def operations(self) -> float | None:
-        return float(OPERATIONS * sum(layer.work for layer in self.layers()))
-
-
-class QuadraticPart(TaskPart):
-    """`task` with closed forms: a quadratic, one for all workers or one for each."""
-
-    @property
-    def workers_differ(self) -> bool:
-        return bool(self.build().workers)
-
-    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
-        super().fits(workers, device, backend)
-        for key in ("shift", "scale"):
-            if (own := getattr(self, key)) and len(own) != workers:
-                raise ConfigError(f"task.{key}", f"expected one for each of the {workers} workers, got {len(own)}")
 
 
 class SupervisedPart(TaskPart):
@@ -176,6 +78,9 @@ class SupervisedPart(TaskPart):
         samples = known.sizes.samples
         if self.batch > samples:
             raise ConfigError("task.batch", f"expected at most the {samples} samples that there are, got {self.batch}")
+        if self.batch < known.least:
+            problem = f"expected at least {known.least} under batch normalisation, got {self.batch}"
+            raise ConfigError("task.batch", problem)
         check_partition(self.partition, self.dataset, known.sizes, workers)
 
     def layers(self) -> Sequence[Layer]:
@@ -198,11 +103,10 @@ class SupervisedPart(TaskPart):
         own = type(network) not in NETWORKS.values()
         describe = partial(_describe_own, network) if own else network.describe
         described: Description = describe(sizes.shape, self.loss.build().outputs(sizes.classes))
-        if described.params > MOST_PARAMS:
-            raise ValueError(f"model = {described.params}: expected at most {MOST_PARAMS} parameters")
+        _check_params(described.params)
         check_labels(described.labels, sizes.labels)
         layers = [layer._replace(activations=self.batch * layer.activations) for layer in described.layers]
-        return Known(sizes, list[Layer](layers), described.unfolds)
+        return Known(sizes, list[Layer](layers), described.unfolds, described.least)
 
     def task(self, *, workers: int, seed: int, device: str, backend: str, threads: int | None) -> simulator.Task:
         import torch
@@ -224,6 +128,13 @@ class SupervisedPart(TaskPart):
         )
 
 
+class ModulePart(SupervisedPart):
+    """`task` where a class that derives from `nn.Module` classifies."""
+
+    def build(self, workers: int = 1, **given: Any) -> ModuleNetwork:
+        return ModuleNetwork(partial(type(self).recipe, **{key: getattr(self, key) for key in self.settings}))
+
+
 def _check_gpu() -> None:
     from laggard.models.backends.batched import find_device
 
@@ -231,6 +142,11 @@ def _check_gpu() -> None:
         find_device("cuda")
     except ValueError:
         raise ConfigError("device", "expected a GPU, but torch sees none here: use auto or cpu") from None
+
+
+def _check_params(params: int) -> None:
+    if params > MOST_PARAMS:
+        raise ValueError(f"model = {params}: expected at most {MOST_PARAMS} parameters")
 
 
 def _describe_own(network: Network, shape: tuple[int, ...], classes: int) -> Description:
@@ -243,8 +159,16 @@ def _describe_own(network: Network, shape: tuple[int, ...], classes: int) -> Des
 
     from laggard.models.layers import describe_module
 
-    with torch.device("meta"):  # shapes only
-        return describe_module(network.build(shape, classes), shape)
+    try:
+        with torch.device("meta"):  # shapes only
+            module = network.build(shape, classes)
+        _check_params(sum(parameter.numel() for parameter in module.parameters()))
+        try:
+            return describe_module(module, shape, classes)
+        except RuntimeError:  # it may hold tensors that are neither parameters nor buffers
+            return describe_module(network.build(shape, classes), shape, classes)
+    except UNEXPECTED as error:
+        raise ValueError(describe_failure(error)) from None
 
 
 @lru_cache(maxsize=2)
@@ -276,5 +200,9 @@ TASK = NamedChoice(
         "network_timing": part(network_timing, "model", "network_timing", base=NetworkTimingPart),
     },
     "lenet5",
-    {simulator.Task: {"base": TaskPart}, Network: {"base": SupervisedPart}},
+    {
+        simulator.Task: {"base": TaskPart},
+        Network: {"base": SupervisedPart},
+        TorchModule: {"base": ModulePart, "without": ("shape", "classes")},
+    },
 )

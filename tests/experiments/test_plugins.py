@@ -342,7 +342,7 @@ def test_its_fields_are_keys_like_any_others(
         (
             "task",
             "{model: 'mine:Fine'}",
-            "model: expected a class * laggard.simulator.learning.task.Task or laggard.models.Network, * has no build",
+            "model: expected a class * or laggard.models.Network or *TorchModule, but *",
         ),
         (
             "task",
@@ -567,3 +567,85 @@ def test_a_class_of_a_notebook_is_known_by_its_own_source(
         exec(compile(source, name, "exec"), vars(notebook))
         hashes.append(load(toy(), "learning.compensation='__main__:Absolute'").learning.compensation.sha256)
     assert hashes[0] != hashes[1]
+
+
+MODULES = """
+import math
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, shape, classes, hidden=4, act: str = "tanh"):
+        super().__init__()
+        inner = nn.Linear(math.prod(shape), hidden)
+        self.net = nn.Sequential(nn.Flatten(), inner, nn.ReLU(), nn.Linear(hidden, classes))
+
+    def forward(self, x):
+        return self.net(x)
+
+class Fixed(nn.Sequential):
+    def __init__(self, outputs: int = 4):
+        super().__init__(nn.Linear(20, outputs))
+
+class Untyped(nn.Module):
+    def __init__(self, hidden):
+        super().__init__()
+
+class Table(nn.Module):
+    # a tensor that is neither a parameter nor a buffer
+    def __init__(self):
+        super().__init__()
+        self.full, self.order = nn.Linear(20, 4), torch.arange(20)
+
+    def forward(self, x):
+        return self.full(x[:, self.order])
+"""
+ON_BLOBS = "dataset: {name: synthetic, samples: 40}, batch: 4"
+
+
+def test_a_class_that_derives_from_nn_module_is_a_network_as_it_is(
+    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    module("nets", MODULES)
+    path = toy()
+    table = run(load(path, f"task={{model: mlp, hidden: [6], {ON_BLOBS}}}"), tmp_path / "out")
+    mine = run(load(path, f"task={{model: 'nets:Net', hidden: 6, {ON_BLOBS}}}"), tmp_path / "out")
+    torch.testing.assert_close(table.weights, mine.weights, rtol=0, atol=1e-5)
+    assert load_result(mine.path).config.as_dict() == mine.config.as_dict()
+    run(load(path, f"task={{model: 'nets:Fixed', {ON_BLOBS}}}"), tmp_path / "out")
+    run(load(path, f"task={{model: 'nets:Table', {ON_BLOBS}}}"), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("model: 'nets:Net', hiden: 3", "task.hiden: unknown key; did you mean hidden?"),
+        ("model: 'nets:Net', hidden: 1.5", "task.hidden: expected a whole number, got 1.5"),
+        ("model: 'nets:Net', classes: 3", "task.classes: unknown key; *"),
+        (
+            "model: 'nets:Fixed', outputs: 3",
+            "task: Fixed: expected 4 logits, a number for each class, got (2, 3) for *",
+        ),
+        ("model: 'nets:Fixed', dataset: digits", "task: cannot be built: RuntimeError: *"),
+        ("model: 'nets:Untyped'", "task.model: nets:Untyped: * hidden has no type: annotate it"),
+        (
+            "model: resnet, batch: 1, dataset: digits",
+            "task.batch: expected at least 2 under batch normalisation, got 1",
+        ),
+        ("model: resnet", "task: model: expected images of shape (channels, height, width), got inputs of *: use mlp"),
+        ("model: resnet, depth: 9", "task.depth: expected 6 n + 2, such as 8, 20 or 56, and at most 1202, got 9"),
+        ("model: vision, network: nothing, dataset: digits", "task.network: expected a classifier of torchvision, *"),
+        ("model: lstm", "task: model: expected one that predicts one label for an input, *"),
+    ],
+)
+def test_networks_that_cannot_run_are_refused_in_one_line(
+    keys: str, said: str, module: Callable[..., Path], toy: Callable[..., Path]
+) -> None:
+    from fnmatch import fnmatchcase
+
+    module("nets", MODULES)
+    path = toy()
+    more = "" if "dataset" in keys else f", {ON_BLOBS}"
+    with pytest.raises(ConfigError) as refused:
+        load(path, f"task={{{keys}{more}}}")
+    assert fnmatchcase(str(refused.value), f"{path}: {said}"), str(refused.value)

@@ -9,7 +9,7 @@ from laggard.models import MLP, LeNet5
 from laggard.models.backends.batched import Batched, find_device
 from laggard.models.backends.chunked import Chunked
 from laggard.models.backends.threads import Threads
-from laggard.models.flat import Bound, check_pure, flatten, shapes, unflatten
+from laggard.models.flat import Bound, flatten, shapes, unflatten
 
 SAMPLES, BATCH, MODELS = 40, 5, 6
 SMALL = MLP(hidden=(7,))
@@ -114,17 +114,6 @@ def test_a_parameter_that_the_loss_never_sees_has_gradient_zero():
     for backend in (Threads(module, cross_entropy), Batched(module, cross_entropy)):
         gradients, _ = backend.gradients(weights, x, y, index[:2])
         assert torch.equal(unflatten(gradients[0], shapes(module))[-1], torch.zeros(3, dtype=torch.float64))
-
-
-def test_buffers_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"1\.running_mean.*GroupNorm"):
-        check_pure(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)))
-    check_pure(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3, track_running_stats=False)))
-
-
-def test_dropout_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"dropout \(1\)"):
-        check_pure(nn.Sequential(nn.Linear(3, 3), nn.Dropout()))
 
 
 def test_devices_and_threads_that_are_not_there(monkeypatch):

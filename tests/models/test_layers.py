@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from laggard.models import MLP, NETWORKS, LeNet5, Logistic, Transformer
+from laggard.models import LSTM, MLP, NETWORKS, LeNet5, Logistic, ResNet, Transformer, Vision
 from laggard.models.flat import flatten
 from laggard.models.layers import describe_module, layers
 
@@ -36,17 +36,24 @@ def random_network(name, rng):
     if name == "transformer":
         heads = int(rng.integers(1, 4))
         return Transformer(heads * int(rng.integers(1, 6)), int(rng.integers(1, 4)), heads), (int(rng.integers(1, 9)),)
+    if name == "lstm":
+        return LSTM(int(rng.integers(1, 9)), int(rng.integers(1, 4))), (int(rng.integers(1, 9)),)
+    if name == "resnet":
+        network = ResNet(int(rng.choice([8, 14, 20])), str(rng.choice(["batch", "group"])))
+        return network, tuple(rng.integers([1, 1, 1], [4, 20, 20]).tolist())
+    if name == "vision":
+        return Vision(str(rng.choice(["resnet18", "squeezenet1_1"]))), (3, 32, 32)
     return (LeNet5(), (1, 28, 28)) if name == "lenet5" else (Logistic(), shape)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_is_described_without_torch_as_it_is_built(name):
+def test_a_network_is_described_without_being_built_as_it_is_built(name):
     rng = np.random.default_rng(7)
-    for _ in range(10):
+    for _ in range(2 if name == "vision" else 10):
         network, shape = random_network(name, rng)
         classes = int(rng.integers(2, 12))
         with torch.device("meta"):
-            built = describe_module(network.build(shape, classes), shape)
+            built = describe_module(network.build(shape, classes), shape, classes)
         assert network.describe(shape, classes) == built
         assert built.params == sum(parameter.numel() for parameter in network.build(shape, classes).parameters())
 

@@ -147,8 +147,8 @@ def test_what_cannot_work_is_refused():
         task(partition=Disjoint())
     with pytest.raises(ValueError, match=r"rank 3 has no shard.*workers = 3"):
         task(partition=Disjoint(), workers=3).batches(3, [rng(0)])
-    with pytest.raises(ValueError, match="buffers"):
-        Supervised(lambda shape, classes: nn.BatchNorm1d(4), DATA, batch=8)
+    with pytest.raises(ValueError, match="batch normalisation"):
+        Supervised(lambda shape, classes: nn.BatchNorm1d(4), DATA, batch=1)
 
 
 @pytest.mark.parametrize(("device", "calls"), [("cpu", 5), ("meta", 1)])

@@ -1,0 +1,16 @@
+"""Small colour images of a few classes, which a network can learn in some updates."""
+
+import numpy as np
+import torch
+
+from laggard.models.data import Dataset
+
+
+def images(samples=256, classes=4, shape=(3, 8, 8), noise=0.5, seed=0):
+    """A random picture for each class, and noise on it; a quarter as many images to test."""
+    rng = np.random.default_rng(seed)
+    pictures = rng.standard_normal((classes, *shape))
+    labels = rng.integers(classes, size=samples + samples // 4)
+    x = pictures[labels] + noise * rng.standard_normal((len(labels), *shape))
+    x, y = torch.from_numpy(x).float(), torch.from_numpy(labels)
+    return Dataset("images", x[:samples], y[:samples], x[samples:], y[samples:], classes)

@@ -1,0 +1,192 @@
+"""Residual networks learn as torch's own training loop does, and the classifiers of torchvision are torchvision's."""
+
+from itertools import islice
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from laggard.models import ResNet, Supervised, Vision
+from laggard.models.flat import flatten
+from laggard.models.vision import import_torchvision
+from laggard.simulator import AllReduce, AsyncPS, Cluster, Evaluate, Rule, Stop, SyncPS, simulate
+from laggard.simulator.algorithms import SGP
+from laggard.simulator.learning.rules import SGD
+from laggard.simulator.timing.distributions import Gamma
+from laggard.simulator.timing.slowdowns import Factor
+from laggard.simulator.timing.streams import BATCHES, start_seed, stream
+from tests.models.images import images
+
+DATA = images()
+BATCH = 16
+NORMS = pytest.mark.parametrize("norm", ["group", "batch"])
+
+
+def resnet8(norm="batch", data=DATA, **given):
+    given = {"threads": 1, "device": "cpu", **given}
+    return Supervised(ResNet(8, norm).build, data, BATCH, **given)
+
+
+def torch_module(norm, seed, dtype):
+    """The network in training mode, with running statistics."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return ResNet(8, norm).build(DATA.shape, DATA.classes).to(dtype)
+
+
+def train_by_torch(norm, dtype, steps, lr, momentum):
+    """Torch's own training loop, on the mini-batches that a single worker has."""
+    module = torch_module(norm, start_seed(0), dtype)
+    optimizer = torch.optim.SGD(module.parameters(), lr=lr, momentum=momentum)
+    data = DATA.to("cpu", dtype)
+    for batch in islice(resnet8(norm, dtype=dtype).batches(0, [stream(0, BATCHES, 0)]), steps):
+        optimizer.zero_grad()
+        loss = cross_entropy(module(data.train_x[batch]), data.train_y[batch])
+        loss.backward()
+        optimizer.step()
+    return module
+
+
+def check_training(norm, dtype, steps, tolerance):
+    rule = Rule(SGD(momentum=0.9), lr=0.02)
+    outcome = simulate(Cluster(1), SyncPS(rule), resnet8(norm, dtype=dtype), stop=Stop(updates=steps))
+    module = train_by_torch(norm, dtype, steps, lr=0.02, momentum=0.9)
+    expected = flatten(module.parameters()).detach()
+    assert (expected - flatten(torch_module(norm, start_seed(0), dtype).parameters())).abs().max() > 0.01
+    torch.testing.assert_close(outcome.weights[0], expected, rtol=0, atol=tolerance)
+    return outcome.weights, module
+
+
+@NORMS
+@pytest.mark.parametrize(
+    ("dtype", "steps", "tolerance"),
+    [
+        (torch.float32, 10, 1e-5),
+        (torch.float64, 10, 1e-11),
+        pytest.param(torch.float64, 200, 1e-11, marks=pytest.mark.slow),
+    ],
+)
+def test_sgd_is_torch_s_own_loop_on_the_same_mini_batches(norm, dtype, steps, tolerance):
+    check_training(norm, dtype, steps, tolerance)
+
+
+CLUSTER = Cluster(4, Gamma(0.01, 0.3), slowdowns=[Factor(worker=1, factor=4.0)])
+METHODS = {
+    "async_ps": (AsyncPS(Rule(lr=0.05)), 30),
+    "sgp": (SGP(Rule(lr=0.1)), 12),
+    "all_reduce": (AllReduce(Rule(lr=0.1)), 12),
+}
+
+
+def learn(method, updates=None, **given):
+    algorithm, enough = METHODS[method]
+    updates = updates or enough
+    return simulate(
+        CLUSTER, algorithm, resnet8(**given), stop=Stop(updates=updates), evaluate=Evaluate(every_updates=updates)
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_it_learns_with_batch_norm_under_each_kind_of_method_with_a_slow_worker(method):
+    metrics = learn(method).metrics
+    assert metrics["test_accuracy"][0] < 0.6
+    assert metrics["test_accuracy"][-1] > 0.9
+
+
+def test_it_learns_bit_for_bit_alike_on_any_number_of_threads():
+    one, two = (learn("async_ps", 12, threads=threads) for threads in (1, 3))
+    assert torch.equal(one.weights, two.weights)
+    for name in ("test_loss", "test_accuracy"):
+        assert (one.metrics[name] == two.metrics[name]).all()
+
+
+def test_it_learns_alike_on_either_backend_but_for_rounding():
+    one, two = (learn("all_reduce", 3, dtype=torch.float64, backend=backend) for backend in ("threads", "vmap"))
+    torch.testing.assert_close(one.weights, two.weights, rtol=1e-9, atol=1e-9)
+    assert abs(one.metrics["test_loss"] - two.metrics["test_loss"]).max() < 1e-9
+
+
+@pytest.mark.parametrize(("depth", "params"), [(20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7)])
+def test_it_has_the_parameters_of_the_paper_s_table_and_as_many_layers_as_its_depth(depth, params):
+    with torch.device("meta"):
+        module = ResNet(depth).build((3, 32, 32), 10)
+    weights = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    assert len(weights) == depth
+    found = ResNet(depth).describe((3, 32, 32), 10).params
+    assert found == sum(parameter.numel() for parameter in module.parameters())
+    assert found / 1e6 == pytest.approx(params, abs=0.005 if params < 1 else 0.05)
+
+
+def test_stages_halve_the_image_and_shortcuts_take_every_second_pixel():
+    module = ResNet(14).build((3, 32, 32), 10)
+    x = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    shapes = []
+    for name, part in module.named_children():
+        before, x = x, part(x)
+        if name.startswith("block"):
+            shapes.append(tuple(x.shape[1:]))
+            for parameter in part.parameters():
+                nn.init.zeros_(parameter)  # what is left is the shortcut
+            step = before.shape[-1] // x.shape[-1]
+            maps = before.shape[1]
+            assert torch.equal(part(before)[:, :maps], before[..., ::step, ::step])
+            assert (part(before)[:, maps:] == 0).all()
+    assert shapes == [(16, 32, 32)] * 2 + [(32, 16, 16)] * 2 + [(64, 8, 8)] * 2
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ResNet(depth=10), r"depth = 10: expected 6 n \+ 2, such as 8, 20 or 56"),
+        (lambda: ResNet(norm="layer"), "norm = 'layer': expected 'batch' or 'group'"),
+        (lambda: ResNet().build((20,), 3), r"expected images of shape \(channels, height, width\), got .* \(20,\)"),
+        (lambda: Vision().build((2, 28, 28), 10), r"expected images of shape \(1 or 3, height, width\)"),
+        (lambda: Vision("resnet19").build((3, 32, 32), 10), "network = 'resnet19': expected a classifier of torchvis"),
+        (lambda: Vision("alexnet").describe((3, 32, 32), 10), "network = alexnet: .* takes images of 32 x 32 pixels"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+NAMES = ["resnet18", "mobilenet_v3_small", "convnext_tiny", "googlenet"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_classifier_of_torchvision_is_torchvision_s_with_so_many_classes(name):
+    """All but its random layers, which a description refuses."""
+    options = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
+    with torch.device("meta"):
+        theirs = import_torchvision().models.get_model(name, num_classes=7, **options)
+        mine = Vision(name).build((3, 32, 32), 7)
+    shapes = [(key, parameter.shape) for key, parameter in theirs.named_parameters()]
+    assert [(key, parameter.shape) for key, parameter in mine.named_parameters()] == shapes
+    found = Vision(name).describe((3, 32, 32), 7)
+    assert found.params == sum(parameter.numel() for parameter in theirs.parameters())
+    assert found.least == (1 if name == "convnext_tiny" else 2)
+
+
+def test_a_single_channel_is_taken_three_times():
+    gray, colour = (Vision("squeezenet1_1").build((channels, 32, 32), 5) for channels in (1, 3))
+    colour.load_state_dict(gray.network.state_dict())
+    x = torch.randn(2, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(gray(x), colour(torch.cat([x, x, x], dim=1)))
+
+
+@pytest.mark.parametrize("name", ["shufflenet_v2_x0_5", "mobilenet_v3_small"])
+def test_its_gradient_is_torch_s_in_training_mode_without_dropout(name):
+    data = images(64, shape=(3, 32, 32)).to("cpu", torch.float64)
+    task = Supervised(Vision(name).build, data, BATCH, threads=1, dtype=torch.float64, device="cpu")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        module = import_torchvision().models.get_model(name, num_classes=data.classes).double()
+    for layer in module.modules():
+        layer.train(not isinstance(layer, nn.Dropout))
+    batch = next(task.batches(0, [stream(0, BATCHES, 0)]))
+    loss = cross_entropy(module(data.train_x[batch]), data.train_y[batch])
+    expected = flatten(torch.autograd.grad(loss, tuple(module.parameters())))
+    gradients, losses = task.gradients(task.start([5])[None], [batch])
+    torch.testing.assert_close(gradients[0, 0], expected, rtol=1e-11, atol=1e-11)
+    assert losses[0, 0].item() == pytest.approx(loss.item(), rel=1e-12)

@@ -1,0 +1,74 @@
+"""The LSTM is that of its equations, and learns a language."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+from laggard.models import LSTM, Supervised, characters
+from laggard.models.flat import flatten
+
+POSITIONS, CLASSES, WIDTH = 9, 27, 6
+
+
+def by_the_equations(module, x):
+    """c = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c), from c = h = 0; then the logits of every h."""
+    embedding, *layers, logits = module
+    vectors = embedding.weight[x.long()]
+    for layer in layers:
+        h = c = torch.zeros(len(x), WIDTH, dtype=torch.float64)
+        outputs = []
+        for at in range(x.shape[1]):
+            gates = vectors[:, at] @ layer.weight_ih_l0.T + layer.bias_ih_l0 + h @ layer.weight_hh_l0.T
+            i, f, g, o = (gates + layer.bias_hh_l0).split(WIDTH, dim=1)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+            outputs.append(h)
+        vectors = torch.stack(outputs, dim=1)
+    return vectors @ logits.weight.T + logits.bias
+
+
+# torch has no batching rule for its LSTM, calls it once for each model, and says so
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("backend", ["threads", "vmap"])
+def test_its_gradient_is_that_of_the_equations(depth, backend):
+    data = characters(samples=30, positions=POSITIONS, words=20)
+    network = LSTM(WIDTH, depth)
+    task = Supervised(network.build, data, 5, backend=backend, dtype=torch.float64, threads=1, device="cpu")
+    weights = task.start([3, 4])
+    batch = torch.arange(5)
+    gradients, losses = task.gradients(weights[None], [batch])
+    for member, row in enumerate(weights):
+        module = network.build((POSITIONS,), CLASSES).double()
+        torch.nn.utils.vector_to_parameters(row, module.parameters())
+        log = by_the_equations(module, data.train_x[batch].double()).log_softmax(-1)
+        loss = -log.gather(-1, data.train_y[batch].unsqueeze(-1)).mean()
+        expected = flatten(torch.autograd.grad(loss, tuple(module.parameters())))
+        torch.testing.assert_close(gradients[0, member], expected, rtol=1e-12, atol=1e-12)
+        assert losses[0, member].item() == pytest.approx(loss.item(), rel=1e-12)
+
+
+def test_it_learns_characters():
+    """Better than any table of how often each character follows another, which knows one character of the context."""
+    data = characters(samples=2000, positions=16, words=20)
+    task = Supervised(LSTM(32).build, data, 32, threads=1, device="cpu")
+    weights = task.start([0])
+    velocity = torch.zeros_like(weights)
+    for batch in islice(task.batches(0, [np.random.default_rng(0)]), 250):
+        velocity = 0.9 * velocity + task.gradients(weights[None], [batch])[0][0]
+        weights = weights - 0.3 * velocity
+    before, after = (each.long().flatten() for each in (data.test_x, data.test_y))
+    counts = torch.zeros(CLASSES, CLASSES).index_put_((before, after), torch.ones(len(before)), accumulate=True)
+    bigrams = -(counts / counts.sum(1, keepdim=True)).log()[before, after].mean()  # of the test set itself
+    assert task.evaluate(weights)["test_loss"].item() < bigrams.item()
+
+
+@pytest.mark.parametrize("given", [{"width": 0}, {"depth": 0}, {"width": 100_000}])
+def test_what_cannot_be_built_is_refused(given):
+    ((key, value),) = given.items()
+    with pytest.raises(ValueError, match=f"{key} = {value}: expected a number from 1 to"):
+        LSTM(**given)
+    with pytest.raises(ValueError, match=r"lstm: expected sequences of characters, got inputs of shape \(1, 8, 8\)"):
+        LSTM().build((1, 8, 8), 10)
