@@ -1,7 +1,7 @@
 """Seconds of an update: by closed forms, as far as they hold for a config, and as measured."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ import pandas as pd
 from laggard import simulator
 from laggard.experiments.results.result import Result
 from laggard.experiments.theory import Forms, build_algorithm, compare, name_of
+from laggard.experiments.theory.collectives import collective_seconds
 from laggard.experiments.theory.flush import FLUSHED_SECONDS
 from laggard.experiments.theory.order_statistics import factors_of, is_steady, law_of, order_statistic
 from laggard.experiments.theory.overlap import OVERLAP_SECONDS
@@ -25,16 +26,6 @@ CARD_SECONDS: Forms[float] = Forms()
 """Seconds of an update with equal cards and constant times; of an algorithm, a cluster, and a model's N beta (s)."""
 SERVED_SECONDS: Forms[float] = Forms()
 """The same where servers take time over messages and updates."""
-COLLECTIVE_SECONDS: dict[str, Callable[[int, float, float], float]] = {
-    "ring": lambda P, alpha, transfer: 2 * (P - 1) * alpha + 2 * (P - 1) / P * transfer,
-    "naive_ring": lambda P, alpha, transfer: (P - 1) * (alpha + transfer),
-    "mesh": lambda P, alpha, transfer: alpha + (P - 1) * transfer,
-    "recursive_doubling": lambda P, alpha, transfer: math.log2(P) * (alpha + transfer),
-    "halving_doubling": lambda P, alpha, transfer: 2 * math.log2(P) * alpha + 2 * (P - 1) / P * transfer,
-    "tree": lambda P, alpha, transfer: 2 * math.ceil(math.log2(P)) * (alpha + transfer),
-    "server": lambda P, alpha, transfer: 2 * alpha + 2 * (P - 1) * transfer,
-}
-"""Seconds of each collective over cards, beside the gradient's: of P, alpha and N beta (`transfer`)."""
 
 
 def expected_seconds(results: Sequence[Result]) -> pd.DataFrame:
@@ -181,25 +172,10 @@ FREE_SECONDS.of(simulator.DPSGD, simulator.SGP, simulator.OverlapSGP)(lambda alg
 
 @CARD_SECONDS.of(simulator.AllReduce)
 def _all_reduce_cards(algorithm: simulator.AllReduce, cluster: Cluster, transfer: float) -> float | None:
-    P, name, fair = cluster.workers, algorithm.collective, cluster.network.sharing == "fair"
-    if algorithm.bucket_bytes is not None or ("doubling" in name and P & (P - 1)) or P == 1:
-        return None if P > 1 else cluster.compute.mean
-    alpha = mean_of(cluster.network.latency)
-    if algorithm.ring_slices > 1 and not fair:
-        return cluster.compute.mean + ring_in_slices_seconds(P, algorithm.ring_slices, alpha, transfer)
-    if name == "server" and not fair:  # who is answered first is early in the next round
-        return cluster.compute.mean + 2 * alpha + P * transfer if algorithm.servers == 1 else None
-    if algorithm.servers > 1:
-        return cluster.compute.mean + 2 * alpha + 2 * (P - 1) / algorithm.servers * transfer
-    return cluster.compute.mean + COLLECTIVE_SECONDS[name](P, alpha, transfer)
-
-
-def ring_in_slices_seconds(P: int, slices: int, alpha: float, transfer: float) -> float:
-    """Seconds of a ring whose messages are cut into slices, on cards that are queues; of alpha and N beta."""
-    tau = transfer / P / slices
-    if (slices - 1) * tau >= alpha:
-        return 2 * (P - 1) / P * transfer + alpha
-    return 2 * (P - 1) * (alpha + tau) + (slices - 1) * tau
+    summed = collective_seconds(algorithm, cluster, transfer)
+    if summed is None or (algorithm.bucket_bytes is not None and cluster.workers > 1):
+        return None
+    return cluster.compute.mean + summed
 
 
 @CARD_SECONDS.of(simulator.SyncPS)

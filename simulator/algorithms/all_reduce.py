@@ -1,26 +1,17 @@
 """Synchronous SGD without a server: the nodes sum their gradients by a collective."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.bucketing import Bucketed
-from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective, in_slices, on_servers, over_hosts
-from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.algorithms.collectives.reducing import Reducing
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, PositiveInt
-from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.promises import Promise, concatenate
-from laggard.simulator.learning.rules import Rule
-from laggard.simulator.learning.rules.rule import RuleState
-from laggard.simulator.network.topology import Complete, Topology
-
-HIERARCHICAL, MOST_SLICES = "hierarchical", 1024
+from laggard.simulator.learning.promises import concatenate
 
 
 @dataclass(frozen=True)
-class AllReduce(Bucketed):
+class AllReduce(Reducing, Bucketed):
     """All-reduce SGD: the nodes sum their gradients by a collective, and each updates its own model by the mean.
 
     w <- w - lr (1/P) sum_j g_j(w), at every node. Models and the nodes' optimiser states are equal
@@ -56,48 +47,7 @@ class AllReduce(Bucketed):
         backward: the time of a backward pass in forward passes; a mini-batch takes both.
     """
 
-    topology: ClassVar[Topology] = Complete()
-    readmits: ClassVar[bool] = False
     only_collectives: ClassVar[bool] = True
-
-    rule: Rule
-    collective: Literal[
-        "ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree", "server", "hierarchical"
-    ] = "ring"
-    ring_slices: PositiveInt = 1
-    servers: PositiveInt = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for key, owner in (("ring_slices", "ring"), ("servers", "server")):
-            if getattr(self, key) != 1 and self.collective != owner:
-                raise InvalidSettingError("AllReduce", key, f"1 where collective is not {owner}", getattr(self, key))
-        if self.ring_slices > MOST_SLICES:
-            raise InvalidSettingError("AllReduce", "ring_slices", f"at most {MOST_SLICES}", self.ring_slices)
-
-    def check(self, cluster: Cluster) -> None:
-        if self.collective == HIERARCHICAL and cluster.network.hosts is None:
-            raise InvalidSettingError("Network", "hosts", "the hosts over which hierarchical sums", None)
-        if self.ring_slices > 1 and cluster.network.sharing != "fifo":
-            expected = "fifo for a ring in slices: slices that share a card arrive together, and hide nothing"
-            raise InvalidSettingError("Network", "sharing", expected, cluster.network.sharing)
-        if self.servers > cluster.workers:
-            raise InvalidSettingError("AllReduce", "servers", f"at most {cluster.workers} workers", self.servers)
-
-    def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """To the collective's partners of each rank."""
-        if self.collective == HIERARCHICAL:
-            return super().links(workers)
-        partners = self.collective_of(1).partners
-        return ((rank, peer) for rank in range(workers) for peer in partners(rank, workers))
-
-    def collective_of(self, host_size: int) -> Collective:
-        """How the gradients are summed, on hosts of so many workers."""
-        if self.collective == HIERARCHICAL:
-            return over_hosts(host_size)
-        if self.ring_slices > 1:
-            return in_slices(self.ring_slices)
-        return on_servers(self.servers) if self.servers > 1 else COLLECTIVES[self.collective]
 
     def worker(self, node: Node) -> Role:
         return self.at_once(node) if self.bucket_bytes is None else self.in_buckets(node)
@@ -123,10 +73,3 @@ class AllReduce(Bucketed):
                 part = gradient[sums[number].columns]
                 totals.append((yield from sums[number].reduce(node, part, params, tag, gradient)))
             state = self.step(node, gradient, concatenate(totals[::-1]), state)
-
-    def step(self, node: Node, gradient: GradientPromise, total: Promise, state: RuleState) -> RuleState:
-        """Update the node's model by the mean of the gradients, whose sum is `total`; return the rule's state."""
-        mean = gradient.map(lambda _, total: total / node.workers, total, batches=node.workers)
-        weights, state = self.rule.update(node.weights, [mean], state)
-        node.apply(weights, [gradient])
-        return state

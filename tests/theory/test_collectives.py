@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from laggard.experiments.theory.iteration_time import COLLECTIVE_SECONDS, ring_in_slices_seconds
+from laggard.experiments.theory.collectives import COLLECTIVE_SECONDS, ring_in_slices_seconds
 from laggard.experiments.theory.overlap import OVERLAP_SECONDS
 from laggard.models import LeNet5
 from laggard.simulator import Cluster, Network, Stop, Timing
