@@ -73,6 +73,7 @@ def seconds_theory(result: Result) -> float | None:
     osgp, one peer, tau, H = 1   max(t_c, (alpha + N beta) / tau, N beta); `OverlapSGP` has it for every H
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta); t_c + alpha + 2 N beta where it adapts first
     p3, fair                     its recursion over the layers (`overlap`)
+    priority_all_reduce          the same, where a collective ends everywhere at once
 
     2 alpha is the latency to the server and back; r, u and q its seconds to take in a message, to
     update and to reply, 0 for all other methods.
@@ -80,7 +81,7 @@ def seconds_theory(result: Result) -> float | None:
     On a free network, for other laws and uneven workers too, with X_i the seconds of worker i and mu_i = 1 / E[X_i]:
 
     k_sync                       E[X_(K:P)], the K-th to finish: all of them, or `cancel`
-    sync_ps, p3, all_reduce      E[X_(P:P)]
+    sync_ps, all_reduce          E[X_(P:P)]; so do p3 and priority_all_reduce
     async_ps, soft_sync          K / sum_i mu_i; gradients come at their workers' rates, K of them an update
     adpsgd                       P / sum_i mu_i, for a step of every node
     k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential: they forget
@@ -163,7 +164,9 @@ def _both_ways(cluster: Cluster) -> float:
     return mean_of(cluster.network.latency) + mean_of(cluster.network.latency_from(SERVER))
 
 
-FREE_SECONDS.of(simulator.AllReduce, simulator.P3)(lambda algorithm, cluster: _order(cluster))
+FREE_SECONDS.of(simulator.AllReduce, simulator.PriorityAllReduce, simulator.P3)(
+    lambda algorithm, cluster: _order(cluster)
+)
 FREE_SECONDS.of(simulator.AsyncPS)(lambda algorithm, cluster: _rate(cluster, algorithm.accumulate))
 FREE_SECONDS.of(simulator.SoftSync)(lambda algorithm, cluster: _rate(cluster, algorithm.gradients))
 FREE_SECONDS.of(simulator.ADPSGD)(lambda algorithm, cluster: _rate(cluster, cluster.workers))

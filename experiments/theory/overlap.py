@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from laggard import simulator
 from laggard.experiments.theory import Forms
+from laggard.experiments.theory.collectives import collective_seconds
 from laggard.simulator import Cluster
 from laggard.simulator.algorithms.slicing import MOST_SLICES, Sliced
 from laggard.simulator.learning.task import Layer
@@ -109,3 +110,20 @@ def _p3(algorithm: simulator.P3, cluster: Cluster, layers: Sequence[Layer], mode
     slower = mean_of(network.latency_from(SERVER)) - alpha
     down = [Slice(at, one.layer, one.seconds + slower) for at, one in come]
     return next_backward(parts, down, exchange(down, by_layer))
+
+
+@OVERLAP_SECONDS.of(simulator.PriorityAllReduce)
+def _priority_all_reduce(
+    algorithm: simulator.PriorityAllReduce, cluster: Cluster, layers: Sequence[Layer], model_bytes: float
+) -> float | None:
+    """The recursion in the docstring of `PriorityAllReduce`, where a collective ends at all nodes at once."""
+    network = cluster.network
+    apart = algorithm.collective == "tree" or (algorithm.collective == "server" and network.sharing == "fifo")
+    if apart or not layers or collective_seconds(algorithm, cluster, 0.0) is None:
+        return None
+    alpha = mean_of(network.latency) if cluster.workers > 1 else 0.0
+    parts = cut(algorithm, cluster, layers, model_bytes)
+    found = gradient_slices(
+        parts, lambda size: alpha + (collective_seconds(algorithm, cluster, size / network.bandwidth) or 0.0), alpha
+    )
+    return next_backward(parts, found, exchange(found, algorithm.order == "priority"))
