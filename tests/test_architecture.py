@@ -151,7 +151,7 @@ def violations(found: Sources) -> list[str]:
 
 def is_method(module: str) -> bool:
     """Whether a module of `simulator/algorithms` holds methods, not what several families share."""
-    shared = ("base", "bucketing", "sharding", "staging", "collectives")
+    shared = ("base", "bucketing", "sharding", "slicing", "staging", "collectives")
     part = module.removeprefix("laggard.simulator.algorithms").strip(".").split(".")[0]
     return bool(part) and part not in shared
 

@@ -30,7 +30,7 @@ FEW, MANY = 480, int(os.environ.get("LAGGARD_CASES", "10500"))
 ONE = {"delayed"}  # a single process
 LOCKED = {"sync_ps", "k_sync", "k_async", "ssp", "all_reduce", "dpsgd", "sgp", "osgp", "naive", "gpipe", "1f1b",
           "async_pipelines", "pipedream", "pipedream_2bw", "downpour", "local_sgd", "diloco", "easgd", "sync_replicas",
-          "p3"}  # fmt: skip
+          "p3", "priority_all_reduce"}  # fmt: skip
 """Methods in which somebody may wait for a worker that never returns."""
 
 COIN, SECONDS, FACTOR, SPEED = st.booleans(), st.floats(0.01, 10.0), st.floats(0.2, 8.0), st.floats(1.0, 1e4)
@@ -181,6 +181,11 @@ def method(draw, name, workers):
                                             "tree", "server", "hierarchical"),
                        "ring_slices": one_of(1, 1, 1, 3), "servers": one_of(1, 1, 1, workers),
                        "bucket_bytes": one_of(None, 0.1, 30.0, 300.0)},
+        "priority_all_reduce": {"collective": one_of("ring", "naive_ring", "mesh", "recursive_doubling",
+                                                     "halving_doubling", "tree", "server", "hierarchical"),
+                                "ring_slices": one_of(1, 1, 1, 3), "servers": one_of(1, 1, 1, workers),
+                                "slice_bytes": one_of(None, 50.0, 400.0), "order": one_of("priority", "fifo"),
+                                "backward": FACTOR},
         "dpsgd": {"order": one_of("combine_then_adapt", "adapt_then_combine")},
         "adpsgd": {},
         "sgp": {"overlap": whole(0, 3), "biased": COIN},
@@ -200,7 +205,7 @@ def method(draw, name, workers):
 
 PUSH = {"sgp", "osgp"}
 GOSSIP = {"dpsgd", "adpsgd", *PUSH}
-GRAPHS = {"all_reduce", *GOSSIP, "naive", "gpipe", "1f1b", "pipedream", "pipedream_2bw"}
+GRAPHS = {"all_reduce", "priority_all_reduce", *GOSSIP, "naive", "gpipe", "1f1b", "pipedream", "pipedream_2bw"}
 RULES = [Rule(SGD(), lr=0.05), Rule(SGD(momentum=0.9), lr=0.01), Rule(Adam(), lr=0.01),
          Rule(lr=0.05, compensation=DCASGDa()), Rule(lr=0.05, compensation=Staleness(on="step")),
          Rule(lr=0.05, clip=ClipNorm(0.1), weight_decay=0.1)]  # fmt: skip

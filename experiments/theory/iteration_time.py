@@ -1,7 +1,7 @@
 """Seconds of an update: by closed forms, as far as they hold for a config, and as measured."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ import pandas as pd
 from laggard import simulator
 from laggard.experiments.results.result import Result
 from laggard.experiments.theory import Forms, build_algorithm, compare, name_of
+from laggard.experiments.theory.collectives import collective_seconds
 from laggard.experiments.theory.flush import FLUSHED_SECONDS
 from laggard.experiments.theory.order_statistics import factors_of, is_steady, law_of, order_statistic
 from laggard.experiments.theory.overlap import OVERLAP_SECONDS
@@ -25,16 +26,6 @@ CARD_SECONDS: Forms[float] = Forms()
 """Seconds of an update with equal cards and constant times; of an algorithm, a cluster, and a model's N beta (s)."""
 SERVED_SECONDS: Forms[float] = Forms()
 """The same where servers take time over messages and updates."""
-COLLECTIVE_SECONDS: dict[str, Callable[[int, float, float], float]] = {
-    "ring": lambda P, alpha, transfer: 2 * (P - 1) * alpha + 2 * (P - 1) / P * transfer,
-    "naive_ring": lambda P, alpha, transfer: (P - 1) * (alpha + transfer),
-    "mesh": lambda P, alpha, transfer: alpha + (P - 1) * transfer,
-    "recursive_doubling": lambda P, alpha, transfer: math.log2(P) * (alpha + transfer),
-    "halving_doubling": lambda P, alpha, transfer: 2 * math.log2(P) * alpha + 2 * (P - 1) / P * transfer,
-    "tree": lambda P, alpha, transfer: 2 * math.ceil(math.log2(P)) * (alpha + transfer),
-    "server": lambda P, alpha, transfer: 2 * alpha + 2 * (P - 1) * transfer,
-}
-"""Seconds of each collective over cards, beside the gradient's: of P, alpha and N beta (`transfer`)."""
 
 
 def expected_seconds(results: Sequence[Result]) -> pd.DataFrame:
@@ -82,6 +73,7 @@ def seconds_theory(result: Result) -> float | None:
     osgp, one peer, tau, H = 1   max(t_c, (alpha + N beta) / tau, N beta); `OverlapSGP` has it for every H
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta); t_c + alpha + 2 N beta where it adapts first
     p3, fair                     its recursion over the layers (`overlap`)
+    priority_all_reduce          the same, where a collective ends everywhere at once
 
     2 alpha is the latency to the server and back; r, u and q its seconds to take in a message, to
     update and to reply, 0 for all other methods.
@@ -89,7 +81,7 @@ def seconds_theory(result: Result) -> float | None:
     On a free network, for other laws and uneven workers too, with X_i the seconds of worker i and mu_i = 1 / E[X_i]:
 
     k_sync                       E[X_(K:P)], the K-th to finish: all of them, or `cancel`
-    sync_ps, p3, all_reduce      E[X_(P:P)]
+    sync_ps, all_reduce          E[X_(P:P)]; so do p3 and priority_all_reduce
     async_ps, soft_sync          K / sum_i mu_i; gradients come at their workers' rates, K of them an update
     adpsgd                       P / sum_i mu_i, for a step of every node
     k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential: they forget
@@ -172,7 +164,9 @@ def _both_ways(cluster: Cluster) -> float:
     return mean_of(cluster.network.latency) + mean_of(cluster.network.latency_from(SERVER))
 
 
-FREE_SECONDS.of(simulator.AllReduce, simulator.P3)(lambda algorithm, cluster: _order(cluster))
+FREE_SECONDS.of(simulator.AllReduce, simulator.PriorityAllReduce, simulator.P3)(
+    lambda algorithm, cluster: _order(cluster)
+)
 FREE_SECONDS.of(simulator.AsyncPS)(lambda algorithm, cluster: _rate(cluster, algorithm.accumulate))
 FREE_SECONDS.of(simulator.SoftSync)(lambda algorithm, cluster: _rate(cluster, algorithm.gradients))
 FREE_SECONDS.of(simulator.ADPSGD)(lambda algorithm, cluster: _rate(cluster, cluster.workers))
@@ -181,25 +175,10 @@ FREE_SECONDS.of(simulator.DPSGD, simulator.SGP, simulator.OverlapSGP)(lambda alg
 
 @CARD_SECONDS.of(simulator.AllReduce)
 def _all_reduce_cards(algorithm: simulator.AllReduce, cluster: Cluster, transfer: float) -> float | None:
-    P, name, fair = cluster.workers, algorithm.collective, cluster.network.sharing == "fair"
-    if algorithm.bucket_bytes is not None or ("doubling" in name and P & (P - 1)) or P == 1:
-        return None if P > 1 else cluster.compute.mean
-    alpha = mean_of(cluster.network.latency)
-    if algorithm.ring_slices > 1 and not fair:
-        return cluster.compute.mean + ring_in_slices_seconds(P, algorithm.ring_slices, alpha, transfer)
-    if name == "server" and not fair:  # who is answered first is early in the next round
-        return cluster.compute.mean + 2 * alpha + P * transfer if algorithm.servers == 1 else None
-    if algorithm.servers > 1:
-        return cluster.compute.mean + 2 * alpha + 2 * (P - 1) / algorithm.servers * transfer
-    return cluster.compute.mean + COLLECTIVE_SECONDS[name](P, alpha, transfer)
-
-
-def ring_in_slices_seconds(P: int, slices: int, alpha: float, transfer: float) -> float:
-    """Seconds of a ring whose messages are cut into slices, on cards that are queues; of alpha and N beta."""
-    tau = transfer / P / slices
-    if (slices - 1) * tau >= alpha:
-        return 2 * (P - 1) / P * transfer + alpha
-    return 2 * (P - 1) * (alpha + tau) + (slices - 1) * tau
+    summed = collective_seconds(algorithm, cluster, transfer)
+    if summed is None or (algorithm.bucket_bytes is not None and cluster.workers > 1):
+        return None
+    return cluster.compute.mean + summed
 
 
 @CARD_SECONDS.of(simulator.SyncPS)

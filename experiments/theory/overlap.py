@@ -1,14 +1,15 @@
 """Seconds of an update whose communication overlaps with the passes of the mini-batches before and after it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from laggard import simulator
 from laggard.experiments.theory import Forms
+from laggard.experiments.theory.collectives import collective_seconds
 from laggard.simulator import Cluster
-from laggard.simulator.algorithms.priority import MOST_SLICES
+from laggard.simulator.algorithms.slicing import MOST_SLICES, Sliced
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.distributions.distribution import mean_of
@@ -42,12 +43,18 @@ def exchange(slices: Sequence[Slice], by_layer: bool) -> list[float]:
     return ends
 
 
-@OVERLAP_SECONDS.of(simulator.P3)
-def _p3(algorithm: simulator.P3, cluster: Cluster, layers: Sequence[Layer], model_bytes: float) -> float | None:
-    """The recursion in the docstring of `P3`, from one backward pass to the next: nothing is sent when it begins."""
-    network, works, weights = cluster.network, list[float](), list[float]()
-    if network.sharing != "fair" or not layers:
-        return None
+class LayerTimes(NamedTuple):
+    """The seconds of the passes of a layer with parameters, and its slices: how many, and the bytes of each."""
+
+    forward: float
+    backward: float
+    slices: int
+    size: float
+
+
+def cut(algorithm: Sliced, cluster: Cluster, layers: Sequence[Layer], model_bytes: float) -> list[LayerTimes]:
+    """The layers of a model that have parameters, each with those behind it that have none, from the front."""
+    works, weights = list[float](), list[float]()
     learnt = any(layer.params for layer in layers)
     for layer in layers:
         if not works or (weights[-1] and (layer.params or not learnt)):
@@ -55,19 +62,68 @@ def _p3(algorithm: simulator.P3, cluster: Cluster, layers: Sequence[Layer], mode
             weights.append(0.0)
         works[-1] += layer.work
         weights[-1] += layer.params if learnt else 1
-    seconds, by_layer = cluster.compute.mean / sum(works), algorithm.order == "priority"
-    back = algorithm.backward / (1 + algorithm.backward)
-    there, up, beta = 0.0, list[Slice](), cluster.workers / algorithm.shards / network.bandwidth
-    for number in reversed(range(len(works))):
-        there += back * seconds * works[number]
-        size = model_bytes * weights[number] / sum(weights)
+    forward = cluster.compute.mean / sum(works) / (1 + algorithm.backward)
+    found = []
+    for work, weight in zip(works, weights, strict=True):
+        size = model_bytes * weight / sum(weights)
         count = min(MOST_SLICES, max(1, math.ceil(size / (algorithm.slice_bytes or math.inf) - 1e-9)))
-        up += [Slice(there, number, mean_of(network.latency) + size / count * beta)] * count
-    come = sorted(zip(exchange(up, by_layer), up, strict=True), key=lambda each: each[0])
-    slower = mean_of(network.latency_from(SERVER)) - mean_of(network.latency)
-    down = [Slice(at, one.layer, one.seconds + slower) for at, one in come]
-    answered = exchange(down, by_layer)
-    for number, work in enumerate(works):
-        awaited = [at for at, one in zip(answered, down, strict=True) if one.layer == number]
-        there = max(there, *awaited) + (1 - back) * seconds * work
+        found.append(LayerTimes(forward * work, algorithm.backward * forward * work, count, size / count))
+    return found
+
+
+def gradient_slices(
+    layers: Sequence[LayerTimes], seconds: Callable[[float], float], notice: float = 0.0
+) -> list[Slice]:
+    """The slices of a gradient from the start of its backward pass on, as they are computed.
+
+    Args:
+        layers: the model's, from the front.
+        seconds: what a slice of so many bytes takes.
+        notice: the seconds after which it is known that a slice is there.
+    """
+    there, found = 0.0, list[Slice]()
+    for number, layer in reversed(list(enumerate(layers))):
+        there += layer.backward
+        found += [Slice(there + notice, number, seconds(layer.size))] * layer.slices
+    return found
+
+
+def next_backward(layers: Sequence[LayerTimes], slices: Sequence[Slice], ends: Sequence[float]) -> float:
+    """When the next backward pass begins, of `slices` that have come back at their `ends`: F_L of the recursion."""
+    there = sum(layer.backward for layer in layers)
+    for number, layer in enumerate(layers):
+        awaited = [end for end, one in zip(ends, slices, strict=True) if one.layer == number]
+        there = max(there, *awaited) + layer.forward
     return there
+
+
+@OVERLAP_SECONDS.of(simulator.P3)
+def _p3(algorithm: simulator.P3, cluster: Cluster, layers: Sequence[Layer], model_bytes: float) -> float | None:
+    """The recursion in the docstring of `P3`, from one backward pass to the next: nothing is sent when it begins."""
+    network, by_layer = cluster.network, algorithm.order == "priority"
+    if network.sharing != "fair" or not layers:
+        return None
+    alpha, beta = mean_of(network.latency), cluster.workers / algorithm.shards / network.bandwidth
+    parts = cut(algorithm, cluster, layers, model_bytes)
+    up = gradient_slices(parts, lambda size: alpha + size * beta)
+    come = sorted(zip(exchange(up, by_layer), up, strict=True), key=lambda each: each[0])
+    slower = mean_of(network.latency_from(SERVER)) - alpha
+    down = [Slice(at, one.layer, one.seconds + slower) for at, one in come]
+    return next_backward(parts, down, exchange(down, by_layer))
+
+
+@OVERLAP_SECONDS.of(simulator.PriorityAllReduce)
+def _priority_all_reduce(
+    algorithm: simulator.PriorityAllReduce, cluster: Cluster, layers: Sequence[Layer], model_bytes: float
+) -> float | None:
+    """The recursion in the docstring of `PriorityAllReduce`, where a collective ends at all nodes at once."""
+    network = cluster.network
+    apart = algorithm.collective == "tree" or (algorithm.collective == "server" and network.sharing == "fifo")
+    if apart or not layers or collective_seconds(algorithm, cluster, 0.0) is None:
+        return None
+    alpha = mean_of(network.latency) if cluster.workers > 1 else 0.0
+    parts = cut(algorithm, cluster, layers, model_bytes)
+    found = gradient_slices(
+        parts, lambda size: alpha + (collective_seconds(algorithm, cluster, size / network.bandwidth) or 0.0), alpha
+    )
+    return next_backward(parts, found, exchange(found, algorithm.order == "priority"))

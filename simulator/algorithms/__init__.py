@@ -1,6 +1,6 @@
 """The algorithms, one file per family of methods."""
 
-from laggard.simulator.algorithms.all_reduce import AllReduce
+from laggard.simulator.algorithms.all_reduce import AllReduce, PriorityAllReduce
 from laggard.simulator.algorithms.asynchronous import AsyncPS, Downpour
 from laggard.simulator.algorithms.asynchronous_pipelines import AsyncPipelines
 from laggard.simulator.algorithms.delayed import Delayed
@@ -36,6 +36,7 @@ ALGORITHMS: dict[str, type] = {
     "easgd": EASGD,
     # no server
     "all_reduce": AllReduce,
+    "priority_all_reduce": PriorityAllReduce,
     "dpsgd": DPSGD,
     "adpsgd": ADPSGD,
     "sgp": SGP,
@@ -52,5 +53,6 @@ ALGORITHMS: dict[str, type] = {
 __all__ = [
     "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "P3", "SGP", "SSP", "AllReduce", "AsyncPS", "AsyncPipelines", "Delayed",
     "DiLoCo", "Downpour", "GPipe", "KAsync", "KBatchSync", "KSync", "LocalSGD", "Naive", "OneForwardOneBackward",
-    "OverlapSGP", "PipeDream", "PipeDream2BW", "Ringmaster", "SoftSync", "SyncPS", "SyncReplicas",
+    "OverlapSGP", "PipeDream", "PipeDream2BW", "PriorityAllReduce", "Ringmaster", "SoftSync", "SyncPS",
+    "SyncReplicas",
 ]  # fmt: skip

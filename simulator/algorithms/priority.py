@@ -1,46 +1,21 @@
 """Synchronous SGD whose slices of gradients travel by priority, while the next forward pass begins layer by layer."""
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from heapq import heappop, heappush
-from itertools import count
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Role
-from laggard.simulator.algorithms.bucketing import fill_buckets
 from laggard.simulator.algorithms.sharding import Sharded, Shards
+from laggard.simulator.algorithms.slicing import Sliced, SlicedLayer, SliceQueue, forward_by_layers
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import Positive
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules import Rule
-from laggard.simulator.learning.task import Layer
 from laggard.simulator.timing.events import Event, Message, with_list
-
-MOST_SLICES = 4096
-"""Slices of a layer at most, however large it is."""
-
-
-class SlicedLayer(NamedTuple):
-    """A layer with parameters, and those behind it that have none.
-
-    Attributes:
-        number: its place, from the front; the smaller, the more urgent.
-        forward, backward: the shares of a mini-batch's work that its two passes take.
-        slices: into how many equal slices it is cut.
-        size: of one of them, in models.
-    """
-
-    number: int
-    forward: float
-    backward: float
-    slices: int
-    size: float
 
 
 @dataclass(frozen=True)
-class P3(Sharded):
+class P3(Sharded, Sliced):
     """Priority-based parameter propagation: slices of the front layers go first, and a layer waits only for its own.
 
     w <- w - lr (1/P) sum_i g_i(w): the weights of `sync_ps`, bit for bit, at other times. A layer is cut into n slices
@@ -71,17 +46,7 @@ class P3(Sharded):
 
     readmits: ClassVar[bool] = False
 
-    rule: Rule
     slice_bytes: Positive | None = 160_000.0
-    order: Literal["priority", "fifo"] = "priority"
-    backward: Positive = field(default=2.0, kw_only=True)
-
-    def updates_in_parts(self, workers: int) -> bool:
-        return True
-
-    def layers(self, node: Node) -> list[SlicedLayer]:
-        """The layers of the model of `node`, from the front."""
-        return slice_layers(node.layers, node.weights.shape[1], node.model_bytes, self.slice_bytes, self.backward)
 
     def worker(self, node: Node) -> Role:
         servers, layers, stream, first = Shards(node, self.shards), self.layers(node), Stream(self.order), True
@@ -89,12 +54,7 @@ class P3(Sharded):
         yield from servers.read()
         while True:
             seconds, batch = node.duration(), node.batch()
-            for layer in layers:
-                if not first:
-                    yield from servers.await_slices(layer.number, layer.slices)
-                if layer.number == 0:
-                    started = node.now
-                yield node.work(share=layer.forward, of=seconds)
+            started = yield from forward_by_layers(node, layers, seconds, None if first else servers.await_slices)
             first, weights = False, servers.model()
             for layer in reversed(layers):
                 yield node.work(share=layer.backward, of=seconds)
@@ -148,18 +108,16 @@ class Stream:
     """
 
     def __init__(self, order: str) -> None:
-        self._by_layer = order == "priority"
-        self._waiting: list[tuple[int, int, Callable[[], Sequence[Message]]]] = []
-        self._numbers, self._under_way = count(), 0
+        self._waiting, self._under_way = SliceQueue(order), 0
 
     def put(self, layer: int, send: Callable[[], Sequence[Message]]) -> None:
         """Call `send`, which sends a slice of `layer` in one message or several, when it is its turn."""
-        heappush(self._waiting, (layer if self._by_layer else 0, next(self._numbers), send))
+        self._waiting.put(layer, send)
         if not self._under_way:
             self._send_next()
 
     def _send_next(self) -> None:
-        messages = heappop(self._waiting)[-1]()
+        messages: Sequence[Message] = self._waiting.take()()
         self._under_way = len(messages)
         for message in messages:
             with_list(message).callbacks.append(self._arrived)
@@ -168,25 +126,3 @@ class Stream:
         self._under_way -= 1
         if self._waiting and not self._under_way:
             self._send_next()
-
-
-def slice_layers(
-    layers: Sequence[Layer], params: int, model_bytes: float, slice_bytes: float | None, backward: float
-) -> list[SlicedLayer]:
-    """The layers of a model that have parameters, from the front, and how they are cut.
-
-    Args:
-        layers: the model's, as `fill_buckets` has them.
-        params: the number of its parameters.
-        model_bytes: the size of its message.
-        slice_bytes: the bytes of a slice at most; without it, a layer is one slice.
-        backward: the work of a backward pass in forward passes.
-    """
-    found, done = [], 1 / (1 + backward)
-    buckets = fill_buckets(layers, params, model_bytes, 0.0, backward)  # a bucket a layer, the last one first
-    for number, bucket in zip(reversed(range(len(buckets))), buckets, strict=True):
-        share, done = max(0.0, bucket.ready - done), bucket.ready
-        size = model_bytes * bucket.size
-        slices = 1 if slice_bytes is None else min(max(1, math.ceil(size / slice_bytes - 1e-9)), MOST_SLICES)
-        found.append(SlicedLayer(number, share / backward, share, slices, bucket.size / slices))
-    return found[::-1]

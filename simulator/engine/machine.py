@@ -136,6 +136,11 @@ class Machine(Node):
             self._hand_over(message, size * self.model_bytes)
         return message
 
+    def put(self, content: Any, tag: Hashable = None) -> None:
+        message = Message(self, self, content, tag, MESSAGE_ARRIVES)
+        message.lives = self.life, self.life
+        self.mailbox.deliver(message)
+
     def receive(self, tag: Hashable = None) -> Receive:
         receive, mailbox = Receive(self, tag, self._env._now), self.mailbox
         if tag is None and mailbox.first is None and not mailbox.mail:  # as in most cycles

@@ -131,6 +131,10 @@ class Node(Protocol):
         """
         ...
 
+    def put(self, content: Any, tag: Hashable = None) -> None:
+        """Put `content` into the node's own mailbox, for another of its roles: at once, over no network, no message."""
+        ...
+
     def receive(self, tag: Hashable = None) -> Receive:
         """The next message with that tag; fires with `(sender, content)`, at once if one has come already.
 

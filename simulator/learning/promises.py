@@ -61,6 +61,19 @@ class Derived(Promise):
         self.sources = ()
 
 
+class Later(Derived):
+    """A promise that stands for another one, which is not made yet: what is computed from it can be promised before."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__((), lambda value: value)
+
+    def become(self, promise: Promise) -> None:
+        """Stand for `promise` from now on."""
+        self.sources = (promise,)
+
+
 def concatenate(promises: Sequence[Promise]) -> Promise:
     """The columns of all `promises`, side by side."""
     return promises[0] if len(promises) == 1 else Derived(tuple(promises), _side_by_side)

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 
 from laggard.simulator.algorithms import (
+    all_reduce,
     bucketing,
     gossip,
     pipelines,
     priority,
     push_sum,
+    slicing,
     staging,
 )
 from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective
@@ -155,8 +157,16 @@ NODES = {
         Replaced(priority.Stream, "put", lambda right: lambda self, layer, send: right(self, 0, send)),
         partial(test_collectives.test_priority, 0.11),
     ),
+    "an all-reduce sums slices in order": (
+        Replaced(slicing.SliceQueue, "put", lambda right: lambda self, layer, item: right(self, 0, item)),
+        partial(test_collectives.test_priority_all_reduce, 0.4),
+    ),
+    "a sum begins with its last slice": (
+        Replaced(all_reduce, "concatenate", lambda right: lambda parts: right(parts[::-1])),
+        partial(test_collectives.test_sums_in_slices, "priority"),
+    ),
     "a forward pass waits for all layers": (
-        Replaced(priority.P3, "layers", forward_at_the_end),
+        Replaced(slicing.Sliced, "layers", forward_at_the_end),
         partial(test_collectives.test_priority, 0.11),
     ),
     "slices bring a model that is not all new": (

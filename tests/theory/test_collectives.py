@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 
-from laggard.experiments.theory.iteration_time import COLLECTIVE_SECONDS, ring_in_slices_seconds
+from laggard.experiments.config.tasks import network_timing
+from laggard.experiments.theory.collectives import COLLECTIVE_SECONDS, ring_in_slices_seconds
 from laggard.experiments.theory.overlap import OVERLAP_SECONDS
 from laggard.models import LeNet5
 from laggard.simulator import Cluster, Network, Stop, Timing
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.network.config import Hosts
 from laggard.simulator.timing.distributions import Constant, Gamma
-from tests.theory.statements import at_most, close, equal, same
+from tests.theory.statements import Statement, at_most, check, close, equal, same
 from tests.theory.trials import every, method, quadratic, remains_of, update_times
 
-JIA, LI, P3 = "Jia et al. (2018)", "Li et al. (2020)", "Jayarajan et al. (2019)"
+JIA, LI, P3, PENG = "Jia et al. (2018)", "Li et al. (2020)", "Jayarajan et al. (2019)", "Peng et al. (2019)"
 THAKUR, PATARASUK, LOGP = "Thakur et al. (2005)", "Patarasuk & Yuan (2009)", "alpha-beta model"
 ALPHA, TRANSFER = 0.125, 0.25
 FORMS = {
@@ -162,24 +163,66 @@ def test_buckets_at_a_server(transfer: float) -> None:
     equal(text, left + ALPHA, overlapped(transfer, "sync_ps"), source="derived", wrong=1 + 2 * (ALPHA + 8 * transfer))
 
 
-def sliced(transfer: float, order: str) -> tuple[np.ndarray, float]:
-    """What updates of `p3` take from the third on with four equal layers in two slices each; and by its recursion."""
-    network = Network(bandwidth=1.0, latency=ALPHA / 8, message_bytes=transfer)
+def sliced(name: str, transfer: float, order: str) -> tuple[np.ndarray, float]:
+    """What updates of `name` take from the third on with four equal layers in two slices each; and by its recursion."""
+    network = Network(bandwidth=1.0, latency=ALPHA / 8 if name == "p3" else ALPHA / 64, message_bytes=transfer)
     cluster, task = Cluster(workers=8, compute=Constant(1.0), network=network), Timing(depth=LAYERS)
-    algorithm = method("p3", slice_bytes=transfer / LAYERS / 2, order=order)
+    algorithm = method(name, slice_bytes=transfer / LAYERS / 2, order=order)
     expected = OVERLAP_SECONDS(algorithm, cluster, task.layers(), transfer)
     assert expected is not None
     return update_times(cluster, algorithm, 10, task)[2:], expected
 
 
+def check_priority(name: str, transfer: float, source: str) -> None:
+    (measured, expected), (in_order, slower) = (sliced(name, transfer, order) for order in ("priority", "fifo"))
+    text = f"{name}, P = 8, 4 layers of 2 slices, N beta {transfer:g}"
+    equal(f"{text}: F_l = max(F_(l-1), x_l) + f_l", expected, measured, source=source, wrong=slower)
+    equal(f"{text}, in order", slower, in_order, source=source, wrong=expected)
+    at_most(f"{text}: no slower than in order", slower, measured, source="derived")
+
+
 @pytest.mark.parametrize("transfer", [0.11, 0.3])
 def test_priority(transfer: float) -> None:
     """Slices of the front-most layer go first, and a layer's forward pass waits for its own slices alone."""
-    (measured, expected), (in_order, slower) = sliced(transfer, "priority"), sliced(transfer, "fifo")
-    text = f"p3, P = 8, 4 layers of 2 slices, N beta {transfer:g}"
-    equal(f"{text}: F_l = max(F_(l-1), x_l) + f_l", expected, measured, source=P3, wrong=slower)
-    equal(f"{text}, in order", slower, in_order, source=P3, wrong=expected)
-    at_most(f"{text}: no slower than in order", slower, measured, source="derived")
+    check_priority("p3", transfer, P3)
+
+
+@pytest.mark.parametrize("transfer", [0.4, 1.0])
+def test_priority_all_reduce(transfer: float) -> None:
+    """Of the slices that all nodes have computed, the ring sums those of the front-most layer first."""
+    check_priority("priority_all_reduce", transfer, PENG)
+
+
+@pytest.mark.parametrize("order", ["priority", "fifo"])
+def test_sums_in_slices(order: str) -> None:
+    """Slices that are summed by priority, and forward passes that begin before all are, change no weight."""
+    network = Network(bandwidth=20.0, latency=0.01)
+    cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), network=network)
+    reduced = every(cluster, "priority_all_reduce", slice_bytes=4.0, order=order, updates=12)
+    text = f"priority_all_reduce, P = 4, in slices, {order} = all_reduce, every optimiser"
+    same(text, reduced, every(cluster, "all_reduce", updates=12), source=PENG)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", ["VGG-19", "ResNet-50"])
+def test_gain_of_priority(network: str) -> None:
+    """Greatest where a ring takes as long as a mini-batch: (f + t_c) / t_c = 4/3, but for the ends of an exchange.
+
+    Without latency, slices of 1 / 200 of the model at most, beside whole layers in order. Which of the two networks
+    gains more depends on how slices fall.
+    """
+    task, gains = network_timing(network.lower().replace("-", "")), {}
+    for transfer in (0.8, 1.0, 1.25):
+        cluster = Cluster(2, Constant(1.0), network=Network(bandwidth=1.0, message_bytes=transfer))  # R(N) = N beta
+        in_order, first = (
+            float(update_times(cluster, method("priority_all_reduce", **keys), 4, task)[-1])
+            for keys in ({"slice_bytes": None, "order": "fifo"}, {"slice_bytes": transfer / 200})
+        )
+        gains[transfer] = in_order / first
+    text = f"priority_all_reduce, {network}, P = 2: gain of priority"
+    at_most(f"{text}, any bandwidth: (f + t_c) / t_c", 4 / 3, list(gains.values()), source="derived")
+    at_most(f"{text}, other bandwidths: less", gains[1.0], [gains[0.8], gains[1.25]], source="derived")
+    check(Statement(f"{text} where N beta = t_c: at least", "derived", 1.3, gains[1.0], 0.0, ">="))
 
 
 def test_private_links() -> None:

@@ -11,7 +11,7 @@ from laggard.models import Quadratic
 from laggard.models.layers import Layer
 from laggard.simulator import P3, Cluster, Evaluate, Network, Record, Rule, Stop, SyncPS, Timing
 from laggard.simulator import simulate as run
-from laggard.simulator.algorithms.priority import MOST_SLICES, slice_layers
+from laggard.simulator.algorithms.slicing import MOST_SLICES, slice_layers
 from laggard.simulator.learning.rules import Adam
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.distributions import Constant, Gamma

@@ -6,7 +6,19 @@ import pytest
 import torch
 
 from laggard.models import Quadratic
-from laggard.simulator import SERVER, Algorithm, Cluster, Deadlock, InvalidSettingError, Network, Rule, Stop, simulate
+from laggard.simulator import (
+    SERVER,
+    Algorithm,
+    Cluster,
+    Deadlock,
+    InvalidSettingError,
+    Network,
+    Record,
+    Rule,
+    Star,
+    Stop,
+    simulate,
+)
 from laggard.simulator.timing.distributions import Constant, Gamma
 from laggard.simulator.timing.slowdowns import Factor
 
@@ -62,6 +74,35 @@ def test_send_fires_when_the_message_has_arrived():
     network = Network(bandwidth=4.0, latency=0.5, message_bytes=8.0)
     run(worker, idle, cluster=Cluster(workers=1, network=network))
     assert moments == [("content", "hello"), 2.5]
+
+
+def test_roles_of_a_node_tell_each_other_at_once_and_send_no_message():
+    """Also while the node computes, on a network that takes time for everything."""
+    seen = []
+
+    class TwoRoles(Algorithm):
+        def roles(self, workers):
+            return {rank: [self.worker, self.listen] for rank in range(workers)}
+
+        def worker(self, node):
+            yield node.work(1.0)
+            node.put("first", tag="t")
+            work = node.work(2.0)
+            node.put("second", tag="t")
+            node.put("other tag")
+            yield work
+
+        def listen(self, node):
+            for tag in ("t", "t", None):
+                sender, content = yield node.receive(tag)
+                seen.append((sender, content, node.now))
+
+    cluster = Cluster(workers=1, network=Network(Star(), latency=0.5))
+    outcome = simulate(cluster, TwoRoles(), stop=Stop(time=100.0), record=Record(messages=True))
+    assert seen == [(0, "first", 1.0), (0, "second", 1.0), (0, "other tag", 1.0)]
+    assert outcome.messages == {"sent": 0, "delivered": 0, "lost": 0, "in flight": 0}
+    assert len(outcome.message_log["sent"]) == 0
+    assert outcome.reached == "returned"
 
 
 def test_what_is_started_early_overlaps():

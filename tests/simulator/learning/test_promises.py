@@ -2,7 +2,7 @@
 
 import torch
 
-from laggard.simulator.learning.promises import Derived, Leaf, evaluate
+from laggard.simulator.learning.promises import Derived, Later, Leaf, evaluate
 
 
 class Known(Leaf):
@@ -62,3 +62,15 @@ def test_what_is_shared_is_computed_once():
         levels = levels + levels
     assert levels.value[0, 1].item() == 2.0**41
     assert computed == [1]
+
+
+def test_what_is_computed_from_a_promise_to_come_is_promised_before_it_is_made():
+    asked = []
+    later = Later()
+    half = later[1:3] * 0.5
+    (promise,) = leaves(1, asked)
+    later.become(promise)
+    assert asked == []
+    assert torch.equal(half.value, torch.tensor([[0.5, 1.0]], dtype=torch.float64))
+    assert torch.equal(later.value, promise.value)
+    assert asked == [1]

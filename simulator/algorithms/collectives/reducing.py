@@ -1,0 +1,83 @@
+"""What the methods share whose nodes sum their gradients by a collective: its settings, its links, and the update."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from laggard.simulator.algorithms.base import Algorithm
+from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective, in_slices, on_servers, over_hosts
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.node import Node
+from laggard.simulator.errors import InvalidSettingError, PositiveInt
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.promises import Promise
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.rules.rule import RuleState
+from laggard.simulator.network.topology import Complete, Topology
+
+HIERARCHICAL, MOST_RING_SLICES = "hierarchical", 1024
+
+
+@dataclass(frozen=True)
+class Reducing(Algorithm):
+    """A method whose nodes sum their gradients by a collective, and each of which updates its own model by the mean.
+
+    Attributes:
+        collective: how the gradients are summed. The naive ring forwards whole gradients; on the mesh every node sends
+            its own to every other; with `server` the first of the nodes add up gradients and send the sum to all, each
+            of which updates its own model; `hierarchical` goes inside and across the hosts of the network.
+        ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one on while the next
+            comes, which hides the latency. With `sharing: fifo` only.
+        servers: S of `server`, at most all nodes; each adds up one part.
+    """
+
+    topology: ClassVar[Topology] = Complete()
+    readmits: ClassVar[bool] = False
+
+    rule: Rule
+    collective: Literal[
+        "ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree", "server", "hierarchical"
+    ] = "ring"
+    ring_slices: PositiveInt = 1
+    servers: PositiveInt = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = type(self).__name__
+        for key, owner in (("ring_slices", "ring"), ("servers", "server")):
+            if getattr(self, key) != 1 and self.collective != owner:
+                raise InvalidSettingError(name, key, f"1 where collective is not {owner}", getattr(self, key))
+        if self.ring_slices > MOST_RING_SLICES:
+            raise InvalidSettingError(name, "ring_slices", f"at most {MOST_RING_SLICES}", self.ring_slices)
+
+    def check(self, cluster: Cluster) -> None:
+        if self.collective == HIERARCHICAL and cluster.network.hosts is None:
+            raise InvalidSettingError("Network", "hosts", "the hosts over which hierarchical sums", None)
+        if self.ring_slices > 1 and cluster.network.sharing != "fifo":
+            expected = "fifo for a ring in slices: slices that share a card arrive together, and hide nothing"
+            raise InvalidSettingError("Network", "sharing", expected, cluster.network.sharing)
+        if self.servers > cluster.workers:
+            expected = f"at most {cluster.workers} workers"
+            raise InvalidSettingError(type(self).__name__, "servers", expected, self.servers)
+
+    def links(self, workers: int) -> Iterable[tuple[int, int]]:
+        """To the collective's partners of each rank."""
+        if self.collective == HIERARCHICAL:
+            return super().links(workers)
+        partners = self.collective_of(1).partners
+        return ((rank, peer) for rank in range(workers) for peer in partners(rank, workers))
+
+    def collective_of(self, host_size: int) -> Collective:
+        """How the gradients are summed, on hosts of so many workers."""
+        if self.collective == HIERARCHICAL:
+            return over_hosts(host_size)
+        if self.ring_slices > 1:
+            return in_slices(self.ring_slices)
+        return on_servers(self.servers) if self.servers > 1 else COLLECTIVES[self.collective]
+
+    def step(self, node: Node, gradient: GradientPromise, total: Promise, state: RuleState) -> RuleState:
+        """Update the node's model by the mean of the gradients, whose sum is `total`; return the rule's state."""
+        mean = gradient.map(lambda _, total: total / node.workers, total, batches=node.workers)
+        weights, state = self.rule.update(node.weights, [mean], state)
+        node.apply(weights, [gradient])
+        return state
