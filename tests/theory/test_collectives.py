@@ -176,7 +176,7 @@ def sliced(name: str, transfer: float, order: str) -> tuple[np.ndarray, float]:
 def check_priority(name: str, transfer: float, source: str) -> None:
     (measured, expected), (in_order, slower) = (sliced(name, transfer, order) for order in ("priority", "fifo"))
     text = f"{name}, P = 8, 4 layers of 2 slices, N beta {transfer:g}"
-    equal(f"{text}: F_l = max(F_(l-1), x_l) + f_l", expected, measured, source=source, wrong=slower)
+    equal(f"{text}: a step", expected, measured, source=source, wrong=slower)
     equal(f"{text}, in order", slower, in_order, source=source, wrong=expected)
     at_most(f"{text}: no slower than in order", slower, measured, source="derived")
 
@@ -220,7 +220,7 @@ def test_gain_of_priority(network: str) -> None:
         )
         gains[transfer] = in_order / first
     text = f"priority_all_reduce, {network}, P = 2: gain of priority"
-    at_most(f"{text}, any bandwidth: (f + t_c) / t_c", 4 / 3, list(gains.values()), source="derived")
+    at_most(f"{text}, any bandwidth", 4 / 3, list(gains.values()), source="derived")
     at_most(f"{text}, other bandwidths: less", gains[1.0], [gains[0.8], gains[1.25]], source="derived")
     check(Statement(f"{text} where N beta = t_c: at least", "derived", 1.3, gains[1.0], 0.0, ">="))
 

@@ -43,7 +43,7 @@ class Coupled(Quadratic):
 
     def gradients(self, weights, batches):
         noise = torch.stack([batch.expand(weights.shape[1:]) for batch in batches])
-        return weights @ HESSIAN + NOISE * noise, self._loss(weights)
+        return weights @ HESSIAN + NOISE * noise, self._energy(weights)
 
 
 def run_and_observe(cluster, algorithm, task=None, **settings):
