@@ -103,6 +103,7 @@ class MaxMin:
         """Start to transfer the bytes `left` of `flows`, which are on their links already."""
         for flow in flows:
             flow.group, flow.since, flow.rate, flow.bottleneck = self, self._env.now, 0.0, None
+            flow.end = math.nan  # an entry of an earlier time here is outdated
             self._flows += 1
             self._touch(flow)
 

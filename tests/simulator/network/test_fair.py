@@ -277,3 +277,15 @@ def test_filling_those_concerned_is_filling_all(seed):
         rates = max_min(crosses, np.array([link.bandwidth for link in links]))
         np.testing.assert_allclose([one.rate for one in flows], rates, rtol=1e-10)
     assert any(changed), "the others keep theirs"
+
+
+def test_messages_that_return_from_a_star_when_another_ends_do_not_end_with_it():
+    """Four of 9 bytes at 1 B/s, their own links, into a card of 100 B/s; at 1 s another star is tied to theirs.
+
+    A message over two cards, up to 0.5 s, had them in the general filling before, where one that shared with it ends
+    at that very moment, 1 s.
+    """
+    capacity = np.array([100.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    sends = [(0.0, 9.0, (0, 3 + own)) for own in range(4)] + [(0.0, 0.5, (0, 1)), (0.0, 1.5, (1,)), (0.0, 50.0, (2,))]
+    ends, _, _ = simulated([*sends, (1.0, 1.0, (0, 2))], capacity, {})
+    assert ends == pytest.approx([9.0, 9.0, 9.0, 9.0, 0.5, 1.0, 51.0, 3.0], rel=1e-12)
