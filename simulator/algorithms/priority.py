@@ -48,6 +48,9 @@ class P3(Sharded, Sliced):
 
     slice_bytes: Positive | None = 160_000.0
 
+    def updates_in_parts(self, workers: int) -> bool:
+        return True
+
     def worker(self, node: Node) -> Role:
         servers, layers, stream, first = Shards(node, self.shards), self.layers(node), Stream(self.order), True
         servers.announce()

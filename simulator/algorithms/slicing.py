@@ -66,9 +66,6 @@ class Sliced(Algorithm):
     order: Literal["priority", "fifo"] = "priority"
     backward: Positive = field(default=2.0, kw_only=True)
 
-    def updates_in_parts(self, workers: int) -> bool:
-        return True
-
     def layers(self, node: Node) -> list[SlicedLayer]:
         """The layers of the model of `node`, from the front."""
         return slice_layers(node.layers, node.weights.shape[1], node.model_bytes, self.slice_bytes, self.backward)

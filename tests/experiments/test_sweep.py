@@ -252,7 +252,8 @@ def axes() -> Iterator[tuple[str, str, str]]:
 
 
 def chosen(room: str, name: str, part: type[Described]) -> str:
-    needed = "".join(f", {key}: 1.7" for key in part.settings if part.model_fields[key].is_required())
+    required = [key for key in part.settings if part.model_fields[key].is_required()]
+    needed = "".join(f", {key}: 1.7" for key in [*required, *["every"] * (name == "step")])  # or `at`, a list
     return f"{{optimizer: {name}}}" if room == "optimizer" else f"{{{room}: {{name: {name}{needed}}}}}"
 
 
