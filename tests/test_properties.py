@@ -19,6 +19,7 @@ from laggard.simulator import Cluster, Evaluate, InvalidSettingError, Network, R
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.engine.stopping import check_periods
 from laggard.simulator.learning.rules import SGD, Adam, ClipNorm, DCASGDa, Staleness
+from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.topology import SERVER, Complete, Exponential, Graph, Ring, Torus
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Constant
@@ -127,18 +128,35 @@ def network(draw, workers, topology):
         )  # fmt: skip
     if pairs and draw(COIN):
         links = [SlowLink(*draw(one_of(*pairs)), bandwidth=draw(SPEED), latency=draw(UNIT))]
+    wiring, sharing = draw(one_of("cards", "pairs")), draw(one_of("fair", "fifo"))
     return Network(
         topology=topology,
         bandwidth=draw(SPEED) if limited else math.inf,
         latency=seconds(draw),
         server_latency=seconds(draw) if draw(COIN) else None,
-        sharing=draw(one_of("fair", "fifo")),
+        sharing=sharing,
         message_bytes=draw(BYTES),
-        wiring=draw(one_of("cards", "pairs")),
+        wiring=wiring,
         cards=[Card(draw(whole(0, workers - 1)), draw(SPEED))] if draw(COIN) else [],
         links=links,
         colocated=served and not links and draw(COIN),
+        changes=changes(draw, workers, (wiring, sharing) != ("cards", "fifo")),
     )
+
+
+def changes(draw, workers, of_pairs):
+    """Bandwidths, outages and latencies that hold for a time, each of other messages; in a third of the cases."""
+    if draw(whole(0, 2)):
+        return None
+    given = [{}, {"sender": draw(whole(0, workers - 1))}, {"receiver": draw(whole(0, workers - 1))}]
+    if workers > 1 and of_pairs:
+        given.append({"sender": draw(whole(1, workers - 1)), "receiver": 0})
+    rows = []
+    for ends in given[draw(whole(0, len(given) - 1)) :]:
+        start, bandwidth = draw(SECONDS), draw(one_of(None, 0.0, draw(SPEED)))
+        latency = draw(UNIT) if bandwidth is None or draw(COIN) else None
+        rows.append(Change(**ends, start=start, end=start + draw(SECONDS), bandwidth=bandwidth, latency=latency))
+    return Changes(rows)
 
 
 def graph(draw, name, workers):

@@ -22,7 +22,7 @@ from laggard.experiments.config.schema import (
     keys,
     part,
 )
-from laggard.experiments.config.tables import SlowdownTable
+from laggard.experiments.config.tables import NetworkTable, SlowdownTable
 from laggard.simulator.network.topology import TOPOLOGIES, Topology
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Distribution, Scaled
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
@@ -53,6 +53,7 @@ SecondsOrLaw = Annotated[Any, BeforeValidator(SECONDS)]
 SecondsLawOrNull = Annotated[Any, BeforeValidator(replace(SECONDS, null=True))]
 WIRES = {key: said for key, said in keys(simulator.Network).items() if key != "topology"}
 WIRES |= {"latency": (SecondsOrLaw, 0.0), "server_latency": (SecondsLawOrNull, None)}
+WIRES |= {"changes": (part(NetworkTable) | None, None)}
 
 
 class NetworkPart(Described):

@@ -1,20 +1,26 @@
-"""Tables that a config names, as CSV or Parquet: what happened to workers over time, and who has which samples."""
+"""Tables that a config names, as CSV or Parquet: workers and the network over time, and who has which samples."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from laggard.simulator.errors import HUGE, InvalidSettingError
+from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.timing.recorded import Recorded
 from laggard.simulator.timing.slowdowns import Crash, Window
 
+RowT = TypeVar("RowT")
 SLOWDOWN_COLUMNS = ("worker", "from", "to", "factor")
 PARTITION_COLUMNS = ("worker", "sample")
-COLUMN_OF = {"worker": "worker", "start": "from", "at": "from", "end": "to", "back": "to", "factor": "factor"}
-DOWN = "down"
+NETWORK_COLUMNS = ("sender", "receiver", "from", "to", "bandwidth", "latency")
+COLUMN_OF = {"start": "from", "at": "from", "end": "to", "back": "to"}
+"""The column of a row's field, where it has another name."""
+DOWN, ANY = "down", ("", "*")
 
 
 class SlowdownTable(Recorded):
@@ -28,26 +34,65 @@ class SlowdownTable(Recorded):
     """
 
     def __init__(self, file: str) -> None:
-        super().__init__(read_slowdowns(Path(file)))
+        super().__init__(TextTable("SlowdownTable", Path(file), SLOWDOWN_COLUMNS).rows(_event))
 
 
-def read_slowdowns(path: Path) -> list[Window | Crash]:
-    """The rows of a table of slowdowns.
+class NetworkTable(Changes):
+    """Bandwidths and latencies that hold from one moment to another, a row of a table each.
 
-    Raises:
-        InvalidSettingError: the file cannot be read, lacks a column, or has a row that says no slowdown.
+    Of rows that hold at once that of a pair counts, else the sender's, else the receiver's, else that of all; where
+    there is none, what the network says. What its `links` say of a pair is changed by rows of that pair alone.
+
+    Attributes:
+        file: CSV or Parquet with the columns `sender` and `receiver`, where -1 is the server and an empty cell or `*`
+            is any node, `from` and `to` in seconds, where an empty `to` is for ever, `bandwidth` in bytes per second,
+            of the pair's link, the sender's up link, the receiver's down link or all cards, and `latency` in seconds;
+            where one of the two is empty, it does not change.
     """
-    found = []
-    for number, cells in enumerate(read_cells(path, SLOWDOWN_COLUMNS), 1):
-        try:
-            found.append(_event(*cells))
-        except ValueError as error:
-            expected = str(error)
-            if isinstance(error, InvalidSettingError):
-                expected = f"{error.expected} as {COLUMN_OF[error.field]}"
-            got = f"{','.join(cells)!r} in row {number} of {path}"
-            raise InvalidSettingError("SlowdownTable", "file", expected, got) from None
-    return found
+
+    def __init__(self, file: str) -> None:
+        table = TextTable("NetworkTable", Path(file), NETWORK_COLUMNS)
+        super().__init__(table.rows(_change))
+        self.table = table
+
+    def error(self, index: int, name: str, expected: str) -> InvalidSettingError:
+        return InvalidSettingError("Network", "changes.file", *self.table.problem(index, name, expected))
+
+
+class TextTable:
+    """A table that a config names, as text.
+
+    Attributes:
+        owner: the setting that names it.
+        path: where it is.
+        cells: of some of its columns, a row each; empty where there is nothing.
+    """
+
+    def __init__(self, owner: str, path: Path, columns: Sequence[str]) -> None:
+        """Raises `InvalidSettingError` where the file cannot be read, lacks one of the columns, or has no row."""
+        self.owner, self.path, self.cells = owner, path, read_cells(path, columns, owner)
+
+    def rows(self, read: Callable[..., RowT]) -> list[RowT]:
+        """What `read` makes of the cells of each row.
+
+        Raises:
+            InvalidSettingError: one of them cannot be read, with a `ValueError` of what was expected.
+        """
+        found = []
+        for index, cells in enumerate(self.cells):
+            try:
+                found.append(read(*cells))
+            except InvalidSettingError as error:
+                problem = self.problem(index, error.field, error.expected)
+                raise InvalidSettingError(self.owner, "file", *problem) from None
+            except ValueError as error:
+                raise InvalidSettingError(self.owner, "file", *self.problem(index, "", str(error))) from None
+        return found
+
+    def problem(self, index: int, name: str, expected: str) -> tuple[str, str]:
+        """What was expected of the field `name` of a row, and the row that came instead."""
+        as_column = f" as {COLUMN_OF.get(name, name)}" if name else ""
+        return f"{expected}{as_column}", f"{','.join(self.cells[index])!r} in row {index + 1} of {self.path}"
 
 
 def _event(worker: str, start: str, end: str, factor: str) -> Window | Crash:
@@ -62,6 +107,30 @@ def _event(worker: str, start: str, end: str, factor: str) -> Window | Crash:
     if slow is None:
         return Crash(int(worker), at=begin, back=until)
     return Window(int(worker), factor=slow, start=begin, end=HUGE if until is None else until)
+
+
+def _change(sender: str, receiver: str, start: str, end: str, bandwidth: str, latency: str) -> Change:
+    """What a row says."""
+    own: dict[str, float | None] = {"start": math.nan, "end": math.inf, "bandwidth": None, "latency": None}
+    for name, cell in zip(own, (start, end, bandwidth, latency), strict=True):
+        try:
+            own[name] = float(cell) if cell else own[name]
+        except ValueError:
+            raise InvalidSettingError("Change", name, "a number", cell) from None
+    return Change(_rank_in("sender", sender), _rank_in("receiver", receiver), **own)  # type: ignore[arg-type]
+
+
+def _rank_in(name: str, cell: str) -> int | None:
+    """The rank in a cell; as a number with a point where Parquet has empty cells beside it."""
+    if cell in ANY:
+        return None
+    try:
+        rank = float(cell)
+    except ValueError:
+        rank = math.nan
+    if not rank.is_integer():
+        raise InvalidSettingError("Change", name, "a rank, -1 for the server, or * for any", cell)
+    return int(rank)
 
 
 @dataclass(frozen=True)
@@ -109,7 +178,7 @@ class PartitionTable:
         return [samples[owners == rank] for rank in range(workers)]
 
 
-def read_cells(path: Path, columns: Sequence[str], owner: str = "SlowdownTable") -> list[tuple[str, ...]]:
+def read_cells(path: Path, columns: Sequence[str], owner: str) -> list[tuple[str, ...]]:
     """The cells of some columns of a CSV or Parquet table, as text, a row each; empty where there is nothing.
 
     Args:

@@ -85,6 +85,7 @@ def steps(result: Result) -> list[Drawing]:
     algorithm, cluster = found
     workers, network = cluster.workers, cluster.network
     graph = resolve_topology(network.topology, algorithm.topology)
+    bandwidth = network.bandwidth if network.changes is None else math.inf
     name, drawings = type(graph).__name__.lower(), []
     for step in range(graph.period(workers)):
         edges = nx.DiGraph()
@@ -98,7 +99,7 @@ def steps(result: Result) -> list[Drawing]:
         collective = getattr(algorithm, "collective", "")
         machines = (network.on_machines(pair, workers) for pair in edges.edges)
         cards = nx.MultiDiGraph((start, end) for start, end in machines if start != end)
-        cost = f"its collective: {collective}" if collective else _cost(cards, model_bytes(result), network.bandwidth)
+        cost = f"its collective: {collective}" if collective else _cost(cards, model_bytes(result), bandwidth)
         places = _positions(graph, edges, workers)
         hosts = f", {network.host_size} on a host" if network.host_size > 1 else ""
         drawings.append(Drawing(f"{name} of {workers}{hosts}{at}", cost, edges, places, isinstance(graph, Torus)))
@@ -214,7 +215,7 @@ def _card_loads(result: Result, bins: int) -> tuple[np.ndarray, pd.DataFrame, st
     between = cards["up"] != cards["down"]  # on one machine there is no network
     ranks = sorted({*cards["up"][between], *cards["down"][between]}, key=lambda rank: (rank >= 0, abs(rank)))
     speeds = [network.card_bandwidth(rank) for rank in ranks[:CARDS]]
-    limited = bool(np.isfinite(speeds).all())
+    limited = bool(np.isfinite(speeds).all()) and network.changes is None
     rows = {}
     for rank, speed in zip(ranks[:CARDS], speeds, strict=True):
         for way in WAYS:

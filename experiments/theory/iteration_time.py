@@ -90,7 +90,7 @@ def seconds_theory(result: Result) -> float | None:
     naive, gpipe, 1f1b           max_r T_r (`flush`), async_pipelines 1 / sum_r (1 / T_r), if times are constant
 
     None where none of them holds: other laws or settings, slowdowns that come and go, unequal cards, private wires, a
-    server whose work takes time, gradients in buckets on a network that takes time.
+    network that changes, a server whose work takes time, gradients in buckets on a network that takes time.
 
     Source: Dutta et al. (2018), arXiv 1803.01113 (K-sync, K-async); Chen et al. (2016), arXiv 1604.00981 (backups).
     """
@@ -100,7 +100,7 @@ def seconds_theory(result: Result) -> float | None:
     algorithm, cluster = built
     network = cluster.network
     uneven = network.cards or network.links or network.colocated or network.server_bandwidth or network.hosts
-    if uneven or network.wiring != "cards" or network.draws_latency or not is_steady(cluster):
+    if uneven or network.changes or network.wiring != "cards" or network.draws_latency or not is_steady(cluster):
         return None
     if network.unlimited and not network.latency and cluster.serves_at_once:
         return FREE_SECONDS(algorithm, cluster) or FLUSHED_SECONDS(algorithm, cluster, result.config.task.layers())

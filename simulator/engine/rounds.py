@@ -123,10 +123,10 @@ class Rounds:
     def apply_to(cluster: Cluster, algorithm: "Algorithm", recorded: bool) -> bool:
         """Whether a run's collectives can be computed in lock step.
 
-        No crash, no record of messages, no random ties, no latencies that are drawn.
+        No crash, no record of messages, no random ties, no latencies that are drawn, no network that changes.
         """
         plain = cluster.workers > 1 and cluster.ties == "rank" and not cluster.crashes and not recorded
-        plain = plain and not is_law(cluster.network.latency)
+        plain = plain and not is_law(cluster.network.latency) and cluster.network.changes is None
         return plain and algorithm.only_collectives
 
     def suits(self, schedule: LockStepSchedule) -> bool:

@@ -8,9 +8,11 @@ latency has passed: `latency + bytes / bandwidth` on a free network.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Literal
 
 from laggard.simulator.errors import InvalidSettingError, NonNegative, NonNegativeInt, Range, Settings
+from laggard.simulator.network.changes import Changes
 from laggard.simulator.network.topology import Auto, Topology
 from laggard.simulator.timing.distributions import Distribution
 from laggard.simulator.timing.distributions.distribution import check_seconds, is_law
@@ -113,6 +115,7 @@ class Network(Settings):
         colocated: whether server -1 - k stands on worker k's machine: they share its card, and messages between the
             two cost nothing.
         hosts: machines with several workers each; by default every worker has a machine of its own.
+        changes: bandwidths and latencies that hold for a time only, instead of those above.
     """
 
     topology: Topology | Auto = field(default_factory=Auto)
@@ -127,6 +130,7 @@ class Network(Settings):
     colocated: bool = False
     hosts: Hosts | None = None
     server_latency: float | Distribution | None = None
+    changes: Changes | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,7 +146,7 @@ class Network(Settings):
                 )
 
     def _check_beside_hosts(self) -> None:
-        for name, free in (("wiring", "cards"), ("cards", ()), ("links", ()), ("colocated", False)):
+        for name, free in (("wiring", "cards"), ("cards", ()), ("links", ()), ("colocated", False), ("changes", None)):
             value = getattr(self, name)
             if value != free and len(value if isinstance(value, Sequence) else "x"):
                 raise InvalidSettingError("Network", name, "nothing beside hosts, whose workers share a card", value)
@@ -153,6 +157,9 @@ class Network(Settings):
             self.topology.check(workers)
         if self.hosts is not None and workers % self.hosts.size:
             raise InvalidSettingError("Network", "hosts.size", f"a divisor of workers = {workers}", self.hosts.size)
+        if self.changes is not None:
+            self.changes.check(workers, partial(self.machine, workers=workers))
+            self._check_queues(self.changes)
         carded: set[int] = set()
         for index, card in enumerate(self.cards):
             if card.worker >= workers or card.worker in carded:
@@ -166,6 +173,14 @@ class Network(Settings):
                     expected = f"a worker below workers = {workers}, or a server from -1 down to -{workers}"
                     raise InvalidSettingError("Network", f"links.{index}.{end}", expected, getattr(link, end))
             self._check_pairs(index, link, linked, workers)
+
+    def _check_queues(self, changes: Changes) -> None:
+        """Refuse a bandwidth of a pair beside queues of cards: its messages would wait for their last byte there."""
+        for index, row in enumerate(changes.rows):
+            of_pair = row.bandwidth is not None and None not in (row.sender, row.receiver)
+            if of_pair and self.sharing == "fifo" and self.wiring == "cards":
+                expected = "none for a pair of nodes where cards are queues (it needs sharing: fair, or wiring: pairs)"
+                raise changes.error(index, "bandwidth", expected)
 
     def _check_pairs(self, index: int, link: SlowLink, linked: set[tuple[int, int]], workers: int) -> None:
         for pair in link.pairs:
@@ -215,4 +230,5 @@ class Network(Settings):
         """Whether all messages take the same latency and no other time."""
         finite = [self.server_bandwidth or math.inf, self.bandwidth, *(card.bandwidth for card in self.cards)]
         alike = self.latency_from(-1) == self.latency and not self.draws_latency
-        return alike and min(finite) == math.inf and not self.links and not self.colocated and self.hosts is None
+        free = alike and min(finite) == math.inf and not self.links
+        return free and not self.colocated and self.hosts is None and self.changes is None

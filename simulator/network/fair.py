@@ -153,8 +153,10 @@ class MaxMin:
         for flow in refill(touched):
             flow.left -= flow.rate * (now - flow.since)
             flow.since, flow.rate = now, flow.share
-            flow.end = now + flow.left / flow.rate
-            heappush(self._ends, (flow.end, flow.number, flow))
+            flow.end = math.nan
+            if flow.rate:  # else a link of its route is down
+                flow.end = now + flow.left / flow.rate
+                heappush(self._ends, (flow.end, flow.number, flow))
         for link in touched:
             if len(link.flows) >= STAR and self._rates(link) and is_star(link):
                 self._release(link)

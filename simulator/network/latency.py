@@ -1,9 +1,10 @@
-"""Latencies that are drawn: one for each message, in a stream of each sender, without overtaking between two nodes."""
+"""Latencies that differ from message to message: drawn, or of the moment; without overtaking between two nodes."""
 
 from typing import Any, cast
 
 import numpy as np
 
+from laggard.simulator.network.changes import StepFunction
 from laggard.simulator.network.config import Network
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions import Distribution, Durations
@@ -12,7 +13,7 @@ from laggard.simulator.timing.streams import LATENCY, StoredStream
 
 
 class Latencies:
-    """The latencies of messages, where a law says what they are.
+    """The latencies of messages, where a law says what they are, or where they change over time.
 
     Of two messages from one node to another, the one whose last byte leaves first arrives first: with t_k the moment at
     which that of message k leaves and l_k its latency, it arrives at max(t_k + l_k, arrivals of those before it).
@@ -24,13 +25,14 @@ class Latencies:
         self._streams: dict[int, Durations] = {}
         self._under_way: dict[tuple[int, int], list[tuple[float, float, float]]] = {}  # (left, latency, arrival)
 
-    def draw(self, law: float | Distribution, sender: int) -> float:
-        """The latency of the next message of node `sender` (s): a number, or drawn from its law."""
-        if not is_law(law):
-            return cast(float, law)
+    def draw(self, law: float | Distribution | StepFunction, sender: int) -> float:
+        """The latency of the next message of node `sender` (s): a number, or drawn from a law, that of the moment."""
+        own: float | Distribution = law.at(self._env.now) if isinstance(law, StepFunction) else law
+        if not is_law(own):
+            return cast(float, own)
         if sender not in self._streams:
             stream = StoredStream(self._generator, self._seed, LATENCY, sender)
-            self._streams[sender] = Durations(law, stream, sender)
+            self._streams[sender] = Durations(own, stream, sender)
         return self._streams[sender].next()
 
     def schedule(self, sender: int, receiver: int, delay: float, latency: float, arrival: Any) -> None:

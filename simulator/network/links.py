@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from laggard.simulator.network.fair import MaxMin
     from laggard.simulator.network.star import ProcessorSharingStar
 
+Ends = tuple[str | int, int]
+"""The key of a link: the two machines that it joins, or the direction and the machine of a card."""
 Passed = Callable[[float], None]
 """Called, once it is known, with the seconds from now until the last byte has left the last link."""
 

@@ -32,7 +32,7 @@ class ProcessorSharingStar:
     """
 
     def __init__(self, env: Clock, link: Link) -> None:
-        self._env, self._link, self._timer = env, link, Timer(env, self._due)
+        self._env, self._link, self._timer = env, link, Timer(env, self.complete)
         self._reset()
 
     def _reset(self) -> None:
@@ -162,7 +162,8 @@ class ProcessorSharingStar:
         heapify(self._bound_ends)
         self._unallocated = self._link.bandwidth - math.fsum(cap for cap, _, _ in self._caps[: self._bound])
 
-    def _due(self) -> None:
+    def complete(self) -> None:
+        """Let the messages end whose bytes have passed."""
         self._advance()
         done = self._through()
         for flow in done:

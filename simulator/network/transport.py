@@ -12,13 +12,11 @@ from laggard.simulator.network.config import Network
 from laggard.simulator.network.fair import FairSharing
 from laggard.simulator.network.fifo import FifoSharing
 from laggard.simulator.network.latency import Latencies
-from laggard.simulator.network.links import Flow, Link
+from laggard.simulator.network.links import Ends, Flow, Link
 from laggard.simulator.network.topology import Topology
+from laggard.simulator.network.varying import VaryingFairSharing, VaryingFifoSharing, VaryingLink, VaryingPaths
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions import Distribution
-
-Ends = tuple[str | int, int]
-"""The key of a link: the two machines that it joins, or the direction and the machine of a card."""
 
 
 class Transfer:
@@ -49,8 +47,13 @@ class Transport:
         self._env, self._network, self._topology, self._workers = env, network, topology, workers
         alike = network.unlimited and not crashes
         self.post = env.after_seconds(cast(float, network.latency)) if alike else None
-        self._drawn = Latencies(env, network, seed) if network.draws_latency else None
-        self._sharing = FairSharing(env) if network.sharing == "fair" else FifoSharing(env)
+        self._varying = None if network.changes is None else VaryingPaths(network, workers)
+        draws = network.draws_latency or (self._varying is not None and self._varying.latencies_change)
+        self._drawn = Latencies(env, network, seed) if draws else None
+        if self._varying is None:
+            self._sharing = FairSharing(env) if network.sharing == "fair" else FifoSharing(env)
+        else:
+            self._sharing = VaryingFairSharing(env) if network.sharing == "fair" else VaryingFifoSharing(env)
         self._special = {network.on_machines(pair, workers): link for link in network.links for pair in link.pairs}
         self._links: dict[Ends, Link] = {}
         self._path = lru_cache(maxsize=2**16)(self._between)  # bounded: a mesh of 1,024 has a million pairs
@@ -122,6 +125,12 @@ class Transport:
         if start == end:
             return self._inside(sender, receiver)
         own, network = self._special.get((start, end)), self._network
+        if self._varying is not None:
+            links = self._varying.links((start, end), own)
+            for ends, steps in links.items():
+                if ends not in self._links:
+                    self._links[ends] = VaryingLink(steps)
+            return self._varying.latency(sender, (start, end), own), tuple(self._links[ends] for ends in links)
         latency = network.latency_from(sender) if own is None or own.latency is None else own.latency
         between = None if own is None else own.bandwidth
         cards = [network.card_bandwidth(rank) for rank in (start, end)]

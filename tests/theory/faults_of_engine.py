@@ -8,13 +8,14 @@ from typing import Any
 from laggard.models.quadratic_form import QuadraticForm
 from laggard.simulator.engine import machine
 from laggard.simulator.learning import gradients, pool
-from laggard.simulator.network import fair, fifo, star, transport
+from laggard.simulator.network import fair, fifo, latency, star, transport, varying
 from laggard.simulator.timing import events
 from laggard.simulator.timing.distributions import Durations
 from tests.faults import Replaced
 from tests.theory import (
     test_engine,
     test_heterogeneity,
+    test_network_changes,
     test_networks,
     test_times,
 )
@@ -43,6 +44,14 @@ def forgetful_queue(right: Any) -> Any:
         right(self, flow, hop, tail)
 
     return enter
+
+
+def at_the_first_bandwidth(right: Any) -> Any:
+    return lambda self, begin, size: begin + size / self.steps.at(begin)
+
+
+def overtaking(right: Any) -> Any:
+    return lambda self, sender, receiver, delay, seconds, arrival: self._env.after(delay + seconds, arrival)
 
 
 def without_caps(right: Any) -> Any:
@@ -104,6 +113,18 @@ ENGINE = {
     "a link of one's own is as fast as the level": (
         Replaced(star.ProcessorSharingStar, "_balance", without_caps),
         test_networks.test_two_cards,
+    ),
+    "a queue keeps the bandwidth that a message began with": (
+        Replaced(varying.VaryingLink, "finish", at_the_first_bandwidth),
+        partial(test_network_changes.test_alone, 2.5, "fifo"),
+    ),
+    "rates are not solved anew at a change": (
+        Replaced(varying.VaryingFairSharing, "_change", lambda right: lambda self: None),
+        test_network_changes.test_two_share,
+    ),
+    "messages overtake others": (
+        Replaced(latency.Latencies, "schedule", overtaking),
+        test_network_changes.test_no_overtaking,
     ),
     "every tenth message is lost": (
         Replaced(transport.Transport, "carry", losing_messages),
