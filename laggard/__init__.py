@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         simulate,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 MODULES = {
     ".experiments.config.errors": ("ConfigError",),

@@ -1,5 +1,6 @@
 """The wheel: what a checkout reaches by links is there as files, once, and works where there is no checkout."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
-pytestmark = pytest.mark.slow
+import laggard
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("laggard", "simulator", "models", "experiments", "configs", "notebooks", "results/claims")
@@ -64,6 +65,15 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
+def test_the_version_is_that_of_the_citation_and_of_the_changelog() -> None:
+    cited = dict(line.partition(": ")[::2] for line in (ROOT / "CITATION.cff").read_text().splitlines())
+    newest = re.search(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest
+    assert newest.groups() == (laggard.__version__, cited["date-released"])
+    assert cited["version"] == laggard.__version__
+
+
+@pytest.mark.slow
 def test_the_wheel_has_every_file_once_and_under_one_name(wheel: Path) -> None:
     names = Counter(ZipFile(wheel).namelist())
     assert max(names.values()) == 1
@@ -83,6 +93,7 @@ def test_the_wheel_has_every_file_once_and_under_one_name(wheel: Path) -> None:
         assert files == {name for name in names if name.startswith(f"laggard/{link}/") and name.endswith(suffix)}
 
 
+@pytest.mark.slow
 def test_what_is_installed_works_without_a_checkout(elsewhere: Path, tmp_path: Path) -> None:
     where = call(elsewhere / "python", "-c", "import laggard; print(laggard.__file__)", cwd=tmp_path).strip()
     assert Path(where).is_relative_to(elsewhere.parent)
