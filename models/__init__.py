@@ -15,9 +15,10 @@ from laggard.models.language import Language
 from laggard.models.leaf import femnist, read_femnist
 from laggard.models.losses import OBJECTIVES, CrossEntropyLoss, LogisticLoss, Objective, SquaredLoss
 from laggard.models.mnist import DataMissingError
-from laggard.models.networks import LSTM, MLP, LeNet5, Logistic, Transformer
+from laggard.models.networks import MLP, LeNet5, Logistic
 from laggard.models.partition import PARTITIONS, ByLabel, ByWriter, Dirichlet, Disjoint, Iid, Partition
 from laggard.models.quadratic import Quadratic, Tridiagonal
+from laggard.models.sequence_networks import LSTM, Transformer
 from laggard.models.torch_module import TorchModule
 
 if TYPE_CHECKING:

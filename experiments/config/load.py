@@ -1,4 +1,4 @@
-"""Loads a config from a file and the command line, and validates every run of it; reads configs of version 0.1."""
+"""Loads a config from a file and the command line, and validates every run of it."""
 
 import io
 import re
@@ -13,7 +13,6 @@ from laggard.experiments.config.files import locate
 from laggard.experiments.config.grid import fill_swept_keys, runs
 from laggard.experiments.config.plain import parse_yaml
 from laggard.experiments.config.plugins import look_in
-from laggard.experiments.config.schema import DOWNPOUR, LAW_KEYS, MOVED, SYNCHRONOUS
 
 
 def load(path: str | Path, *overrides: str) -> Config:
@@ -80,44 +79,3 @@ def text_of(document: Mapping[str, Any]) -> str:
     yaml.default_flow_style, yaml.width = None, 120
     yaml.dump(document, stream)
     return stream.getvalue()
-
-
-def upgrade(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A config of version 0.1 with the current keys of its `algorithm` and of `cluster.compute`.
-
-    Any other config comes back as it is, also one whose combination of old keys no method has now.
-    """
-    cluster = document.get("cluster")
-    law = cluster.get("compute") if isinstance(cluster, Mapping) else None
-    if isinstance(cluster, Mapping) and isinstance(law, Mapping) and law.get("law") in LAW_KEYS:
-        keys = LAW_KEYS[law["law"]]
-        compute = {keys.get(key, key): value for key, value in law.items()}
-        document = {**document, "cluster": {**cluster, "compute": compute}}
-    algorithm = document.get("algorithm")
-    if not isinstance(algorithm, Mapping) or not set(MOVED.get(algorithm.get("name", ""), ())) & set(algorithm):
-        return document
-    now = _upgrade_async_ps(algorithm) if algorithm["name"] == "async_ps" else _upgrade_sync_ps(algorithm)
-    return document if now is None else {**document, "algorithm": now}
-
-
-def _upgrade_async_ps(old: Mapping[str, Any]) -> dict[str, Any] | None:
-    own, rest = _split(old, DOWNPOUR)
-    if {**own, "local_rule": "sgd"} == DOWNPOUR:  # where every step fetches, the local rule has no effect
-        return rest
-    return {**rest, **own, "name": "downpour"} if rest.pop("accumulate", 1) == 1 else None
-
-
-def _upgrade_sync_ps(old: Mapping[str, Any]) -> dict[str, Any] | None:
-    own, rest = _split(old, SYNCHRONOUS)
-    if own["average"] != "gradients":
-        return None if own.pop("cancel") else {**rest, **own, "name": "local_sgd"}
-    if own["wait_for"] is None and not own["cancel"]:
-        return {**rest, "accumulate": own["local_steps"]}
-    wait_for, cancel = own["wait_for"], own["cancel"]
-    return {**rest, "name": "k_sync", "wait_for": wait_for, "cancel": cancel} if own["local_steps"] == 1 else None
-
-
-def _split(old: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The values of the keys that have moved, and everything else."""
-    own = {key: old.get(key, default) for key, default in defaults.items()}
-    return own, {key: value for key, value in old.items() if key not in defaults}

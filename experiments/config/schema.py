@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, unknown_key
 from laggard.experiments.config.files import absolute, hash_of, names_file
+from laggard.experiments.config.moved import MOVED
 from laggard.simulator.errors import InvalidSettingError
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -26,26 +27,6 @@ Key = tuple[Any, Any]
 
 class PerMember:
     """Stands for torch's tensor in the type of a key that may differ among members: a config is read without torch."""
-
-
-DOWNPOUR = {"n_push": 1, "n_fetch": 1, "local_rule": "sgd", "warm_start": 0, "sync_every": None}
-SYNCHRONOUS = {"wait_for": None, "cancel": False, "average": "gradients", "local_steps": 1, "reset": False}
-"""The keys that `async_ps` and `sync_ps` had in version 0.1, with their defaults."""
-
-LAW_KEYS = {"pareto": {"least": "scale", "tail": "alpha"}, "shifted_exponential": {"tail": "scale"}}
-
-MOVED: Mapping[str, Mapping[str, str]] = {
-    "async_ps": {key: f"{{name: downpour, {key}: ...}}" for key in DOWNPOUR},
-    "sync_ps": {
-        "wait_for": "{name: k_sync, wait_for: ...}",
-        "cancel": "{name: k_sync, cancel: ...}",
-        "average": "{name: local_sgd, average: ...}",
-        "reset": "{name: local_sgd, reset: ...}",
-        "local_steps": "{name: sync_ps, accumulate: ...}, or {name: local_sgd, local_steps: ...} to average models",
-    },
-    **{law: {old: f"{{law: {law}, {new}: ...}}" for old, new in keys.items()} for law, keys in LAW_KEYS.items()},
-}
-"""Method or law -> key that it had -> how that is written now."""
 
 
 class Part(BaseModel):

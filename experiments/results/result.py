@@ -13,7 +13,7 @@ from laggard.experiments.config.documents import read
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.config.load import upgrade
+from laggard.experiments.config.moved import upgrade
 from laggard.simulator.recording.messages import MESSAGE_COLUMNS
 from laggard.simulator.recording.outcome import RESTORE_COLUMNS
 

@@ -13,8 +13,7 @@ from laggard import load, load_results, run
 from laggard.experiments.cli import main
 from laggard.experiments.config.config import digest_of_settings
 from laggard.experiments.config.errors import ConfigError
-from laggard.experiments.config.load import upgrade
-from laggard.experiments.config.schema import MOVED
+from laggard.experiments.config.moved import MOVED, upgrade
 
 OLD = {
     "async_ps": {"n_push": 2, "n_fetch": 2, "local_rule": "none", "warm_start": 3, "sync_every": 4},
