@@ -16,7 +16,7 @@ JSON_LIMITS = {"above": "exclusiveMinimum", "least": "minimum", "below": "exclus
 
 
 def describe_keys(part: type[Part]) -> dict[str, str]:
-    """What each key of a part means, where a docstring says so: its own, or that of the objects which it describes."""
+    """What each key of a part means, by the docstrings of the part and of what it builds; others are left out."""
     recipe = [part.recipe] if issubclass(part, Described) and "recipe" in vars(part) else []
     bases = (
         base for one in (*part.describes, part, *recipe) for base in reversed(getmro(one) if isclass(one) else [one])

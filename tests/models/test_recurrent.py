@@ -29,7 +29,7 @@ def by_the_equations(module, x):
     return vectors @ logits.weight.T + logits.bias
 
 
-# torch has no batching rule for its LSTM, calls it once for each model, and says so
+# vmap calls torch's LSTM once for each model, with a warning: there is no batching rule for it
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("backend", ["threads", "vmap"])
