@@ -10,8 +10,13 @@ if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_seta
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 import torch
+from hypothesis.internal.conjecture import providers
 
 from laggard.models import Quadratic, Supervised, synthetic
+
+# Hypothesis would draw numbers that stand in the sources of whatever is loaded: ten seconds to read all of laggard, and
+# other cases in each process.
+providers.is_local_module_file = lambda path: False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -50,7 +50,7 @@ def test_every_paper_with_a_claim_has_a_notebook():
     assert {path.stem.removeprefix("08_claims_") for path in NOTEBOOKS} == {claim.paper.key for claim in CLAIMS}
 
 
-FEW = ("assran2019", "notes", "zheng2017")
+FEW = ("notes", "zheng2017")
 """The papers whose notebooks are run each time; the others have the same cells."""
 
 

@@ -184,7 +184,7 @@ def method(draw, name, workers):
         "k_sync": {"wait_for": whole(1, workers), "cancel": COIN, "shards": shards},
         "k_batch_sync": {"gradients": several},
         "sync_replicas": {"replicas_to_aggregate": several, "num_tokens": one_of(-1, 0, 3 * workers)},
-        "p3": {"slice_bytes": one_of(None, 0.1, 30.0), "order": one_of("priority", "fifo"), "shards": shards,
+        "p3": {"slice_bytes": one_of(None, 2.0, 30.0), "order": one_of("priority", "fifo"), "shards": shards,
                "backward": FACTOR},
         "local_sgd": local,
         "diloco": {**local, "outer_optimizer": one_of("nesterov", "sgd")},

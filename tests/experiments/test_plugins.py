@@ -400,7 +400,10 @@ HELPERS = {
 }
 
 
-@pytest.mark.parametrize("how", HELPERS)
+IN_CI = ("of a helper", "by name", "of the folder above")
+
+
+@pytest.mark.parametrize("how", [pytest.param(how, marks=[pytest.mark.slow] * (how not in IN_CI)) for how in HELPERS])
 def test_the_sources_of_what_it_imports_count_too(
     how: str, module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

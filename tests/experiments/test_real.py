@@ -103,9 +103,10 @@ class Ends:
 """
 
 
+@SLOW
 @pytest.mark.parametrize(
     ("how", "patience", "said"),
-    [("dies", 60.0, "was killed by signal 9"), pytest.param("hangs", 15.0, "Timed out", marks=SLOW)],
+    [("dies", 60.0, "was killed by signal 9"), ("hangs", 15.0, "Timed out")],
 )
 def test_a_process_that_dies_or_hangs_ends_the_run_in_one_line(tmp_path, how, patience, said):
     (tmp_path / f"ending_{how}.py").write_text(DYING)

@@ -31,6 +31,7 @@ from laggard.simulator.timing.slowdowns import Crash, Factor
 from tests.simulator.algorithms.test_collectives import FORMS
 
 every = pytest.mark.parametrize("collective", COLLECTIVES)
+SLOW = pytest.mark.slow
 DEPTH, P = 12, 4
 N = 24 * FIRST_BUCKET
 """Bytes of a model whose layers have two first buckets' each."""
@@ -125,7 +126,7 @@ def seconds(algorithm, bandwidth, latency=0.0, updates=4, task=None, **more):
 
 
 GRID = [(c * FIRST_BUCKET, load, latency) for c in (0.5, 3.0, 5.0, 11.0, 1e9) for load in (0.05, 0.4, 1.0, 4.0)
-        for latency in (0.0, 1e-3)]  # fmt: skip
+        for latency in (0.0, 1e-3)][::3]  # fmt: skip
 
 
 @every
@@ -255,7 +256,7 @@ def test_one_bucket_is_no_overlap(by_messages, algorithm, sharing):
     assert one.messages == whole.messages
 
 
-@pytest.mark.parametrize("workers", [1, 3, 5, 8])
+@pytest.mark.parametrize("workers", [1, pytest.param(3, marks=SLOW), 5, pytest.param(8, marks=SLOW)])
 @pytest.mark.parametrize("algorithm", WITHOUT)
 def test_weights_are_the_same_bit_for_bit(algorithm, workers, perceptron):
     """Thirteen parameters in buckets of one to five, and a network in its two layers; single precision too."""
