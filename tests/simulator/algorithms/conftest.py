@@ -81,9 +81,9 @@ class Drawn(Peers):
 
 
 @st.composite
-def graphs(draw, directed=False):
-    """A random tree (directed: a cycle) with random edges on top, and how many workers it has."""
-    workers = draw(st.integers(2, 7))
+def graphs(draw, directed=False, most=7, extra=8):
+    """A random tree (directed: a cycle) with up to `extra` random edges on top, and its workers, at `most` so many."""
+    workers = draw(st.integers(2, most))
     graph = (nx.DiGraph if directed else nx.Graph)()
     graph.add_nodes_from(range(workers))
     if directed:
@@ -91,7 +91,7 @@ def graphs(draw, directed=False):
     else:
         graph.add_edges_from((rank, draw(st.integers(0, rank - 1))) for rank in range(1, workers))
     pairs = st.tuples(st.integers(0, workers - 1), st.integers(0, workers - 1)).filter(lambda pair: pair[0] != pair[1])
-    graph.add_edges_from(draw(st.lists(pairs, max_size=8)))
+    graph.add_edges_from(draw(st.lists(pairs, max_size=extra)))
     return Drawn(graph), workers
 
 

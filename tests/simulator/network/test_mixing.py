@@ -3,45 +3,16 @@
 import itertools
 import math
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from laggard.simulator import InvalidSettingError, Star
 from laggard.simulator.network.mixing import MIXINGS, doubly_stochastic, matrix, mixing
-from laggard.simulator.network.topology import Complete, Exponential, Graph, Peers, Ring, Torus
+from laggard.simulator.network.topology import Complete, Exponential, Graph, Ring, Torus
+from tests.simulator.algorithms.conftest import graphs
 
 GRAPHS = [Ring(), Torus(), Complete(), Exponential(), Exponential(peers=2), Exponential(static=True)]
-
-
-class Drawn(Peers):
-    """The edges of a networkx graph."""
-
-    def __init__(self, graph):
-        self.graph = graph
-
-    def ranks(self, rank, step, workers):
-        return list(self.graph.neighbors(rank))
-
-    def share(self, sender, receiver, workers):
-        return self.graph.edges[sender, receiver]["weight"]
-
-
-@st.composite
-def connected(draw, directed=False):
-    """A random tree (directed: a cycle) with random edges on top."""
-    workers = draw(st.integers(2, 12))
-    graph = (nx.DiGraph if directed else nx.Graph)()
-    graph.add_nodes_from(range(workers))
-    if directed:
-        graph.add_edges_from((rank, (rank + 1) % workers) for rank in range(workers))
-    else:
-        graph.add_edges_from((rank, draw(st.integers(0, rank - 1))) for rank in range(1, workers))
-    pairs = st.tuples(st.integers(0, workers - 1), st.integers(0, workers - 1)).filter(lambda pair: pair[0] != pair[1])
-    graph.add_edges_from(draw(st.lists(pairs, max_size=20)))
-    return Drawn(graph), workers
 
 
 def stochastic(W, axis):
@@ -70,7 +41,7 @@ def test_metropolis_is_uniform_where_all_degrees_are_the_same(graph):
 
 
 @settings(max_examples=40, deadline=None)
-@given(connected())
+@given(graphs(most=12, extra=20))
 def test_metropolis_is_symmetric_and_doubly_stochastic_on_every_undirected_graph_and_contracts(drawn):
     graph, workers = drawn
     W = matrix("metropolis", graph, 0, workers)
@@ -82,7 +53,7 @@ def test_metropolis_is_symmetric_and_doubly_stochastic_on_every_undirected_graph
 
 
 @settings(max_examples=40, deadline=None)
-@given(connected(directed=True))
+@given(graphs(directed=True, most=12, extra=20))
 def test_uniform_is_column_stochastic_on_every_digraph_and_push_sum_finds_the_mean(drawn):
     graph, workers = drawn
     W = matrix("uniform", graph, 0, workers)
@@ -94,7 +65,7 @@ def test_uniform_is_column_stochastic_on_every_digraph_and_push_sum_finds_the_me
 
 
 @settings(max_examples=40, deadline=None)
-@given(connected(directed=True))
+@given(graphs(directed=True, most=12, extra=20))
 def test_a_nodes_mixing_is_its_row_and_column(drawn):
     graph, workers = drawn
     W = matrix("uniform", graph, 3, workers)
