@@ -2,11 +2,13 @@
 
 import sys
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import laggard
 
 sys.path.insert(0, str(Path(__file__).parent))
+import method_pages
 import reference
 
 project = "laggard"
@@ -33,5 +35,8 @@ html_extra_path = ["start"]  # index.html, which leads to docs/index.html
 
 
 def setup(app: Any) -> None:
-    """Fill in the pages of the reference as they are read."""
+    """Write the pages of methods, and fill in those of the reference as they are read."""
+    methods = Path(__file__).with_name("methods")
+    app.connect("builder-inited", lambda app: method_pages.write_pages(methods))
+    app.connect("build-finished", lambda app, error: rmtree(methods))
     app.connect("source-read", lambda app, name, source: source.__setitem__(0, reference.fill(source[0])))

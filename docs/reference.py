@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from inspect import cleandoc, isclass
+from itertools import groupby
 from typing import Any
 
 import laggard
@@ -116,9 +117,11 @@ def description(part: type[Part]) -> Iterator[str]:
     text = cleandoc(part.__doc__ or "")
     text = re.sub(r"^(Attributes|Args|Raises|Example):\n( .*\n?|\n(?= ))*", "", text, flags=re.MULTILINE)
     for paragraph in text.split("\n\n"):
-        lines = paragraph.splitlines()
-        aligned = len(lines) > 1 and all(map(TABLE_ROW.match, lines))  # shown as it stands, like what is indented
-        yield from (f"    {line}" if aligned else line if line.startswith("    ") else escape(line) for line in lines)
+        for aligned, lines in groupby(paragraph.splitlines(), lambda line: bool(TABLE_ROW.match(line))):
+            if aligned:  # shown as it stands, like what is indented
+                yield from ("", *(f"    {line}" for line in lines), "")
+            else:
+                yield from (line if line.startswith("    ") else escape(line) for line in lines)
         yield ""
 
 

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from laggard.experiments.config.parts import ALGORITHM
 from tests.documents import ROOT
 
 BROKEN = ("<!-- ", "{eval-rst}", "{toctree}", "| --- |", "\\frac", "problematic")
@@ -92,3 +93,12 @@ def test_no_page_shows_what_should_have_been_rendered(pages: dict[Path, Page]) -
     assert {name: mark for name, text in shown.items() for mark in BROKEN if mark in text} == {}
     equations = next(path for path in pages if path.name == "08_claims_mitliagkas2016.html")
     assert "<mfrac>" in equations.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_each_method_has_a_page_with_a_picture_messages_and_evidence(site: Path, pages: dict[Path, Page]) -> None:
+    for name in ALGORITHM.parts:
+        page = pages[site / "docs" / "methods" / f"{name}.html"]
+        assert any(target.endswith(f"{name}.png") for target in page.targets)
+        assert {"who-computes-when", "messages", "what-it-is-held-to", "claims-of-papers", "to-cite"} <= page.names
+    assert not (ROOT / "docs" / "methods").exists()

@@ -50,7 +50,8 @@ def validate(args: Namespace) -> int:
 
 
 def list_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="NAME", help="a table (methods, laws, ...), or an entry of one")
+    named = "a table (methods, laws, ...), an entry of one, or what has keys (network, stop, ...)"
+    parser.add_argument("words", nargs="*", metavar="NAME", help=named)
 
 
 def list_entries(args: Namespace) -> int:

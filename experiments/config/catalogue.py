@@ -14,11 +14,13 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from laggard.experiments.config import clusters, datasets, parts, tasks
+from laggard.experiments.config.config import Config
+from laggard.experiments.config.descriptions import describe_keys
 from laggard.experiments.config.documents import examples
 from laggard.experiments.config.errors import ConfigError, format_value, suggest, unknown_name
 from laggard.experiments.config.load import question
 from laggard.experiments.config.parts import NamedChoice
-from laggard.experiments.config.schema import Described
+from laggard.experiments.config.schema import Described, Part
 
 SECTIONS = {
     "methods (algorithm.name)": parts.ALGORITHM,
@@ -37,16 +39,23 @@ SECTIONS = {
     "losses (task.loss; each with a regularizer)": tasks.LOSS,
 }
 """Title -> entries; the title's first word is the name of the section."""
+NESTED = ("cluster", "stop", "evaluate", "record")
+MAPPINGS: Mapping[str, Sequence[type[Part]]] = {
+    "config": [Config],
+    **{key: [Config.model_fields[key].metadata[0].func.model] for key in NESTED},
+    "network": list(clusters.NETWORK.parts.values()),
+}
+"""What holds keys -> the parts that may fill it, whose common keys are its own."""
 ATTRIBUTE_LINE = re.compile(r"\s+[\w, .-]+: ")
 TABLE_ROW = re.compile(r".*\S {2,}\S")
 """How an entry's line begins, and an attribute's in a docstring."""
 
 
 def describe_entries(words: Sequence[str] = ()) -> Iterator[str]:
-    """Lines on the sections and entries that `words` name; without any, on all sections.
+    """Lines on the sections, entries and mappings that `words` name; without any, on all sections.
 
     Raises:
-        ConfigError: a word is neither a section nor an entry.
+        ConfigError: a word is none of them.
     """
     sections = {title.split()[0]: title for title in SECTIONS}
     if not words:
@@ -54,10 +63,12 @@ def describe_entries(words: Sequence[str] = ()) -> Iterator[str]:
     for word in words:
         if word == "examples":
             yield from describe_examples()
+        elif word in MAPPINGS:
+            yield from describe_mapping(word)
         elif word in sections:
             yield from lines({sections[word]: SECTIONS[sections[word]]})
         else:
-            for title, part in find_entries(word, "laggard list", sections):
+            for title, part in find_entries(word, "laggard list", [*sections, *MAPPINGS]):
                 yield from describe_fully(word, title, part)
 
 
@@ -81,6 +92,17 @@ def describe_examples() -> Iterator[str]:
     yield "examples (laggard run example:NAME, or base: example:NAME)"
     for name, file in examples().items():
         yield f"  {name}: {question(file)}"
+
+
+def describe_mapping(name: str) -> Iterator[str]:
+    """The keys of a mapping, each with its default and what it means."""
+    first, *others = MAPPINGS[name]
+    meanings = describe_keys(first) | {key: of.description for key, of in first.model_fields.items() if of.description}
+    place = {"config": "KEY", "network": "cluster.network.KEY"}.get(name, f"{name}.KEY")
+    yield f"{name} ({place})"
+    for key, field in first.model_fields.items():
+        if key in meanings and all(key in part.model_fields for part in others):
+            yield f"  {_key(key, field)}: {meanings[key]}"
 
 
 def lines(sections: Mapping[str, NamedChoice]) -> Iterator[str]:

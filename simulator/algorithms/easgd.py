@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 class EASGD(Algorithm):
     """Elastic averaging SGD: after every H local steps a worker and the centre move towards each other.
 
-    d = a (x_i - c);  x_i <- x_i - d;  c <- c + d, so that an exchange conserves x_i + c; then, as at every step,
-    x_i <- x_i - lr g(x), where x is x_i before the exchange. With momentum in the worker's rule it is EAMSGD.
+    d = a (x_i - c);    x_i <- x_i - d;    c <- c + d
+    An exchange conserves x_i + c. Then, as at every step, x_i <- x_i - lr g(x), where x is x_i before the exchange.
+    With momentum in the worker's rule it is EAMSGD.
 
     The model is the centre's, c, which changes through exchanges only. An exchange is an update; it applies the
     worker's gradients since its last one, and their staleness is the exchanges that others made since then, P - 1 in

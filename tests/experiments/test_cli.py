@@ -18,6 +18,7 @@ from laggard import load_result
 from laggard.experiments import figures
 from laggard.experiments.cli import main
 from laggard.experiments.config import clusters, parts, tasks
+from laggard.experiments.config.config import Config
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.presets import PRESETS
 from laggard.experiments.figures import FIGURES
@@ -305,6 +306,24 @@ def test_validate_names_all_mistakes_and_run_the_first(laggard: Laggard, tmp_pat
     assert sorted(keys[:2]) == ["cluster.ties", "cluster.workers"]
     assert keys[2:] == ["algorithm.name", "learning.lr", "stop.epoch"]
     assert laggard("run", str(file)) == (2, "", err.splitlines()[0] + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("config", ""), ("cluster", "cluster."), ("stop", "stop."), ("record", "record."), ("evaluate", "evaluate."),
+     ("network", "cluster.network.")],
+)  # fmt: skip
+def test_list_of_what_has_keys_says_what_each_of_them_means(laggard: Laggard, name: str, place: str) -> None:
+    code, out, err = laggard("list", name)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{name} ({place}KEY)\n")
+    config: Any = Config()
+    for part in filter(None, place.split(".")):
+        config = getattr(config, part)
+    keys = {key for key in type(config).model_fields if not key.endswith("_sha256")}
+    unwrapped = re.sub(r"\n  (?=['|])", " ", out)
+    listed = set(re.findall(r"^  (\w+)(?: = .*?)?: \S", unwrapped, flags=re.MULTILINE))
+    assert listed == keys - {"peers"}  # of one topology
 
 
 def test_list_of_a_section_or_an_entry(laggard: Laggard) -> None:

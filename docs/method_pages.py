@@ -1,0 +1,129 @@
+"""A page for each method: what it does, a run's first messages, a picture, the statements and claims about it."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from reference import description, schema_of, table
+
+from laggard import Result, load, run
+from laggard.experiments.claims import Claim, claims, ledger
+from laggard.experiments.claims.presentation import is_outdated, verdict_text
+from laggard.experiments.config.citations import citations
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import runs
+from laggard.experiments.config.parts import ALGORITHM
+from laggard.experiments.figures import FIGURES
+
+ROOT = Path(__file__).parents[1]
+CONFIGS = ROOT / "configs" / "methods"
+MOST_MESSAGES, MOST_STATEMENTS, UPDATES, GRADIENTS = 16, 12, 40, 10
+STATEMENT_HEADING = ("| statement | expected | measured | tolerance |", "| --- | ---: | ---: | ---: |")
+
+
+def write_pages(folder: Path) -> None:
+    """Write the page of each method, and its picture, into `folder`."""
+    folder.mkdir(exist_ok=True)
+    statements, stored = statement_rows((ROOT / "docs" / "verification.md").read_text(encoding="utf-8")), claims()
+    for name in ALGORITHM.parts:
+        text = "\n".join(lines_of(name, folder, statements, stored))
+        (folder / f"{name}.md").write_text(text + "\n", encoding="utf-8")
+
+
+def lines_of(name: str, folder: Path, statements: Sequence[str], stored: Sequence[Claim]) -> Iterator[str]:
+    """The page of the method called `name`, whose picture is drawn into `folder`."""
+    schema = schema_of(ALGORITHM.parts[name])
+    yield from (f"# {name}", "", *description(ALGORITHM.parts[name]), "", "## Keys", "")
+    yield from table("algorithm", schema["properties"], schema) or ("None of its own.",)
+    config = config_of(name)
+    with TemporaryDirectory() as out:
+        result = first_run(config, name, out)
+        ends = result.updates.groupby("worker")["time"].nth(GRADIENTS - 1)
+        FIGURES["timeline"].function(result, folder / f"{name}.png", until=ends.min() if len(ends) else None)
+        sent = list(message_rows(result))
+    said = f"The first run of [{config.name}](../../configs/methods/{config.name}), from its start."
+    yield from ("", "## Who computes when", "", said, "", f"![A timeline of {name}]({name}.png)", "")
+    yield from ("```yaml", config.read_text(encoding="utf-8").rstrip(), "```", "", "## Messages", "")
+    yield from (
+        (f"The first {len(sent)} of that run; -1 is the server.", "", *message_table(sent)) if sent else ("None.",)
+    )
+    own = statements_on(name, statements)
+    yield from ("", "## What it is held to", "")
+    shown = own[:: math.ceil(len(own) / MOST_STATEMENTS) or 1]
+    yield from (f"{len(shown)} of {len(own)} statements of [the page of all](../verification.md) that name it.", "")
+    yield from (*STATEMENT_HEADING, *shown)
+    yield from ("", "## Claims of papers", "", *claim_lines(name, stored), "", "## To cite", "", "```bibtex")
+    yield from (*sources(name), "```")
+
+
+def config_of(name: str) -> Path:
+    """The config in `configs/methods` that is about the method: of its name, or the first that begins with it."""
+    named = CONFIGS / f"{name}.yaml"
+    return named if named.is_file() else min(CONFIGS.glob(f"{name}_*.yaml"))
+
+
+def first_run(config: Path, name: str, out: str) -> Result:
+    """The beginning of the config's first run by the method, with its messages."""
+    spec = next(spec for spec in runs(load(config)) if spec.config.algorithm.name == name)
+    stop = spec.config.stop.model_copy(update={"updates": UPDATES})
+    record = spec.config.record.model_copy(update={"messages": True})
+    return run(spec.config.model_copy(update={"sweep": {}, "stop": stop, "record": record}), out)
+
+
+def message_rows(result: Result) -> Iterator[Mapping[str, Any]]:
+    """The first messages of a run."""
+    yield from result.messages.sort_values("sent", kind="stable").head(MOST_MESSAGES).to_dict("records")
+
+
+def message_table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each message: when it was sent and came, between which nodes, and its size."""
+    yield from ("| sent (s) | from | to | what | bytes | arrived (s) |", "| ---: | ---: | ---: | --- | ---: | ---: |")
+    for row in rows:
+        said = "{sent:.4f} | {sender} | {receiver} | {content} | {bytes:.0f} | {arrived:.4f}".format_map(row)
+        yield f"| {said} |"
+
+
+def statement_rows(page: str) -> list[str]:
+    """The rows of the tables of a page, without headings."""
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    return [line for line, after in zip(lines, [*lines[1:], ""], strict=True) if "---" not in line + after]
+
+
+def statements_on(name: str, rows: Sequence[str]) -> list[str]:
+    """Those of the rows whose statement names the method."""
+    word = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+    return [row for row in rows if word.search(row.split(" | ")[0])]
+
+
+def claim_lines(name: str, stored: Sequence[Claim]) -> Iterator[str]:
+    """A line for each claim in whose runs the method takes part."""
+    rows = ledger()
+    found = [claim for claim in stored if any(uses(study.config, name) for study in claim.studies.values())]
+    for claim in found:
+        row = rows.get(claim.id)
+        verdict = "not run" if row is None or is_outdated(claim, row) else verdict_text(row)
+        yield f"- [{claim.id}](../claims/{claim.paper.key}.md#{claim.id.lower()}), {verdict}: {claim.question}"
+    if not found:
+        yield "None has runs of it."
+
+
+def uses(settings: Any, name: str) -> bool:
+    """Whether a config, or a part of one, says that the algorithm is `name`."""
+    if not isinstance(settings, Mapping):
+        return False
+    said = settings.get("algorithm"), settings.get("algorithm.name")
+    names = [each.get("name") if isinstance(each, Mapping) else each for each in said]
+    return any(name in each if isinstance(each, list) else name == each for each in names) or any(
+        uses(each, name) for each in settings.values()
+    )
+
+
+def sources(name: str) -> Iterator[str]:
+    """The works that the method's description names, in BibTeX."""
+    try:
+        yield from citations(name)
+    except ConfigError:
+        yield "% its description names no published work"

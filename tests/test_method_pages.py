@@ -1,0 +1,64 @@
+"""What the page of a method is made of: statements and claims that are about it, and none about another."""
+
+import sys
+from importlib import import_module
+
+import pytest
+
+from laggard.experiments.claims import claims
+from laggard.experiments.config.parts import ALGORITHM
+from tests.documents import ROOT
+
+
+@pytest.fixture(scope="module")
+def method_pages():
+    """The module that writes the pages; it imports its neighbour by name."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        return import_module("method_pages")
+    finally:
+        sys.path.remove(str(ROOT / "docs"))
+
+
+@pytest.mark.parametrize("name", ALGORITHM.parts)
+def test_every_method_has_a_config_and_a_statement_that_name_it(method_pages, name):
+    assert f"name: {name}" in method_pages.config_of(name).read_text()
+    rows = method_pages.statement_rows((ROOT / "docs" / "verification.md").read_text())
+    assert method_pages.statements_on(name, rows)
+
+
+def test_a_statement_is_on_the_methods_that_it_names_and_no_other(method_pages):
+    page = """
+| Ho et al. (2013) | expected | measured | tolerance |
+| --- | ---: | ---: | ---: |
+| ssp, bound 0 = downpour, sync_every 1 | 0 | 0 | 0 |
+
+| osgp | expected | measured | tolerance |
+| --- | ---: | ---: | ---: |
+| osgp, P = 6 | 0 | sgp | 0 |
+"""
+    rows = method_pages.statement_rows(page)
+    assert len(rows) == 2
+    found = {name: len(method_pages.statements_on(name, rows)) for name in ("ssp", "downpour", "osgp", "sgp", "sync")}
+    assert found == {"ssp": 1, "downpour": 1, "osgp": 1, "sgp": 0, "sync": 0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "used"),
+    [
+        ({"algorithm": {"name": "sgp"}}, True),
+        ({"algorithm": "sgp"}, True),
+        ({"sweep": {"algorithm.name": ["osgp", "sgp"]}}, True),
+        ({"sweep": {"method": {"push": {"algorithm.name": "sgp"}}}}, True),
+        ({"algorithm": {"name": "osgp"}, "name": "sgp"}, False),
+    ],
+)
+def test_a_config_uses_the_methods_that_it_names(method_pages, settings, used):
+    assert method_pages.uses(settings, "sgp") == used
+
+
+def test_a_claim_is_listed_with_its_verdict_under_the_methods_of_its_runs(method_pages):
+    lines = list(method_pages.claim_lines("adpsgd", claims()))
+    assert any(line.startswith("- [D3](../claims/lian2018.md#d3), ") for line in lines)
+    assert not any("[B3]" in line for line in lines)
+    assert list(method_pages.claim_lines("nothing", claims())) == ["None has runs of it."]
