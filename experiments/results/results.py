@@ -11,13 +11,14 @@ from laggard.experiments.config.errors import printable, suggest
 from laggard.experiments.results.index import folder_of_runs, read_index
 from laggard.experiments.results.result import MANIFEST, Result, ResultError
 from laggard.experiments.results.store import INDEX, open_run
+from laggard.experiments.results.views import Views
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyarrow.dataset import Expression
 
 
-class Results(Sequence[Result]):
+class Results(Views, Sequence[Result]):
     """The runs of a sweep, or any others: a sequence of `Result`, whose tables are one each over all runs.
 
     A table has a column `run` (the run's id), one per swept key, and those of the run's own table. Nothing but
