@@ -175,6 +175,19 @@ def report(args: Namespace) -> int:
     return DONE
 
 
+def export_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("results", metavar="RESULT", help=RESULT)
+    parser.add_argument("--to", required=True, metavar="NAME", help="tensorboard, wandb (offline) or mlflow")
+    parser.add_argument("folder", metavar="DIR", help="where to")
+
+
+def export(args: Namespace) -> int:
+    from laggard.experiments.results.results import load_results
+
+    print(load_results(args.results).export(args.to, args.folder))
+    return DONE
+
+
 COMMANDS = (
     Command("plot", "draw a figure of results", plot_arguments, plot),
     Command(
@@ -185,5 +198,6 @@ COMMANDS = (
         "laggard.experiments.results.tables",
     ),
     Command("trace", "write a run as a trace for ui.perfetto.dev", trace_arguments, trace),
+    Command("export", "write runs for TensorBoard, Weights & Biases or MLflow", export_arguments, export),
     Command("report", "write a run or a sweep as one HTML page", report_arguments, report),
 )

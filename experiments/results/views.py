@@ -5,6 +5,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
     from laggard.experiments.notebook import Plots
@@ -50,6 +52,18 @@ class Views:
     def plot(self) -> "Plots":
         """The figures by name, as in `results.plot.staleness()`; `results.plot()` is `comparison`."""
         found: Plots = _notebook().Plots(self)
+        return found
+
+    def export(self, to: str, folder: "str | Path") -> "Path":
+        """Write each run and member for another program, as a run of its own, into a folder; return the folder.
+
+        Args:
+            to: tensorboard, wandb (offline, for `wandb sync`) or mlflow.
+
+        Raises:
+            ConfigError: no such program, or it is not installed; says what to install.
+        """
+        found: Path = import_module("laggard.experiments.exporters").write_runs(self, to, folder)
         return found
 
     def _repr_html_(self) -> str:
