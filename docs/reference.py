@@ -47,6 +47,8 @@ HEEDED: Mapping[str, tuple[Sequence[str], Callable[[Algorithm], bool]]] = {
     "methods whose nodes have models of their own": (("evaluate.nodes",), has_own_models),
 }
 """The keys of a config that not all methods heed: a name for those that do, the keys, and how to tell."""
+VIEWS = "laggard.experiments.results.views.Views"
+"""What `Result` and `Results` have in common."""
 EXTENSION = [
     "laggard.simulator.timing.distributions.Distribution",
     "laggard.simulator.timing.slowdowns.Slowdown",
@@ -193,7 +195,7 @@ def heeded() -> Iterator[str]:
 def api() -> Iterator[str]:
     """The names of daily use, those of the simulator, and what an entry of one's own is, for autodoc."""
     others = [name for name in laggard.simulator.__all__ if name not in laggard.__all__]
-    yield from ("## laggard", "", *directives(f"laggard.{name}" for name in laggard.__all__))
+    yield from ("## laggard", "", *directives([*(f"laggard.{name}" for name in laggard.__all__), VIEWS]))
     yield from ("", "## laggard.simulator", "", *directives(f"laggard.simulator.{name}" for name in others))
     yield from ("", "## For entries of your own", "", *directives(EXTENSION))
 

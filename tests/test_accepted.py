@@ -12,7 +12,7 @@ import pytest
 
 from laggard import ConfigError, load
 from laggard.experiments.config.grid import runs
-from laggard.experiments.config.load import text_of
+from laggard.experiments.config.plain import text_of
 from laggard.models.mnist import DataMissingError
 from laggard.simulator import RunProgress, simulate
 from laggard.simulator.algorithms import ALGORITHMS

@@ -101,3 +101,17 @@ def test_what_is_installed_works_without_a_checkout(elsewhere: Path, tmp_path: P
     assert "async_ps" in call(elsewhere / "laggard", "list", "methods", cwd=tmp_path)
     assert Path(where).with_name("ledger").joinpath("cpu", "A1.json").is_file()
     assert "A1" in call(elsewhere / "laggard", "reproduce", "--list", cwd=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["10_gossip_and_heterogeneous_data", "11_a_method_of_ones_own"])
+def test_a_notebook_of_the_wheel_runs_elsewhere(name: str, elsewhere: Path, tmp_path: Path) -> None:
+    execute = (
+        "import sys, nbclient, nbformat, laggard, pathlib;"
+        "shipped = pathlib.Path(laggard.__file__).with_name('notebooks') / sys.argv[1];"
+        "nbclient.execute(nbformat.read(shipped, 4), cwd='work'); print(shipped)"
+    )
+    (tmp_path / "work").mkdir()
+    shipped = call(elsewhere / "python", "-c", execute, f"{name}.ipynb", cwd=tmp_path).strip()
+    assert Path(shipped).is_relative_to(elsewhere.parent)
+    assert list((tmp_path / "results/notebook").glob("*/*/manifest.json"))

@@ -27,7 +27,6 @@ def plot_arguments(parser: ArgumentParser) -> None:
 def plot(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError, unknown_name
     from laggard.experiments.figures import FIGURES
-    from laggard.experiments.figures.lines import by_method
     from laggard.experiments.results.result import ResultError
     from laggard.experiments.results.results import load_results
 
@@ -40,17 +39,14 @@ def plot(args: Namespace) -> int:
         raise ConfigError("", "expected a RESULT to draw, got none: a run's folder, or results/<name>", "laggard plot")
     if args.figure not in FIGURES:
         raise unknown_name("", args.figure, FIGURES).relocate(where="laggard plot --figure")
-    draw = FIGURES[args.figure].function
-    taken = inspect.signature(draw).parameters
-    if args.x and "x" not in taken:
+    figure = FIGURES[args.figure]
+    if args.x and "x" not in inspect.signature(figure.function).parameters:
         raise ConfigError("", f"{args.figure} has axes of its own; learning and consensus take one", "laggard plot --x")
     results = [result for path in args.results for result in load_results(path)]
     name = "figure" if args.figure == "comparison" else args.figure
     path = Path(args.to) if args.to else Path(args.results[0]) / f"{name}.png"
     try:
-        given = {"target": results[0].config.evaluate.target_accuracy, "label": by_method(results)}
-        given |= {"x": args.x} if args.x else {}
-        draw(results, path, **{key: value for key, value in given.items() if key in taken})
+        figure.draw(results, path, **({"x": args.x} if args.x else {}))
     except (ConfigError, ResultError):  # they name their file
         raise
     except ValueError as error:  # two results look the same, there is nothing to draw, or the suffix cannot be drawn
@@ -85,18 +81,13 @@ def table_arguments(parser: ArgumentParser) -> None:
 def table(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.results.formats import FORMATS
-    from laggard.experiments.results.selection import best
-    from laggard.experiments.results.tables import label_results
-    from laggard.experiments.results.tables import table as tabulated
+    from laggard.experiments.results.tables import label_results, tabulate
 
     results = label_results(_join(args.results))
     try:
         results = _restrict_results(results, args.where)
-        chosen = None
-        if args.best:
-            chosen = best(results, args.best, args.by, args.target, _seeds(args.select_seeds))
-            results = chosen.results
-        print(FORMATS[args.format](tabulated(results, args.rows, args.columns, args.value, args.target, chosen)))
+        best = args.best, args.by, _seeds(args.select_seeds)
+        print(FORMATS[args.format](tabulate(results, args.rows, args.columns, args.value, args.target, *best)))
     except ValueError as error:
         raise ConfigError("", str(error), " ".join(args.results)) from None
     return DONE
@@ -184,6 +175,19 @@ def report(args: Namespace) -> int:
     return DONE
 
 
+def export_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("results", metavar="RESULT", help=RESULT)
+    parser.add_argument("--to", required=True, metavar="NAME", help="tensorboard, wandb (offline) or mlflow")
+    parser.add_argument("folder", metavar="DIR", help="where to")
+
+
+def export(args: Namespace) -> int:
+    from laggard.experiments.results.results import load_results
+
+    print(load_results(args.results).export(args.to, args.folder))
+    return DONE
+
+
 COMMANDS = (
     Command("plot", "draw a figure of results", plot_arguments, plot),
     Command(
@@ -194,5 +198,6 @@ COMMANDS = (
         "laggard.experiments.results.tables",
     ),
     Command("trace", "write a run as a trace for ui.perfetto.dev", trace_arguments, trace),
+    Command("export", "write runs for TensorBoard, Weights & Biases or MLflow", export_arguments, export),
     Command("report", "write a run or a sweep as one HTML page", report_arguments, report),
 )

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from html import escape
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError
@@ -12,6 +13,7 @@ from laggard.experiments.config.clusters import ClusterPart
 from laggard.experiments.config.errors import ConfigError, error_at, refused_setting, translate_error
 from laggard.experiments.config.files import without_paths
 from laggard.experiments.config.parts import ALGORITHM, LEARNING, SOURCE, EvaluatePart, RecordPart, StopPart
+from laggard.experiments.config.plain import text_of
 from laggard.experiments.config.schema import Part, Seed, fill_defaults
 from laggard.experiments.config.tasks import TASK
 from laggard.models.backends import BACKEND_NAMES
@@ -79,6 +81,10 @@ class Config(Part):
     def explicit(self) -> dict[str, Any]:
         """The explicit settings, as plain data without the defaults and without the sweep."""
         return self.model_dump(exclude_unset=True, exclude={"sweep"})
+
+    def _repr_html_(self) -> str:
+        """The explicit settings as YAML, for notebooks; text is escaped."""
+        return f"<pre>{escape(text_of(self.explicit() | ({'sweep': self.sweep} if self.sweep else {})))}</pre>"
 
 
 class Checks:

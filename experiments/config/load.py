@@ -1,6 +1,5 @@
 """Loads a config from a file and the command line, and validates every run of it."""
 
-import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -69,13 +68,3 @@ def question(path: str | Path) -> str:
     with Path(path).open(encoding="utf-8-sig") as file:
         first = next((line for line in map(str.strip, file) if line not in ("", "---")), "")
     return first.lstrip("# ") if first.startswith("#") else ""
-
-
-def text_of(document: Mapping[str, Any]) -> str:
-    """`document` as YAML, in its own order, short lists and mappings on one line."""
-    from ruamel.yaml import YAML
-
-    yaml, stream = YAML(), io.StringIO()
-    yaml.default_flow_style, yaml.width = None, 120
-    yaml.dump(document, stream)
-    return stream.getvalue()

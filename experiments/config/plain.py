@@ -1,7 +1,9 @@
 """Plain YAML: mappings, lists, strings, numbers, booleans and null, of a size that can be read at once."""
 
+import io
 import re
 import unicodedata
+from collections.abc import Mapping
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -39,6 +41,14 @@ def parse_yaml(text: str, where: str) -> Any:
         raise ConfigError("", TOO_DEEP, where) from None
     except (YAMLError, ValueError) as error:
         raise ConfigError("", f"no YAML: {str(error).splitlines()[0]}", where) from None
+
+
+def text_of(document: Mapping[str, Any]) -> str:
+    """`document` as YAML, in its own order, short lists and mappings on one line."""
+    yaml, stream = YAML(), io.StringIO()
+    yaml.default_flow_style, yaml.width = None, 120
+    yaml.dump(document, stream)
+    return stream.getvalue()
 
 
 class Plain(SafeConstructor):

@@ -7,7 +7,13 @@ module of this folder, its family, and its row in `ENTRIES`. A family is importe
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from laggard.experiments.figures.style import File, Runs
 
 
 class Entry(NamedTuple):
@@ -31,6 +37,18 @@ class Entry(NamedTuple):
         """Draws it: a function of results."""
         found: Callable[..., Any] = getattr(sys.modules[__name__], self.name)
         return found
+
+    def draw(self, results: "Runs", path: "File" = None, **options: Any) -> "Figure":
+        """Draw it, with the target of the first run and a name for each run where `options` say nothing of them."""
+        from laggard.experiments.figures.lines import by_method
+        from laggard.experiments.figures.style import as_sequence
+
+        results = as_sequence(results)
+        standard = {"target": results[0].config.evaluate.target_accuracy, "label": by_method(results)}
+        taken = signature(self.function).parameters
+        given = {key: value for key, value in standard.items() if key in taken} | options
+        figure: Figure = self.function(results, path, **given)
+        return figure
 
 
 ENTRIES = (

@@ -51,7 +51,7 @@ NAMED = 12  # lines that the legend names, and the most that crosses at the edge
 WORKERS, BANDWIDTH = "cluster.workers", "cluster.network.bandwidth"
 
 
-def cliff(results: Runs, path: File = None, by: str = DELAY, label: str | None = None) -> Figure:
+def cliff(results: Runs, path: File = None, by: str = DELAY, name: str | None = None) -> Figure:
     """The lr cliff: what was learnt at the end against the learning rate, a line per delay.
 
     Points are means over seeds with the 95 % interval of the mean, of losses those of the logarithm; crosses at the
@@ -59,7 +59,7 @@ def cliff(results: Runs, path: File = None, by: str = DELAY, label: str | None =
 
     Args:
         by: the dotted key that tells lines apart.
-        label: its name in the legend.
+        name: of that key in the legend.
 
     Raises:
         ValueError: there is only one learning rate.
@@ -71,7 +71,7 @@ def cliff(results: Runs, path: File = None, by: str = DELAY, label: str | None =
     columns = min(len(shown), 2 if len(shown) == 4 else 3)
     start = initial_loss(results, measure)
     top = LOST * start if measure in LOSSES else None
-    name = label or AXIS_NAMES.get(by, by).split(" (")[0]
+    name = name or AXIS_NAMES.get(by, by).split(" (")[0]
     with styled_figure(8, 1.2 + 2.9 * math.ceil(len(shown) / columns), path) as figure:
         panels = panels_of(figure, len(shown), columns, sharex=True, sharey=True)
         for axes, panel in zip(panels, shown, strict=True):

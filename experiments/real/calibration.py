@@ -8,7 +8,7 @@ import pandas as pd
 
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.config.load import text_of
+from laggard.experiments.config.plain import text_of
 from laggard.experiments.real import RealRunError
 from laggard.experiments.real.processes import RealRun
 from laggard.experiments.theory.collectives import COLLECTIVE_SECONDS

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from laggard.experiments.config.errors import ConfigError, format_value
-from laggard.experiments.config.load import text_of
+from laggard.experiments.config.plain import text_of
 from laggard.experiments.real.calibration import CLUSTER, COMPUTE
 
 STEP = re.compile(r"ProfilerStep#(\d{1,15})")

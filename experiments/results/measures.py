@@ -178,9 +178,9 @@ def goal(results: Sequence[Result], target: float | None = None) -> tuple[str, f
     return column, float(target)
 
 
-def as_results(results: Sequence[Result]) -> Results:
+def as_results(results: Sequence[Result] | Result) -> Results:
     """The same runs as `Results`."""
-    return results if isinstance(results, Results) else Results(results)
+    return results if isinstance(results, Results) else Results([results] if isinstance(results, Result) else results)
 
 
 def groups(table: "pd.DataFrame", keys: Sequence[str]) -> list[tuple[tuple[Any, ...], "pd.DataFrame"]]:

@@ -14,6 +14,7 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.moved import upgrade
+from laggard.experiments.results.views import Views
 from laggard.simulator.recording.messages import MESSAGE_COLUMNS
 from laggard.simulator.recording.outcome import RESTORE_COLUMNS
 
@@ -35,7 +36,7 @@ class ResultError(ValueError):
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Views):
     """A finished run; a file is read when it is first asked for, and refused unless its SHA-256 is the manifest's.
 
     Attributes:

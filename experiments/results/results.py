@@ -11,13 +11,14 @@ from laggard.experiments.config.errors import printable, suggest
 from laggard.experiments.results.index import folder_of_runs, read_index
 from laggard.experiments.results.result import MANIFEST, Result, ResultError
 from laggard.experiments.results.store import INDEX, open_run
+from laggard.experiments.results.views import Views
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyarrow.dataset import Expression
 
 
-class Results(Sequence[Result]):
+class Results(Views, Sequence[Result]):
     """The runs of a sweep, or any others: a sequence of `Result`, whose tables are one each over all runs.
 
     A table has a column `run` (the run's id), one per swept key, and those of the run's own table. Nothing but
@@ -109,7 +110,7 @@ class Results(Sequence[Result]):
         """
         import pandas as pd
 
-        each = [dict(_flat({**result.config.as_dict(), "sweep": {}})) for result in self]
+        each = [dict(dotted_items({**result.config.as_dict(), "sweep": {}})) for result in self]
         within = {"sweep", "question", *(key for result in self for key in result.swept)}
         every = dict.fromkeys(key for settings in each for key in settings if key not in within)
         differ = [key for key in every if len({repr(settings.get(key, "")) for settings in each}) > 1]
@@ -154,7 +155,7 @@ class Results(Sequence[Result]):
         kept: Iterable[Result] = self
         for key, value in values.items():
             wanted = list(value) if isinstance(value, list | tuple | set) else [value]
-            if key not in self.keys and not any(key in dict(_flat(result.config.as_dict())) for result in self):
+            if key not in self.keys and not any(key in dict(dotted_items(result.config.as_dict())) for result in self):
                 hint = suggest(key, self.keys) or f"swept keys: {', '.join(self.keys) or 'none'}"
                 raise ValueError(f"{key}: no run has such a key; {hint}")
             kept = [part for result in kept if (part := _at(result, key, wanted)) is not None]
@@ -216,14 +217,14 @@ def _at(result: Result, key: str, wanted: Sequence[Any]) -> Result | None:
         members = result.members
         left = members.loc[members[key].isin(wanted), "member"].tolist()
         return replace(result, only=tuple(left)) if left else None
-    settings = dict(_flat(result.config.as_dict()))
+    settings = dict(dotted_items(result.config.as_dict()))
     return result if key in settings and settings[key] in wanted else None
 
 
-def _flat(document: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+def dotted_items(document: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     """Dotted keys and their values."""
     for key, value in document.items():
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from dotted_items(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value

@@ -18,7 +18,7 @@ import numpy as np
 from laggard.experiments.config.config import digest_of_settings
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.config.load import text_of
+from laggard.experiments.config.plain import text_of
 from laggard.experiments.results.atomic import whole_file
 from laggard.experiments.results.manifest import read_manifest, seal
 from laggard.experiments.results.result import (

@@ -22,7 +22,7 @@ from laggard.experiments.results.measures import (
 )
 from laggard.experiments.results.result import Result, describe_versions
 from laggard.experiments.results.results import Results, common_question
-from laggard.experiments.results.selection import Best
+from laggard.experiments.results.selection import Best, best
 from laggard.experiments.results.statistics import Estimate, format_estimate, interval, mean, time_to_reach
 
 Setting = tuple[Any, ...]
@@ -67,6 +67,14 @@ class Table:
             rows.append({**dict(keys), "measure": value, **numbers})
         return pd.DataFrame(rows)
 
+    @property
+    def frame(self) -> pd.DataFrame:
+        """What is printed, as texts: settings as the index; `attrs` has the `question` and the `notes`."""
+        heading, *body = self.lines()
+        found = pd.DataFrame(body, columns=heading)
+        found.attrs = {"question": self.question, "notes": self.notes}
+        return found.set_index(list(self.rows)) if self.rows else found
+
     def lines(self) -> list[list[str]]:
         """The heading and the rows, as texts."""
         across = list(dict.fromkeys((column, value) for _, column, value in self.cells))
@@ -86,6 +94,28 @@ class Table:
         where = ", ".join(f"{key} = {format_setting(at)}" for key, at in zip(self.columns, column, strict=True))
         title = self.titles[value]
         return where if where and len(self.values) == 1 else ": ".join(part for part in (where, title) if part)
+
+
+def tabulate(
+    results: Sequence[Result] | Result,
+    rows: Sequence[str] | None = None,
+    columns: str | None = None,
+    value: Sequence[str] | None = None,
+    target: float | None = None,
+    over: Sequence[str] | None = None,
+    by: str | None = None,
+    select_seeds: Sequence[int] | None = None,
+) -> Table:
+    """What `laggard table` prints: the `table` of results, at the best setting of the keys `over` where there are any.
+
+    Raises:
+        ValueError: as in `table` and `best`.
+    """
+    labelled, chosen = label_results(as_results(results)), None
+    if over:
+        chosen = best(labelled, over, by, target, select_seeds)
+        labelled = chosen.results
+    return table(labelled, rows, columns, value, target, chosen)
 
 
 def table(

@@ -21,7 +21,7 @@ from laggard.experiments.config.documents import examples, find_config, read
 from laggard.experiments.config.editors import config_schema
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
-from laggard.experiments.config.load import text_of
+from laggard.experiments.config.plain import text_of
 
 BASE = """\
 # What is the base asked?

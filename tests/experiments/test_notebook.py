@@ -1,0 +1,132 @@
+"""What results and configs show in a notebook, against the command line and the runs' own tables."""
+
+import json
+import re
+from inspect import signature
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from laggard import Results, load, load_results, summary, sweep
+from laggard.experiments.cli import main
+from laggard.experiments.figures import FIGURES
+from laggard.experiments.notebook import HTML_ROWS
+
+CONFIG = """\
+question: "Is <b>1</b> & 2 enough?"
+cluster: {workers: 3, compute: {law: gamma, mean: 0.01, cv: 0.3}}
+task: {model: quadratic, dim: 3, condition: 10, noise: 0.2, epoch: 20}
+stop: {updates: 40}
+sweep:
+  method: {sync: {algorithm: sync_ps}, <i>late</i>: {algorithm: async_ps}}
+  learning.lr: [0.01, 0.1]
+  seeds: 4
+"""
+TABLES = {
+    "": {},
+    "--columns learning.lr --value loss": {"columns": "learning.lr", "value": ["loss"]},
+    "--rows method --best learning.lr --by loss": {"rows": ["method"], "best": ["learning.lr"], "by": "loss"},
+    "--best learning.lr --by time --target 0.1 --select-seeds 0,3": {
+        "best": ["learning.lr"],
+        "by": "time",
+        "target": 0.1,
+        "select_seeds": [0, 3],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("out")
+    (out / "grid.yaml").write_text(CONFIG)
+    sweep(load(out / "grid.yaml"), out)
+    return out / "grid"
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
+    return load_results(folder)
+
+
+@pytest.mark.parametrize("options", TABLES)
+def test_a_table_has_the_cells_that_the_command_prints(
+    options: str, results: Results, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = results.table(**TABLES[options])
+    assert main(["table", str(folder), *options.split()]) == 0
+    question, _, *printed = capsys.readouterr().out.splitlines()
+    cells = [re.split(r" {2,}", line.strip()) for line in printed[: 1 + len(made)]]
+    rows = made.reset_index()
+    assert cells == [list(rows), *rows.to_numpy().tolist()]
+    assert [question, *printed[2 + len(made) :]] == [made.attrs["question"], *made.attrs["notes"]]
+
+
+def test_a_run_has_the_table_of_its_members(results: Results) -> None:
+    made = results[0].table(value=["loss"], rows=["learning.lr"])
+    ends = results[0].metrics.groupby(["learning.lr", "member"])["test_loss"].last().groupby("learning.lr")
+    assert [float(cell.split(" ± ")[0]) for cell in made["test loss"]] == pytest.approx(list(ends.mean()), rel=1e-3)
+
+
+def test_the_summary_is_that_of_laggard_with_the_seconds_of_the_manifests(results: Results) -> None:
+    pd.testing.assert_frame_equal(
+        results.summary.drop(columns="wall_seconds").reset_index(drop=True), summary(results).reset_index(drop=True)
+    )
+    for result in results:
+        manifest = json.loads((result.path / "manifest.json").read_text())
+        rows = results.summary.loc[manifest["run"]]
+        assert len(rows) == len(result.members)
+        assert set(rows["wall_seconds"]) == {manifest["wall_seconds"]}
+        assert set(rows["time"]) == {result.metrics["time"].max()}
+        pd.testing.assert_frame_equal(result.summary, rows, check_dtype=False)
+
+
+def test_figures_are_completed_and_are_those_of_the_command(results: Results, folder: Path, tmp_path: Path) -> None:
+    assert set(dir(results.plot)) == set(FIGURES)
+    for name, options, given in [("learning", ["--x", "updates"], {"x": "updates"}), ("comparison", [], {})]:
+        assert main(["plot", str(folder), "--figure", name, *options, "--to", str(tmp_path / "command.svg")]) == 0
+        draw = results.plot if name == "comparison" else getattr(results.plot, name)
+        assert len(draw(tmp_path / "method.svg", **given).axes) > 1
+        assert (tmp_path / "method.svg").read_bytes() == (tmp_path / "command.svg").read_bytes()
+    assert results[0].plot.timeline().axes
+
+
+def test_a_figure_has_the_signature_and_text_of_its_function_without_the_results(results: Results) -> None:
+    assert list(signature(results.plot.cliff).parameters) == ["path", "by", "name"]
+    assert results.plot.cliff.__doc__ == FIGURES["cliff"].function.__doc__
+
+
+def test_a_figure_that_does_not_exist_is_an_attribute_error_with_a_hint(results: Results) -> None:
+    with pytest.raises(AttributeError, match=r"lr_dealy: no such figure; did you mean lr_delay\?"):
+        results.plot.lr_dealy  # noqa: B018
+    assert not hasattr(results.plot, "_repr_html_")
+
+
+def test_a_cliff_of_a_run_alone_names_its_delay(tmp_path: Path) -> None:
+    (tmp_path / "late.yaml").write_text(
+        "task: {model: quadratic}\ncluster: {workers: 1}\nalgorithm: {name: delayed, delay: 3}\n"
+        "stop: {updates: 20}\nsweep: {learning.lr: [0.01, 0.1]}\n"
+    )
+    (legend,) = sweep(load(tmp_path / "late.yaml"), tmp_path).plot.cliff().legends
+    assert [text.get_text() for text in legend.get_texts()] == ["delay D = 3"]
+
+
+def test_html_is_a_small_table_in_which_text_is_escaped(results: Results) -> None:
+    html = results._repr_html_()
+    assert "Is &lt;b&gt;1&lt;/b&gt; &amp; 2 enough?" in html
+    assert "&lt;i&gt;late&lt;/i&gt;" in html
+    assert not re.search("<[bi]>", html)
+    assert "the first of them" in html
+    assert html.count("finished") == HTML_ROWS < len(results.summary)
+    alone = results[0]._repr_html_()
+    assert results.names[0] in alone
+    assert alone.count("finished") == len(results[0].members)
+    assert results.where(**{"learning.lr": 7})._repr_html_().startswith("<p>Results(0 of 0 runs")
+
+
+def test_a_config_shows_its_explicit_settings_as_yaml(folder: Path) -> None:
+    html = load(folder.parent / "grid.yaml")._repr_html_()
+    assert "cluster:\n  workers: 3\n" in html
+    assert "&lt;i&gt;late&lt;/i&gt;: {algorithm" in html
+    assert "threads" not in html
+    assert not re.search("<[bi]>", html)
