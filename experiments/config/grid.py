@@ -12,9 +12,11 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
-from laggard.experiments.config.axes import MOST_MODELS, Axis, Option, axes, count_models, put, read_sweep
+from laggard.experiments.config.axes import MOST_MODELS, Axis, Option, axes, count_models, read_sweep
 from laggard.experiments.config.config import Checks, Config, digest_of, parse
 from laggard.experiments.config.errors import ConfigError, error_at, printable
+from laggard.experiments.config.plain import put
+from laggard.experiments.config.search import is_rule_number
 from laggard.experiments.config.sources import FOLDERS
 from laggard.simulator import InvalidSettingError, Task
 
@@ -163,9 +165,7 @@ def _branches(swept: Sequence[Axis]) -> Iterator[tuple[list[Option], list[Axis]]
 def _are_numbers(axis: Axis) -> bool:
     """Whether an axis sets numbers below `learning`, and nothing else."""
     return not axis.named and all(
-        key.startswith("learning.") and isinstance(value, int | float) and not isinstance(value, bool)
-        for option in axis.options
-        for key, value in option.settings.items()
+        is_rule_number(key, value) for option in axis.options for key, value in option.settings.items()
     )
 
 
