@@ -76,7 +76,8 @@ class RunSpec:
         config = self.config
         hardware = {"device": config.device, "backend": config.backend, "threads": config.threads or self.threads}
         try:
-            task: Task = config.task.task(workers=config.cluster.workers, seed=config.seed, **hardware)
+            made = config.task.task(workers=config.cluster.workers, seed=config.seed, **hardware)
+            task: Task = config.task.warm_start(made, len(self.members))
         except (ConfigError, InvalidSettingError):
             raise
         except ValueError as error:
@@ -185,7 +186,7 @@ def _run(config: Config, outer: Sequence[Option], inner: Sequence[Axis], checks:
     for member in members:
         checks.agree(member)
     run = parse({**members[0].explicit(), "sweep": _sweep_document(inner)}, checks=checks) if inner else members[0]
-    checks.fit(run)
+    checks.fit(run, len(members))
     return RunSpec(run, printable_labels(dict(chain.from_iterable(option.labels.items() for option in outer))))
 
 
