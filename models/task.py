@@ -113,9 +113,9 @@ class Supervised:
         """The network's layers, for pipelines to cut."""
         return layers(self._module(seed=0), self._data.shape, self.batch)
 
-    def shapes(self) -> list[tuple[int, ...]]:
-        """The shapes of the network's parameters, in their order in a model `(params,)`."""
-        return [tuple(parameter.shape) for parameter in self._module(seed=0).parameters()]
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the network's parameters by name, in their order in a model `(params,)`."""
+        return {name: tuple(parameter.shape) for name, parameter in self._module(seed=0).named_parameters()}
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
         """The endless mini-batches of worker `rank`: `(batch,)`, or `(ensemble, batch)` from several generators.

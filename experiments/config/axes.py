@@ -6,18 +6,19 @@ zip: {task.batch: [32, 64], learning.lr: [0.1, 0.2]}    keys that go together, v
 method:                                                 named variants of several keys at once, which may
   sgd: {learning.optimizer: sgd, sweep: {learning.lr: [0.1, 0.3]}}         have grids of their own, of all this
   adam: {learning.optimizer: adam, sweep: {learning.lr: [0.001, 0.003]}}
+search: {learning.lr: {log_uniform: [0.01, 1]}, runs: 20}                random settings instead of a grid (`search.py`)
 most: 200000                                            no axis: how many models the grid may have, 100,000 by default
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 from laggard.experiments.config.config import IGNORED
 from laggard.experiments.config.errors import ConfigError, format_value
-from laggard.experiments.config.plain import MOST_LEVELS
+from laggard.experiments.config.plain import check_dotted
+from laggard.experiments.config.search import draw_settings
 
 MOST_MODELS = 100_000
 """Members of all runs of a grid, unless `sweep.most` says another number."""
@@ -112,8 +113,10 @@ def _axes(key: Any, values: Any, place: str, most: int) -> Iterator[Axis]:
             raise ConfigError(place, f"expected an integer >= 1, got {format_value(values)}")
         _check_size(values, most, place)
         yield Axis(place, [Option({"seed": seed}, place, {"seed": seed}) for seed in range(values)])
+    elif key == "search":
+        yield _read_search(values, place, most)
     elif isinstance(values, list) and values:
-        _check_dotted(key, place)
+        check_dotted(key, place)
         _check_distinct(values, place)
         yield Axis(place, [Option({key: axis_label(value)}, place, {key: value}) for value in values])
     elif isinstance(values, Mapping) and values:
@@ -129,14 +132,29 @@ def _read_zip(lists: Any, place: str) -> Axis:
     if not (fine and all(isinstance(values, list) and values for values in lists.values())):
         raise ConfigError(place, f"expected lists of values of two or more dotted keys, got {format_value(lists)}")
     for key in lists:
-        _check_dotted(key, place)
+        check_dotted(key, place)
     if len({len(values) for values in lists.values()}) > 1:
         said = ", ".join(f"{key} has {len(values)}" for key, values in lists.items())
         raise ConfigError(place, f"expected lists of one length, but {said}")
     together = list(zip(*lists.values(), strict=True))
     _check_distinct([list(values) for values in together], place)
     settings = [dict(zip(lists, values, strict=True)) for values in together]
-    return Axis(place, [Option({key: axis_label(of[key]) for key in of}, place, of) for of in settings])
+    return Axis(place, [_option(place, of) for of in settings])
+
+
+def _option(place: str, settings: Mapping[str, Any], axes: Sequence[Axis] = ()) -> Option:
+    return Option({key: axis_label(value) for key, value in settings.items()}, place, settings, axes)
+
+
+def _read_search(search: Any, place: str, most: int) -> Axis:
+    if isinstance(search, Mapping) and isinstance(runs := search.get("runs"), int):
+        _check_size(runs, most, place)
+    groups = draw_settings(search, place)
+    if len(groups) == 1 and not groups[0][0]:  # numbers of the rule alone
+        return Axis(place, [_option(place, member) for member in groups[0][1]])
+    own = ([Axis(place, [_option(place, each) for each in members])] if members[0] else [] for _, members in groups)
+    options = [_option(place, outer, axes) for (outer, _), axes in zip(groups, own, strict=True)]
+    return Axis(place, options, named=True)
 
 
 def _variants(key: str, variants: Mapping[str, Any], place: str) -> Axis:
@@ -150,7 +168,7 @@ def _variants(key: str, variants: Mapping[str, Any], place: str) -> Axis:
         grid = axes(settings["sweep"], f"{own}.sweep") if "sweep" in settings else []
         sets = {key: value for key, value in settings.items() if key != "sweep"}
         for dotted in sets:
-            _check_dotted(dotted, own)
+            check_dotted(dotted, own)
         _check_swept_once([Axis(own, [Option({key: name}, own, sets)]), *grid])
         options.append(Option({key: name}, own, sets, grid))
     return Axis(place, options, named=True)
@@ -168,11 +186,6 @@ def _check_swept_once(found: Sequence[Axis]) -> None:
             if key in owners:
                 raise ConfigError(place, f"sets {key}, as {owners[key]} does: sweep it once")
         owners |= axis.keys
-
-
-def _check_dotted(key: str, place: str) -> None:
-    if not all(key.split(".")) or key.count(".") > MOST_LEVELS:
-        raise ConfigError(place, f"expected a dotted key such as learning.lr, got {format_value(key)}")
 
 
 def _check_distinct(values: Sequence[Any], place: str) -> None:
@@ -197,35 +210,3 @@ def axis_label(value: Any) -> Any:
     if isinstance(value, str):
         return str(value)
     return json.dumps(value).replace('"', "") if isinstance(value, list | dict) else value
-
-
-def put(document: Any, key: str, value: Any, whole: str = "") -> Any:
-    """`document` with `value` at a dotted key; numbers are places in lists, and a name `x` stands for {name: x}.
-
-    Args:
-        whole: the key that errors name, where `key` is the rest of it.
-
-    Raises:
-        ConfigError: the key has an empty part or too many, or leads through something that holds no keys.
-
-    Example:
-        >>> put({"learning": {"compensation": "dc_asgd_a"}}, "learning.compensation.strength", 1.0)
-        {'learning': {'compensation': {'name': 'dc_asgd_a', 'strength': 1.0}}}
-    """
-    first, _, rest = key.partition(".")
-    if not whole:
-        _check_dotted(key, key)
-    whole = whole or key
-    if isinstance(document, list):
-        if not (re.fullmatch("[0-9]{1,9}", first) and int(first) < len(document)):
-            raise ConfigError(
-                whole, f"expected a place from 0 to {len(document) - 1} in a list, got {format_value(first)}"
-            )
-        place = int(first)
-        changed = put(document[place], rest, value, whole) if rest else value
-        return [*document[:place], changed, *document[place + 1 :]]
-    if isinstance(document, str):
-        document = {"name": document}
-    if not isinstance(document, Mapping):
-        raise ConfigError(whole, f"unknown key: {format_value(document)} has no keys")
-    return {**document, first: put(document.get(first, {}), rest, value, whole) if rest else value}

@@ -116,16 +116,17 @@ class Checks:
                 check_periods(config.stop.build(), config.evaluate.build(), cluster)
             self._fine.add(agreed)
 
-    def fit(self, config: Config) -> None:
-        """Check that task, workers and device fit together and the model can be cut, once for each of them.
+    def fit(self, config: Config, members: int) -> None:
+        """Check that task, workers, device and members fit together and the model can be cut, once for each of them.
 
         Raises:
             ConfigError: they do not; says what would have to change.
         """
         task, workers = config.task, config.cluster.workers
-        parts = ("fit", id(task), id(config.algorithm), workers, config.device, config.backend)
+        parts = ("fit", id(task), id(config.algorithm), workers, config.device, config.backend, members)
         if parts not in self._fine:
             task.fits(workers, config.device, config.backend)
+            task.check_start(members)
             layers = task.layers()
             with _report_under_key(config):
                 config.algorithm.build(workers).slices(workers, sum(layer.params for layer in layers), layers)

@@ -5,10 +5,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from laggard.experiments.config.axes import axes, put, read_sweep
+from laggard.experiments.config.axes import axes, read_sweep
 from laggard.experiments.config.errors import ConfigError, format_value, suggest
 from laggard.experiments.config.files import locate
-from laggard.experiments.config.plain import MOST_TEXT, parse_yaml
+from laggard.experiments.config.plain import MOST_TEXT, parse_yaml, put
+from laggard.experiments.config.search import without_range
 
 EXAMPLE, BASE = "example:", "base"
 ENTRY_KEYS = ("name", "law", "model", "preset")
@@ -121,6 +122,9 @@ def override(document: Mapping[str, Any], key: str, value: Any) -> Mapping[str, 
     """
     sweep = read_sweep(document)
     if key.startswith("sweep."):  # its own keys have dots in them
+        axis, _, drawn = key.removeprefix("sweep.").partition("search.")
+        if drawn and not axis and isinstance(search := sweep.get("search", {}), Mapping):
+            return {**document, "sweep": {**sweep, "search": {**search, drawn: value}}}
         return {**document, "sweep": {**sweep, key.removeprefix("sweep."): value}}
     return _remove_axis(put(document, key, value), key, sweep)
 
@@ -130,7 +134,7 @@ def _remove_axis(document: Mapping[str, Any], key: str, sweep: Mapping[str, Any]
     if key == "sweep" or not sweep:
         return document
     own = {key, "seeds"} if key == "seed" else {key}
-    rest = {axis: values for axis, values in sweep.items() if axis not in own}
+    rest = without_range({axis: values for axis, values in sweep.items() if axis not in own}, key)
     for axis in axes(rest):
         if key in axis.keys:
             place = next((option.place for option in axis.options if key in option.settings), axis.keys[key])

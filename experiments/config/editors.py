@@ -9,6 +9,7 @@ from laggard.experiments.config.config import Config
 from laggard.experiments.config.descriptions import describe_keys, limits_of_keys
 from laggard.experiments.config.documents import BASE
 from laggard.experiments.config.parts import NamedChoice
+from laggard.experiments.config.search import BUDGET, RANGE_KINDS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -56,10 +57,24 @@ class ConfigSchema(GenerateJsonSchema):
         return {"anyOf": found}
 
 
+def _search_schema() -> dict[str, Any]:
+    """The JSON schema of `sweep.search`."""
+    values = {"choice": {"type": "array", "minItems": 1}}
+    ends = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+    kinds = {kind: values.get(kind, ends) for kind in RANGE_KINDS}
+    drawn = {"type": "object", "properties": kinds, "additionalProperties": False, "minProperties": 1}
+    counts = {key: {"type": "integer", "minimum": 0, "description": said} for key, said in BUDGET.items()}
+    return {"type": "object", "properties": counts, "additionalProperties": drawn, "description": SEARCH}
+
+
+SEARCH = "dotted key -> the range that it is drawn from, instead of a grid's values"
+
+
 def config_schema() -> dict[str, Any]:
     """The JSON schema (draft 2020-12) of a config: keys, types, ranges and defaults, entries of one's own aside."""
     schema = Config.model_json_schema(schema_generator=ConfigSchema)
     for part in schema["$defs"].values():
         part.pop("required", None)  # a key may be swept, or stand in the base
+    schema["properties"]["sweep"]["properties"] = {"search": _search_schema()}
     schema["properties"][BASE] = {"type": "string", "description": "the config that this one changes"}
     return {"$schema": DIALECT, **schema}

@@ -38,7 +38,7 @@ def locate(document: Any, folder: Path) -> None:
             continue
         seen.add((id(held), are_files))
         for place, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
-            is_file = names_file(place) if isinstance(held, dict) else are_files
+            is_file = names_file(place) or (are_files and place == "choice") if isinstance(held, dict) else are_files
             if isinstance(value, dict | list):
                 left.append((value, is_file))
             elif isinstance(value, str) and is_file:

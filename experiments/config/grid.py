@@ -12,9 +12,11 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
-from laggard.experiments.config.axes import MOST_MODELS, Axis, Option, axes, count_models, put, read_sweep
+from laggard.experiments.config.axes import MOST_MODELS, Axis, Option, axes, count_models, read_sweep
 from laggard.experiments.config.config import Checks, Config, digest_of, parse
 from laggard.experiments.config.errors import ConfigError, error_at, printable
+from laggard.experiments.config.plain import put
+from laggard.experiments.config.search import is_rule_number
 from laggard.experiments.config.sources import FOLDERS
 from laggard.simulator import InvalidSettingError, Task
 
@@ -74,7 +76,8 @@ class RunSpec:
         config = self.config
         hardware = {"device": config.device, "backend": config.backend, "threads": config.threads or self.threads}
         try:
-            task: Task = config.task.task(workers=config.cluster.workers, seed=config.seed, **hardware)
+            made = config.task.task(workers=config.cluster.workers, seed=config.seed, **hardware)
+            task: Task = config.task.warm_start(made, len(self.members))
         except (ConfigError, InvalidSettingError):
             raise
         except ValueError as error:
@@ -163,9 +166,7 @@ def _branches(swept: Sequence[Axis]) -> Iterator[tuple[list[Option], list[Axis]]
 def _are_numbers(axis: Axis) -> bool:
     """Whether an axis sets numbers below `learning`, and nothing else."""
     return not axis.named and all(
-        key.startswith("learning.") and isinstance(value, int | float) and not isinstance(value, bool)
-        for option in axis.options
-        for key, value in option.settings.items()
+        is_rule_number(key, value) for option in axis.options for key, value in option.settings.items()
     )
 
 
@@ -185,7 +186,7 @@ def _run(config: Config, outer: Sequence[Option], inner: Sequence[Axis], checks:
     for member in members:
         checks.agree(member)
     run = parse({**members[0].explicit(), "sweep": _sweep_document(inner)}, checks=checks) if inner else members[0]
-    checks.fit(run)
+    checks.fit(run, len(members))
     return RunSpec(run, printable_labels(dict(chain.from_iterable(option.labels.items() for option in outer))))
 
 

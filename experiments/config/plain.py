@@ -1,4 +1,4 @@
-"""Plain YAML: mappings, lists, strings, numbers, booleans and null, of a size that can be read at once."""
+"""Plain YAML: mappings, lists, strings, numbers, booleans and null, of a size that can be read at once; dotted keys."""
 
 import io
 import re
@@ -11,7 +11,7 @@ from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.errors import ConfigError, format_value
 
 MOST_TEXT, MOST_VALUES, MOST_LEVELS = 100_000, 100_000, 100
 """The greatest length of a text, which takes seconds, number of its values with every alias written out, and depth."""
@@ -98,3 +98,45 @@ def _size(node: Node, level: int, known: dict[int, int]) -> int:
 
 def _refusal(node: Node, problem: str) -> ConstructorError:
     return ConstructorError(None, None, problem, node.start_mark)
+
+
+def check_dotted(key: Any, place: str) -> None:
+    """Check the form of a dotted key.
+
+    Raises:
+        ConfigError: it is no text, one of its parts is empty, or it has too many.
+    """
+    if not isinstance(key, str) or not all(key.split(".")) or key.count(".") > MOST_LEVELS:
+        raise ConfigError(place, f"expected a dotted key such as learning.lr, got {format_value(key)}")
+
+
+def put(document: Any, key: str, value: Any, whole: str = "") -> Any:
+    """`document` with `value` at a dotted key; numbers are places in lists, and a name `x` stands for {name: x}.
+
+    Args:
+        whole: the key that errors name, where `key` is the rest of it.
+
+    Raises:
+        ConfigError: the key has an empty part or too many, or leads through something that holds no keys.
+
+    Example:
+        >>> put({"learning": {"compensation": "dc_asgd_a"}}, "learning.compensation.strength", 1.0)
+        {'learning': {'compensation': {'name': 'dc_asgd_a', 'strength': 1.0}}}
+    """
+    first, _, rest = key.partition(".")
+    if not whole:
+        check_dotted(key, key)
+    whole = whole or key
+    if isinstance(document, list):
+        if not (re.fullmatch("[0-9]{1,9}", first) and int(first) < len(document)):
+            raise ConfigError(
+                whole, f"expected a place from 0 to {len(document) - 1} in a list, got {format_value(first)}"
+            )
+        place = int(first)
+        changed = put(document[place], rest, value, whole) if rest else value
+        return [*document[:place], changed, *document[place + 1 :]]
+    if isinstance(document, str):
+        document = {"name": document}
+    if not isinstance(document, Mapping):
+        raise ConfigError(whole, f"unknown key: {format_value(document)} has no keys")
+    return {**document, first: put(document.get(first, {}), rest, value, whole) if rest else value}

@@ -119,7 +119,8 @@ class Described(Part):
         return self
 
 
-def _absolute_path(value: Any, info: ValidationInfo) -> Any:
+def absolute_path(value: Any, info: ValidationInfo) -> Any:
+    """The absolute path of a file that a config names; in the config of a result it is one already."""
     return value if is_from_result(info) else absolute(value)
 
 
@@ -230,12 +231,12 @@ def part(
         own["workers"] = (int | None, None)
     label: dict[str, Key] = {tag: (Literal[name], name)} if tag else {}
     files = frozenset(filter(names_file, own))
-    own |= {key: (Annotated[own[key][0], BeforeValidator(_absolute_path)], own[key][1]) for key in files}
+    own |= {key: (Annotated[own[key][0], BeforeValidator(absolute_path)], own[key][1]) for key in files}
     hashes: dict[str, Key] = {f"{key}_sha256": (FileHash, None) for key in own if key in files}
     shape: dict[str, Any] = {**label, **own, **hashes, **more}
     model: type[Described] = create_model(f"{recipe.__name__}Part", __base__=base, __doc__=recipe.__doc__, **shape)
     hints = type_hints(recipe)
-    model.recipe, model.settings, model.files = recipe, frozenset(own), files
+    model.recipe, model.settings, model.files = recipe, frozenset(own), base.files | files
     model.moved_keys = {key: f"no longer a key of {name}; write {now}" for key, now in MOVED.get(name, {}).items()}
     model.scalars = frozenset(key for key in own if any(map(is_tensor, get_args(hints.get(key)))))
     return model

@@ -1,11 +1,14 @@
 """The tasks that are no network on a data set: what `task` has in common, time alone, and quadratics."""
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator
 
 from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, error_at
-from laggard.experiments.config.schema import Described
+from laggard.experiments.config.schema import Described, FileHash, absolute_path
+from laggard.models.initial import Shapes, WarmStart, count_initial, read_initial
 from laggard.models.vision import vision_layers
 from laggard.simulator.learning.task import Layer, layers_of
 
@@ -42,6 +45,21 @@ class TaskPart(Described):
         """The layers that a pipeline could cut, as far as they can be known without reading data."""
         return layers_of(self.build())
 
+    def check_start(self, members: int) -> None:
+        """Check that an ensemble of so many members can start from the initial weights.
+
+        Raises:
+            ConfigError: it cannot; says what the file holds.
+        """
+
+    def warm_start(self, task: Any, members: int) -> simulator.Task:
+        """`task`, of so many members, with its initial weights in place of its own, where it has some.
+
+        Raises:
+            InvalidSettingError, ConfigError: their file has changed since the config was read, or is of another model.
+        """
+        return task  # type: ignore[no-any-return]
+
     def operations(self) -> float | None:
         """Operations of a gradient of one sample, where they are counted: of networks.
 
@@ -60,6 +78,44 @@ class TaskPart(Described):
 
         given = {"dtype": getattr(torch, self.dtype)} if hasattr(self, "dtype") else {}
         return self.build(**given)  # type: ignore[no-any-return]
+
+
+class LearntPart(TaskPart):
+    """`task` where weights are learnt: from the task's own start, or from a file's.
+
+    Attributes:
+        initial_file: initial weights of the same network, `weights.safetensors` of a result or a state_dict of torch in
+            that format; of one model, or of one for each member of the ensemble.
+    """
+
+    files: ClassVar[frozenset[str]] = frozenset({"initial_file"})
+    initial_file: Annotated[str | None, BeforeValidator(absolute_path)] = None
+    initial_file_sha256: FileHash = None
+
+    def check_start(self, members: int) -> None:
+        if self.initial_file is not None and (params := sum(layer.params for layer in self.layers())):
+            self._check_initial(self.initial_file, members, params, self.parameter_shapes)
+
+    def parameter_shapes(self) -> Shapes:
+        """The shapes of the parameters by their names in a state_dict, where they have names."""
+        return {}
+
+    def warm_start(self, task: Any, members: int) -> simulator.Task:
+        if self.initial_file is not None:
+            self._hash("initial_file")
+            shapes = getattr(task, "shapes", dict)
+            self._check_initial(self.initial_file, members, task.params, shapes)
+            task = WarmStart(task, read_initial(self.initial_file, task.params, shapes()))
+        return task  # type: ignore[no-any-return]
+
+    def _check_initial(self, file: str, members: int, params: int, shapes: Callable[[], Shapes]) -> None:
+        try:
+            found = count_initial(file, params, shapes)
+        except ValueError as error:
+            raise error_at("task", error) from None
+        if found not in (1, members):
+            problem = f"expected one model, or one for each of the {members} members, got {file} with {found}"
+            raise ConfigError("task.initial_file", problem)
 
 
 OPERATIONS = 6
@@ -107,7 +163,7 @@ class NetworkTimingPart(TimingPart):
         return float(OPERATIONS * sum(layer.work for layer in self.layers()))
 
 
-class QuadraticPart(TaskPart):
+class QuadraticPart(LearntPart):
     """`task` with closed forms: a quadratic, one for all workers or one for each."""
 
     @property

@@ -14,6 +14,7 @@ from laggard.experiments.config.schema import Count, Described, part
 from laggard.experiments.config.task_parts import (
     OPERATIONS,
     DType,
+    LearntPart,
     NetworkTimingPart,
     QuadraticPart,
     TaskPart,
@@ -21,6 +22,7 @@ from laggard.experiments.config.task_parts import (
     network_timing,
 )
 from laggard.models import NETWORKS, OBJECTIVES, Dataset, Network, Objective, Quadratic, TorchModule, Tridiagonal
+from laggard.models.initial import Shapes
 from laggard.models.layers import Description, check_labels
 from laggard.models.torch_module import ModuleNetwork
 from laggard.simulator.learning.task import Layer
@@ -41,7 +43,7 @@ MOST_PARAMS = 10**9
 LOSS = NamedChoice.of("name", OBJECTIVES, "cross_entropy", Objective)
 
 
-class SupervisedPart(TaskPart):
+class SupervisedPart(LearntPart):
     """`task` where a network classifies.
 
     Attributes:
@@ -88,6 +90,15 @@ class SupervisedPart(TaskPart):
 
     def operations(self) -> float | None:
         return None if self.known is None else float(OPERATIONS * sum(layer.work for layer in self.known.layers))
+
+    def parameter_shapes(self) -> Shapes:
+        import torch
+
+        if self.known is None:
+            return {}
+        with torch.device("meta"):  # shapes only
+            module = self.build().build(self.known.sizes.shape, self.loss.build().outputs(self.known.sizes.classes))
+        return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
 
     @cached_property
     def known(self) -> Known | None:

@@ -161,7 +161,9 @@ def _trajectory(result: Result, member: int) -> np.ndarray:
 
 def _landscape(figure: Figure, axes: Axes, learnt: Any, way: np.ndarray, pca: bool, points: int, seed: int) -> None:
     """Filled contours of the loss in the plane of the way's main directions, or of random ones, and the way."""
-    shapes = learnt.shapes() if hasattr(learnt, "shapes") else [(way.shape[1],)]  # of a task that says none, one vector
+    shapes = (
+        [*learnt.shapes().values()] if hasattr(learnt, "shapes") else [(way.shape[1],)]
+    )  # of a task that says none, one vector
     plane = principal(way) if pca else filterwise(way, shapes, np.random.default_rng(seed))
     x, y, losses = surface(learnt, way[-1], plane, points, 0.0 if pca else 1.0)
     finite = losses[np.isfinite(losses)]

@@ -7,10 +7,9 @@ import pytest
 
 from laggard import ConfigError, load
 from laggard.experiments.config import datasets
-from laggard.experiments.config.axes import put
 from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.grid import runs
-from laggard.experiments.config.plain import parse_yaml, text_of
+from laggard.experiments.config.plain import parse_yaml, put, text_of
 from laggard.simulator.timing.distributions import Gamma, Scaled
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
