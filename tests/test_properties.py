@@ -140,16 +140,16 @@ def network(draw, workers, topology):
         cards=[Card(draw(whole(0, workers - 1)), draw(SPEED))] if draw(COIN) else [],
         links=links,
         colocated=served and not links and draw(COIN),
-        changes=changes(draw, workers, (wiring, sharing) != ("cards", "fifo")),
+        changes=changes(draw, workers),
     )
 
 
-def changes(draw, workers, of_pairs):
+def changes(draw, workers):
     """Bandwidths, outages and latencies that hold for a time, each of other messages; in a third of the cases."""
     if draw(whole(0, 2)):
         return None
     given = [{}, {"sender": draw(whole(0, workers - 1))}, {"receiver": draw(whole(0, workers - 1))}]
-    if workers > 1 and of_pairs:
+    if workers > 1:
         given.append({"sender": draw(whole(1, workers - 1)), "receiver": 0})
     rows = []
     for ends in given[draw(whole(0, len(given) - 1)) :]:

@@ -159,7 +159,6 @@ class Network(Settings):
             raise InvalidSettingError("Network", "hosts.size", f"a divisor of workers = {workers}", self.hosts.size)
         if self.changes is not None:
             self.changes.check(workers, partial(self.machine, workers=workers))
-            self._check_queues(self.changes)
         carded: set[int] = set()
         for index, card in enumerate(self.cards):
             if card.worker >= workers or card.worker in carded:
@@ -173,14 +172,6 @@ class Network(Settings):
                     expected = f"a worker below workers = {workers}, or a server from -1 down to -{workers}"
                     raise InvalidSettingError("Network", f"links.{index}.{end}", expected, getattr(link, end))
             self._check_pairs(index, link, linked, workers)
-
-    def _check_queues(self, changes: Changes) -> None:
-        """Refuse a bandwidth of a pair beside queues of cards: its messages would wait for their last byte there."""
-        for index, row in enumerate(changes.rows):
-            of_pair = row.bandwidth is not None and None not in (row.sender, row.receiver)
-            if of_pair and self.sharing == "fifo" and self.wiring == "cards":
-                expected = "none for a pair of nodes where cards are queues (it needs sharing: fair, or wiring: pairs)"
-                raise changes.error(index, "bandwidth", expected)
 
     def _check_pairs(self, index: int, link: SlowLink, linked: set[tuple[int, int]], workers: int) -> None:
         for pair in link.pairs:
