@@ -1,7 +1,7 @@
 """Links whose bandwidth changes over time, and how messages share them: in queues, or max-min fairly."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial, reduce
 from typing import Any, cast
 
@@ -45,15 +45,18 @@ class VaryingPaths:
         steps = overlay(StepFunction([], [base]), rows, "latency")
         return steps if steps.moments else steps.values[0]
 
-    def links(self, pair: tuple[int, int], own: SlowLink | None) -> dict[Ends, StepFunction]:
-        """The bandwidth of each link between two machines, if it ever has one."""
+    def links(
+        self, pair: tuple[int, int], own: SlowLink | None, trunks: Mapping[Ends, float | None]
+    ) -> dict[Ends, StepFunction]:
+        """The bandwidth of each link between two machines, some of which are `trunks`, if it ever has one."""
         network, (start, end) = self._network, pair
         up = self._bandwidth(network.card_bandwidth(start), (start, None), (None, None))
         down = self._bandwidth(network.card_bandwidth(end), (None, end), (None, None))
         between = math.inf if own is None or own.bandwidth is None else own.bandwidth
         found: dict[Ends, StepFunction] = {pair: self._bandwidth(between, pair)}
         if network.wiring == "cards":
-            found = {("up", start): up, **found, ("down", end): down}
+            constant = {ends: self._bandwidth(math.inf if speed is None else speed) for ends, speed in trunks.items()}
+            found = {("up", start): up, **found, **constant, ("down", end): down}
         elif between == math.inf:
             rows = [self._bandwidths[pair]] if pair in self._bandwidths else []
             found = {pair: overlay(self._lowest(up, down), rows, "bandwidth")}
