@@ -103,9 +103,10 @@ def nested(schema: Schema) -> Iterator[tuple[str, Schema]]:
     """The mappings inside of an entry that are no choice of their own, such as a card of the network."""
     for key, said in schema["properties"].items():
         for name in re.findall(r"'#/\$defs/(\w+)'", str(said)):
-            part = schema["$defs"][name]
+            part = {**schema["$defs"][name], "$defs": schema["$defs"]}
             if not any("const" in each for each in part["properties"].values()):
                 yield key, part
+                yield from ((f"{key}.{inner}", within) for inner, within in nested(part))
 
 
 def schema_of(part: type[Part]) -> dict[str, Any]:

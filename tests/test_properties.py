@@ -21,6 +21,7 @@ from laggard.simulator.engine.stopping import check_periods
 from laggard.simulator.learning.rules import SGD, Adam, ClipNorm, DCASGDa, Staleness
 from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.network.config import Card, Hosts, SlowLink
+from laggard.simulator.network.groups import Groups, Trunk
 from laggard.simulator.network.topology import SERVER, Complete, Exponential, Graph, Ring, Torus
 from laggard.simulator.timing.distributions import DISTRIBUTIONS, Constant
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
@@ -112,6 +113,19 @@ def server_crashes(draw, algorithm):
     return {"server_crashes": crashes, "checkpoint": Checkpoint(**period)}
 
 
+def groups(draw, workers):
+    """Groups at a core or in a row, with servers at one of them; in a quarter of the cases."""
+    if draw(whole(0, 3)):
+        return None
+    count = draw(one_of(*(size for size in range(1, workers + 1) if workers % size == 0)))
+    named = {"latency": draw(UNIT), "bandwidth": draw(one_of(None, draw(SPEED)))}
+    core, row = (
+        [Trunk(range(count), "core", **named)],
+        [Trunk([group], group + 1, **named) for group in range(count - 1)],
+    )
+    return Groups(count, trunks=core if draw(COIN) else row, servers=draw(whole(0, count - 1)))
+
+
 def network(draw, workers, topology):
     limited = draw(COIN)
     served = topology.joins(SERVER, 0, workers)
@@ -128,7 +142,8 @@ def network(draw, workers, topology):
         )  # fmt: skip
     if pairs and draw(COIN):
         links = [SlowLink(*draw(one_of(*pairs)), bandwidth=draw(SPEED), latency=draw(UNIT))]
-    wiring, sharing = draw(one_of("cards", "pairs")), draw(one_of("fair", "fifo"))
+    joined = groups(draw, workers)
+    wiring, sharing = draw(one_of("cards", "pairs")) if joined is None else "cards", draw(one_of("fair", "fifo"))
     return Network(
         topology=topology,
         bandwidth=draw(SPEED) if limited else math.inf,
@@ -140,16 +155,17 @@ def network(draw, workers, topology):
         cards=[Card(draw(whole(0, workers - 1)), draw(SPEED))] if draw(COIN) else [],
         links=links,
         colocated=served and not links and draw(COIN),
-        changes=changes(draw, workers, (wiring, sharing) != ("cards", "fifo")),
+        changes=changes(draw, workers),
+        groups=joined,
     )
 
 
-def changes(draw, workers, of_pairs):
+def changes(draw, workers):
     """Bandwidths, outages and latencies that hold for a time, each of other messages; in a third of the cases."""
     if draw(whole(0, 2)):
         return None
     given = [{}, {"sender": draw(whole(0, workers - 1))}, {"receiver": draw(whole(0, workers - 1))}]
-    if workers > 1 and of_pairs:
+    if workers > 1:
         given.append({"sender": draw(whole(1, workers - 1)), "receiver": 0})
     rows = []
     for ends in given[draw(whole(0, len(given) - 1)) :]:

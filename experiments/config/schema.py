@@ -47,7 +47,8 @@ class Part(BaseModel):
         if isinstance(document, Mapping) and cls.model_config["extra"] == "forbid":
             for key in document:
                 if key not in cls.model_fields:
-                    raise unknown_key(str(key), cls.model_fields, cls.moved_keys)
+                    named = [known for known in cls.model_fields if not known.endswith("_sha256")]
+                    raise unknown_key(str(key), named, cls.moved_keys)
         return document
 
 

@@ -13,6 +13,7 @@ from laggard.experiments.config.grid import runs
 from laggard.experiments.config.load import load
 from laggard.experiments.results.result import Result
 from laggard.simulator import Cluster, Network, Outcome, simulate
+from laggard.simulator.network.groups import Trunk
 from laggard.simulator.timing.distributions import Distribution, Gamma, Scaled, Seconds, Trace, TwoLevelGamma
 from laggard.simulator.timing.distributions.distribution import check_workers, of_worker
 from laggard.simulator.timing.distributions.per_machine import Measured
@@ -104,7 +105,12 @@ def _without_network(cluster: Cluster) -> Cluster:
     if network.unlimited and network.latency == 0:
         return cluster
     hosts = network.hosts and replace(network.hosts, bandwidth=math.inf, latency=0.0)
-    free = Network(network.topology, message_bytes=network.message_bytes, colocated=network.colocated, hosts=hosts)
+    groups = network.groups and replace(
+        network.groups, trunks=[Trunk(trunk.switches, trunk.to) for trunk in network.groups.trunks]
+    )
+    free = Network(
+        network.topology, message_bytes=network.message_bytes, colocated=network.colocated, hosts=hosts, groups=groups
+    )
     return replace(cluster, network=free)
 
 

@@ -100,7 +100,14 @@ def seconds_theory(result: Result) -> float | None:
     algorithm, cluster = built
     network = cluster.network
     uneven = network.cards or network.links or network.colocated or network.server_bandwidth or network.hosts
-    if uneven or network.changes or network.wiring != "cards" or network.draws_latency or not is_steady(cluster):
+    if (
+        uneven
+        or network.changes
+        or network.groups
+        or network.wiring != "cards"
+        or network.draws_latency
+        or not is_steady(cluster)
+    ):
         return None
     if network.unlimited and not network.latency and cluster.serves_at_once:
         return FREE_SECONDS(algorithm, cluster) or FLUSHED_SECONDS(algorithm, cluster, result.config.task.layers())

@@ -44,7 +44,7 @@ class AllReduce(Reducing, Bucketed):
     Attributes:
         collective: how the gradients are summed. The naive ring forwards whole gradients; on the mesh every node sends
             its own to every other; with `server` the first of the nodes add up gradients and send the sum to all, each
-            of which updates its own model; `hierarchical` goes inside and across the hosts of the network.
+            of which updates its own model; `hierarchical` goes inside and across the network's hosts, or groups.
         ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one on while the next
             comes, which hides the latency. With `sharing: fifo` only.
         servers: S of `server`, at most all nodes; each adds up one part.
@@ -60,7 +60,7 @@ class AllReduce(Reducing, Bucketed):
 
     def at_once(self, node: Node) -> Role:
         """Sum the gradients once they are computed."""
-        reduce = self.collective_of(node.host_size).reduce
+        reduce = self.collective_of(node.group_size).reduce
         state = self.rule.init(node.weights)
         while True:
             gradient = yield node.compute(node.weights)
@@ -69,7 +69,7 @@ class AllReduce(Reducing, Bucketed):
 
     def in_buckets(self, node: Node) -> Role:
         """Sum the gradients bucket by bucket, each as soon as it is there and the one before is summed."""
-        collective, buckets = self.collective_of(node.host_size), self.buckets(node)
+        collective, buckets = self.collective_of(node.group_size), self.buckets(node)
         sums = [collective.of_bucket(bucket.columns, bucket.size) for bucket in buckets]
         params, state = node.weights.shape[1], self.rule.init(node.weights)
         while True:
@@ -170,7 +170,7 @@ class PriorityAllReduce(Reducing, Sliced):
 
     def exchange(self, node: Node) -> Role:
         """Sum the slices of a gradient, one after another as they are named; then update the model."""
-        collective, params = self.collective_of(node.host_size), node.weights.shape[1]
+        collective, params = self.collective_of(node.group_size), node.weights.shape[1]
         state = self.rule.init(node.weights)
         slices = {
             (layer.number, piece): collective.of_bucket(layer.slice_columns(piece), layer.size)

@@ -50,7 +50,7 @@ class Machine(Node):
         batches: Iterator[Any],
     ) -> None:
         self._world, self._env = world, world.env  # thirty attributes at most: see ARCHITECTURE
-        self.rank, self.workers, self.host_size = rank, world.cluster.workers, world.cluster.network.host_size
+        self.rank, self.workers, self.group_size = rank, world.cluster.workers, world.group_size
         self.version, self.mixings, self.weight, self.life = 0, -1, 1.0, 0  # -1: the start
         self.mailbox, self.weights = Mailbox(world.crashes), start
         self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down; waiting is what is left at the end

@@ -34,7 +34,7 @@ class Node(Protocol):
         mixings: averaging steps: how often its model was set without an update.
         weight: push-sum's weight, by which the node's sum is divided; 1 unless the algorithm sets it.
         model_bytes: the size of a message of one model, in bytes.
-        host_size: how many workers share a card; 1 without `network.hosts`.
+        group_size: how many workers, one after another, are on a host or else in a group; 1 where that is not so.
         lock_step: computes whole rounds of a collective; None where its messages are sent one by one.
         state: what its last update left beside the weights, see `apply`; None before the first. A server that returns
             from a crash finds that of its checkpoint here, as it does the weights.
@@ -46,7 +46,7 @@ class Node(Protocol):
     mixings: int
     weight: float
     model_bytes: float
-    host_size: int
+    group_size: int
     lock_step: Rounds | None
     state: Any
 

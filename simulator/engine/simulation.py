@@ -86,6 +86,7 @@ class Simulation:
         self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
         self.topology = resolve_topology(cluster.network.topology, algorithm.topology)
         network, crashes = cluster.network, self.crashes
+        self.group_size = network.group_size(cluster.workers) or 1
         self.transport = Transport(self.env, network, self.topology, cluster.workers, crashes, seeds.cluster)
         lock_step = Rounds.apply_to(cluster, algorithm, recorded=self.log is not None)
         self.lock_step = Rounds(self.env, cluster, self.model_bytes) if lock_step else None

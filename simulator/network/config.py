@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from laggard.simulator.errors import InvalidSettingError, NonNegative, NonNegativeInt, Range, Settings
 from laggard.simulator.network.changes import Changes
+from laggard.simulator.network.groups import Groups
 from laggard.simulator.network.topology import Auto, Topology
 from laggard.simulator.timing.distributions import Distribution
 from laggard.simulator.timing.distributions.distribution import check_seconds, is_law
@@ -116,6 +117,7 @@ class Network(Settings):
             two cost nothing.
         hosts: machines with several workers each; by default every worker has a machine of its own.
         changes: bandwidths and latencies that hold for a time only, instead of those above.
+        groups: racks or data centres, and the trunks that join them; by default all nodes are at one free switch.
     """
 
     topology: Topology | Auto = field(default_factory=Auto)
@@ -131,6 +133,7 @@ class Network(Settings):
     hosts: Hosts | None = None
     server_latency: float | Distribution | None = None
     changes: Changes | None = None
+    groups: Groups | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,9 +160,10 @@ class Network(Settings):
             self.topology.check(workers)
         if self.hosts is not None and workers % self.hosts.size:
             raise InvalidSettingError("Network", "hosts.size", f"a divisor of workers = {workers}", self.hosts.size)
+        if self.groups is not None:
+            self.groups.check(self, workers)
         if self.changes is not None:
             self.changes.check(workers, partial(self.machine, workers=workers))
-            self._check_queues(self.changes)
         carded: set[int] = set()
         for index, card in enumerate(self.cards):
             if card.worker >= workers or card.worker in carded:
@@ -173,14 +177,6 @@ class Network(Settings):
                     expected = f"a worker below workers = {workers}, or a server from -1 down to -{workers}"
                     raise InvalidSettingError("Network", f"links.{index}.{end}", expected, getattr(link, end))
             self._check_pairs(index, link, linked, workers)
-
-    def _check_queues(self, changes: Changes) -> None:
-        """Refuse a bandwidth of a pair beside queues of cards: its messages would wait for their last byte there."""
-        for index, row in enumerate(changes.rows):
-            of_pair = row.bandwidth is not None and None not in (row.sender, row.receiver)
-            if of_pair and self.sharing == "fifo" and self.wiring == "cards":
-                expected = "none for a pair of nodes where cards are queues (it needs sharing: fair, or wiring: pairs)"
-                raise changes.error(index, "bandwidth", expected)
 
     def _check_pairs(self, index: int, link: SlowLink, linked: set[tuple[int, int]], workers: int) -> None:
         for pair in link.pairs:
@@ -215,6 +211,12 @@ class Network(Settings):
         """How many workers share a card."""
         return 1 if self.hosts is None else self.hosts.size
 
+    def group_size(self, workers: int) -> int | None:
+        """How many workers, one after another, are on a host or else in a group; None where that is not so."""
+        if self.hosts is None:
+            return None if self.groups is None else self.groups.size(workers)
+        return self.hosts.size
+
     def machine(self, rank: int, workers: int) -> int:
         """The rank to which the card of node `rank` belongs, or the number of the host."""
         if rank >= 0:
@@ -231,4 +233,4 @@ class Network(Settings):
         finite = [self.server_bandwidth or math.inf, self.bandwidth, *(card.bandwidth for card in self.cards)]
         alike = self.latency_from(-1) == self.latency and not self.draws_latency
         free = alike and min(finite) == math.inf and not self.links
-        return free and not self.colocated and self.hosts is None and self.changes is None
+        return free and not self.colocated and not self.hosts and not self.changes and not self.groups

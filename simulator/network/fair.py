@@ -158,7 +158,7 @@ class MaxMin:
                 flow.end = now + flow.left / flow.rate
                 heappush(self._ends, (flow.end, flow.number, flow))
         for link in touched:
-            if len(link.flows) >= STAR and self._rates(link) and is_star(link):
+            if len(link.flows) >= STAR and self._rates(link) and self.is_star(link):
                 self._release(link)
         if len(self._ends) > 2 * self._flows + 16:
             self._ends = [entry for entry in self._ends if self._holds(entry)]
@@ -181,6 +181,10 @@ class MaxMin:
         self._flows -= len(link.flows)
         self._star(link).join(link.flows)
 
+    def is_star(self, link: Link) -> bool:
+        """Whether the messages over `link` share no other link with another message."""
+        return all(crossed is link or len(crossed.flows) == 1 for flow in link.flows for crossed in flow.route)
+
     def _rest(self) -> None:
         """Set the timer: now where links are touched, else for the first end."""
         while self._ends and not self._holds(self._ends[0]):
@@ -191,11 +195,6 @@ class MaxMin:
             self._timer.schedule(self._ends[0][0])
         else:
             self._timer.cancel()
-
-
-def is_star(link: Link) -> bool:
-    """Whether the messages over `link` share no other link with another message."""
-    return all(crossed is link or len(crossed.flows) == 1 for flow in link.flows for crossed in flow.route)
 
 
 class FairSharing:

@@ -19,9 +19,10 @@ class Queued(Flow):
 class FifoSharing:
     """Each link serves whole messages in order of arrival at that link, cut-through.
 
-    The head of a message reaches the next link as soon as this one begins to serve it, or, where the next is the
-    faster one, as late as its tail allows: a slow sender does not hold a fast receiver's link. The tail leaves a link
-    no earlier than it has left the one before. A busy down link does not hold the up link.
+    The head of a message reaches the next link as soon as this one begins to serve it, or, where all that follow are
+    faster, as late as its tail allows: a slow sender does not hold a fast receiver's link. The tail leaves a link no
+    earlier than it has left the one before. A busy down link does not hold the up link. So N bytes over links of b_k
+    bytes per second that are free take max_k N / b_k seconds.
     """
 
     def __init__(self, env: Clock) -> None:
@@ -43,11 +44,15 @@ class FifoSharing:
         """The head is at link `hop`; the tail left the link before at `tail`."""
         now, link, flow.timer = self._env.now, flow.route[hop], None
         begin = max(now, link.free)
-        link.free = tail = max(begin + flow.size / link.bandwidth, tail)
+        link.free = begin + flow.size / link.bandwidth
+        tail = max(link.free, tail)
         if hop + 1 == len(flow.route):
+            link.free = tail
             flow.passed(tail - now)
             return
         after = flow.route[hop + 1].bandwidth
+        if hop + 2 < len(flow.route):
+            after = min(link.bandwidth for link in flow.route[hop + 1 :])
         if after > link.bandwidth:
             begin = max(begin, tail - flow.size / after)
         if begin == now:

@@ -63,7 +63,7 @@ class Hops:
         self._speeds, self._network, self._model_bytes = speeds, network, model_bytes
         self._fair = network.sharing == "fair"
         self._routes: dict[tuple[Any, Any, float], Route] = {}
-        apart = network.hosts is None
+        apart = network.hosts is None and network.groups is None  # nothing but cards is shared
         self.even = apart and not network.cards and not network.links
         self.private = apart and (network.wiring == "pairs" or bool(np.isinf(speeds).all()))
 

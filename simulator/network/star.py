@@ -28,16 +28,19 @@ class ProcessorSharingStar:
 
     Where no message is bound, this is processor sharing.
 
+    Attributes:
+        link: the one that they share.
+
     Source: Bertsekas & Gallager, Data Networks, section 6.5.2; Parekh & Gallager (1993), virtual time.
     """
 
     def __init__(self, env: Clock, link: Link) -> None:
-        self._env, self._link, self._timer = env, link, Timer(env, self.complete)
+        self._env, self.link, self._timer = env, link, Timer(env, self.complete)
         self._reset()
 
     def _reset(self) -> None:
         self._caps: list[StarEntry] = []  # below the bandwidth, smallest first; the first `_bound` of them bind
-        self._bound, self._unallocated, self._level = 0, self._link.bandwidth, math.inf
+        self._bound, self._unallocated, self._level = 0, self.link.bandwidth, math.inf
         self._virtual_service, self._since = 0.0, self._env.now
         # both heaps may hold outdated entries
         self._unbound_ends: list[StarEntry] = []  # heap of the virtual service at which unbound messages end
@@ -45,15 +48,15 @@ class ProcessorSharingStar:
         self._moved = 0
 
     def __len__(self) -> int:
-        return len(self._link.flows)
+        return len(self.link.flows)
 
     def join(self, flows: Iterable[Rated]) -> None:
         """Start to transfer the bytes `left` of `flows`, which are on their links already."""
         self._advance()
-        bandwidth = self._link.bandwidth
+        bandwidth = self.link.bandwidth
         for flow in flows:
             flow.group = self
-            flow.cap = min([link.bandwidth for link in flow.route if link is not self._link], default=math.inf)
+            flow.cap = min([link.bandwidth for link in flow.route if link is not self.link], default=math.inf)
             self._free(flow)
             if flow.cap < bandwidth:
                 entry = (flow.cap, flow.number, flow)
@@ -72,10 +75,10 @@ class ProcessorSharingStar:
         """Remove and return the messages, with `left` up to date, so that another group can take them."""
         self._advance()
         self._timer.cancel()
-        for flow in self._link.flows:
+        for flow in self.link.flows:
             self._update(flow)
         self._reset()
-        return list(self._link.flows)
+        return list(self.link.flows)
 
     def _advance(self) -> None:
         """Bring the virtual service up to now."""
@@ -107,7 +110,7 @@ class ProcessorSharingStar:
 
     def _remove(self, flow: Rated) -> None:
         flow.leave()
-        if flow.cap < self._link.bandwidth:
+        if flow.cap < self.link.bandwidth:
             del self._caps[bisect_left(self._caps, (flow.cap, flow.number))]
         if flow.bound:
             self._bound, self._unallocated = self._bound - 1, self._unallocated + flow.cap
@@ -115,7 +118,7 @@ class ProcessorSharingStar:
 
     def _reschedule(self) -> None:
         """After a join or a departure: find the level, the bound messages, and the first end."""
-        count = len(self._link.flows)
+        count = len(self.link.flows)
         if not count:
             self._timer.cancel()
             self._reset()
@@ -123,7 +126,7 @@ class ProcessorSharingStar:
         if self._caps:
             self._balance(count)
         else:
-            self._level = self._link.bandwidth / count
+            self._level = self.link.bandwidth / count
         if self._moved > count + 16:
             self._restart_service()
         at = math.inf
@@ -139,7 +142,7 @@ class ProcessorSharingStar:
         Both raise the level, so that no message changes twice.
         """
         if not self._bound:
-            self._unallocated = self._link.bandwidth
+            self._unallocated = self.link.bandwidth
         while self._bound and (self._unallocated < 0 or self._caps[self._bound - 1][0] > self._level_at(count)):
             self._unbind(self._caps[self._bound - 1][2])
         while self._bound < len(self._caps) and self._caps[self._bound][0] < self._level_at(count):
@@ -151,7 +154,7 @@ class ProcessorSharingStar:
 
     def _restart_service(self) -> None:
         """Restart virtual service from zero, and remove outdated entries."""
-        flows = self._link.flows
+        flows = self.link.flows
         for flow in flows:
             if not flow.bound:
                 flow.end -= self._virtual_service
@@ -160,7 +163,7 @@ class ProcessorSharingStar:
         self._bound_ends = [(flow.end, flow.number, flow) for flow in flows if flow.bound]
         heapify(self._unbound_ends)
         heapify(self._bound_ends)
-        self._unallocated = self._link.bandwidth - math.fsum(cap for cap, _, _ in self._caps[: self._bound])
+        self._unallocated = self.link.bandwidth - math.fsum(cap for cap, _, _ in self._caps[: self._bound])
 
     def complete(self) -> None:
         """Let the messages end whose bytes have passed."""

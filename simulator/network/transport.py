@@ -1,7 +1,7 @@
 """A network under a running clock: links, and the messages that cross them."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
@@ -11,12 +11,13 @@ from laggard.simulator.errors import InvalidSettingError, check_duration
 from laggard.simulator.network.config import Network
 from laggard.simulator.network.fair import FairSharing
 from laggard.simulator.network.fifo import FifoSharing
+from laggard.simulator.network.groups import TRUNK, Trunks
 from laggard.simulator.network.latency import Latencies
 from laggard.simulator.network.links import Ends, Flow, Link
+from laggard.simulator.network.nested import NestedFairSharing
 from laggard.simulator.network.topology import Topology
 from laggard.simulator.network.varying import VaryingFairSharing, VaryingFifoSharing, VaryingLink, VaryingPaths
 from laggard.simulator.timing.clock import Clock
-from laggard.simulator.timing.distributions import Distribution
 
 
 class Transfer:
@@ -48,10 +49,12 @@ class Transport:
         alike = network.unlimited and not crashes
         self.post = env.after_seconds(cast(float, network.latency)) if alike else None
         self._varying = None if network.changes is None else VaryingPaths(network, workers)
+        self._trunks = None if network.groups is None else Trunks(network, workers)
         draws = network.draws_latency or (self._varying is not None and self._varying.latencies_change)
         self._drawn = Latencies(env, network, seed) if draws else None
         if self._varying is None:
-            self._sharing = FairSharing(env) if network.sharing == "fair" else FifoSharing(env)
+            fair = FairSharing if network.groups is None else NestedFairSharing
+            self._sharing = fair(env) if network.sharing == "fair" else FifoSharing(env)
         else:
             self._sharing = VaryingFairSharing(env) if network.sharing == "fair" else VaryingFifoSharing(env)
         self._special = {network.on_machines(pair, workers): link for link in network.links for pair in link.pairs}
@@ -73,9 +76,9 @@ class Transport:
         if self.post is not None:
             self.post(arrival)
             return
-        latency, route = self._path(sender, receiver)
+        latency, beside, route = self._path(sender, receiver)
         drawn = self._drawn
-        seconds: Any = latency if drawn is None else drawn.draw(latency, sender)  # a number
+        seconds: Any = latency if drawn is None else drawn.draw(latency, sender) + beside  # a number
         transfer = None
         if self._transfers is not None:  # recorded until it arrives
             transfer = self._transfers[arrival] = Transfer(sender, receiver)
@@ -113,44 +116,51 @@ class Transport:
             elif transfer.flow is not None:
                 self._sharing.withdraw(transfer.flow)
         if not self._network.colocated:
-            shared = ("up", "down") if self._network.host_size > 1 else ()
+            shared = (TRUNK, "up", "down") if self._network.host_size > 1 else (TRUNK,)
             for ends, link in self._links.items():
                 if rank in ends and ends[0] not in shared:
                     link.free = min(link.free, self._env.now)
         return list(lost)
 
-    def _between(self, sender: int, receiver: int) -> tuple[float | Distribution, tuple[Link, ...]]:
-        """The latency between two nodes, and the links with a bandwidth that a message crosses."""
+    def _between(self, sender: int, receiver: int) -> tuple[Any, float, tuple[Link, ...]]:
+        """The latency between two nodes, what is added to one that is drawn, and the links with a bandwidth between."""
         start, end = self._network.on_machines((sender, receiver), self._workers)
         if start == end:
             return self._inside(sender, receiver)
         own, network = self._special.get((start, end)), self._network
+        beside, trunks = (0.0, {}) if self._trunks is None else self._trunks.between(start, end)
         if self._varying is not None:
-            links = self._varying.links((start, end), own)
+            latency = self._varying.latency(sender, (start, end), own)
+            links = self._varying.links((start, end), own, trunks)
             for ends, steps in links.items():
                 if ends not in self._links:
                     self._links[ends] = VaryingLink(steps)
-            return self._varying.latency(sender, (start, end), own), tuple(self._links[ends] for ends in links)
-        latency = network.latency_from(sender) if own is None or own.latency is None else own.latency
-        between = None if own is None else own.bandwidth
-        cards = [network.card_bandwidth(rank) for rank in (start, end)]
-        if network.wiring == "pairs":
+            route = tuple(self._links[ends] for ends in links)
+        else:
+            latency = network.latency_from(sender) if own is None or own.latency is None else own.latency
+            route = self._route(start, end, None if own is None else own.bandwidth, trunks)
+        return (latency + beside, 0.0, route) if beside and self._drawn is None else (latency, beside, route)
+
+    def _route(
+        self, start: int, end: int, between: float | None, trunks: Mapping[Ends, float | None]
+    ) -> tuple[Link, ...]:
+        """The links between two machines: their cards, one of the pair with the bandwidth `between`, and `trunks`."""
+        cards = [self._network.card_bandwidth(rank) for rank in (start, end)]
+        if self._network.wiring == "pairs":
             crossed: list[tuple[Ends, float | None]] = [((start, end), between or min(cards))]
         else:
-            crossed = [(("up", start), cards[0]), ((start, end), between), (("down", end), cards[1])]
-        return latency, tuple(
-            self._link(key, speed) for key, speed in crossed if speed is not None and speed < math.inf
-        )
+            crossed = [(("up", start), cards[0]), ((start, end), between), *trunks.items(), (("down", end), cards[1])]
+        return tuple(self._link(key, speed) for key, speed in crossed if speed is not None and speed < math.inf)
 
-    def _inside(self, sender: int, receiver: int) -> tuple[float, tuple[Link, ...]]:
+    def _inside(self, sender: int, receiver: int) -> tuple[float, float, tuple[Link, ...]]:
         """The same between two nodes of one machine: nothing, or the inner cards of a host."""
         hosts = self._network.hosts
         if hosts is None or sender == receiver:
-            return 0.0, ()
+            return 0.0, 0.0, ()
         if hosts.bandwidth == math.inf:
-            return hosts.latency, ()
+            return hosts.latency, 0.0, ()
         keys = ("inner up", sender), ("inner down", receiver)
-        return hosts.latency, tuple(self._link(key, hosts.bandwidth) for key in keys)
+        return hosts.latency, 0.0, tuple(self._link(key, hosts.bandwidth) for key in keys)
 
     def _link(self, key: Ends, bandwidth: float) -> Link:
         return self._links.setdefault(key, Link(bandwidth))

@@ -1,8 +1,8 @@
 """Links whose bandwidth changes over time, and how messages share them: in queues, or max-min fairly."""
 
 import math
-from collections.abc import Iterable
-from functools import lru_cache, partial
+from collections.abc import Iterable, Mapping
+from functools import lru_cache, partial, reduce
 from typing import Any, cast
 
 from laggard.simulator.errors import HUGE
@@ -45,15 +45,18 @@ class VaryingPaths:
         steps = overlay(StepFunction([], [base]), rows, "latency")
         return steps if steps.moments else steps.values[0]
 
-    def links(self, pair: tuple[int, int], own: SlowLink | None) -> dict[Ends, StepFunction]:
-        """The bandwidth of each link between two machines, if it ever has one."""
+    def links(
+        self, pair: tuple[int, int], own: SlowLink | None, trunks: Mapping[Ends, float | None]
+    ) -> dict[Ends, StepFunction]:
+        """The bandwidth of each link between two machines, some of which are `trunks`, if it ever has one."""
         network, (start, end) = self._network, pair
         up = self._bandwidth(network.card_bandwidth(start), (start, None), (None, None))
         down = self._bandwidth(network.card_bandwidth(end), (None, end), (None, None))
         between = math.inf if own is None or own.bandwidth is None else own.bandwidth
         found: dict[Ends, StepFunction] = {pair: self._bandwidth(between, pair)}
         if network.wiring == "cards":
-            found = {("up", start): up, **found, ("down", end): down}
+            constant = {ends: self._bandwidth(math.inf if speed is None else speed) for ends, speed in trunks.items()}
+            found = {("up", start): up, **found, **constant, ("down", end): down}
         elif between == math.inf:
             rows = [self._bandwidths[pair]] if pair in self._bandwidths else []
             found = {pair: overlay(self._lowest(up, down), rows, "bandwidth")}
@@ -111,11 +114,16 @@ class VaryingLink(Link):
         while time < tail:
             until = min(before.steps.until(time), self.steps.until(time), tail)
             here, there = self.steps.at(time), before.steps.at(time)
-            passed = size if until == tail else passed + there * (until - time)
+            passed = size if until == tail else min(passed + there * (until - time), size)
             if here > there:
                 first = self.latest_begin(until, passed, first)
             time = until
         return first
+
+
+def narrowest(route: tuple[VaryingLink, ...]) -> VaryingLink:
+    """A link that is at each moment as fast as the slowest of `route`."""
+    return route[0] if len(route) == 1 else VaryingLink(reduce(lowest, [link.steps for link in route]))
 
 
 class VaryingFifoSharing(FifoSharing):
@@ -125,14 +133,20 @@ class VaryingFifoSharing(FifoSharing):
     never change these are the queues of `FifoSharing`.
     """
 
+    def __init__(self, env: Clock) -> None:
+        super().__init__(env)
+        self._rest = lru_cache(maxsize=2**16)(narrowest)
+
     def _enter(self, flow: Queued, hop: int, tail: float) -> None:
         now, link, flow.timer = self._env.now, cast(VaryingLink, flow.route[hop]), None
         begin = max(now, link.free)
-        link.free = tail = max(link.finish(begin, flow.size), tail)
+        link.free = link.finish(begin, flow.size)
+        tail = max(link.free, tail)
         if hop + 1 == len(flow.route):
+            link.free = tail
             flow.passed(tail - now)
             return
-        begin = cast(VaryingLink, flow.route[hop + 1]).head(link, begin, tail, flow.size)
+        begin = self._rest(flow.route[hop + 1 :]).head(link, begin, tail, flow.size)
         if begin == now:
             self._enter(flow, hop + 1, tail)
         else:

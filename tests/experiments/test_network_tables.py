@@ -113,19 +113,6 @@ def test_a_broken_row_is_one_line_with_file_row_and_column(
     assert said.count("\n") == 1
 
 
-def test_a_bandwidth_of_a_pair_is_refused_beside_queues_of_cards(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    TABLE.to_csv(tmp_path / "net.csv", index=False)
-    path = write(tmp_path)
-    assert main(["validate", str(path), "cluster.network.wiring=pairs", "cluster.network.sharing=fifo"]) == 0
-    capsys.readouterr()
-    assert main(["validate", str(path), "cluster.network.sharing=fifo"]) == 2
-    said = capsys.readouterr().err
-    assert "changes.file: expected none for a pair of nodes where cards are queues" in said
-    assert "in row 1 of" in said
-
-
 @pytest.mark.parametrize("content", ["", "sender,receiver\n1,2\n", f"{','.join(COLUMNS)}\n", "\x00\n", None])
 def test_a_file_that_is_no_table_of_a_network_is_one_line(
     content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]

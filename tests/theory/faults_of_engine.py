@@ -56,7 +56,7 @@ def overtaking(right: Any) -> Any:
 
 def without_caps(right: Any) -> Any:
     def balance(self: Any, flows: int) -> None:
-        self._level = self._link.bandwidth / flows
+        self._level = self.link.bandwidth / flows
 
     return balance
 

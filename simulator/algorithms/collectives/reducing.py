@@ -25,7 +25,7 @@ class Reducing(Algorithm):
     Attributes:
         collective: how the gradients are summed. The naive ring forwards whole gradients; on the mesh every node sends
             its own to every other; with `server` the first of the nodes add up gradients and send the sum to all, each
-            of which updates its own model; `hierarchical` goes inside and across the hosts of the network.
+            of which updates its own model; `hierarchical` goes inside and across the network's hosts, or groups.
         ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one on while the next
             comes, which hides the latency. With `sharing: fifo` only.
         servers: S of `server`, at most all nodes; each adds up one part.
@@ -51,8 +51,9 @@ class Reducing(Algorithm):
             raise InvalidSettingError(name, "ring_slices", f"at most {MOST_RING_SLICES}", self.ring_slices)
 
     def check(self, cluster: Cluster) -> None:
-        if self.collective == HIERARCHICAL and cluster.network.hosts is None:
-            raise InvalidSettingError("Network", "hosts", "the hosts over which hierarchical sums", None)
+        if self.collective == HIERARCHICAL and cluster.network.group_size(cluster.workers) is None:
+            expected = "the hosts, or groups of equal size in order of rank, over which hierarchical sums"
+            raise InvalidSettingError("Network", "hosts", expected, None)
         if self.ring_slices > 1 and cluster.network.sharing != "fifo":
             expected = "fifo for a ring in slices: slices that share a card arrive together, and hide nothing"
             raise InvalidSettingError("Network", "sharing", expected, cluster.network.sharing)
@@ -67,10 +68,10 @@ class Reducing(Algorithm):
         partners = self.collective_of(1).partners
         return ((rank, peer) for rank in range(workers) for peer in partners(rank, workers))
 
-    def collective_of(self, host_size: int) -> Collective:
-        """How the gradients are summed, on hosts of so many workers."""
+    def collective_of(self, group_size: int) -> Collective:
+        """How the gradients are summed, on hosts, or in groups, of so many workers."""
         if self.collective == HIERARCHICAL:
-            return over_hosts(host_size)
+            return over_hosts(group_size)
         if self.ring_slices > 1:
             return in_slices(self.ring_slices)
         return on_servers(self.servers) if self.servers > 1 else COLLECTIVES[self.collective]

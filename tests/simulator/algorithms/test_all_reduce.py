@@ -260,5 +260,5 @@ def test_slices_hide_the_latency_of_cards_and_of_private_links(wiring):
 
 
 def test_a_sum_over_hosts_needs_hosts():
-    with pytest.raises(InvalidSettingError, match="hosts: expected the hosts over which hierarchical sums"):
+    with pytest.raises(InvalidSettingError, match="hosts: expected the hosts, or groups of equal size"):
         simulate(Cluster(workers=4), AllReduce(Rule(), "hierarchical"), stop=Stop(updates=1))

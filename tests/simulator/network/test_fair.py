@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from laggard.simulator.network.fair import FairSharing, MaxMin, fill, refill
 from laggard.simulator.network.links import Link, Rated
+from laggard.simulator.network.nested import NestedFairSharing
 from laggard.simulator.network.star import ProcessorSharingStar
 from laggard.simulator.timing.clock import Clock
 
@@ -51,10 +52,10 @@ def fluid(sends, capacity, withdrawn):
     return ends
 
 
-def simulated(sends, capacity, withdrawn):
-    """When `FairSharing` lets them end, in which order, and what kind of group each joined."""
+def simulated(sends, capacity, withdrawn, kind=FairSharing):
+    """When `FairSharing`, or another kind, lets them end, in which order, and what kind of group each joined."""
     env, ends, flows, order, groups = Clock(), np.full(len(sends), math.nan), {}, [], {}
-    sharing, links = FairSharing(env), [Link(bandwidth) for bandwidth in capacity]
+    sharing, links = kind(env), [Link(bandwidth) for bandwidth in capacity]
 
     def begin(index):
         _, size, crossed = sends[index]
@@ -138,6 +139,41 @@ def test_messages_end_when_the_fluid_model_says(pattern, block):
         sends, capacity, withdrawn = traffic(pattern, seed)
         found, _, _ = simulated(sends, capacity, withdrawn)
         np.testing.assert_allclose(found, fluid(sends, capacity, withdrawn), rtol=1e-9, err_msg=f"seed {seed}")
+
+
+def racks(rng, flows):
+    """Messages from cards over the trunks of a few racks into one or two servers' cards, as many hops as they like."""
+    count, servers = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    speeds = rng.choice([2.0, 4.0, 8.0], 3) if rng.integers(2) else rng.uniform(1, 9, 3)
+    capacity = np.concatenate([np.full(servers, speeds[0]), np.full(count, speeds[1]), np.full(flows, speeds[2])])
+    if rng.integers(2):
+        capacity *= rng.uniform(0.9, 1.1, len(capacity))
+    own = [int(rng.integers(flows)) if rng.integers(4) == 0 else index for index in range(flows)]
+    server = rng.integers(servers, size=flows) * (rng.random() < 0.5)
+    return capacity, [(servers + count + own[i], servers + own[i] % count, int(server[i])) for i in range(flows)]
+
+
+@pytest.mark.parametrize("pattern", [racks, star, pairs, two_stars])
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 10))])
+def test_messages_over_nested_links_end_when_the_fluid_model_says(pattern, block):
+    found_stars = 0
+    for seed in range(block * 20, block * 20 + 20):
+        sends, capacity, withdrawn = traffic(pattern, seed)
+        found, _, groups = simulated(sends, capacity, withdrawn, NestedFairSharing)
+        np.testing.assert_allclose(found, fluid(sends, capacity, withdrawn), rtol=1e-9, err_msg=f"seed {seed}")
+        found_stars += list(groups.values()).count(ProcessorSharingStar) > 1
+    assert found_stars
+
+
+def test_messages_over_the_trunks_of_racks_into_one_card_form_a_star():
+    """300 of 7 bytes, 75 over each trunk of 11 or more B/s, into a card of 11 B/s: all end at n N / b."""
+    n, size, bandwidth = 300, 7.0, 11.0
+    capacity = np.array([bandwidth, 11.0, 12.0, 22.0, 99.0] + n * [11.0])
+    sends = [(0.0, size, (5 + own, 1 + own % 4, 0)) for own in range(n)]
+    ends, order, groups = simulated(sends, capacity, {}, NestedFairSharing)
+    assert ends == pytest.approx(np.full(n, n * size / bandwidth), rel=1e-12)
+    assert order == list(range(n))
+    assert set(groups.values()) == {ProcessorSharingStar}
 
 
 @pytest.mark.parametrize("out", [False, True])

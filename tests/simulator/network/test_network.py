@@ -11,7 +11,7 @@ from laggard.simulator import SERVER, Cluster, InvalidSettingError, Network, Sta
 from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.fifo import FifoSharing
 from laggard.simulator.network.links import Link
-from laggard.simulator.network.topology import Auto, Complete, Ring
+from laggard.simulator.network.topology import Auto, Complete, CompleteWithServers, Ring
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.timing.clock import Clock
 
@@ -118,6 +118,27 @@ def test_fifo_serves_in_order_of_arrival_at_each_link():
 def test_fifo_tail_leaves_no_link_before_the_one_before():
     network = Network(bandwidth=1.0, server_bandwidth=100.0, sharing="fifo")
     assert arrivals([(0.0, 0, SERVER, 10.0)], network) == pytest.approx([10.0])
+
+
+@pytest.mark.parametrize("speeds", [*itertools.permutations([1.0, 4.0, 10.0]), (1.0, 1e9, 1.0), (3.0, 7.0, 3.0, 5.0)])
+def test_a_message_alone_in_queues_goes_at_the_pace_of_its_slowest_link(speeds):
+    """Cut-through: max_k N / b_k, from 2 s on; what comes at its end to the last link finds that free."""
+    env, ends = Clock(), []
+    sharing, links = FifoSharing(env), [Link(speed) for speed in speeds]
+    env.call_in(2.0, lambda: sharing.carry(20.0, tuple(links), lambda delay: ends.append(env.now + delay)))
+    env.run_to_end()
+    assert ends == [pytest.approx(2 + 20 / min(speeds))]
+    assert links[-1].free == ends[0]
+
+
+@pytest.mark.parametrize("fast", [BANDWIDTH, 3 * BANDWIDTH, 1e12])
+def test_a_link_of_a_pair_that_is_no_slower_than_the_cards_changes_nothing_in_queues(fast):
+    sends = [(0.1 * k, k % 3, SERVER if k % 2 else 3, 3.0 + k) for k in range(12)]
+    network = Network(bandwidth=BANDWIDTH, server_bandwidth=15.0, sharing="fifo")
+    pairs = [SlowLink(one, other, fast) for one in range(3) for other in (SERVER, 3)]
+    with_links = Network(bandwidth=BANDWIDTH, server_bandwidth=15.0, sharing="fifo", links=pairs)
+    topology = CompleteWithServers()
+    assert arrivals(sends, with_links, topology) == pytest.approx(arrivals(sends, network, topology), rel=1e-9)
 
 
 def test_free_network_and_tokens_take_the_latency():
