@@ -6,6 +6,7 @@ Whatever a config names is imported without torch: modules import it where they 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from laggard.models.augmentation import Augmentation
 from laggard.models.cifar import cifar10, cifar100
 from laggard.models.data import Dataset, digits, fashion_mnist, mnist
 from laggard.models.files import Samples, libsvm, read_libsvm, read_text, text_file
@@ -85,6 +86,7 @@ __all__ = [
     "OBJECTIVES",
     "PARTITIONS",
     "READERS",
+    "Augmentation",
     "ByLabel",
     "ByWriter",
     "CrossEntropyLoss",

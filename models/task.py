@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from laggard.models.augmentation import Augmentation
 from laggard.models.backends.autograd import Loss
 from laggard.models.backends.batched import Backend, Batched, find_device, to_device
 from laggard.models.backends.choice import choose
@@ -17,6 +18,7 @@ from laggard.models.losses import FunctionLoss, Objective, penalty, penalty_curv
 from laggard.models.partition import ByWriter, Iid, Partition
 from laggard.models.recalibration import CALIBRATED, Recalibrated
 from laggard.models.state import batch_norms, remove_statistics
+from laggard.models.variants import draw_variants, make_variants
 
 Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, number of classes -> a fresh module
 
@@ -28,6 +30,9 @@ class Supervised:
     their own data seed. It is drawn without replacement and always full: the rest of a permutation is filled up from
     the next, and a batch larger than the shard holds a sample more than once. Where a sample is a text with a label for
     each position, losses and accuracies are means over all positions.
+
+    With `augment`, a number of a mini-batch says which sample, and which variant of it (`Variants`). Variants are drawn
+    from a child of the generator of the mini-batches, whose samples stay the same.
 
     Batch normalisation has the statistics of a gradient's own mini-batch; for an evaluation, they are averaged over
     fixed mini-batches of some 1,024 samples of the training set (`Recalibrated`). Buffers that do not change are those
@@ -45,6 +50,7 @@ class Supervised:
     Args:
         network: builds the module from the shape of one input and the number of classes: `LeNet5().build`.
         loss: a function of outputs and targets, or an `Objective` such as `LogisticLoss()`; the same for evaluations.
+        augment: random crops and reflections of training images.
         device: "cpu", "cuda", or "auto": the GPU where there is one.
         threads: of the CPU; None for one per core.
         dtype: of weights and data; float64 for exact identities.
@@ -55,8 +61,8 @@ class Supervised:
     Raises:
         ValueError: batch or workers below 1; no workers where the partition needs their number; a loss that is not for
             so many classes; a module that draws random numbers or changes buffers, or whose logits do not match the
-            labels; a mini-batch of one sample under batch normalisation; a device that is not there; a backend that is
-            not there or cannot take the module.
+            labels; a mini-batch of one sample under batch normalisation; augmentation of inputs that are no images; a
+            device that is not there; a backend that is not there or cannot take the module.
     """
 
     def __init__(
@@ -69,6 +75,7 @@ class Supervised:
         workers: int | None = None,
         partition_seed: int = 0,
         loss: Loss | Objective = cross_entropy,
+        augment: Augmentation | None = None,
         device: str = "auto",
         threads: int | None = None,
         dtype: torch.dtype = torch.float32,
@@ -83,6 +90,9 @@ class Supervised:
         loss = self._objective.function()
         self._network, self._loss = network, over_positions(loss) if dataset.labels else loss
         self._data = dataset.to(self.device, dtype)
+        augment = augment or Augmentation()
+        self._x, self._y = make_variants(self._data.train_x, self._data.train_y, augment)
+        self._variants = augment.variants
         self._partition = Iid() if partition is None else partition
         self._shards = _make_shards(self._partition, dataset, workers, partition_seed)
         module = self._module(seed=0)
@@ -125,6 +135,9 @@ class Supervised:
         """
         shard = self._shard(rank)
         streams = [_draw_batches(shard, self.batch, rng) for rng in rngs]
+        if (count := self._variants) > 1:
+            drawn = zip(streams, rngs, strict=True)
+            streams = [draw_variants(stream, self.epoch, count, rng.spawn(1)[0]) for stream, rng in drawn]
         if len(streams) == 1:
             return streams[0]
         return (torch.stack(draws) for draws in zip(*streams, strict=True))
@@ -134,9 +147,8 @@ class Supervised:
         models = weights.shape[:2]
         index = to_device(torch.stack(list(batches)), self.device)
         index = (index if index.dim() == 3 else index[:, None]).expand(*models, -1)
-        x, y = self._data.train_x, self._data.train_y
         rows, strength = weights.flatten(0, 1), self._objective.regularizer
-        gradients, losses = self._backend.gradients(rows, x, y, index.flatten(0, 1))
+        gradients, losses = self._backend.gradients(rows, self._x, self._y, index.flatten(0, 1))
         if strength:
             gradients, losses = gradients + strength * penalty_gradient(rows), losses + strength * penalty(rows)
         return gradients.unflatten(0, models), losses.unflatten(0, models)
@@ -147,9 +159,7 @@ class Supervised:
         index = to_device(torch.stack(list(batches)), self.device)
         index = (index if index.dim() == 3 else index[:, None]).expand(*models, -1).flatten(0, 1)
         autograd = Batched(self._module(seed=0).to(self.device, self.dtype), self._loss)
-        products = autograd.hessian_products(
-            weights.flatten(0, 1), directions.flatten(0, 1), self._data.train_x, self._data.train_y, index
-        )
+        products = autograd.hessian_products(weights.flatten(0, 1), directions.flatten(0, 1), self._x, self._y, index)
         shaped: Tensor = products.unflatten(0, models)
         strength = self._objective.regularizer
         return shaped + strength * penalty_curvature(weights) * directions if strength else shaped

@@ -10,7 +10,7 @@ from laggard import simulator
 from laggard.experiments.config.datasets import DATASET, PARTITION, Sizes, check_dataset, check_partition, sizes_of
 from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, error_at
 from laggard.experiments.config.parts import NamedChoice
-from laggard.experiments.config.schema import Count, Described, part
+from laggard.experiments.config.schema import Count, Described, fill_defaults, part
 from laggard.experiments.config.task_parts import (
     OPERATIONS,
     DType,
@@ -21,7 +21,17 @@ from laggard.experiments.config.task_parts import (
     TimingPart,
     network_timing,
 )
-from laggard.models import NETWORKS, OBJECTIVES, Dataset, Network, Objective, Quadratic, TorchModule, Tridiagonal
+from laggard.models import (
+    NETWORKS,
+    OBJECTIVES,
+    Augmentation,
+    Dataset,
+    Network,
+    Objective,
+    Quadratic,
+    TorchModule,
+    Tridiagonal,
+)
 from laggard.models.initial import Shapes
 from laggard.models.layers import Description, check_labels
 from laggard.models.torch_module import ModuleNetwork
@@ -41,6 +51,7 @@ class Known(NamedTuple):
 
 MOST_PARAMS = 10**9
 LOSS = NamedChoice.of("name", OBJECTIVES, "cross_entropy", Objective)
+AugmentPart = part(Augmentation)
 
 
 class SupervisedPart(LearntPart):
@@ -51,6 +62,7 @@ class SupervisedPart(LearntPart):
         batch: samples in a mini-batch.
         partition: how the training set is divided among the workers.
         loss: what is minimised, and what evaluations measure.
+        augment: random crops and reflections of training images.
         dtype: torch's type of weights and inputs.
     """
 
@@ -58,6 +70,7 @@ class SupervisedPart(LearntPart):
     batch: Count = 32
     partition: Annotated[Any, BeforeValidator(PARTITION)] = Field("iid", validate_default=True)
     loss: Annotated[Any, BeforeValidator(LOSS)] = Field("cross_entropy", validate_default=True)
+    augment: Annotated[Any, fill_defaults(AugmentPart)] = Field({}, validate_default=True)
     dtype: DType = "float32"
 
     @property
@@ -116,6 +129,7 @@ class SupervisedPart(LearntPart):
         described: Description = describe(sizes.shape, self.loss.build().outputs(sizes.classes))
         _check_params(described.params)
         check_labels(described.labels, sizes.labels)
+        self.augment.build().check(sizes.shape)
         layers = [layer._replace(activations=self.batch * layer.activations) for layer in described.layers]
         return Known(sizes, list[Layer](layers), described.unfolds, described.least)
 
@@ -132,6 +146,7 @@ class SupervisedPart(LearntPart):
             workers=workers,
             partition_seed=seed,
             loss=self.loss.build(),
+            augment=self.augment.build(),
             device=device,
             backend=backend,
             threads=threads,

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from laggard.models.backends.autograd import Loss
 from laggard.models.flat import shapes, unflatten
+from laggard.models.variants import Indexable
 
 EVALUATED = 250  # samples in one forward pass of an evaluation; 1,000 outgrow a CPU's cache and take twice the time
 EVERYTHING = 1 << 20  # lanes of a device that takes all gradients in one call
@@ -28,7 +29,7 @@ class Backend(Protocol):
     @property
     def name(self) -> str: ...
 
-    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients `(models, params)` and losses `(models,)` at `weights` `(models, params)`.
 
         A model's mini-batch is its row of `index` `(models, batch)` into `x` `(samples, ...)` and `y` `(samples,)`.
@@ -55,7 +56,7 @@ class Batched:
         self._module, self._loss = copy.deepcopy(module), loss  # torch stores tensors in the module that it calls
         self._names, self._shapes = [name for name, _ in module.named_parameters()], shapes(module)
 
-    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
         def loss(flat: Tensor, samples: Tensor) -> Tensor:
             return self._loss(self._forward(flat, x[samples]), y[samples])
 
@@ -63,7 +64,9 @@ class Batched:
         with exact_arithmetic():
             return torch.vmap(torch.func.grad_and_value(loss))(weights, index)
 
-    def hessian_products(self, weights: Tensor, directions: Tensor, x: Tensor, y: Tensor, index: Tensor) -> Tensor:
+    def hessian_products(
+        self, weights: Tensor, directions: Tensor, x: Indexable, y: Indexable, index: Tensor
+    ) -> Tensor:
         """Products of each loss's Hessian with its row of `directions`, all `(models, params)`; a model at a time.
 
         As Hessians are symmetric, the gradient is differentiated backward once more.
@@ -100,7 +103,7 @@ class Compiled:
         self._backend = backend
         self._gradients = torch.compile(backend.gradients, backend=compiler, dynamic=False)
 
-    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
         gradients, losses = self._gradients(weights, x, y, index)
         return gradients, losses
 

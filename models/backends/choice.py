@@ -15,6 +15,7 @@ from laggard.models.backends.chunked import Chunked, CudaMemory
 from laggard.models.backends.graphs import Graphs
 from laggard.models.backends.threads import Threads
 from laggard.models.backends.unfolded import Unfolded, unfoldable
+from laggard.models.variants import Indexable
 
 WARM_UP = 2  # calls that are not timed: the first measures memory, the second may be the first of its size
 TIMED = 3  # calls
@@ -52,7 +53,7 @@ class Fastest:
         """The backends chosen so far."""
         return ", ".join(sorted(set(self._chosen.values()))) or "auto"
 
-    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
         key = (len(weights).bit_length(), index.shape[1])
         if key not in self._chosen:
             rows = slice(RACED)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from laggard.models.backends.batched import EVALUATED, Backend
+from laggard.models.variants import Indexable
 
 T = TypeVar("T")
 
@@ -74,7 +75,7 @@ class Chunked:
         """Seconds that the backend's last recording took; 0 where it records nothing."""
         return float(getattr(self._backend, "preparation", 0.0))
 
-    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
         def piece(rows: slice, backend: Backend = self._backend) -> tuple[Tensor, Tensor]:
             return backend.gradients(weights[rows], x, y, index[rows])
 

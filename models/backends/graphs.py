@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from laggard.models.backends.batched import Backend
+from laggard.models.variants import Indexable
 
 MOST_RECORDINGS = 16  # each holds weights and gradients of its size
 POWERS_UP_TO = 256  # models; above that, sizes are eighths of an octave
@@ -39,7 +40,7 @@ class Graphs:
         self.unrecorded, self.preparation = backend, 0.0
         self._recordings: OrderedDict[tuple[int, ...], Callable[[Tensor, Tensor], CallResults]] = OrderedDict()
 
-    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> CallResults:
+    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> CallResults:
         # a recording refers to x and y, so that their ids stay theirs
         key = (rounded_up(len(weights)), index.shape[1], id(x), id(y))
         if key not in self._recordings:
@@ -56,7 +57,7 @@ class Graphs:
 
 
 def _record_call(
-    backend: Backend, size: int, weights: Tensor, x: Tensor, y: Tensor, index: Tensor
+    backend: Backend, size: int, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
 ) -> Callable[[Tensor, Tensor], CallResults]:
     """A backend's gradients of `size` models on the data `x` and `y`, recorded: a function of weights and indices.
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from laggard.models.backends.autograd import Autograd, Loss
 from laggard.models.backends.compiled.network import Network
+from laggard.models.variants import Indexable
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ class Threads:
         self._own = threading.local()
         self._pool = self._idle_pool()
 
-    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
         gradients, losses = torch.empty_like(weights), weights.new_empty(len(weights))
 
         def by_autograd(row: int) -> None:

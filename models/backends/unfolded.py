@@ -9,6 +9,7 @@ from torch.nn.functional import pad
 from laggard.models.backends.autograd import Loss
 from laggard.models.backends.batched import EVERYTHING, exact_arithmetic
 from laggard.models.flat import shapes, unflatten
+from laggard.models.variants import Indexable
 
 POOLS = (nn.MaxPool2d, nn.AvgPool2d)
 POINTWISE = (
@@ -43,7 +44,7 @@ class Unfolded:
         self._steps = [_step(layer, slots) for layer in _sequence(module)]
         self._loss, self._shapes = loss, shapes(module)
 
-    def gradients(self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
         index = index.long()  # once, not at each use
 
         def total(weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -198,7 +198,7 @@ def standard_values() -> dict[str, Any]:
         if isinstance(choice, parts.NamedChoice)
     }
     found = dict(of("Config", Config))
-    for part in (clusters.ClusterPart, parts.StopPart, parts.EvaluatePart):
+    for part in (clusters.ClusterPart, parts.StopPart, parts.EvaluatePart, tasks.AugmentPart):
         found |= of(part.__name__, part)
     for name, choice in named.items():
         for entry, part in choice.parts.items():

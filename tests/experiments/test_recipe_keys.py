@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from laggard import load, run
+from laggard.experiments.config.config import digest_of
+from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
-from laggard.models import CrossEntropyLoss
+from laggard.models import Augmentation, CrossEntropyLoss
 from laggard.simulator.learning.rules import Chained, ClipNorm, ClipValue, Step, WarmUp
 
 CONFIG = """\
@@ -83,3 +85,16 @@ def test_adamw_and_an_optimiser_of_ones_own_keep_a_weight_decay_of_their_own(
         assert (rule.optimizer.weight_decay, rule.weight_decay) == (0.3, 0.0)
     assert load(config, plain % "adam").learning.build().weight_decay == 0.3
     assert load(config, "learning={optimizer: adamw}").learning.build().optimizer.weight_decay == 0.01
+
+
+def test_augmentation_is_a_key_of_images_that_changes_no_run_at_its_default(config: Path) -> None:
+    images = ("task={model: mlp, dataset: {name: synthetic_images, samples: 40, size: 8}, batch: 4}",)
+    plain, given = load(config, *images), load(config, *images, "task.augment={crop: 2, flip: true}")
+    assert given.task.augment.build() == Augmentation(crop=2, flip=True)
+    assert given.task.task(workers=3, seed=0, device="cpu", backend="auto", threads=1)._variants == 50
+    assert digest_of(load(config, *images, "task.augment={crop: 0, flip: false}")) == digest_of(plain)
+    assert digest_of(given) != digest_of(plain)
+    with pytest.raises(ConfigError, match=r"task: augment: expected images .*, got inputs of shape \(20,\)"):
+        runs(load(config, "task.augment.flip=true"))
+    with pytest.raises(ConfigError, match=r"augment\.crop = 8: expected less than the size of the images, 8 x 8"):
+        runs(load(config, *images, "task.augment.crop=8"))

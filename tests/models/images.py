@@ -14,3 +14,17 @@ def images(samples=256, classes=4, shape=(3, 8, 8), noise=0.5, seed=0):
     x = pictures[labels] + noise * rng.standard_normal((len(labels), *shape))
     x, y = torch.from_numpy(x).float(), torch.from_numpy(labels)
     return Dataset("images", x[:samples], y[:samples], x[samples:], y[samples:], classes)
+
+
+def crops(x, numbers, crop):
+    """The images of a mini-batch under augmentation, padded, cut and reflected one by one."""
+    height, width = x.shape[2:]
+    pictures = []
+    for number in numbers.tolist():
+        variant, sample = divmod(number, len(x))
+        rest, column = divmod(variant, 2 * crop + 1)
+        flip, row = divmod(rest, 2 * crop + 1)
+        padded = np.pad(x[sample].numpy(), ((0, 0), (crop, crop), (crop, crop)))
+        picture = padded[:, row : row + height, column : column + width]
+        pictures.append(picture[:, :, ::-1].copy() if flip else picture)
+    return torch.from_numpy(np.stack(pictures))

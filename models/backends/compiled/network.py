@@ -13,6 +13,7 @@ from laggard.models.backends.compiled.compiler import Passes, compile_passes
 from laggard.models.backends.compiled.kernels import Floats, Integers
 from laggard.models.backends.compiled.layers import NotCompiledError
 from laggard.models.backends.compiled.plan import Plan, build_plan
+from laggard.models.variants import Indexable, tensor_of
 
 LEFT_OUT = -100  # the label that torch's cross entropy leaves out
 
@@ -34,7 +35,7 @@ class Network:
         self._own = threading.local()
 
     def differentiate(
-        self, weights: Tensor, x: Tensor, y: Tensor, index: Tensor, gradients: Tensor, losses: Tensor
+        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor, gradients: Tensor, losses: Tensor
     ) -> Callable[[int], None] | None:
         """A function of a row that writes one model's gradient and loss.
 
@@ -49,18 +50,21 @@ class Network:
         Raises:
             IndexError: a label is no class of the network, or an index no sample.
         """
-        compiled = self._compile(weights, x)
-        data = None if compiled is None else self._check(x, y, compiled[0].classes)
+        compiled = self._compile(weights, tensor_of(x))
+        data = None if compiled is None else self._check(tensor_of(x), tensor_of(y), compiled[0].classes)
         if compiled is None or data is None or index.shape[1] == 0:
             return None
         _check_range("index", index, len(x), "samples")
         plan, passes = compiled
         rows, batches = weights.detach().contiguous().numpy(), index.long().contiguous().numpy()
-        to_gradients, to_losses = gradients.numpy(), losses.numpy()
+        to_gradients, to_losses, varied = gradients.numpy(), losses.numpy(), x is not tensor_of(x)
 
         def job(row: int) -> None:
+            inputs, labels, batch = *data, batches[row]
+            if varied:  # the data are those of the mini-batch alone
+                inputs, labels, batch = x[index[row]].flatten(1).numpy(), y[index[row]].numpy(), np.arange(len(batch))
             to_losses[row] = passes.differentiate(
-                plan.steps, plan.numbers, plan.first, rows[row], *data, batches[row], to_gradients[row],
+                plan.steps, plan.numbers, plan.first, rows[row], inputs, labels, batch, to_gradients[row],
                 self._space(plan),
             )  # fmt: skip
 

@@ -1,0 +1,209 @@
+"""Crops and reflections are those of a plain loop, drawn uniformly, and the same whoever computes them and when."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from laggard import AsyncPS, Cluster, Rule, Stop, SyncPS, simulate
+from laggard.models import MLP, Augmentation, LeNet5, ResNet, Supervised, synthetic
+from laggard.models.backends.choice import BACKEND_NAMES
+from laggard.models.backends.graphs import RECORD
+from laggard.models.flat import flatten
+from laggard.models.variants import Variants
+from laggard.simulator.timing.distributions import Gamma
+from tests.models.images import crops, images
+
+SMALL = MLP(hidden=(6,))
+BOTH = Augmentation(crop=2, flip=True)
+RGB, GREY = images(samples=40, shape=(3, 7, 9)), images(samples=40, shape=(1, 28, 28))
+
+
+def task(network=SMALL, data=RGB, **options):
+    return Supervised(network.build, data, **{"batch": 8, "threads": 1, "augment": BOTH, "device": "cpu", **options})
+
+
+def rng(seed):
+    return np.random.default_rng(seed)
+
+
+def drawn(task, seeds, count):
+    return list(islice(task.batches(0, [rng(seed) for seed in seeds]), count))
+
+
+@pytest.mark.parametrize("augment", [BOTH, Augmentation(crop=3), Augmentation(flip=True)])
+@pytest.mark.parametrize("shape", [(3, 5, 7), (1, 6, 4)])
+def test_every_variant_is_that_of_a_plain_loop(augment, shape):
+    x = torch.from_numpy(rng(1).standard_normal((3, *shape)))
+    variants = Variants(x, augment.variants, augment.apply)
+    numbers = torch.arange(len(variants))
+    expected = crops(x, numbers, augment.crop)
+    assert torch.equal(variants[numbers], expected)
+    assert torch.equal(variants.index_select(0, numbers), expected)
+    assert torch.equal(variants[numbers.view(3, -1)], expected.unflatten(0, (3, -1)))
+    assert len(torch.unique(expected, dim=0)) == len(numbers)
+
+
+def chi_square(counts):
+    """Pearson's statistic of equally likely cells, over its deviation from its mean, for (cells - 1) degrees."""
+    expected, degrees = counts.mean(), counts.size - 1
+    return (((counts - expected) ** 2 / expected).sum() - degrees) / np.sqrt(2 * degrees)
+
+
+def test_variants_are_uniform_and_independent_of_sample_worker_and_epoch():
+    augment = Augmentation(crop=1, flip=True)
+    made = task(data=images(samples=40, shape=(3, 4, 4)), augment=augment)
+    epochs = [
+        np.concatenate([batch.numpy() for batch in islice(made.batches(rank, [rng([7, rank])]), 5 * 400)])
+        for rank in range(2)
+    ]
+    of = [np.empty((400, 40), dtype=int) for _ in epochs]  # (epoch, sample) -> variant
+    for variants, numbers in zip(of, epochs, strict=True):
+        for epoch, row in enumerate(numbers.reshape(400, 40)):
+            variants[epoch, row % 40] = row // 40
+    first, second = of
+    pairs = {
+        "alone": first.ravel(),
+        "sample": (first + 18 * np.arange(40)).ravel(),
+        "next epoch": (first[1:] + 18 * first[:-1]).ravel(),
+        "next sample": (first[:, 1:] + 18 * first[:, :-1]).ravel(),
+        "worker": (first + 18 * second).ravel(),
+    }
+    cells = {"alone": 18, "sample": 18 * 40}
+    for name, codes in pairs.items():
+        counts = np.bincount(codes, minlength=cells.get(name, 18**2))
+        assert counts.size == cells.get(name, 18**2)
+        assert abs(chi_square(counts)) < 4, name
+
+
+@pytest.mark.parametrize("seeds", [[3], [3, 4]], ids=["shared batches", "own batches"])
+def test_samples_are_those_without_augmentation_and_members_draw_as_if_alone(seeds):
+    plain, augmented = drawn(task(augment=None), seeds, 30), drawn(task(), seeds, 30)
+    for one, other in zip(plain, augmented, strict=True):
+        assert torch.equal(one, other % 40)
+    for member, seed in enumerate(seeds):
+        alone = drawn(task(), [seed], 30)
+        together = [batch if len(seeds) == 1 else batch[member] for batch in augmented]
+        assert all(map(torch.equal, together, alone))
+
+
+def plainly(module, data, row, numbers):
+    """The gradient and the loss of one mini-batch by autograd."""
+    nn.utils.vector_to_parameters(row, module.parameters())
+    x = crops(data.train_x, numbers, BOTH.crop).to(row)
+    loss = cross_entropy(module(x), data.train_y[numbers % len(data.train_y)])
+    return flatten(torch.autograd.grad(loss, tuple(module.parameters()))), loss.detach()
+
+
+@pytest.mark.parametrize("seeds", [[0], [0, 1, 2]], ids=["shared batches", "own batches"])
+@pytest.mark.parametrize(
+    ("network", "data", "dtype", "backend"),
+    [
+        *[(LeNet5(), GREY, dtype, "threads") for dtype in (torch.float32, torch.float64)],  # compiled; by autograd
+        (SMALL, RGB, torch.float32, "threads"),
+        (ResNet(depth=8, norm="batch"), RGB, torch.float64, "threads"),
+        *[(SMALL, RGB, torch.float64, name) for name in BACKEND_NAMES if "compile" not in name],
+        (LeNet5(), GREY, torch.float64, "vmap"),
+        (LeNet5(), GREY, torch.float64, "unfold-graphs"),
+    ],
+)
+def test_gradients_are_autograd_s_on_the_images_of_a_plain_loop(network, data, dtype, backend, seeds):
+    made = task(network, data, dtype=dtype, backend=backend)
+    weights = made.start([0, 1, 2]).repeat(2, 1, 1)
+    module, tolerance = network.build(data.shape, data.classes).to(dtype), 1e-5 if dtype == torch.float32 else 1e-11
+    for batches in (drawn(made, seeds, 4)[:2], drawn(made, seeds, 4)[2:]):  # a recording serves other mini-batches
+        gradients, losses = made.gradients(weights, batches)
+        for k, member in np.ndindex(2, 3):
+            numbers = batches[k] if len(seeds) == 1 else batches[k][member]
+            gradient, loss = plainly(module, data, weights[k, member], numbers)
+            torch.testing.assert_close(gradients[k, member], gradient, rtol=tolerance, atol=tolerance)
+            torch.testing.assert_close(losses[k, member], loss, rtol=tolerance, atol=tolerance)
+
+
+def test_one_recording_serves_all_mini_batches(monkeypatch):
+    recorded = []
+    monkeypatch.setitem(RECORD, "cpu", lambda run: recorded.append(run) or run)
+    made = task(backend="vmap-graphs")
+    for batch in drawn(made, [0], 5):
+        made.gradients(made.start([0])[None], [batch])
+    assert len(recorded) == 1
+
+
+@pytest.mark.parametrize(("network", "data"), [(LeNet5(), GREY), (ResNet(depth=8), RGB)], ids=["compiled", "autograd"])
+def test_bits_do_not_depend_on_threads_company_or_the_time_of_evaluation(network, data):
+    cluster, rule, stop = Cluster(workers=3, compute=Gamma(1.0, cv=0.5)), Rule(lr=0.1), Stop(updates=6)
+
+    def weights(threads, learning_seeds=(0, 1), **options):
+        made = task(network, data, threads=threads, batch=4)
+        return simulate(cluster, AsyncPS(rule), made, stop=stop, learning_seeds=learning_seeds, **options).weights
+
+    first = weights(1)
+    for other in (weights(2), weights(4), weights(2, defer=False), weights(2, memory=1.0)):
+        assert torch.equal(first, other)
+    for member in range(2):
+        assert torch.equal(first[member], weights(2, [member])[0])
+
+
+def test_no_method_changes_what_is_drawn():
+    cluster = Cluster(workers=3, compute=Gamma(1.0, cv=0.5))
+    seen = {}
+    for algorithm in (AsyncPS, SyncPS):
+        made = task()
+        batches, kept = made.batches, {}
+
+        def noted(rank, rngs, batches=batches, kept=kept):
+            for batch in batches(rank, rngs):
+                kept.setdefault(rank, []).append(batch.tolist())
+                yield batch
+
+        made.batches = noted
+        simulate(cluster, algorithm(Rule(lr=0.1)), made, stop=Stop(gradients=30))
+        seen[algorithm] = kept
+    for rank in range(3):
+        one, other = (seen[algorithm][rank] for algorithm in (AsyncPS, SyncPS))
+        count = min(len(one), len(other))
+        assert count > 5
+        assert one[:count] == other[:count]
+
+
+@pytest.mark.parametrize("network", [SMALL, ResNet(depth=8, norm="batch")], ids=["plain", "batch norm"])
+def test_evaluations_have_the_images_as_they_are(network):
+    plain, augmented = task(network, augment=None), task(network)
+    weights = plain.start([0, 1])
+    for name, values in plain.evaluate(weights).items():
+        assert torch.equal(values, augmented.evaluate(weights)[name])
+
+
+def test_without_crop_and_flip_nothing_changes():
+    plain, idle = task(augment=None), task(augment=Augmentation())
+    for one, other in zip(drawn(plain, [0], 9), drawn(idle, [0], 9), strict=True):
+        assert torch.equal(one, other)
+        assert one.dtype == other.dtype == torch.int32
+    assert idle._x is idle._data.train_x
+    assert idle._y is idle._data.train_y
+
+
+def test_hessian_products_are_those_of_the_augmented_images():
+    made = task(dtype=torch.float64)
+    (batch,), weights = drawn(made, [0], 1), made.start([0])[None]
+    direction = torch.from_numpy(rng(1).standard_normal(weights.shape))
+    found = made.hessian_products(weights, direction, [batch])
+    step = 1e-5
+    ahead, behind = (made.gradients(weights + sign * step * direction, [batch])[0] for sign in (1, -1))
+    torch.testing.assert_close(found, (ahead - behind) / (2 * step), rtol=1e-6, atol=1e-7)
+
+
+def test_what_cannot_be_augmented_is_refused():
+    with pytest.raises(ValueError, match="crop = -1: expected at least 0 pixels"):
+        Augmentation(crop=-1)
+    with pytest.raises(ValueError, match=r"augment\.crop = 7: expected less than the size of the images, 7 x 9 pixels"):
+        task(augment=Augmentation(crop=7))
+    for augment in (Augmentation(crop=1), Augmentation(flip=True)):
+        with pytest.raises(
+            ValueError, match=r"expected images \(channels, height, width\), got inputs of shape \(5,\)"
+        ):
+            task(data=synthetic(samples=40, features=5), augment=augment)
+    assert task(data=synthetic(samples=40, features=5), augment=Augmentation()).epoch == 40
