@@ -11,7 +11,9 @@ from laggard.experiments.commands import DONE, FAILED, Command, add_no_plugins, 
 
 if TYPE_CHECKING:
     from laggard.experiments.config.config import Config
+    from laggard.experiments.config.rungs import Halving
     from laggard.experiments.results.result import Result
+    from laggard.experiments.results.results import Results
     from laggard.experiments.running.run import ProgressDisplay
 
 
@@ -47,15 +49,26 @@ def watch(args: Namespace) -> int:
 
 
 def sweep(args: Namespace) -> int:
-    from laggard.experiments.config.grid import runs
     from laggard.experiments.config.load import load
+    from laggard.experiments.config.rungs import halving_of
+
+    config = load(args.config, *args.overrides)
+    halving = halving_of(config)
+    if args.dry_run:
+        return _print_rungs(config, halving) if halving else _print_plan(config, args)
+    if halving:
+        return _halve(config, halving, args)
+    _, failed, diverged = _sweep(config, args)
+    return FAILED if failed or diverged else DONE
+
+
+def _sweep(config: "Config", args: Namespace) -> "tuple[Results, int, int]":
+    """Simulate a grid, and report: the results, how many runs failed, and how many diverged."""
+    from laggard.experiments.config.grid import runs
     from laggard.experiments.results import index
     from laggard.experiments.running.progress import SweepDisplay, heartbeat
     from laggard.experiments.running.sweep import SweepError, sweep
 
-    config = load(args.config, *args.overrides)
-    if args.dry_run:
-        return _print_plan(config, args)
     args.planned = runs(config)
     folder = Path(args.out) / config.name
     if (other := index.write_index(args.planned, args.out)) and not args.quiet:
@@ -66,7 +79,7 @@ def sweep(args: Namespace) -> int:
             shown = partial(heartbeat, out=args.out)
         given = {"jobs": args.jobs, "backend": args.backend, "tell": display.report}
         try:
-            results: Sequence[Result] = sweep(config, args.out, args.force, shown, **given)
+            results = sweep(config, args.out, args.force, shown, **given)
             failed = 0
         except SweepError as error:
             results, failed = error.results, len(error.failures)
@@ -75,7 +88,49 @@ def sweep(args: Namespace) -> int:
     for number, how in ((failed, "failed"), (diverged, "diverged")):
         if number:
             print(f"{number} of {count(len(args.planned), 'run')} {how}", file=sys.stderr)
-    return FAILED if failed or diverged else DONE
+    return results, failed, diverged
+
+
+def _halve(config: "Config", halving: "Halving", args: Namespace) -> int:
+    """Simulate the rungs of a search, and report the best setting and what it cost to find it."""
+    from laggard.experiments.config.search import numbered_draws
+    from laggard.experiments.running.halving import halve
+    from laggard.experiments.running.sweep import SweepError
+
+    def simulate(rung: "Config") -> "Results":
+        results, failed, _ = _sweep(rung, args)
+        if failed:
+            raise SweepError(results, [f"{rung.name}: the settings that go on are not known: repeat the command"])
+        return results
+
+    spent, every = 0, halving.settings[0]
+    try:
+        for rung in halve(config, simulate):
+            spent += rung.gradients
+            if not args.quiet:
+                best = ", ".join(map(str, rung.best))
+                print(f"\n{halving.key} = {rung.budget:g}: best of {len(rung.scores)}: draws {best}\n", flush=True)
+    except SweepError as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    if not args.quiet:
+        drawn = numbered_draws(config.sweep["search"], "sweep.search")[rung.best[0]]
+        whole = rung.gradients / len(rung.scores) * every
+        print(f"best by {halving.by}: draw {rung.best[0]}: {', '.join(f'{key} = {drawn[key]}' for key in drawn)}")
+        print(f"{spent:,} gradients, {spent / whole:.0%} of what all {every} settings would take to the end")
+    return DONE
+
+
+def _print_rungs(config: "Config", halving: "Halving") -> int:
+    """Print what each rung of a search would take."""
+    from laggard.experiments.running.halving import expected_gradients
+
+    every = expected_gradients(config, halving)
+    for budget, settings, gradients in zip(halving.budgets, halving.settings, every, strict=True):
+        print(f"{halving.key} = {budget:<8g} {count(settings, 'setting'):>12}  about {gradients:.3g} gradients")
+    whole = every[-1] / halving.settings[-1] * halving.settings[0]
+    print(f"\nabout {sum(every):.3g} gradients, {sum(every) / whole:.0%} of what all settings would take to the end")
+    return DONE
 
 
 def _print_plan(config: "Config", args: Namespace) -> int:

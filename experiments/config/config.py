@@ -39,7 +39,7 @@ class Config(Part):
         backend: how gradients are taken: by `threads` on a CPU, and on a GPU by whichever of the others is the fastest,
             unless it says which.
         threads: that compute gradients; one per core by default.
-        sweep: dotted key -> its values; the grid is the product of all.
+        sweep: dotted key -> its values; the grid is the product of all. Under `search`, settings are drawn at random.
     """
 
     name: Annotated[str, Field(pattern=r"^\w[\w .-]*$", max_length=80)] = "experiment"

@@ -9,6 +9,7 @@ from laggard.experiments.config.config import Config
 from laggard.experiments.config.descriptions import describe_keys, limits_of_keys
 from laggard.experiments.config.documents import BASE
 from laggard.experiments.config.parts import NamedChoice
+from laggard.experiments.config.rungs import COMPARED, GROWING
 from laggard.experiments.config.search import BUDGET, RANGE_KINDS
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -63,7 +64,18 @@ def _search_schema() -> dict[str, Any]:
     ends = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
     kinds = {kind: values.get(kind, ends) for kind in RANGE_KINDS}
     drawn = {"type": "object", "properties": kinds, "additionalProperties": False, "minProperties": 1}
-    counts = {key: {"type": "integer", "minimum": 0, "description": said} for key, said in BUDGET.items()}
+    rungs = {
+        "key": {"enum": list(GROWING)},
+        "by": {"enum": list(COMPARED)},
+        "factor": {"type": "integer", "minimum": 2},
+        **{key: {"type": "number", "exclusiveMinimum": 0} for key in ("from", "to")},
+    }
+    forms: dict[str, dict[str, Any]] = {
+        "only": {"type": "array", "items": {"type": "integer"}},
+        "halving": {"type": "object", "properties": rungs, "additionalProperties": False},
+    }
+    number = {"type": "integer", "minimum": 0}
+    counts = {key: {**forms.get(key, number), "description": said} for key, said in BUDGET.items()}
     return {"type": "object", "properties": counts, "additionalProperties": drawn, "description": SEARCH}
 
 

@@ -12,6 +12,7 @@ from laggard.experiments.config.files import locate
 from laggard.experiments.config.grid import fill_swept_keys, runs
 from laggard.experiments.config.plain import parse_yaml
 from laggard.experiments.config.plugins import look_in
+from laggard.experiments.config.rungs import check_rungs
 
 
 def load(path: str | Path, *overrides: str) -> Config:
@@ -36,6 +37,7 @@ def load(path: str | Path, *overrides: str) -> Config:
     try:
         config = fill_swept_keys(apply_overrides(document, overrides))
         runs(config)
+        check_rungs(config)
     except ConfigError as error:
         raise error if error.where else error.relocate(where=str(path)) from None
     except UNEXPECTED as error:

@@ -7,6 +7,8 @@ search:
   runs: 20                                     how many different settings are drawn
   seed: 0                                      of the draws
   members: 100                                 at most so many settings train in one run
+  only: [0, 7]                                 of all draws those with these numbers
+  halving: {from: 1, to: 27}                   rungs of growing budget (`rungs.py`)
 
 Source: Bergstra, Bengio (2012), Random search for hyper-parameter optimization, JMLR 13.
 """
@@ -25,6 +27,8 @@ BUDGET = {
     "runs": "how many different settings are drawn",
     "seed": "of the draws; 0 by default",
     "members": "how many settings train in one run at most; by default all that can",
+    "only": "numbers of those draws that are kept, from 0; by default all",
+    "halving": "rungs: the best settings go on to a larger budget",
 }
 """The keys of a search that are no range, and what they say."""
 DRAWS_PER_RUN = 100
@@ -69,19 +73,21 @@ def draw_settings(search: Any, place: str) -> list[tuple[KeyValues, list[KeyValu
     Raises:
         ConfigError: no mapping of ranges, no number of runs, or fewer different settings than that.
     """
-    ranges, runs, seed, most = _read_budget(search, place)
+    ranges, points, most = _draw(search, place)
     inner = [key for key, of in ranges.items() if all(is_rule_number(key, value) for value in of.values)]
     outer = [key for key in ranges if key not in inner]
     groups: dict[tuple[Any, ...], list[KeyValues]] = {}
-    for number, point in enumerate(_different_points(ranges, runs, seed, place)):
+    for place_in_order, point in enumerate(points.values()):
         apart = tuple(point[key] for key in outer)
-        groups.setdefault((apart, number // most), []).append(point)
+        groups.setdefault((apart, place_in_order // most), []).append(point)
+    each = [sorted(group, key=lambda point: [point[key] for key in inner]) for _, group in sorted(groups.items())]
+    return [(_values(ranges, outer, own[0]), [_values(ranges, inner, point) for point in own]) for own in each]
 
-    def settings(keys: Sequence[str], point: KeyValues) -> KeyValues:
-        return {key: ranges[key].value(point[key]) for key in keys}
 
-    each = [sorted(points, key=lambda point: [point[key] for key in inner]) for _, points in sorted(groups.items())]
-    return [(settings(outer, points[0]), [settings(inner, point) for point in points]) for points in each]
+def numbered_draws(search: Any, place: str) -> dict[int, KeyValues]:
+    """The settings of a search by the number of their draw, which `only` names; as in `draw_settings`."""
+    ranges, points, _ = _draw(search, place)
+    return {number: _values(ranges, list(ranges), point) for number, point in points.items()}
 
 
 def is_rule_number(key: str, value: Any) -> bool:
@@ -99,11 +105,13 @@ def without_range(sweep: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return rest if set(left) <= set(BUDGET) else {**sweep, "search": left}
 
 
-def _read_budget(search: Any, place: str) -> tuple[dict[str, KeyRange], int, int, int]:
-    """The ranges of a search, its runs, its seed, and the settings of one run at most."""
+def _draw(search: Any, place: str) -> tuple[dict[str, KeyRange], dict[int, KeyValues], int]:
+    """The ranges of a search, its draws by number, as `KeyRange.at` gives them, and how many one run trains at most."""
     if not isinstance(search, Mapping):
         raise ConfigError(place, f"expected ranges of dotted keys and a number of runs, got {format_value(search)}")
-    own = {"runs": None, "seed": 0, "members": None} | {key: search[key] for key in BUDGET if key in search}
+    if "halving" in search and place != "sweep.search":
+        raise ConfigError(f"{place}.halving", "expected in sweep.search alone, not in a variant")
+    own = {key: search.get(key, 0 if key == "seed" else None) for key in BUDGET}
     own["members"] = own["runs"] if own["members"] is None else own["members"]
     for key, least in {"runs": 1, "seed": 0, "members": 1}.items():
         if not isinstance(own[key], int) or isinstance(own[key], bool) or not least <= own[key] < 2**63:
@@ -114,7 +122,17 @@ def _read_budget(search: Any, place: str) -> tuple[dict[str, KeyRange], int, int
     ranges = {key: _range(value, f"{place}.{key}") for key, value in written.items()}
     if not ranges:
         raise ConfigError(place, "expected the range of a dotted key, as learning.lr: {log_uniform: [0.001, 1]}")
-    return ranges, own["runs"], own["seed"], own["members"]
+    points = _different_points(ranges, own["runs"], own["seed"], place)
+    numbers = range(own["runs"]) if own["only"] is None else own["only"]
+    fine = isinstance(numbers, range | list) and all(isinstance(each, int) for each in numbers) and len(numbers)
+    if not fine or len(set(numbers)) < len(numbers) or not 0 <= min(numbers) <= max(numbers) < own["runs"]:
+        problem = f"expected different numbers from 0 to {own['runs'] - 1}, got {format_value(own['only'])}"
+        raise ConfigError(f"{place}.only", problem)
+    return ranges, {number: points[number] for number in sorted(numbers)}, own["members"]
+
+
+def _values(ranges: Mapping[str, KeyRange], keys: Sequence[str], point: KeyValues) -> KeyValues:
+    return {key: ranges[key].value(point[key]) for key in keys}
 
 
 RANGE_KINDS = ("uniform", "log_uniform", "integer", "choice")

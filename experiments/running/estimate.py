@@ -41,18 +41,22 @@ class Forecast(NamedTuple):
     memory: float
 
 
-def rough_seconds(spec: RunSpec) -> float:
-    """Seconds that a run takes, to within a factor of ten or so, from its config alone; nothing is run or read."""
-    config, task, members = spec.config, spec.config.task, len(spec.members)
+def rough_gradients(spec: RunSpec) -> float:
+    """Gradients of each member, to within a factor of ten or so, from a run's config alone."""
+    stop, task = spec.config.stop, spec.config.task
     known = sizes_of(task.dataset) if hasattr(task, "dataset") else None
     batch, epoch = getattr(task, "batch", 32), known.samples if known else getattr(task, "epoch", 60_000)
-    stop, cluster = config.stop, config.cluster
     counts = [(stop.epochs or 0) * epoch / batch, stop.updates, stop.gradients]
     if stop.time:
-        counts.append(stop.time * cluster.workers / max(config.build_cluster().compute.mean, 1e-9))
-    gradients = min(filter(None, counts), default=1)
-    work = 3 * batch * sum(layer.work for layer in task.layers()) if task.learns else 0.0
-    return float(gradients * (CYCLE + task.learns * UPDATE + members * work / MULTIPLICATIONS))
+        counts.append(stop.time * spec.config.cluster.workers / max(spec.config.build_cluster().compute.mean, 1e-9))
+    return float(min(filter(None, counts), default=1))
+
+
+def rough_seconds(spec: RunSpec) -> float:
+    """Seconds that a run takes, to within a factor of ten or so, from its config alone; nothing is run or read."""
+    task, members = spec.config.task, len(spec.members)
+    work = 3 * getattr(task, "batch", 32) * sum(layer.work for layer in task.layers()) if task.learns else 0.0
+    return float(rough_gradients(spec) * (CYCLE + task.learns * UPDATE + members * work / MULTIPLICATIONS))
 
 
 class Evaluated(NamedTuple):
@@ -83,8 +87,7 @@ def forecast(spec: RunSpec, seconds: float = 0.5, known: dict[str, Evaluated] | 
     built = perf_counter() - start
     evaluation = known[key].seconds if key in known else _evaluation(task, models)
     given["task"] = known[key] = Evaluated(task, measures, evaluation)
-    probe = StopAfter(given["stop"], seconds)
-    began, rest = perf_counter(), 0.0
+    probe, began, rest = StopAfter(given["stop"], seconds), perf_counter(), 0.0
     try:
         simulate(**{**given, "evaluate": Evaluate(every_updates=1e15)}, watch=probe)
     except ProbeFinished:
@@ -92,8 +95,8 @@ def forecast(spec: RunSpec, seconds: float = 0.5, known: dict[str, Evaluated] | 
     ran = perf_counter() - began
     end = probe.end()
     times = evaluations(given["evaluate"], end) * (config.cluster.workers if config.evaluate.nodes else 1)
-    memory = (probe.memory or resident_bytes()) + ROW * end.gradients
-    return Forecast(built + ran + rest + WRITING + times * evaluation, memory)
+    seconds = built + ran + rest + WRITING + times * evaluation
+    return Forecast(seconds, (probe.memory or resident_bytes()) + ROW * end.gradients)
 
 
 def _evaluation(task: Task, models: "Tensor") -> float:
@@ -145,8 +148,7 @@ class StopAfter:
 def evaluations(evaluate: Evaluate, end: RunProgress) -> float:
     """The number of evaluations of a run that ends there."""
     axes = {"every_epochs": end.epochs, "every_updates": end.updates, "every_seconds": end.time}
-    periods = {axis: float(getattr(evaluate, axis) or math.inf) for axis in axes}
-    return 1 + max(1.0, *(axes[axis] / period for axis, period in periods.items()))
+    return 1 + max(1.0, *(at / float(getattr(evaluate, axis) or math.inf) for axis, at in axes.items()))
 
 
 def makespan(seconds: Sequence[float], jobs: int) -> float:
@@ -210,8 +212,7 @@ class SweepPlan(NamedTuple):
     @property
     def seconds(self) -> float:
         """Wall time of the sweep."""
-        took = makespan([each.seconds for each in self.missing], self.jobs)
-        return took + (START_UP if self.jobs > 1 else 0.0)
+        return makespan([each.seconds for each in self.missing], self.jobs) + START_UP * (self.jobs > 1)
 
     @property
     def memory(self) -> float:

@@ -16,6 +16,7 @@ from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.plugins import look_in
+from laggard.experiments.config.rungs import refuse_rungs
 from laggard.experiments.results import store
 from laggard.experiments.results.result import Result
 from laggard.experiments.running.jobs import Document, JobResult, error_line
@@ -41,6 +42,7 @@ def run(
         DataMissingError: the data set is not there.
         OSError: the folder cannot be written.
     """
+    refuse_rungs(config)
     planned = runs(config)
     if len(planned) > 1:
         raise ConfigError("sweep", f"expands to {len(planned)} runs: use `laggard sweep`, or fix the swept keys")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.config.rungs import refuse_rungs
 from laggard.experiments.config.sources import FOLDERS
 from laggard.experiments.results import store
 from laggard.experiments.results.index import write_index
@@ -85,6 +86,7 @@ def sweep(
     check(backend)
     if jobs is not None and jobs < 1:
         raise ConfigError("jobs", f"expected at least 1, got {jobs}")
+    refuse_rungs(config)
     planned = runs(config)
     write_index(planned, out)
     found: dict[str, RunEnd] = {}

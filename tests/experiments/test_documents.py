@@ -195,6 +195,9 @@ def test_every_example_follows_the_schema(schema: Draft202012Validator, name: st
         "task: {model: mlp, batch: 0}",
         "learning: {optimizer: adam, momentum: 0.9}",
         "learning: {compensation: {name: dc_asgd_a, strength: x}}",
+        "sweep: {search: {learning.lr: {unifrom: [0, 1]}, runs: 2}}",
+        "sweep: {search: {learning.lr: {uniform: [0, 1]}, runs: x}}",
+        "sweep: {search: {learning.lr: {uniform: [0, 1]}, runs: 2, halving: {form: 1, to: 3}}}",
     ],
 )
 def test_the_schema_finds_what_validate_finds(schema: Draft202012Validator, tmp_path: Path, wrong: str) -> None:

@@ -1,0 +1,177 @@
+"""Successive halving: which settings go on, that each rung is a plain sweep, and what it costs."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from laggard import ConfigError, Results, load, run, sweep
+from laggard.experiments.cli import main
+from laggard.experiments.config.documents import examples
+from laggard.experiments.config.grid import runs
+from laggard.experiments.config.rungs import halving_of
+from laggard.experiments.config.search import numbered_draws
+from laggard.experiments.running.halving import Rung, expected_gradients, halve
+
+RATES = "learning.lr: {log_uniform: [0.01, 3]}"
+BUDGETS = "{key: stop.updates, from: 4, to: 36, by: test_loss}"
+SEARCH = f"{{{RATES}, learning.momentum: {{uniform: [0, 0.9]}}, runs: 9}}"
+
+
+def halved(path: Path, out: Path, *overrides: str) -> list[Rung]:
+    return list(halve(load(path, *overrides), partial(sweep, out=out, jobs=1)))
+
+
+def plain(path: Path, out: Path, *overrides: str) -> Results:
+    """The whole search as a grid."""
+    return sweep(load(path, *overrides), out, jobs=1)
+
+
+def losses(results: Results) -> dict[float, float]:
+    """Learning rate -> the mean loss at the end, infinite where it is not finite."""
+    means = results.final.fillna({"test_loss": np.inf}).groupby("learning.lr")["test_loss"].mean()
+    return {rate: loss if np.isfinite(loss) else np.inf for rate, loss in means.items()}
+
+
+@pytest.mark.parametrize("more", ["", "seeds: 2, ", "learning.seed: [3, 4], "])
+def test_the_best_of_the_whole_grid_at_each_budget_go_on(toy: Callable[..., Path], tmp_path: Path, more: str) -> None:
+    """Against rungs that are chosen from sweeps of all settings, where learning rates are told apart by hand."""
+    path = toy(f"sweep: {{{more}search: {SEARCH}}}")
+    rungs = halved(path, tmp_path, f"sweep.search.halving={BUDGETS}")
+    rates = {n: draw["learning.lr"] for n, draw in numbered_draws(load(path).sweep["search"], "sweep.search").items()}
+    left = list(rates.values())
+    for budget, settings, rung in zip((4, 12, 36), (3, 1, 1), rungs, strict=True):
+        of = losses(plain(path, tmp_path, f"stop.updates={budget}"))
+        assert {rates[number] for number in rung.scores} == set(left)
+        assert {rates[n]: -score for n, score in rung.scores.items()} == pytest.approx(
+            {rate: of[rate] for rate in left}
+        )
+        left = sorted(left, key=of.__getitem__)[:settings]
+        assert [rates[number] for number in rung.best] == left
+
+
+def test_a_setting_that_goes_on_is_what_it_is_in_the_whole_grid_bit_for_bit(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = toy(f"sweep: {{search: {SEARCH}}}")
+    last = halved(path, tmp_path, f"sweep.search.halving={BUDGETS}")[-1].results
+    (every,) = plain(path, tmp_path, "stop.updates=36")
+    (best,) = last
+    (member,) = every.members.index[every.members["learning.lr"] == best.members["learning.lr"][0]]
+    assert torch.equal(best.weights[0], every.weights[member])
+    measures = ["time", "updates", "train_loss", "test_loss"]
+    rows = every.metrics[every.metrics["member"] == member][measures].to_numpy()
+    np.testing.assert_array_equal(best.metrics[measures].to_numpy(), rows)
+
+
+def test_settings_of_several_runs_go_on_together_and_finished_runs_are_kept(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    search = f"{{{RATES}, cluster.workers: {{choice: [2, 3]}}, runs: 8, halving: {BUDGETS[:-1]}, factor: 2}}}}"
+    path = toy(f"sweep: {{search: {search}}}")
+    rungs = halved(path, tmp_path)
+    assert [len(rung.scores) for rung in rungs] == [8, 4, 2, 1, 1]
+    assert [rung.budget for rung in rungs] == [4, 8, 16, 32, 36]
+    draws = numbered_draws(load(path).sweep["search"], "sweep.search")
+    for rung in rungs:
+        tried = {(draws[number]["cluster.workers"], draws[number]["learning.lr"]) for number in rung.scores}
+        rows = rung.results.final[["cluster.workers", "learning.lr"]].itertuples(index=False)
+        assert {tuple(row) for row in rows} == tried
+        assert len(rung.results) == len({workers for workers, _ in tried})
+    stamps = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("manifest.json")}
+    again = halved(path, tmp_path)
+    assert [rung.best for rung in again] == [rung.best for rung in rungs]
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("manifest.json")} == stamps
+
+
+def test_the_first_rung_is_the_search_at_its_budget(toy: Callable[..., Path], tmp_path: Path) -> None:
+    path = toy(f"sweep: {{search: {SEARCH}}}")
+    first = halved(path, tmp_path, f"sweep.search.halving={BUDGETS}")[0].results
+    assert [result.manifest["run"] for result in first] == [each.id for each in runs(load(path, "stop.updates=4"))]
+
+
+def test_rungs_cost_what_their_settings_and_budgets_say(toy: Callable[..., Path], tmp_path: Path) -> None:
+    """Of a synchronous worker, an update is a gradient: 9 x 4 + 3 x 12 + 1 x 36 instead of 9 x 36."""
+    given = ["cluster.workers=1", "algorithm=sync_ps", "sweep.search.learning.lr={log_uniform: [0.01, 0.1]}"]
+    given.append(f"sweep.search.halving={BUDGETS}")
+    path = toy(f"sweep: {{search: {SEARCH}}}")
+    config = load(path, *given)
+    assert [rung.gradients for rung in halved(path, tmp_path, *given)] == [36, 36, 36]
+    halving = halving_of(config)
+    assert halving is not None
+    assert expected_gradients(config, halving) == [36.0, 36.0, 36.0]
+
+
+def test_what_diverges_is_worse_than_what_does_not(toy: Callable[..., Path], tmp_path: Path) -> None:
+    search = "{learning.lr: {choice: [1.0e+30, 0.1, 1.0e+31]}, runs: 3, halving: {key: stop.updates, from: 9, to: 27"
+    path = toy(f"sweep: {{search: {search}, by: test_loss}}}}}}")
+    first, last = halved(path, tmp_path)
+    (number,) = [number for number, score in first.scores.items() if score > -np.inf]
+    assert list(first.best) == list(last.best) == [number]
+    assert last.results.final["learning.lr"].tolist() == [0.1]
+
+
+@pytest.mark.parametrize(
+    ("halving", "said"),
+    [
+        ("3", "halving: expected {key: stop.epochs, from: 1, to: 27}, got 3"),
+        ("{form: 1, to: 3}", "halving.form: unknown key; did you mean from?"),
+        ("{to: 3, by: test_loss}", "halving.from: expected a number > 0, got null"),
+        ("{from: 1, to: 1, by: test_loss}", "halving.to: expected a number > 1, got 1"),
+        ("{from: 1, to: 3, factor: 1}", "halving.factor: expected a whole number > 1, got 1"),
+        ("{key: stop.updates, from: 1.5, to: 3}", "halving.from: expected a whole number > 0, got 1.5"),
+        (
+            "{key: stop.accuracy, from: 1, to: 3}",
+            "halving.key: expected one of stop.epochs, stop.updates, stop.gradients",
+        ),
+        ("{from: 1, to: 3}", "halving.by: expected a loss, since quadratic has no accuracy, got 'test_accuracy'"),
+        (
+            "{from: 1, to: 3, by: test_los}",
+            "halving.by: expected one of test_accuracy, test_loss, train_loss, got 'test_l",
+        ),
+    ],
+)
+def test_wrong_rungs_are_named(toy: Callable[..., Path], halving: str, said: str) -> None:
+    path = toy(f"sweep: {{search: {SEARCH}}}")
+    with pytest.raises(ConfigError) as caught:
+        load(path, f"sweep.search.halving={halving}")
+    assert str(caught.value).startswith(f"{path}: sweep.search.{said}")
+
+
+def test_rungs_stand_in_one_place_beside_seeds_alone_and_are_refused_elsewhere(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = toy(f"sweep: {{search: {SEARCH[:-1]}, halving: {BUDGETS}}}}}")
+    with pytest.raises(ConfigError, match=r"expected no axis but seeds beside the search, got cluster\.workers"):
+        load(path, "sweep.cluster.workers=[2, 3]")
+    with pytest.raises(ConfigError, match=r"halving: expected in sweep\.search alone, not in a variant"):
+        load(path, f"sweep={{m: {{a: {{sweep: {{search: {SEARCH[:-1]}, halving: {BUDGETS}}}}}}}}}}}")
+    for simulate in (sweep, run):
+        with pytest.raises(ConfigError, match="expected none here: use `laggard sweep`"):
+            simulate(load(path), tmp_path)
+    for only in ("[9]", "[0, 0]", "[]", "[a]"):
+        with pytest.raises(ConfigError, match=r"only: expected different numbers from 0 to 8, got \["):
+            load(path, f"sweep.search.only={only}")
+
+
+def test_the_command_says_what_rungs_will_cost_who_wins_and_what_they_cost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = [str(examples()["halving"]), "sweep.search.runs=4", "--out", str(tmp_path)]
+    config += ["sweep.search.halving={key: stop.updates, from: 4, to: 8, factor: 2, by: test_accuracy}"]
+    assert main(["sweep", *config, "--dry-run"]) == 0
+    planned = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"stop.updates = 4 +4 settings +about 16 gradients", planned[0])
+    assert re.fullmatch(r"stop.updates = 8 +2 settings +about 16 gradients", planned[1])
+    assert planned[-1] == "about 32 gradients, 100% of what all settings would take to the end"
+    assert list(tmp_path.iterdir()) == []
+    assert main(["sweep", *config, "--jobs", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "stop.updates = 4: best of 4: draws " in said
+    assert re.search(r"best by test_accuracy: draw \d: learning.lr = ", said)
+    assert re.search(r"\d+ gradients, \d+% of what all 4 settings would take to the end\n$", said)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["halving-rung1", "halving-rung2"]
