@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
+from laggard.experiments.figures import switches
 from laggard.experiments.figures.lines import Label, shorten, titles
 from laggard.experiments.figures.style import (
     AXIS_LABELS,
@@ -27,12 +28,12 @@ from laggard.experiments.figures.style import (
 from laggard.experiments.results.result import Result
 from laggard.experiments.theory import build_algorithm
 from laggard.experiments.theory.iteration_time import model_bytes
+from laggard.simulator.network.groups import Switch, Trunks
 from laggard.simulator.network.topology import Graph, Torus, resolve_topology
 
 PANELS, NAMED = 12, 40
 RUNS, CARDS = 4, 12
 WAYS = {"up": "sender", "down": "receiver"}
-Place = tuple[float, float]
 
 
 class Drawing(NamedTuple):
@@ -41,20 +42,22 @@ class Drawing(NamedTuple):
     title: str
     cost: str
     graph: nx.DiGraph
-    places: Mapping[int, Place]
+    places: Mapping[int, switches.Place]
     bends: bool
+    inside: switches.Inside
 
 
 def topology(results: Runs, path: File = None) -> Figure:
     """Who sends to whom: a graph for each topology of the results, and one for each step where it changes in time.
 
-    Lines carry messages both ways, arrows one way. A title says what the busiest card carries in one step, a model
-    along every edge, and how long that takes on an idle card. A collective may use fewer edges of a complete graph.
+    Lines carry messages both ways, arrows one way. A title says what the busiest card and trunk carry in one step, a
+    model along every edge, and how long that takes on an idle one. A collective may use fewer edges of a complete
+    graph. Groups are circles, trunks wide lines between switches, links of pairs dashed, with their bandwidths.
     """
-    drawings: dict[str, list[Drawing]] = {}
+    drawings: dict[tuple[str, ...], list[Drawing]] = {}
     for result in as_sequence(results):
         for one in steps(result):
-            drawings.setdefault(one.title, []).append(one)
+            drawings.setdefault((one.title, *one.inside.labels), []).append(one)
     shown = []
     for same in list(drawings.values())[:PANELS]:
         costs = list(dict.fromkeys(one.cost for one in same))  # results that differ in size or bandwidth share a graph
@@ -69,7 +72,8 @@ def topology(results: Runs, path: File = None) -> Figure:
             draw_topology(axes, one)
         servers = any(rank < 0 for one in shown for rank in one.graph)
         more = omission_note(len(drawings), len(shown), "graphs")
-        legend(figure, panels, ["line: both ways, arrow: one way", "s: server" * servers, more])
+        notes = dict.fromkeys(note for one in shown for note in one.inside.notes)
+        legend(figure, panels, ["line: both ways, arrow: one way", "s: server" * servers, *notes, more])
     return figure
 
 
@@ -82,11 +86,11 @@ def steps(result: Result) -> list[Drawing]:
     found = build_algorithm(result.config)
     if found is None:
         raise ValueError(f"{result.config.name}: the source of its own entries is not at hand, or has changed")
-    algorithm, cluster = found
-    workers, network = cluster.workers, cluster.network
+    algorithm, workers, network = found[0], found[1].workers, found[1].network
     graph = resolve_topology(network.topology, algorithm.topology)
     bandwidth = network.bandwidth if network.changes is None else math.inf
-    name, drawings = type(graph).__name__.lower(), []
+    name, trunks = type(graph).__name__.lower(), None if network.groups is None else Trunks(network, workers)
+    drawings = []
     for step in range(graph.period(workers)):
         edges = nx.DiGraph()
         edges.add_nodes_from(range(workers))
@@ -100,9 +104,14 @@ def steps(result: Result) -> list[Drawing]:
         machines = (network.on_machines(pair, workers) for pair in edges.edges)
         cards = nx.MultiDiGraph((start, end) for start, end in machines if start != end)
         cost = f"its collective: {collective}" if collective else _cost(cards, model_bytes(result), bandwidth)
-        places = _positions(graph, edges, workers)
-        hosts = f", {network.host_size} on a host" if network.host_size > 1 else ""
-        drawings.append(Drawing(f"{name} of {workers}{hosts}{at}", cost, edges, places, isinstance(graph, Torus)))
+        title = f"{name} of {workers}{f', {network.host_size} on a host' * (network.host_size > 1)}"
+        at_switch, places = dict[Switch, switches.Place](), _positions(graph, edges, workers)
+        if trunks is not None:
+            title += " in groups"
+            at_switch, places = switches.place_groups(trunks, {rank: network.machine(rank, workers) for rank in edges})
+            cost += "" if collective else switches.trunk_cost(trunks, cards.edges(), model_bytes(result))
+        inside, bends = switches.inside_of(network, trunks, at_switch, places), isinstance(graph, Torus) and not trunks
+        drawings.append(Drawing(title + at, cost, edges, places, bends, inside))
     return drawings
 
 
@@ -115,16 +124,11 @@ def _cost(graph: nx.DiGraph, size: float, bandwidth: float) -> str:
     up, down = busiest(graph)
     if not math.isfinite(bandwidth) or not size:
         return f"busiest card: {up} up, {down} down"
-    most = max(up, down)
-    return f"busiest card: {up} up, {down} down\n{most} x {quantity(size, 'B')}: {_time(most * size / bandwidth)}"
+    time = switches.with_unit(max(up, down) * size / bandwidth)
+    return f"busiest card: {up} up, {down} down\n{max(up, down)} x {quantity(size, 'B')}: {time}"
 
 
-def _time(seconds: float) -> str:
-    scale, unit = (1.0, "s") if seconds >= 1 else (1e-3, "ms") if seconds >= 1e-3 else (1e-6, "us")
-    return f"{seconds / scale:.3g} {unit}"
-
-
-def _positions(graph: Any, edges: nx.DiGraph, workers: int) -> dict[int, Place]:
+def _positions(graph: Any, edges: nx.DiGraph, workers: int) -> dict[int, switches.Place]:
     """A grid for a torus, a circle for graphs in which all are alike, springs for any other; servers in the middle."""
     if isinstance(graph, Torus):
         rows = graph.rows or next(side for side in range(math.isqrt(workers), 0, -1) if workers % side == 0)
@@ -143,15 +147,16 @@ def draw_topology(axes: Axes, drawing: Drawing) -> None:
     """Nodes with their ranks, and an edge or an arrow a pair."""
     graph, places = drawing.graph, drawing.places
     crowded = len(graph) > NAMED
-    size = 20 if crowded else max(60, 260 - 5 * len(graph))
-    shrink = math.sqrt(size) / 2 + 1
+    size = 20 if crowded else max(60, 260 - 5 * len(graph) - 60 * bool(drawing.inside.switches))
+    shrink, width = math.sqrt(size) / 2 + 1, 0.5 if crowded or drawing.inside.switches else 0.9
+    switches.draw_inside(axes, drawing.inside)
     for sender, receiver in graph.edges:
         both = graph.has_edge(receiver, sender)
         if both and sender > receiver:
             continue
         start, end = places[sender], places[receiver]
         far = drawing.bends and math.dist(start, end) > 1.01
-        axes.add_patch(FancyArrowPatch(start, end, color="#8c8c8c", linewidth=0.5 if crowded else 0.9, mutation_scale=8,
+        axes.add_patch(FancyArrowPatch(start, end, color="#8c8c8c", linewidth=width, mutation_scale=8,
                                        shrinkA=shrink, shrinkB=shrink, arrowstyle="-" if both else "-|>",
                                        connectionstyle=f"arc3,rad={0.25 if far else 0}"))  # fmt: skip
     for servers, colour in ((False, PALETTE[0]), (True, PALETTE[1])):
@@ -162,7 +167,8 @@ def draw_topology(axes: Axes, drawing: Drawing) -> None:
     for rank in graph if not crowded else ():
         axes.annotate("s" if rank < 0 else str(rank), places[rank], ha="center", va="center", color="white",
                       fontsize=6.5, zorder=4)  # fmt: skip
-    at = np.array(list(places.values()))
+    around = [(x + way, y + way) for x, y in drawing.inside.switches.values() for way in (-1, 1)]
+    at = np.array([*places.values(), *around])
     middle, half = (at.max(0) + at.min(0)) / 2, max(1.0, *np.ptp(at, axis=0) / 2) * (1.5 if drawing.bends else 1.18)
     axes.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
     axes.set_title(f"{drawing.title}\n{drawing.cost}", fontsize="small")

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Callable
 
-from laggard.simulator import Cluster
+from laggard.simulator import AllReduce, Cluster
 from laggard.simulator.algorithms.collectives.reducing import Reducing
+from laggard.simulator.network.groups import Trunks
 from laggard.simulator.timing.distributions.distribution import mean_of
 
 COLLECTIVE_SECONDS: dict[str, Callable[[int, float, float], float]] = {
@@ -42,3 +43,34 @@ def ring_in_slices_seconds(P: int, slices: int, alpha: float, transfer: float) -
     if (slices - 1) * tau >= alpha:
         return 2 * (P - 1) / P * transfer + alpha
     return 2 * (P - 1) * (alpha + tau) + (slices - 1) * tau
+
+
+def trunk_seconds(algorithm: AllReduce, cluster: Cluster, size: float) -> float | None:
+    """What a ring or a hierarchical sum of N = `size` bytes takes over trunks between m groups of g workers.
+
+    P = m g; with alpha_i the latency from group i to the next, beta_i the seconds a byte of the slowest trunk there,
+
+        ring            2 (P - 1) max_i (alpha_i + N max(beta, beta_i) / P)
+        hierarchical    2 (g - 1)(alpha + N beta / g) + 2 (m - 1) max_i (alpha_i + N max(beta, g beta_i) / P)
+
+    None for other collectives, where two of these ways share a trunk, where groups are no stretches of equally many
+    ranks, in buckets or slices; and where g messages would wait in a queue at the trunk.
+    """
+    network, P = cluster.network, cluster.workers
+    g = network.group_size(P)
+    if g is None or algorithm.bucket_bytes is not None or algorithm.ring_slices > 1:
+        return None
+    m, trunks, alpha, beta = P // g, Trunks(network, P), mean_of(network.latency), 1 / network.bandwidth
+    ways = [trunks.between(group * g, (group + 1) % m * g) for group in range(m)] if m > 1 else []
+    crossed = [ends for _, links in ways for ends in links]
+    if len(set(crossed)) < len(crossed):
+        return None
+    slowest = [max((1 / speed for speed in links.values() if speed is not None), default=0.0) for _, links in ways]
+    at_once = 1 if algorithm.collective == "ring" else g
+    between = [alpha + far + size / P * max(beta, at_once * slow)
+               for (far, _), slow in zip(ways, slowest, strict=True)]  # fmt: skip
+    if algorithm.collective == "ring":
+        return 2 * (P - 1) * max([*between, (alpha + size / P * beta) * (P > 1)])
+    if algorithm.collective != "hierarchical" or (network.sharing != "fair" and 1 < g < P):
+        return None
+    return 2 * (g - 1) * (alpha + size / g * beta) + 2 * (m - 1) * max(between, default=0.0)

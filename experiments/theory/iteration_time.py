@@ -9,7 +9,7 @@ import pandas as pd
 from laggard import simulator
 from laggard.experiments.results.result import Result
 from laggard.experiments.theory import Forms, build_algorithm, compare, name_of
-from laggard.experiments.theory.collectives import collective_seconds
+from laggard.experiments.theory.collectives import collective_seconds, trunk_seconds
 from laggard.experiments.theory.flush import FLUSHED_SECONDS
 from laggard.experiments.theory.order_statistics import factors_of, is_steady, law_of, order_statistic
 from laggard.experiments.theory.overlap import OVERLAP_SECONDS
@@ -74,6 +74,7 @@ def seconds_theory(result: Result) -> float | None:
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta); t_c + alpha + 2 N beta where it adapts first
     p3, fair                     its recursion over the layers (`overlap`)
     priority_all_reduce          the same, where a collective ends everywhere at once
+    all_reduce, groups           t_c + its ring's or hierarchical sum's (`trunk_seconds`)
 
     2 alpha is the latency to the server and back; r, u and q its seconds to take in a message, to
     update and to reply, 0 for all other methods.
@@ -100,20 +101,16 @@ def seconds_theory(result: Result) -> float | None:
     algorithm, cluster = built
     network = cluster.network
     uneven = network.cards or network.links or network.colocated or network.server_bandwidth or network.hosts
-    if (
-        uneven
-        or network.changes
-        or network.groups
-        or network.wiring != "cards"
-        or network.draws_latency
-        or not is_steady(cluster)
-    ):
+    if uneven or network.changes or network.wiring != "cards" or network.draws_latency or not is_steady(cluster):
         return None
     if network.unlimited and not network.latency and cluster.serves_at_once:
         return FREE_SECONDS(algorithm, cluster) or FLUSHED_SECONDS(algorithm, cluster, result.config.task.layers())
     if cluster.slowdowns or not isinstance(law_of(cluster), Constant):
         return None
     size = model_bytes(result)
+    if network.groups is not None:
+        summed = trunk_seconds(algorithm, cluster, size) if isinstance(algorithm, simulator.AllReduce) else None
+        return None if summed is None else cluster.compute.mean + summed
     if cluster.serves_at_once and (found := OVERLAP_SECONDS(algorithm, cluster, result.config.task.layers(), size)):
         return found
     forms = CARD_SECONDS if cluster.serves_at_once else SERVED_SECONDS

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
-from math import log
+from math import isqrt, log
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
@@ -13,6 +13,7 @@ from simpy.events import Event
 from torch import Tensor
 
 from laggard.simulator import ALGORITHMS, Cluster, Evaluate, Network, Rule, Stop, Timing, simulate
+from laggard.simulator.network.groups import Groups, Trunk
 from laggard.simulator.network.topology import SERVER, Complete, Star, Topology
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.timing.clock import Clock
@@ -88,9 +89,11 @@ class Traffic:
     Sizes are exponential with a mean of 1 MB, cards have 1 GB/s each way, and there is no latency.
     """
 
-    def __init__(self, flows: int, route: Callable[[int], tuple[int, int]], topology: Topology) -> None:
+    def __init__(
+        self, flows: int, route: Callable[[int], tuple[int, int]], topology: Topology, groups: Groups | None = None
+    ) -> None:
         self.clock, self._route, self.arrived = Clock(), route, 0
-        network = Network(topology=topology, bandwidth=1e9, sharing="fair")
+        network = Network(topology=topology, bandwidth=1e9, sharing="fair", groups=groups)
         self._transport = Transport(self.clock, network, topology, max(flows, 2))
         self._sizes = cycle(np.random.default_rng(0).exponential(1e6, size=1009).tolist())
         for flow in range(flows):
@@ -125,7 +128,38 @@ def at_random(flows: int) -> Traffic:
     return Traffic(flows, lambda _: next(drawn), Complete())
 
 
-TRAFFIC: dict[str, Callable[[int], Traffic]] = {"star": to_the_server, "random pairs": at_random}
+def racks(flows: int) -> Groups:
+    """As many racks as workers in each, 4 to 1 at a core, so that a message between two crosses four links."""
+    count = isqrt(flows)
+    return Groups(count, trunks=[Trunk(range(count), "core", oversubscription=4.0)], servers="core")
+
+
+def to_the_next_rack(flows: int) -> Traffic:
+    """Every flow goes from a worker to the one at its place in the next rack."""
+    return Traffic(flows, lambda flow: (flow, (flow + isqrt(flows)) % flows), Complete(), racks(flows))
+
+
+def to_the_core(flows: int) -> Traffic:
+    """Every flow is a worker's, over its rack's trunk into the one card of the server."""
+    return Traffic(flows, lambda flow: (flow, SERVER), Star(), racks(flows))
+
+
+def across_racks(flows: int) -> Traffic:
+    """Every message goes between two workers of different racks, drawn anew for each."""
+    rng, size = np.random.default_rng(1), isqrt(flows)
+    senders = rng.integers(flows, size=4099)
+    receivers = (senders // size + 1 + rng.integers(size - 1, size=4099)) % size * size + rng.integers(size, size=4099)
+    drawn = cycle(zip(senders.tolist(), receivers.tolist(), strict=True))
+    return Traffic(flows, lambda _: next(drawn), Complete(), racks(flows))
+
+
+TRAFFIC: dict[str, Callable[[int], Traffic]] = {
+    "star": to_the_server,
+    "random pairs": at_random,
+    "to the next rack": to_the_next_rack,
+    "racks to a server": to_the_core,
+    "across racks at random": across_racks,
+}
 
 
 def messages(kind: str, flows: int, turn: float, rounds: int) -> tuple[list[float], list[float]]:

@@ -143,10 +143,10 @@ def test_more_workers_need_more_memory():
 
 @pytest.mark.parametrize("kind", clock.TRAFFIC)
 def test_as_many_messages_are_always_under_way(kind):
-    traffic = clock.TRAFFIC[kind](8)
+    traffic = clock.TRAFFIC[kind](16)
     for _ in range(1200):
         traffic.next_arrival()
-        assert len({flow for link in traffic._transport._links.values() for flow in link.flows}) == 8
+        assert len({flow for link in traffic._transport._links.values() for flow in link.flows}) == 16
     if kind == "star":  # the server's card is never idle: 1 MB a millisecond
         assert traffic.clock.now == pytest.approx(traffic.arrived * 1e-3, rel=0.15)
 

@@ -1,5 +1,6 @@
 """Grids, phases, links, graphs, consensus and landscapes show what an independent calculation gives."""
 
+import math
 from itertools import pairwise
 
 import networkx as nx
@@ -320,6 +321,32 @@ def test_the_busiest_card_of_hosts_carries_what_all_workers_of_one_send_to_other
     (panel,) = figures.topology(bench(text + GOSSIP.replace("20", "1"))).axes
     said = "complete of 4, 2 on a host\nbusiest card: 4 up, 4 down\n4 x 4 B: 800 ms"
     assert panel.get_title(loc="left") == said
+
+
+TREE = """{count: 4, servers: core, trunks: [{switches: [0, 1], to: east, oversubscription: 4},
+  {switches: [2, 3], to: west, bandwidth: 10}, {switches: [east, west], to: core, bandwidth: 2, latency: 0.25}]}"""
+
+
+def test_trunks_and_slow_links_are_drawn_with_their_bandwidths(bench):
+    """Eight workers push over the trunks of the core, four over each: 4 x 6 B at 2 B/s."""
+    links = "links: [{sender: 2, receiver: -1, bandwidth: 0.5}], cards: [{worker: 3, bandwidth: 12}]"
+    network = f"{{bandwidth: 20, message_bytes: 6, groups: {TREE}, {links}}}"
+    text = f"cluster: {{workers: 8, network: {network}}}\nalgorithm: sync_ps\n{GOSSIP.replace('20', '1')}"
+    for run in (bench(text), bench(text.replace("bandwidth: 20", "bandwidth: 20, latency: 0.5"))):
+        (drawing,), figure = steps(run), figures.topology(run)
+        (panel,) = figure.axes
+        said = "star of 8 in groups\nbusiest card: 8 up, 8 down\n8 x 6 B: 2.4 s\nbusiest trunk: 4 x 6 B: 12 s"
+        assert panel.get_title(loc="left") == said
+        labels = ["10 B/s"] * 3 + ["8 B/s", "2 B/s\n250 ms", "2 B/s\n250 ms", "0.5 B/s"]
+        shown = [text.get_text() for text in panel.texts]
+        assert sorted(one for one in shown if "B/s" in one) == sorted(labels)
+        assert {"east", "west", "core"} <= set(shown)
+        assert "card of worker 3: 12 B/s" in figure.get_supxlabel()
+        lines = {line.get_linewidth() for line in panel.lines}
+        assert len(lines) >= 3, "wider where faster"
+        near = {rank: min(drawing.inside.switches, key=lambda one: math.dist(drawing.inside.switches[one], place))
+                for rank, place in drawing.places.items()}  # fmt: skip
+        assert near == {-1: "core", **{rank: rank // 2 for rank in range(8)}}
 
 
 def test_collectives_that_share_a_graph_are_both_named(bench):

@@ -250,6 +250,31 @@ def test_the_recursion_of_p3_heeds_latencies_shards_and_layers(bench, order):
     assert seconds_theory(bench(f"cluster: {{workers: 3, network: {network % 'fifo'}}}\n{text}")) is None
 
 
+@pytest.mark.parametrize(
+    ("groups", "sharing", "known"),
+    [
+        ("{count: 2, trunks: [{switches: [0], to: 1, bandwidth: 2, latency: 0.5}]}", "fair", True),
+        ("{count: 4, trunks: [{switches: [0, 1, 2, 3], to: core, oversubscription: 3}]}", "fair", True),
+        ("{count: 8, trunks: [{switches: [0, 1, 2, 3, 4, 5, 6, 7], to: core, bandwidth: 2}]}", "fifo", True),
+        ("{count: 1}", "fifo", True),
+        ("{count: 4, trunks: [{switches: [0, 1, 2, 3], to: core, oversubscription: 3}]}", "fifo", False),
+        ("{count: 4, trunks: [{switches: [0, 2], to: a}, {switches: [1, 3], to: b}, {switches: [a], to: b}]}", "fair",
+         False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("collective", ["ring", "hierarchical"])
+def test_all_reduce_over_trunks_takes_what_theory_says(bench, groups, sharing, known, collective):
+    """In the last tree, ranks of neighbouring groups are in different halves, whose trunk all of them share."""
+    network = f"{{bandwidth: 8, latency: 0.125, message_bytes: 48, sharing: {sharing}, groups: {groups}}}"
+    method = f"{{name: all_reduce, collective: {collective}}}"
+    run = bench(f"cluster: {{workers: 8, network: {network}}}\nalgorithm: {method}\ntask: {{model: timing}}\n"
+                "stop: {updates: 24}\n")  # fmt: skip
+    if known or (collective == "ring" and sharing == "fifo"):
+        assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
+    else:
+        assert seconds_theory(run) is None
+
+
 @pytest.mark.parametrize("size", [0, "null"])
 def test_a_message_has_four_bytes_a_parameter_unless_the_network_says_how_many(bench, size):
     cluster = f"cluster: {{workers: 4, network: {{bandwidth: 8, latency: 0.125, message_bytes: {size}}}}}"
@@ -273,6 +298,7 @@ def test_a_message_has_four_bytes_a_parameter_unless_the_network_says_how_many(b
         ("colocated: true", ""),
         ("wiring: pairs", ""),
         ("hosts: {size: 2}", ""),
+        ("groups: {count: 2, trunks: [{switches: [0], to: 1}]}", ""),
     ],
 )
 def test_there_is_no_closed_form_for_uneven_clusters(bench, network, more):

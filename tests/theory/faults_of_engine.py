@@ -2,13 +2,14 @@
 
 import random
 from functools import partial
+from heapq import heappush
 from itertools import count
 from typing import Any
 
 from laggard.models.quadratic_form import QuadraticForm
 from laggard.simulator.engine import machine
 from laggard.simulator.learning import gradients, pool
-from laggard.simulator.network import fair, fifo, latency, star, transport, varying
+from laggard.simulator.network import fair, fifo, groups, latency, star, transport, varying
 from laggard.simulator.timing import events
 from laggard.simulator.timing.distributions import Durations
 from tests.faults import Replaced
@@ -18,6 +19,7 @@ from tests.theory import (
     test_network_changes,
     test_networks,
     test_times,
+    test_trunks,
 )
 from tests.theory.test_engine import one_method
 
@@ -28,10 +30,40 @@ def half_as_large(right: Any) -> Any:
 
 def latency_twice(right: Any) -> Any:
     def between(*given: Any) -> Any:
-        latency, route = right(*given)
-        return 2 * latency, route
+        latency, beside, route = right(*given)
+        return 2 * latency, beside, route
 
     return between
+
+
+def trunks_of_ones_own(right: Any) -> Any:
+    messages = count()
+
+    def between(*given: Any) -> Any:
+        latency, links = right(*given)
+        return latency, {(str(next(messages)), *ends): speed for ends, speed in links.items()}
+
+    return between
+
+
+def trunk_for_both_ways(right: Any) -> Any:
+    def between(*given: Any) -> Any:
+        latency, links = right(*given)
+        return latency, {(kind, number // 2): speed for (kind, number), speed in links.items()}
+
+    return between
+
+
+def shares_alike(right: Any) -> Any:
+    def rate(self: Any) -> None:
+        flows = [flow for link in self._touched for flow in link.flows]
+        right(self)
+        for flow in flows:
+            flow.rate = min(link.bandwidth / len(link.flows) for link in flow.route)
+            flow.end = self._env.now + flow.left / flow.rate
+            heappush(self._ends, (flow.end, flow.number, flow))
+
+    return rate
 
 
 def half_duplex(right: Any) -> Any:
@@ -113,6 +145,18 @@ ENGINE = {
     "a link of one's own is as fast as the level": (
         Replaced(star.ProcessorSharingStar, "_balance", without_caps),
         test_networks.test_two_cards,
+    ),
+    "messages do not share a trunk": (
+        Replaced(groups.Trunks, "between", trunks_of_ones_own),
+        partial(test_trunks.test_two_data_centres, 8, "fair"),
+    ),
+    "both directions of a trunk are one link": (
+        Replaced(groups.Trunks, "between", trunk_for_both_ways),
+        partial(test_trunks.test_two_data_centres, 8, "fifo"),
+    ),
+    "a trunk shares alike, whatever limits a message elsewhere": (
+        Replaced(fair.MaxMin, "_rate", shares_alike),
+        test_trunks.test_unequal_trunks,
     ),
     "a queue keeps the bandwidth that a message began with": (
         Replaced(varying.VaryingLink, "finish", at_the_first_bandwidth),
