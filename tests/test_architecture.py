@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -215,15 +216,23 @@ def definitions(found: Sources) -> dict[str, set[str]]:
     return modules
 
 
-def notebook_imports() -> dict[str, set[str]]:
+def notebook_code() -> dict[str, str]:
     found = {}
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
-        code = "\n".join(
+        found[path.name] = "\n".join(
             line for cell in cells for line in "".join(cell["source"]).splitlines() if line[:1] not in "%!"
         )
-        found[path.name] = imports("notebook", code, is_package=False)
     return found
+
+
+def notebook_imports() -> dict[str, set[str]]:
+    return {name: imports("notebook", code, is_package=False) for name, code in notebook_code().items()}
+
+
+def files_of_checkout(code: str) -> list[str]:
+    """What code names beside the notebooks, but for the results that it leaves there."""
+    return [path for path in re.findall(r"[\"'](\.\./[^\"']*)", code) if not f"{path}/".startswith("../results/")]
 
 
 def test_imports_flow_one_way():
@@ -267,6 +276,12 @@ def test_a_notebook_imports_laggard_alone():
     assert notebook_imports()
     for name, targets in notebook_imports().items():
         assert not touches(targets, *NOTEBOOK), name
+
+
+def test_a_notebook_names_no_file_of_the_checkout():
+    """An installed wheel has the configs as examples."""
+    assert {name: paths for name, code in notebook_code().items() if (paths := files_of_checkout(code))} == {}
+    assert files_of_checkout("load('../configs/quickstart.yaml')") == ["../configs/quickstart.yaml"]
 
 
 @pytest.mark.parametrize(

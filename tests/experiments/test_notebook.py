@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 
@@ -88,6 +89,7 @@ def test_figures_are_completed_and_are_those_of_the_command(results: Results, fo
         draw = results.plot if name == "comparison" else getattr(results.plot, name)
         assert len(draw(tmp_path / "method.svg", **given).axes) > 1
         assert (tmp_path / "method.svg").read_bytes() == (tmp_path / "command.svg").read_bytes()
+    assert results.plot.learning(x="updates").axes[-1].get_xlabel() == "updates"
     assert results[0].plot.timeline().axes
 
 
@@ -122,6 +124,12 @@ def test_html_is_a_small_table_in_which_text_is_escaped(results: Results) -> Non
     assert results.names[0] in alone
     assert alone.count("finished") == len(results[0].members)
     assert results.where(**{"learning.lr": 7})._repr_html_().startswith("<p>Results(0 of 0 runs")
+
+
+def test_html_reads_no_more_runs_than_it_shows(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laggard.experiments.notebook.HTML_ROWS", 2)
+    html = Results([*results[:2], replace(results[2], path=Path("missing"))])._repr_html_()
+    assert html.count("finished") == 2
 
 
 def test_a_config_shows_its_explicit_settings_as_yaml(folder: Path) -> None:
