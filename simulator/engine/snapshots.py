@@ -20,9 +20,8 @@ from laggard.simulator.engine.simulation import Simulation
 from laggard.simulator.learning.task import Task
 from laggard.simulator.recording.outcome import Outcome
 
-SNAPSHOT_SECONDS = 60.0
 MOST_OF_TIME = 0.05
-"""Seconds of wall time from one snapshot to the next, at least; and the share of the time that they may take."""
+"""The share of the wall time that snapshots may take."""
 
 
 class SnapshotError(ValueError):
@@ -35,7 +34,7 @@ class Snapshot(NamedTuple):
     Attributes:
         updates: of single models, at the last of which the snapshot was asked for.
         fingerprint: of everything but the tensors' values, see `Reached`.
-        tensors: the values, in the order of `Reached`, in the memory of the CPU.
+        tensors: the values, in the order of `Reached`; the simulation's own when it is taken.
     """
 
     updates: int
@@ -49,17 +48,15 @@ class Snapshots:
     They change neither its events nor its values. A run without learning has none: it would be simulated as a whole.
 
     Args:
-        save: called with each snapshot.
-        start: the one from which the run goes on; None simulates it from its start.
+        save: called with each snapshot, to write or copy it at once.
         every: wall time (s) from one to the next, longer where they would take more than a twentieth of the time.
+        start: the one from which the run goes on; None simulates it from its start.
 
     Attributes:
         replays: whether the events up to `start` take place again.
     """
 
-    def __init__(
-        self, save: Callable[[Snapshot], None], start: Snapshot | None = None, every: float = SNAPSHOT_SECONDS
-    ) -> None:
+    def __init__(self, save: Callable[[Snapshot], None], every: float, start: Snapshot | None = None) -> None:
         self._save, self._start, self._every = save, start, every
         self._due = monotonic() + every
         self.replays = False
@@ -105,8 +102,7 @@ class Snapshots:
             reached = Reached(self._simulation)
         except TypeError:  # this algorithm has none
             return
-        tensors = [tensor.detach().to("cpu", copy=True).contiguous() for tensor in reached.tensors]
-        self._save(Snapshot(updates, reached.fingerprint, tensors))
+        self._save(Snapshot(updates, reached.fingerprint, reached.tensors))
         self._due = monotonic() + max(self._every, (monotonic() - begun) / MOST_OF_TIME)
 
     def _restore(self, start: Snapshot) -> None:

@@ -63,12 +63,12 @@ def interrupt(run: Run, after: int, start: Snapshot | None = None) -> Snapshot:
         raise Interrupt
 
     with pytest.raises(Interrupt):
-        run(snapshots=Snapshots(save, start, every=after))
+        run(snapshots=Snapshots(save, after, start))
     return taken[0]
 
 
 def go_on(run: Run, start: Snapshot) -> Outcome:
-    return run(snapshots=Snapshots(lambda snapshot: None, start))
+    return run(snapshots=Snapshots(lambda snapshot: None, 1e9, start))
 
 
 def differences(one: Outcome, other: Outcome) -> list[str]:
