@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,40 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from laggard.experiments.config.config import digest_of
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results.atomic import whole_file
+from laggard.experiments.results.result import SNAPSHOT, ResultError
+from laggard.experiments.results.store import open_run
+from laggard.simulator import Stop
 from laggard.simulator.engine.snapshots import Snapshot, SnapshotError
+
+
+def find_shorter(spec: RunSpec, out: str | Path) -> Path:
+    """The snapshot of the longest finished run that differs from `spec` in a shorter `stop` alone.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    folder, found = spec.folder(out).parent, dict[Path, float]()
+    for file in folder.glob(f"[!.]*/{SNAPSHOT}"):
+        with suppress(ResultError):
+            result = open_run(file.parent)
+            same = digest_of(result.config.model_copy(update={"stop": spec.config.stop})) == spec.digest
+            if same and is_shorter(result.config.stop.build(), spec.config.stop.build()):
+                found[file] = result.manifest["mileage"]["updates"]
+    if not found:
+        expected = "expected a finished run that has a snapshot (--keep-snapshot) and differs in a shorter stop alone"
+        raise ConfigError("--continue", f"{expected}, got none in {folder}")
+    return max(found, key=lambda file: found[file])
+
+
+def is_shorter(stop: Stop, longer: Stop) -> bool:
+    """Whether a run by `longer` passes through each moment of a run by `stop` before its end."""
+    limits = [(value, vars(longer)[name]) for name, value in vars(stop).items() if name != "accuracy"]
+    none_lower = all(after is before if None in (before, after) else before <= after for before, after in limits)
+    return none_lower and stop.accuracy == longer.accuracy
 
 
 def write_snapshot(path: Path, snapshot: Snapshot, made_by: Mapping[str, Any]) -> None:

@@ -178,7 +178,7 @@ def publish(own: Path, path: Path) -> None:
             continue  # another process created it in between
         break
     for file in aside.iterdir() if aside.is_dir() else ():
-        if file.name not in (MANIFEST, *FILES, *OPTIONAL):
+        if file.name not in (MANIFEST, SNAPSHOT, *FILES, *OPTIONAL):
             file.rename(path / file.name)
     rmtree(aside, ignore_errors=True)
 

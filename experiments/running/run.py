@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import metadata
 from pathlib import Path
+from shutil import copyfile
 from time import perf_counter
 from typing import Any
 
@@ -37,14 +38,20 @@ def run(
     force: bool = False,
     progress: ProgressDisplay | None = None,
     snapshots: float = SNAPSHOT_SECONDS,
+    keep_snapshot: bool = False,
+    continues: bool = False,
 ) -> Result:
     """Simulate one run, its whole ensemble at once, and store it under `<out>/<name>/<run id>`.
 
     A run that is there and intact is not simulated again, unless `force` asks for it. One that was killed goes on from
     its last snapshot, of which one is taken every `snapshots` seconds of wall time.
 
+    Args:
+        keep_snapshot: whether the last one stays beside the result, for a run with a longer `stop`.
+        continues: whether the run goes on from the one that such a run with a shorter `stop` has left.
+
     Raises:
-        ConfigError: the config expands to several runs, or its pieces do not fit together.
+        ConfigError: the config expands to several runs, its pieces do not fit together, or no run is there to continue.
         Deadlock: nothing could happen any more in the simulation.
         DataMissingError: the data set is not there.
         OSError: the folder cannot be written.
@@ -53,7 +60,7 @@ def run(
     planned = runs(config)
     if len(planned) > 1:
         raise ConfigError("sweep", f"expands to {len(planned)} runs: use `laggard sweep`, or fix the swept keys")
-    return run_spec(planned[0], out, force, progress, snapshots)
+    return run_spec(planned[0], out, force, progress, snapshots, keep_snapshot, continues)
 
 
 def run_spec(
@@ -62,19 +69,25 @@ def run_spec(
     force: bool = False,
     progress: ProgressDisplay | None = None,
     snapshots: float = SNAPSHOT_SECONDS,
+    keep_snapshot: bool = False,
+    continues: bool = False,
 ) -> Result:
-    """The result of a run, simulated unless it is there and not `force`."""
+    """The result of a run, simulated unless it is there and not `force`; see `run`."""
     if not force and (finished := store.find_run(spec, out)):
         return finished
-    import torch  # noqa: F401  # before there is a folder: an interrupt during this import ends the process
+    from laggard.experiments.results.snapshots import find_shorter  # torch too: an interrupt then ends the process
 
+    earlier = find_shorter(spec, out) if continues else None
     with store.start_run(spec, out, anew=force) as own:
         start = perf_counter()
+        if earlier is not None and not (own / SNAPSHOT).is_file():
+            copyfile(earlier, own / SNAPSHOT)
         with progress(spec) if progress else nullcontext() as watch:
             outcome, task, resumed = _simulate(spec, own / SNAPSHOT, snapshots, watch)
         circumstances_now = circumstances(spec, task, perf_counter() - start) | resumed
         store.finish(spec, own, outcome, {**_end_of_run(spec, outcome), **circumstances_now})
-        (own / SNAPSHOT).unlink(missing_ok=True)
+        if not keep_snapshot:
+            (own / SNAPSHOT).unlink(missing_ok=True)
         if not force and (finished := store.find_run(spec, out)):  # another process may have been faster
             return finished
         result = store.load_result(own)

@@ -91,8 +91,9 @@ class Reached:
                 if name not in left_out:
                     yield from (name, value)
         seen = {id(value) for value in named.values()} | {id(named)}
-        if not isinstance(found, dict):
-            yield from (other for other in gc.get_referents(found) if id(other) not in seen)
+        # a generator has a frame object only once a debugger or a profiler has looked at it
+        others = [] if isinstance(found, dict) else gc.get_referents(found)
+        yield from (other for other in others if id(other) not in seen and not isinstance(other, FrameType))
 
     def _describe(self, tensor: Tensor) -> Iterator[Any]:
         """Shape, type and memory of a tensor, which is one of `tensors` unless that memory is known."""

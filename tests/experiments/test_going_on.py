@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from laggard import Result, load, run, sweep
+from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.results import snapshots as files
 from laggard.experiments.results import store
@@ -148,6 +149,37 @@ def test_a_damaged_snapshot_is_refused_in_one_line(name: str, spec: RunSpec, tmp
     assert "\n" not in str(caught[0].message)
     assert contents(result) == contents(run_spec(spec, tmp_path / "whole"))
     assert "resumed" not in result.manifest
+
+
+LIMITS = {"updates": (30, 60), "time": (0.12, 0.3), "epochs": (1.5, 3.0), "gradients": (30, 70)}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_finished_run_goes_on_to_a_longer_stop(
+    limit: str, toy: Callable[..., Path], tmp_path: Path, seconds: None
+) -> None:
+    """From its last snapshot, of which its end is no part."""
+    out, (before, after) = tmp_path / "out", LIMITS[limit]
+    short, long = (load(toy(), f"stop={{{limit}: {value}}}") for value in (before, after))
+    kept = run(short, out, snapshots=6.0, keep_snapshot=True)
+    files_of = contents(kept)
+    assert files_of.pop(SNAPSHOT)
+    assert files_of == contents(run(short, tmp_path / "short"))
+    result = run(long, out, continues=True)
+    assert 0 < result.manifest["resumed"] < kept.manifest["mileage"]["updates"]
+    assert contents(result) == contents(run(long, tmp_path / "long"))
+    assert not (run(short, out, force=True).path / SNAPSHOT).exists()
+
+
+def test_there_must_be_a_run_to_continue(toy: Callable[..., Path], tmp_path: Path, seconds: None) -> None:
+    """With a snapshot, and another stop alone."""
+    run(load(toy()), tmp_path)
+    run(load(toy(), "seed=1"), tmp_path, snapshots=6.0, keep_snapshot=True)
+    run(load(toy(), "stop={updates: 90}"), tmp_path, snapshots=6.0, keep_snapshot=True)
+    run(load(toy(), "stop={time: 0.1}"), tmp_path, snapshots=6.0, keep_snapshot=True)
+    with pytest.raises(ConfigError, match=r"^--continue: expected a finished run .* alone, got none in .*toy$"):
+        run(load(toy(), "stop={updates: 80}"), tmp_path, continues=True)
+    assert not list((tmp_path / "toy").glob(".*"))
 
 
 KILLED = """
