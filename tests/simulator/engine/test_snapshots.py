@@ -1,5 +1,6 @@
 """A run that goes on from a snapshot ends as one that was left alone, bit for bit; faults in a snapshot are found."""
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import count
@@ -205,6 +206,17 @@ def test_a_run_goes_on_to_a_longer_stop(limit: dict[str, Any]) -> None:
         whole = long()
         assert [whole.reached] == list(limit)
         assert differences(go_on(long, start), whole) == []
+
+
+def test_a_profiler_makes_no_difference() -> None:
+    """Generators have frame objects as soon as it has looked at them."""
+    run = run_of("DC-ASGD")
+    sys.setprofile(lambda *_: None)
+    try:
+        start = interrupt(run, 14)
+    finally:
+        sys.setprofile(None)
+    assert differences(go_on(run, start), run()) == []
 
 
 def test_a_run_of_the_clock_alone_has_none() -> None:
