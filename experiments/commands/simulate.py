@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from laggard.experiments.commands import DONE, FAILED, Command, add_no_plugins, count, duration, size
+from laggard.experiments.running import SNAPSHOT_SECONDS
 
 if TYPE_CHECKING:
     from laggard.experiments.config.config import Config
@@ -24,7 +25,27 @@ def run_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", default="results", metavar="FOLDER", help="where results are kept (default: results)")
     parser.add_argument("--force", action="store_true", help="simulate again even if a result exists")
     parser.add_argument("--quiet", action="store_true", help="say nothing unless something is wrong")
+    parser.add_argument(
+        "--snapshots", type=wall_time, default=SNAPSHOT_SECONDS, metavar="SECONDS",
+        help="wall time between snapshots, from the last of which a killed run goes on (default: 60; inf: none)",
+    )  # fmt: skip
     add_no_plugins(parser)
+
+
+def single_arguments(parser: ArgumentParser) -> None:
+    run_arguments(parser)
+    parser.add_argument("--keep-snapshot", action="store_true", help="keep the last snapshot, for --continue")
+    parser.add_argument(
+        "--continue", dest="continues", action="store_true",
+        help="go on from the snapshot that a finished run of this config with a shorter stop has kept",
+    )  # fmt: skip
+
+
+def wall_time(text: str) -> float:
+    """Seconds of wall time >= 0; infinity too."""
+    if not (number := float(text)) >= 0:
+        raise ValueError
+    return number
 
 
 def sweep_arguments(parser: ArgumentParser) -> None:
@@ -77,7 +98,7 @@ def _sweep(config: "Config", args: Namespace) -> "tuple[Results, int, int]":
         shown = _bar(args)
         if shown and len(args.planned) > 1:
             shown = partial(heartbeat, out=args.out)
-        given = {"jobs": args.jobs, "backend": args.backend, "tell": display.report}
+        given = {"jobs": args.jobs, "backend": args.backend, "tell": display.report, "snapshots": args.snapshots}
         try:
             results = sweep(config, args.out, args.force, shown, **given)
             failed = 0
@@ -163,7 +184,7 @@ def _run_one(args: Namespace, progress: "ProgressDisplay | None") -> None:
 
     config = load(args.config, *args.overrides)
     args.planned = runs(config)
-    result = run(config, args.out, args.force, progress)
+    result = run(config, args.out, args.force, progress, args.snapshots, args.keep_snapshot, args.continues)
     report([result], result.path, args)
 
 
@@ -193,7 +214,7 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
 
 
 COMMANDS = (
-    Command("run", "simulate one config", run_arguments, run),
-    Command("watch", "simulate one config with a live display: curves, staleness, who waits", run_arguments, watch),
+    Command("run", "simulate one config", single_arguments, run),
+    Command("watch", "simulate one config with a live display: curves, staleness, who waits", single_arguments, watch),
     Command("sweep", "simulate a grid of configs", sweep_arguments, sweep),
 )

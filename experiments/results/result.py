@@ -26,6 +26,8 @@ SCHEMA = 3
 MANIFEST = "manifest.json"
 TABLES = ("metrics", "updates", "workers", "nodes")
 FILES = ("config.yaml", *(f"{table}.parquet" for table in TABLES), "weights.safetensors")
+SNAPSHOT = "snapshot.safetensors"
+"""The last snapshot of a run, while it is simulated, and afterwards if that was asked for; no manifest lists it."""
 MESSAGES, MODELS, RESTORES = "messages.parquet", "models.safetensors", "restores.parquet"
 OPTIONAL = (MESSAGES, MODELS, RESTORES)
 """Files that a run has where its config asks for them; the manifest lists those that it has."""

@@ -28,6 +28,7 @@ from laggard.experiments.results.result import (
     MODELS,
     OPTIONAL,
     RESTORES,
+    SNAPSHOT,
     Result,
     ResultError,
 )
@@ -77,18 +78,21 @@ def find_run(spec: RunSpec, out: str | Path) -> Result | None:
 
 
 @contextmanager
-def start_run(spec: RunSpec, out: str | Path) -> Iterator[Path]:
+def start_run(spec: RunSpec, out: str | Path, anew: bool = False) -> Iterator[Path]:
     """A temporary folder of this process beside the run's own, with `config.yaml`; it is removed afterwards.
+
+    Where a process of this machine was killed, its last snapshot of the run is there too, unless `anew`. An interrupt
+    leaves a folder that holds one.
 
     Raises:
         OSError: it cannot be written.
     """
     path, own = spec.folder(out), private_folder(spec, out)
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_stale(path.parent)
-    rmtree(own, ignore_errors=True)
+    interrupted = False
     try:
-        own.mkdir()
+        _take_over(path, own, anew)
+        remove_stale(path.parent)
         with whole_file(own / "config.yaml") as part:
             part.write_text(text_of(spec.config.as_dict()), encoding="utf-8")
         yield own
@@ -96,8 +100,28 @@ def start_run(spec: RunSpec, out: str | Path) -> Iterator[Path]:
         if not error.filename:
             raise
         raise OSError(error.errno, error.strerror, str(error.filename).replace(str(own), str(path))) from None
+    except BaseException as error:
+        interrupted = not isinstance(error, Exception)
+        raise
     finally:
-        rmtree(own, ignore_errors=True)
+        if not (interrupted and (own / SNAPSHOT).is_file()):
+            rmtree(own, ignore_errors=True)
+
+
+def _take_over(path: Path, own: Path, anew: bool) -> None:
+    """Make the folder `own`, empty but for the last snapshot that a process left of the run in `path`.
+
+    Of two processes that find it only one can rename it.
+    """
+    own.mkdir(exist_ok=True)
+    for file in own.iterdir():  # of this process, which was interrupted, or of one that had its number
+        if anew or file.name != SNAPSHOT:
+            file.unlink()
+    left = [folder / SNAPSHOT for folder in path.parent.glob(f".{path.name}.*") if _abandoned(folder)]
+    for snapshot in [] if anew else sorted(left, key=_age):
+        if not (own / SNAPSHOT).exists():
+            with suppress(FileNotFoundError):
+                snapshot.rename(own / SNAPSHOT)
 
 
 def private_folder(spec: RunSpec, out: str | Path) -> Path:
@@ -154,7 +178,7 @@ def publish(own: Path, path: Path) -> None:
             continue  # another process created it in between
         break
     for file in aside.iterdir() if aside.is_dir() else ():
-        if file.name not in (MANIFEST, *FILES, *OPTIONAL):
+        if file.name not in (MANIFEST, SNAPSHOT, *FILES, *OPTIONAL):
             file.rename(path / file.name)
     rmtree(aside, ignore_errors=True)
 
@@ -162,18 +186,23 @@ def publish(own: Path, path: Path) -> None:
 def remove_stale(path: Path) -> None:
     """Remove what processes of this machine left in `path` when they were killed: what is not finished.
 
-    Of another machine's processes nobody knows; their unfinished indices go after an hour, as do those of whom nobody
-    knows the machine.
+    Snapshots stay, from which runs can go on, until these are finished. Of another machine's processes nobody knows;
+    their unfinished indices go after an hour, as do those of whom nobody knows the machine.
     """
     here = re.escape(platform.node())
     for left in path.iterdir():
-        ours = re.fullmatch(rf"\.[0-9a-f]{{12}}\.{here}\.(\d+)(\.old)?", left.name)
-        if ours and not alive(int(ours[1])):
+        if _abandoned(left) and not ((left / SNAPSHOT).is_file() and not (path / left.name[1:13] / MANIFEST).is_file()):
             rmtree(left, ignore_errors=True)
         index = re.fullmatch(rf"\.{re.escape(INDEX)}\.(?:{here}\.(\d+)|.+)\.part", left.name)
         if index and ((index[1] and not alive(int(index[1]))) or _age(left) > STALE):
             with suppress(OSError):  # another process removed it first
                 left.unlink()
+
+
+def _abandoned(folder: Path) -> bool:
+    """Whether a process of this machine that has ended wrote a run there."""
+    ours = re.fullmatch(rf"\.[0-9a-f]{{12}}\.{re.escape(platform.node())}\.(\d+)(\.old)?", folder.name)
+    return ours is not None and not alive(int(ours[1]))
 
 
 def _age(path: Path) -> float:

@@ -16,8 +16,9 @@ from laggard.experiments.results import store
 from laggard.experiments.results.index import write_index
 from laggard.experiments.results.result import MANIFEST, Result
 from laggard.experiments.results.results import Results
+from laggard.experiments.running import SNAPSHOT_SECONDS
 from laggard.experiments.running.estimate import jobs_for, rough_seconds
-from laggard.experiments.running.jobs import JobResult, check, error_line, run_jobs
+from laggard.experiments.running.jobs import JobFunction, JobResult, check, error_line, run_jobs
 from laggard.experiments.running.run import ProgressDisplay, run_job, run_spec
 
 
@@ -64,11 +65,13 @@ def sweep(
     backend: str = "loky",
     tell: Callable[[RunEnd], None] = lambda _: None,
     find: Find = store.find_run,
+    snapshots: float = SNAPSHOT_SECONDS,
 ) -> Results:
     """Simulate every run that a config expands to, and keep them all under `<out>/<name>`.
 
     Runs that are there and intact are not simulated again, unless `force` asks for it: a sweep that was interrupted
-    goes on where it stopped. Neither a run that fails nor a worker that is killed stops the others.
+    goes on where it stopped, each run that was killed at its last snapshot. Neither a run that fails nor a worker that
+    is killed stops the others.
 
     Args:
         progress: is shown how far each run is, where they are simulated in this process.
@@ -77,6 +80,7 @@ def sweep(
         backend: "loky", processes here; "ray" or "dask", an engine that runs already or is started here.
         tell: called with each run as soon as it has ended.
         find: how a finished run is found.
+        snapshots: seconds of wall time from one snapshot of a run to the next.
 
     Raises:
         ConfigError: one of the runs cannot be run; nothing has been started then.
@@ -90,7 +94,7 @@ def sweep(
     planned = runs(config)
     write_index(planned, out)
     found: dict[str, RunEnd] = {}
-    for ended in _execute_plan(planned, Path(out), None if force else find, progress, jobs, backend):
+    for ended in _execute_plan(planned, Path(out), None if force else find, progress, jobs, backend, snapshots):
         found[ended.run.id] = ended
         tell(ended)
     every = [found[spec.id] for spec in planned]
@@ -107,6 +111,7 @@ def _execute_plan(
     progress: ProgressDisplay | None,
     jobs: int | None,
     backend: str,
+    snapshots: float,
 ) -> Iterator[RunEnd]:
     """Every run of the plan as it ends; those that `find` gives come first, and None simulates all."""
     missing: list[RunSpec] = []
@@ -120,21 +125,24 @@ def _execute_plan(
         return
     at_once = min(jobs or jobs_for(missing, backend), len(missing))
     if backend == "loky" and at_once == 1:
-        yield from (_run_here(spec, out, force, progress) for spec in missing)
+        yield from (_run_here(spec, out, force, progress, snapshots) for spec in missing)
     else:
-        yield from _run_elsewhere(missing, out, force, at_once, backend)
+        work = partial(run_job, folders=tuple(FOLDERS), out=out.resolve(), force=force, snapshots=snapshots)
+        yield from _run_elsewhere(missing, out, force, at_once, backend, work)
 
 
-def _run_here(spec: RunSpec, out: Path, force: bool, progress: ProgressDisplay | None) -> RunEnd:
+def _run_here(spec: RunSpec, out: Path, force: bool, progress: ProgressDisplay | None, snapshots: float) -> RunEnd:
     start = perf_counter()
     try:
-        result = run_spec(spec, out, force, progress)
+        result = run_spec(spec, out, force, progress, snapshots)
     except Exception as error:  # no error may stop the sweep's other runs
         return RunEnd(spec, None, perf_counter() - start, error_line(error))
     return RunEnd(spec, result, perf_counter() - start)
 
 
-def _run_elsewhere(missing: Sequence[RunSpec], out: Path, force: bool, at_once: int, backend: str) -> Iterator[RunEnd]:
+def _run_elsewhere(
+    missing: Sequence[RunSpec], out: Path, force: bool, at_once: int, backend: str, work: JobFunction
+) -> Iterator[RunEnd]:
     """The missing runs, simulated in other processes, the longest first."""
     queue = {spec.id: spec for spec in sorted(missing, key=rough_seconds, reverse=True)}
     before = {run: _manifest_stamp(spec, out) for run, spec in queue.items()}
@@ -144,7 +152,6 @@ def _run_elsewhere(missing: Sequence[RunSpec], out: Path, force: bool, at_once: 
         return renewed and store.find_run(queue[run], out) is not None
 
     documents = {run: spec.config.as_dict() for run, spec in queue.items()}  # with the hashes of sources and files
-    work = partial(run_job, folders=tuple(FOLDERS), out=out.resolve(), force=force)
     try:
         for done in run_jobs(work, documents, at_once, backend, finished):
             yield _read_report(done, queue[done.run], out)

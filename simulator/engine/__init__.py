@@ -15,6 +15,7 @@ from laggard.simulator.timing.streams import Seeds
 if TYPE_CHECKING:
     from laggard.simulator.algorithms.base import Algorithm
     from laggard.simulator.engine.simulation import Simulation
+    from laggard.simulator.engine.snapshots import Snapshots
 
 
 def simulate(
@@ -32,6 +33,7 @@ def simulate(
     defer: bool = True,
     record: Record | None = None,
     observe: "Callable[[Simulation], None] | None" = None,
+    snapshots: "Snapshots | None" = None,
 ) -> Outcome:
     """Run `algorithm` on `cluster` in virtual time, learning `task` (without one the clock runs alone), until `stop`.
 
@@ -44,10 +46,12 @@ def simulate(
         memory: bytes of promised weights and gradients above which promises are evaluated early; by default 4 GiB, and
             on a GPU a quarter of its free memory.
         defer: False evaluates every gradient when it is started, only slower; `record` may ask for every message.
+        snapshots: are taken of the run, and the one from which it goes on, if any.
 
     Raises:
         Deadlock, InvalidSettingError: nothing can happen any more; a setting does not fit the others.
         RuntimeError: weights were changed in place while a gradient of theirs was promised.
+        SnapshotError: the run cannot go on from that snapshot.
     """
     from laggard.simulator.engine.simulation import Simulation
 
@@ -59,4 +63,4 @@ def simulate(
     simulation = Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record)
     if observe is not None:
         observe(simulation)
-    return simulation.run()
+    return simulation.run() if snapshots is None else snapshots.run(simulation)

@@ -33,7 +33,7 @@ from laggard.simulator.recording.trace import BUSY, DOWN, SENDING, WAITING, Colu
 from laggard.simulator.timing.clock import Clock, collect_garbage, rare_collections
 from laggard.simulator.timing.distributions import Distribution, Durations
 from laggard.simulator.timing.distributions.distribution import is_law
-from laggard.simulator.timing.events import Message
+from laggard.simulator.timing.events import Event, Message
 from laggard.simulator.timing.streams import (
     BATCHES,
     CHOICES,
@@ -48,6 +48,7 @@ from laggard.simulator.timing.streams import (
 
 if TYPE_CHECKING:
     from laggard.simulator.algorithms.base import Algorithm
+    from laggard.simulator.engine.snapshots import Snapshots
 
 
 class Simulation:
@@ -100,6 +101,8 @@ class Simulation:
         self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
         self._criteria = StoppingCriteria(stop, evaluate, self.counters, len(self._models))
         self._periodic_evaluations = 0
+        self._time_limit: Event | None = None
+        self.snapshots: Snapshots | None = None
         self.stalled: str | None = None
 
     def _start_roles(self, algorithm: "Algorithm", start: Tensor, seeds: Seeds) -> None:
@@ -122,7 +125,7 @@ class Simulation:
         """
         self._evaluate_now()
         if self._stop.time is not None:
-            self.env.after_all(self._stop.time, lambda: self.end("time"))
+            self._time_limit = self.env.after_all(self._stop.time, lambda: self.end("time"))
         if self._evaluate.every_seconds is not None:
             self._evaluate_periodically()
         with rare_collections(self.cluster.workers):
@@ -154,6 +157,8 @@ class Simulation:
             self._check_criteria()
         if self._watch is not None:
             self._watch(self.progress())
+        if self.snapshots is not None:
+            self.snapshots.applied()
         return True
 
     def lost(self, message: Message) -> None:
@@ -222,6 +227,8 @@ class Simulation:
         """Evaluate the model that the algorithm stands for, as it is now."""
         nodes = self._live() if len(self._models) > 1 and not self._slices else ()
         self._learning.evaluate(self._model(), self.progress(), nodes)
+        if self.snapshots is not None and self.snapshots.replays:  # these are not the run's values
+            return
         if self._learning.all_diverged:
             self.end("diverged")
         elif self._stop.accuracy is not None and self._learning.accuracy >= self._stop.accuracy:

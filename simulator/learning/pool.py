@@ -50,7 +50,7 @@ class GradientPool:
         memory: float | None = None,
         defer: bool = True,
     ) -> None:
-        self._task, self.on_resolved, self._defer = task, on_resolved, defer
+        self.task, self.on_resolved, self._defer = task, on_resolved, defer
         self._ensemble, params = start.shape
         self._no_losses = torch.zeros(self._ensemble, dtype=start.dtype) if params == 0 else None
         self.learns = params > 0
@@ -91,10 +91,10 @@ class GradientPool:
             self.unused += 1
 
     def _fill(self, wanted: list[Gradient]) -> list[Gradient]:
-        if len(wanted) >= self._task.lanes:
+        if len(wanted) >= self.task.lanes:
             return []
         calls = AHEAD if self.unused <= UNUSED_SHARE * self.evaluated else 1
-        return self._soonest(max(0, calls * self._task.lanes // self._ensemble - len(wanted)), frozenset(wanted))
+        return self._soonest(max(0, calls * self.task.lanes // self._ensemble - len(wanted)), frozenset(wanted))
 
     def _soonest(self, count: int, apart: frozenset[Gradient] = frozenset()) -> list[Gradient]:
         others = (gradient for gradient in self._pending if gradient not in apart)
@@ -110,7 +110,7 @@ class GradientPool:
             self._pending.pop(gradient, None)
         weights = [gradient.weights for gradient in gradients]
         stacked = weights[0].unsqueeze(0) if len(weights) == 1 else torch.stack(weights)  # an ensemble can be large
-        values, losses = self._task.gradients(stacked, [gradient.batch for gradient in gradients])
+        values, losses = self.task.gradients(stacked, [gradient.batch for gradient in gradients])
         for gradient, value, loss in zip(gradients, values, losses, strict=True):
             gradient._value, gradient._losses = value, loss
         self.evaluated += len(gradients)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ class Spread:
     """
 
     def __init__(self) -> None:
-        self._rows: list[Columns] = []
+        self._rows: list[dict[str, Any]] = []  # tensors where values are learnt
 
     def note(
         self, progress: RunProgress, nodes: "Sequence[Node]", mean: Tensor, measures: Sequence[Mapping[str, Tensor]]
@@ -42,11 +42,11 @@ class Spread:
                 "updates": np.full(rows, progress.updates),
                 "node": np.repeat([node.rank for node in nodes], len(members)),
                 "member": np.tile(members, len(nodes)),
-                "distance": distances.flatten().cpu().numpy(),
+                "distance": distances.flatten().cpu(),
                 "weight": np.repeat([float(node.weight) for node in nodes], len(members)),
             }
             | {
-                name: torch.stack([measure[name] for measure in measures]).flatten().cpu().numpy()
+                name: torch.stack([measure[name] for measure in measures]).flatten().cpu()
                 for name in (measures[0] if measures else ())
             }
         )
@@ -72,14 +72,14 @@ class Learning:
     def __init__(self, task: Task, start: Tensor, every_node: bool = False, keep_models: bool = False) -> None:
         self.spread, self._every_node = Spread(), every_node
         self._models: list[Tensor] | None = [] if keep_models else None
-        self._task, self._ensemble, self.learns = task, start.shape[0], start.shape[1] > 0
+        self.task, self._ensemble, self.learns = task, start.shape[0], start.shape[1] > 0
         self._losses: list[Tensor] = []
         self._most = FOLD if start.device.type == "cpu" else FOLD_AFAR
         self._moments: list[tuple[float, float]] = []
         self._total, self._count = torch.zeros(self._ensemble, dtype=torch.float64), 0
         self._rows: list[RunProgress] = []
         self._measures: list[dict[str, Tensor]] = []
-        self.diverged: list[Divergence | None] = [None] * self._ensemble
+        self._diverged = torch.full((self._ensemble, 2), math.nan, dtype=torch.float64)  # a `Divergence` each
 
     @property
     def accuracy(self) -> float:
@@ -88,9 +88,14 @@ class Learning:
         return 0.0 if measured is None else float(measured.nan_to_num().max())
 
     @property
+    def diverged(self) -> list[Divergence | None]:
+        """Per member, where it ceased to be finite, or None."""
+        return [None if math.isnan(row[0]) else Divergence(*row) for row in self._diverged.tolist()]
+
+    @property
     def all_diverged(self) -> bool:
         """Whether every member has diverged."""
-        return all(self.diverged)
+        return not self._diverged.isnan().any()
 
     def applied(self, gradients: Sequence[Gradient], updates: float, time: float) -> None:
         """Record the mini-batch losses of gradients that an update applied."""
@@ -113,11 +118,11 @@ class Learning:
         self._total, self._count = torch.zeros_like(self._total), 0
         self._mark(weights.isfinite().all(1).cpu(), progress.updates, progress.time)
         self._rows.append(progress)
-        self._measures.append({"train_loss": losses, **self._task.evaluate(weights)})
+        self._measures.append({"train_loss": losses, **self.task.evaluate(weights)})
         if self._models is not None:
             self._models.append(weights.detach().cpu())
         if nodes and self.learns:
-            each = [self._task.evaluate(node.weights) for node in nodes] if self._every_node else []
+            each = [self.task.evaluate(node.weights) for node in nodes] if self._every_node else []
             self._measures[-1]["consensus"] = self.spread.note(progress, nodes, weights, each)
 
     @property
@@ -155,4 +160,5 @@ class Learning:
 
     def _mark(self, finite: Tensor, updates: float, time: float) -> None:
         for member in (~finite).nonzero().flatten().tolist():
-            self.diverged[member] = self.diverged[member] or Divergence(updates, time)
+            if self._diverged[member].isnan().any():
+                self._diverged[member] = torch.tensor([updates, time], dtype=torch.float64)

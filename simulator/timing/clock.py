@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from heapq import heappop, heappush
+from math import inf
 from typing import cast
 
 import numpy as np
@@ -108,16 +109,25 @@ class Clock(Environment):
         event._ok, event._value, event.callbacks = True, None, [lambda _: call()]  # type: ignore[list-item]
         self.at(time, event)
 
-    def daemon(self, delay: float, call: Callable[[], None], priority: EventPriority = NORMAL) -> None:
+    def daemon(self, delay: float, call: Callable[[], None], priority: EventPriority = NORMAL) -> Event:
         """Call `call()` in `delay` seconds, if the clock still runs then; it does not keep the clock running."""
+        event = self._void_event(call)
+        self.schedule(event, priority, delay)
+        return event
+
+    def after_all(self, delay: float, call: Callable[[], None]) -> Event:
+        """Call `call()` in `delay` seconds, after all else of that instant; it does not keep the clock running."""
+        return self.daemon(delay, call, LAST)
+
+    def at_end_of_instant(self, call: Callable[[], None]) -> None:
+        """Call `call()`, one at a time, after all else of this instant; other events are numbered as without it."""
+        heappush(self._queue, (self._now, LAST, cast(int, inf), self._void_event(call)))
+
+    def _void_event(self, call: Callable[[], None]) -> Event:
         event = Event(self)
         event._ok, event._value = True, None
         self.cancel(event, call)
-        self.schedule(event, priority, delay)
-
-    def after_all(self, delay: float, call: Callable[[], None]) -> None:
-        """Call `call()` in `delay` seconds, after all else of that instant; it does not keep the clock running."""
-        self.daemon(delay, call, LAST)
+        return event
 
 
 PER_WORKER = 64  # new objects per worker at which a collection starts; messages and work leave no cycles

@@ -1,0 +1,148 @@
+"""Snapshots of a run, from which it goes on after its process has ended.
+
+Roles are generators, which cannot be stored. But no event time depends on a tensor. So a run goes on in three steps:
+all its events take place again, with gradients of zeros; at the moment of the snapshot every tensor that the simulation
+can still use gets the value that it had; from there on gradients are computed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from laggard.simulator.engine.reaching import Reached
+from laggard.simulator.engine.simulation import Simulation
+from laggard.simulator.learning.task import Task
+from laggard.simulator.recording.outcome import Outcome
+
+MOST_OF_TIME = 0.05
+"""The share of the wall time that snapshots may take."""
+
+
+class SnapshotError(ValueError):
+    """A run cannot go on from a snapshot."""
+
+
+class Snapshot(NamedTuple):
+    """A run at the end of an instant.
+
+    Attributes:
+        updates: of single models, at the last of which the snapshot was asked for.
+        fingerprint: of everything but the tensors' values, see `Reached`.
+        tensors: the values, in the order of `Reached`; the simulation's own when it is taken.
+    """
+
+    updates: int
+    fingerprint: str
+    tensors: Sequence[Tensor]
+
+
+class Snapshots:
+    """Takes snapshots of a run while it is simulated, and lets it go on from an earlier one.
+
+    They change neither its events nor its values. A run without learning has none: it would be simulated as a whole.
+
+    Args:
+        save: called with each snapshot, to write or copy it at once.
+        every: wall time (s) from one to the next, longer where they would take more than a twentieth of the time.
+        start: the one from which the run goes on; None simulates it from its start.
+
+    Attributes:
+        replays: whether the events up to `start` take place again.
+    """
+
+    def __init__(self, save: Callable[[Snapshot], None], every: float, start: Snapshot | None = None) -> None:
+        self._save, self._start, self._every = save, start, every
+        self._due = monotonic() + every
+        self.replays = False
+
+    def run(self, simulation: Simulation) -> Outcome:
+        """Run the simulation to the end.
+
+        Raises:
+            SnapshotError: its events up to the snapshot are not those of the run that the snapshot was taken of, or
+                what its roles do depends on values of tensors.
+        """
+        if not simulation.pool.learns:
+            return simulation.run()
+        self._simulation, simulation.snapshots = simulation, self
+        if self._start is not None:
+            self.replays, self._task = True, simulation.pool.task
+            self._learn(Replayed(self._task))
+        try:
+            outcome = simulation.run()
+        except SnapshotError:
+            raise
+        except Exception as error:
+            if self.replays:
+                raise SnapshotError(f"its events cannot take place again: {error}") from error
+            raise
+        if self.replays:
+            raise SnapshotError("the run ends before it")
+        return outcome
+
+    def applied(self) -> None:
+        """Take a snapshot, or go on from the one given, after all else of this instant, if that is due."""
+        updates, clock = self._simulation.counters.applies, self._simulation.env
+        if self._start is not None:
+            if updates == self._start.updates:
+                clock.at_end_of_instant(partial(self._restore, self._start))
+        elif monotonic() >= self._due:
+            self._due = inf  # until it is taken
+            clock.at_end_of_instant(partial(self._take, updates))
+
+    def _take(self, updates: int) -> None:
+        begun = monotonic()
+        try:
+            reached = Reached(self._simulation)
+        except TypeError:  # this algorithm has none
+            return
+        self._save(Snapshot(updates, reached.fingerprint, reached.tensors))
+        self._due = monotonic() + max(self._every, (monotonic() - begun) / MOST_OF_TIME)
+
+    def _restore(self, start: Snapshot) -> None:
+        try:
+            reached = Reached(self._simulation)
+        except TypeError as error:
+            raise SnapshotError(str(error)) from None
+        if reached.fingerprint != start.fingerprint:
+            raise SnapshotError(f"after {start.updates} updates the run is not the one that it was taken of")
+        for tensor, value in zip(reached.tensors, start.tensors, strict=True):
+            tensor.data.copy_(value)  # not a change in place: only now has the tensor the value that it stands for
+        self._learn(self._task)
+        self._start, self.replays = None, False
+        self._due = monotonic() + self._every
+
+    def _learn(self, task: Task) -> None:
+        self._simulation.pool.task = self._simulation._learning.task = task
+
+
+class Replayed:
+    """A task whose gradients, losses and measures are zeros; the first of each are computed, for their types."""
+
+    def __init__(self, task: Task) -> None:
+        self._task, self.batch, self.epoch, self.lanes = task, task.batch, task.epoch, task.lanes
+        self._gradients: tuple[Tensor, Tensor] | None = None
+        self._measures: Mapping[str, Tensor] | None = None
+
+    def start(self, seeds: Sequence[int]) -> Tensor:
+        return self._task.start(seeds)
+
+    def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Any]:
+        return self._task.batches(rank, rngs)
+
+    def gradients(self, weights: Tensor, batches: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        if self._gradients is None:
+            self._gradients = self._task.gradients(weights[:1], batches[:1])
+        values, losses = self._gradients
+        return values.new_zeros(weights.shape), losses.new_zeros(weights.shape[:2])
+
+    def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
+        if self._measures is None:
+            self._measures = self._task.evaluate(weights)
+        return {name: torch.zeros_like(measure) for name, measure in self._measures.items()}

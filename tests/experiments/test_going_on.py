@@ -1,0 +1,242 @@
+"""Runs that were killed go on from their last snapshot, and leave the bytes of one that nobody disturbed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from itertools import count
+from pathlib import Path
+from time import sleep
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from laggard import Result, load, run, sweep
+from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.results import snapshots as files
+from laggard.experiments.results import store
+from laggard.experiments.results.result import SNAPSHOT
+from laggard.experiments.running.run import run_spec
+from laggard.simulator.engine import snapshots
+from tests.experiments.killing import ROOT
+
+CONFIGS = sorted((ROOT / "configs" / "methods").glob("*.yaml"))
+CIRCUMSTANCES = {"wall_seconds", "ended", "resumed", "self"}
+posix = pytest.mark.skipif(os.name != "posix", reason="kills")
+
+
+@pytest.fixture
+def spec(toy: Callable[..., Path]) -> RunSpec:
+    return runs(load(toy(), "learning.optimizer=adam", "sweep={learning.lr: [0.1, 0.05]}"))[0]
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One second of wall time passes from one update to the next."""
+    ticks = count()
+    monkeypatch.setattr(snapshots, "monotonic", lambda: next(ticks))
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch, seconds: None) -> Callable[[RunSpec, Path, float], Path]:
+    """Simulates a run up to its first snapshot after so many updates, at which it is interrupted; the snapshot."""
+
+    def interrupt(spec: RunSpec, out: Path, after: float = 28) -> Path:
+        def write(*given: Any) -> None:
+            files_write(*given)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            files_write = files.write_snapshot
+            patch.setattr(files, "write_snapshot", write)
+            with pytest.raises(KeyboardInterrupt):
+                run_spec(spec, out, snapshots=after)
+        return store.private_folder(spec, out) / SNAPSHOT
+
+    return interrupt
+
+
+def contents(result: Result) -> dict[str, Any]:
+    """The bytes of every file of a result; of the manifest what does not tell of the wall clock."""
+    manifest = json.loads((result.path / "manifest.json").read_text(encoding="utf-8"))
+    kept = {key: value for key, value in manifest.items() if key not in CIRCUMSTANCES}
+    others = {file.name: file.read_bytes() for file in result.path.iterdir() if file.name != "manifest.json"}
+    return {"manifest.json": kept, **others}
+
+
+def leave(own: Path, spec: RunSpec, pid: int = 2**22 + 1) -> Path:
+    """Give the folder of this process to one that has died."""
+    left = own.with_name(f"{own.name.rpartition('.')[0]}.{pid}")
+    own.rename(left)
+    return left / SNAPSHOT
+
+
+def test_an_interrupted_run_goes_on(spec: RunSpec, tmp_path: Path, interrupted) -> None:
+    """In the process that was interrupted, and in another one."""
+    whole = contents(run_spec(spec, tmp_path / "whole"))
+    for number in (0, 1):
+        out = tmp_path / str(number)
+        file = interrupted(spec, out)
+        if number:
+            leave(file.parent, spec)
+        result = run_spec(spec, out)
+        assert contents(result) == whole
+        assert 27 <= result.manifest["resumed"] < 40
+        assert not list((out / "toy").glob(".*"))
+
+
+def test_a_snapshot_stays_until_its_run_is_finished(spec: RunSpec, tmp_path: Path, interrupted) -> None:
+    """Whatever else is simulated there; with `force` the run begins again."""
+    out = tmp_path / "out"
+    left = leave(interrupted(spec, out).parent, spec)
+    another = runs(load(tmp_path / "toy.yaml", "seed=1"))[0]
+    run_spec(another, out)
+    assert left.is_file()
+    result = run_spec(spec, out, force=True)
+    assert "resumed" not in result.manifest
+    run_spec(another, out, force=True)
+    assert not left.parent.exists()
+
+
+def test_only_one_process_takes_a_snapshot(spec: RunSpec, tmp_path: Path, interrupted) -> None:
+    path = spec.folder(tmp_path)
+    for _ in range(5):
+        leave(interrupted(spec, tmp_path, 5).parent, spec)
+        owns = [path.with_name(f"own{number}") for number in range(8)]
+        with ThreadPoolExecutor(len(owns)) as pool:
+            list(pool.map(lambda own: store._take_over(path, own, False), owns))
+        (taken,) = path.parent.glob(f"*/{SNAPSHOT}")
+        assert taken.parent in owns
+        taken.unlink()
+        store.remove_stale(path.parent)
+        assert not list(path.parent.glob(".*"))
+
+
+def flip(content: bytes) -> bytes:
+    return content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
+
+
+def after(tens: bytes) -> Callable[[bytes], bytes]:
+    """Lets a snapshot after 2x updates be one after as many tens as given."""
+    return lambda content: content.replace(b'"updates":"2', b'"updates":"' + tens)
+
+
+DAMAGED = {
+    "flipped": (flip, "it is not as it was written: its SHA-256 is another"),
+    "truncated": (lambda content: content[: len(content) // 2], "it cannot be read (.*)"),
+    "a header": (lambda content: content[:20], "it cannot be read (.*)"),
+    "empty": (lambda content: b"", "it cannot be read (.*)"),
+    "another version": (lambda content: content.replace(b"simpy", b"simpI"), "it was taken under .*, and this is .*"),
+    "another run": (after(b"1"), "after 1. updates the run is not the one that it was taken of"),
+    "too late": (after(b"9"), "the run ends before it"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_snapshot_is_refused_in_one_line(name: str, spec: RunSpec, tmp_path: Path, interrupted) -> None:
+    damage, why = DAMAGED[name]
+    file = interrupted(spec, tmp_path / "out")
+    before = file.read_bytes()
+    file.write_bytes(damage(before))
+    assert file.read_bytes() != before
+    line = f"^run {spec.id} is simulated from its start, not from its snapshot: {why}$"
+    with pytest.warns(UserWarning, match=line) as caught:
+        result = run_spec(spec, tmp_path / "out")
+    assert "\n" not in str(caught[0].message)
+    assert contents(result) == contents(run_spec(spec, tmp_path / "whole"))
+    assert "resumed" not in result.manifest
+
+
+LIMITS = {"updates": (30, 60), "time": (0.12, 0.3), "epochs": (1.5, 3.0), "gradients": (30, 70)}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_finished_run_goes_on_to_a_longer_stop(
+    limit: str, toy: Callable[..., Path], tmp_path: Path, seconds: None
+) -> None:
+    """From its last snapshot, of which its end is no part."""
+    out, (before, after) = tmp_path / "out", LIMITS[limit]
+    short, long = (load(toy(), f"stop={{{limit}: {value}}}") for value in (before, after))
+    kept = run(short, out, snapshots=6.0, keep_snapshot=True)
+    files_of = contents(kept)
+    assert files_of.pop(SNAPSHOT)
+    assert files_of == contents(run(short, tmp_path / "short"))
+    result = run(long, out, continues=True)
+    assert 0 < result.manifest["resumed"] < kept.manifest["mileage"]["updates"]
+    assert contents(result) == contents(run(long, tmp_path / "long"))
+    assert not (run(short, out, force=True).path / SNAPSHOT).exists()
+
+
+def test_there_must_be_a_run_to_continue(toy: Callable[..., Path], tmp_path: Path, seconds: None) -> None:
+    """With a snapshot, and another stop alone."""
+    run(load(toy()), tmp_path)
+    run(load(toy(), "seed=1"), tmp_path, snapshots=6.0, keep_snapshot=True)
+    run(load(toy(), "stop={updates: 90}"), tmp_path, snapshots=6.0, keep_snapshot=True)
+    run(load(toy(), "stop={time: 0.1}"), tmp_path, snapshots=6.0, keep_snapshot=True)
+    with pytest.raises(ConfigError, match=r"^--continue: expected a finished run .* alone, got none in .*toy$"):
+        run(load(toy(), "stop={updates: 80}"), tmp_path, continues=True)
+    assert not list((tmp_path / "toy").glob(".*"))
+
+
+KILLED = """
+import os, signal, sys
+from laggard import load, run
+from laggard.experiments.results import snapshots
+
+def kill(*given):
+    write(*given)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+write, snapshots.write_snapshot = snapshots.write_snapshot, kill
+run(load(sys.argv[1]), sys.argv[2], snapshots=0.0)
+"""
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+@posix
+def test_a_killed_process_costs_no_byte(toy: Callable[..., Path], tmp_path: Path) -> None:
+    """One that is killed as soon as it has written a snapshot."""
+    path, out = toy(), tmp_path / "out"
+    whole = contents(run(load(path), tmp_path / "whole"))
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path), str(out)], env=ENVIRONMENT, capture_output=True)
+    assert done.returncode == -signal.SIGKILL
+    result = run(load(path), out)
+    assert result.manifest["resumed"] == 1
+    assert contents(result) == whole
+
+
+@posix
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_with_each_run(toy: Callable[..., Path], tmp_path: Path) -> None:
+    """In worker processes."""
+    out, words = tmp_path / "out", ["stop.updates=8000", "sweep={seed: [0, 1, 2]}"]
+    command = [sys.executable, "-m", "experiments", "sweep", str(toy()), *words, "--out", str(out), "--jobs", "2"]
+    with subprocess.Popen([*command, "--snapshots", "0"], env=ENVIRONMENT, start_new_session=True) as process:
+        while len(list(out.glob(f"toy/.*/{SNAPSHOT}"))) < 2:
+            assert process.poll() is None
+            sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+    results = sweep(load(toy(), *words), out, jobs=2)
+    assert sum("resumed" in result.manifest for result in results) == 2
+    for result, whole in zip(results, sweep(load(toy(), *words), tmp_path / "whole", jobs=2), strict=True):
+        assert contents(result) == contents(whole)
+    assert not list(out.glob("toy/.*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_method_goes_on_byte_for_byte(path: Path, tmp_path: Path, interrupted) -> None:
+    """The last run of its config, interrupted after 70 % of the updates of its nodes."""
+    spec, seen = runs(load(path))[-1], list[Any]()
+    whole = run_spec(spec, tmp_path / "whole", progress=lambda _: nullcontext(SimpleNamespace(observe=seen.append)))
+    updates = seen[0].counters.applies
+    leave(interrupted(spec, tmp_path / "out", 0.7 * updates).parent, spec)
+    result = run_spec(spec, tmp_path / "out")
+    assert 0.65 * updates < result.manifest["resumed"] < updates
+    assert contents(result) == contents(whole)

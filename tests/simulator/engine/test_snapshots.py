@@ -1,0 +1,342 @@
+"""A run that goes on from a snapshot ends as one that was left alone, bit for bit; faults in a snapshot are found."""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from itertools import count
+from types import GeneratorType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from laggard.models import MLP, Quadratic, Supervised, synthetic
+from laggard.simulator import (
+    ALGORITHMS,
+    SGP,
+    AsyncPS,
+    Cluster,
+    Evaluate,
+    Network,
+    Outcome,
+    Rule,
+    Stop,
+    SyncPS,
+    simulate,
+)
+from laggard.simulator.algorithms.base import Algorithm
+from laggard.simulator.engine import reaching, snapshots
+from laggard.simulator.engine.node import Node
+from laggard.simulator.engine.snapshots import Snapshot, SnapshotError, Snapshots
+from laggard.simulator.learning.promises import Promise
+from laggard.simulator.learning.rules import SGD, Adam, DCASGDa, GapAware
+from laggard.simulator.network.topology import SERVER
+from laggard.simulator.recording.messages import Record
+from laggard.simulator.recording.metrics import Learning
+from laggard.simulator.testing.trial import Bowl, trial_of
+from laggard.simulator.timing.distributions import Constant, Gamma
+from laggard.simulator.timing.failures import Checkpoint, ServerCrash
+from laggard.simulator.timing.slowdowns import Crash
+
+CLUSTER = Cluster(workers=4, compute=Gamma(1.0, 0.6), network=Network(bandwidth=50.0, latency=0.01, message_bytes=2.0))
+Run = Callable[..., Outcome]
+
+
+class Interrupt(BaseException):
+    """The process ends."""
+
+
+@pytest.fixture(autouse=True)
+def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One second of wall time passes from one update to the next."""
+    ticks = count()
+    monkeypatch.setattr(snapshots, "monotonic", lambda: next(ticks))
+
+
+def interrupt(run: Run, after: int, start: Snapshot | None = None) -> Snapshot:
+    """The snapshot after so many updates, at which the run is interrupted."""
+    taken: list[Snapshot] = []
+
+    def save(snapshot: Snapshot) -> None:
+        taken.append(snapshot)
+        raise Interrupt
+
+    with pytest.raises(Interrupt):
+        run(snapshots=Snapshots(save, after, start))
+    return taken[0]
+
+
+def go_on(run: Run, start: Snapshot) -> Outcome:
+    return run(snapshots=Snapshots(lambda snapshot: None, 1e9, start))
+
+
+def differences(one: Outcome, other: Outcome) -> list[str]:
+    """What differs between two outcomes."""
+    found = []
+    for field in fields(Outcome):
+        mine, theirs = getattr(one, field.name), getattr(other, field.name)
+        tables = (isinstance(mine, dict) and field.name not in ("gradients", "messages")) or field.name == "updates"
+        if tables or field.name == "message_log":
+            mine, theirs = mine or {}, theirs or {}
+            same = list(mine) == list(theirs) and all(identical(mine[name], theirs[name]) for name in mine)
+        else:
+            same = identical(mine, theirs) if isinstance(mine, Tensor) else mine == theirs
+        found += [] if same else [field.name]
+    return found
+
+
+def identical(one: Any, other: Any) -> bool:
+    one, other = np.asarray(one), np.asarray(other)
+    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_method_goes_on(name: str) -> None:
+    """With two members, Adam or momentum, after 70 % of the updates of nodes."""
+    trial = trial_of(ALGORITHMS[name], updates=8)
+    rates = torch.tensor([[0.02], [0.01]], dtype=torch.float64)
+    rule = Rule(SGD(momentum=0.5) if "pipe" in name else Adam(), lr=rates)
+
+    def run(**more: Any) -> Outcome:
+        return trial.run(rule, ensemble=2, evaluate=Evaluate(every_updates=3, keep_models=True), **more)
+
+    seen: list[Any] = []
+    whole = run(observe=seen.append)
+    start = interrupt(run, int(0.7 * seen[0].counters.applies))
+    assert 0.7 * seen[0].counters.applies - 1 <= start.updates < seen[0].counters.applies
+    assert differences(go_on(run, start), whole) == []
+
+
+class ErrorFeedback(AsyncPS):
+    """Workers send half of each coordinate, and add the rest to the next gradient."""
+
+    def worker(self, node: Node) -> Iterator[Any]:
+        node.send(SERVER, None, size=0)
+        rest: list[Promise] = []
+        while True:
+            _, weights = yield node.receive()
+            gradient = yield node.compute(weights)
+            whole = gradient.map(torch.add, *rest) if rest else gradient
+            rest = [whole * 0.5]
+            node.send(SERVER, whole.map(lambda value: value * 0.5))
+
+
+class Normalised(nn.Sequential):
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(nn.Linear(*shape, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, classes))
+
+
+TASKS = {
+    "bowl": Bowl,
+    "quadratic": lambda: Quadratic(dim=5, condition=10.0, noise=0.3, epoch=50),
+    "batch norm": lambda: Supervised(
+        Normalised, synthetic(samples=60, features=6, classes=3), batch=8, threads=1, device="cpu"
+    ),
+    "mlp": lambda: Supervised(MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=1, device="cpu"),
+}
+CASES: dict[str, tuple[Algorithm, str, dict[str, Any]]] = {
+    "batch normalisation": (AsyncPS(Rule(SGD(momentum=0.9))), "batch norm", {}),
+    "DC-ASGD": (AsyncPS(Rule(compensation=DCASGDa())), "mlp", {"learning_seeds": [3, 4]}),
+    "gap-aware": (AsyncPS(Rule(Adam(), compensation=GapAware())), "mlp", {"ensemble": 2}),
+    "error feedback": (ErrorFeedback(Rule()), "bowl", {}),
+    "at once": (AsyncPS(Rule()), "mlp", {"defer": False}),
+    "little memory": (ALGORITHMS["soft_sync"](Rule(), gradients=3), "mlp", {"memory": 1.0}),
+    "messages": (SyncPS(Rule()), "quadratic", {"record": Record(messages=True)}),
+    "crashes": (
+        AsyncPS(Rule()), "mlp", {"cluster": replace(CLUSTER, slowdowns=[Crash(1, at=1.0, back=3.0), Crash(2, at=4.0)])}
+    ),
+    "servers that crash": (
+        AsyncPS(Rule(Adam())), "quadratic",
+        {
+            "cluster": replace(
+                CLUSTER, server_crashes=[ServerCrash(uptime=Constant(2.0), restore_seconds=0.5)],
+                checkpoint=Checkpoint(every_updates=4),
+            )
+        },
+    ),
+    "random ties": (
+        AsyncPS(Rule()), "mlp", {"cluster": Cluster(workers=4, compute=Constant(1.0), ties="random")}
+    ),
+    "every node": (
+        ALGORITHMS["sgp"](Rule(), overlap=1), "mlp", {"evaluate": Evaluate(every_seconds=2.0, nodes=True)}
+    ),
+    "diverging": (AsyncPS(Rule(lr=torch.tensor([[0.1], [1e30]], dtype=torch.float64))), "quadratic", {"ensemble": 2}),
+    "eps 0": (AsyncPS(Rule(Adam(eps=0.0))), "mlp", {}),
+}  # fmt: skip
+
+
+def run_of(case: str, **changed: Any) -> Run:
+    algorithm, task, given = CASES[case]
+    usual = {"cluster": CLUSTER, "stop": Stop(updates=40), "evaluate": Evaluate(every_updates=7)}
+    arguments = {**usual, "algorithm": algorithm, **given, **changed}
+    return lambda **more: simulate(task=TASKS[task](), **{**arguments, **more})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_kind_of_state_goes_on(case: str) -> None:
+    """From a snapshot that was taken of a run that had gone on from another."""
+    run = run_of(case)
+    whole = run()
+    assert len(whole.updates["time"]) >= 28
+    second = interrupt(run, 10, interrupt(run, 14))
+    assert second.updates >= 24
+    assert differences(go_on(run, second), whole) == []
+    assert any(whole.diverged) == (case == "diverging")
+
+
+def test_snapshots_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after every update, and one in the middle of a run with many."""
+    monkeypatch.setattr(snapshots, "MOST_OF_TIME", 1.0)
+    run, taken = run_of("every node"), list[Snapshot]()
+    whole = run()
+    assert differences(run(snapshots=Snapshots(taken.append, every=0.0)), whole) == []
+    assert len({snapshot.updates for snapshot in taken}) > 20
+    assert differences(go_on(run, taken[len(taken) // 2]), whole) == []
+
+
+@pytest.mark.parametrize("limit", [{"updates": 60}, {"time": 20.0}, {"epochs": 8.0}, {"gradients": 90}], ids=str)
+def test_a_run_goes_on_to_a_longer_stop(limit: dict[str, Any]) -> None:
+    """With evaluations at the limit of the shorter run and after it."""
+    half = {name: type(value)(value / 2) for name, value in limit.items()}
+    for period in ({"every_seconds": 2.5}, {"every_updates": 10}):
+        short, long = (run_of("DC-ASGD", stop=Stop(**each), evaluate=Evaluate(**period)) for each in (half, limit))
+        start = interrupt(short, 15)
+        whole = long()
+        assert [whole.reached] == list(limit)
+        assert differences(go_on(long, start), whole) == []
+
+
+def test_a_profiler_makes_no_difference() -> None:
+    """Generators have frame objects as soon as it has looked at them."""
+    run = run_of("DC-ASGD")
+    sys.setprofile(lambda *_: None)
+    try:
+        start = interrupt(run, 14)
+    finally:
+        sys.setprofile(None)
+    assert differences(go_on(run, start), run()) == []
+
+
+def test_a_run_of_the_clock_alone_has_none() -> None:
+    def fail(snapshot: Snapshot) -> None:
+        raise AssertionError
+
+    assert simulate(CLUSTER, AsyncPS(Rule()), stop=Stop(updates=9), snapshots=Snapshots(fail, every=0.0))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"seed": 1},
+        {"cluster": replace(CLUSTER, network=Network())},
+        {"algorithm": SyncPS(Rule())},
+        {"algorithm": AsyncPS(Rule(SGD(momentum=0.5)))},
+        {"stop": Stop(updates=12)},
+        {"stop": Stop(gradients=5)},
+    ],
+    ids=["seed", "network", "method", "optimiser", "stop", "gradients"],
+)
+def test_a_snapshot_of_another_run_is_refused(changed: dict[str, Any]) -> None:
+    start = interrupt(run_of("DC-ASGD"), 15)
+    with pytest.raises(SnapshotError, match=r"^(after 1\d updates the run is not the one|the run ends before it)"):
+        go_on(run_of("DC-ASGD", **changed), start)
+
+
+@dataclass(frozen=True)
+class ByLoss(AsyncPS):
+    """Its server keeps a Python number that depends on a gradient; with `waits`, its clock does."""
+
+    waits: bool = False
+
+    def server(self, node: Node) -> Iterator[Any]:
+        state, largest = self.rule.init(node.weights), 0.0
+        while True:
+            sender, gradient = yield node.receive()
+            if gradient is not None:
+                largest = max(largest, float(gradient.value.abs().max()))
+                weights, state = self.rule.update(node.weights, [gradient], state)
+                node.apply(weights, [gradient])
+                if self.waits:
+                    yield node.work(min(largest, 1.0))
+            node.send(sender, node.weights)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_method_that_looks_at_values_is_refused(waits: bool) -> None:
+    """Its snapshot says so by itself: nothing has to be declared."""
+    run = run_of("at once", algorithm=ByLoss(Rule(), waits=waits))
+    with pytest.raises(SnapshotError, match=r"^after 1\d updates the run is not the one that it was taken of$"):
+        go_on(run, interrupt(run, 14))
+
+
+def test_an_error_while_events_take_place_again_is_the_snapshots() -> None:
+    class Positive(Rule):
+        def update(self, weights, gradients, state, combine=None):
+            if not all(gradient.value.any() for gradient in gradients):
+                raise RuntimeError("a gradient of zeros")
+            return super().update(weights, gradients, state, combine)
+
+    run = run_of("DC-ASGD", algorithm=AsyncPS(Positive()))
+    start = interrupt(run, 14)
+    with pytest.raises(SnapshotError, match=r"^its events cannot take place again: a gradient of zeros$"):
+        go_on(run, start)
+
+
+@dataclass(frozen=True)
+class Memory(AsyncPS):
+    """It keeps a mean of gradients in what a function refers to: in a dict, or in a set."""
+
+    ordered: bool = True
+
+    def server(self, node: Node) -> Iterator[Any]:
+        state = self.rule.init(node.weights)
+        held: Any = {} if self.ordered else set()
+
+        def remember(value: Tensor | None = None) -> Tensor:
+            if value is not None:
+                held.update({"mean": value} if self.ordered else {value})
+            return held["mean"] if held and self.ordered else torch.zeros(1)
+
+        while True:
+            sender, gradient = yield node.receive()
+            if gradient is not None:
+                remember(0.5 * remember() + gradient.value)
+                weights, state = self.rule.update(node.weights, [gradient.map(lambda _: remember())], state)
+                node.apply(weights, [gradient])
+            node.send(sender, node.weights)
+
+
+def test_what_functions_refer_to_is_reached_and_a_set_is_refused() -> None:
+    run = run_of("DC-ASGD", algorithm=Memory(Rule()))
+    assert differences(go_on(run, interrupt(run, 14)), run()) == []
+    taken: list[Snapshot] = []
+    run = run_of("DC-ASGD", algorithm=Memory(Rule(), ordered=False))
+    assert differences(run(snapshots=Snapshots(taken.append, every=0.0)), run()) == []
+    assert taken == []
+
+
+def test_one_tensor_that_is_not_restored_is_seen() -> None:
+    """Of those that the run still needs: what is compared above depends on each of them."""
+    run = run_of("diverging")
+    start, whole = interrupt(run, 14), run()
+    seen = 0
+    for tensor in start.tensors:
+        if tensor.is_floating_point() and tensor.count_nonzero():
+            tensors = [value * 0 if value is tensor else value for value in start.tensors]
+            seen += differences(go_on(run, start._replace(tensors=tensors)), whole) != []
+    assert seen >= 5
+
+
+@pytest.mark.parametrize("name", ["_measures", "_losses", "spread", "_diverged"])
+def test_records_that_are_not_reached_are_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of("diverging", algorithm=SGP(Rule(lr=torch.tensor([[0.1], [1e30]], dtype=torch.float64))))
+    monkeypatch.setitem(reaching.UNREACHED, Learning, {name, *reaching.UNREACHED[Learning]})
+    assert differences(go_on(run, interrupt(run, 50)), run())
+
+
+def test_variables_of_roles_that_are_not_reached_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of("gap-aware", algorithm=SGP(Rule(SGD(momentum=0.9))))
+    monkeypatch.setattr(reaching, "OPAQUE", (GeneratorType, *reaching.OPAQUE))
+    assert differences(go_on(run, interrupt(run, 50)), run()) == ["metrics", "nodes", "weights"]
