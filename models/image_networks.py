@@ -100,19 +100,20 @@ class ResNet:
 
 @dataclass(frozen=True)
 class Vision:
-    """A classifier of torchvision by name, without its dropout and stochastic depth, for images of 3 channels or one.
+    """A classifier of torchvision by name, without its stochastic depth, for images of 3 channels or one.
 
-    So a gradient is a function of weights and mini-batch. A single channel is taken three times. Most networks are made
-    for images of 224 x 224 pixels; smaller ones are taken where no layer is left without pixels. A pipeline cannot cut
-    the network.
+    A single channel is taken three times. Most networks are made for images of 224 x 224 pixels; smaller ones are taken
+    where no layer is left without pixels. A pipeline cannot cut the network.
 
     Args:
         network: its name in torchvision, such as `resnet18` or `mobilenet_v3_small`.
+        dropout: whether gradients are taken with its dropout.
 
     Source: torchvision.models, which names each classifier's paper.
     """
 
     network: str = "resnet18"
+    dropout: bool = False
 
     def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
         """A fresh network from images `(batch, channels, height, width)` to logits `(batch, classes)`.
@@ -125,7 +126,7 @@ class Vision:
         from laggard.models.image_modules import GrayToColour
 
         _check_channels(shape, channels=(1, 3))
-        network = make_classifier(self.network, classes)
+        network = make_classifier(self.network, classes, self.dropout)
         return network if shape[0] == 3 else nn.Sequential(OrderedDict(colour=GrayToColour(), network=network))
 
     def describe(self, shape: tuple[int, ...], classes: int) -> Description:

@@ -103,15 +103,17 @@ def labels_of(module: "nn.Module", shape: tuple[int, ...], classes: int) -> tupl
 def describe_module(module: "nn.Module", shape: tuple[int, ...], classes: int) -> Description:
     """The description of a module, whose inputs have `shape`; it may be on the meta device.
 
-    Its batch normalisation keeps no statistics from now on.
+    Its batch normalisation keeps no statistics from now on, and its dropout is laggard's own.
 
     Raises:
         ValueError: it has no logit for each class, or is no function of its parameters and its input alone.
     """
     from laggard.models.backends.unfolded import unfoldable
+    from laggard.models.dropout import replace_dropout
     from laggard.models.state import batch_norms, remove_statistics
 
     remove_statistics(module)
+    replace_dropout(module)
     labels = labels_of(module, shape, classes)
     least = 2 if batch_norms(module) else 1
     return Description(layers(module, shape, batch=1), labels, unfoldable(module), least)

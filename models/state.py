@@ -39,10 +39,11 @@ def check_pass(module: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[Non
         drew = not torch.equal(before, torch.get_rng_state())
     if drew:
         dropouts = [part for part, layer in module.named_modules() if isinstance(layer, _DropoutNd) and layer.p > 0]
-        found = f"dropout ({', '.join(dropouts)})" if dropouts else "random numbers in its forward pass"
+        found = f" ({', '.join(dropouts)})" if dropouts else ""
         raise ValueError(
-            f"{name} has {found}, but the same weights and mini-batch must give the same gradient, whenever it is "
-            "asked for: leave dropout out, or set its probability to 0"
+            f"{name} draws random numbers in its forward pass{found}, but the same weights and mini-batch must give "
+            "the same gradient, whenever it is asked for: leave them out, or draw them by nn.Dropout or nn.Dropout1d "
+            "to 3d alone"
         )
     if changed := [key for key, _ in module.named_buffers() if tensors[key] is not given[key] or given[key]._version]:
         raise ValueError(

@@ -12,6 +12,7 @@ from laggard.models.backends.autograd import Loss
 from laggard.models.backends.batched import Backend, Batched, find_device, to_device
 from laggard.models.backends.choice import choose
 from laggard.models.data import Dataset
+from laggard.models.dropout import replace_dropout, with_draws
 from laggard.models.flat import flatten
 from laggard.models.layers import Layer, check_labels, labels_of, layers
 from laggard.models.losses import FunctionLoss, Objective, penalty, penalty_curvature, penalty_gradient
@@ -90,9 +91,6 @@ class Supervised:
         loss = self._objective.function()
         self._network, self._loss = network, over_positions(loss) if dataset.labels else loss
         self._data = dataset.to(self.device, dtype)
-        augment = augment or Augmentation()
-        self._x, self._y = make_variants(self._data.train_x, self._data.train_y, augment)
-        self._variants = augment.variants
         self._partition = Iid() if partition is None else partition
         self._shards = _make_shards(self._partition, dataset, workers, partition_seed)
         module = self._module(seed=0)
@@ -103,7 +101,9 @@ class Supervised:
         def chosen(module: nn.Module) -> Backend:
             return choose(backend, module, self._loss, self.device, threads, chunk)
 
-        self._backend = chosen(module)
+        trained, data = with_draws(module), (self._data.train_x, self._data.train_y)
+        self._x, self._y, self._variants = make_variants(*data, augment or Augmentation(), trained is not module)
+        self._backend = chosen(trained)
         self.lanes = self._backend.lanes
         self._outputs = self._backend.outputs
         if batch_norms(module):
@@ -158,7 +158,7 @@ class Supervised:
         models = weights.shape[:2]
         index = to_device(torch.stack(list(batches)), self.device)
         index = (index if index.dim() == 3 else index[:, None]).expand(*models, -1).flatten(0, 1)
-        autograd = Batched(self._module(seed=0).to(self.device, self.dtype), self._loss)
+        autograd = Batched(with_draws(self._module(seed=0)).to(self.device, self.dtype), self._loss)
         products = autograd.hessian_products(weights.flatten(0, 1), directions.flatten(0, 1), self._x, self._y, index)
         shaped: Tensor = products.unflatten(0, models)
         strength = self._objective.regularizer
@@ -178,6 +178,7 @@ class Supervised:
             torch.default_generator.manual_seed(seed)
             module = self._network(self._data.shape, self._objective.outputs(self._data.classes))
         remove_statistics(module)
+        replace_dropout(module)
         return module
 
     def _calibration(self) -> Tensor:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from laggard.models.augmentation import Augmentation
 
-Transform = Callable[[Tensor, Tensor], Tensor]  # values (..., *shape), variants (...) -> values (..., *shape)
+DRAWS_OF_A_SAMPLE = 1 << 32  # from which the masks of dropout are made
+Transform = Callable[[Tensor, Tensor], Any]  # values (..., *shape), variants (...) -> what a module takes
 
 
 class Indexable(Protocol):
@@ -36,12 +37,12 @@ class Variants:
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, number: Tensor) -> Tensor:
+    def __getitem__(self, number: Tensor) -> Any:
         samples = len(self.values)
         values = self.values[number % samples]
         return values if self._transform is None else self._transform(values, number // samples)
 
-    def index_select(self, dim: int, index: Tensor) -> Tensor:
+    def index_select(self, dim: int, index: Tensor) -> Any:
         """As of a tensor; `dim` is 0."""
         return self[index]
 
@@ -51,16 +52,25 @@ def tensor_of(values: Indexable) -> Tensor:
     return values.values if isinstance(values, Variants) else cast(Tensor, values)
 
 
-def make_variants(x: Tensor, y: Tensor, augment: Augmentation) -> tuple[Indexable, Indexable]:
-    """Inputs `x` `(samples, ...)` and labels `y` `(samples, ...)`, in all variants that there are.
+def make_variants(x: Tensor, y: Tensor, augment: Augmentation, drops: bool) -> tuple[Indexable, Indexable, int]:
+    """Inputs `x` `(samples, ...)` and labels `y` `(samples, ...)` in all variants that there are, and their number.
+
+    Where a network `drops`, each variant that `augment` makes of a sample comes with 2^32 draws, or as many as 64 bits
+    have for all samples, and inputs are pairs of both.
 
     Raises:
         ValueError: the inputs cannot be augmented.
     """
     augment.check(tuple(x.shape[1:]))
-    if augment.variants == 1:
-        return x, y
-    return Variants(x, augment.variants, augment.apply), Variants(y, augment.variants)
+    pictures = augment.variants
+    variants = pictures * min(DRAWS_OF_A_SAMPLE, ((1 << 63) - 1) // (len(x) * pictures)) if drops else pictures
+
+    def transform(values: Tensor, variant: Tensor) -> Any:
+        if pictures > 1:
+            values = augment.apply(values, variant % pictures)
+        return (values, variant // pictures) if drops else values
+
+    return (x, y, 1) if variants == 1 else (Variants(x, variants, transform), Variants(y, variants), variants)
 
 
 def draw_variants(batches: Iterator[Tensor], samples: int, variants: int, rng: np.random.Generator) -> Iterator[Tensor]:

@@ -53,8 +53,8 @@ def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer
     return (found[0]._replace(params=found[0].params + rest), *found[1:])
 
 
-def make_classifier(network: str, classes: int) -> "nn.Module":
-    """A classifier of torchvision with its own initial weights, without dropout and stochastic depth.
+def make_classifier(network: str, classes: int, dropout: bool = False) -> "nn.Module":
+    """A classifier of torchvision with its own initial weights, without stochastic depth, and `dropout` or none.
 
     Raises:
         ValueError: torchvision has no such classifier.
@@ -62,9 +62,9 @@ def make_classifier(network: str, classes: int) -> "nn.Module":
     from torch.nn.modules.dropout import _DropoutNd
 
     module = _classifier(network, {"num_classes": classes} | ({"init_weights": True} if network in AUXILIARY else {}))
-    random = (_DropoutNd, import_torchvision().ops.StochasticDepth)
+    removed = (import_torchvision().ops.StochasticDepth, *(() if dropout else (_DropoutNd,)))
     for layer in module.modules():
-        if isinstance(layer, random):
+        if isinstance(layer, removed):
             layer.p = 0.0
     return module
 

@@ -1,6 +1,7 @@
 """Random clusters, laws, graphs and methods: no deadlock, nothing lost track of, no time that runs backwards.
 
-`make slow` tries 10,500 cases, or as many as `LAGGARD_CASES` says; `make test` 480 others.
+`make slow` tries 10,500 cases, or as many as `LAGGARD_CASES` says; `make test` 480 others. Of networks with whatever
+makes their gradients random, `make slow` tries a hundredth as many, and `make test` 4.
 """
 
 import math
@@ -13,8 +14,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
+from torch import nn
 
-from laggard.models import Quadratic
+from laggard.models import LSTM, MLP, Augmentation, Dirichlet, Disjoint, Iid, Quadratic, ResNet, Supervised, characters
 from laggard.simulator import Cluster, Evaluate, InvalidSettingError, Network, Rule, Stop, Timing, simulate
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.engine.stopping import check_periods
@@ -23,10 +25,11 @@ from laggard.simulator.network.changes import Change, Changes
 from laggard.simulator.network.config import Card, Hosts, SlowLink
 from laggard.simulator.network.groups import Groups, Trunk
 from laggard.simulator.network.topology import SERVER, Complete, Exponential, Graph, Ring, Torus
-from laggard.simulator.timing.distributions import DISTRIBUTIONS, Constant
+from laggard.simulator.timing.distributions import DISTRIBUTIONS, Constant, Gamma
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
 from laggard.simulator.timing.recorded import Recorded
 from laggard.simulator.timing.slowdowns import Crash, Factor, Markov, Window
+from tests.models.images import images
 
 FEW, MANY = 480, int(os.environ.get("LAGGARD_CASES", "10500"))
 ONE = {"delayed"}  # a single process
@@ -343,3 +346,77 @@ def test_the_clock_of_a_case_is_not_trivial():
     outcome = simulate(Cluster(workers=2, compute=Constant(1.0)), ALGORITHMS["async_ps"](Rule()), stop=Stop(updates=10))
     check_books(outcome, Cluster(workers=2), Timing())
     assert outcome.progress.time == 5.0
+
+
+class Dropping(nn.Sequential):
+    """Convolutions with batch normalisation, and dropout of channels and of numbers."""
+
+    def __init__(self, p):
+        maps = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout2d(p), nn.Flatten()]
+        super().__init__(*maps, nn.Linear(144, 8), nn.Tanh(), nn.Dropout(p), nn.Linear(8, 4))
+
+
+PICTURES, TEXT = images(samples=60, shape=(3, 8, 8)), characters(samples=60, positions=6, words=4)
+NETWORKS = {
+    "mlp": (MLP(hidden=(6,)).build, PICTURES),
+    "resnet, batch": (ResNet(norm="batch").build, PICTURES),
+    "resnet, group": (ResNet(norm="group").build, PICTURES),
+    "dropping": (lambda shape, classes: Dropping(0.3), PICTURES),
+    "dropping most": (lambda shape, classes: Dropping(0.9), PICTURES),
+    "lstm": (LSTM(width=6).build, TEXT),
+}
+TRAINED = sorted({"sync_ps", "async_ps", "k_sync", "local_sgd", "easgd", "all_reduce", "dpsgd", "adpsgd", "sgp"})
+
+
+def learnt(draw, workers, name):
+    """A function of threads that makes a task: a network on images or texts, and what is random in its gradients."""
+    network, data = NETWORKS[name]
+    augment = Augmentation(draw(whole(0, 3)), draw(COIN)) if data is PICTURES else None
+    partition = draw(one_of(Iid(), Disjoint(), Dirichlet(1.0))) if data is PICTURES else Iid()
+    given = {"augment": augment, "partition": partition, "workers": workers, "partition_seed": draw(whole(0, 9))}
+    batch = draw(whole(2, 5))
+    backend = draw(one_of("threads", "vmap")) if data is PICTURES else "threads"  # vmap cannot evaluate an LSTM
+    return lambda threads: Supervised(
+        network, data, batch, **given, backend=backend, chunk=1, threads=threads, device="cpu"
+    )
+
+
+def check_network(draw, network):
+    """Threads, company and the time of evaluation change no bit of what a network learns."""
+    name, workers = draw(one_of(*TRAINED)), draw(whole(2, 5))
+    cluster, algorithm = (
+        Cluster(workers=workers, compute=Gamma(1.0, cv=draw(CV))),
+        ALGORITHMS[name](draw(one_of(*RULES))),
+    )
+    task, seeds = learnt(draw, workers, network), [0, 1]
+
+    def outcome(threads, learning_seeds=seeds, **options):
+        stop, evaluate = Stop(updates=4), Evaluate(every_updates=4.0)
+        return simulate(
+            cluster, algorithm, task(threads), stop=stop, evaluate=evaluate, learning_seeds=learning_seeds, **options
+        )
+
+    first, immediate = outcome(1), outcome(2, defer=False)
+    assert first.gradients["applied"] >= 4
+    member = draw(whole(0, 1))
+    alone = outcome(2, [seeds[member]]).weights
+    last = 1e-5 if name in GRAPHS else 0  # the last digits of a mean of models depend on how many members there are
+    torch.testing.assert_close(immediate.weights, first.weights, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(alone, first.weights[member : member + 1], rtol=last, atol=last, equal_nan=True)
+    for column in ("train_loss", "test_loss", "test_accuracy"):
+        np.testing.assert_array_equal(first.metrics[column], immediate.metrics[column])
+
+
+@pytest.mark.parametrize("network", ["dropping", "lstm"])
+@storm(2 * len(ALGORITHMS))
+@given(data=st.data())
+def test_whatever_a_network_learns_is_the_same_whoever_computes_it(network, data):
+    check_network(data.draw, network)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", NETWORKS)
+@storm(MANY // 600 * len(ALGORITHMS))
+@given(data=st.data())
+def test_whatever_networks_learn_at_length_is_the_same_whoever_computes_it(network, data):
+    check_network(data.draw, network)

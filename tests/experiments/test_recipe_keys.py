@@ -98,3 +98,31 @@ def test_augmentation_is_a_key_of_images_that_changes_no_run_at_its_default(conf
         runs(load(config, "task.augment.flip=true"))
     with pytest.raises(ConfigError, match=r"augment\.crop = 8: expected less than the size of the images, 8 x 8"):
         runs(load(config, *images, "task.augment.crop=8"))
+
+
+DROPPING = """
+from torch import nn
+
+class Net(nn.Sequential):
+    def __init__(self, shape: tuple = (20,), classes: int = 4, p: float = 0.5):
+        super().__init__(nn.Linear(shape[0], 8), nn.Tanh(), nn.Dropout(p), nn.Linear(8, classes))
+
+class Noisy(Net):
+    def forward(self, x):
+        return nn.functional.dropout(super().forward(x), 0.5)
+"""
+
+
+def test_a_network_of_ones_own_has_dropout_and_no_other_random_numbers(
+    config: Path, module: Callable[..., Path], tmp_path: Path
+) -> None:
+    module("dropping", DROPPING)
+    task = "task={model: 'dropping:%s', dataset: {name: synthetic, samples: 40}, batch: 4, p: %s}"
+    first, second, plain = (
+        run(load(config, task % ("Net", p), f"threads={threads}"), tmp_path / f"out{threads}").weights
+        for p, threads in ((0.5, 1), (0.5, 2), (0.0, 1))
+    )
+    assert torch.equal(first, second)
+    assert not torch.equal(first, plain)
+    with pytest.raises(ConfigError, match=r"Noisy draws random numbers in its forward pass, .* by nn\.Dropout"):
+        runs(load(config, task % ("Noisy", 0.5)))

@@ -67,16 +67,20 @@ STATE = {
         ),
         r"changes buffers .*\(1\.running_mean, 1\.running_var\).* such as GroupNorm",
     ),
-    "dropout": (
-        lambda: nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.1)),
-        r"Sequential has dropout \(1\), but .*: leave dropout out, or set its probability to 0",
+    "alpha dropout": (
+        lambda: nn.Sequential(nn.Linear(6, 3), nn.AlphaDropout(0.1)),
+        r"Sequential draws random numbers in its forward pass \(1\), but .* out, or draw them by nn.Dropout",
     ),
     "dropout in a function": (
         lambda: Noisy(lambda x: nn.functional.dropout(x, 0.5)),
-        "Noisy has random numbers in its forward pass, but",
+        "Noisy draws random numbers in its forward pass, but",
     ),
-    "noise": (lambda: Noisy(torch.randn_like), "Noisy has random numbers in its forward pass"),
-    "dropout of attention": (Attending, "Attending has random numbers in its forward pass"),
+    "noise": (lambda: Noisy(torch.randn_like), "Noisy draws random numbers in its forward pass"),
+    "dropout of attention": (Attending, "Attending draws random numbers in its forward pass"),
+    "dropout beside noise": (
+        lambda: nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.1), Noisy(torch.rand_like)),
+        "Sequential draws random numbers in its forward pass, but",
+    ),
 }
 
 

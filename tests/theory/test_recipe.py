@@ -10,7 +10,17 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, vector_to_parameters
 
-from laggard.models import MLP, Augmentation, CrossEntropyLoss, LeNet5, Quadratic, Supervised, digits
+from laggard.models import (
+    MLP,
+    Augmentation,
+    CrossEntropyLoss,
+    LeNet5,
+    Quadratic,
+    SquaredLoss,
+    Supervised,
+    digits,
+    synthetic,
+)
 from laggard.simulator import Rule, Stop, Task, simulate
 from laggard.simulator.learning.rules import (
     CLIPS,
@@ -25,7 +35,7 @@ from laggard.simulator.learning.rules import (
     WarmUp,
 )
 from tests.models.images import crops
-from tests.theory.statements import close, differ, equal, same
+from tests.theory.statements import close, differ, equal, mean_is, same
 from tests.theory.trials import (
     LR,
     ONE,
@@ -223,6 +233,20 @@ def test_augmented_training_loop() -> None:
     plain = Supervised(network.build, digits(), 30, dtype=torch.float64, threads=1)
     without = weights_after(ONE, method("delayed", rule), plain, updates=60)
     differ("crops and reflections are not the images as they are", mine, without, source="He et al. (2016)")
+
+
+def test_dropout() -> None:
+    """Dropout of the inputs of least squares, W x, is in the mean a ridge whose strengths are those of the inputs."""
+    p, data = 0.3, synthetic(samples=6, features=4, classes=3)
+    task = Supervised(lambda shape, classes: nn.Sequential(nn.Dropout(p), nn.Linear(4, 3, bias=False)), data, 6,
+                      loss=SquaredLoss(), dtype=torch.float64, backend="vmap", device="cpu")  # fmt: skip
+    batches, weights = batches_of(task), first_weights(task)
+    found = task.gradients(weights.expand(4000, 1, -1), [next(batches) for _ in range(4000)])[0][:, 0]
+    x, w, units = data.train_x.double(), weights.view(3, 4), torch.eye(3, dtype=torch.float64)[data.train_y]
+    without = float(((x @ w.T - units) * (x @ w.T)).sum(1).mean())
+    ridge = p / (1 - p) * float((w.square() @ x.T.square()).sum(0).mean())
+    mean_is("mean of W . gradient: (W x - t) . W x + p / (1 - p) sum_j x_j^2 W_j . W_j", without + ridge,
+            found @ weights[0], source="Srivastava et al. (2014)", wrong=without)  # fmt: skip
 
 
 def test_every_clip_has_statements() -> None:
