@@ -88,6 +88,15 @@ def test_without_a_network_messages_take_no_time(tmp_path: Path) -> None:
     assert rates(path, "network") == pytest.approx([120 / seconds, 1.0], rel=1e-12)
 
 
+def test_without_a_network_trunks_take_no_time_and_groups_stay(tmp_path: Path) -> None:
+    """A sum inside and across two groups of two: 2 (alpha + N beta / 2) + 2 (alpha + alpha' + N beta' / 2)."""
+    trunks = "groups: {count: 2, trunks: [{switches: [0], to: 1, bandwidth: 500, latency: 0.5}]}"
+    cluster = f"{{workers: 4, network: {{latency: 0.125, bandwidth: 1000, message_bytes: 250, {trunks}}}}}"
+    path = finished(tmp_path, f"cluster={cluster}", "algorithm={name: all_reduce, collective: hierarchical}")
+    seconds = 1 + 2 * (0.125 + 0.125) + 2 * (0.125 + 0.5 + 0.25)
+    assert rates(path, "network") == pytest.approx([1 / seconds, 1.0], rel=1e-12)
+
+
 def test_all_other_draws_stay_as_they_were() -> None:
     """Of other workers, and of the random slowdown that follows in the list."""
     own, theirs = Window(3, factor=9.0, start=2.0, end=30.0), Markov(workers=[1, 3], factor=4.0, slow_for=2, fast_for=2)
