@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laggard.models import MLP, Quadratic, Supervised, synthetic
+from laggard.models import MLP, Augmentation, Quadratic, Supervised, synthetic, synthetic_images
 from laggard.simulator import (
     ALGORITHMS,
     SGP,
@@ -128,7 +128,18 @@ class Normalised(nn.Sequential):
         super().__init__(nn.Linear(*shape, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, classes))
 
 
+def augmented() -> Supervised:
+    """Crops, reflections and dropout, each with draws of its own."""
+
+    def build(shape: tuple[int, ...], classes: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(48, 5), nn.Tanh(), nn.Dropout(0.3), nn.Linear(5, classes))
+
+    data, augment = synthetic_images(samples=60, size=4), Augmentation(crop=1, flip=True)
+    return Supervised(build, data, batch=8, augment=augment, threads=1, device="cpu")
+
+
 TASKS = {
+    "augmented": augmented,
     "bowl": Bowl,
     "quadratic": lambda: Quadratic(dim=5, condition=10.0, noise=0.3, epoch=50),
     "batch norm": lambda: Supervised(
@@ -137,6 +148,7 @@ TASKS = {
     "mlp": lambda: Supervised(MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=1, device="cpu"),
 }
 CASES: dict[str, tuple[Algorithm, str, dict[str, Any]]] = {
+    "augmentation and dropout": (AsyncPS(Rule()), "augmented", {"learning_seeds": [3, 4]}),
     "batch normalisation": (AsyncPS(Rule(SGD(momentum=0.9))), "batch norm", {}),
     "DC-ASGD": (AsyncPS(Rule(compensation=DCASGDa())), "mlp", {"learning_seeds": [3, 4]}),
     "gap-aware": (AsyncPS(Rule(Adam(), compensation=GapAware())), "mlp", {"ensemble": 2}),
