@@ -55,6 +55,7 @@ class Batched:
     def __init__(self, module: nn.Module, loss: Loss) -> None:
         self._module, self._loss = copy.deepcopy(module), loss  # torch stores tensors in the module that it calls
         self._names, self._shapes = [name for name, _ in module.named_parameters()], shapes(module)
+        self._recurrent = any(isinstance(layer, nn.RNNBase) for layer in module.modules())
 
     def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
         def loss(flat: Tensor, samples: Tensor) -> Tensor:
@@ -83,6 +84,8 @@ class Batched:
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
         with exact_arithmetic(), torch.no_grad():
+            if self._recurrent:  # vmap takes them within a gradient alone
+                return torch.stack([self._forward(row, x) for row in weights])
             return torch.vmap(self._forward, in_dims=(0, None))(weights, x)
 
     def _forward(self, flat: Tensor, x: Tensor) -> Tensor:

@@ -23,8 +23,6 @@ class Model(Protocol):
 
 Stamp = tuple[Model, int, int]
 """The owner of a model, and the updates and averaging steps that it had seen; made with every update."""
-STACKED = 1 << 26
-"""Numbers of all models that are copied side by side for their mean: a quarter of a gigabyte in float32."""
 
 
 class Piece(NamedTuple):
@@ -65,19 +63,15 @@ def join_slices(pieces: "Sequence[Tensor]") -> "Tensor":
 def mean(models: "list[Tensor]") -> "Tensor":
     """The mean of models `(ensemble, params)`; one model is its own mean, bit for bit.
 
-    On a CPU all are stacked, since last bits depend on the width of a sum there; on a GPU, whose memory is scarce, as
-    many columns at once as make `STACKED` numbers.
+    They are added up one after another: last bits of a sum over a stack of them depend on its width, so that a member
+    of an ensemble would differ from a run alone.
     """
-    import torch
-
     if len(models) == 1:
         return models[0]
-    ensemble, params = models[0].shape
-    columns = max(1, STACKED // (len(models) * ensemble))
-    if params <= columns or models[0].device.type == "cpu":
-        return torch.stack(models).mean(0)
-    pieces = zip(*(model.split(columns, dim=1) for model in models), strict=True)
-    return torch.cat([torch.stack(piece).mean(0) for piece in pieces], dim=1)
+    total = models[0] + models[1]
+    for model in models[2:]:
+        total += model
+    return total / len(models)
 
 
 def mean_of_slices(parts: "Sequence[tuple[slice, Tensor]]") -> "Tensor":

@@ -50,6 +50,17 @@ def test_its_gradient_is_that_of_the_equations(depth, backend):
         assert losses[0, member].item() == pytest.approx(loss.item(), rel=1e-12)
 
 
+def test_a_batched_evaluation_is_that_of_each_model_alone():
+    data = characters(samples=30, positions=POSITIONS, words=20)
+    alone, batched = (
+        Supervised(LSTM(WIDTH).build, data, 5, backend=backend, dtype=torch.float64, threads=1, device="cpu")
+        for backend in ("threads", "vmap")
+    )
+    weights = alone.start([3, 4])
+    for name, measured in alone.evaluate(weights).items():
+        torch.testing.assert_close(batched.evaluate(weights)[name], measured, rtol=1e-12, atol=1e-12)
+
+
 def test_it_learns_characters():
     """Better than any table of how often each character follows another, which knows one character of the context."""
     data = characters(samples=2000, positions=16, words=20)
