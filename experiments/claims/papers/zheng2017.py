@@ -641,8 +641,8 @@ B5 = Claim(
         source="ResNet-20 on CIFAR-10, 160 epochs; the row of 8 workers is recalled",
     ),
     notes=paragraph("""
-        By a forecast on generated images of the same shape, a run takes about 23 hours on two busy CPU cores, and all
-        45 about 1,000 hours; on a GPU it has not been timed.
+        Its 45 runs take about 1,000 hours on two busy CPU cores. That is a forecast on generated images of the same
+        shape; on a GPU it has not been timed.
     """),
 )
 
