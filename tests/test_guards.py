@@ -1,7 +1,6 @@
 """The guards of books, spread and accuracy are guards: a fault is planted in the product, and the test must fail."""
 
 import pytest
-import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -118,7 +117,7 @@ FAULTS = {
         Replaced(
             metrics.Spread,
             "note",
-            noting(wrong_row=lambda row, nodes: torch.from_numpy(row["distance"]).reshape(nodes, -1).mean(0)),
+            noting(wrong_row=lambda row, nodes: row["distance"].reshape(nodes, -1).mean(0)),
         ),
     ),
     "members are mixed up": ("consensus", Replaced(metrics.Spread, "note", noting(wrong_row=mix_members))),
