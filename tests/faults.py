@@ -68,7 +68,8 @@ def on_spoilt(verbs: Callable[[Any], dict[str, Any]]) -> Wrong:
 def fresh_caches() -> Iterator[None]:
     """Nothing that the product has worked out once remains from before a fault to after it, or back."""
     modules = [module for name, module in list(sys.modules.items()) if "simulator" in name]
-    caches = [value for module in modules for value in vars(module).values() if hasattr(value, "cache_clear")]
+    values = (value for module in modules for value in vars(module).values())
+    caches = [value for value in values if hasattr(value, "cache_clear") and not isinstance(value, type)]
     for cache in caches:
         cache.cache_clear()
     yield
