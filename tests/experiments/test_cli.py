@@ -92,6 +92,7 @@ def test_laggard_alone_shows_help_and_knows_its_version(laggard: Laggard) -> Non
     assert laggard("--version") == (0, f"laggard {metadata.version('laggard')}\n", "")
 
 
+@pytest.mark.slow
 def test_a_warning_is_one_line_without_a_place_in_the_code(toy: Callable[..., Path], tmp_path: Path) -> None:
     """In a process of its own, for it is from there on; there numba cannot be imported, of which a run warns."""
     script = (
@@ -260,6 +261,7 @@ def test_plot_lists_the_figures_a_line_each(laggard: Laggard) -> None:
     assert all(len(line.split()) > 4 for line in out.splitlines())
 
 
+@pytest.mark.slow
 def test_the_figure_is_a_real_one(toy: Callable[..., Path], tmp_path: Path) -> None:
     script = "import sys; from laggard.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", script, "sweep", str(toy(GRID)), "--out", str(tmp_path)]

@@ -66,5 +66,6 @@ def test_a_cluster_that_does_not_fit_the_links_is_refused(method, cluster, messa
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_million_workers_fit_a_server():
     AsyncPS(Rule()).check_cluster(Cluster(10**6))

@@ -281,6 +281,7 @@ class Hashed(Algorithm):
 """
 
 
+@pytest.mark.slow
 def test_an_order_that_hashes_decide_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hashed_order.py").write_text(HASHED)
     monkeypatch.syspath_prepend(tmp_path)
@@ -289,6 +290,7 @@ def test_an_order_that_hashes_decide_is_found(tmp_path: Path, monkeypatch: pytes
         check_algorithm(module.Hashed, cluster=Cluster(8, compute=Exponential(1.0)))
 
 
+@pytest.mark.slow
 def test_what_another_process_cannot_import_is_not_asked_about_hashes() -> None:
     class Mine(AsyncPS):
         pass
