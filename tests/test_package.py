@@ -28,7 +28,7 @@ EXPECTED = (
     "experiments/laggard.mplstyle",
     "experiments/report/page.html",
     "experiments/report/page.css",
-    "experiments/claims/page.md.jinja",
+    "experiments/claims/paper.md.jinja",
     "experiments/templates/algorithm/name.py.txt",
 )
 
