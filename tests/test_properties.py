@@ -382,7 +382,7 @@ def learnt(draw, workers, name):
 
 
 def check_network(draw, network):
-    """Threads, company and the time of evaluation change no bit of what a network learns."""
+    """The number of threads, other members and the moment of evaluation change no bit of what a network learns."""
     name, workers = draw(one_of(*TRAINED)), draw(whole(2, 5))
     cluster, algorithm = (
         Cluster(workers=workers, compute=Gamma(1.0, cv=draw(CV))),
@@ -400,9 +400,8 @@ def check_network(draw, network):
     assert first.gradients["applied"] >= 4
     member = draw(whole(0, 1))
     alone = outcome(2, [seeds[member]]).weights
-    last = 1e-5 if name in GRAPHS else 0  # the last digits of a mean of models depend on how many members there are
     torch.testing.assert_close(immediate.weights, first.weights, rtol=0, atol=0, equal_nan=True)
-    torch.testing.assert_close(alone, first.weights[member : member + 1], rtol=last, atol=last, equal_nan=True)
+    torch.testing.assert_close(alone, first.weights[member : member + 1], rtol=0, atol=0, equal_nan=True)
     for column in ("train_loss", "test_loss", "test_accuracy"):
         np.testing.assert_array_equal(first.metrics[column], immediate.metrics[column])
 
@@ -410,7 +409,7 @@ def check_network(draw, network):
 @pytest.mark.parametrize("network", ["dropping", "lstm"])
 @storm(2 * len(ALGORITHMS))
 @given(data=st.data())
-def test_whatever_a_network_learns_is_the_same_whoever_computes_it(network, data):
+def test_threads_ensembles_and_deferral_change_no_bit_of_a_network(network, data):
     check_network(data.draw, network)
 
 
@@ -418,5 +417,5 @@ def test_whatever_a_network_learns_is_the_same_whoever_computes_it(network, data
 @pytest.mark.parametrize("network", NETWORKS)
 @storm(MANY // 600 * len(ALGORITHMS))
 @given(data=st.data())
-def test_whatever_networks_learn_at_length_is_the_same_whoever_computes_it(network, data):
+def test_threads_ensembles_and_deferral_change_no_bit_of_a_network_at_length(network, data):
     check_network(data.draw, network)

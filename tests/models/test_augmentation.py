@@ -1,4 +1,4 @@
-"""Crops and reflections are those of a plain loop, drawn uniformly, and the same whoever computes them and when."""
+"""Crops and reflections equal those of a plain loop, are uniform, and depend on no backend, thread or moment."""
 
 from itertools import islice
 

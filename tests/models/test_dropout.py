@@ -1,4 +1,4 @@
-"""Masks of dropout have the right distribution, and are the same whoever computes them and when."""
+"""Masks of dropout have the right distribution, and depend on no backend, thread or moment."""
 
 from itertools import islice
 

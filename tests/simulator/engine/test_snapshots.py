@@ -277,7 +277,7 @@ class ByLoss(AsyncPS):
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_a_method_that_looks_at_values_is_refused(waits: bool) -> None:
-    """Its snapshot says so by itself: nothing has to be declared."""
+    """The comparison with the replay finds it, although the method declares nothing."""
     run = run_of("at once", algorithm=ByLoss(Rule(), waits=waits))
     with pytest.raises(SnapshotError, match=r"^after 1\d updates the run is not the one that it was taken of$"):
         go_on(run, interrupt(run, 14))
