@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from laggard.models.backends.allocator import keep_freed_memory
 from laggard.models.backends.autograd import Autograd, Loss
 from laggard.models.backends.compiled.network import Network
 from laggard.models.variants import Indexable
@@ -97,6 +98,7 @@ class Threads:
     def _mine(self) -> Autograd:
         """This thread's own instance, with a copy of the module."""
         if not hasattr(self._own, "autograd"):
+            keep_freed_memory()
             self._own.autograd = Autograd(copy.deepcopy(self._module), self._loss)
         own: Autograd = self._own.autograd
         return own
