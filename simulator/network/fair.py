@@ -90,11 +90,15 @@ class MaxMin:
 
     Rates are solved once per instant, after its other events. Messages that form a star are then moved to a
     `ProcessorSharingStar`.
+
+    Attributes:
+        reach: how many rates each message changed, of those that came or left before the last solution.
     """
 
     def __init__(self, env: Clock, star: Callable[[Link], ProcessorSharingStar]) -> None:
         self._env, self._star = env, star
-        self._flows = 0
+        self._flows: dict[Rated, None] = {}
+        self._moves, self.reach = 0, 0.0
         self._touched: dict[Link, None] = {}
         self._ends: list[StarEntry] = []  # heap; entries whose end differs from the message's are outdated
         self._timer = Timer(env, self._wake)
@@ -104,8 +108,17 @@ class MaxMin:
         for flow in flows:
             flow.group, flow.since, flow.rate, flow.bottleneck = self, self._env.now, 0.0, None
             flow.end = math.nan  # an entry of an earlier time here is outdated
-            self._flows += 1
+            self._flows[flow] = None
             self._touch(flow)
+
+    def dissolve(self) -> list[Rated]:
+        """Remove and return the messages, with `left` up to date, so that another group can take them."""
+        flows = list(self._flows)
+        for flow in flows:
+            self._hand_over(flow)
+        self._touched, self._ends = {}, []
+        self._timer.cancel()
+        return flows
 
     def withdraw(self, flow: Rated) -> None:
         """Remove `flow` from its links, which the others then share."""
@@ -115,12 +128,13 @@ class MaxMin:
     def _touch(self, flow: Rated) -> None:
         for link in flow.route:
             self._touched[link] = None
+        self._moves += 1
         self._timer.schedule(self._env.now)
 
     def _remove(self, flow: Rated) -> None:
         flow.leave()
         flow.end = math.nan
-        self._flows -= 1
+        del self._flows[flow]
         self._touch(flow)
 
     def _wake(self) -> None:
@@ -149,18 +163,18 @@ class MaxMin:
     def _rate(self) -> None:
         """Solve for the rates that changes on the touched links affect."""
         now, touched = self._env.now, [link for link in self._touched if self._rates(link)]
-        self._touched = {}
-        for flow in refill(touched):
+        changed = refill(touched)
+        self.reach = len(changed)
+        self._touched, self._moves = {}, 0
+        for flow in changed:
             flow.left -= flow.rate * (now - flow.since)
             flow.since, flow.rate = now, flow.share
             flow.end = math.nan
             if flow.rate:  # else a link of its route is down
                 flow.end = now + flow.left / flow.rate
                 heappush(self._ends, (flow.end, flow.number, flow))
-        for link in touched:
-            if len(link.flows) >= STAR and self._rates(link) and self.is_star(link):
-                self._release(link)
-        if len(self._ends) > 2 * self._flows + 16:
+        self._release_stars(touched)
+        if len(self._ends) > 2 * len(self._flows) + 16:
             self._ends = [entry for entry in self._ends if self._holds(entry)]
             heapify(self._ends)
 
@@ -173,13 +187,22 @@ class MaxMin:
         end, _, flow = entry
         return end == flow.end and flow.group is self
 
+    def _release_stars(self, touched: Iterable[Link]) -> None:
+        for link in touched:
+            if len(link.flows) >= STAR and self._rates(link) and self.is_star(link):
+                self._release(link)
+
     def _release(self, link: Link) -> None:
         """Move the messages over `link` to a star."""
         for flow in link.flows:
-            flow.left -= flow.rate * (self._env.now - flow.since)
-            flow.end = math.nan
-        self._flows -= len(link.flows)
+            self._hand_over(flow)
         self._star(link).join(link.flows)
+
+    def _hand_over(self, flow: Rated) -> None:
+        """Forget a message that is still under way, with `left` up to date."""
+        flow.left -= flow.rate * (self._env.now - flow.since)
+        flow.end = math.nan
+        del self._flows[flow]
 
     def is_star(self, link: Link) -> bool:
         """Whether the messages over `link` share no other link with another message."""

@@ -83,6 +83,13 @@ class Clock(Environment):
             if not event._ok and not hasattr(event, "_defused"):
                 raise cast(BaseException, event._value)
 
+    @property
+    def instant_goes_on(self) -> bool:
+        """Whether other events of the present instant wait, those aside that come last of all."""
+        return bool(self._instant) or (
+            bool(self._queue) and self._queue[0][0] == self._now and self._queue[0][1] <= NORMAL
+        )
+
     def cancel(self, event: Event, call: Callable[[], None] | None = None) -> None:
         """Make the scheduled `event` void: its callbacks are not called, only `call()` if given."""
         callbacks: list[Callable[[Event], None]] = []

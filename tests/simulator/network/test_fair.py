@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from laggard.simulator.network import filling, nested
 from laggard.simulator.network.fair import FairSharing, MaxMin, fill, refill
 from laggard.simulator.network.links import Link, Rated
-from laggard.simulator.network.nested import NestedFairSharing
+from laggard.simulator.network.nested import CompiledMaxMin, NestedFairSharing
 from laggard.simulator.network.star import ProcessorSharingStar
 from laggard.simulator.timing.clock import Clock
 
@@ -163,6 +164,75 @@ def test_messages_over_nested_links_end_when_the_fluid_model_says(pattern, block
         np.testing.assert_allclose(found, fluid(sends, capacity, withdrawn), rtol=1e-9, err_msg=f"seed {seed}")
         found_stars += list(groups.values()).count(ProcessorSharingStar) > 1
     assert found_stars
+
+
+def between_racks(rng, flows):
+    """Messages from nodes of a few racks to nodes of others: a card, two trunks, a card; some inside a rack."""
+    count, size = int(rng.integers(2, 5)), int(rng.integers(1, 6))
+    nodes = count * size
+    capacity = (
+        rng.uniform(1, 4, 2 * nodes + 2 * count) if rng.integers(2) else np.repeat([2.0, size], [2 * nodes, 2 * count])
+    )
+    routes = []
+    for one, other in rng.integers(nodes, size=(flows, 2)).tolist():
+        trunks = (2 * nodes + one // size, 2 * nodes + count + other // size) if one // size != other // size else ()
+        routes.append((one, *trunks, nodes + other))
+    return capacity, routes
+
+
+@pytest.mark.parametrize(("pattern", "reach"), [(between_racks, 0), (between_racks, 2), (racks, 0), (pairs, 0)])
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 10))])
+def test_messages_whose_rates_are_compiled_end_when_the_fluid_model_says(pattern, block, reach, monkeypatch):
+    """All of them from the first on, or from when each changes two rates."""
+    monkeypatch.setattr(nested, "REACH", reach)
+    compiled = 0
+    for seed in range(block * 20, block * 20 + 20):
+        sends, capacity, withdrawn = traffic(pattern, seed)
+        found, _, groups = simulated(sends, capacity, withdrawn, NestedFairSharing)
+        np.testing.assert_allclose(found, fluid(sends, capacity, withdrawn), rtol=1e-9, err_msg=f"seed {seed}")
+        compiled += CompiledMaxMin in groups.values()
+    assert compiled
+
+
+def test_many_messages_between_racks_are_compiled_and_end_as_without(monkeypatch):
+    """200 messages, and as each ends another: in a row of four racks nearly all rates depend on each other."""
+    ends = []
+    for reach in (nested.REACH, math.inf):
+        monkeypatch.setattr(nested, "REACH", reach)
+        capacity, routes = np.repeat([10.0, 100.0], [160, 8]), []
+        for one, other in np.random.default_rng(1).integers(80, size=(400, 2)).tolist():
+            routes.append((one, 160 + one // 20, 164 + other // 20, 80 + other))
+        sends = [(0.05 * max(index - 200, 0), 5.0 + index % 7, route) for index, route in enumerate(routes)]
+        found, _, groups = simulated(sends, capacity, {}, NestedFairSharing)
+        ends.append(found)
+        assert (CompiledMaxMin in groups.values()) == (reach < math.inf)
+    np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_compiled_rates_are_those_of_the_plain_form_and_of_uncompiled_code(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    capacity, routes = between_racks(rng, int(rng.integers(1, 60)))
+    crosses = np.zeros((len(routes), len(capacity)))
+    rows = np.full((len(routes) + 3, 4), -1)  # what lies in rows that are not used makes no difference
+    for row, route in enumerate(routes):
+        rows[row, : len(route)] = route
+        crosses[row, list(route)] = 1
+    found = filling.max_min_rates(rows, len(routes), capacity)
+    np.testing.assert_allclose(found, max_min(crosses, capacity), rtol=1e-12)
+    known = rng.uniform(1, 9, (len(rows), 5)) * [1000, 1, 1, 1, 1000]
+    calls = {name: getattr(filling, name) for name in ("advance", "due", "max_min_rates", "sink")}
+    compiled = [known.copy(), known.copy()]
+    for each, plain in zip(compiled, (False, True), strict=True):
+        for name, call in calls.items():
+            monkeypatch.setattr(filling, name, call.py_func if plain else call)
+        assert (filling.max_min_rates(rows, len(routes), capacity) == found).all()
+        first = filling.advance(10.0, rows, each, len(routes), capacity, 1e-12)
+        assert first == each[: len(routes), filling.END].min()
+        assert filling.due(first, math.ulp(first), each, len(routes)).tolist() == [
+            row for row in reversed(range(len(routes))) if each[row, filling.END] <= first * (1 + 1e-11)
+        ]
+    assert (compiled[0] == compiled[1]).all()
 
 
 def test_messages_over_the_trunks_of_racks_into_one_card_form_a_star():

@@ -1,0 +1,131 @@
+"""Progressive filling compiled, for many messages at once: what `fair.fill` finds, over arrays.
+
+Every array of messages has a row a message, of which the first `count` are used; `routes` `(messages, hops)` holds the
+numbers of the links that a message crosses, and -1 after them.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Doubles = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+LEFT, RATE, SINCE, END, SIZE = range(5)
+"""What is known of a message: bytes left at a moment, bytes per second since then, that moment, its end, its bytes."""
+
+
+@njit(cache=True)
+def advance(now: float, routes: Indices, known: Doubles, count: int, bandwidths: Doubles, rounding: float) -> float:
+    """Give each message its max-min fair rate from `now` (s) on; the moment of the first end, infinite without one.
+
+    A rate that differs from the former one by rounding alone stays.
+    """
+    shares = max_min_rates(routes, count, bandwidths)
+    first = math.inf
+    for message in range(count):
+        rate, share = known[message, RATE], shares[message]
+        if abs(share - rate) > rounding * rate:
+            left = known[message, LEFT] - rate * (now - known[message, SINCE])
+            known[message, LEFT], known[message, SINCE], known[message, RATE] = left, now, share
+            known[message, END] = now + left / share
+        first = min(first, known[message, END])
+    return first
+
+
+@njit(cache=True)
+def due(now: float, ulp: float, known: Doubles, count: int) -> Indices:
+    """The rows of the messages that end at `now` (s), up to rounding, the last row first; as `links.slack` has it."""
+    found = np.empty(count, np.int64)
+    number = 0
+    for message in range(count - 1, -1, -1):
+        rate = known[message, RATE]
+        if (known[message, END] - now) * rate <= 1e-12 * known[message, SIZE] + 4 * ulp * rate:
+            found[number] = message
+            number += 1
+    return found[:number]
+
+
+@njit(cache=True)
+def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
+    """The max-min fair rates (bytes per second) of messages over links of these `bandwidths`.
+
+    All rates grow equally until a link is full; those of its messages are then fixed. What a link can still give to
+    each growing message increases when others are fixed, so that a heap of these values, which may be outdated but are
+    never too high, yields the next full link.
+
+    Source: Bertsekas & Gallager, Data Networks, section 6.5.2.
+    """
+    links, hops = len(bandwidths), routes.shape[1]
+    waiting, starts = np.zeros(links, np.int64), np.zeros(links + 1, np.int64)
+    for message in range(count):
+        for hop in range(hops):
+            if routes[message, hop] >= 0:
+                waiting[routes[message, hop]] += 1
+    for link in range(links):
+        starts[link + 1] = starts[link] + waiting[link]
+    crossing, place = np.empty(starts[links], np.int64), starts[:links].copy()  # the messages over each link
+    for message in range(count):
+        for hop in range(hops):
+            link = routes[message, hop]
+            if link >= 0:
+                crossing[place[link]] = message
+                place[link] += 1
+    limits = waiting > 1  # a link of one message limits it only where that crosses no slower one
+    for message in range(count):
+        least = routes[message, 0]
+        for hop in range(1, hops):
+            link = routes[message, hop]
+            if link >= 0 and (bandwidths[link], -waiting[link]) < (bandwidths[least], -waiting[least]):
+                least = link
+        limits[least] = True
+    unallocated, rates, fixed = bandwidths.copy(), np.zeros(count), np.zeros(count, np.bool_)
+    levels, heap, size = np.empty(links), np.empty(links, np.int64), 0
+    for link in range(links):
+        if limits[link]:
+            levels[size], heap[size] = bandwidths[link] / waiting[link], link
+            size += 1
+    for index in range(size // 2 - 1, -1, -1):
+        sink(levels, heap, index, size)
+    growing = count
+    while growing:
+        link = heap[0]
+        if waiting[link]:
+            level = unallocated[link] / waiting[link]
+            if level > levels[0]:
+                levels[0] = level
+                sink(levels, heap, 0, size)
+                continue
+            level = levels[0]
+            for index in range(starts[link], starts[link + 1]):
+                message = crossing[index]
+                if not fixed[message]:
+                    fixed[message], rates[message] = True, level
+                    growing -= 1
+                    for hop in range(hops):
+                        crossed = routes[message, hop]
+                        if crossed >= 0:
+                            unallocated[crossed] -= level
+                            waiting[crossed] -= 1
+        size -= 1
+        levels[0], heap[0] = levels[size], heap[size]
+        sink(levels, heap, 0, size)
+    return rates
+
+
+@njit(cache=True)
+def sink(levels: Doubles, heap: Indices, index: int, size: int) -> None:
+    """Move the entry at `index` of a heap of links down to its place: the least level first, of equal ones the link."""
+    level, link = levels[index], heap[index]
+    while 2 * index + 1 < size:
+        child = 2 * index + 1
+        other = child + 1
+        if other < size and (levels[other], heap[other]) < (levels[child], heap[child]):
+            child = other
+        if (level, link) <= (levels[child], heap[child]):
+            break
+        levels[index], heap[index] = levels[child], heap[child]
+        index = child
+    levels[index], heap[index] = level, link
