@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from laggard.simulator import Deadlock
-from laggard.simulator.engine import machine, simulation
+from laggard.simulator.engine import evaluations, machine, simulation, states
 from laggard.simulator.recording import counters, metrics, trace
 from laggard.simulator.recording.trace import BUSY, WAITING
 from tests import test_properties as properties
@@ -123,7 +123,7 @@ FAULTS = {
     "members are mixed up": ("consensus", Replaced(metrics.Spread, "note", noting(wrong_row=mix_members))),
     "who is down still counts": (
         "crashed",
-        Replaced(simulation.Simulation, "_live", lambda right: lambda self: self._models),
+        Replaced(evaluations.Evaluations, "_live", lambda right: lambda self: self._models),
     ),
     "only the first member is compared": (
         "accuracy",
@@ -145,7 +145,7 @@ FAULTS = {
         "sync_ps",
         Replaced(simulation.Simulation, "lost", deliver_the_lost),
     ),
-    "half of the time busy is booked as waiting": ("dpsgd", Replaced(machine.Machine, "close", wait_while_busy)),
+    "half of the time busy is booked as waiting": ("dpsgd", Replaced(states.NodeState, "close", wait_while_busy)),
 }
 
 

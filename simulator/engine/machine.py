@@ -1,4 +1,4 @@
-"""A node as the engine drives it: the verbs of `Node`, crashes and returns, and how its time is spent."""
+"""A node as the engine drives it: the verbs of `Node`."""
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
@@ -10,14 +10,14 @@ from torch import Tensor
 
 from laggard.simulator.engine.endings import MESSAGE_ARRIVES, WORK_ENDS, count_computed, deliver_or_lose, start_buckets
 from laggard.simulator.engine.mailbox import Mailbox
-from laggard.simulator.engine.node import Node
+from laggard.simulator.engine.states import NodeState
 from laggard.simulator.errors import InvalidSettingError, check_duration
 from laggard.simulator.learning.gradients import Gradient, GradientPromise
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.learning.weights import stamp
 from laggard.simulator.network.mixing import Mixing, NodePeers
 from laggard.simulator.network.topology import Ranks, Topology
-from laggard.simulator.recording.trace import BUSY, DOWN, SENDING, WAITING
+from laggard.simulator.recording.trace import SENDING
 from laggard.simulator.timing.distributions import Durations
 from laggard.simulator.timing.events import Event, Message, Receive, Work
 from laggard.simulator.timing.slowdowns import Slowdown, apply_slowdowns
@@ -29,14 +29,8 @@ REMEMBERED = 1024  # receivers that a node caches as reachable
 INFINITE = math.inf  # read in every cycle
 
 
-class Machine(Node):
-    """A node, as the engine drives it.
-
-    Attributes:
-        life: how often it has crashed and returned; odd while it is down.
-        mailbox: messages not received yet, and receives that wait for a message.
-        spent: seconds busy, sending, waiting, down; waiting is what is left at the end.
-    """
+class Machine(NodeState):
+    """A node, as the engine drives it."""
 
     state: Any = None
 
@@ -177,47 +171,6 @@ class Machine(Node):
             if state is not None:
                 self.state = state
 
-    def cancelled(self, work: Work) -> None:
-        """Interrupt `work`: the node is free, and the event of its end is cancelled."""
-        if self._work is work:
-            self._spend(BUSY)
-            self._work = None
-            self._env.cancel(work)
-
-    def lost(self, message: Message) -> None:
-        """Record that one of the node's messages is lost, and gradients with it."""
-        if message.lives[0] == self.life:
-            self._outgoing -= 1
-            if not self._outgoing and self._work is None:
-                self._spend(SENDING)
-        self._world.lost(message)
-
-    @property
-    def idle(self) -> bool:
-        """Whether it is up and computes nothing."""
-        return self._work is None and self.life % 2 == 0
-
-    def crash(self) -> None:
-        """Go down: what it computes is cancelled, its mailbox is empty, and its receives wait no longer."""
-        if self._work is not None:
-            self._work.cancel()
-        if self._outgoing:
-            self._spend(SENDING)
-        self._outgoing, self._since = 0, self._env.now
-        self.mailbox.clear()
-        self.life += 1
-
-    def revive(self) -> None:
-        """Come back, with the model that it had."""
-        self._spend(DOWN)
-        self.life += 1
-
-    def close(self) -> None:
-        """Count the time up to now."""
-        if self.life % 2 or self._work is not None or self._outgoing:
-            self._spend(DOWN if self.life % 2 else BUSY if self._work is not None else SENDING)
-        self.spent[WAITING] = max(0.0, self._env.now - self.spent[BUSY] - self.spent[SENDING] - self.spent[DOWN])
-
     def _begin(self, gradient: Gradient | None, seconds: float) -> Work:
         if self._work is not None:
             at = f"node {self.rank} starts to compute at {self._env.now:g} s while it is computing already"
@@ -253,12 +206,6 @@ class Machine(Node):
     def _make_at_once(self) -> Work:
         self._at_once = Work(self, None, None)
         return self._at_once
-
-    def _spend(self, state: int) -> None:
-        """Add the time since the node entered `state`, one of busy, sending and down."""
-        now = self._env._now
-        self.spent[state] += now - self._since
-        self._since = now
 
     def _join(self, receiver: int) -> "Machine":
         """The node `receiver`, once the topology allows messages to it; cached by `send`."""

@@ -7,22 +7,21 @@ from itertools import repeat
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.evaluations import Evaluations
 from laggard.simulator.engine.faults import Faults, describe_waits
 from laggard.simulator.engine.machine import Machine
 from laggard.simulator.engine.recovery import Recoveries
 from laggard.simulator.engine.rounds import Rounds
 from laggard.simulator.engine.server import kind_of
-from laggard.simulator.engine.stopping import MOST_EVALUATIONS, Evaluate, Stop, StoppingCriteria, check_periods
-from laggard.simulator.errors import Deadlock, InvalidSettingError
+from laggard.simulator.engine.stopping import Evaluate, Stop, StoppingCriteria, check_periods
+from laggard.simulator.errors import Deadlock
 from laggard.simulator.learning.empty import EmptyWeights
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.pool import GradientPool
 from laggard.simulator.learning.task import Task, bytes_of, layers_of
-from laggard.simulator.learning.weights import mean, mean_of_slices
 from laggard.simulator.network.topology import resolve_topology
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.recording.counters import Counters, RunProgress
@@ -75,7 +74,7 @@ class Simulation:
         self.log = MessageLog(self.env) if record is not None and record.messages else None
         self.reached, self.crashes = cast(str | None, None), cluster.has_crashes
         self.counters.most_computed = math.inf if stop.gradients is None else stop.gradients
-        self._task, self._stop, self._evaluate, self._watch = task, stop, evaluate, watch
+        self._task, self._stop, self._watch = task, stop, watch
         start = task.start([start_seed(seed) for seed in seeds.learning])
         message_bytes = cluster.network.message_bytes
         self.model_bytes = bytes_of(task, start.shape[1]) if message_bytes is None else message_bytes
@@ -98,9 +97,10 @@ class Simulation:
         )
         self.recoveries: Recoveries | None = None
         self._start_roles(algorithm, start, seeds)
-        self._models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
-        self._criteria = StoppingCriteria(stop, evaluate, self.counters, len(self._models))
-        self._periodic_evaluations = 0
+        models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
+        self._evaluations = Evaluations(self, self._learning, evaluate, stop.accuracy, models, self._slices)
+        self._criteria = StoppingCriteria(stop, evaluate, self.counters, len(models))
+        self._replicas = len(models)
         self._time_limit: Event | None = None
         self.snapshots: Snapshots | None = None
         self.stalled: str | None = None
@@ -123,23 +123,22 @@ class Simulation:
         Raises:
             Deadlock: no event is left; names what each node waits for and since when.
         """
-        self._evaluate_now()
+        self._evaluations.evaluate()
         if self._stop.time is not None:
             self._time_limit = self.env.after_all(self._stop.time, lambda: self.end("time"))
-        if self._evaluate.every_seconds is not None:
-            self._evaluate_periodically()
+        self._evaluations.evaluate_periodically()
         with rare_collections(self.cluster.workers):
             self.env.run_to_end()
         if self.reached is None:
             if self.faults.waiting:
                 self._stall()
             self.end("returned")
-        self._evaluate_now()
+        self._evaluations.evaluate()
         return self._outcome()
 
     def progress(self) -> RunProgress:
         """How far the simulation has come."""
-        return self.counters.progress(self.env.now, len(self._models))
+        return self.counters.progress(self.env.now, self._replicas)
 
     def evaluations(self) -> Columns:
         """The evaluations up to now, as `Outcome.metrics` has them."""
@@ -152,7 +151,7 @@ class Simulation:
         counters, criteria = self.counters, self._criteria
         fresh = counters.apply(gradients)
         if self._learning.learns:
-            self._learning.applied(fresh, counters.applies / len(self._models), self.env._now)
+            self._learning.applied(fresh, counters.applies / self._replicas, self.env._now)
         if counters.applies >= criteria.applies or counters.applied >= criteria.applied:
             self._check_criteria()
         if self._watch is not None:
@@ -204,47 +203,12 @@ class Simulation:
         if limit is not None:
             self.end(limit)
         if evaluation:
-            self.env.after_all(0.0, self._evaluate_now)
+            self.env.after_all(0.0, self._evaluations.evaluate)
 
     def end(self, reached: str) -> None:
         """Stop the clock and the counters: a limit has been `reached`."""
         self.reached = self.reached or reached
         self.env.stopped = True
-
-    def _model(self) -> Tensor:
-        """The model that the algorithm stands for: the mean of its live nodes', or their slices side by side."""
-        if not self._learning.learns:
-            return torch.empty(self._models[0].weights.shape)
-        if self._slices:
-            return mean_of_slices([(self._slices[node.rank], node.weights) for node in self._models])
-        return mean([node.weights for node in self._live()])
-
-    def _live(self) -> list[Machine]:
-        """Those of the algorithm's model nodes that are up; all if none is."""
-        return [node for node in self._models if node.life % 2 == 0] or self._models
-
-    def _evaluate_now(self) -> None:
-        """Evaluate the model that the algorithm stands for, as it is now."""
-        nodes = self._live() if len(self._models) > 1 and not self._slices else ()
-        self._learning.evaluate(self._model(), self.progress(), nodes)
-        if self.snapshots is not None and self.snapshots.replays:  # these are not the run's values
-            return
-        if self._learning.all_diverged:
-            self.end("diverged")
-        elif self._stop.accuracy is not None and self._learning.accuracy >= self._stop.accuracy:
-            self.end("accuracy")
-
-    def _evaluate_periodically(self) -> None:
-        """Evaluate now and at every further multiple of the period."""
-        self._evaluate_now()
-        self._periodic_evaluations += 1
-        if self._periodic_evaluations > MOST_EVALUATIONS:
-            expected = f"a period of which a run has at most {MOST_EVALUATIONS:,}"
-            raise InvalidSettingError("Evaluate", "every_seconds", expected, self._evaluate.every_seconds)
-        self.env.after_all(
-            self._periodic_evaluations * cast(float, self._evaluate.every_seconds) - self.env.now,
-            self._evaluate_periodically,
-        )
 
     def _outcome(self) -> Outcome:
         if self.lock_step is not None:
@@ -267,7 +231,7 @@ class Simulation:
                 "down": spent[:, DOWN],
             },
             nodes=self._learning.spread.columns(),
-            weights=self._model(),
+            weights=self._evaluations.model(),
             gradients=self.counters.gradients(self.trace.counts),
             messages=self.counters.messages(),
             evaluated=self.pool.evaluated,

@@ -1,0 +1,73 @@
+"""Evaluations of a simulation: of which model, and when."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from laggard.simulator.engine.machine import Machine
+from laggard.simulator.engine.stopping import MOST_EVALUATIONS, Evaluate
+from laggard.simulator.errors import InvalidSettingError
+from laggard.simulator.learning.weights import mean, mean_of_slices
+from laggard.simulator.recording.metrics import Learning
+
+if TYPE_CHECKING:
+    from laggard.simulator.engine.simulation import Simulation
+
+
+class Evaluations:
+    """Evaluates the model that an algorithm stands for.
+
+    Args:
+        models: the nodes whose models it is made of.
+        slices: the part of the model that each of them owns, where it does not own all.
+    """
+
+    def __init__(
+        self,
+        world: "Simulation",
+        learning: Learning,
+        evaluate: Evaluate,
+        accuracy: float | None,
+        models: Sequence[Machine],
+        slices: Mapping[int, slice],
+    ) -> None:
+        self._world, self._learning, self._evaluate, self._accuracy = world, learning, evaluate, accuracy
+        self._models, self._slices, self._periods = models, slices, 0
+
+    def model(self) -> Tensor:
+        """The mean of the models of live nodes, or the nodes' slices side by side."""
+        if not self._learning.learns:
+            return torch.empty(self._models[0].weights.shape)
+        if self._slices:
+            return mean_of_slices([(self._slices[node.rank], node.weights) for node in self._models])
+        return mean([node.weights for node in self._live()])
+
+    def evaluate(self) -> None:
+        """Evaluate the model as it is now, and end the run if it is good enough or has diverged."""
+        nodes = self._live() if len(self._models) > 1 and not self._slices else ()
+        world = self._world
+        self._learning.evaluate(self.model(), world.progress(), nodes)
+        if world.snapshots is not None and world.snapshots.replays:  # these are not the run's values
+            return
+        if self._learning.all_diverged:
+            world.end("diverged")
+        elif self._accuracy is not None and self._learning.accuracy >= self._accuracy:
+            world.end("accuracy")
+
+    def evaluate_periodically(self) -> None:
+        """Evaluate now and at every further multiple of the period, if there is one."""
+        if self._evaluate.every_seconds is None:
+            return
+        self.evaluate()
+        self._periods += 1
+        if self._periods > MOST_EVALUATIONS:
+            expected = f"a period of which a run has at most {MOST_EVALUATIONS:,}"
+            raise InvalidSettingError("Evaluate", "every_seconds", expected, self._evaluate.every_seconds)
+        env = self._world.env
+        env.after_all(self._periods * self._evaluate.every_seconds - env.now, self.evaluate_periodically)
+
+    def _live(self) -> Sequence[Machine]:
+        """Those nodes that are up; all if none is."""
+        return [node for node in self._models if node.life % 2 == 0] or self._models
