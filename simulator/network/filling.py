@@ -1,4 +1,4 @@
-"""Progressive filling compiled, for many messages at once: what `fair.fill` finds, over arrays.
+"""Progressive filling compiled, for many messages at once: what `max_min.fill` finds, over arrays.
 
 Every array of messages has a row a message, of which the first `count` are used; `routes` `(messages, hops)` holds the
 numbers of the links that a message crosses, and -1 after them.

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from laggard.simulator.network.fair import FILL_ROUNDING, FairSharing, MaxMin
+from laggard.simulator.network.fair import FairSharing, MaxMin
 from laggard.simulator.network.links import Link, Rated
+from laggard.simulator.network.max_min import FILL_ROUNDING
 from laggard.simulator.network.star import ProcessorSharingStar
 from laggard.simulator.timing.clock import Clock
 

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laggard.simulator.network import filling, nested
-from laggard.simulator.network.fair import FairSharing, MaxMin, fill, refill
+from laggard.simulator.network.fair import FairSharing, MaxMin
 from laggard.simulator.network.links import Link, Rated
+from laggard.simulator.network.max_min import fill, refill
 from laggard.simulator.network.nested import CompiledMaxMin, NestedFairSharing
 from laggard.simulator.network.star import ProcessorSharingStar
 from laggard.simulator.timing.clock import Clock

@@ -1,0 +1,78 @@
+"""Max-min fair rates by progressive filling, of the messages that a change affects."""
+
+import math
+from collections.abc import Iterable
+from heapq import heapify, heappop, heapreplace
+
+from laggard.simulator.network.links import Link, Rated
+
+FILL_ROUNDING = 1e-12
+
+
+def refill(touched: Iterable[Link]) -> list[Rated]:
+    """The messages whose `share` (bytes per second) is not their `rate` any more, now that messages came or left.
+
+    Rates are max-min fair if and only if each message has a bottleneck: a full link of its route over which no message
+    is faster. So the rates of messages over the links `touched` are solved for while all others keep theirs. A message
+    that has thereby lost its bottleneck, or exceeds the rate of another one at that one's bottleneck, is then included,
+    until every message has a bottleneck. Rates with this property are unique: solving for all gives the same.
+
+    Source: Bertsekas & Gallager, Data Networks, section 6.5.2, the bottleneck condition.
+    """
+    anew = {flow: None for link in touched for flow in link.flows}
+    added = list(anew)
+    while added:
+        added = [flow for link in fill(anew) for flow in invalidated(link, anew)]
+        anew.update(dict.fromkeys(added))
+    return [flow for flow in anew if flow.share != flow.rate]
+
+
+def invalidated(link: Link, anew: dict[Rated, None]) -> list[Rated]:
+    """The messages over `link` outside `anew` that cannot keep their rates."""
+    others = [flow for flow in link.flows if flow not in anew]
+    if not others:
+        return others
+    shares = [flow.share for flow in link.flows]
+    least = max(shares) * (1 - FILL_ROUNDING)
+    if sum(shares) < link.bandwidth * (1 - FILL_ROUNDING):
+        least = math.inf
+    most = link.level * (1 + FILL_ROUNDING)
+    return [flow for flow in others if flow.share > most or (flow.bottleneck is link and flow.share < least)]
+
+
+def fill(flows: Iterable[Rated]) -> Iterable[Link]:
+    """Find the max-min fair `share` and `bottleneck` of each of `flows`, others fixed; return the links crossed.
+
+    All shares grow equally until a link is full, at its `level`; the shares of its messages are then fixed. What a link
+    can still give to each growing message increases when others are fixed. So a heap of these values, which may be
+    outdated but are never too high, yields the next full link: O(n log n).
+    """
+    links = {link: None for flow in flows for link in flow.route}
+    for flow in flows:
+        flow.share, flow.bottleneck = 0.0, None
+    heap = []
+    for index, link in enumerate(links):
+        crossing = link.flows
+        link.level, link.unallocated, link.waiting = math.inf, link.bandwidth, 0
+        for flow in crossing:
+            link.unallocated -= flow.share
+            if flow.bottleneck is None:
+                link.waiting += 1
+        heap.append((link.unallocated / link.waiting, index, link))
+    heapify(heap)
+    while heap:
+        share, index, link = heap[0]
+        if link.waiting:
+            current = link.unallocated / link.waiting
+            if current > share:
+                heapreplace(heap, (current, index, link))
+                continue
+            link.level = share
+            for flow in link.flows:
+                if flow.bottleneck is None:
+                    flow.share, flow.bottleneck = share, link
+                    for crossed in flow.route:
+                        crossed.unallocated -= share
+                        crossed.waiting -= 1
+        heappop(heap)
+    return links
