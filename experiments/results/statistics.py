@@ -73,16 +73,14 @@ def time_to_reach(
 
 
 def _median(at: np.ndarray, seen: np.ndarray, hopeless: np.ndarray) -> float | None:
-    from scipy.stats import CensoredData, ecdf
-
     there = np.isfinite(at)
-    if not there.any():
-        return None
-    after_all = np.nanmax(np.concatenate([at, seen])) + 1  # later than every observed time
-    ended = np.where(hopeless, after_all, seen)[~there]
-    survival = ecdf(CensoredData(uncensored=at[there], right=ended)).sf
-    below = survival.quantiles[survival.probabilities <= 0.5 + 1e-12]
-    return float(below[0]) if len(below) else None
+    until = np.concatenate([at[there], np.where(hopeless, math.inf, seen)[~there]])
+    survival = 1.0
+    for time in np.unique(at[there]):
+        survival *= 1 - (at == time).sum() / (until >= time).sum()
+        if survival <= 0.5 + 1e-12:
+            return float(time)
+    return None
 
 
 def half_width(deviation: Any, n: Any) -> Any:
