@@ -1,7 +1,10 @@
 """What a document shows is run: its files are written, its Python and commands executed, in a reader's order."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -46,6 +49,12 @@ def commands(document: Path) -> list[str]:
     return [line for block in blocks(document) if block.language == "sh" for line in block.body.splitlines()]
 
 
+def job_environment(cpus: int = 1, task: int = 1, *programs: Path) -> dict[str, str]:
+    """The variables of a job of SLURM, which finds programs in these folders and where `laggard` is installed."""
+    path = os.pathsep.join(map(str, (*programs, Path(sys.executable).parent, os.environ["PATH"])))
+    return {**os.environ, "PATH": path, "SLURM_CPUS_PER_TASK": str(cpus), "SLURM_ARRAY_TASK_ID": str(task)}
+
+
 class Reader:
     """Somebody who follows a document in a folder of his own, in this process: starting Python takes seconds."""
 
@@ -81,6 +90,14 @@ class Reader:
             (self.folder / block.file).write_text(block.body, encoding="utf-8")
         else:
             exec(compile(block.body, block.body.splitlines()[0], "exec"), self._names)
+
+    def _bash(self, block: Block) -> None:
+        """A script of a job, which bash runs as SLURM would."""
+        assert block.file, block.body
+        (self.folder / block.file).write_text(block.body, encoding="utf-8")
+        done = subprocess.run(["bash", block.file], env=job_environment(), capture_output=True, text=True)
+        assert done.returncode == 0, f"{block.file}\n{done.stderr}"
+        assert done.stdout.strip(), block.file
 
     def _sh(self, block: Block) -> None:
         for line in block.body.splitlines():

@@ -1,15 +1,24 @@
 """What the pages say: all that the guide shows runs, and each method and module stands where it is looked for."""
 
 import inspect
+import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from time import sleep
 
 import pytest
 
+from laggard import load, load_results, sweep
 from laggard.experiments import figures
 from laggard.experiments.config.parts import COMPENSATION
+from laggard.experiments.results.result import SNAPSHOT
 from laggard.simulator import ALGORITHMS
-from tests.documents import ROOT, Reader, blocks, broken_links
+from tests.documents import ROOT, Reader, blocks, broken_links, job_environment
+from tests.experiments.killing import CONFIG, contents
 
 GUIDE, METHODS, ARCHITECTURE = ROOT / "docs/guide.md", ROOT / "docs/methods.md", ROOT / "ARCHITECTURE.md"
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))]
@@ -31,6 +40,61 @@ def test_all_that_the_guide_shows_runs_from_top_to_bottom(
     monkeypatch.setattr(figures, "shares", shares, raising=False)
     reader.run("laggard plot results/study --figure shares")
     assert (tmp_path / "results/study/shares.png").stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_pandas_alone_reads_the_staleness_of_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process that cannot import laggard."""
+    monkeypatch.chdir(tmp_path)
+    (study,) = (block for block in blocks(GUIDE) if block.file == "study.yaml")
+    Path("study.yaml").write_text(study.body, encoding="utf-8")
+    sweep(load("study.yaml", "stop.epochs=1"), jobs=1)
+    (block,) = (block for block in blocks(GUIDE) if "read_parquet" in block.body)
+    code = f"import sys; sys.modules['laggard'] = None\n{block.body}\nprint(applied['staleness'].mean())"
+    environment = {**os.environ, "MPLBACKEND": "agg"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    updates = load_results("results/study").where(**{"algorithm.name": "async_ps"}).updates
+    expected = updates.query("status == 'applied'").groupby("run")["staleness"].agg(["sum", "size"]).sum()
+    assert float(done.stdout.splitlines()[-1]) == expected["sum"] / expected["size"] > 2
+    assert Path("histograms.png").stat().st_size * Path("over_time.png").stat().st_size > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_the_job_of_the_guide_goes_on_after_sigterm_to_all_its_processes(tmp_path: Path) -> None:
+    """As SLURM ends a job; the same script again leaves the bytes of a sweep that nobody disturbed."""
+    config, results, programs = tmp_path / "study.yaml", tmp_path / "results" / "study", tmp_path / "programs"
+    config.write_text(CONFIG % (3000, 2), encoding="utf-8")
+    (script,) = (block for block in blocks(GUIDE) if block.file == "study.sbatch")
+    programs.mkdir()
+    often = programs / "laggard"  # a snapshot as often as may be
+    often.write_text(f'#!/bin/sh\nexec "{Path(sys.executable).parent / "laggard"}" "$@" --snapshots 0\n')
+    often.chmod(0o755)
+
+    def submit() -> subprocess.Popen[str]:
+        environment = job_environment(2, 0, programs)
+        return subprocess.Popen(
+            ["bash", "-c", script.body], cwd=tmp_path, env=environment, start_new_session=True, text=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    with submit() as job:
+        while len(list(results.glob(f".*/{SNAPSHOT}"))) < 2:
+            assert job.poll() is None
+            sleep(0.01)
+        os.killpg(job.pid, signal.SIGTERM)
+        _, err = job.communicate(timeout=20)
+        assert job.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        assert err.endswith("terminated: 0 of 2 runs saved in results/study\n")
+    with submit() as job:
+        _, err = job.communicate(timeout=300)
+        assert job.returncode == 0, err
+    manifests = [json.loads(file.read_text(encoding="utf-8")) for file in results.glob("[!.]*/manifest.json")]
+    assert [len(manifests), sum("resumed" in manifest for manifest in manifests)] == [2, 2]
+    sweep(load(config), tmp_path / "whole", jobs=1)
+    assert contents(results) == contents(tmp_path / "whole" / "study")
+    assert not list(results.glob(".*"))
 
 
 def test_the_guide_shows_a_method_a_figure_and_a_data_set_of_ones_own() -> None:
