@@ -114,7 +114,9 @@ class VaryingLink(Link):
         while time < tail:
             until = min(before.steps.until(time), self.steps.until(time), tail)
             here, there = self.steps.at(time), before.steps.at(time)
-            passed = size if until == tail else min(passed + there * (until - time), size)
+            passed = min(passed + there * (until - time), size)
+            if until == tail and size - passed <= slack(size, there, tail):  # else the rest leaves at once, at `tail`
+                passed = size
             if here > there:
                 first = self.latest_begin(until, passed, first)
             time = until

@@ -304,6 +304,14 @@ def test_any_network_that_changes_carries_messages_as_its_rows_say(wiring, shari
         np.testing.assert_allclose(found, [there for _, _, there in expected], rtol=1e-9, err_msg=f"seed {seed}")
 
 
+def test_a_link_that_is_free_from_a_moment_on_has_passed_no_more_before():
+    """0.5 B/s for a second, then no limit but the receiver's card of 4 B/s: the last 3.5 bytes take 0.875 s."""
+    rows = [Change(0, 1, start=3.0, end=5.0, bandwidth=0.5)]
+    for sharing in ("fair", "fifo"):
+        network = Network(bandwidth=9.0, cards=[Card(1, 4.0)], sharing=sharing, changes=Changes(rows))
+        assert arrivals([(4.0, 0, 1, 4.0)], network) == pytest.approx([5.875], rel=1e-12)
+
+
 WIRES = [{}, {"sharing": "fifo"}, {"wiring": "pairs"}, {"wiring": "pairs", "sharing": "fifo"}]
 REPEATED = Changes([Change(start=1.0, end=2.0, bandwidth=BANDWIDTH, latency=0.3), Change(0, start=3.0, latency=0.3)])
 LATER = Changes([Change(start=1e6, bandwidth=1.0, latency=9.0)])
