@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 MODULES = ("simulate", "results", "configs", "reproduce", "real", "traces")
@@ -32,6 +33,14 @@ def add_no_plugins(parser: ArgumentParser) -> None:
     """Let a command refuse such configs."""
     parser.epilog = IMPORTS
     parser.add_argument("--no-plugins", action="store_true", help="refuse configs that name modules of one's own")
+
+
+def is_override(word: str) -> bool:
+    """Whether a word is `key=value`, not a file that has an equals sign in its name."""
+    try:
+        return "=" in word and not Path(word).exists()
+    except OSError:  # longer than a file's name may be
+        return True
 
 
 def count(number: int, noun: str) -> str:

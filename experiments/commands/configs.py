@@ -3,10 +3,9 @@
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from shutil import get_terminal_size
 
-from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, Command, add_no_plugins, count
+from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, Command, add_no_plugins, count, is_override
 
 PLAIN_WIDTH = 120  # columns of lists that go to a file
 LOAD, CATALOGUE = "laggard.experiments.config.load", "laggard.experiments.config.catalogue"
@@ -26,7 +25,7 @@ def validate(args: Namespace) -> int:
     from laggard.experiments.running.ties import starved_ranks
 
     code = DONE
-    overrides = [word for word in args.configs if "=" in word and not Path(word).exists()]
+    overrides = list(filter(is_override, args.configs))
     if len(overrides) == len(args.configs):
         raise ConfigError("", "expected a CONFIG before key=value", "laggard validate")
     for path in args.configs:

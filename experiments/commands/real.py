@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.experiments.commands import DONE, FAILED, Command, add_no_plugins, count
+from laggard.experiments.commands import DONE, FAILED, Command, add_no_plugins, count, is_override
 
 if TYPE_CHECKING:
     from laggard.experiments.config.grid import RunSpec
@@ -58,7 +58,7 @@ def hold_against_real(args: Namespace) -> int:
     from laggard.experiments.real.comparison import compare_real
     from laggard.experiments.real.processes import check_real
 
-    overrides = [word for word in args.configs if "=" in word and not Path(word).exists()]
+    overrides = list(filter(is_override, args.configs))
     specs = [_spec(path, overrides) for path in args.configs if path not in overrides]
     if not specs:
         raise ConfigError("", "expected a CONFIG before key=value", "laggard compare-real")

@@ -53,9 +53,10 @@ def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Ma
     """
     for change in overrides:
         key, equals, text = change.partition("=")
+        shown = change if len(change) <= 200 else f"{change[:197]}..."
         if not (key and equals):
-            raise ConfigError("", "expected an override key=value, as in learning.lr=0.1", change)
-        given = {key: parse_yaml(text, change)}
+            raise ConfigError("", "expected an override key=value, as in learning.lr=0.1", shown)
+        given = {key: parse_yaml(text, shown)}
         locate(given, Path.cwd())
         document = override(document, key, given[key])
     return document

@@ -111,7 +111,7 @@ class PipeDream(Pipeline):
 
     Stage s of n, s = 1 .. n, applies w_s <- w_s - lr g_s(w_1(t - n + 1), ..., w_s(t - n + s), ..., w_n(t)): the
     backward pass of a mini-batch uses the weights of its forward pass, and is n - s updates late. With one stage it is
-    plain SGD.
+    plain SGD. Vertical sync, with which all stages use one version for a mini-batch, is not there.
 
     Source: Narayanan et al. (2019), arXiv 1806.03377, sections 3.2 and 3.3.
     """
@@ -135,7 +135,8 @@ class PipeDream2BW(Pipeline):
     mini-batch of the task.
 
     Attributes:
-        micro_batches: M, at least the number of stages less one, or a stage would wait for itself.
+        micro_batches: M, at least the number of stages less one, or a stage would wait for itself; the
+            paper asks for as many as stages.
 
     Source: Narayanan et al. (2021), arXiv 2006.09503, section 3.1.
     """

@@ -198,6 +198,8 @@ def test_validate_counts_runs_and_members(laggard: Laggard, toy: Callable[..., P
         "",
         f"{path}: seed: expected a whole number, got 'a'\n",
     )
+    longer = f"sweep={{seed: {list(range(100))}}}"  # than a file's name may be
+    assert laggard("validate", path, longer) == (0, f"{path}: fine: 100 runs, 100 members\n", "")
     assert laggard("validate", "seed=a") == (2, "", "laggard validate: expected a CONFIG before key=value\n")
 
 

@@ -129,6 +129,16 @@ def test_members_that_differ_only_in_their_seed_are_one_line_in_the_interval_of_
     assert "95 % interval" in words(figure)
 
 
+@pytest.mark.parametrize(("accuracy", "most"), [(True, 1.0), (False, np.inf)])
+def test_an_interval_of_two_seeds_ends_where_its_measure_does(accuracy, most):
+    of = result(seeds=(0, 1), learning__seed=[0, 1], accuracy=accuracy)
+    measure = "test_accuracy" if accuracy else "test_loss"
+    of.metrics[measure] = np.where(of.metrics["member"] == 0, 0.9, 0.1)  # 0.5 +- 5.1
+    heights = figures.comparison([of]).axes[accuracy].collections[0].get_paths()[0].vertices[:, 1]
+    assert (heights >= 0 if accuracy else heights > 0).all()
+    assert heights.max() <= most
+
+
 def test_members_that_differ_otherwise_are_lines_of_their_own():
     of = result(seeds=(0, 1, 0, 1), learning__lr=[0.01, 0.01, 0.1, 0.1], learning__seed=[0, 1, 0, 1])
     assert set(drawn(figures.comparison([of]).axes[0])) == {"lr = 0.01 (n = 2)", "lr = 0.1 (n = 2)"}

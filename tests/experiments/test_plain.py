@@ -72,6 +72,8 @@ def test_a_path_that_is_none_is_one_line(tmp_path: Path) -> None:
         (["learning..lr=3"], "learning..lr: expected a dotted key such as learning.lr"),
         ([".".join("a" * 3000) + "=3"], "expected a dotted key such as learning.lr"),
         (["cluster.slowdowns=[{worker: 0, factor: 2}]", f"cluster.slowdowns.{'9' * 5000}=3"], "expected a place from"),
+        (["cluster.workers=1" + "0" * 5000], "0...: line 1, column 1: expected a"),
+        (["question=" + "a" * MOST_TEXT * 2], "a...: expected at most 100,000 characters, got more"),
         (["sweep={most: 2, seed: [1, 2, 3]}"], "sweep: expected a grid of at most 2 models, got 3"),
         (["sweep={most: a}"], "sweep.most: expected an integer >= 1, got 'a'"),
         (

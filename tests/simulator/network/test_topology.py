@@ -295,14 +295,14 @@ def test_push_sum_agrees_over_edges_that_come_and_go(tmp_path):
     assert apart[1] < 1e-6 < apart[0]
 
 
-def test_the_weight_of_an_edge_is_the_same_in_all_steps(tmp_path):
+def test_the_weight_of_an_edge_is_a_share_and_the_same_in_all_steps(tmp_path):
     heading = "step,sender,receiver,weight"
     graph = write_steps(tmp_path / "a.csv", [[(0, 1, 0.3), (1, 0, 0.7)], [(0, 1, 0.3)]], heading)
     assert (graph.share(0, 1, 2), graph.share(1, 0, 2)) == (0.3, 0.7)
-    other = write_steps(tmp_path / "b.csv", [[(0, 1, 0.3), (1, 0, "")], [(0, 1, 0.4)]], heading)
-    for pair in ((0, 1), (1, 0)):
+    other = write_steps(tmp_path / "b.csv", [[(0, 1, 0.3), (1, 0, ""), (1, 2, 1.5), (2, 0, 0)], [(0, 1, 0.4)]], heading)
+    for pair in ((0, 1), (1, 0), (1, 2), (2, 0)):
         with pytest.raises(InvalidSettingError, match=r"TimeVarying.file: expected a column weight"):
-            other.share(*pair, 2)
+            other.share(*pair, 3)
 
 
 @pytest.mark.parametrize(
