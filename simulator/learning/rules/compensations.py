@@ -40,8 +40,8 @@ class DCASGDa(Uncompensated):
     s <- decay s + (1 - decay) g*g;  g + strength / sqrt(s + 1e-7) g*g*(w - w_read), with one s per worker.
     With strength 0 it is plain ASGD.
 
-    Source: Zheng et al. (2017), arXiv 1609.08326, DC-ASGD-a; CIFAR-10: strength 2, decay 0.95. One s per worker
-    is not in the paper, but in the public code of Multiverso (dcasgda_updater.h).
+    Source: Zheng et al. (2017), arXiv 1609.08326, DC-ASGD-a; CIFAR-10: strength 2, decay 0.95. The paper has one s;
+    one per worker is what its authors' code has (Multiverso, dcasgda_updater.h).
 
     Attributes:
         strength: lambda_0, of the correction.
