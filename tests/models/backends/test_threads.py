@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from time import sleep
 
 import pytest
+import torch
 from torch.nn.functional import cross_entropy
 
-from laggard.models import MLP
+from laggard.models import MLP, LeNet5
 from laggard.models.backends.threads import Threads
 
 JOBS, INTERRUPTED = 2000, 1000
@@ -44,3 +45,34 @@ def test_jobs_that_were_handed_over_before_ctrl_c_are_not_carried_out(monkeypatc
     pool.shutdown(wait=True)  # as Python does at its exit
     assert len(done) - before <= 2
     assert backend._each(job, 5) == [0, 1, 2, 3, 4]  # a notebook goes on
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["compiled", "by autograd"])
+def test_the_gradient_of_a_model_that_has_diverged_is_not_computed(dtype, monkeypatch):
+    """Two of three: what is left is bit for bit as before, and theirs is NaN."""
+    module = MLP(hidden=[3]).build((1, 2, 2), 2).to(dtype)
+    backend = Threads(module, cross_entropy, threads=2)
+    weights = torch.randn(3, sum(one.numel() for one in module.parameters()), dtype=dtype)
+    x, y, index = torch.randn(9, 1, 2, 2, dtype=dtype), torch.randint(2, (9,)), torch.randint(9, (3, 4))
+    gradients, losses = backend.gradients(weights, x, y, index)
+    jobs, each = [], backend._each
+    monkeypatch.setattr(backend, "_each", lambda job, count: jobs.append(count) or each(job, count))
+    weights[[0, 2], -1] = float("nan")
+    found, lost = backend.gradients(weights, x, y, index)
+    assert (found[1] == gradients[1]).all()
+    assert lost[1] == losses[1]
+    assert found[[0, 2]].isnan().all()
+    assert lost[[0, 2]].isnan().all()
+    assert jobs == [1]
+
+
+def test_a_gradient_whose_loss_is_nan_makes_the_last_weight_nan():
+    """By which the next gradient knows; LeNet-5, compiled and by autograd."""
+    for dtype in (torch.float32, torch.float64):
+        module = LeNet5().build((1, 28, 28), 10).to(dtype)
+        backend = Threads(module, cross_entropy, threads=1)
+        weights = torch.randn(1, sum(one.numel() for one in module.parameters()), dtype=dtype) * 1e30
+        x, y = torch.randn(4, 1, 28, 28, dtype=dtype) * 1e300, torch.randint(10, (4,))
+        gradients, losses = backend.gradients(weights, x, y, torch.arange(4)[None])
+        assert losses.isnan().all()
+        assert gradients[0, -1].isnan()
