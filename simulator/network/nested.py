@@ -102,10 +102,13 @@ class CompiledMaxMin(NestedMaxMin):
         if self._env.instant_goes_on:
             return  # what is still to happen in this instant may touch further links
         touched, self._touched = self._touched, {}
+        count = len(self._messages)
         self._first = self._filling.advance(
-            self._env.now, self._routes, self._known, len(self._messages), self._bandwidths, FILL_ROUNDING
+            self._env.now, self._routes, self._known, count, self._bandwidths, FILL_ROUNDING
         )
         self._release_stars(touched)
+        if len(self._messages) < count:  # the first to end may be in a star now
+            self._first = self._known[: len(self._messages), self._filling.END].min(initial=math.inf)
 
     def _rest(self) -> None:
         if self._messages:

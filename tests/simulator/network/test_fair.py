@@ -293,6 +293,17 @@ def test_a_star_is_one_again_when_what_tied_it_to_another_has_ended():
     assert groups == {**dict.fromkeys([*range(10), 11], ProcessorSharingStar), 10: MaxMin}
 
 
+def test_messages_that_stay_behind_when_others_form_a_star_end_when_they_should(monkeypatch):
+    """Six bytes over each pair of three links of 1 B/s end at 12 s, those of the stars between two of the others."""
+    monkeypatch.setattr(nested, "REACH", 0)
+    capacity = np.array([5.0, 5.0] + 10 * [9.0] + 3 * [1.0])
+    sends = [(0.0, 9.0, (own // 5, 2 + own)) for own in range(10)] + [(1.0, 2.0, (0, 1))]
+    sends += [(0.0, 6.0, (12, 13)), (0.0, 6.0, (13, 14)), (0.0, 6.0, (12, 14))]
+    ends, _, groups = simulated(sends, capacity, {}, NestedFairSharing)
+    assert ends == pytest.approx([*10 * [9.4], 3.4, *3 * [12.0]], rel=1e-12)
+    assert groups[10] is CompiledMaxMin
+
+
 def test_a_link_that_is_never_empty_does_not_drift():
     """Two messages of N bytes in turn over b B/s, each sent when its forerunner ends: they end (k + 3/2) N / b."""
     size, bandwidth, messages = 0.7, 0.3, 20_000
