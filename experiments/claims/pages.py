@@ -138,7 +138,7 @@ def summary_sentences(evidence: Evidence) -> list[str]:
             for verdict, several in PLURALS.items()
             if (ids := [claim.id for claim in tried if evidence.verdict(claim) == verdict])
         ]
-        found.append(f"{where}, {len(tried)} of {len(own)} claims are decided: {'; '.join(said)}.")
+        found.append(f"{where}, {len(tried)} of {len(own)} claims have run: {'; '.join(said)}.")
     if waiting := [claim.id for claim in evidence.claims if evidence.row(claim) is None]:
         found.append(f"Not tried yet under the criteria that they have now: {', '.join(waiting)}.")
     return found

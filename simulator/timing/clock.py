@@ -85,7 +85,7 @@ class Clock(Environment):
 
     @property
     def instant_goes_on(self) -> bool:
-        """Whether other events of the present instant wait, those aside that come last of all."""
+        """Whether events of urgent or normal priority still wait in the present instant (random ties come after)."""
         return bool(self._instant) or (
             bool(self._queue) and self._queue[0][0] == self._now and self._queue[0][1] <= NORMAL
         )

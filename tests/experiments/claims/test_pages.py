@@ -45,7 +45,7 @@ def test_a_claim_is_on_three_pages_the_more_to_be_read_the_further_down(folder, 
     assert "Z1 were decided before arrays were stored" in pages(bare, tmp_path / "P.md")[tmp_path / "P.md"]
     number = f"{row.criteria[0].value:.3g}"
     assert f"[Z1](docs/claims/dean2012.md#z1) **holds**, {number} (bar <= 1.5)" in first
-    assert "On a quadratic, 1 of 1 claims are decided: 1 holds (Z1)." in first
+    assert "On a quadratic, 1 of 1 claims have run: 1 holds (Z1)." in first
     for part in (
         claim.question,
         "[derived]: nothing of the kind",
