@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from laggard.models.layers import Description, Layer, linear, pointwise
 
@@ -68,18 +68,21 @@ class LeNet5:
 
 @dataclass(frozen=True)
 class MLP:
-    """Linear layers of the `hidden` sizes with ReLU between them, from the flattened input to the logits.
+    """Linear layers of the `hidden` sizes with an activation between them, from the flattened input to the logits.
 
-    Without hidden layers it is logistic regression.
+    Without hidden layers it is logistic regression. With `tanh` its loss is smooth, so that theory about a quadratic
+    holds near a minimum; with `relu` it has kinks.
 
     Attributes:
         hidden: units of each hidden layer.
+        activation: of the hidden units.
 
     Raises:
         ValueError: a hidden size below 1.
     """
 
     hidden: Sequence[int] = (128,)
+    activation: Literal["relu", "tanh"] = "relu"
 
     def __post_init__(self) -> None:
         if any(size < 1 for size in self.hidden):
@@ -91,17 +94,18 @@ class MLP:
         """A fresh network from inputs `(batch, *shape)` to logits `(batch, classes)`."""
         from torch import nn
 
+        unit = {"relu": nn.ReLU, "tanh": nn.Tanh}[self.activation]
         layers: OrderedDict[str, nn.Module] = OrderedDict(flatten=nn.Flatten())
         for number, (inputs, outputs) in enumerate(pairwise((math.prod(shape), *self.hidden, classes)), 1):
-            layers |= {f"full{number}": nn.Linear(inputs, outputs), f"relu{number}": nn.ReLU()}
-        layers.popitem()  # no ReLU on the logits
+            layers |= {f"full{number}": nn.Linear(inputs, outputs), f"{self.activation}{number}": unit()}
+        layers.popitem()  # no activation on the logits
         return nn.Sequential(layers)
 
     def describe(self, shape: tuple[int, ...], classes: int) -> Description:
         """The network of `build`, without torch."""
         found = [pointwise("flatten", math.prod(shape))]
         for number, (inputs, outputs) in enumerate(pairwise((math.prod(shape), *self.hidden, classes)), 1):
-            found += [linear(f"full{number}", inputs, outputs), pointwise(f"relu{number}", outputs)]
+            found += [linear(f"full{number}", inputs, outputs), pointwise(f"{self.activation}{number}", outputs)]
         return Description(found[:-1])
 
 

@@ -32,7 +32,8 @@ def random_network(name, rng):
     """A network of that name, and the shape of an input that it takes."""
     shape = tuple(rng.integers(1, 9, size=rng.integers(1, 4)).tolist())
     if name == "mlp":
-        return MLP(rng.integers(1, 30, size=rng.integers(0, 4)).tolist()), shape
+        hidden = rng.integers(1, 30, size=rng.integers(0, 4)).tolist()
+        return MLP(hidden, str(rng.choice(["relu", "tanh"]))), shape
     if name == "transformer":
         heads = int(rng.integers(1, 4))
         return Transformer(heads * int(rng.integers(1, 6)), int(rng.integers(1, 4)), heads), (int(rng.integers(1, 9)),)

@@ -43,6 +43,18 @@ def test_full_networks_have_the_sizes_asked_for():
         MLP(hidden=(3, 0))
 
 
+def test_an_mlp_of_tanh_units_is_odd_without_its_biases():
+    """f(-x) = -f(x), which no network of ReLU units is."""
+    x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+    for activation, odd in (("tanh", True), ("relu", False)):
+        network = MLP(hidden=(30, 20), activation=activation).build((5,), 3)
+        with torch.no_grad():
+            for name, parameter in network.named_parameters():
+                if name.endswith("bias"):
+                    parameter.zero_()
+            assert torch.allclose(network(-x), -network(x), atol=1e-6) is odd
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_builds_by_default_and_says_what_it_is(name):
     text = name in ("transformer", "lstm")

@@ -70,6 +70,7 @@ def hooked():
 PLAIN = {
     "lenet5": (lambda: LeNet5().build(IMAGE, CLASSES), IMAGE),
     "mlp": (lambda: MLP(hidden=(9, 5)).build(SMALL, CLASSES), SMALL),
+    "mlp of tanh": (lambda: MLP(hidden=(9, 5), activation="tanh").build(SMALL, CLASSES), SMALL),
     "logistic": (lambda: Logistic().build(SMALL, CLASSES), SMALL),
     "strided": (strided, SMALL),
     "a layer used twice": (twice, (7,)),
