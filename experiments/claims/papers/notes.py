@@ -1,9 +1,20 @@
 """What is said of distributed SGD in many places, and belongs to no single paper."""
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
 
-from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.claim import (
+    Claim,
+    Criterion,
+    NumberArrays,
+    Paper,
+    Study,
+    StudyResults,
+    Tuning,
+    paragraph,
+)
 from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.statistics import at, final, per_sample, per_update, stack_arrays, staleness
 
@@ -433,4 +444,258 @@ N5 = Claim(
 )
 
 
-CLAIMS = (N1, N2, N3, N4, N5)
+MNIST: dict[str, Any] = {
+    "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
+    "learning": {"optimizer": "sgd"},
+    "stop": {"epochs": 4},
+    "evaluate": {"every_epochs": 4},
+}
+SMALL = {"task.model": "logistic", "task.dataset": "digits", "task.batch": 8, "stop.epochs": 0.3}
+NEARLY_EQUAL = {"law": "gamma", "mean": 0.01, "cv": 0.1}
+
+
+def tuned_studies(
+    name: str, config: dict[str, Any], methods: dict[str, Any], rates: list[float], seeds: int
+) -> dict[str, Study]:
+    """Runs of 2 epochs on 2 seeds that choose each method's learning rate, and runs of 4 epochs that report."""
+    short = {"stop": {"epochs": 2}, "evaluate": {"every_epochs": 2}}
+    return {
+        "tuning": Study(
+            config={
+                **MNIST, **config, **short, "name": f"claims-{name}-tuning",
+                "sweep": {"method": methods, "learning.lr": rates, "seed": [100, 101]},
+            },
+            smoke={**SMALL, "sweep.learning.lr": [0.05, 0.2]},
+        ),
+        "reported": Study(
+            config={**MNIST, **config, "name": f"claims-{name}", "sweep": {"method": methods, "seeds": seeds}},
+            smoke={**SMALL, "sweep.seeds": 2},
+            paper={"stop.epochs": 30},
+            tuned=Tuning(on="tuning", by="accuracy"),
+        ),
+    }  # fmt: skip
+
+
+def decide_n6(results: StudyResults) -> NumberArrays:
+    accuracy, pace = final(results["reported"], "accuracy"), per_sample(results["reported"])
+    lost = at(accuracy, method="waits") - accuracy
+    return {
+        "lost_1": at(lost, method="one late"),
+        "lost_2": at(lost, method="two late"),
+        "pace": at(pace, method="two late") / at(pace, method="waits"),
+        "pace_1": at(pace, method="one late") / at(pace, method="waits"),
+        "accuracy": accuracy,
+    }
+
+
+N6 = Claim(
+    id="N6",
+    paper=PAPER,
+    headline="accuracy lost by one late step",
+    did="LeNet-5, MNIST, SGP on 16 nodes, messages in time, one and two gradients late; 4 epochs, 5 seeds.",
+    question="Do gossip messages that are one or two steps late cost accuracy?",
+    says="one or two stale gossip steps do no harm, so that gossip can overlap with the gradients.",
+    basis="network",
+    mark="notes",
+    setting=paragraph("""
+        LeNet-5, MNIST, stochastic gradient push on 16 nodes with one peer, gamma times of 10 ms with a coefficient of
+        variation of 0.1, a latency of 15 ms; nodes wait for every exchange, or it overlaps with one gradient or with
+        two. Batch 32 each, 4 epochs, each at its own best learning rate of one grid, chosen on 2 seeds in 2 epochs;
+        5 others report.
+    """),
+    studies=tuned_studies(
+        "stale-gossip",
+        {"cluster": {"workers": 16, "compute": NEARLY_EQUAL, "network": {"latency": 0.015}}},
+        {
+            "waits": {"algorithm.name": "sgp"},
+            "one late": {"algorithm.name": "sgp", "algorithm.overlap": 1},
+            "two late": {"algorithm.name": "sgp", "algorithm.overlap": 2},
+        },
+        [0.05, 0.1, 0.2, 0.4, 0.8],
+        seeds=5,
+    ),
+    decide=decide_n6,
+    criteria=(
+        Criterion("lost_1", "accuracy, waiting less one late", at_most=0.005),
+        Criterion("lost_2", "accuracy, waiting less two late", at_most=0.005),
+        Criterion("pace", "virtual time a sample, two late over waiting", at_most=0.6),
+    ),
+    beside={"pace_1": "virtual time a sample, one late over waiting"},
+    figure=Picture(of="accuracy", x="method", y="final test accuracy"),
+)
+
+
+def decide_n7(results: StudyResults) -> NumberArrays:
+    accuracy, pace = final(results["reported"], "accuracy"), per_sample(results["reported"])
+    lost = at(accuracy, method="every") - accuracy
+    return {
+        "lost_4": at(lost, method="every 4th"),
+        "lost_16": at(lost, method="every 16th"),
+        "pace": at(pace, method="every 16th") / at(pace, method="every"),
+        "lost_64": at(lost, method="every 64th"),
+        "pace_4": at(pace, method="every 4th") / at(pace, method="every"),
+        "accuracy": accuracy,
+    }
+
+
+N7 = Claim(
+    id="N7",
+    paper=PAPER,
+    headline="accuracy lost by averaging every 4th step",
+    did="LeNet-5, MNIST, 8 workers that average their models every 1, 4, 16 or 64 mini-batches; 4 epochs, 5 seeds.",
+    question="Can workers synchronise every n mini-batches only, and keep the accuracy?",
+    says="synchronising every n mini-batches saves most of the communication and hardly costs accuracy.",
+    basis="network",
+    mark="notes",
+    setting=paragraph("""
+        LeNet-5, MNIST, local SGD on 8 workers whose models a server averages every n = 1, 4, 16 or 64 mini-batches,
+        gamma times of 10 ms with a coefficient of variation of 0.1, the server's card takes 40 ms for 8 models each
+        way. Batch 32 each, 4 epochs, each n at its own best learning rate of one grid, chosen on 2 seeds in 2 epochs;
+        5 others report.
+    """),
+    studies=tuned_studies(
+        "local-steps",
+        {
+            "cluster": {
+                "workers": 8,
+                "compute": NEARLY_EQUAL,
+                "network": {"bandwidth": 5e7, "latency": 0.0, "message_bytes": 250000},
+            },
+        },
+        {
+            name: {"algorithm.name": "local_sgd", "algorithm.local_steps": steps}
+            for name, steps in {"every": 1, "every 4th": 4, "every 16th": 16, "every 64th": 64}.items()
+        },
+        [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4],
+        seeds=5,
+    ),
+    decide=decide_n7,
+    criteria=(
+        Criterion("lost_4", "accuracy, n = 1 less n = 4", at_most=0.005),
+        Criterion("lost_16", "accuracy, n = 1 less n = 16", at_most=0.005),
+        Criterion("pace", "virtual time a sample, n = 16 over n = 1", at_most=0.25),
+    ),
+    beside={
+        "lost_64": "accuracy, n = 1 less n = 64",
+        "pace_4": "virtual time a sample, n = 4 over n = 1",
+    },
+    figure=Picture(of="accuracy", x="method", y="final test accuracy"),
+)
+
+
+def decide_n8(results: StudyResults) -> NumberArrays:
+    accuracy, pace = final(results["reported"], "accuracy"), per_sample(results["reported"])
+    lost, share = at(accuracy, method="all") - accuracy, pace / at(pace, method="all")
+    return {
+        "lost_95": at(lost, method="95 %"),
+        "lost_90": at(lost, method="90 %"),
+        "pace_95": at(share, method="95 %"),
+        "pace_90": at(share, method="90 %"),
+        "lost_tokens": at(lost, method="90 %, tokens"),
+        "pace_tokens": at(share, method="90 %, tokens"),
+        "accuracy": accuracy,
+    }
+
+
+N8 = Claim(
+    id="N8",
+    paper=PAPER,
+    headline="accuracy lost by waiting for 95 %",
+    did="LeNet-5, MNIST, a server that waits for 18, 19 or 20 of 20 workers with stragglers; 4 epochs, 5 seeds.",
+    question="Does waiting for 90 to 95 % of the workers save the time of stragglers, and keep the accuracy?",
+    says=paragraph("""
+        a synchronous server that waits for 90 to 95 % of its workers, as SyncReplicasOptimizer can, hardly waits for
+        stragglers and is as accurate as one that waits for all.
+    """),
+    basis="network",
+    mark="notes",
+    setting=paragraph("""
+        LeNet-5, MNIST, 20 workers, 5 % of mini-batches take 10 times as long; the server waits for 20, 19 or 18
+        workers and interrupts the rest. Beside, SyncReplicasOptimizer's own queue of tokens with 18 gradients an
+        update, in which late workers finish and their gradients are dropped. Batch 32 each, 4 epochs of applied
+        gradients, each at its own best learning rate of one grid, chosen on 2 seeds in 2 epochs; 5 others report.
+    """),
+    studies=tuned_studies(
+        "most-workers",
+        {
+            "cluster": {
+                "workers": 20,
+                "compute": {"law": "two_point", "usual": 0.01, "factor": 10.0, "probability": 0.05},
+            }
+        },
+        {
+            "all": {"algorithm.name": "k_sync", "algorithm.wait_for": 20, "algorithm.cancel": True},
+            "95 %": {"algorithm.name": "k_sync", "algorithm.wait_for": 19, "algorithm.cancel": True},
+            "90 %": {"algorithm.name": "k_sync", "algorithm.wait_for": 18, "algorithm.cancel": True},
+            "90 %, tokens": {"algorithm.name": "sync_replicas", "algorithm.replicas_to_aggregate": 18},
+        },
+        [0.05, 0.1, 0.2, 0.4, 0.8],
+        seeds=5,
+    ),
+    decide=decide_n8,
+    criteria=(
+        Criterion("lost_95", "accuracy, all less 95 %", at_most=0.005),
+        Criterion("lost_90", "accuracy, all less 90 %", at_most=0.005),
+        Criterion("pace_95", "virtual time a sample, 95 % over all", at_most=0.7),
+        Criterion("pace_90", "virtual time a sample, 90 % over all", at_most=0.5),
+    ),
+    beside={
+        "lost_tokens": "accuracy, all less 90 % by tokens",
+        "pace_tokens": "virtual time a sample, 90 % by tokens over all",
+    },
+    figure=Picture(of="accuracy", x="method", y="final test accuracy"),
+)
+
+
+def decide_n9(results: StudyResults) -> NumberArrays:
+    accuracy, pace = final(results["reported"], "accuracy"), per_sample(results["reported"])
+    late = staleness(results["reported"], after=0.1)
+    return {
+        "lost": at(accuracy, method="free") - at(accuracy, method="congested"),
+        "pace": at(pace, method="congested") / at(pace, method="free"),
+        "late_free": at(late, method="free"),
+        "late_congested": at(late, method="congested"),
+        "accuracy": accuracy,
+    }
+
+
+N9 = Claim(
+    id="N9",
+    paper=PAPER,
+    headline="accuracy, free less congested",
+    did="LeNet-5, MNIST, 16 asynchronous workers on a free network and on a narrow server; 4 epochs, 10 seeds.",
+    question="Does a congested server cost accuracy at equal epochs, and not only time?",
+    says="a congested parameter server spoils the convergence of asynchronous SGD, and not only its speed.",
+    basis="network",
+    mark="notes",
+    setting=paragraph("""
+        LeNet-5, MNIST, 16 asynchronous workers, gamma times of 10 ms with a coefficient of variation of 0.1, on a free
+        network and with a server whose card takes 2 ms for a model each way, so that 16 of them take 32 ms where a
+        mini-batch takes 10. Batch 32 each, 4 epochs, each at its own best learning rate of one grid, chosen on 2 seeds
+        in 2 epochs; 10 others report. By Little's law the mean staleness is 15 updates on both, since 16 gradients
+        are always under way.
+    """),
+    studies=tuned_studies(
+        "congested-server",
+        {"cluster": {"workers": 16, "compute": NEARLY_EQUAL}, "algorithm": {"name": "async_ps"}},
+        {
+            "free": {"cluster.network": {}},
+            "congested": {"cluster.network": {"bandwidth": 1.25e8, "latency": 0.0, "message_bytes": 250000}},
+        },
+        [0.003125, 0.00625, 0.0125, 0.025, 0.05, 0.1],
+        seeds=10,
+    ),
+    decide=decide_n9,
+    criteria=(
+        Criterion("lost", "accuracy, free less congested", at_least=0.003),
+        Criterion("pace", "virtual time a sample, congested over free", at_least=2.0, control=True),
+    ),
+    beside={
+        "late_free": "mean staleness on the free network",
+        "late_congested": "mean staleness with the congested server",
+    },
+    figure=Picture(of="accuracy", x="method", y="final test accuracy"),
+)
+
+
+CLAIMS = (N1, N2, N3, N4, N5, N6, N7, N8, N9)
