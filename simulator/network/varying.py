@@ -100,7 +100,7 @@ class VaryingLink(Link):
             since = max(self.steps.since(time), least)
             rate = float(self.steps.at(since))
             if left <= rate * (time - since):
-                return time - left / rate
+                return max(time - left / rate, since)  # rounding may go below it
             left, time = left - rate * (time - since), since
         return least
 

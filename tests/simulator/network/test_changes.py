@@ -304,6 +304,16 @@ def test_any_network_that_changes_carries_messages_as_its_rows_say(wiring, shari
         np.testing.assert_allclose(found, [there for _, _, there in expected], rtol=1e-9, err_msg=f"seed {seed}")
 
 
+def test_rounding_makes_no_message_reach_a_link_before_it_may():
+    """What passes from `least` on begins at `least` itself, not at a moment that is smaller by its last digit."""
+    rng = np.random.default_rng(0)
+    for _ in range(1000):
+        rate, least, lasts = rng.choice([0.7, 1.0, 3.0, 5.0]), rng.random(), rng.random()
+        link = VaryingLink(StepFunction([], [rate]))
+        begin = link.latest_begin(least + lasts, rate * (least + lasts - least), least)
+        assert least <= begin <= least + 1e-12
+
+
 def test_a_link_that_is_free_from_a_moment_on_has_passed_no_more_before():
     """0.5 B/s for a second, then no limit but the receiver's card of 4 B/s: the last 3.5 bytes take 0.875 s."""
     rows = [Change(0, 1, start=3.0, end=5.0, bandwidth=0.5)]
