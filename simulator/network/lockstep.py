@@ -122,7 +122,7 @@ def _through(
     for number, step in enumerate(phase):
         source, sends, receives, *takes = hops.route(step)
         arrival, since = hops.arrive(ready.time, *takes)
-        order = 2 * (ready.order * len(phase) + number)
+        order = 2 * (_places(ready, arrival) * len(phase) + number)
         own = Instants(arrival, since, ready.hops + 1, order)
         theirs = Instants(*(column[source] for column in own))
         if not receives.all():
@@ -138,6 +138,16 @@ def _through(
     since = ready.time if busy is None else np.maximum(ready.time, busy)
     tally.sending += np.maximum(sending - since, 0.0)
     return after
+
+
+def _places(ready: Instants, arrival: Seconds) -> NDArray[np.int64]:
+    """The order in which nodes send: where messages sent at several moments arrive in one, the earlier comes first."""
+    moments = np.sort(arrival)
+    if (moments[1:] > moments[:-1]).all() or (ready.time == ready.time[0]).all():
+        return np.asarray(ready.order)
+    place = np.empty_like(ready.order)
+    place[np.lexsort((ready.order, ready.time))] = np.arange(len(place))
+    return place
 
 
 class Finish(NamedTuple):

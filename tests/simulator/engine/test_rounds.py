@@ -139,6 +139,18 @@ def check_case(draw, name):
     check_same(*both(cluster, AllReduce(Rule(lr=0.05), name, bucket_bytes=buckets), task, **more))
 
 
+@pytest.mark.parametrize("buckets", [0.001, 0.1, 0.5])
+def test_of_messages_that_arrive_in_one_instant_the_one_that_was_sent_first_comes_first(buckets):
+    """A slow card and an equal latency: bytes sent at several moments have passed in one."""
+    links = [SlowLink(2, 0, latency=0.0, both=False)]
+    network = Network(
+        bandwidth=8.0, latency=0.485, message_bytes=1.0, wiring="pairs", cards=[Card(2, 1.0)], links=links
+    )
+    cluster = Cluster(4, Constant(1.0), [Window(0, factor=4.0, start=1.0, end=7.0)], network=network)
+    algorithm = AllReduce(Rule(lr=0.05), "recursive_doubling", bucket_bytes=buckets)
+    check_same(*both(cluster, algorithm, Timing(), stop=Stop(updates=1)))
+
+
 PRIVATE = {"bandwidth": 10.0, "latency": 0.1, "message_bytes": 2.0, "wiring": "pairs"}
 NETWORKS = {
     "free": Network(latency=0.05),
