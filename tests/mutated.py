@@ -103,8 +103,9 @@ def defaults(choice: Any, rng: random.Random) -> dict[str, Any]:
 def mutated_config(seed: int) -> str:
     """The text of a config with one to three mutations."""
     rng = random.Random(seed)
-    document = deepcopy(plain_config(rng))
+    document = plain_config(rng)
     document["learning"] |= rng.choice([{}, {"compensation": rng.choice(list(COMPENSATION.parts))}, *RECIPES])
+    document = deepcopy(document)  # else mutations of one config would be in all that follow
     if rng.random() < 0.3:
         document["algorithm"] = defaults(ALGORITHM, rng)
     if rng.random() < 0.2:

@@ -215,6 +215,12 @@ def test_a_mutated_config_runs_to_its_end_or_is_refused_in_one_line(toy, first, 
     assert 0.02 < accepted / count < 0.95
 
 
+def test_a_mutated_config_is_a_function_of_its_seed():
+    """So that a seed that was printed can be tried again."""
+    first = [mutated_config(seed) for seed in range(40)]
+    assert [mutated_config(seed) for seed in range(40)] == first
+
+
 @pytest.mark.parametrize("first", [10**6, pytest.param(0, marks=pytest.mark.slow)])
 def test_a_config_that_is_accepted_runs_to_its_end(toy, first):
     count = SHORT if first else LONG
