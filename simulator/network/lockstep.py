@@ -145,7 +145,7 @@ def _places(ready: Instants, arrival: Seconds) -> NDArray[np.int64]:
     moments = np.sort(arrival)
     if (moments[1:] > moments[:-1]).all() or (ready.time == ready.time[0]).all():
         return np.asarray(ready.order)
-    place = np.empty_like(ready.order)
+    place: NDArray[np.int64] = np.empty_like(ready.order)
     place[np.lexsort((ready.order, ready.time))] = np.arange(len(place))
     return place
 
