@@ -522,6 +522,10 @@ N6 = Claim(
     ),
     beside={"pace_1": "virtual time a sample, one late over waiting"},
     figure=Picture(of="accuracy", x="method", y="final test accuracy"),
+    notes=paragraph("""
+        In 4 epochs a late step costs 0.6 points and two cost 0.8, and they save 40 and 59 % of the time. The best
+        learning rate is half of what it is where nodes wait.
+    """),
 )
 
 
@@ -644,6 +648,10 @@ N8 = Claim(
         "pace_tokens": "virtual time a sample, 90 % by tokens over all",
     },
     figure=Picture(of="accuracy", x="method", y="final test accuracy"),
+    notes=paragraph("""
+        Half of the time is saved by one worker of twenty that is not waited for, and nothing is lost; with two the
+        loss is between -0.3 and 0.8 points.
+    """),
 )
 
 
@@ -695,6 +703,10 @@ N9 = Claim(
         "late_congested": "mean staleness with the congested server",
     },
     figure=Picture(of="accuracy", x="method", y="final test accuracy"),
+    notes=paragraph("""
+        Gradients are as stale on both networks, and as much is learnt from each; the queue costs time alone, here a
+        factor of 3.6.
+    """),
 )
 
 
