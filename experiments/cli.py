@@ -150,6 +150,7 @@ def _report_interrupt(args: argparse.Namespace, number: int = signal.SIGINT) -> 
         find_run = sys.modules["laggard.experiments.results.store"].find_run
         saved = sum(find_run(run, args.out) is not None for run in planned)
         message += f": {saved} of {count(len(planned), 'run')} saved in {Path(args.out) / planned[0].config.name}"
+        message += "; the same command goes on" if saved < len(planned) else ""
     print(message, file=sys.stderr)
     return 128 + number
 

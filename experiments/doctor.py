@@ -26,7 +26,7 @@ IMPORTED = {
 """Libraries -> the module that must be importable, where it is not called as they are."""
 IMAGE_DATASETS = {"MNIST": "mnist", "FashionMNIST": "fashion_mnist"}
 ROOT = Path(__file__).resolve().parents[1]
-INSTALL = "pip install --editable '.[test]' --constraint constraints.txt in the checkout, or make quickstart"
+INSTALL = "install laggard again with --constraint constraints.txt, or make quickstart in the checkout"
 LEAST_SPACE = 200 * 2**20  # bytes
 
 

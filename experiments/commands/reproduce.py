@@ -1,4 +1,4 @@
-"""hold what papers claim against runs"""
+"""test what papers claim by runs"""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -182,4 +182,4 @@ def _draw_rates(evidence: "Evidence", rows_in: Path) -> Path | None:
     return None
 
 
-COMMANDS = (Command("reproduce", "hold what papers claim against runs", arguments, carry_out),)
+COMMANDS = (Command("reproduce", "test what papers claim by runs", arguments, carry_out),)

@@ -192,7 +192,7 @@ COMMANDS = (
     Command("plot", "draw a figure of results", plot_arguments, plot),
     Command(
         "table",
-        "tabulate results: a mean and its interval over seeds, or how soon how many reached a target",
+        "tabulate results: a mean and its interval over seeds, or the time to a target",
         table_arguments,
         table,
         "laggard.experiments.results.tables",

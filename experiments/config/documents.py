@@ -55,6 +55,9 @@ def read(path: str | Path) -> dict[str, Any]:
             text = file.read(MOST_TEXT + 1)
     except (OSError, ValueError) as error:  # a path with a null character, or bytes that are no text
         reason = error.strerror if isinstance(error, OSError) else "is no text in UTF-8"
+        name = str(path).removeprefix("configs/").removesuffix(".yaml")
+        if isinstance(error, FileNotFoundError) and name in examples():
+            reason = f"{reason}; laggard brings it as example:{name}"
         raise ConfigError("", f"cannot be read: {reason}", str(path)) from None
     document = parse_yaml(text, str(path))
     if not isinstance(document, dict):

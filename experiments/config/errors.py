@@ -71,7 +71,10 @@ def unknown_key(key: str, known: Iterable[str], moved: Mapping[str, str] = {}) -
 def unknown_name(key: str, got: object, known: Iterable[str]) -> ConfigError:
     """The refusal of a name that stands in no table, with the one that was probably meant."""
     said = f"expected one of {', '.join(known)}, got {format_value(got)}"
-    return ConfigError(key, "; ".join(filter(None, (said, suggest(str(got), known)))))
+    hint = suggest(str(got), known)
+    if isinstance(got, dict) and isinstance(name := got.get("name"), str) and name in known:
+        hint = f"write {key}: {name}, with its keys beside it"
+    return ConfigError(key, "; ".join(filter(None, (said, hint))))
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

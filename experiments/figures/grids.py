@@ -47,12 +47,12 @@ PANELS, CELLS = 6, 70
 
 
 def lr_delay(results: Runs, path: File = None) -> Figure:
-    """What was learnt at the end over learning rate and delay, with the stability limit; see `heat`."""
+    """What was learnt at the end over learning rate and delay, with the stability limit."""
     return heat(results, path, LR, DELAY)
 
 
 def lr_batch(results: Runs, path: File = None) -> Figure:
-    """What was learnt at the end over learning rate and mini-batch, with the stability limit; see `heat`."""
+    """What was learnt at the end over learning rate and mini-batch, with the stability limit."""
     return heat(results, path, LR, BATCH)
 
 
@@ -117,7 +117,7 @@ def grid_table(results: Sequence[Result], x: str, y: str, single: bool = False) 
     table = ends(results, [x, y])
     for key in (x, y)[: 2 - single]:
         if table[key].nunique() < 2:
-            raise ValueError(f"{key}: expected several values, got {label_text(table[key].iloc[0])} alone: sweep it")
+            raise ValueError(f"{key}: expected several values: sweep it")
     names = [key for key in swept_keys(table) if key not in (x, y) and not key.endswith("seed")]
     others = [key for key in names if table[key].nunique() > 1]
     table["panel"] = [", ".join(label_text(row[key], key) for key in others) for _, row in table.iterrows()]
@@ -188,8 +188,8 @@ def _limit(axes: Axes, table: pd.DataFrame, results: Sequence[Result], y: str) -
                     linewidth=width, clip_on=False, label=label)  # fmt: skip
     if exact:
         return "limit: the learning rate at which the quadratic oscillates for ever, between cells by its logarithm"
-    fails = "of which a seed diverges or ends below twice chance"
-    return f"limit: between the largest learning rate that learns and the next, {fails}"
+    fails = "where a seed diverges or ends below twice the accuracy of chance"
+    return f"limit: right of the largest learning rate that learns; at the next it fails, {fails}"
 
 
 def _row_limit(row: pd.DataFrame, results: Sequence[Result], xs: list[Any]) -> float | None:

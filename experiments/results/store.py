@@ -52,7 +52,8 @@ def open_run(path: str | Path) -> Result:
     try:
         return Result(Path(path), read_manifest(Path(path) / MANIFEST))
     except OSError:
-        raise ResultError(f"{path}: no finished run: it has no {MANIFEST}") from None
+        said = f"no finished run: it has no {MANIFEST}" if Path(path).is_dir() else "no such folder"
+        raise ResultError(f"{path}: {said}") from None
 
 
 def load_result(path: str | Path) -> Result:

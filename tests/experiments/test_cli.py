@@ -381,8 +381,21 @@ def test_every_choice_of_a_config_is_listed() -> None:
     ("words", "code", "said"),
     [
         (["run", "none.yaml"], 2, "none.yaml: cannot be read: No such file or directory"),
+        (
+            ["run", "configs/quickstart.yaml"],
+            2,
+            "configs/quickstart.yaml: cannot be read: No such file or directory; "
+            "laggard brings it as example:quickstart",
+        ),
         (["sweep", "."], 2, ".: cannot be read: Is a directory"),
         (["run", "TOY", "learning.lr=a"], 2, "TOY: learning.lr: expected a number, got 'a'"),
+        (
+            ["run", "TOY", "task={model: {name: mlp, hidden: [3]}}"],
+            2,
+            "TOY: task.model: expected one of lenet5, mlp, logistic, resnet, vision, transformer, lstm, quadratic, "
+            "tridiagonal, timing, network_timing, got {'name': 'mlp', 'hidden': [3]}; write model: mlp, with its keys "
+            "beside it",
+        ),
         (["run", "TOY", "learning.lr"], 2, "learning.lr: expected an override key=value, as in learning.lr=0.1"),
         (["run", "TOY", "--out", "/proc/none"], 2, "/proc/none: No such file or directory"),
         (["sweep", "TOY", "--out", "/dev/null"], 2, "/dev/null/toy: Not a directory"),
@@ -397,7 +410,7 @@ def test_every_choice_of_a_config_is_listed() -> None:
             2,
             "laggard plot --x: comparison has axes of its own; learning and consensus take one",
         ),
-        (["plot", "nowhere"], 2, "nowhere: no finished run: it has no manifest.json"),
+        (["plot", "nowhere"], 2, "nowhere: no such folder"),
         (["run", "TOY", "--fast"], 2, "laggard: unrecognized arguments: --fast (see laggard --help)"),
         (["validate", "TOY", "--fast"], 2, "laggard: unrecognized arguments: --fast (see laggard --help)"),
         (["run"], 2, "laggard run: the following arguments are required: CONFIG, key=value (see laggard run --help)"),
@@ -465,7 +478,7 @@ def test_ctrl_c_says_what_is_saved(laggard: Laggard, toy: Callable[..., Path], m
     code, out, err = laggard("sweep", toy(GRID))
     _, first, last = err.splitlines()
     assert first.startswith("1 of 2: run ")
-    assert (code, out, last) == (130, "", "interrupted: 1 of 2 runs saved in results/toy")
+    assert (code, out, last) == (130, "", "interrupted: 1 of 2 runs saved in results/toy; the same command goes on")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -495,7 +508,7 @@ def test_a_signal_ends_the_process_at_once_and_without_a_traceback(
     process.send_signal(number)
     process.send_signal(number)  # as `timeout` does
     _, err = process.communicate(timeout=20)
-    saved = f"{said}: 0 of 1 run saved in {tmp_path}/out/toy\n"
+    saved = f"{said}: 0 of 1 run saved in {tmp_path}/out/toy; the same command goes on\n"
     assert process.returncode == code
     assert err == saved or (err == f"{said}\n" and patience is not None)  # before it is known what is to be run
     assert not list(tmp_path.glob("out/toy/.*"))
