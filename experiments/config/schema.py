@@ -8,9 +8,20 @@ from inspect import Parameter, isclass, signature
 from operator import or_
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails
 
 from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, unknown_key
 from laggard.experiments.config.files import absolute, hash_of, names_file
@@ -41,15 +52,25 @@ class Part(BaseModel):
     moved_keys: ClassVar[Mapping[str, str]] = {}
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)  # when first used
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _known(cls, document: Any) -> Any:
-        if isinstance(document, Mapping) and cls.model_config["extra"] == "forbid":
-            for key in document:
-                if key not in cls.model_fields:
-                    named = [known for known in cls.model_fields if not known.endswith("_sha256")]
-                    raise unknown_key(str(key), named, cls.moved_keys)
-        return document
+    def _known(cls, document: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Refuse unknown keys together with all that is wrong with the others."""
+        own = cls.model_fields
+        if not isinstance(document, Mapping) or cls.model_config["extra"] != "forbid" or own.keys() >= document.keys():
+            return handler(document)
+        named = [known for known in own if not known.endswith("_sha256")]
+        problems: list[InitErrorDetails] = []
+        for key in (key for key in document if key not in own):
+            error = unknown_key(str(key), named, cls.moved_keys)
+            if place := (key,) if isinstance(key, int | str) else ():  # each at a place of its own, which names the key
+                error = ConfigError("", error.problem)
+            problems.append({"type": "value_error", "loc": place, "input": document, "ctx": {"error": error}})
+        try:
+            handler({key: value for key, value in document.items() if key in own})
+        except ValidationError as others:
+            problems += [cast(InitErrorDetails, item) for item in others.errors(include_url=False)]
+        raise ValidationError.from_exception_data(cls.__name__, problems)
 
 
 class Described(Part):

@@ -357,3 +357,23 @@ def test_every_config_that_we_ship_is_fine_and_asks_a_question(path: Path) -> No
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert first.startswith("# ")
     assert first.endswith("?")
+
+
+def test_unknown_keys_hide_no_other_mistake(tmp_path):
+    """At the top, inside a part, two in one mapping, and a key that is a number."""
+    path = tmp_path / "mistaken.yaml"
+    path.write_text(
+        "clustr: {workers: 4}\n"
+        "cluster: {workers: 0, x: 3}\n"
+        "algorithm: {name: async_ps, shard: 2, accumulate: a}\n"
+        "learning: {lr: a}\n"
+        "stop: {1: 2, epochs: 1}\n"
+        "stopp: 3\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    keys = {error.key for error in (caught.value, *caught.value.others)}
+    assert keys == {
+        "clustr", "stopp", "cluster.x", "cluster.workers", "algorithm.shard", "algorithm.accumulate", "learning.lr",
+        "stop.1",
+    }  # fmt: skip
