@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, ValidationInfo, model_validator
 
 from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, format_value
@@ -143,10 +143,10 @@ class ClusterPart(Part):
             seed=self.seed,
         )
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")  # around that of unknown keys, for which `preset` is none
     @classmethod
-    def _expand_preset(cls, document: Any) -> Any:
-        return expand_preset(document) if isinstance(document, Mapping) else document
+    def _expand_preset(cls, document: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        return handler(expand_preset(document) if isinstance(document, Mapping) else document)
 
     @model_validator(mode="after")
     def _in_range(self, info: ValidationInfo) -> Self:
