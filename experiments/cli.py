@@ -150,7 +150,8 @@ def _report_interrupt(args: argparse.Namespace, number: int = signal.SIGINT) -> 
         find_run = sys.modules["laggard.experiments.results.store"].find_run
         saved = sum(find_run(run, args.out) is not None for run in planned)
         message += f": {saved} of {count(len(planned), 'run')} saved in {Path(args.out) / planned[0].config.name}"
-        message += "; the same command goes on" if saved < len(planned) else ""
+        if saved < len(planned) and not getattr(args, "force", False):  # which would make all anew
+            message += "; run the same command to complete it"
     print(message, file=sys.stderr)
     return 128 + number
 

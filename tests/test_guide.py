@@ -86,7 +86,7 @@ def test_the_job_of_the_guide_goes_on_after_sigterm_to_all_its_processes(tmp_pat
         os.killpg(job.pid, signal.SIGTERM)
         _, err = job.communicate(timeout=20)
         assert job.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM)
-        assert err.endswith("terminated: 0 of 2 runs saved in results/study; the same command goes on\n")
+        assert err.endswith("terminated: 0 of 2 runs saved in results/study; run the same command to complete it\n")
     with submit() as job:
         _, err = job.communicate(timeout=300)
         assert job.returncode == 0, err

@@ -188,8 +188,8 @@ def _limit(axes: Axes, table: pd.DataFrame, results: Sequence[Result], y: str) -
                     linewidth=width, clip_on=False, label=label)  # fmt: skip
     if exact:
         return "limit: the learning rate at which the quadratic oscillates for ever, between cells by its logarithm"
-    fails = "where a seed diverges or ends below twice the accuracy of chance"
-    return f"limit: right of the largest learning rate that learns; at the next it fails, {fails}"
+    fails = "a seed that does not diverges or ends below twice the accuracy of chance"
+    return f"limit: between the largest learning rate at which all seeds learn and the next; {fails}"
 
 
 def _row_limit(row: pd.DataFrame, results: Sequence[Result], xs: list[Any]) -> float | None:

@@ -478,7 +478,11 @@ def test_ctrl_c_says_what_is_saved(laggard: Laggard, toy: Callable[..., Path], m
     code, out, err = laggard("sweep", toy(GRID))
     _, first, last = err.splitlines()
     assert first.startswith("1 of 2: run ")
-    assert (code, out, last) == (130, "", "interrupted: 1 of 2 runs saved in results/toy; the same command goes on")
+    assert (code, out, last) == (
+        130,
+        "",
+        "interrupted: 1 of 2 runs saved in results/toy; run the same command to complete it",
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -508,7 +512,7 @@ def test_a_signal_ends_the_process_at_once_and_without_a_traceback(
     process.send_signal(number)
     process.send_signal(number)  # as `timeout` does
     _, err = process.communicate(timeout=20)
-    saved = f"{said}: 0 of 1 run saved in {tmp_path}/out/toy; the same command goes on\n"
+    saved = f"{said}: 0 of 1 run saved in {tmp_path}/out/toy; run the same command to complete it\n"
     assert process.returncode == code
     assert err == saved or (err == f"{said}\n" and patience is not None)  # before it is known what is to be run
     assert not list(tmp_path.glob("out/toy/.*"))

@@ -182,7 +182,7 @@ def test_a_signal_ends_a_sweep_within_two_seconds_and_leaves_no_process(
     assert monotonic() - start < 2
     assert process.returncode == code
     _, *done, last = err.splitlines()
-    assert last == f"{said}: 2 of 3 runs saved in {out}/toy; the same command goes on"
+    assert last == f"{said}: 2 of 3 runs saved in {out}/toy; run the same command to complete it"
     assert all(re.fullmatch(r"\d of 3: run \w{12} \(m = [ab]\) finished in .* s", line) for line in done), err
     wait_for(lambda: not any(map(alive, workers)), 2)
     assert not list(out.glob("toy/.*"))
