@@ -64,7 +64,7 @@ class Study:
     cpu: Mapping[str, Any] = field(default_factory=dict)
     paper: Mapping[str, Any] = field(default_factory=dict)
     tuned: Tuning | None = None
-    probe: Literal["closeness", "expansions", "leaving", "momentum"] | None = None
+    probe: Literal["closeness", "expansions", "leaving", "momentum", "variation"] | None = None
 
     def document(self, scale: Scale) -> dict[str, Any]:
         """The config's document at a scale.

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from laggard.experiments.claims.arrays import probed
 from laggard.experiments.claims.claim import (
     Claim,
     Criterion,
@@ -16,7 +17,16 @@ from laggard.experiments.claims.claim import (
     paragraph,
 )
 from laggard.experiments.claims.exhibits import Picture
-from laggard.experiments.claims.statistics import at, final, per_sample, per_update, stack_arrays, staleness
+from laggard.experiments.claims.statistics import (
+    at,
+    between,
+    final,
+    log,
+    per_sample,
+    per_update,
+    stack_arrays,
+    staleness,
+)
 
 PAPER = Paper(
     key="notes",
@@ -710,4 +720,165 @@ N9 = Claim(
 )
 
 
-CLAIMS = (N1, N2, N3, N4, N5, N6, N7, N8, N9)
+UPDATES = 7500  # of 4 epochs of MNIST in mini-batches of 32
+ALONE: dict[str, Any] = {"workers": 1, "compute": {"law": "constant", "mean": 0.01}}
+ALONG = Study(
+    config={
+        "name": "claims-along",
+        "cluster": ALONE,
+        "algorithm": {"name": "delayed"},
+        "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
+        "learning": {"optimizer": "sgd", "lr": 0.05},
+        "stop": {"epochs": 10},
+        "evaluate": {"every_epochs": 10},
+        "sweep": {"seeds": 5},
+    },
+    smoke={"task.model": "logistic", "task.dataset": "digits", "task.batch": 8, "sweep.seeds": 2},
+    probe="variation",
+)
+"""What N10 and N11 measure along a run without delay."""
+
+
+def ramps() -> dict[str, Study]:
+    """A delay that falls to 0, one that grows from 0, and one between, each at its own best learning rate."""
+    config: dict[str, Any] = {
+        **MNIST,
+        "cluster": ALONE,
+        "algorithm": {"name": "delayed"},
+    }
+    methods = {
+        "falls": {"algorithm.delay": 64, "algorithm.ramp_to": 0, "algorithm.over": UPDATES},
+        "grows": {"algorithm.delay": 0, "algorithm.ramp_to": 64, "algorithm.over": UPDATES},
+        "constant": {"algorithm.delay": 32},
+    }
+    rates = [0.0015, 0.003, 0.006, 0.0125, 0.025, 0.05, 0.1]
+    tuning = {"method": methods, "learning.lr": rates, "seed": [100, 101]}
+    return {
+        "tuning": Study(
+            config={**config, "name": "claims-delay-ramps-tuning", "sweep": tuning},
+            smoke={**SMALL, "sweep.learning.lr": [0.05, 0.2]},
+        ),
+        "ramps": Study(
+            config={**config, "name": "claims-delay-ramps", "sweep": {"method": methods, "seeds": 5}},
+            smoke={**SMALL, "sweep.seeds": 2},
+            tuned=Tuning(on="tuning", by="accuracy"),
+        ),
+    }
+
+
+def decide_n10(results: StudyResults) -> NumberArrays:
+    along, accuracy = probed(results["along"]), final(results["ramps"], "accuracy")
+    variance, change = at(along, of="variance"), at(along, of="change")
+    noise = variance / at(along, of="signal")
+
+    def over_later(values: xr.DataArray) -> xr.DataArray:
+        return at(values, part=1) / between(values, "part", 2, np.inf).max("part")
+
+    return {
+        "variance": over_later(variance),
+        "change": over_later(change),
+        "gain": at(accuracy, method="grows") - at(accuracy, method="falls"),
+        "variance_last": at(variance, part=1) / at(variance, part=10),
+        "noise": at(noise, part=10) / at(noise, part=1),
+        "constant": at(accuracy, method="grows") - at(accuracy, method="constant"),
+        "along": stack_arrays(
+            **{
+                "between mini-batches": variance / at(variance, part=1),
+                "of the mean in 16 updates": change / at(change, part=1),
+            }
+        ),
+    }
+
+
+N10 = Claim(
+    id="N10",
+    paper=PAPER,
+    headline="variance in epoch 1 over the largest later",
+    did=paragraph("""
+        LeNet-5, MNIST: how gradients vary along 10 epochs of SGD, and a delay from 64 to 0 against one from 0 to 64.
+    """),
+    question="Do gradients vary most near the start of training, so that delay costs most there?",
+    says="gradients vary most near the start of training, and staleness does the most harm there.",
+    basis="network",
+    mark="notes",
+    setting=paragraph("""
+        LeNet-5, MNIST, one process, batch 32, plain SGD at a learning rate of 0.05 without delay, 10 epochs, 5 seeds.
+        Every 125 updates the gradients of 32 other mini-batches are taken at the weights then and 16 updates later:
+        tr Cov(g) between them, and |E g(later) - E g|^2, both without bias. The numbers are means over epochs. Then
+        a delay that falls from 64 to 0 in the course of 4 epochs against one that grows from 0 to 64, of the same mean,
+        each at its own best learning rate of one grid, chosen on 2 seeds; 5 others report.
+    """),
+    studies={"along": ALONG, **ramps()},
+    decide=decide_n10,
+    criteria=(
+        Criterion("variance", "tr Cov of gradients, first epoch over the largest of the others", at_least=1.2),
+        Criterion("change", "change of the mean gradient in 16 updates, the same", at_least=1.2),
+        Criterion("gain", "final accuracy, delay that grows less one that falls", at_least=0.003),
+    ),
+    beside={
+        "variance_last": "tr Cov of gradients, first epoch over the tenth",
+        "noise": "tr Cov of gradients over the square of their mean, tenth epoch over the first",
+        "constant": "final accuracy, delay that grows less a constant one of 32",
+    },
+    figure=Picture(
+        of="along", x="part", y="square of the variation of gradients, of the first epoch's", lines="of",
+        xlabel="epoch", log_y=True,
+    ),
+)  # fmt: skip
+
+
+def decide_n11(results: StudyResults) -> NumberArrays:
+    along = probed(results["along"])
+    curved = at(along, of="hessian")
+    ratio = at(along, of="fisher") / curved
+    apart = ratio.where(ratio > 1, 1 / ratio).where(ratio > 0)
+    factor = curved / at(along, of="outer")
+    return {
+        "last": at(apart, part=10),
+        "nearer": log(at(apart, part=10)) / log(at(apart, part=1)),
+        "cosine": at(along, of="cosine", part=10),
+        "first": at(apart, part=1),
+        "cosine_first": at(along, of="cosine", part=1),
+        "factor_first": at(factor, part=1),
+        "factor": at(factor, part=10),
+        "ratio": ratio,
+    }
+
+
+N11 = Claim(
+    id="N11",
+    paper=PAPER,
+    headline="g g^T and the Hessian, apart in epoch 10",
+    did="LeNet-5, MNIST, 10 epochs of SGD: the mean of g g^T over samples against the Hessian, along the updates.",
+    question="Does the mean of g g^T become the Hessian as training goes on?",
+    says=paragraph("""
+        the outer product of the gradient becomes the Hessian as training goes on, so that it can stand for it in the
+        compensation of delay.
+    """),
+    basis="network",
+    mark="notes",
+    setting=paragraph("""
+        Along the run of N10, at the same updates: H of 256 samples and the mean F of their g_i g_i^T, both as products
+        with the direction s of 16 updates, the one that a delay of 16 asks about. s^T F s / s^T H s is 1 where the
+        model is that of the labels (then E[g g^T] = H exactly), and the cosine of F s and H s is. DC-ASGD has the
+        gradient g_b of a mini-batch of 32 in place of the samples' own; the factor by which E[g_b g_b^T] falls short
+        of H along s is shown beside: 32 where F is H and the mean gradient 0.
+    """),
+    studies={"along": ALONG},
+    decide=decide_n11,
+    criteria=(
+        Criterion("last", "s^T F s over s^T H s or the other way round, tenth epoch", at_most=1.5),
+        Criterion("nearer", "the logarithm of that, tenth epoch over the first", at_most=0.8),
+        Criterion("cosine", "cosine of F s and H s, tenth epoch", at_least=0.9),
+    ),
+    beside={
+        "first": "s^T F s over s^T H s or the other way round, first epoch",
+        "cosine_first": "cosine of F s and H s, first epoch",
+        "factor_first": "s^T H s over that of g_b g_b^T of mini-batches, first epoch",
+        "factor": "the same, tenth epoch",
+    },
+    figure=Picture(of="ratio", x="part", y="s^T F s / s^T H s", xlabel="epoch", log_y=True),
+)
+
+
+CLAIMS = (N1, N2, N3, N4, N5, N6, N7, N8, N9, N10, N11)

@@ -12,6 +12,7 @@ import pandas as pd
 import xarray as xr
 
 from laggard.experiments.claims.probes.distances import closeness, expansions
+from laggard.experiments.claims.probes.gradient_statistics import variation
 from laggard.experiments.claims.probes.implicit_momentum import fit_momentum, momentum
 from laggard.experiments.claims.probes.minima import leaving
 from laggard.experiments.claims.statistics import array
@@ -20,7 +21,7 @@ from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.results.atomic import whole_file
 from laggard.experiments.running.run import circumstances
 
-__all__ = ["PROBES", "closeness", "expansions", "fit_momentum", "leaving", "momentum", "run_probe"]
+__all__ = ["PROBES", "closeness", "expansions", "fit_momentum", "leaving", "momentum", "run_probe", "variation"]
 
 Probe = Callable[[Config, Mapping[str, Any]], list[dict[str, float]]]
 PROBES: Mapping[str, Probe] = {
@@ -28,6 +29,7 @@ PROBES: Mapping[str, Probe] = {
     "expansions": expansions,
     "leaving": leaving,
     "momentum": momentum,
+    "variation": variation,
 }
 """What a study may ask for instead of runs: from a config, and what it gives `simulate`, to a row a number."""
 

@@ -1,5 +1,6 @@
 """Probes against recursions written out by hand."""
 
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -8,9 +9,18 @@ import torch
 
 from laggard import load
 from laggard.experiments.claims.optima import best_setting
-from laggard.experiments.claims.probes import closeness, expansions, fit_momentum, leaving, minima, momentum, run_probe
+from laggard.experiments.claims.probes import (
+    closeness,
+    expansions,
+    fit_momentum,
+    gradient_statistics,
+    leaving,
+    minima,
+    momentum,
+    run_probe,
+)
 from laggard.experiments.config.grid import RunSpec
-from laggard.models import MLP, Supervised, synthetic
+from laggard.models import MLP, Logistic, Supervised, synthetic
 
 DELAYED = """\
 cluster: {workers: 1}
@@ -154,3 +164,92 @@ sweep: {cluster.workers: [2, 3]}
     # those of 50 updates, and the one that each worker has begun, which may be computed with others
     assert all(50 <= each["gradients"] <= 50 + 3 for each in made.values())
     assert run_probe("momentum", config, tmp_path).attrs["made"] == made
+
+
+def labels_of_the_model(data, weights):
+    """Labels that a logistic regression of these weights gives the training set, at random by its own probabilities."""
+    x = data.train_x.flatten(1).double()
+    slopes, offsets = weights[: -data.classes].unflatten(0, (data.classes, -1)), weights[-data.classes :]
+    chances = (x @ slopes.T + offsets).softmax(1)
+    return torch.multinomial(chances, 1, generator=torch.Generator().manual_seed(1))[:, 0]
+
+
+def logistic(data, batch):
+    task = Supervised(Logistic().build, data, batch=batch, dtype=torch.float64)
+    batches = task.batches(0, [np.random.default_rng(0)])
+    return task, [next(batches) for _ in range(len(data.train_x) // batch)]
+
+
+def test_the_fisher_matrix_of_labels_drawn_from_the_model_is_the_hessian():
+    """E[g g^T] = E[H] for them (Zheng et al. 2017, section 3), and not for other labels."""
+    data = synthetic(samples=16_000, features=4, classes=3)
+    read, ahead = 3 * logistic(data, 1)[0].start([0]), 0.01 * logistic(data, 1)[0].start([1])
+    numbers = []
+    for labels in (labels_of_the_model(data, read[0]), data.train_y):
+        task, batches = logistic(replace(data, train_y=labels), 2_000)
+        numbers.append(gradient_statistics.measure_curvature(task, read, read + ahead, batches))
+    own, other = numbers
+    assert float(own["fisher"] / own["hessian"]) == pytest.approx(1.0, abs=0.05)
+    assert float(own["cosine"]) > 0.99
+    assert abs(float(other["fisher"] / other["hessian"]) - 1) > 0.3
+
+
+def test_curvature_is_that_of_second_differences_and_of_squared_slopes():
+    task, batches = logistic(synthetic(samples=64, features=4), 8)
+    read = task.start([0, 1])
+    step = 1e-4 * task.start([2, 3])
+    found = gradient_statistics.measure_curvature(task, read, read + step, batches)
+    whole, singles = [torch.arange(64)], [torch.tensor([sample]) for sample in range(64)]
+    ahead, behind = (task.gradients((read + sign * step)[None], whole)[0][0] for sign in (0.5, -0.5))
+    slopes = (task.gradients(read.expand(64, *read.shape).contiguous(), singles)[0] * step).sum(-1)
+    of_batches = (task.gradients(read.expand(8, *read.shape).contiguous(), batches)[0] * step).sum(-1)
+    np.testing.assert_allclose(found["hessian"], ((ahead - behind) * step).sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(found["fisher"], slopes.square().mean(0), rtol=1e-9)
+    np.testing.assert_allclose(found["outer"], of_batches.square().mean(0), rtol=1e-9)
+
+
+def test_gradients_vary_as_their_samples_do_over_the_size_of_the_batch():
+    """tr Cov(g_b) = tr Cov(g_i) / B, and squares of means less their own variance are those of the whole set."""
+    data = synthetic(samples=16_000, features=4)
+    task, batches = logistic(data, 8)
+    read = task.start([0])
+    now = read + 0.5 * task.start([1])
+    found = gradient_statistics.measure_variation(task, read, now, batches)
+    samples = torch.arange(16_000)
+    single = task.gradients(read.expand(16_000, *read.shape).contiguous(), list(samples[:, None]))[0]
+    before, after = (task.gradients(each[None], [samples])[0] for each in (read, now))
+    assert float(found["variance"]) == pytest.approx(float(single.var(0).sum()) / 8, rel=0.1)
+    assert float(found["signal"]) == pytest.approx(float(before.square().sum()), rel=0.02)
+    assert float(found["change"]) == pytest.approx(float((after - before).square().sum()), rel=0.02)
+
+
+def test_means_of_few_mini_batches_are_not_too_large_by_their_noise():
+    """Where the whole gradient is 0, its square is 0 on average, though no mini-batch's is."""
+    task, _ = logistic(synthetic(samples=400, features=4), 400)
+    search, whole = task.start([0]), [torch.arange(400)]
+    for _ in range(2_000):
+        search = search - task.gradients(search[None], whole)[0][0]
+    task, _ = logistic(synthetic(samples=400, features=4), 4)
+    batches = task.batches(0, [np.random.default_rng(0)])
+    drawn = [[next(batches) for _ in range(8)] for _ in range(200)]
+    found = [gradient_statistics.measure_variation(task, search, search, each) for each in drawn]
+    signal, variance = (np.array([float(each[name]) for each in found]) for name in ("signal", "variance"))
+    assert abs(signal.mean()) < 4 * signal.std() / np.sqrt(len(signal))
+    assert abs(signal.mean()) < 0.2 * variance.mean() / 8
+
+
+def test_a_run_is_measured_in_ten_parts(toy, tmp_path):
+    text = """\
+cluster: {workers: 1}
+algorithm: {name: delayed}
+task: {model: logistic, dataset: synthetic, batch: 8}
+learning: {lr: 0.1}
+stop: {updates: 1250}
+sweep: {seeds: 2}
+"""
+    found = run_probe("variation", load(toy(text=text)), tmp_path)
+    assert found["part"].values.tolist() == list(range(1, 11))
+    assert found.sizes["seed"] == 2
+    assert np.isfinite(found).all()
+    change = found.sel(of="change").mean("seed")
+    assert change.sel(part=1) > 10 * abs(change.sel(part=10))

@@ -1,0 +1,118 @@
+"""Along a run: how much gradients vary, and how near products of gradients are to the Hessian."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from laggard.experiments.config.config import Config
+from laggard.simulator import simulate
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.rules.damping import Uncompensated
+from laggard.simulator.learning.rules.scalars import Scalar
+
+PARTS = 10  # of a run, whose means are reported
+EVERY = 125  # updates from one measurement to the next
+APART = 16  # updates between the two models of a measurement, as of a gradient with that delay
+BATCHES = 32
+"""Mini-batches of a measurement, drawn beside those of the run."""
+SINGLE = 8  # of them, those whose samples have a gradient each
+
+
+@dataclass(frozen=True)
+class VariationProbe(Uncompensated):
+    """No compensation, but every `EVERY` updates the gradients of other mini-batches are measured.
+
+    Attributes:
+        task: takes the gradients, and products with the Hessian.
+        batches: mini-batches for the measurements.
+        measured: by name, a number a measurement, each `(ensemble,)`.
+        seen: the number of updates so far, as the length of a list.
+        begun: the weights at which the measurement began.
+    """
+
+    task: Any
+    batches: Iterator[Tensor]
+    measured: list[dict[str, Tensor]] = field(default_factory=list)
+    seen: list[None] = field(default_factory=list)
+    begun: list[Tensor] = field(default_factory=list)
+
+    def correct(
+        self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
+    ) -> tuple[Tensor, Any]:
+        place = len(self.seen) % EVERY
+        if place == 0:
+            self.begun[:] = [weights]
+        if place == APART:
+            batches = [next(self.batches) for _ in range(BATCHES)]
+            found = measure_variation(self.task, self.begun[0], weights, batches)
+            self.measured.append(found | measure_curvature(self.task, self.begun[0], weights, batches[:SINGLE]))
+        self.seen.append(None)
+        return value, state
+
+
+def measure_variation(task: Any, read: Tensor, now: Tensor, batches: list[Tensor]) -> dict[str, Tensor]:
+    """How gradients of mini-batches vary between each other and between two models, each `(ensemble,)`.
+
+        variance  tr Cov(g_b(read));    signal  |E g_b(read)|^2;    change  |E g_b(now) - E g_b(read)|^2
+
+    without bias, from the mean and the covariance over the mini-batches b.
+
+    Args:
+        read, now: the two models, `(ensemble, params)`.
+    """
+    models = read.expand(len(batches), *read.shape), now.expand(len(batches), *now.shape)
+    before, after = (task.gradients(each.contiguous(), batches)[0].double() for each in models)
+    variance, change = before.var(0).sum(-1), (after - before).var(0).sum(-1)
+    return {
+        "variance": variance,
+        "signal": before.mean(0).square().sum(-1) - variance / len(batches),
+        "change": (after - before).mean(0).square().sum(-1) - change / len(batches),
+    }
+
+
+def measure_curvature(task: Any, read: Tensor, now: Tensor, batches: list[Tensor]) -> dict[str, Tensor]:
+    """The loss's Hessian H and the mean F of g g^T over samples, in the direction s = now - read, each `(ensemble,)`.
+
+        hessian  s^T H s;    fisher  s^T F s;    cosine  that of H s and F s;    outer  s^T E[g_b g_b^T] s
+
+    H and F of the samples of all `batches` at `read`; g_b the gradient of a mini-batch, as DC-ASGD has it.
+    """
+    step = now - read
+    curved, squared, outer = (torch.zeros_like(step, dtype=torch.float64) for _ in range(3))
+    for batch in batches:
+        curved += task.hessian_products(read[None], step[None], [batch])[0].double()
+        singles = list(batch.unsqueeze(-1).movedim(-2, 0))
+        each = task.gradients(read.expand(len(singles), *read.shape).contiguous(), singles)[0].double()
+        whole = each.mean(0)
+        squared += (each * (each * step).sum(-1, keepdim=True)).mean(0)
+        outer += whole * (whole * step).sum(-1, keepdim=True)
+    curved, squared, outer = (each / len(batches) for each in (curved, squared, outer))
+    return {
+        "hessian": (curved * step).sum(-1),
+        "fisher": (squared * step).sum(-1),
+        "cosine": torch.cosine_similarity(curved, squared, dim=-1),
+        "outer": (outer * step).sum(-1),
+    }
+
+
+def variation(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Means of `measure_variation` and `measure_curvature` over each tenth of a run; a row a member, tenth and number.
+
+    Sources: McCandlish et al. (2018), arXiv 1812.06162: variance over signal is the noise scale of a mini-batch; Zheng
+    et al. (2017), arXiv 1609.08326, section 3: F becomes H as the model becomes that of the labels.
+    """
+    rngs = [np.random.default_rng([seed, APART]) for seed in given["learning_seeds"]]
+    along = VariationProbe(given["task"], given["task"].batches(0, rngs))
+    rule = replace(given["algorithm"].rule, compensation=along)
+    simulate(**{**given, "algorithm": replace(given["algorithm"], rule=rule)})
+    rows: list[dict[str, Any]] = []
+    for name in along.measured[0]:
+        parts = torch.stack([each[name] for each in along.measured]).tensor_split(PARTS)
+        for part, numbers in enumerate(parts, start=1):
+            for member, number in enumerate(numbers.mean(0)):
+                rows.append({"member": member, "of": name, "part": part, "number": float(number)})
+    return rows
