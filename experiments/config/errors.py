@@ -77,9 +77,15 @@ def unknown_name(key: str, got: object, known: Iterable[str]) -> ConfigError:
     return ConfigError(key, "; ".join(filter(None, (said, hint))))
 
 
+SYNONYMS = {"learning_rate": "lr", "step_size": "lr", "world_size": "workers"}
+"""Names that other tools have for a key, where they do not resemble its own."""
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """`did you mean ...?`, or nothing where no known word is close."""
-    close = difflib.get_close_matches(word, list(known), n=1)
+    words = list(known)
+    other = SYNONYMS.get(word)
+    close = [other] if other in words else difflib.get_close_matches(word, words, n=1)
     return f"did you mean {close[0]}?" if close else ""
 
 

@@ -42,6 +42,8 @@ WRONG = {
     # unknown keys and names
     "learing.lr=1": "learing: unknown key; did you mean learning?",
     "learning.optimiser=sgd": "learning.optimiser: unknown key; did you mean optimizer?",
+    "learning.learning_rate=0.1": "learning.learning_rate: unknown key; did you mean lr?",
+    "cluster.world_size=4": "cluster.world_size: unknown key; did you mean workers?",
     "learning.compensation.strengh=1": "learning.compensation.strengh: unknown key; did you mean strength?",
     "task.hidden=[3]": "task.hidden: unknown key; expected one of model, *",
     "cluster.slowdowns.0.facter=2": "cluster.slowdowns.0.facter: unknown key; did you mean factor?",
