@@ -22,7 +22,7 @@ WORDS = {
     Verdict.FAILS: "fail",
     Verdict.OPEN: "are open",
     Verdict.SILENT: "say nothing",
-    NOT_RUN: "wait for their runs",
+    NOT_RUN: "wait to be run",
 }
 
 

@@ -45,8 +45,8 @@ def decide_i6(results: StudyResults) -> NumberArrays:
     lr_max_heavy = share_heavy * _theory(share_heavy, 0.9) / _sharpness(heavy)
     lr_max_kinks = share_kinks * _theory(share_kinks, 0.0) / _sharpness(kinks)
     return {
-        "plain": abs(share - 1).max("delay", skipna=False),
-        "heavy": abs(share_heavy - 1).max("delay", skipna=False),
+        "plain": _off_theory(plain),
+        "heavy": _off_theory(heavy),
         "slope": slope(lr_max, "delay", scale=2, offset=1),
         "cost": between(lr_max / lr_max_heavy, "delay", 8, np.inf).min("delay", skipna=False),
         "slope_kinks": slope(lr_max_kinks, "delay", scale=2, offset=1),
@@ -69,16 +69,27 @@ def _slope_left(probe: xr.DataArray) -> xr.DataArray:
     return at(probe, of="slope").max("lr").max("delay")
 
 
-def _limit(probe: xr.DataArray) -> xr.DataArray:
-    """Halfway, on a log axis, between the largest rate from which descent comes back and the next; theory has 1.
+def _limits(probe: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """The largest rate from which descent comes back, and the next of the grid, from which it leaves; theory has 1.
 
-    NaN where the grid does not have it.
+    NaN where the grid does not have them.
     """
-    comes_back = at(probe, of="growth") < 1
     rates = np.sort(probe["lr"].values)
-    halfway = xr.DataArray(np.sqrt(rates[:-1] * rates[1:]), coords={"lr": rates[:-1]})
-    edge = largest(comes_back, "lr")
-    return halfway.reindex(lr=rates).sel(lr=edge.fillna(rates[-1])).drop_vars("lr").where(edge.notnull())
+    edge = largest(at(probe, of="growth") < 1, "lr")
+    following = xr.DataArray(rates[1:], coords={"lr": rates[:-1]}).reindex(lr=rates)
+    return edge, following.sel(lr=edge.fillna(rates[-1])).drop_vars("lr").where(edge.notnull())
+
+
+def _limit(probe: xr.DataArray) -> xr.DataArray:
+    """Halfway between the two of `_limits`, on a log axis."""
+    edge, following = _limits(probe)
+    return (edge * following) ** 0.5
+
+
+def _off_theory(probe: xr.DataArray) -> xr.DataArray:
+    """How far the limit may be from theory's, at most: it lies between the two of `_limits`."""
+    ends = xr.concat([abs(each - 1) for each in _limits(probe)], "end")
+    return ends.max(["end", "delay"], skipna=False)
 
 
 def _theory(shares: xr.DataArray, momentum: float) -> xr.DataArray:
@@ -90,7 +101,7 @@ def _theory(shares: xr.DataArray, momentum: float) -> xr.DataArray:
 I6 = Claim(
     id="I6",
     paper=PAPER,
-    headline="lr_max, off theory",
+    headline="lr_max, at most off theory by",
     did=paragraph("""
         Networks trained to a minimum on MNIST, then delayed descent from beside it: the largest rate that comes back,
         against the sharpness measured there.
@@ -143,7 +154,7 @@ I6 = Claim(
     },
     decide=decide_i6,
     criteria=(
-        Criterion("plain", "lr_max over theory's less 1, either way, largest over the delays", at_most=0.1),
+        Criterion("plain", "how far lr_max may be from theory's at most, as a share, over the delays", at_most=0.1),
         Criterion("heavy", "the same with momentum 0.9", at_most=0.15),
         Criterion("slope", "slope of log lr_max against log(2 D + 1), no momentum", at_least=-1.3, at_most=-0.7),
         Criterion("cost", "lr_max without momentum over that with 0.9, least over delays 8 and 32", at_least=5.0),
@@ -169,6 +180,8 @@ I6 = Claim(
         "LeNet-5 alone left its minimum from 0.8 of theory's limit on at two seeds and at every rate of the grid, "
         "which began at 0.75, at the third (open). The bars on theory's limit and on momentum are for a smooth "
         "network now, LeNet-5 has a lower grid and the bar on the slope, and there are five seeds instead of three.",
+        "The distance from theory was that of the point halfway between two rates of the grid, 0.001, which is finer "
+        "than the grid is. It is that of the further one now; the verdict is the same.",
     ),
 )
 

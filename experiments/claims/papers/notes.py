@@ -751,7 +751,7 @@ def ramps() -> dict[str, Study]:
         "grows": {"algorithm.delay": 0, "algorithm.ramp_to": 64, "algorithm.over": UPDATES},
         "constant": {"algorithm.delay": 32},
     }
-    rates = [0.0015, 0.003, 0.006, 0.0125, 0.025, 0.05, 0.1]
+    rates = [0.0004, 0.00075, 0.0015, 0.003, 0.006, 0.0125]
     tuning = {"method": methods, "learning.lr": rates, "seed": [100, 101]}
     return {
         "tuning": Study(
@@ -821,8 +821,18 @@ N10 = Claim(
         "constant": "final accuracy, delay that grows less a constant one of 32",
     },
     figure=Picture(
-        of="along", x="part", y="square of the variation of gradients, of the first epoch's", lines="of",
+        of="along", x="part", y="squared variation of gradients (epoch 1 = 1)", lines="of",
         xlabel="epoch", log_y=True,
+    ),
+    notes=paragraph("""
+        Between mini-batches gradients vary 1.3 to 1.9 times as much in the first epoch as in any later one, and their
+        mean changes 6.5 to 28 times as much (five seeds, too unequal for a resolved mean). Against the square of the
+        mean the variance grows 27-fold. Delay near the start does not cost most: what falls from 64 ends 4.9 points
+        above what grows to 64, whose last gradients are the latest, and 1.2 below a constant delay of 32.
+    """),
+    changes=(
+        "The grid of learning rates began at 0.0015, which was the best for the delay that grows; it begins at 0.0004 "
+        "now, and ends at 0.0125. The choices are the same.",
     ),
 )  # fmt: skip
 
@@ -835,7 +845,7 @@ def decide_n11(results: StudyResults) -> NumberArrays:
     factor = curved / at(along, of="outer")
     return {
         "last": at(apart, part=10),
-        "nearer": log(at(apart, part=10)) / log(at(apart, part=1)),
+        "nearer": log(at(apart, part=10)) - log(at(apart, part=1)),
         "cosine": at(along, of="cosine", part=10),
         "first": at(apart, part=1),
         "cosine_first": at(along, of="cosine", part=1),
@@ -868,7 +878,7 @@ N11 = Claim(
     decide=decide_n11,
     criteria=(
         Criterion("last", "s^T F s over s^T H s or the other way round, tenth epoch", at_most=1.5),
-        Criterion("nearer", "the logarithm of that, tenth epoch over the first", at_most=0.8),
+        Criterion("nearer", "the logarithm of that, tenth epoch less the first", at_most=0.0),
         Criterion("cosine", "cosine of F s and H s, tenth epoch", at_least=0.9),
     ),
     beside={
@@ -878,6 +888,16 @@ N11 = Claim(
         "factor": "the same, tenth epoch",
     },
     figure=Picture(of="ratio", x="part", y="s^T F s / s^T H s", xlabel="epoch", log_y=True),
+    notes=paragraph("""
+        Along s the two are within 15 % of each other from the second epoch to the sixth, by means over seeds; F is
+        larger before (1.4 in the first), and again later, when few samples have a large loss (1.9 in the tenth). In
+        other directions they differ: the cosine stays between 0.67 and 0.75. What g_b g_b^T falls short of H by grows
+        from 4 in the first epoch to 26 in the third, so that no one strength is right for a whole run.
+    """),
+    changes=(
+        "The second criterion had the logarithm of the tenth epoch over that of the first, at most 0.8. Where the "
+        "first is near 0, that is as large as one likes (117, from -203 to 436); it is their difference now.",
+    ),
 )
 
 

@@ -135,6 +135,11 @@ A1 = Claim(
         "best_256": "best accuracy at delay 256",
     },
     figure=Picture(of="accuracy", x="lr", y="final test accuracy", lines="delay", xlabel="learning rate", log_x=True),
+    notes=paragraph("""
+        The cliffs of the three seeds differ by a step of the grid at delays of 128 and 256, half a decade, so that
+        slopes are -0.97, -1.37 and -1.10; with three seeds that leaves the slope and the line open. At a delay of
+        256 the best accuracy is 94 to 95 %, without delay 99.
+    """),
     changes=(
         "The grid began at 1e-4 and runs ended after 4 epochs; half of the least rate stood for a cliff that was not "
         "on it, and decided the claim.",
@@ -374,6 +379,12 @@ A4 = Claim(
         xlabel="learning rate",
         log_x=True,
     ),
+    notes=paragraph("""
+        It depends on the rate. At that which is best without delay both optimisers are lost at a delay of 256. Each
+        at its best rate there, Adam loses 0.2 to 1.3 points and SGD with momentum 4.1 to 5.3, on the border of both
+        bars; Adam loses 4 points less (3.4 to 4.6). Its best rate is ten times lower than without delay, that of SGD
+        a hundred times.
+    """),
     changes=(
         "Runs ended after 4 epochs on a grid that began at 1e-4, where nothing is learnt at a delay of 256; only the "
         "rate that is best without delay was asked for.",

@@ -182,14 +182,14 @@ def logistic(data, batch):
 
 def test_the_fisher_matrix_of_labels_drawn_from_the_model_is_the_hessian():
     """E[g g^T] = E[H] for them (Zheng et al. 2017, section 3), and not for other labels."""
-    data = synthetic(samples=16_000, features=4, classes=3)
+    data = synthetic(samples=6_000, features=4, classes=3)
     read, ahead = 3 * logistic(data, 1)[0].start([0]), 0.01 * logistic(data, 1)[0].start([1])
     numbers = []
     for labels in (labels_of_the_model(data, read[0]), data.train_y):
-        task, batches = logistic(replace(data, train_y=labels), 2_000)
+        task, batches = logistic(replace(data, train_y=labels), 1_000)
         numbers.append(gradient_statistics.measure_curvature(task, read, read + ahead, batches))
     own, other = numbers
-    assert float(own["fisher"] / own["hessian"]) == pytest.approx(1.0, abs=0.05)
+    assert float(own["fisher"] / own["hessian"]) == pytest.approx(1.0, abs=0.08)
     assert float(own["cosine"]) > 0.99
     assert abs(float(other["fisher"] / other["hessian"]) - 1) > 0.3
 
@@ -210,13 +210,13 @@ def test_curvature_is_that_of_second_differences_and_of_squared_slopes():
 
 def test_gradients_vary_as_their_samples_do_over_the_size_of_the_batch():
     """tr Cov(g_b) = tr Cov(g_i) / B, and squares of means less their own variance are those of the whole set."""
-    data = synthetic(samples=16_000, features=4)
+    data = synthetic(samples=4_000, features=4)
     task, batches = logistic(data, 8)
     read = task.start([0])
     now = read + 0.5 * task.start([1])
     found = gradient_statistics.measure_variation(task, read, now, batches)
-    samples = torch.arange(16_000)
-    single = task.gradients(read.expand(16_000, *read.shape).contiguous(), list(samples[:, None]))[0]
+    samples = torch.arange(4_000)
+    single = task.gradients(read.expand(4_000, *read.shape).contiguous(), list(samples[:, None]))[0]
     before, after = (task.gradients(each[None], [samples])[0] for each in (read, now))
     assert float(found["variance"]) == pytest.approx(float(single.var(0).sum()) / 8, rel=0.1)
     assert float(found["signal"]) == pytest.approx(float(before.square().sum()), rel=0.02)
