@@ -136,9 +136,8 @@ A1 = Claim(
     },
     figure=Picture(of="accuracy", x="lr", y="final test accuracy", lines="delay", xlabel="learning rate", log_x=True),
     notes=paragraph("""
-        The cliffs of the three seeds differ by a step of the grid at delays of 128 and 256, half a decade, so that
-        slopes are -0.97, -1.37 and -1.10; with three seeds that leaves the slope and the line open. At a delay of
-        256 the best accuracy is 94 to 95 %, without delay 99.
+        The seeds' cliffs differ by a step of the grid at delays of 128 and 256, which leaves the slope open. The
+        slopes are -0.97, -1.37 and -1.10. At a delay of 256 the best accuracy is 94 to 95 %, without delay 99.
     """),
     changes=(
         "The grid began at 1e-4 and runs ended after 4 epochs; half of the least rate stood for a cliff that was not "

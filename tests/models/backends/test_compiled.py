@@ -415,3 +415,17 @@ def test_where_numba_fails_one_warning_says_so_and_autograd_goes_on(monkeypatch)
         Threads(given[0], cross_entropy, 1).gradients(*given[1:])
     compiler.compile_passes.cache_clear()
     agree(mine, by_autograd(*given), 0)
+
+
+def test_padding_and_its_transpose_know_sides_that_differ():
+    """Uncompiled: the crop is needed by layers behind a padded one alone, which the tests of whole networks compile."""
+    channels, height, width, top, left = 2, 3, 4, 1, 2
+    rng = np.random.default_rng(0)
+    inner = rng.standard_normal((channels, height, width, kernels.SAMPLES), dtype=np.float32)
+    wide = np.pad(inner, [(0, 0), (top, top), (left, left), (0, 0)])
+    padded, cropped = np.zeros(wide.size, np.float32), np.zeros(inner.size, np.float32)
+    kernels.pad(inner.ravel(), channels, height, width, top, left, padded)
+    np.testing.assert_array_equal(padded.reshape(wide.shape), wide)
+    around = rng.standard_normal(wide.shape, dtype=np.float32)
+    kernels.crop(around.ravel(), channels, height, width, top, left, cropped)
+    np.testing.assert_array_equal(cropped.reshape(inner.shape), around[:, top:-top, left:-left])

@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,7 +22,7 @@ from laggard.simulator import (
     Timing,
 )
 from laggard.simulator.learning.rules import RMSProp
-from laggard.simulator.testing import IDENTITIES, check_algorithm, trial_of
+from laggard.simulator.testing import IDENTITIES, check_algorithm, identities, trial_of
 from laggard.simulator.timing.distributions import Exponential
 
 HERE = [name for name in IDENTITIES if "hashes" not in name]
@@ -251,7 +251,7 @@ def test_no_other_identity_finds_it(broken: type) -> None:
 
 
 HASHED = """
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from laggard.simulator import SERVER, Algorithm, Rule
 
 @dataclass(frozen=True)
@@ -344,3 +344,11 @@ def test_the_global_streams_are_left_as_they_were() -> None:
 
     check_algorithm(Mine, updates=5)
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_final_weights_are_compared_to_the_last_bit():
+    outcome = trial_of(ALGORITHMS["delayed"], updates=3).run()
+    ahead = replace(outcome, weights=torch.nextafter(outcome.weights, torch.full_like(outcome.weights, torch.inf)))
+    identities._expect_equal(outcome, replace(outcome, weights=outcome.weights.clone()), "two runs")
+    with pytest.raises(identities.Broken, match="two runs differ: their final weights by"):
+        identities._expect_equal(outcome, ahead, "two runs")
