@@ -889,10 +889,11 @@ N11 = Claim(
     },
     figure=Picture(of="ratio", x="part", y="s^T F s / s^T H s", xlabel="epoch", log_y=True),
     notes=paragraph("""
-        They are near each other along s for a while, and not elsewhere. By means over seeds s^T F s is within 15 % of
-        s^T H s from the second epoch to the sixth; it is larger before (1.4 times in the first), and again later, when
-        few samples have a large loss (1.9 in the tenth). The cosine stays between 0.67 and 0.75. What g_b g_b^T falls
-        short of H by grows from 4 in the first epoch to 26 in the third, so that no one strength is right for a run.
+        The two are near each other along s for a while, and not elsewhere. By means over seeds s^T F s is within 15 %
+        of s^T H s from the second epoch to the sixth; it is larger before (1.4 times in the first), and again later,
+        when few samples have a large loss (1.9 in the tenth). The cosine stays between 0.67 and 0.75. What g_b g_b^T
+        falls short of H by grows from 4 in the first epoch to 26 in the third, so that no one strength is right for a
+        run.
     """),
     changes=(
         "The second criterion had the logarithm of the tenth epoch over that of the first, at most 0.8. Where the "

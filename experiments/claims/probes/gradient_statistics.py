@@ -15,8 +15,8 @@ from laggard.simulator.learning.rules.damping import Uncompensated
 from laggard.simulator.learning.rules.scalars import Scalar
 
 PARTS = 10  # of a run, whose means are reported
-EVERY = 125  # updates from one measurement to the next
-APART = 16  # updates between the two models of a measurement, as of a gradient with that delay
+INTERVAL = 125  # updates from one measurement to the next
+LATER = 16  # updates between the two models of a measurement, as of a gradient with that delay
 BATCHES = 32
 """Mini-batches of a measurement, drawn beside those of the run."""
 SINGLE = 8  # of them, those whose samples have a gradient each
@@ -24,7 +24,7 @@ SINGLE = 8  # of them, those whose samples have a gradient each
 
 @dataclass(frozen=True)
 class VariationProbe(Uncompensated):
-    """No compensation, but every `EVERY` updates the gradients of other mini-batches are measured.
+    """No compensation, but every `INTERVAL` updates the gradients of other mini-batches are measured.
 
     Attributes:
         task: takes the gradients, and products with the Hessian.
@@ -43,10 +43,10 @@ class VariationProbe(Uncompensated):
     def correct(
         self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
     ) -> tuple[Tensor, Any]:
-        place = len(self.seen) % EVERY
+        place = len(self.seen) % INTERVAL
         if place == 0:
             self.begun[:] = [weights]
-        if place == APART:
+        if place == LATER:
             batches = [next(self.batches) for _ in range(BATCHES)]
             found = measure_variation(self.task, self.begun[0], weights, batches)
             self.measured.append(found | measure_curvature(self.task, self.begun[0], weights, batches[:SINGLE]))
@@ -105,7 +105,7 @@ def variation(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
     Sources: McCandlish et al. (2018), arXiv 1812.06162: variance over signal is the noise scale of a mini-batch; Zheng
     et al. (2017), arXiv 1609.08326, section 3: F becomes H as the model becomes that of the labels.
     """
-    rngs = [np.random.default_rng([seed, APART]) for seed in given["learning_seeds"]]
+    rngs = [np.random.default_rng([seed, LATER]) for seed in given["learning_seeds"]]
     along = VariationProbe(given["task"], given["task"].batches(0, rngs))
     rule = replace(given["algorithm"].rule, compensation=along)
     simulate(**{**given, "algorithm": replace(given["algorithm"], rule=rule)})
