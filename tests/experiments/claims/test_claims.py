@@ -24,7 +24,27 @@ def test_every_claim_can_be_run_at_every_scale(claim, scale):
     assert configs(claim, scale)
 
 
-LONG = {"B2", "C1", "C5", "D4", "F1", "G2", "G3", "H1", "H2", "I4", "I5", "I6", "N2", "N6", "N7", "N8", "N10", "N11"}
+LONG = {
+    "B1",
+    "B2",
+    "C1",
+    "C5",
+    "D4",
+    "F1",
+    "G2",
+    "G3",
+    "H1",
+    "H2",
+    "I4",
+    "I5",
+    "I6",
+    "N2",
+    "N6",
+    "N7",
+    "N8",
+    "N10",
+    "N11",
+}
 """Claims whose smoke scale takes more than a second."""
 
 
