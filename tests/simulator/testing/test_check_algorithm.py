@@ -1,11 +1,13 @@
 """The identities of every algorithm: each finds the algorithm that breaks it; `tests/theory` asks all built-in ones."""
 
 import importlib
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,7 +24,7 @@ from laggard.simulator import (
     Timing,
 )
 from laggard.simulator.learning.rules import RMSProp
-from laggard.simulator.testing import IDENTITIES, check_algorithm, identities, trial_of
+from laggard.simulator.testing import IDENTITIES, check_algorithm, identities, trial, trial_of
 from laggard.simulator.timing.distributions import Exponential
 
 HERE = [name for name in IDENTITIES if "hashes" not in name]
@@ -352,3 +354,21 @@ def test_final_weights_are_compared_to_the_last_bit():
     identities._expect_equal(outcome, replace(outcome, weights=outcome.weights.clone()), "two runs")
     with pytest.raises(identities.Broken, match="two runs differ: their final weights by"):
         identities._expect_equal(outcome, ahead, "two runs")
+
+
+SEEDS = {"random": random.seed, "numpy": np.random.seed, "torch": torch.default_generator.manual_seed}
+
+
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+def test_seeding_a_global_stream_is_found_though_it_has_that_seed_already(seed):
+    seed(0)
+    with pytest.raises(identities.Broken, match="global random stream"), identities._global_streams_untouched():
+        seed(0)
+
+
+def test_the_smallest_change_of_a_tensor_is_found_that_torch_does_not_count():
+    tensor = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    handed = trial.Handed("weights", tensor, tensor._version, tensor.clone())
+    assert handed.unchanged()
+    tensor.numpy()[0] = np.nextafter(1.0, 2.0)
+    assert not handed.unchanged()
