@@ -78,6 +78,27 @@ def test_what_is_under_way_to_and_from_a_crashed_worker_is_lost():
         assert outcome.reached == "stalled"
 
 
+@pytest.mark.parametrize("down", [0, 1])
+def test_a_gradient_that_does_not_reach_another_worker_is_still_its_own(down):
+    """A message to a server has the only copy; one to a worker, of whatever rank, does not."""
+
+    class Pair(Algorithm):
+        topology = Complete()
+
+        def worker(self, node):
+            if node.rank == down:
+                yield node.receive()
+            gradient = yield node.compute(node.weights)
+            node.send(down, gradient)
+            yield node.work(1.0)
+            node.apply(node.weights, [gradient])
+
+    outcome = crashed(Pair(), Crash(down, at=0.5), workers=2, time=5.0)
+    assert outcome.messages["lost"] == 1
+    assert outcome.gradients["applied"] == 1
+    assert outcome.gradients["dropped"] == 0
+
+
 def test_a_message_sent_while_the_worker_was_down_does_not_reach_it_after_its_return():
     """It hears what was sent before the crash, and what is sent after the return."""
     heard = []
