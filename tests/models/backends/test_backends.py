@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from laggard.models import MLP, LeNet5, Logistic
-from laggard.models.backends.batched import Batched, Compiled, exact_arithmetic
+from laggard.models.backends.batched import Batched, Compiled, describe, exact_arithmetic
 from laggard.models.backends.choice import BACKEND_NAMES, BATCHED, choose
 from laggard.models.backends.graphs import RECORD, Graphs, rounded_up
 from laggard.models.backends.unfolded import Unfolded, unfoldable
@@ -305,3 +305,9 @@ def test_a_precision_that_is_exact_already_is_not_set(before, sets, monkeypatch)
 
 def test_what_a_config_may_name_is_what_can_be_made():
     assert set(BACKEND_NAMES) == {"auto", "threads", *BATCHED}
+
+
+def test_a_device_is_described_by_its_name_if_it_is_a_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
+    assert describe(torch.device("cpu")) == "cpu"
+    assert describe(torch.device("cuda:0")) == "cuda:0 (a GPU)"
