@@ -117,7 +117,7 @@ def grid_table(results: Sequence[Result], x: str, y: str, single: bool = False) 
     table = ends(results, [x, y])
     for key in (x, y)[: 2 - single]:
         if table[key].nunique() < 2:
-            raise ValueError(f"{key}: expected several values: sweep it")
+            raise ValueError(f"{key}: expected several values, got one: sweep it")
     names = [key for key in swept_keys(table) if key not in (x, y) and not key.endswith("seed")]
     others = [key for key in names if table[key].nunique() > 1]
     table["panel"] = [", ".join(label_text(row[key], key) for key in others) for _, row in table.iterrows()]

@@ -97,7 +97,7 @@ def test_what_else_was_swept_has_panels_of_its_own(grid):
     first = [type(of)(**vars(of) | {"metrics": of.metrics.assign(**{"task.batch": 1})}) for of in grid]
     figure = figures.lr_delay([*first, *other])
     assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["batch = 1", "batch = 2"]
-    with pytest.raises(ValueError, match=r"task\.batch: expected several values: sweep it"):
+    with pytest.raises(ValueError, match=r"task\.batch: expected several values, got one: sweep it"):
         figures.lr_batch(first)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from laggard.experiments.config.config import Config
+from laggard.experiments.config.errors import ConfigError
 from laggard.simulator import simulate
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.rules.damping import Uncompensated
@@ -104,11 +105,17 @@ def variation(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Sources: McCandlish et al. (2018), arXiv 1812.06162: variance over signal is the noise scale of a mini-batch; Zheng
     et al. (2017), arXiv 1609.08326, section 3: F becomes H as the model becomes that of the labels.
+
+    Raises:
+        ConfigError: a run too short for a measurement in each tenth.
     """
     rngs = [np.random.default_rng([seed, LATER]) for seed in given["learning_seeds"]]
     along = VariationProbe(given["task"], given["task"].batches(0, rngs))
     rule = replace(given["algorithm"].rule, compensation=along)
     simulate(**{**given, "algorithm": replace(given["algorithm"], rule=rule)})
+    if len(along.measured) < PARTS:
+        least = (PARTS - 1) * INTERVAL + LATER + 1
+        raise ConfigError("stop", f"expected at least {least} updates for {PARTS} measurements, got {len(along.seen)}")
     rows: list[dict[str, Any]] = []
     for name in along.measured[0]:
         parts = torch.stack([each[name] for each in along.measured]).tensor_split(PARTS)

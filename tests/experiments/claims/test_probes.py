@@ -19,6 +19,7 @@ from laggard.experiments.claims.probes import (
     momentum,
     run_probe,
 )
+from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
 from laggard.models import MLP, Logistic, Supervised, synthetic
 
@@ -238,6 +239,19 @@ def test_means_of_few_mini_batches_are_not_too_large_by_their_noise():
     assert abs(signal.mean()) < 0.2 * variance.mean() / 8
 
 
+def test_a_measurement_has_models_that_are_sixteen_updates_apart(monkeypatch):
+    """Every 125 updates one begins; mini-batches are drawn for it, and 8 of the 32 have a gradient for each sample."""
+    monkeypatch.setattr(gradient_statistics, "measure_variation", lambda task, *models: {"pair": models})
+    monkeypatch.setattr(gradient_statistics, "measure_curvature", lambda task, *models: {"single": models})
+    probe = gradient_statistics.VariationProbe(None, iter(range(1_000)))
+    for update in range(300):
+        assert probe.correct(torch.zeros(1), None, update, "state", 0.1) == (torch.zeros(1), "state")
+    drawn = [found["pair"] for found in probe.measured]
+    assert [(read, now) for read, now, _ in drawn] == [(0, 16), (125, 141), (250, 266)]
+    assert [batches for *_, batches in drawn] == [[*range(32)], [*range(32, 64)], [*range(64, 96)]]
+    assert [found["single"][2] for found in probe.measured] == [[*range(8)], [*range(32, 40)], [*range(64, 72)]]
+
+
 def test_a_run_is_measured_in_ten_parts(toy, tmp_path):
     text = """\
 cluster: {workers: 1}
@@ -253,3 +267,5 @@ sweep: {seeds: 2}
     assert np.isfinite(found).all()
     change = found.sel(of="change").mean("seed")
     assert change.sel(part=1) > 10 * abs(change.sel(part=10))
+    with pytest.raises(ConfigError, match="stop: expected at least 1142 updates for 10 measurements, got 1141"):
+        run_probe("variation", load(toy(text=text.replace("1250", "1141"))), tmp_path)

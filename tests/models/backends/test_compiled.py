@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, mse_loss, nll_loss
 
 from laggard.models import MLP, LeNet5, Logistic
 from laggard.models.backends.autograd import Autograd
-from laggard.models.backends.compiled import compiler, kernels
+from laggard.models.backends.compiled import compiler, kernels, layers
 from laggard.models.backends.compiled.layers import NotCompiledError
 from laggard.models.backends.compiled.plan import build_plan
 from laggard.models.backends.threads import Threads
@@ -429,3 +429,10 @@ def test_padding_and_its_transpose_know_sides_that_differ():
     around = rng.standard_normal(wide.shape, dtype=np.float32)
     kernels.crop(around.ravel(), channels, height, width, top, left, cropped)
     np.testing.assert_array_equal(cropped.reshape(inner.shape), around[:, top:-top, left:-left])
+
+
+def test_sides_of_pooling_may_be_a_number_or_a_pair():
+    for pooling in (nn.MaxPool2d(2), nn.MaxPool2d((2, 2)), nn.MaxPool2d((2, 2), stride=(2, 2), padding=(0, 0))):
+        assert layers._is_known(pooling)
+    for pooling in (nn.MaxPool2d((2, 3)), nn.MaxPool2d(2, stride=(2, 1)), nn.MaxPool2d(3, padding=(1, 0))):
+        assert not layers._is_known(pooling)

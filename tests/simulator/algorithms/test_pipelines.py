@@ -196,6 +196,13 @@ def test_the_even_cut_is_the_best_of_all_cuts(seed):
         assert max(stage.work for stage in stage_layers(layers, stages)) * total == pytest.approx(best)
 
 
+def test_a_stage_may_begin_with_any_layer_but_the_first():
+    layers = [Layer(name, 1, 1.0, 1.0) for name in "abc"]
+    assert [stage.params for stage in stage_layers(layers, 2, ["b"])] == [slice(0, 1), slice(1, 3)]
+    with pytest.raises(InvalidSettingError, match="1 of the layers b, c"):
+        stage_layers(layers, 2, ["a"])
+
+
 @pytest.mark.parametrize(("cut", "expected"), [
     (["full9"], "2 of the layers"), (["full2"], "2 of the layers"), (["full3", "full2"], "in this order"),
     (["flatten", "full2"], "2 of the layers"), (["full2", "full2"], "2 of the layers"),
