@@ -1,5 +1,7 @@
 """What Srinivasan, Jain, Barekatain (2018) claim."""
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
 
@@ -10,12 +12,13 @@ from laggard.experiments.claims.claim import (
     Paper,
     Study,
     StudyResults,
+    Tuning,
     log_grid,
     paragraph,
 )
-from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.exhibits import ClaimTable, Picture
 from laggard.experiments.claims.optima import best_of_others, best_setting, cliff_setting
-from laggard.experiments.claims.statistics import at, between, curve, final, log, rises, slope
+from laggard.experiments.claims.statistics import at, between, curve, final, log, rises, slope, stack_arrays
 from laggard.experiments.theory.stability import critical
 
 PAPER = Paper(
@@ -36,6 +39,7 @@ DELAYED = {
     "evaluate": {"every_epochs": 1},
 }
 MOMENTUM = {"learning.optimizer": "sgd", "learning.momentum": 0.9}
+ADAM = {"learning.optimizer": "adam"}
 SMALL = {"task.model": "logistic", "task.dataset": "digits", "task.batch": 16, "stop.epochs": 0.2}
 GRID = Study(
     config={
@@ -43,7 +47,7 @@ GRID = Study(
         "name": "claims-delay-rate",
         "sweep": {
             "algorithm.delay": [0, 8, 32, 128, 256],
-            "optimiser": {"momentum": MOMENTUM, "adam": {"learning.optimizer": "adam"}},
+            "optimiser": {"momentum": MOMENTUM, "adam": ADAM},
             "learning.lr": RATES,
             "seeds": 3,
         },
@@ -390,4 +394,126 @@ A4 = Claim(
 )
 
 
-CLAIMS = (A1, A2, A3, A4)
+LEARNERS = {"momentum": {"optimizer": "sgd", "momentum": 0.9}, "adam": {"optimizer": "adam"}}
+BATCHES = (32, 256, 1024)
+
+
+def batch_studies() -> dict[str, Study]:
+    """For each optimiser and batch, runs that choose the learning rate of each delay, and runs that report."""
+    found = {}
+    for name, learning in LEARNERS.items():
+        for batch in BATCHES:
+            config: dict[str, Any] = {**DELAYED, "learning": learning, "task": {**DELAYED["task"], "batch": batch}}
+            delays = {"algorithm.delay": [0, 32, 256]}
+            smoke = {**SMALL, "evaluate.every_epochs": 0.2, "sweep.algorithm.delay": [0, 256]}
+            found[f"{name} {batch}, tuning"] = Study(
+                config={
+                    **config,
+                    "name": f"claims-delay-{name}-{batch}-tuning",
+                    "sweep": {**delays, "learning.lr": RATES, "seed": [0]},
+                },
+                smoke={**smoke, "sweep.learning.lr": [0.01, 0.1]},
+            )
+            found[f"{name} {batch}"] = Study(
+                config={
+                    **config,
+                    "name": f"claims-delay-{name}-{batch}",
+                    "sweep": {**delays, "seed": [1, 2, 3, 4, 5]},
+                },
+                smoke={**smoke, "sweep.seed": [1, 2]},
+                tuned=Tuning(on=f"{name} {batch}, tuning", by="accuracy"),
+            )
+    return found
+
+
+def by_batch(results: StudyResults, ending: str = "") -> xr.DataArray:
+    """Final accuracies at the best rate, by optimiser and batch; where a rate was chosen, each delay has one."""
+    by_name = [
+        xr.concat([final(results[f"{name} {batch}{ending}"], "accuracy").max("lr") for batch in BATCHES], "batch")
+        for name in LEARNERS
+    ]
+    return xr.concat(by_name, "optimiser").assign_coords(optimiser=list(LEARNERS), batch=list(BATCHES))
+
+
+def decide_a5(results: StudyResults) -> NumberArrays:
+    accuracy = by_batch(results)
+    chosen = at(by_batch(results, ", tuning"), seed=0).idxmax("batch")
+    best = accuracy.sel(batch=chosen).drop_vars("batch")
+    lost, own = best - at(best, delay=0), accuracy - at(accuracy, delay=0)
+    return {
+        "adam": at(lost, optimiser="adam", delay=256),
+        "sgd": at(lost, optimiser="momentum", delay=256),
+        "adam_alone": at(best, optimiser="adam", delay=0),
+        "sgd_alone": at(best, optimiser="momentum", delay=0),
+        "adam_batch": at(chosen, optimiser="adam", delay=256),
+        "sgd_batch": at(chosen, optimiser="momentum", delay=256),
+        "adam_1024": at(own, optimiser="adam", batch=1024, delay=256),
+        "sgd_1024": at(own, optimiser="momentum", batch=1024, delay=256),
+        "by_delay": at(own, delay=256),
+        "table": stack_arrays(
+            **{
+                f"{name}, batch {batch}": at(accuracy, optimiser=name, batch=batch)
+                for name in LEARNERS
+                for batch in BATCHES
+            }
+        ),
+    }
+
+
+A5 = Claim(
+    id="A5",
+    paper=PAPER,
+    headline="Adam at its best rate and batch: delay 256 less 0",
+    did=paragraph("""
+        LeNet-5, MNIST, delays 0, 32 and 256, batches 32, 256 and 1,024, 30 epochs: each delay at its best rate and
+        batch, chosen on one seed; 5 others report.
+    """),
+    question="Does Adam bear 257 workers, and SGD with momentum not, where the batch is chosen too?",
+    says=paragraph("""
+        Adam stays comparable to its own baseline without delay up to D = 256, which are 257 workers, and SGD with
+        momentum 0.9 does not; the notes do not say at which batch.
+    """),
+    basis="network",
+    mark="notes",
+    setting=paragraph("""
+        LeNet-5, MNIST, SGD with momentum 0.9 and Adam, constant delays of 0, 32 and 256 updates, batches of 32, 256
+        and 1,024 samples, 30 epochs each, so that a batch of 1,024 has a 32nd of the updates of one of 32. The learning
+        rate of each optimiser, delay and batch is chosen on one seed, half a decade apart from 3e-6 to 0.1, and the
+        batch of each optimiser and delay on the same seed; 5 others report.
+    """),
+    studies=batch_studies(),
+    decide=decide_a5,
+    criteria=(
+        Criterion(
+            "adam", "Adam: accuracy at delay 256 less that at 0, each at its best rate and batch", at_least=-0.01
+        ),
+        Criterion("sgd", "SGD with momentum: the same", at_most=-0.05),
+        Criterion("adam_alone", "Adam: accuracy at delay 0, which has to learn", at_least=0.98, control=True),
+        Criterion("sgd_alone", "SGD with momentum: the same", at_least=0.98, control=True),
+    ),
+    beside={
+        "adam_batch": "Adam: best batch at delay 256",
+        "sgd_batch": "SGD with momentum: best batch at delay 256",
+        "adam_1024": "Adam: accuracy at delay 256 less that at 0, both at batch 1,024",
+        "sgd_1024": "SGD with momentum: the same",
+    },
+    figure=Picture(
+        of="by_delay",
+        x="batch",
+        y="accuracy gained by a delay of 256",
+        lines="optimiser",
+        log_x=True,
+    ),
+    table=ClaimTable(
+        of="table",
+        title="Delay: accuracy (%) at the best learning rate",
+        rows="of",
+        columns="delay",
+        paper={},
+        source="no numbers are known",
+        percent=True,
+    ),
+)
+
+
+CLAIMS = (A1, A2, A3, A4, A5)

@@ -25,6 +25,7 @@ def test_every_claim_can_be_run_at_every_scale(claim, scale):
 
 
 LONG = {
+    "A5",
     "B1",
     "B2",
     "C1",
