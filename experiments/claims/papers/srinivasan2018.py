@@ -30,7 +30,7 @@ PAPER = Paper(
 )
 
 RATES = [3e-06, 1e-05, 3e-05, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1]
-DELAYED = {
+DELAYED: dict[str, Any] = {
     "cluster": {"workers": 1, "compute": {"law": "constant", "mean": 0.01}},
     "algorithm": {"name": "delayed"},
     "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
@@ -403,7 +403,7 @@ def batch_studies() -> dict[str, Study]:
     found = {}
     for name, learning in LEARNERS.items():
         for batch in BATCHES:
-            config: dict[str, Any] = {**DELAYED, "learning": learning, "task": {**DELAYED["task"], "batch": batch}}
+            config = {**DELAYED, "learning": learning, "task": {**DELAYED["task"], "batch": batch}}
             delays = {"algorithm.delay": [0, 32, 256]}
             smoke = {**SMALL, "evaluate.every_epochs": 0.2, "sweep.algorithm.delay": [0, 256]}
             found[f"{name} {batch}, tuning"] = Study(
