@@ -13,7 +13,7 @@ from laggard.models import MLP, Augmentation, LeNet5, ResNet, Supervised, synthe
 from laggard.models.backends.choice import BACKEND_NAMES
 from laggard.models.backends.graphs import RECORD
 from laggard.models.flat import flatten
-from laggard.models.variants import Variants
+from laggard.models.variants import Variants, make_variants
 from laggard.simulator.timing.distributions import Gamma
 from tests.models.images import crops, images
 
@@ -45,6 +45,13 @@ def test_every_variant_is_that_of_a_plain_loop(augment, shape):
     assert torch.equal(variants.index_select(0, numbers), expected)
     assert torch.equal(variants[numbers.view(3, -1)], expected.unflatten(0, (3, -1)))
     assert len(torch.unique(expected, dim=0)) == len(numbers)
+
+
+def test_of_a_large_data_set_as_many_draws_are_made_as_64_bits_number():
+    samples = 1 << 30
+    x, y = torch.zeros(1, 1, 5, 5).expand(samples, -1, -1, -1), torch.zeros(1, dtype=torch.int64).expand(samples)
+    _, _, variants = make_variants(x, y, BOTH, drops=True)
+    assert samples * variants < 1 << 63 <= samples * (variants + BOTH.variants)
 
 
 def chi_square(counts):
