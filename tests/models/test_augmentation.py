@@ -47,11 +47,12 @@ def test_every_variant_is_that_of_a_plain_loop(augment, shape):
     assert len(torch.unique(expected, dim=0)) == len(numbers)
 
 
-def test_of_a_large_data_set_as_many_draws_are_made_as_64_bits_number():
+@pytest.mark.parametrize("augment", [BOTH, Augmentation(flip=True)])
+def test_of_a_large_data_set_as_many_draws_are_made_as_64_bits_number(augment):
     samples = 1 << 30
     x, y = torch.zeros(1, 1, 5, 5).expand(samples, -1, -1, -1), torch.zeros(1, dtype=torch.int64).expand(samples)
-    _, _, variants = make_variants(x, y, BOTH, drops=True)
-    assert samples * variants < 1 << 63 <= samples * (variants + BOTH.variants)
+    _, _, variants = make_variants(x, y, augment, drops=True)
+    assert samples * variants < 1 << 63 <= samples * (variants + augment.variants)
 
 
 def chi_square(counts):
