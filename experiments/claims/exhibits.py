@@ -1,7 +1,7 @@
 """A claim's figure and its table: which of its numbers they show, and how."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
@@ -33,7 +33,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class ClaimTable:
-    """The claim's table, with the paper's numbers beside those measured here.
+    """The claim's table, with the paper's numbers, where they are known, beside those measured here.
 
     Attributes:
         of: its name among the numbers of `decide`.
@@ -47,6 +47,6 @@ class ClaimTable:
     title: str
     rows: str
     columns: str
-    paper: Mapping[str, Mapping[Any, str]]
-    source: str
+    paper: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
+    source: str = ""
     percent: bool = False

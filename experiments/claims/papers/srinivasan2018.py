@@ -456,7 +456,7 @@ def decide_a5(results: StudyResults) -> NumberArrays:
                 for name in LEARNERS
                 for batch in BATCHES
             }
-        ),
+        ).rename(of="optimiser"),
     }
 
 
@@ -507,10 +507,8 @@ A5 = Claim(
     table=ClaimTable(
         of="table",
         title="Delay: accuracy (%) at the best learning rate",
-        rows="of",
+        rows="optimiser",
         columns="delay",
-        paper={},
-        source="no numbers are known",
         percent=True,
     ),
 )

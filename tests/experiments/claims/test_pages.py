@@ -128,7 +128,10 @@ def test_a_table_has_the_numbers_of_the_paper_beside_ours(folder, tmp_path):
     assert "| method | workers 4 | paper |" in text
     assert f"| ASGD | 1.20 ± {half:.2f} | 9.27 |" in text
     assert "| SSGD | 2.00 ± 0.00 |  |" in text
-    assert "n = 3 seeds" in text
+    assert text.endswith("n = 3 seeds, with the 95 % interval. Paper: a large network.")
+    alone = markdown_table(claim, replace(table, paper={}), values)
+    assert f"| method | workers 4 |\n| --- | ---: |\n| ASGD | 1.20 ± {half:.2f} |\n" in alone
+    assert alone.endswith("n = 3 seeds, with the 95 % interval.")
 
 
 def test_a_basis_without_claims_has_an_empty_cell(folder, tmp_path):
