@@ -324,3 +324,9 @@ def test_promises_take_a_share_of_a_device_s_free_memory(monkeypatch):
     assert memory_for(start.to("meta")) == 16e9
     pool = GradientPool(task, torch.empty(4, 1000, device="meta"), lambda *_: None)
     assert pool._most == 16e9 // (2 * 4 * 1000 * 4)
+
+
+@pytest.mark.parametrize("wrong", [float("inf"), float("nan"), -0.1])
+def test_a_rate_of_one_member_that_is_no_rate_is_refused(wrong):
+    with pytest.raises(InvalidSettingError, match=r"Rule\.lr: expected a number"):
+        Rule(lr=torch.tensor([[0.1], [wrong]], dtype=DOUBLE))
