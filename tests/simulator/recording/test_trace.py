@@ -2,15 +2,18 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from laggard.simulator import AsyncPS, Cluster, Rule, Stop, simulate
+from laggard.simulator import AsyncPS, Cluster, Record, Rule, Stop, simulate
 from laggard.simulator.recording.trace import TraceColumns
 from laggard.simulator.timing.distributions import Exponential
 
 
-def test_the_fates_of_a_run_come_in_parts_that_make_the_whole():
-    fates = simulate(Cluster(3, Exponential(1.0)), AsyncPS(Rule()), stop=Stop(updates=25)).updates
+@pytest.mark.parametrize("record", [None, Record(messages=True)], ids=["plain", "with arrivals"])
+def test_the_fates_of_a_run_come_in_parts_that_make_the_whole(record):
+    fates = simulate(Cluster(3, Exponential(1.0)), AsyncPS(Rule()), stop=Stop(updates=25), record=record).updates
     assert isinstance(fates, TraceColumns)
+    assert np.isfinite(fates["arrived"]).any() == (record is not None)
     parts = list(fates.parts(7))
     assert [len(part["time"]) for part in parts] == [7, 7, 7, len(fates["time"]) - 21]
     for name in fates:
