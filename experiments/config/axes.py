@@ -22,8 +22,15 @@ from laggard.experiments.config.search import draw_settings
 
 MOST_MODELS = 100_000
 """Members of all runs of a grid, unless `sweep.most` says another number."""
-COLUMNS = ("time", "updates", "samples", "epoch", "member", "train_loss", "test_loss", "test_accuracy", "run", "name")
-"""Names that no axis of variants may take: metrics and figures have columns called so."""
+COLUMNS = {
+    "run", "name", "member", "value", "number", "followed", "never", "diverged", "diverged_at", "status", "laggard",
+    "time", "updates", "samples", "epoch", "epochs", "train_loss", "test_loss", "test_accuracy", "accuracy", "loss",
+    "consensus", "time_to_target", "training_loss", "consensus_distance", "virtual_time", "mean_staleness",
+    "max_staleness", "worker", "target", "started", "computed", "version_read", "version", "staleness", "mixings",
+    "arrived", "node", "computing", "sending", "waiting", "down", "distance", "weight", "server", "back", "lost",
+    "sender", "receiver", "sent", "bytes", "content", "gradients", "gradient",
+}  # fmt: skip
+"""Names, with _ for spaces, that no axis of variants may take: tables and figures have columns called so."""
 
 
 class Option(NamedTuple):
@@ -158,8 +165,8 @@ def _read_search(search: Any, place: str, most: int) -> Axis:
 
 
 def _variants(key: str, variants: Mapping[str, Any], place: str) -> Axis:
-    if key in COLUMNS:
-        raise ConfigError(place, "is a column of the metrics already: call the axis something else")
+    if key.replace(" ", "_") in COLUMNS:
+        raise ConfigError(place, "is a column of the results already: call the axis something else")
     options = []
     for name, settings in variants.items():
         own = f"{place}.{name}"
@@ -180,6 +187,9 @@ def _check_swept_once(found: Sequence[Axis]) -> None:
         for key, place in axis.keys.items():
             if any(key == ignored or key.startswith(f"{ignored}.") for ignored in IGNORED):
                 raise ConfigError(place, f"{key} changes no run: set it outside the sweep")
+            if key == "sweep" or key.startswith("sweep."):
+                remedy = "write it without `sweep.` in the sweep, or in a variant's own `sweep: {...}`"
+                raise ConfigError(place, f"{key} is no key of a run: {remedy}")
             if key == "cluster.preset":
                 remedy = "give variants a cluster each, as {one: {cluster: {preset: ...}}}"
                 raise ConfigError(place, f"a preset stands for other keys, which would stay: {remedy}")

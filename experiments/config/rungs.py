@@ -10,6 +10,7 @@ Source: Jamieson, Talwalkar (2016), Non-stochastic best arm identification and h
 arXiv:1502.07943, algorithm 1.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +28,9 @@ COMPARED = {"test_accuracy": 1, "test_loss": -1, "train_loss": -1}
 """Columns of the metrics by which settings are compared, and 1 where greater is better."""
 SEEDS = ("seeds", "seed", "learning.seed", "cluster.seed", "most", "search")
 """What may stand in `sweep` beside a search with rungs: the score of a setting is the mean over all seeds."""
+
+
+MOST_RUNGS = 30  # a factor of 3e13, where it is two: each rung is a sweep
 
 
 class Halving(NamedTuple):
@@ -59,6 +63,10 @@ def halving_of(config: Config) -> Halving | None:
         raise ConfigError(PLACE, f"expected no axis but seeds beside the search, got {', '.join(other)}")
     if by == "test_accuracy" and isinstance(config.task, QuadraticPart | TimingPart):
         raise ConfigError(f"{PLACE}.by", f"expected a loss, since {config.task.model} has no accuracy, got {by!r}")
+    rungs = 1 + math.ceil((math.log(high) - math.log(low)) / math.log(factor) - 1e-9)
+    if rungs > MOST_RUNGS:
+        steps = f"from {low:g} to {high:g} by a factor of {factor}"
+        raise ConfigError(PLACE, f"expected at most {MOST_RUNGS} rungs, got {rungs} {steps}")
     budgets, settings = [low], [len(numbered_draws(search, "sweep.search"))]
     while budgets[-1] < high:
         budgets.append(min(budgets[-1] * factor, high))

@@ -124,6 +124,8 @@ def _to_array(values: Sequence[Any]) -> pa.Array:
 
 
 def _repeat(value: pa.Scalar, rows: int) -> pa.Array:
-    if value.is_valid and pa.types.is_string(value.type):  # a dictionary stores a repeated string as integers
-        return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), [value.as_py()])
+    if pa.types.is_string(value.type):  # a dictionary stores a repeated string as integers
+        place = pa.scalar(0 if value.is_valid else None, pa.int32())
+        known = [value.as_py()] if value.is_valid else []
+        return pa.DictionaryArray.from_arrays(pa.repeat(place, rows), pa.array(known, pa.string()))
     return pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, value.type)

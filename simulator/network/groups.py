@@ -98,7 +98,8 @@ class Groups(Settings):
         if self.count is not None and workers % self.count:
             raise _error("count", f"a divisor of workers = {workers}", self.count)
         self._check_members(network, workers)
-        groups = len(self.ranks(workers))
+        ranks = self.ranks(workers)
+        groups = len(ranks)
         known, pairs = set[Switch](range(groups)), set[frozenset[Switch]]()
         for key, one, other, trunk in self.joined():
             for end in (one, other):
@@ -106,7 +107,8 @@ class Groups(Settings):
                     raise _error(key, f"groups below {groups}, or names of switches", end)
             if one == other or frozenset((one, other)) in pairs:
                 raise _error(key, "two switches, and one trunk between them", [one, other])
-            if trunk.oversubscription is not None and (isinstance(one, str) or network.bandwidth == math.inf):
+            cards = not isinstance(one, str) and network.bandwidth < math.inf and any(rank >= 0 for rank in ranks[one])
+            if trunk.oversubscription is not None and not cards:
                 expected = "null (bandwidth instead) where a switch has no workers, or cards have no bandwidth"
                 raise _error(f"{key.partition('.switches')[0]}.oversubscription", expected, trunk.oversubscription)
             pairs.add(frozenset((one, other)))

@@ -133,6 +133,14 @@ def test_what_diverges_is_worse_than_what_does_not(toy: Callable[..., Path], tmp
             "{from: 1, to: 3, by: test_los}",
             "halving.by: expected one of test_accuracy, test_loss, train_loss, got 'test_l",
         ),
+        (
+            "{key: stop.time, from: 5.0e-324, to: 1.0e+29, by: test_loss}",
+            "halving: expected at most 30 rungs, got 740 from 4.94066e-324 to 1e+29 by a factor of 3",
+        ),
+        (
+            "{key: stop.updates, from: 1, to: 1073741824, factor: 2, by: test_loss}",
+            "halving: expected at most 30 rungs, got 31 from 1 to 1.07374e+09 by a factor of 2",
+        ),
     ],
 )
 def test_wrong_rungs_are_named(toy: Callable[..., Path], halving: str, said: str) -> None:

@@ -1,6 +1,7 @@
 """Grids: what becomes a run, what a member, and that a member is the run that it stands for."""
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import process_time
@@ -129,7 +130,17 @@ TARGET = "sweep.m.a: evaluate.target_accuracy changes no run: set it outside the
             "sweep.m={a: {algorithm: async_ps}, b: {seed: 1}, c: {algorithm: {name: async_ps}}}",
             "sweep: m = c is the same run as m = a: leave one of them out",
         ),
-        ("sweep.time={a: {seed: 2}}", "sweep.time: is a column of the metrics already: call the axis something else"),
+        ("sweep.time={a: {seed: 2}}", "sweep.time: is a column of the results already: call the axis something else"),
+        (
+            "sweep={sweep.seeds: [1, 3]}",
+            "sweep.sweep.seeds: sweep.seeds is no key of a run: write it without `sweep.` in the sweep, or in a "
+            "variant's own `sweep: {...}`",
+        ),
+        (
+            "sweep.m={a: {sweep.seeds: 2}}",
+            "sweep.m.a: sweep.seeds is no key of a run: write it without `sweep.` in the sweep, or in a variant's own "
+            "`sweep: {...}`",
+        ),
     ],
 )
 def test_a_wrong_axis_is_named(toy: Callable[..., Path], override: str, said: str) -> None:
@@ -137,6 +148,30 @@ def test_a_wrong_axis_is_named(toy: Callable[..., Path], override: str, said: st
     with pytest.raises(ConfigError) as caught:
         load(path, override)
     assert str(caught.value) == f"{path}: {said}"
+
+
+def test_an_axis_is_not_called_as_any_column_of_the_tables(toy: Callable[..., Path]) -> None:
+    page = Path(__file__).parents[2].joinpath("docs/tables.md").read_text()
+    columns = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert len(columns) > 40
+    path = toy()
+    for name in (*columns, "test loss", "max staleness"):
+        with pytest.raises(ConfigError, match="is a column of the results already"):
+            load(path, f"sweep={{{name}: {{a: {{seed: 2}}, b: {{seed: 3}}}}}}")
+
+
+def test_variants_with_grids_of_their_own_make_one_table(toy: Callable[..., Path], tmp_path: Path) -> None:
+    """Names and lists, which the other variant does not have."""
+    grids = "sweep: {learning.optimizer: [sgd, adam], task.initial: [1, [1, 2]], seed: [0, 1]}"
+    path = toy(f"sweep: {{method: {{one: {{{grids}}}, other: {{algorithm.name: sync_ps}}}}}}")
+    results = sweep(load(path, "task={model: quadratic, dim: 2}"), tmp_path)
+    for table in (results.metrics, results.updates, results.final):
+        own = table[table["method"] == "other"]
+        assert len(own) > 0
+        assert own[["learning.optimizer", "task.initial"]].isna().all(axis=None)
+        rest = table[table["method"] == "one"].astype({"task.initial": str, "learning.optimizer": str})
+        assert set(rest["learning.optimizer"]) == {"sgd", "adam"}
+        assert set(rest["task.initial"]) == {"1", "[1, 2]"}
 
 
 def test_seeds_count_from_zero(toy: Callable[..., Path]) -> None:

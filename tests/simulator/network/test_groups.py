@@ -297,6 +297,10 @@ CORE = [Trunk([0, 1], "core", 1.0)]
             r"groups.trunks.0.oversubscription: expected null \(bandwidth instead\)",
         ),
         (
+            {"groups": Groups(members=[range(8), [-1]], trunks=[Trunk([1], 0, oversubscription=2.0)])},
+            r"groups.trunks.0.oversubscription: expected null .* where a switch has no workers",
+        ),
+        (
             {"groups": Groups(2, trunks=[*CORE, Trunk(["core"], "x", oversubscription=2.0)])},
             r"groups.trunks.1.oversubscription",
         ),
