@@ -77,6 +77,13 @@ def test_a_notebook_runs_and_shows_every_claim_of_its_paper(path, kernel):
     assert "no verdict at this scale" in again
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_is_stored_in_a_notebook_shows_the_verdicts_of_today(path):
+    text = path.read_text(encoding="utf-8")
+    for name, row in standing(path.stem.removeprefix("08_claims_")).rows.items():
+        assert f"<caption>{name}: {row.verdict}</caption>" in text, f"{name}: execute {path.name} again"
+
+
 def test_a_cell_that_raises_fails_and_names_do_not_outlive_their_notebook(kernel):
     with pytest.raises(AssertionError, match="'missing' is not defined"):
         executed(["name = 1", "name + missing"], kernel)

@@ -106,7 +106,11 @@ def _join(paths: Sequence[str]) -> "Results":
     every = [result for each in found for result in each]
     if len(names) > 1:
         every = [replace(result, labels={"experiment": result.config.name, **result.labels}) for result in every]
-    return Results(every, sum(each.planned for each in found))
+    joined = Results(every, sum(each.planned for each in found))
+    if twice := len(every) - len(joined):
+        joined.planned -= twice
+        print(f"{twice} of {len(every)} runs were given twice: they count once", file=sys.stderr)
+    return joined
 
 
 def _restrict_results(results: "Results", conditions: Sequence[str]) -> "Results":
@@ -164,12 +168,15 @@ def report_arguments(parser: ArgumentParser) -> None:
 
 
 def report(args: Namespace) -> int:
+    from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.config.load import question
     from laggard.experiments.report import write_report
     from laggard.experiments.results.results import load_results
 
     results = [result for path in args.results for result in load_results(path)]
     path = Path(args.to) if args.to else Path(args.results[0]) / "report.html"
+    if path.is_dir() or not path.name:
+        raise ConfigError("", "expected a file, got a folder", f"--to {path}")
     write_report(results, path, question(args.config) if args.config else None)
     print(path)
     return DONE

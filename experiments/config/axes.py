@@ -23,12 +23,12 @@ from laggard.experiments.config.search import draw_settings
 MOST_MODELS = 100_000
 """Members of all runs of a grid, unless `sweep.most` says another number."""
 COLUMNS = {
-    "run", "name", "member", "value", "number", "followed", "never", "diverged", "diverged_at", "status", "laggard",
-    "time", "updates", "samples", "epoch", "epochs", "train_loss", "test_loss", "test_accuracy", "accuracy", "loss",
-    "consensus", "time_to_target", "training_loss", "consensus_distance", "virtual_time", "mean_staleness",
-    "max_staleness", "worker", "target", "started", "computed", "version_read", "version", "staleness", "mixings",
-    "arrived", "node", "computing", "sending", "waiting", "down", "distance", "weight", "server", "back", "lost",
-    "sender", "receiver", "sent", "bytes", "content", "gradients", "gradient",
+    "run", "name", "experiment", "seed", "member", "value", "number", "followed", "never", "diverged", "diverged_at",
+    "status", "laggard", "time", "updates", "samples", "epoch", "epochs", "train_loss", "test_loss", "test_accuracy",
+    "accuracy", "loss", "consensus", "time_to_target", "training_loss", "consensus_distance", "virtual_time",
+    "mean_staleness", "max_staleness", "worker", "target", "started", "computed", "version_read", "version",
+    "staleness", "mixings", "arrived", "node", "computing", "sending", "waiting", "down", "distance", "weight",
+    "server", "back", "lost", "sender", "receiver", "sent", "bytes", "content", "gradients", "gradient",
 }  # fmt: skip
 """Names, with _ for spaces, that no axis of variants may take: tables and figures have columns called so."""
 
@@ -167,6 +167,8 @@ def _read_search(search: Any, place: str, most: int) -> Axis:
 def _variants(key: str, variants: Mapping[str, Any], place: str) -> Axis:
     if key.replace(" ", "_") in COLUMNS:
         raise ConfigError(place, "is a column of the results already: call the axis something else")
+    if "." in key:
+        raise ConfigError(place, "expected a list of values, or a name without dots for an axis of variants")
     options = []
     for name, settings in variants.items():
         own = f"{place}.{name}"

@@ -83,17 +83,19 @@ def read_based(path: Path, later: tuple[Path, ...] = ()) -> Mapping[str, Any]:
     if BASE not in document:
         return document
     name, own = document[BASE], {key: value for key, value in document.items() if key != BASE}
-    if not isinstance(name, str):
+    if not isinstance(name, str) or not name:
         expected = "expected a config's file, or example:NAME"
         raise ConfigError(BASE, f"{expected}, got {format_value(name)}", str(path))
     found = find_config(name, path.resolve().parent)
-    if found.resolve() in (each.resolve() for each in (path, *later)) or len(later) >= MOST_BASES:
+    if found.resolve() in (each.resolve() for each in (path, *later)):
         raise ConfigError(BASE, f"{name} is based on this config itself", str(path))
+    if len(later) >= MOST_BASES:
+        raise ConfigError(BASE, f"expected at most {MOST_BASES} configs based on one another", str(path))
     merged: Mapping[str, Any] = {
         key: value for key, value in read_based(found, (path, *later)).items() if key not in ("name", "question")
     }
     try:
-        for key, value in _changes(own, merged):
+        for key, value in sorted(_changes(own, merged), key=_turn):
             merged = _remove(merged, key) if value is None else override(merged, key, value)
     except ConfigError as error:
         raise error.relocate(where=str(path)) from None
@@ -111,6 +113,13 @@ def _changes(own: Mapping[str, Any], base: Mapping[str, Any], place: str = "") -
             yield from ((f"sweep.{axis}", settings) for axis, settings in value.items())
         else:
             yield from _changes(value, below, f"{place}{key}.")
+
+
+def _turn(change: tuple[str, Any]) -> int:
+    """When a change is made: axes of the base go first, then keys are set, and swept no more, then own axes come."""
+    key, value = change
+    swept = key == "sweep" or key.startswith("sweep.")
+    return 1 if not swept else 0 if value is None else 2
 
 
 def _another_entry(own: Mapping[str, Any], base: Mapping[str, Any]) -> bool:

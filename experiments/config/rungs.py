@@ -101,11 +101,14 @@ def check_rungs(config: Config) -> None:
 
 
 def refuse_rungs(config: Config) -> None:
-    """Refuse a config whose search has rungs, where one grid is simulated.
+    """Refuse a config whose search has rungs, where one grid is simulated, and what is no config.
 
     Raises:
         ConfigError: it has.
+        TypeError: it is none.
     """
+    if not isinstance(config, Config):
+        raise TypeError(f"expected a config, as load(path) reads one, got {config!r}")
     if halving_of(config) is not None:
         raise ConfigError(
             PLACE, "expected none here: use `laggard sweep`, or halve() of laggard.experiments.running.halving"

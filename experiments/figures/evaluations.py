@@ -113,6 +113,9 @@ def consensus(results: Runs, path: File = None, x: str = "updates", label: Label
     lines = [
         line._replace(curves=[curve[curve["updates"] > 0] for curve in line.curves]) for line in lines_of(found, label)
     ]
+    lines = [line for line in lines if all(len(curve) for curve in line.curves)]
+    if not lines:
+        raise ValueError("no result has a consensus distance after an update: the runs ended before their first")
     shown = best_of(lines, "consensus", MOST)
     with styled_figure(8, 3.8, path) as figure:
         axes = figure.subplots()

@@ -220,6 +220,8 @@ def _card_loads(result: Result, bins: int) -> tuple[np.ndarray, pd.DataFrame, st
     cards = {way: messages[end].map(lambda rank: network.machine(int(rank), workers)) for way, end in WAYS.items()}
     between = cards["up"] != cards["down"]  # on one machine there is no network
     ranks = sorted({*cards["up"][between], *cards["down"][between]}, key=lambda rank: (rank >= 0, abs(rank)))
+    if not ranks:
+        raise ValueError(f"{result.config.name}: no message with a size has crossed a network: no card was used")
     speeds = [network.card_bandwidth(rank) for rank in ranks[:CARDS]]
     limited = bool(np.isfinite(speeds).all()) and network.changes is None
     rows = {}

@@ -1,5 +1,6 @@
 """One table, a row per run and member: final metrics, time to a target, staleness and waiting."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -136,7 +137,10 @@ def summary(results: Sequence[Result], target: float | None = None) -> "pd.DataF
     if not results.keys:
         found["method"] = run.map({name: method(result) for name, result in named})
     if "test_accuracy" in final:
-        own = {name: result.config.evaluate.target_accuracy if target is None else target for name, result in named}
+        own = {
+            name: result.config.evaluate.target_accuracy if target is None else check_target(target)
+            for name, result in named
+        }
         if set(own.values()) != {None}:
             found["time_to_target"] = first_at_target(results, "test_accuracy", own, "time")
         found["accuracy"] = final["test_accuracy"]
@@ -168,14 +172,30 @@ def goal(results: Sequence[Result], target: float | None = None) -> tuple[str, f
     Raises:
         ValueError: no target was given and the configs have none, or not the same one.
     """
-    column = "test_accuracy" if "test_accuracy" in as_results(results).metrics else "test_loss"
+    metrics = as_results(results).metrics
+    column = "test_accuracy" if "test_accuracy" in metrics else "test_loss"
+    if column not in metrics:
+        raise ValueError("target: none of the runs measured a test accuracy or a test loss")
     if target is None:
         own = {result.config.evaluate.target_accuracy for result in results} if column == "test_accuracy" else set()
         if len(own) != 1 or None in own:
             problem = "the configs have different ones" if len(own) > 1 else "the configs have none that applies"
             raise ValueError(f"target: expected a {column.replace('_', ' ')} to reach, for {problem}")
         target = own.pop()
-    return column, float(target)
+    return column, check_target(target, column)
+
+
+def check_target(target: float, column: str = "test_accuracy") -> float:
+    """`target`, if a test accuracy or a test loss can be that.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if column == "test_accuracy" and not 0 < target <= 1:
+        raise ValueError(f"target: expected a test accuracy above 0 and at most 1, as in 0.9, got {target:g}")
+    if not math.isfinite(target):
+        raise ValueError(f"target: expected a finite test loss, got {target:g}")
+    return float(target)
 
 
 def as_results(results: Sequence[Result] | Result) -> Results:

@@ -24,6 +24,8 @@ class Results(Views, Sequence[Result]):
     A table has a column `run` (the run's id), one per swept key, and those of the run's own table. Nothing but
     manifests is read before it is asked for; a file is held against its manifest when it is first read.
 
+    A run that is given twice under the same labels counts once: it is no other seed.
+
     Attributes:
         planned: how many runs the sweep has, finished or not.
 
@@ -32,7 +34,8 @@ class Results(Views, Sequence[Result]):
     """
 
     def __init__(self, runs: Iterable[Result], planned: int | None = None) -> None:
-        self._runs = tuple(runs)
+        once = {(of.manifest["run"], repr((sorted(of.labels.items()), of.only))): of for of in runs}
+        self._runs = tuple(once.values())
         self.planned = len(self._runs) if planned is None else planned
 
     @overload

@@ -21,6 +21,8 @@ def scan_table(
     results: "Results", table: str, columns: Sequence[str] | None, where: ds.Expression | Mapping[str, Any] | None
 ) -> "pd.DataFrame":
     """As `Results.scan`."""
+    if not results:
+        raise ValueError(f"{table}: there are no runs")
     file = f"{table}.parquet"
     runs = [(name, of) for name, of in zip(results.names, results, strict=True) if file in of.manifest["files"]]
     if not runs:

@@ -112,6 +112,7 @@ def tabulate(
         ValueError: as in `table` and `best`.
     """
     labelled, chosen = label_results(as_results(results)), None
+    rows, value, over = ([of] if isinstance(of, str) else of for of in (rows, value, over))
     if over:
         chosen = best(labelled, over, by, target, select_seeds)
         labelled = chosen.results

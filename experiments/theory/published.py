@@ -101,7 +101,7 @@ def compare_published(name: str) -> pd.DataFrame:
     rows: dict[Labels, dict[str, Any]] = {}
     for run in runs(_config(name)):
         labels = {key.rpartition(".")[2]: str(label) for key, label in run.labels.items()}
-        sent = labels.pop("sent", "whole")
+        sent = labels.pop("transfer", "whole")
         at = tuple(labels.values())
         row = rows.setdefault(at, {**labels, REPORTED: published.figures[at]})
         row[sent] = published.number(run, step_seconds(run))

@@ -22,6 +22,8 @@ class RoleProcess(Process):
     """A running role: SimPy's process, which an event of a verb resumes with a value, without a callback."""
 
     def __init__(self, env: Environment, role: Generator[Event, Any, None]) -> None:
+        if not isinstance(role, Generator):
+            raise TypeError(f"a role is {role!r}: expected a generator, a function with a `yield` in it")
         self._send = role.send
         super().__init__(env, role)
 

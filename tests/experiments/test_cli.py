@@ -553,6 +553,20 @@ def test_the_table_is_there_before_the_figure_is_drawn(
     assert out.startswith("method")
 
 
+def test_runs_that_are_given_twice_count_once(laggard: Laggard, toy: Callable[..., Path]) -> None:
+    laggard("sweep", toy(), "sweep={seed: [0, 1, 2]}", "--out", "one")
+    alone = laggard("table", "one/toy", "--value", "loss")
+    laggard("sweep", toy(), "sweep={seed: [1, 2]}", "--out", "other")
+    code, out, err = laggard("table", "one/toy", "other/toy", "--value", "loss")
+    assert (code, out) == alone[:2]
+    assert err == "2 of 5 runs were given twice: they count once\n"
+
+
+def test_a_report_is_no_folder(laggard: Laggard, toy: Callable[..., Path]) -> None:
+    laggard("run", toy())
+    assert laggard("report", "results/toy", "--to", ".") == (2, "", "--to .: expected a file, got a folder\n")
+
+
 def test_plot_after_run_draws_the_same_target(laggard: Laggard, toy: Callable[..., Path], drawn: list[Any]) -> None:
     laggard("run", toy(), "evaluate.target_accuracy=0.9")
     assert laggard("plot", "results/toy")[0] == 0

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from inspect import cleandoc
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,24 @@ def test_what_a_config_changes_in_its_base_is_what_overrides_change(
 ) -> None:
     based = write(f"base: base.yaml\n{own}\n")
     assert digests(based) == digests(based.with_name("base.yaml"), *overrides)
+
+
+OWN = ("sweep: {learning.lr: [0.3, 0.4], seed: null, cluster.workers: [2, 4]}", "learning: {lr: 0.7}", "seed: 3")
+
+
+@pytest.mark.parametrize("lines", list(permutations(OWN)))
+def test_own_axes_stay_whatever_comes_first(write: Callable[..., Path], lines: tuple[str, ...]) -> None:
+    """The keys that a file sets take away axes of its base, not its own."""
+    own = load(write("\n".join(("base: base.yaml", *lines))))
+    assert own.sweep == {"learning.lr": [0.3, 0.4], "cluster.workers": [2, 4]}
+    assert own.seed == 3
+
+
+@pytest.mark.parametrize("lines", list(permutations(("learning: {lr: 0.5}", "sweep: {m: null}"))))
+def test_a_variant_that_is_taken_away_sets_nothing(write: Callable[..., Path], lines: tuple[str, ...]) -> None:
+    write("base: base.yaml\nsweep: {learning.lr: null, m: {a: {learning.lr: 1.0}, b: {learning.lr: 2.0}}}", "m.yaml")
+    own = load(write("\n".join(("base: m.yaml", *lines))))
+    assert (own.sweep, own.learning.lr) == ({"seed": [0, 1]}, 0.5)
 
 
 def test_name_and_question_are_its_own(write: Callable[..., Path]) -> None:

@@ -258,6 +258,9 @@ def test_a_message_is_spread_evenly_over_its_way(bench):
     run.messages = None
     with pytest.raises(ValueError, match=r"no messages recorded: run it with record\.messages=true"):
         figures.utilisation(run)
+    weightless = bench("cluster: {workers: 1}\ntask: {model: timing}\nrecord: {messages: true}\nstop: {updates: 1}\n")
+    with pytest.raises(ValueError, match="no message with a size has crossed a network"):
+        figures.utilisation(weightless)
 
 
 def test_arrivals_part_a_timelines_thin_bars(logged):
@@ -292,6 +295,9 @@ def test_consensus_is_the_metrics_and_needs_nodes_with_models(bench, grid):
         figures.consensus(grid[:1])
     with pytest.raises(ValueError, match="x: expected one of time, updates, samples, epoch, got 'steps'"):
         figures.consensus(runs, x="steps")
+    short = bench(f"cluster: {{workers: 4}}\nalgorithm: dpsgd\n{GOSSIP.replace('updates: 20', 'time: 1.0e-6')}")
+    with pytest.raises(ValueError, match="no result has a consensus distance after an update"):
+        figures.consensus(short)
 
 
 @pytest.mark.parametrize(

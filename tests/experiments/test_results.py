@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -173,11 +174,19 @@ def test_an_unfinished_sweep_says_so(folder: Path, tmp_path: Path) -> None:
     assert (len(results), results.planned) == (3, 4)
 
 
-def test_the_same_run_twice_is_two_runs(folder: Path) -> None:
+def test_the_same_run_twice_counts_once_unless_it_is_called_otherwise(folder: Path) -> None:
+    """It is no further seed; under other labels it is a row of its own."""
     results = load_results(folder)
-    twice = Results([*results[:1], *results[:1]])
-    assert len(twice.metrics) == 2 * len(results[0].metrics)
-    assert twice.metrics["run"].nunique() == 2
+    twice = Results([*results, *results[:2]])
+    assert [of.path for of in twice] == [of.path for of in results]
+    named = Results([replace(results[0], labels={"experiment": name}) for name in ("one", "other")])
+    assert len(named.metrics) == 2 * len(results[0].metrics)
+    assert named.metrics["run"].nunique() == 2
+
+
+def test_there_is_nothing_to_read_of_no_runs(folder: Path) -> None:
+    with pytest.raises(ValueError, match="metrics: there are no runs"):
+        _ = load_results(folder)[:0].final
 
 
 def test_a_manifest_without_settings_is_read_from_its_config(folder: Path, tmp_path: Path) -> None:

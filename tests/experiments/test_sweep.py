@@ -132,6 +132,10 @@ TARGET = "sweep.m.a: evaluate.target_accuracy changes no run: set it outside the
         ),
         ("sweep.time={a: {seed: 2}}", "sweep.time: is a column of the results already: call the axis something else"),
         (
+            "sweep={learning.lr: {a: {learning.lr: 0.1}}}",
+            "sweep.learning.lr: expected a list of values, or a name without dots for an axis of variants",
+        ),
+        (
             "sweep={sweep.seeds: [1, 3]}",
             "sweep.sweep.seeds: sweep.seeds is no key of a run: write it without `sweep.` in the sweep, or in a "
             "variant's own `sweep: {...}`",
@@ -155,7 +159,7 @@ def test_an_axis_is_not_called_as_any_column_of_the_tables(toy: Callable[..., Pa
     columns = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
     assert len(columns) > 40
     path = toy()
-    for name in (*columns, "test loss", "max staleness"):
+    for name in (*columns, "test loss", "max staleness", "seed", "experiment"):
         with pytest.raises(ConfigError, match="is a column of the results already"):
             load(path, f"sweep={{{name}: {{a: {{seed: 2}}, b: {{seed: 3}}}}}}")
 

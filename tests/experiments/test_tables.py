@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from laggard import load, run, summary, sweep
-from laggard.experiments.results.measures import format_table
+from laggard.experiments.results.measures import format_table, goal
 
 TASK = "task={model: logistic, dataset: {name: synthetic, samples: 200, separation: 4.0}, batch: 8}"
 
@@ -52,6 +52,15 @@ def test_without_an_accuracy_the_loss_is_shown(toy: Callable[..., Path], tmp_pat
     assert row["method"] == "async_ps + dc_asgd_a"
     assert row["loss"] == pytest.approx(result.metrics["test_loss"].iloc[-1])
     assert row["updates"] == 40
+
+
+def test_what_was_not_measured_has_no_target(toy: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="target: none of the runs measured a test accuracy or a test loss"):
+        goal(run(load(toy(), "task={model: timing}"), tmp_path), target=0.5)
+    quadratic = run(load(toy()), tmp_path)
+    assert goal(quadratic, target=0.5) == ("test_loss", 0.5)
+    with pytest.raises(ValueError, match="target: expected a finite test loss, got nan"):
+        goal(quadratic, target=float("nan"))
 
 
 def test_a_run_without_learning_has_a_row_too(toy: Callable[..., Path], tmp_path: Path) -> None:

@@ -87,6 +87,19 @@ def test_a_target_nobody_reaches_is_a_bound(results: Results) -> None:
         assert (cell.kind, cell.reached, cell.n, cell.value) == ("more", 0, 4, max(ends))
 
 
+@pytest.mark.parametrize("target", [0.0, -1.0, 90.0, float("nan"), float("inf")])
+def test_a_target_that_no_accuracy_can_be_is_refused(results: Results, target: float) -> None:
+    with pytest.raises(ValueError, match="target: expected a test accuracy above 0 and at most 1"):
+        table(results, rows=["method", "learning.lr"], values=["time_to"], target=target)
+    with pytest.raises(ValueError, match="target: expected a test accuracy above 0 and at most 1"):
+        summary(results, target)
+
+
+def test_a_key_alone_need_be_no_list(results: Results) -> None:
+    sync = results.where(method="sync")
+    assert sync.table(rows="learning.lr", value="accuracy").equals(sync.table(rows=["learning.lr"], value=["accuracy"]))
+
+
 def test_settings_are_no_repetitions(results: Results) -> None:
     with pytest.raises(ValueError, match=r"learning\.lr: was swept too, and its settings are no repetitions"):
         table(results, rows=["method"])

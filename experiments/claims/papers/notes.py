@@ -387,7 +387,7 @@ LOST_AFTER = 0.2
 
 def decide_n5(results: StudyResults) -> NumberArrays:
     samples = final(results["lost"], "samples")
-    share = at(samples, node="lost") / at(samples, node="kept")
+    share = at(samples, crash="worker 3") / at(samples, crash="none")
     after = (share - LOST_AFTER) / (1 - LOST_AFTER)
     names = ("sgp", "adpsgd", "all_reduce", "sync_ps", "k_sync", "async_ps")
     return {**{name: at(after, method=name) for name in names}, "after": after}
@@ -413,9 +413,9 @@ N5 = Claim(
                 "task": {"model": "timing", "batch": 1},
                 "stop": {"time": 5.0},
                 "sweep": {
-                    "node": {
-                        "kept": {"cluster.slowdowns": []},
-                        "lost": {"cluster.slowdowns": [{"kind": "crash", "worker": 3, "at": 1.0}]},
+                    "crash": {
+                        "none": {"cluster.slowdowns": []},
+                        "worker 3": {"cluster.slowdowns": [{"kind": "crash", "worker": 3, "at": 1.0}]},
                     },
                     "method": {
                         "sgp": {"algorithm.name": "sgp"},

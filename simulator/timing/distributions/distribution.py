@@ -10,7 +10,7 @@ from typing import Annotated, Protocol, TypeGuard, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from laggard.simulator.errors import HUGE, Positive, Range, Settings, bounded, check_duration
+from laggard.simulator.errors import HUGE, InvalidSettingError, Positive, Range, Settings, bounded, check_duration
 from laggard.simulator.timing.streams import StoredStream
 
 Seconds = NDArray[np.float64]
@@ -124,6 +124,8 @@ class Durations:
         """
         if not self._block:
             drawn = self._stream.draw(lambda rng: self._law.draw(rng, BLOCK))
+            if getattr(drawn, "shape", None) != (BLOCK,):
+                raise InvalidSettingError(repr(self._law), "draw", f"an array of {BLOCK} numbers, as asked for", drawn)
             self._block = array("d", drawn[::-1].astype(np.float64).tobytes())
         seconds = self._block.pop()
         if not 0 <= seconds < math.inf:  # checked here too: making the error's text costs more than the draw

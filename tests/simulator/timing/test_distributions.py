@@ -327,3 +327,15 @@ def test_ranks_that_are_none_are_refused(tmp_path, text, said, factor):
     with pytest.raises(InvalidSettingError, match=said) as caught:
         build()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "drawn", [1.0, [1.0] * 64, None, np.ones(1), np.ones((64, 2))], ids=lambda drawn: f"{drawn!r:.20}"
+)
+def test_a_law_that_draws_another_number_of_durations_is_told(drawn):
+    class Own(Constant):
+        def draw(self, rng, size):
+            return drawn
+
+    with pytest.raises(InvalidSettingError, match="draw: expected an array of 64 numbers, as asked for"):
+        simulate(Cluster(2, Own(1.0)), AsyncPS(Rule()), stop=Stop(updates=3))

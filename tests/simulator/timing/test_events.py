@@ -229,3 +229,8 @@ def test_an_interrupt_between_two_events_is_not_the_end_of_a_role():
     with pytest.raises(KeyboardInterrupt):
         process.resume(None)
     assert process.is_alive
+
+
+def test_a_role_that_is_no_generator_is_told():
+    with pytest.raises(TypeError, match="a role is 3: expected a generator"):
+        run(lambda node: 3)
