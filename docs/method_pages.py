@@ -12,7 +12,7 @@ from reference import description, schema_of, table
 from laggard import Result, load, run
 from laggard.experiments.claims import Claim, claims, ledger
 from laggard.experiments.claims.presentation import is_outdated, verdict_text
-from laggard.experiments.config.citations import citations
+from laggard.experiments.config.catalogue import citations
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.parts import ALGORITHM

@@ -53,7 +53,7 @@ class ResNet:
         """
         from torch import nn
 
-        from laggard.models.image_modules import BasicBlock, convolution_of_3
+        from laggard.models.modules import BasicBlock, convolution_of_3
 
         _check_channels(shape)
 
@@ -123,7 +123,7 @@ class Vision:
         """
         from torch import nn
 
-        from laggard.models.image_modules import GrayToColour
+        from laggard.models.modules import GrayToColour
 
         _check_channels(shape, channels=(1, 3))
         network = make_classifier(self.network, classes, self.dropout)

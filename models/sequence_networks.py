@@ -47,7 +47,7 @@ class Transformer:
         """
         from torch import nn
 
-        from laggard.models.transformer import Attention, Embedding, Residual
+        from laggard.models.modules import Attention, Embedding, Residual
 
         _check_sequences("transformer", shape)
         layers: OrderedDict[str, nn.Module] = OrderedDict(embedding=Embedding(classes, shape[0], self.width))
@@ -109,7 +109,7 @@ class LSTM:
         """
         from torch import nn
 
-        from laggard.models.recurrent import CharacterEmbedding, Recurrence
+        from laggard.models.modules import CharacterEmbedding, Recurrence
 
         _check_sequences("lstm", shape)
         layers: OrderedDict[str, nn.Module] = OrderedDict(embedding=CharacterEmbedding(classes, self.width))

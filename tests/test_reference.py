@@ -15,8 +15,7 @@ from pydantic import ValidationError
 from laggard import Outcome, load, simulate, summary, sweep
 from laggard.experiments.config.config import parse
 from laggard.experiments.config.datasets import DATASET
-from laggard.experiments.config.descriptions import limits_of_keys
-from laggard.experiments.config.editors import config_schema
+from laggard.experiments.config.editors import config_schema, limits_of_keys
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.parts import ALGORITHM, COMPENSATION, LEARNING, SCHEDULE, NamedChoice

@@ -22,7 +22,7 @@ def validate(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.config.grid import runs
     from laggard.experiments.config.load import load
-    from laggard.experiments.running.ties import starved_ranks
+    from laggard.experiments.running.run import starved_ranks
 
     code = DONE
     overrides = list(filter(is_override, args.configs))
@@ -81,7 +81,7 @@ def cite_arguments(parser: ArgumentParser) -> None:
 
 
 def cite(args: Namespace) -> int:
-    from laggard.experiments.config.citations import citations
+    from laggard.experiments.config.catalogue import citations
 
     print("\n\n".join(dict.fromkeys(work for name in args.names for work in citations(name))))
     return DONE

@@ -1,4 +1,4 @@
-"""One run, from its config to its result."""
+"""One run, from its config to its result, and what its ties in time decide before it is run."""
 
 import platform
 import warnings
@@ -24,9 +24,11 @@ from laggard.experiments.results.result import SNAPSHOT, Result
 from laggard.experiments.running import SNAPSHOT_SECONDS
 from laggard.experiments.running.jobs import Document, JobResult, error_line
 from laggard.experiments.running.progress import heartbeat
-from laggard.simulator import Outcome, Task, simulate
+from laggard.simulator import Outcome, Stop, Task, simulate
 
 LIBRARIES = ("numpy", "pyarrow", "safetensors", "simpy", "torch")
+TIED = 1024
+"""The largest cluster whose ties are looked at before a run, in some tenths of a second."""
 ProgressDisplay = Callable[[RunSpec], AbstractContextManager[Any]]
 """A context around a simulation. What it yields is called with the progress after every update if it is callable, and
 its `observe`, if it has one, with the simulation before that begins."""
@@ -180,3 +182,29 @@ def machine_and_versions(task: Task) -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """The versions of laggard and of its dependencies, by name."""
     return {"laggard": laggard.__version__} | {library: metadata.version(library) for library in LIBRARIES}
+
+
+def starved_ranks(spec: RunSpec) -> list[int]:
+    """The workers whose shards are never learnt because others win every tie in time, and would be if ties were random.
+
+    None where compute times are random, workers are more than `TIED`, or all learn the same: all permute the whole
+    training set (`partition: iid`), or have the same quadratic. The clock of the run's own cluster and method tells it,
+    over 50 updates and without learning.
+    """
+    config = spec.config
+    cluster = config.cluster
+    tied = cluster.ties == "rank" and cluster.compute.law == "constant" and cluster.workers <= TIED
+    if not tied or not config.task.workers_differ:
+        return []
+    params = sum(layer.params for layer in config.task.layers())
+    found = []
+    for ties in ("rank", "random"):
+        built = replace(config.build_cluster(), ties=ties)
+        if built.network.message_bytes is None:
+            built = replace(built, network=replace(built.network, message_bytes=4.0 * params))
+        stop = Stop(updates=50, gradients=100 * cluster.workers)
+        updates = simulate(built, config.algorithm.build(cluster.workers), stop=stop, seed=config.seed).updates
+        applied = updates["worker"][updates["status"] == "applied"]
+        found.append(set(range(cluster.workers)).difference(applied.tolist()))
+    by_rank, at_random = found
+    return sorted(by_rank - at_random)

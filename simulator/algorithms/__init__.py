@@ -2,13 +2,19 @@
 
 from laggard.simulator.algorithms.all_reduce import AllReduce, PriorityAllReduce
 from laggard.simulator.algorithms.asynchronous import AsyncPS, Downpour
-from laggard.simulator.algorithms.asynchronous_pipelines import AsyncPipelines
 from laggard.simulator.algorithms.delayed import Delayed
 from laggard.simulator.algorithms.easgd import EASGD
 from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD
 from laggard.simulator.algorithms.k_async import KAsync, KBatchSync, SoftSync
 from laggard.simulator.algorithms.local_sgd import DiLoCo, LocalSGD
-from laggard.simulator.algorithms.pipelines import GPipe, Naive, OneForwardOneBackward, PipeDream, PipeDream2BW
+from laggard.simulator.algorithms.pipelines import (
+    AsyncPipelines,
+    GPipe,
+    Naive,
+    OneForwardOneBackward,
+    PipeDream,
+    PipeDream2BW,
+)
 from laggard.simulator.algorithms.priority import P3
 from laggard.simulator.algorithms.push_sum import SGP, OverlapSGP
 from laggard.simulator.algorithms.staleness_bounds import SSP, Ringmaster

@@ -15,8 +15,7 @@ from jsonschema import Draft202012Validator
 from laggard import load
 from laggard.experiments.cli import main
 from laggard.experiments.config import documents
-from laggard.experiments.config.catalogue import SECTIONS
-from laggard.experiments.config.citations import citations
+from laggard.experiments.config.catalogue import SECTIONS, citations
 from laggard.experiments.config.config import digest_of
 from laggard.experiments.config.documents import examples, find_config, read
 from laggard.experiments.config.editors import config_schema

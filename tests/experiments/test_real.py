@@ -17,7 +17,7 @@ from laggard import load
 from laggard.experiments.cli import main
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
-from laggard.experiments.figures.reality import agreement
+from laggard.experiments.figures.delays import agreement
 from laggard.experiments.real import RealRunError, processes
 from laggard.experiments.real.calibration import CLUSTER, calibrate_cluster, fit_sizes, measured_times
 from laggard.experiments.real.comparison import (

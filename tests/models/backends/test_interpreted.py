@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from laggard.models.backends.autograd import Autograd
 from laggard.models.backends.compiled import compiler, network
-from laggard.models.backends.compiled.source import source
+from laggard.models.backends.compiled.compiler import source
 from laggard.models.backends.threads import Threads
 from laggard.models.flat import flatten
 
