@@ -38,21 +38,19 @@ def reproduce(
     out: str | Path = "results",
     jobs: int | None = None,
     tell: Tell = lambda _: None,
-    folder: str | Path | None = None,
 ) -> Row:
-    """Run what is missing for a claim at `scale`, decide it, and store its row under `folder`.
+    """Run what is missing for a claim at `scale`, decide it, and store its row in `claims` under `out`.
 
     At the scale `smoke` every criterion is computed, and no verdict drawn.
 
     Args:
         out: where the runs are kept.
-        folder: where rows are stored; by default `claims` under `out`.
 
     Raises:
         ConfigError: a study cannot be run, or a number is missing or has dimensions left.
         SweepError: runs failed.
     """
-    folder = Path(out) / "claims" if folder is None else Path(folder)
+    folder = Path(out) / "claims"
     found = run_studies(claim, scale, Path(out), jobs, tell, folder / PARTIAL)
     studies = as_studies(found)
     row, numbers = evaluate_claim(claim, scale, studies, _circumstances(claim, scale, found))
@@ -108,7 +106,6 @@ def repeat(
     out: str | Path = "results",
     jobs: int | None = None,
     tell: Tell = lambda _: None,
-    folder: str | Path | None = None,
 ) -> Row:
     """Repeat all runs of a claim, and record in its stored row whether the verdict is the same.
 
@@ -120,7 +117,7 @@ def repeat(
         ConfigError: a study cannot be run, or a number is missing or has dimensions left.
         SweepError: runs failed.
     """
-    folder = Path(out) / "claims" if folder is None else Path(folder)
+    folder = Path(out) / "claims"
     if (kept := read_row(claim.id, folder, scale)) is None:
         raise ResultError(
             f"{folder / scale / claim.id}.json: is not there, and a repeat has nothing to be held against"

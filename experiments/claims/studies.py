@@ -24,17 +24,13 @@ Tell = Callable[[RunEnd], None]
 LONG = 300.0  # seconds
 
 
-def configs(claim: Claim, scale: Scale, results: Mapping[str, Results] | None = None) -> dict[str, Config]:
-    """The config of each study, those that are tuned only where the `results` of what chooses are there.
+def configs(claim: Claim, scale: Scale) -> dict[str, Config]:
+    """The config of each study that no other study has to tune before.
 
     Raises:
         ConfigError: one of them cannot be run; names claim and study.
     """
-    return {
-        name: config_of(claim, name, scale, results or {})
-        for name, study in claim.studies.items()
-        if study.tuned is None or study.tuned.on in (results or {})
-    }
+    return {name: config_of(claim, name, scale, {}) for name, study in claim.studies.items() if study.tuned is None}
 
 
 def config_of(claim: Claim, name: str, scale: Scale, results: Mapping[str, Results]) -> Config:

@@ -177,7 +177,7 @@ def digest_of(config: Config) -> str:
     Of files it is their content, of entries of one's own their sources too. A key that a later version adds with a
     default changes no digest.
     """
-    return _hash_deciding(
+    return digest_of_settings(
         {"defaults": DEFAULTS_VERSION, **without_paths(_differences(config, config.as_dict())), "sweep": config.sweep}
     )
 
@@ -187,11 +187,7 @@ def digest_of_settings(resolved: Mapping[str, Any]) -> str:
 
     It is also that of a config with keys that this version does not have; up to version 0.1 it was the run's digest.
     """
-    return _hash_deciding(resolved)
-
-
-def _hash_deciding(settings: Mapping[str, Any]) -> str:
-    document = {**settings, "evaluate": dict(settings.get("evaluate", {}))}
+    document = {**resolved, "evaluate": dict(resolved.get("evaluate", {}))}
     for key in IGNORED:
         owner, _, name = key.rpartition(".")
         (document[owner] if owner else document).pop(name, None)  # older results lack some

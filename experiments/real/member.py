@@ -28,8 +28,8 @@ from laggard.experiments.config.plugins import look_in
 from laggard.experiments.real.messages import Channel, join
 from laggard.simulator.algorithms import AllReduce, AsyncPS
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules import total
 from laggard.simulator.learning.task import bytes_of
+from laggard.simulator.learning.weights import total
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.timing.distributions import Durations
 from laggard.simulator.timing.distributions.distribution import is_law

@@ -10,7 +10,8 @@ from laggard.simulator.algorithms.sharding import Sharded, Shards
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, NonNegativeInt, PositiveInt
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules import SGD, Rule, Uncompensated, total
+from laggard.simulator.learning.rules import SGD, Rule, Uncompensated
+from laggard.simulator.learning.weights import total
 
 
 @dataclass(frozen=True)

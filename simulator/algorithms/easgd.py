@@ -8,7 +8,8 @@ from laggard.simulator.algorithms.base import Algorithm, Role
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import PositiveInt, Range
 from laggard.simulator.learning.gradients import Gradient
-from laggard.simulator.learning.rules import Rule, total
+from laggard.simulator.learning.rules import Rule
+from laggard.simulator.learning.weights import total
 from laggard.simulator.network.topology import SERVER
 
 if TYPE_CHECKING:

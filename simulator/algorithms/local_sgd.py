@@ -10,7 +10,8 @@ from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import NumberOrShare, Positive, PositiveInt, Range
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules import SGD, Nesterov, Rule, RuleState, mean
+from laggard.simulator.learning.rules import SGD, Nesterov, Rule, RuleState
+from laggard.simulator.learning.weights import mean
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,6 +1,8 @@
 """Weights are values `(ensemble, params)` stamped with their owner and version."""
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -60,18 +62,18 @@ def join_slices(pieces: "Sequence[Tensor]") -> "Tensor":
     return whole  # type: ignore[no-any-return]
 
 
-def mean(models: "list[Tensor]") -> "Tensor":
-    """The mean of models `(ensemble, params)`; one model is its own mean, bit for bit.
+def total(values: "Sequence[Tensor]") -> "Tensor":
+    """The sum of gradients or models `(ensemble, params)`, added up in the order in which they are given.
 
-    They are added up one after another: last bits of a sum over a stack of them depend on its width, so that a member
-    of an ensemble would differ from a run alone.
+    Last bits of a sum over a stack of them depend on its width, so that a member of an ensemble would differ from a
+    run alone.
     """
-    if len(models) == 1:
-        return models[0]
-    total = models[0] + models[1]
-    for model in models[2:]:
-        total += model
-    return total / len(models)
+    return reduce(add, values)
+
+
+def mean(values: "Sequence[Tensor]") -> "Tensor":
+    """The mean of gradients or models `(ensemble, params)`; one is its own mean, bit for bit."""
+    return values[0] if len(values) == 1 else total(values) / len(values)
 
 
 def mean_of_slices(parts: "Sequence[tuple[slice, Tensor]]") -> "Tensor":

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laggard.simulator.errors import InvalidSettingError, Settings
@@ -15,6 +13,7 @@ from laggard.simulator.learning.rules.damping import Compensation, Uncompensated
 from laggard.simulator.learning.rules.optimizers import SGD, Optimizer
 from laggard.simulator.learning.rules.scalars import NUMBER, NonNegativeScalar, Scalar, cast, is_zero
 from laggard.simulator.learning.rules.schedules import Chained, Constant, Progress, Schedule
+from laggard.simulator.learning.weights import mean
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -157,13 +156,3 @@ def flush_denormals() -> Iterator[None]:
 
 Combine = Callable[[Sequence["Tensor"]], "Tensor"]
 """Combines gradients `(ensemble, params)` into one."""
-
-
-def total(values: "Sequence[Tensor]") -> "Tensor":
-    """The sum of gradients `(ensemble, params)`, added up in the order in which they are given."""
-    return reduce(add, values)
-
-
-def mean(values: "Sequence[Tensor]") -> "Tensor":
-    """The mean of gradients `(ensemble, params)`, added up in the order in which they are given."""
-    return total(values) if len(values) == 1 else total(values) / len(values)

@@ -27,9 +27,8 @@ from laggard.simulator.learning.rules import (
     Step,
     Uncompensated,
     WarmUp,
-    mean,
-    total,
 )
+from laggard.simulator.learning.weights import mean, total
 
 DOUBLE = torch.float64
 LR = 0.1
