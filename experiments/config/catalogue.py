@@ -44,8 +44,11 @@ MAPPINGS: Mapping[str, Sequence[type[Part]]] = {
     "config": [Config],
     **{key: [Config.model_fields[key].metadata[0].func.model] for key in NESTED},
     "network": list(clusters.NETWORK.parts.values()),
+    "learning": list(parts.LEARNING.parts.values()),
+    "task": [part for part in tasks.TASK.parts.values() if issubclass(part, tasks.SupervisedPart)],
 }
 """What holds keys -> the parts that may fill it, whose common keys are its own."""
+KEY = re.compile(r"\b(?:algorithm|(?:cluster|learning|task)\.[a-z_.]+)")
 ATTRIBUTE_LINE = re.compile(r"\s+[\w, .-]+: ")
 TABLE_ROW = re.compile(r".*\S {2,}\S")
 """How an entry's line begins, and an attribute's in a docstring."""
@@ -57,7 +60,8 @@ def describe_entries(words: Sequence[str] = ()) -> Iterator[str]:
     Raises:
         ConfigError: a word is none of them.
     """
-    sections = {title.split()[0]: title for title in SECTIONS}
+    keys = {key.rpartition(".")[2]: title for title in SECTIONS for key in KEY.findall(title)}
+    sections = keys | {title.split()[0]: title for title in SECTIONS}
     if not words:
         yield from lines(SECTIONS)
     for word in words:
@@ -101,7 +105,8 @@ def describe_mapping(name: str) -> Iterator[str]:
     place = {"config": "KEY", "network": "cluster.network.KEY"}.get(name, f"{name}.KEY")
     yield f"{name} ({place})"
     for key, field in first.model_fields.items():
-        if key in meanings and all(key in part.model_fields for part in others):
+        hidden = key.endswith("_sha256")  # filled in by what reads the file
+        if key in meanings and not hidden and all(key in part.model_fields for part in others):
             yield f"  {_key(key, field)}: {meanings[key]}"
 
 

@@ -102,6 +102,24 @@ def read_based(path: Path, later: tuple[Path, ...] = ()) -> Mapping[str, Any]:
     return merged
 
 
+def file_of(key: str, path: Path) -> Path:
+    """The file in which a dotted key of a config stands: its own, or the nearest of those that it is based on."""
+    file, document = path, read(path)
+    while not _stands_in(document, key):
+        if BASE not in document:
+            return path
+        file = find_config(document[BASE], file.resolve().parent)
+        document = read(file)
+    return file
+
+
+def _stands_in(document: Any, key: str) -> bool:
+    if not key or not isinstance(document, Mapping):
+        return not key
+    first, _, rest = key.partition(".")
+    return key in document or (first in document and _stands_in(document[first], rest))
+
+
 def _changes(own: Mapping[str, Any], base: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
     """The dotted keys of `own` with their values, mappings whole where the base has none or another entry."""
     for key, value in own.items():
@@ -110,7 +128,13 @@ def _changes(own: Mapping[str, Any], base: Mapping[str, Any], place: str = "") -
         if not (isinstance(value, Mapping) and isinstance(below, Mapping)) or _another_entry(value, below):
             yield f"{place}{key}", value
         elif (place, key) == ("", "sweep"):
-            yield from ((f"sweep.{axis}", settings) for axis, settings in value.items())
+            own = {axis: settings for axis, settings in value.items() if axis != "search"}
+            yield from ((f"sweep.{axis}", settings) for axis, settings in own.items())
+            drawn, ranges = value.get("search"), below.get("search")
+            if isinstance(drawn, Mapping) and isinstance(ranges, Mapping):
+                yield from ((f"sweep.search.{each}", limits) for each, limits in drawn.items())
+            elif "search" in value:
+                yield "sweep.search", drawn
         else:
             yield from _changes(value, below, f"{place}{key}.")
 
@@ -158,6 +182,13 @@ def _remove(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """`document` without what stands at a dotted key."""
     first, _, rest = key.partition(".")
     if isinstance(held := document.get(first), Mapping) and rest:
-        left = {axis: held[axis] for axis in held if axis != rest} if first == "sweep" else _remove(held, rest)
-        return {**document, first: left}
-    return {each: value for each, value in document.items() if each != first}
+        if first != "sweep":
+            return {**document, first: _remove(held, rest)}
+        if rest.startswith("search."):
+            return {**document, first: {**held, "search": _without(held["search"], rest.removeprefix("search."))}}
+        return {**document, first: _without(held, rest)}
+    return _without(document, first)
+
+
+def _without(mapping: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    return {each: value for each, value in mapping.items() if each != key}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from laggard.experiments.config.config import Config
-from laggard.experiments.config.documents import find_config, override, read_based
+from laggard.experiments.config.documents import file_of, find_config, override, read_based
 from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure
 from laggard.experiments.config.files import locate
 from laggard.experiments.config.grid import fill_swept_keys, runs
@@ -39,10 +39,18 @@ def load(path: str | Path, *overrides: str) -> Config:
         runs(config)
         check_rungs(config)
     except ConfigError as error:
-        raise error if error.where else error.relocate(where=str(path)) from None
+        raise error if error.where else _locate_error(error, path, file, overrides) from None
     except UNEXPECTED as error:
         raise ConfigError("", describe_failure(error), str(path)) from None
     return config
+
+
+def _locate_error(error: ConfigError, path: str | Path, file: Path, overrides: Sequence[str]) -> ConfigError:
+    """`error`, and the others with it, with the base in which its key stands; overrides count as the config's own."""
+    own = not error.key or any(error.key.startswith(change.partition("=")[0]) for change in overrides)
+    place = file if own else file_of(error.key, file)
+    others = [_locate_error(other, path, file, overrides) for other in error.others]
+    return ConfigError(error.key, error.problem, str(path) if place == file else f"{path} (from {place.name})", others)
 
 
 def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Mapping[str, Any]:

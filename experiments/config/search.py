@@ -124,7 +124,7 @@ def _draw(search: Any, place: str) -> tuple[dict[str, KeyRange], dict[int, KeyVa
         raise ConfigError(place, "expected the range of a dotted key, as learning.lr: {log_uniform: [0.001, 1]}")
     points = _different_points(ranges, own["runs"], own["seed"], place)
     numbers = range(own["runs"]) if own["only"] is None else own["only"]
-    fine = isinstance(numbers, range | list) and all(isinstance(each, int) for each in numbers) and len(numbers)
+    fine = isinstance(numbers, range | list) and all(type(each) is int for each in numbers) and len(numbers)
     if not fine or len(set(numbers)) < len(numbers) or not 0 <= min(numbers) <= max(numbers) < own["runs"]:
         problem = f"expected different numbers from 0 to {own['runs'] - 1}, got {format_value(own['only'])}"
         raise ConfigError(f"{place}.only", problem)

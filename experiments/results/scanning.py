@@ -43,10 +43,14 @@ def scan_table(
     order = list(dict.fromkeys(["run", *(key for key in results.keys if key in both.names), *own.names]))
     wanted = _known_columns(order if columns is None else columns, order)
     condition = _condition(where, order)
-    parts = [
-        _part(of, file, both, {key: values[index] for key, values in stated.items()}, wanted, condition)
-        for index, (_, of) in enumerate(runs)
-    ]
+    try:
+        parts = [
+            _part(of, file, both, {key: values[index] for key, values in stated.items()}, wanted, condition)
+            for index, (_, of) in enumerate(runs)
+        ]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        problem = str(error).partition("\n")[0]
+        raise ValueError(f"{table}: where: cannot be compared with the columns: {problem}") from None
     found = [part for part in parts if part is not None] or [both.empty_table()]
     return pa.concat_tables(found, promote_options="permissive").select(wanted).to_pandas()
 

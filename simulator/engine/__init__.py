@@ -50,11 +50,21 @@ def simulate(
 
     Raises:
         Deadlock, InvalidSettingError: nothing can happen any more; a setting does not fit the others.
+        TypeError: a class or something else where an object is expected.
         RuntimeError: weights were changed in place while a gradient of theirs was promised.
         SnapshotError: the run cannot go on from that snapshot.
     """
     from laggard.simulator.engine.simulation import Simulation
 
+    for name, given, fits, expected in (
+        ("cluster", cluster, isinstance(cluster, Cluster), "Cluster(workers, law)"),
+        ("algorithm", algorithm, hasattr(algorithm, "roles"), "an algorithm, as AsyncPS(Rule())"),
+        ("task", task, task is None or hasattr(task, "batches"), "a task, as Quadratic()"),
+        ("stop", stop, isinstance(stop, Stop), "Stop(updates=100)"),
+        ("evaluate", evaluate, isinstance(evaluate, Evaluate | None), "Evaluate()"),
+    ):
+        if not fits or isinstance(given, type):
+            raise TypeError(f"simulate: {name}: expected {expected}, got {given!r:.100}")
     members = [seed] * (1 if ensemble is None else ensemble) if learning_seeds is None else list(learning_seeds)
     if not members or ensemble not in (None, len(members)):
         raise InvalidSettingError("simulate", "ensemble", "one member or more, as many as learning_seeds", ensemble)

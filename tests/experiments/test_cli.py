@@ -315,7 +315,7 @@ def test_validate_names_all_mistakes_and_run_the_first(laggard: Laggard, tmp_pat
 @pytest.mark.parametrize(
     ("name", "place"),
     [("config", ""), ("cluster", "cluster."), ("stop", "stop."), ("record", "record."), ("evaluate", "evaluate."),
-     ("network", "cluster.network.")],
+     ("network", "cluster.network."), ("task", "task."), ("learning", "learning.")],
 )  # fmt: skip
 def test_list_of_what_has_keys_says_what_each_of_them_means(laggard: Laggard, name: str, place: str) -> None:
     code, out, err = laggard("list", name)
@@ -327,7 +327,7 @@ def test_list_of_what_has_keys_says_what_each_of_them_means(laggard: Laggard, na
     keys = {key for key in type(config).model_fields if not key.endswith("_sha256")}
     unwrapped = re.sub(r"\n  (?=['|])", " ", out)
     listed = set(re.findall(r"^  (\w+)(?: = .*?)?: \S", unwrapped, flags=re.MULTILINE))
-    assert listed == keys - {"peers"}  # of one topology
+    assert listed == keys - {"peers", "model", "momentum"}  # of one topology, task or optimiser
 
 
 def test_list_of_a_section_or_an_entry(laggard: Laggard) -> None:
@@ -347,6 +347,15 @@ def test_list_of_a_section_or_an_entry(laggard: Laggard) -> None:
     assert laggard("list", "sync_sp") == (2, "", said)
     code, _, err = laggard("list", "qqq")
     assert (code, err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "section"),
+    [("algorithm", "methods"), ("law", "laws"), ("dataset", "data"), ("optimizer", "optimizers"), ("clip", "clipping"),
+     ("server_crashes", "failures"), ("topology", "topologies"), ("loss", "losses"), ("model", "models")],
+)  # fmt: skip
+def test_a_section_is_found_by_the_key_that_it_fills(laggard: Laggard, key: str, section: str) -> None:
+    assert laggard("list", key) == laggard("list", section)
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

@@ -101,6 +101,29 @@ def test_a_variant_that_is_taken_away_sets_nothing(write: Callable[..., Path], l
     assert (own.sweep, own.learning.lr) == ({"seed": [0, 1]}, 0.5)
 
 
+def test_a_search_keeps_what_is_not_changed(write: Callable[..., Path]) -> None:
+    ranges = "learning.lr: {uniform: [0, 1]}, learning.momentum: {choice: [0.1, 0.2, 0.3]}"
+    write(BASE.replace("{learning.lr: [0.1, 0.2], seed: [0, 1]}", f"{{search: {{runs: 9, {ranges}}}}}"))
+    own = load(write("base: own.yaml\nsweep: {search: {runs: 2, learning.momentum: null}}", "few.yaml"))
+    assert own.sweep == {"search": {"runs": 2, "learning.lr": {"uniform": [0, 1]}}}
+    other = "base: own.yaml\nsweep: {search: null, seed: [4, 5]}"
+    assert load(write(other, "other.yaml")).sweep == {"seed": [4, 5]}
+
+
+def test_an_error_names_the_file_in_which_its_key_stands(write: Callable[..., Path]) -> None:
+    base = write(BASE.replace("lr: 0.1}", "lr: 0.1, decay: 1}").replace("updates: 20", "updates: no"), "wrong.yaml")
+    middle = write("base: wrong.yaml\nlearning: {clip: 1}", "middle.yaml")
+    own = write("base: middle.yaml\ntask: {dim: -1}")
+    with pytest.raises(ConfigError) as caught:
+        load(own)
+    found = {error.key: error.where for error in (caught.value, *caught.value.others)}
+    there = {"learning.decay": base, "stop.updates": base, "learning.clip": middle}
+    assert found == {key: f"{own} (from {file.name})" for key, file in there.items()} | {"task.dim": str(own)}
+    with pytest.raises(ConfigError) as caught:
+        load(own, "stop.updates=never")
+    assert {error.where for error in (caught.value, *caught.value.others) if error.key == "stop.updates"} == {str(own)}
+
+
 def test_name_and_question_are_its_own(write: Callable[..., Path]) -> None:
     config = load(write("# And mine?\nbase: base.yaml\n"))
     assert (config.name, config.question) == ("own", "And mine?")
@@ -130,7 +153,7 @@ def test_a_base_may_have_a_base_in_another_folder(write: Callable[..., Path], tm
         ("base: other.yaml", "other.yaml: base: own.yaml is based on this config itself"),
         ("base: [base.yaml]", "own.yaml: base: expected a config's file, or example:NAME, got ['base.yaml']"),
         ("base: example:quikstart", "expected the name of an example; did you mean quickstart?"),
-        ("base: base.yaml\nlearning: {optimizer: adam}", "own.yaml: learning.momentum: unknown key"),
+        ("base: base.yaml\nlearning: {optimizer: adam}", "own.yaml (from base.yaml): learning.momentum: unknown key"),
         ("base: base.yaml\nstop: {update: 3}", "own.yaml: stop.update: unknown key; did you mean updates?"),
         ("base: base.yaml\nstop: {updates: {at: 3}}", "own.yaml: stop.updates: expected"),
         ("base: base.yaml\nstop: 3", "own.yaml: stop: expected a mapping"),

@@ -161,7 +161,7 @@ def test_rungs_stand_in_one_place_beside_seeds_alone_and_are_refused_elsewhere(
     for simulate in (sweep, run):
         with pytest.raises(ConfigError, match="expected none here: use `laggard sweep`"):
             simulate(load(path), tmp_path)
-    for only in ("[9]", "[0, 0]", "[]", "[a]"):
+    for only in ("[9]", "[0, 0]", "[]", "[a]", "[true]"):
         with pytest.raises(ConfigError, match=r"only: expected different numbers from 0 to 8, got \["):
             load(path, f"sweep.search.only={only}")
 

@@ -160,6 +160,10 @@ def test_parameters_are_what_the_configs_differ_in(folder: Path) -> None:
             "stalenes: no such column; did you mean staleness",
         ),
         (lambda results: results.scan("updates", where={"lr": 1}), "lr: no such column"),
+        (
+            lambda results: results.scan("updates", where={"staleness": "late"}),
+            "updates: where: cannot be compared with the columns: ",
+        ),
     ],
 )
 def test_what_is_not_there_is_named(folder: Path, call: Callable[[Results], object], said: str) -> None:

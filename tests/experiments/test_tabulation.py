@@ -100,6 +100,12 @@ def test_a_key_alone_need_be_no_list(results: Results) -> None:
     assert sync.table(rows="learning.lr", value="accuracy").equals(sync.table(rows=["learning.lr"], value=["accuracy"]))
 
 
+@pytest.mark.parametrize("given", [{"by": "accuracy"}, {"select_seeds": [0]}])
+def test_a_choice_of_nothing_is_refused(results: Results, given: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="by, select_seeds: say how a best setting is chosen"):
+        results.table(**given)
+
+
 def test_settings_are_no_repetitions(results: Results) -> None:
     with pytest.raises(ValueError, match=r"learning\.lr: was swept too, and its settings are no repetitions"):
         table(results, rows=["method"])

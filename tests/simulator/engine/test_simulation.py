@@ -41,6 +41,23 @@ ALGORITHMS = {
 each = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"cluster": 3}, r"cluster: expected Cluster\(workers, law\), got 3"),
+        ({"algorithm": AsyncPS}, r"algorithm: expected an algorithm, as AsyncPS\(Rule\(\)\), got <class"),
+        ({"task": "mnist"}, "task: expected a task, .* got 'mnist'"),
+        ({"task": Timing}, "task: expected a task, .* got <class"),
+        ({"stop": 5}, "stop: expected Stop.*, got 5"),
+        ({"evaluate": 1}, "evaluate: expected Evaluate.*, got 1"),
+    ],
+)
+def test_an_argument_of_another_kind_is_named(changed, said):
+    given = {"cluster": CLUSTER, "algorithm": AsyncPS(Rule()), "task": Timing(), "stop": Stop(updates=3)}
+    with pytest.raises(TypeError, match=f"^simulate: {said}"):
+        simulate(**given | changed)
+
+
 @each
 def test_every_gradient_and_message_is_accounted_for(algorithm):
     outcome = simulate(CLUSTER, algorithm, Quadratic(noise=0.1), stop=Stop(updates=300))
