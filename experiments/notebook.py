@@ -10,7 +10,8 @@ import pandas as pd
 
 from laggard.experiments.config.errors import printable, suggest
 from laggard.experiments.figures import FIGURES
-from laggard.experiments.results.measures import as_results, format_cell, summary
+from laggard.experiments.results.formats import format_cell
+from laggard.experiments.results.measures import as_results, summary
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results, common_question
 from laggard.experiments.results.tables import tabulate

@@ -1,6 +1,7 @@
 """A network, a training set and its partition among workers, as a task of the simulator."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -9,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from laggard.models.augmentation import Augmentation
 from laggard.models.backends.autograd import Loss
-from laggard.models.backends.batched import Backend, Batched, find_device, to_device
+from laggard.models.backends.batched import Batched, find_device, to_device
 from laggard.models.backends.choice import choose
 from laggard.models.data import Dataset
 from laggard.models.dropout import replace_dropout, with_draws
@@ -97,10 +98,7 @@ class Supervised:
         check_labels(labels_of(module, dataset.shape, self._objective.outputs(dataset.classes)), dataset.labels)
         module = module.to(self.device, dtype)
         self.params = sum(parameter.numel() for parameter in module.parameters())
-
-        def chosen(module: nn.Module) -> Backend:
-            return choose(backend, module, self._loss, self.device, threads, chunk)
-
+        chosen = partial(choose, backend, loss=self._loss, device=self.device, threads=threads, chunk=chunk)
         trained, data = with_draws(module), (self._data.train_x, self._data.train_y)
         self._x, self._y, self._variants = make_variants(*data, augment or Augmentation(), trained is not module)
         self._backend = chosen(trained)

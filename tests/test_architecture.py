@@ -180,6 +180,34 @@ def beyond_the_node(found: Sources) -> list[str]:
     return used
 
 
+MOST_LINES, MOST_OF_A_FUNCTION = 250, 40
+
+
+def too_long(found: Sources) -> list[str]:
+    """Modules of more lines than `MOST_LINES`, and functions of more than `MOST_OF_A_FUNCTION` without the docstring.
+
+    The papers' modules, which are lists of claims, may be longer.
+    """
+    long = []
+    for module, source in found.items():
+        if touches({module}, "laggard.experiments.claims.papers"):
+            continue
+        long += [module] * (source.count("\n") > MOST_LINES)
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                text = ast.get_docstring(node, clean=False)
+                lines -= len(text.splitlines()) if text else 0
+                long += [f"{module}.{node.name}"] * (lines > MOST_OF_A_FUNCTION)
+    return long
+
+
+def test_no_module_and_no_function_is_long() -> None:
+    assert too_long(sources()) == []
+    planted = {"a": "1\n" * 251, "b": "1\n" * 250, "c": 'def f():\n    """\n    x\n    """\n' + "    1\n" * 40}
+    assert too_long(planted) == ["a", "c.f"]
+
+
 TWICE = {  # names that are defined at the top of two modules, and why
     "AXES": "of results, and those that `laggard plot --x` takes without importing results",
     "COMMANDS": "a table in each module of commands",

@@ -13,7 +13,8 @@ from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
 from laggard.experiments.results.atomic import whole_file
-from laggard.experiments.results.measures import format_setting, is_seed
+from laggard.experiments.results.formats import format_setting
+from laggard.experiments.results.measures import is_seed
 from laggard.experiments.results.result import MANIFEST, Result, ResultError
 from laggard.experiments.results.results import Results
 from laggard.experiments.results.selection import Best, best

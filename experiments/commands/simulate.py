@@ -198,7 +198,8 @@ def _bar(args: Namespace) -> "ProgressDisplay | None":
 def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
     """The table of `results`, and their figure in `folder`."""
     from laggard.experiments.figures import comparison
-    from laggard.experiments.results.measures import format_table, summary
+    from laggard.experiments.results.formats import format_table
+    from laggard.experiments.results.measures import summary
     from laggard.experiments.results.result import describe_versions
 
     if not results:

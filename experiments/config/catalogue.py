@@ -39,10 +39,9 @@ SECTIONS = {
     "losses (task.loss; each with a regularizer)": tasks.LOSS,
 }
 """Title -> entries; the title's first word is the name of the section."""
-NESTED = ("cluster", "stop", "evaluate", "record")
 MAPPINGS: Mapping[str, Sequence[type[Part]]] = {
     "config": [Config],
-    **{key: [Config.model_fields[key].metadata[0].func.model] for key in NESTED},
+    **{key: [Config.model_fields[key].metadata[0].func.model] for key in ("cluster", "stop", "evaluate", "record")},
     "network": list(clusters.NETWORK.parts.values()),
     "learning": list(parts.LEARNING.parts.values()),
     "task": [part for part in tasks.TASK.parts.values() if issubclass(part, tasks.SupervisedPart)],
@@ -102,11 +101,9 @@ def describe_mapping(name: str) -> Iterator[str]:
     """The keys of a mapping, each with its default and what it means."""
     first, *others = MAPPINGS[name]
     meanings = describe_keys(first) | {key: of.description for key, of in first.model_fields.items() if of.description}
-    place = {"config": "KEY", "network": "cluster.network.KEY"}.get(name, f"{name}.KEY")
-    yield f"{name} ({place})"
+    yield f"{name} ({ {'config': 'KEY', 'network': 'cluster.network.KEY'}.get(name, f'{name}.KEY') })"
     for key, field in first.model_fields.items():
-        hidden = key.endswith("_sha256")  # filled in by what reads the file
-        if key in meanings and not hidden and all(key in part.model_fields for part in others):
+        if key in meanings and not key.endswith("_sha256") and all(key in part.model_fields for part in others):
             yield f"  {_key(key, field)}: {meanings[key]}"
 
 

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, Validati
 
 from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, format_value
+from laggard.experiments.config.files import is_from_result
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.presets import PRESETS, describe_preset, expand_preset
 from laggard.experiments.config.schema import (
@@ -18,7 +19,6 @@ from laggard.experiments.config.schema import (
     Seed,
     build_value,
     fill_defaults,
-    is_from_result,
     keys,
     part,
 )

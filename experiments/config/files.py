@@ -4,6 +4,8 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationInfo
+
 
 class FileName(str):
     """The name of a file as it was written, with the folder that it is relative to.
@@ -51,6 +53,16 @@ def absolute(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return str(Path(getattr(value, "folder", ""), str(value)).absolute())
+
+
+def absolute_path(value: Any, info: ValidationInfo) -> Any:
+    """The absolute path of a file that a config names; in the config of a result it is one already."""
+    return value if is_from_result(info) else absolute(value)
+
+
+def is_from_result(info: ValidationInfo) -> bool:
+    """Whether a config is read back from a result: its values were checked when it was run."""
+    return bool(info.context and info.context.get("kept"))
 
 
 def hash_of(path: Path) -> str:

@@ -10,8 +10,9 @@ from pydantic.errors import PydanticUserError
 
 from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, format_value, unknown_name
+from laggard.experiments.config.files import is_from_result
 from laggard.experiments.config.plugins import Plugin, load_entry
-from laggard.experiments.config.schema import Described, Finite, Seed, is_from_result, keys, make_once, part
+from laggard.experiments.config.schema import Described, Finite, Seed, keys, make_once, part
 from laggard.simulator.learning.rules import CLIPS, COMPENSATIONS, OPTIMIZERS, SCHEDULES, Chained
 from laggard.simulator.learning.rules.clipping import Clip
 from laggard.simulator.learning.rules.damping import Compensation

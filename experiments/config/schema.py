@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails
 
 from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, unknown_key
-from laggard.experiments.config.files import absolute, hash_of, names_file
+from laggard.experiments.config.files import absolute_path, hash_of, is_from_result, names_file
 from laggard.experiments.config.moved import MOVED
 from laggard.simulator.errors import InvalidSettingError
 
@@ -119,10 +119,8 @@ class Described(Part):
         try:
             found = hash_of(Path(path))
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InvalidSettingError(
-                type(self).__name__, key, "a file that can be read", f"{path}: {reason}"
-            ) from None
+            problem = f"{path}: {getattr(error, 'strerror', None) or error}"
+            raise InvalidSettingError(type(self).__name__, key, "a file that can be read", problem) from None
         if said not in (None, found):
             raise InvalidSettingError(type(self).__name__, key, f"a file whose SHA-256 is {said}", f"{path}: {found}")
         return found
@@ -141,11 +139,6 @@ class Described(Part):
         return self
 
 
-def absolute_path(value: Any, info: ValidationInfo) -> Any:
-    """The absolute path of a file that a config names; in the config of a result it is one already."""
-    return value if is_from_result(info) else absolute(value)
-
-
 def build_value(value: Any) -> Any:
     """A key's value as the dataclass wants it: parts, and lists of them, become what they describe."""
     if isinstance(value, Described):
@@ -153,11 +146,6 @@ def build_value(value: Any) -> Any:
     if isinstance(value, list):
         return [one.build() if isinstance(one, Described) else one for one in value]
     return value
-
-
-def is_from_result(info: ValidationInfo) -> bool:
-    """Whether a config is read back from a result: its values were checked when it was run."""
-    return bool(info.context and info.context.get("kept"))
 
 
 def make_once(value: Any, make: Callable[[Any], Any], info: ValidationInfo, place: Any = None) -> Any:
@@ -226,8 +214,7 @@ def field_type(hint: Any, default: Any = None) -> Any:
     if hint is float:
         return float if default == float("inf") else Finite
     if get_origin(hint) in (Union, UnionType):
-        branches = [field_type(branch, default) for branch in get_args(hint) if not is_tensor(branch)]
-        return reduce(or_, branches)
+        return reduce(or_, (field_type(branch, default) for branch in get_args(hint) if not is_tensor(branch)))
     if isclass(hint) and is_dataclass(hint):
         return part(hint)
     if get_origin(hint) is Sequence:
@@ -251,14 +238,13 @@ def part(
     own = keys(recipe, without)
     if own.get("workers", (int, 0))[1] is ...:
         own["workers"] = (int | None, None)
-    label: dict[str, Key] = {tag: (Literal[name], name)} if tag else {}
     files = frozenset(filter(names_file, own))
     own |= {key: (Annotated[own[key][0], BeforeValidator(absolute_path)], own[key][1]) for key in files}
     hashes: dict[str, Key] = {f"{key}_sha256": (FileHash, None) for key in own if key in files}
-    shape: dict[str, Any] = {**label, **own, **hashes, **more}
+    shape: dict[str, Any] = {**({tag: (Literal[name], name)} if tag else {}), **own, **hashes, **more}
     model: type[Described] = create_model(f"{recipe.__name__}Part", __base__=base, __doc__=recipe.__doc__, **shape)
-    hints = type_hints(recipe)
     model.recipe, model.settings, model.files = recipe, frozenset(own), base.files | files
     model.moved_keys = {key: f"no longer a key of {name}; write {now}" for key, now in MOVED.get(name, {}).items()}
-    model.scalars = frozenset(key for key in own if any(map(is_tensor, get_args(hints.get(key)))))
+    tensors = {key for key, hint in type_hints(recipe).items() if any(map(is_tensor, get_args(hint)))}
+    model.scalars = model.settings & tensors
     return model

@@ -7,7 +7,8 @@ from pydantic import BeforeValidator
 
 from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, error_at
-from laggard.experiments.config.schema import Described, FileHash, absolute_path
+from laggard.experiments.config.files import absolute_path
+from laggard.experiments.config.schema import Described, FileHash
 from laggard.models.initial import Shapes, WarmStart, count_initial, read_initial
 from laggard.models.vision import vision_layers
 from laggard.simulator.learning.task import Layer, layers_of

@@ -210,8 +210,7 @@ def utilisation(results: Runs, path: File = None, bins: int = 120, label: Label 
 
 def _card_loads(result: Result, bins: int) -> tuple[np.ndarray, pd.DataFrame, str]:
     """Edges of the bins (s), the load of each direction of each card in each bin, and its unit: % or bytes/s."""
-    messages = getattr(result, "messages", None)
-    if messages is None or not len(messages):
+    if (messages := getattr(result, "messages", None)) is None or not len(messages):
         raise ValueError(f"{result.config.name}: no messages recorded: run it with record.messages=true")
     end = float(max(result.metrics["time"].max(), messages["arrived"].max()))
     edges = np.linspace(0, end, bins + 1)

@@ -4,7 +4,11 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
+    import pandas as pd
+
     from laggard.experiments.results.tables import Table
 
 
@@ -59,3 +63,44 @@ def _escape_latex(cell: str) -> str:
 
 
 FORMATS: dict[str, Callable[["Table"], str]] = {"text": text, "md": markdown, "csv": csv, "latex": latex}
+
+
+def format_setting(value: Any) -> str:
+    """A setting in a table; `-` where a run has none."""
+    if value is None or value != value:
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def format_table(table: "pd.DataFrame") -> str:
+    """The table, aligned for a terminal: strings to the left, numbers to the right."""
+    columns = []
+    for name in table:
+        texts = isinstance(table[name].iloc[0], str)
+        cells = [name.replace("_", " "), *(format_cell(name, value) for value in table[name])]
+        width = max(map(len, cells))
+        columns.append([cell.ljust(width) if texts else cell.rjust(width) for cell in cells])
+    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
+
+
+def format_cell(name: str, value: Any, missing: str = "-") -> str:
+    """A value of a summary in its column."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and name not in WRITTEN):
+        return str(value).lower()  # seeds and sizes in full
+    if value is None or value != value:
+        return "not reached" if name == "time_to_target" else missing
+    return WRITTEN.get(name, "{:g}").format(round(value, 1) if name == "updates" else value)
+
+
+WRITTEN = {
+    "time_to_target": "{:.4g} s",
+    "accuracy": "{:.2%}",
+    "loss": "{:.4g}",
+    "time": "{:.4g} s",
+    "updates": "{:,.10g}",
+    "staleness": "{:.2f}",
+    "waiting": "{:.0%}",
+}
+"""How the columns of a summary are written."""

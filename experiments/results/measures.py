@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from laggard.experiments.config.errors import suggest
 from laggard.experiments.results.result import Result, describe_versions
 from laggard.experiments.results.results import Results
@@ -214,24 +212,6 @@ def groups(table: "pd.DataFrame", keys: Sequence[str]) -> list[tuple[tuple[Any, 
     return [(tuple(None if value != value else value for value in setting), rows) for setting, rows in found]
 
 
-def format_setting(value: Any) -> str:
-    """A setting in a table; `-` where a run has none."""
-    if value is None or value != value:
-        return "-"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def format_table(table: "pd.DataFrame") -> str:
-    """The table, aligned for a terminal: strings to the left, numbers to the right."""
-    columns = []
-    for name in table:
-        texts = isinstance(table[name].iloc[0], str)
-        cells = [name.replace("_", " "), *(format_cell(name, value) for value in table[name])]
-        width = max(map(len, cells))
-        columns.append([cell.ljust(width) if texts else cell.rjust(width) for cell in cells])
-    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
-
-
 def method(result: Result) -> str:
     """The name of a run's method: algorithm, and compensation if there is one."""
     names = [result.config.algorithm.name, result.config.learning.compensation.name]
@@ -244,26 +224,3 @@ def names(results: Sequence[Result]) -> dict[Path, str]:
     if len(set(said)) < len(said):
         said = [f"{name} {result.manifest['run']}" for result, name in zip(results, said, strict=True)]
     return dict(zip((result.path for result in results), said, strict=True))
-
-
-def format_cell(name: str, value: Any, missing: str = "-") -> str:
-    """A value of a summary in its column."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and name not in WRITTEN):
-        return str(value).lower()  # seeds and sizes in full
-    if value is None or value != value:
-        return "not reached" if name == "time_to_target" else missing
-    return WRITTEN.get(name, "{:g}").format(round(value, 1) if name == "updates" else value)
-
-
-WRITTEN = {
-    "time_to_target": "{:.4g} s",
-    "accuracy": "{:.2%}",
-    "loss": "{:.4g}",
-    "time": "{:.4g} s",
-    "updates": "{:,.10g}",
-    "staleness": "{:.2f}",
-    "waiting": "{:.0%}",
-}
-"""How the columns of a summary are written."""

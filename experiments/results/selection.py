@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from laggard.experiments.results.measures import as_results, format_setting, groups, is_seed, measure_runs
+from laggard.experiments.results.formats import format_setting
+from laggard.experiments.results.measures import as_results, groups, is_seed, measure_runs
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results
 

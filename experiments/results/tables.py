@@ -9,17 +9,8 @@ import pandas as pd
 from laggard.experiments.config.axes import axis_label
 from laggard.experiments.config.errors import suggest
 from laggard.experiments.config.grid import printable_labels
-from laggard.experiments.results.formats import markdown, text
-from laggard.experiments.results.measures import (
-    AXES,
-    MEASURES,
-    as_results,
-    format_setting,
-    goal,
-    groups,
-    is_seed,
-    measure_runs,
-)
+from laggard.experiments.results.formats import format_setting, markdown, text
+from laggard.experiments.results.measures import AXES, MEASURES, as_results, goal, groups, is_seed, measure_runs
 from laggard.experiments.results.result import Result, describe_versions
 from laggard.experiments.results.results import Results, common_question
 from laggard.experiments.results.selection import Best, best

@@ -53,6 +53,11 @@ if TYPE_CHECKING:
 class Simulation:
     """A cluster that runs an algorithm on a task: clock, nodes, transport and counters."""
 
+    recoveries: Recoveries | None = None
+    snapshots: "Snapshots | None" = None
+    stalled: str | None = None
+    _time_limit: Event | None = None
+
     def __init__(
         self,
         cluster: Cluster,
@@ -84,26 +89,23 @@ class Simulation:
         self.pool = GradientPool(task, start, self.trace.record, memory, defer)
         self.layers = layers_of(task)
         self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
-        self.topology = resolve_topology(cluster.network.topology, algorithm.topology)
-        network, crashes = cluster.network, self.crashes
-        self.group_size = network.group_size(cluster.workers) or 1
-        self.transport = Transport(self.env, network, self.topology, cluster.workers, crashes, seeds.cluster)
-        lock_step = Rounds.apply_to(cluster, algorithm, recorded=self.log is not None)
-        self.lock_step = Rounds(self.env, cluster, self.model_bytes) if lock_step else None
-        self._seed, self._generator, self.choices = (
-            seeds.cluster,
-            np.random.default_rng(0),
-            partial(stream, seeds.cluster, CHOICES),
-        )
-        self.recoveries: Recoveries | None = None
+        self._connect(algorithm, seeds.cluster)
+        self._seed, self._generator = seeds.cluster, np.random.default_rng(0)
+        self.choices = partial(stream, seeds.cluster, CHOICES)
         self._start_roles(algorithm, start, seeds)
         models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
         self._evaluations = Evaluations(self, self._learning, evaluate, stop.accuracy, models, self._slices)
         self._criteria = StoppingCriteria(stop, evaluate, self.counters, len(models))
         self._replicas = len(models)
-        self._time_limit: Event | None = None
-        self.snapshots: Snapshots | None = None
-        self.stalled: str | None = None
+
+    def _connect(self, algorithm: "Algorithm", seed: int) -> None:
+        """Make the network of the cluster, and rounds in lock step where its times need no messages."""
+        cluster, network = self.cluster, self.cluster.network
+        self.topology = resolve_topology(network.topology, algorithm.topology)
+        self.group_size = network.group_size(cluster.workers) or 1
+        self.transport = Transport(self.env, network, self.topology, cluster.workers, self.crashes, seed)
+        lock_step = Rounds.apply_to(cluster, algorithm, recorded=self.log is not None)
+        self.lock_step = Rounds(self.env, cluster, self.model_bytes) if lock_step else None
 
     def _start_roles(self, algorithm: "Algorithm", start: Tensor, seeds: Seeds) -> None:
         """Make the nodes with `start` as their model, and start their roles."""

@@ -49,6 +49,41 @@ def due(now: float, ulp: float, known: Doubles, count: int) -> Indices:
 
 
 @njit(cache=True)
+def messages_by_link(routes: Indices, count: int, links: int) -> tuple[Indices, Indices, Indices]:
+    """How many messages cross each link, where those of each begin in the list of all, and that list."""
+    hops = routes.shape[1]
+    waiting, starts = np.zeros(links, np.int64), np.zeros(links + 1, np.int64)
+    for message in range(count):
+        for hop in range(hops):
+            if routes[message, hop] >= 0:
+                waiting[routes[message, hop]] += 1
+    for link in range(links):
+        starts[link + 1] = starts[link] + waiting[link]
+    crossing, place = np.empty(starts[links], np.int64), starts[:links].copy()
+    for message in range(count):
+        for hop in range(hops):
+            link = routes[message, hop]
+            if link >= 0:
+                crossing[place[link]] = message
+                place[link] += 1
+    return waiting, starts, crossing
+
+
+@njit(cache=True)
+def may_limit(routes: Indices, count: int, bandwidths: Doubles, waiting: Indices) -> NDArray[np.bool_]:
+    """The links that may be full first: a link of one message limits it only where that crosses no slower one."""
+    limits = waiting > 1
+    for message in range(count):
+        least = routes[message, 0]
+        for hop in range(1, routes.shape[1]):
+            link = routes[message, hop]
+            if link >= 0 and (bandwidths[link], -waiting[link]) < (bandwidths[least], -waiting[least]):
+                least = link
+        limits[least] = True
+    return limits
+
+
+@njit(cache=True)
 def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
     """The max-min fair rates (bytes per second) of messages over links of these `bandwidths`.
 
@@ -59,28 +94,8 @@ def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
     Source: Bertsekas & Gallager, Data Networks, section 6.5.2.
     """
     links, hops = len(bandwidths), routes.shape[1]
-    waiting, starts = np.zeros(links, np.int64), np.zeros(links + 1, np.int64)
-    for message in range(count):
-        for hop in range(hops):
-            if routes[message, hop] >= 0:
-                waiting[routes[message, hop]] += 1
-    for link in range(links):
-        starts[link + 1] = starts[link] + waiting[link]
-    crossing, place = np.empty(starts[links], np.int64), starts[:links].copy()  # the messages over each link
-    for message in range(count):
-        for hop in range(hops):
-            link = routes[message, hop]
-            if link >= 0:
-                crossing[place[link]] = message
-                place[link] += 1
-    limits = waiting > 1  # a link of one message limits it only where that crosses no slower one
-    for message in range(count):
-        least = routes[message, 0]
-        for hop in range(1, hops):
-            link = routes[message, hop]
-            if link >= 0 and (bandwidths[link], -waiting[link]) < (bandwidths[least], -waiting[least]):
-                least = link
-        limits[least] = True
+    waiting, starts, crossing = messages_by_link(routes, count, links)
+    limits = may_limit(routes, count, bandwidths, waiting)
     unallocated, rates, fixed = bandwidths.copy(), np.zeros(count), np.zeros(count, np.bool_)
     levels, heap, size = np.empty(links), np.empty(links, np.int64), 0
     for link in range(links):

@@ -12,8 +12,8 @@ from matplotlib.text import Text
 
 from laggard import ConfigError, Results, load, load_results, sweep
 from laggard.experiments.figures import ENTRIES, save
-from laggard.experiments.results.formats import FORMATS
-from laggard.experiments.results.measures import format_table, summary
+from laggard.experiments.results.formats import FORMATS, format_table
+from laggard.experiments.results.measures import summary
 from laggard.experiments.results.tables import table
 
 LABELS = ["$x_$", "=cmd|'/c calc'!A0", "@a", "two\nlines", "[31mred", "<script>|&amp; 50% \\frac{$", "[a](b) _a_ *"]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from laggard import load, run, summary, sweep
-from laggard.experiments.results.measures import format_table, goal
+from laggard.experiments.results.formats import format_table
+from laggard.experiments.results.measures import goal
 
 TASK = "task={model: logistic, dataset: {name: synthetic, samples: 200, separation: 4.0}, batch: 8}"
 

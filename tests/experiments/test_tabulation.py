@@ -14,8 +14,8 @@ from scipy import stats
 
 from laggard import Results, load, load_results, run, sweep
 from laggard.experiments.cli import main
-from laggard.experiments.results.formats import FORMATS
-from laggard.experiments.results.measures import format_table, summary
+from laggard.experiments.results.formats import FORMATS, format_table
+from laggard.experiments.results.measures import summary
 from laggard.experiments.results.selection import best
 from laggard.experiments.results.statistics import Estimate, format_estimate
 from laggard.experiments.results.tables import label_results, table
