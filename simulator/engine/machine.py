@@ -16,7 +16,7 @@ from laggard.simulator.learning.gradients import Gradient, GradientPromise
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.learning.weights import stamp
 from laggard.simulator.network.mixing import Mixing, NodePeers
-from laggard.simulator.network.topology import Ranks, Topology
+from laggard.simulator.network.topology import SERVER, Ranks, Topology
 from laggard.simulator.recording.trace import SENDING
 from laggard.simulator.timing.distributions import Durations
 from laggard.simulator.timing.events import Event, Message, Receive, Work
@@ -211,7 +211,8 @@ class Machine(NodeState):
         """The node `receiver`, once the topology allows messages to it; cached by `send`."""
         target = self._world.nodes.get(receiver)
         if target is None:
-            raise InvalidSettingError("send", "receiver", f"a rank of {sorted(self._world.nodes)}", receiver)
+            expected = f"a rank of {sorted(self._world.nodes)}" + " (the method has no `server`)" * (receiver == SERVER)
+            raise InvalidSettingError("send", "receiver", expected, receiver)
         self._transport.check(self.rank, receiver)
         if len(self._joined) >= REMEMBERED:
             self._joined.clear()

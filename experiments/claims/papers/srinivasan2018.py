@@ -465,8 +465,8 @@ A5 = Claim(
     paper=PAPER,
     headline="Adam at its best rate and batch: delay 256 less 0",
     did=paragraph("""
-        LeNet-5, MNIST, delays 0, 32 and 256, batches 32, 256 and 1,024, 30 epochs: each delay at its best rate and
-        batch, chosen on one seed; 5 others report.
+        LeNet-5, MNIST, 30 epochs, delays 0, 32, 256, batches 32, 256, 1,024: each delay at its best rate and batch,
+        chosen on one seed; 5 report.
     """),
     question="Does Adam bear 257 workers, and SGD with momentum not, where the batch is chosen too?",
     says=paragraph("""
@@ -511,6 +511,11 @@ A5 = Claim(
         columns="delay",
         percent=True,
     ),
+    notes=paragraph("""
+        32 is the best batch at every delay: Adam loses 0.6 points, SGD 4.5. That is near both bars. Larger batches make
+        fewer updates in 30 epochs, and a delay of 256 costs far more of them: at 256 samples Adam ends at 60 % and SGD
+        at 38 %, at 1,024 samples at 22 and 29 %.
+    """),
 )
 
 
