@@ -96,6 +96,7 @@ ENDLESS = "stop={time: 1}"
 NETWORK = "task={model: mlp, dataset: digits, batch: 8, hidden: [%s]}"
 REFUSED = {
     # limits that are never reached
+    ("stop={accuracy: 0.9, updates: 5}",): "stop.accuracy: expected null, since quadratic has no accuracy, got 0.9",
     ("stop={accuracy: 0.9}",): "stop.epochs: expected at least one of epochs, updates, gradients, time beside accuracy",
     (ENDLESS, "evaluate={every_seconds: 1e-17}"): "evaluate.every_seconds: expected at least 1e-05 s, got 1e-17",
     ("evaluate={every_seconds: 1e-17}",): "evaluate.every_seconds: expected at least 1e-06 s, got 1e-17",

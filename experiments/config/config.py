@@ -114,6 +114,9 @@ class Checks:
                 rule = Rule(clip=clip.build())
                 config.algorithm.build(config.cluster.workers, rule=rule).check_cluster(cluster)
                 check_periods(config.stop.build(), config.evaluate.build(), cluster)
+            if config.stop.accuracy is not None and not config.task.measures_accuracy:
+                problem = f"expected null, since {config.task.model} has no accuracy, got {config.stop.accuracy:g}"
+                raise ConfigError("stop.accuracy", problem)
             self._fine.add(agreed)
 
     def fit(self, config: Config, members: int) -> None:

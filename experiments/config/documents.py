@@ -86,14 +86,16 @@ def read_based(path: Path, later: tuple[Path, ...] = ()) -> Mapping[str, Any]:
     if not isinstance(name, str) or not name:
         expected = "expected a config's file, or example:NAME"
         raise ConfigError(BASE, f"{expected}, got {format_value(name)}", str(path))
-    found = find_config(name, path.resolve().parent)
-    if found.resolve() in (each.resolve() for each in (path, *later)):
-        raise ConfigError(BASE, f"{name} is based on this config itself", str(path))
     if len(later) >= MOST_BASES:
         raise ConfigError(BASE, f"expected at most {MOST_BASES} configs based on one another", str(path))
-    merged: Mapping[str, Any] = {
-        key: value for key, value in read_based(found, (path, *later)).items() if key not in ("name", "question")
-    }
+    try:
+        found = find_config(name, path.resolve().parent)
+        if found.resolve() in (each.resolve() for each in (path, *later)):
+            raise ConfigError("", f"{name} is based on this config itself")
+        below = read_based(found, (path, *later))
+    except ConfigError as error:
+        raise ConfigError(BASE, str(error), str(path)) from None
+    merged: Mapping[str, Any] = {key: value for key, value in below.items() if key not in ("name", "question")}
     try:
         for key, value in sorted(_changes(own, merged), key=_turn):
             merged = _remove(merged, key) if value is None else override(merged, key, value)

@@ -110,7 +110,7 @@ def format_value(value: object) -> str:
     """
     plain = {True: "true", False: "false", None: "null"}
     text = plain[value] if value is None or isinstance(value, bool) else " ".join(repr(value).split())
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= 160 else text[:157] + "..."
 
 
 def translate_error(error: ValidationError, document: Mapping[str, Any]) -> ConfigError:
@@ -155,6 +155,8 @@ def error_at(key: str, error: Exception) -> ConfigError:
 
 def _expectation_of(item: Mapping[str, Any]) -> str:
     wanted = EXPECTED.get(item["type"])
+    if item["type"] == "int_type" and isinstance(given := item.get("input"), float) and given.is_integer():
+        return f"a whole number, as in {int(given)}" if abs(given) < 1e15 else "a whole number"
     return wanted.format(**item.get("ctx", {})) if wanted else item["msg"]
 
 

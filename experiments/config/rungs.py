@@ -19,7 +19,6 @@ from laggard.experiments.config.errors import ConfigError, format_value, unknown
 from laggard.experiments.config.grid import fill_swept_keys, runs
 from laggard.experiments.config.plain import put
 from laggard.experiments.config.search import numbered_draws
-from laggard.experiments.config.task_parts import QuadraticPart, TimingPart
 
 PLACE = "sweep.search.halving"
 GROWING = {"stop.epochs": float, "stop.updates": int, "stop.gradients": int, "stop.time": float}
@@ -61,7 +60,7 @@ def halving_of(config: Config) -> Halving | None:
     key, low, high, factor, by = _read_keys(search["halving"])
     if other := [axis for axis in config.sweep if axis not in SEEDS]:
         raise ConfigError(PLACE, f"expected no axis but seeds beside the search, got {', '.join(other)}")
-    if by == "test_accuracy" and isinstance(config.task, QuadraticPart | TimingPart):
+    if by == "test_accuracy" and not config.task.measures_accuracy:
         raise ConfigError(f"{PLACE}.by", f"expected a loss, since {config.task.model} has no accuracy, got {by!r}")
     rungs = 1 + math.ceil((math.log(high) - math.log(low)) / math.log(factor) - 1e-9)
     if rungs > MOST_RUNGS:

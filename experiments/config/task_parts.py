@@ -21,9 +21,11 @@ class TaskPart(Described):
 
     Attributes:
         learns: whether anything is.
+        measures_accuracy: whether evaluations may measure a test accuracy.
     """
 
     learns: ClassVar[bool] = True
+    measures_accuracy: ClassVar[bool] = True
     model: str
 
     @property
@@ -127,6 +129,7 @@ class TimingPart(TaskPart):
     """`task` where nothing is learnt."""
 
     learns = False
+    measures_accuracy = False
 
 
 def network_timing(
@@ -166,6 +169,8 @@ class NetworkTimingPart(TimingPart):
 
 class QuadraticPart(LearntPart):
     """`task` with closed forms: a quadratic, one for all workers or one for each."""
+
+    measures_accuracy = False
 
     @property
     def workers_differ(self) -> bool:

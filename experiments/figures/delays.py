@@ -197,7 +197,9 @@ def split(results: Runs, path: File = None, label: Label | None = None) -> Figur
         more = f"{len(tables) - len(shown)} more are not shown" * (len(tables) > len(shown))
         notes = ["n: applied gradients", more]
         if not all(has_arrivals(of.updates) for of in results):
-            notes.append("arrivals were not recorded (record.messages: true): the last three phases are one")
+            recorded = all(of.config.record.messages for of in results)
+            why = "gradients are no messages here" if recorded else "arrivals were not recorded (record.messages: true)"
+            notes.append(f"{why}: the last three phases are one")
         legend(figure, [left, right], notes)
     return figure
 

@@ -208,10 +208,16 @@ def utilisation(results: Runs, path: File = None, bins: int = 120, label: Label 
     return figure
 
 
+def missing_messages(result: Result) -> str:
+    """Why a run has no rows of messages."""
+    sent = result.config.record.messages
+    return "its method sent no message" if sent else "no messages recorded: run it with record.messages=true"
+
+
 def _card_loads(result: Result, bins: int) -> tuple[np.ndarray, pd.DataFrame, str]:
     """Edges of the bins (s), the load of each direction of each card in each bin, and its unit: % or bytes/s."""
     if (messages := getattr(result, "messages", None)) is None or not len(messages):
-        raise ValueError(f"{result.config.name}: no messages recorded: run it with record.messages=true")
+        raise ValueError(f"{result.config.name}: {missing_messages(result)}")
     end = float(max(result.metrics["time"].max(), messages["arrived"].max()))
     edges = np.linspace(0, end, bins + 1)
     network, workers = result.config.cluster.network.build(), result.config.cluster.workers

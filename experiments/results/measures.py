@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from laggard.experiments.config.errors import suggest
 from laggard.experiments.results.result import Result, describe_versions
 from laggard.experiments.results.results import Results
+from laggard.simulator.learning.task import ACCURACY_ROUNDING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -92,7 +93,7 @@ def first_at_target(results: Results, where: str, targets: Mapping[str, float | 
     """
     metrics = results.metrics.assign(run=lambda table: table["run"].astype(str))
     least = metrics["run"].map(targets).astype(float)
-    there = metrics[where] >= least if where == "test_accuracy" else metrics[where] <= least
+    there = metrics[where] >= least - ACCURACY_ROUNDING if where == "test_accuracy" else metrics[where] <= least
     first = metrics[there].drop_duplicates(["run", "member"]).set_index(["run", "member"])[column].astype(float)
     members = results.final[["run", "member"]].astype({"run": str})
     return first.reindex(members.set_index(["run", "member"]).index).set_axis(members.index)

@@ -78,6 +78,11 @@ class Results(Views, Sequence[Result]):
         return self.scan("updates")
 
     @cached_property
+    def messages(self) -> "pd.DataFrame":
+        """A row per run and message, where they were recorded: as `Result.messages`."""
+        return self.scan("messages")
+
+    @cached_property
     def workers(self) -> "pd.DataFrame":
         """A row per run and worker: as `Result.workers`."""
         return self.scan("workers")

@@ -106,6 +106,8 @@ def tabulate(
     rows, value, over = ([of] if isinstance(of, str) else of for of in (rows, value, over))
     if not over and (by, select_seeds) != (None, None):
         raise ValueError("by, select_seeds: say how a best setting is chosen: expected keys of which (--best)")
+    if target is not None:
+        goal(labelled, target)
     if over:
         chosen = best(labelled, over, by, target, select_seeds)
         labelled = chosen.results

@@ -53,7 +53,7 @@ class Evaluations:
             return
         if self._learning.all_diverged:
             world.end("diverged")
-        elif self._accuracy is not None and self._learning.accuracy >= self._accuracy:
+        elif self._accuracy is not None and self._learning.reaches(self._accuracy):
             world.end("accuracy")
 
     def evaluate_periodically(self) -> None:

@@ -12,6 +12,9 @@ from laggard.simulator.errors import Counted, NonNegative, PositiveInt, Settings
 if TYPE_CHECKING:
     from torch import Tensor
 
+ACCURACY_ROUNDING = 1e-7
+"""An accuracy in single precision may lie so far below the one that it stands for: 195 of 250 below 0.78."""
+
 
 class Layer(Protocol):
     """A part of a model that a pipeline does not cut.

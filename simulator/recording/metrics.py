@@ -10,7 +10,7 @@ from torch import Tensor
 
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.learning.promises import evaluate
-from laggard.simulator.learning.task import Task
+from laggard.simulator.learning.task import ACCURACY_ROUNDING, Task
 from laggard.simulator.recording.counters import RunProgress
 from laggard.simulator.recording.outcome import Divergence
 from laggard.simulator.recording.trace import Columns
@@ -86,6 +86,10 @@ class Learning:
         """The best member's at the last evaluation; 0 where the task measures none."""
         measured = self._measures[-1].get("test_accuracy")
         return 0.0 if measured is None else float(measured.nan_to_num().max())
+
+    def reaches(self, accuracy: float) -> bool:
+        """Whether the best member had this accuracy at the last evaluation, up to the rounding of its type."""
+        return self.accuracy >= accuracy - ACCURACY_ROUNDING
 
     @property
     def diverged(self) -> list[Divergence | None]:

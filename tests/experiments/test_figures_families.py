@@ -256,8 +256,11 @@ def test_a_message_is_spread_evenly_over_its_way(bench):
     )  # weights for 4 s, 1 s of computing, a gradient for 4 s
     np.testing.assert_allclose(loads["down"], [0] * 5 + [100] * 4)
     run.messages = None
-    with pytest.raises(ValueError, match=r"no messages recorded: run it with record\.messages=true"):
+    with pytest.raises(ValueError, match="experiment: its method sent no message"):
         figures.utilisation(run)
+    silent = bench("cluster: {workers: 1}\ntask: {model: timing}\nstop: {updates: 1}\n")
+    with pytest.raises(ValueError, match=r"no messages recorded: run it with record\.messages=true"):
+        figures.utilisation(silent)
     weightless = bench("cluster: {workers: 1}\ntask: {model: timing}\nrecord: {messages: true}\nstop: {updates: 1}\n")
     with pytest.raises(ValueError, match="no message with a size has crossed a network"):
         figures.utilisation(weightless)

@@ -188,6 +188,12 @@ def test_the_same_run_twice_counts_once_unless_it_is_called_otherwise(folder: Pa
     assert named.metrics["run"].nunique() == 2
 
 
+def test_messages_of_a_sweep_are_one_table(toy: Callable[..., Path], tmp_path: Path) -> None:
+    results = sweep(load(toy("record: {messages: true}\nsweep: {seed: [0, 1]}\n")), tmp_path)
+    assert len(results.messages) == sum(len(one.messages) for one in results)
+    assert set(results.messages["seed"]) == {0, 1}
+
+
 def test_there_is_nothing_to_read_of_no_runs(folder: Path) -> None:
     with pytest.raises(ValueError, match="metrics: there are no runs"):
         _ = load_results(folder)[:0].final

@@ -86,3 +86,31 @@ def test_seeds_are_written_in_full(toy: Callable[..., Path], tmp_path: Path) -> 
     path = toy("sweep: {seed: [123456789, 9007199254740993], learning.seed: [7654321]}")
     _, *rows = format_table(summary(sweep(load(path), tmp_path))).splitlines()
     assert [row.split()[:2] for row in rows] == [["123456789", "7654321"], ["9007199254740993", "7654321"]]
+
+
+EXACT = """
+cluster: {workers: 1, compute: {law: constant, mean: 3.0e-4, per: sample}}
+algorithm: delayed
+task: {model: logistic, dataset: synthetic, batch: 32}
+learning: {lr: 0.01, momentum: 0.9, seed: 3}
+stop: {updates: 60}
+evaluate: {every_updates: 10}
+"""
+
+
+def test_an_accuracy_that_is_the_target_reaches_it(toy: Callable[..., Path], tmp_path: Path) -> None:
+    """Accuracies are in single precision: 195 of 250 is a little below 0.78."""
+    path = toy(text=EXACT)
+    result = run(load(path), tmp_path)
+    metrics, tested = result.metrics, 250
+    right = (metrics["test_accuracy"] * tested).round().astype(int)
+    targets = {number / tested for number in right if number > 0}
+    assert any(np.float64(np.float32(target)) < target for target in targets)
+    for target in targets:
+        first = metrics[right >= round(target * tested)].iloc[0]
+        assert summary([result], target)["time_to_target"].tolist() == [first["time"]]
+        early = run(load(path, f"stop={{updates: 60, accuracy: {target!r}}}"), tmp_path)
+        assert early.metrics["time"].iloc[-1] == first["time"]
+        missed = summary([result], target + 1 / tested)["time_to_target"].iloc[0]
+        later = metrics[right > round(target * tested)]["time"]
+        assert missed == later.iloc[0] if len(later) else np.isnan(missed)

@@ -93,6 +93,8 @@ def test_a_target_that_no_accuracy_can_be_is_refused(results: Results, target: f
         table(results, rows=["method", "learning.lr"], values=["time_to"], target=target)
     with pytest.raises(ValueError, match="target: expected a test accuracy above 0 and at most 1"):
         summary(results, target)
+    with pytest.raises(ValueError, match="target: expected a test accuracy above 0 and at most 1"):
+        results.table(target=target)
 
 
 def test_a_key_alone_need_be_no_list(results: Results) -> None:

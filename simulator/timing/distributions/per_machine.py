@@ -63,7 +63,7 @@ class Trace(Settings):
 
     Attributes:
         file: its first row names the columns.
-        column: the name; by default the first column of numbers that is not `worker`.
+        column: the name; by default `seconds`, or else the only column of numbers that is not `worker`.
         worker: the name of the column of ranks. With it, every worker uses the rows of its own rank alone, and each
             rank must have some.
         order: `sequential`, every worker goes through its rows cyclically from a random one; `replay`, the same from
