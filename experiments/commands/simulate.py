@@ -206,6 +206,8 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
         return
     if versions := describe_versions(results):
         print(versions, file=sys.stderr)
+    if ended := [result.manifest["run"] for result in results if result.manifest["reached"] == "returned"]:
+        print(f"before any limit of `stop` all roles of the method returned: run {', '.join(ended)}", file=sys.stderr)
     path = folder / "figure.png"
     if not args.quiet:  # the table first: drawing takes seconds, and may fail
         print(format_table(summary(results)), flush=True)

@@ -162,3 +162,9 @@ def by_method(results: Sequence[Result]) -> Label | None:
         return None
     named = names(results)
     return lambda result: named[result.path]
+
+
+def missing_messages(result: Result) -> str:
+    """Why a run has no rows of messages."""
+    sent = result.config.record.messages
+    return "its method sent no message" if sent else "no messages recorded: run it with record.messages=true"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from laggard.experiments.figures import switches
-from laggard.experiments.figures.lines import Label, shorten, titles
+from laggard.experiments.figures.lines import Label, missing_messages, shorten, titles
 from laggard.experiments.figures.style import (
     AXIS_LABELS,
     PALETTE,
@@ -206,12 +206,6 @@ def utilisation(results: Runs, path: File = None, bins: int = 120, label: Label 
         spread += ", so that a bin may seem to hold more than 100 %" * beyond
         legend(figure, panels, [spread, f"{bins} bins", omission_note(len(results), len(shown))])
     return figure
-
-
-def missing_messages(result: Result) -> str:
-    """Why a run has no rows of messages."""
-    sent = result.config.record.messages
-    return "its method sent no message" if sent else "no messages recorded: run it with record.messages=true"
 
 
 def _card_loads(result: Result, bins: int) -> tuple[np.ndarray, pd.DataFrame, str]:

@@ -652,3 +652,36 @@ def test_networks_that_cannot_run_are_refused_in_one_line(
     with pytest.raises(ConfigError) as refused:
         load(path, f"task={{{keys}{more}}}")
     assert fnmatchcase(str(refused.value), f"{path}: {said}"), str(refused.value)
+
+
+ONCE = """
+from dataclasses import dataclass
+from laggard import Algorithm, Rule
+
+@dataclass(frozen=True)
+class Once(Algorithm):
+    '''Each worker takes one step and returns.'''
+
+    rule: Rule
+
+    def worker(self, node):
+        gradient = yield node.compute(node.weights)
+        weights, _ = self.rule.update(node.weights, [gradient], self.rule.init(node.weights))
+        node.apply(weights, [gradient])
+"""
+
+
+def test_the_console_says_that_roles_returned_before_any_limit(
+    module: Callable[..., Path],
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module("brief", ONCE)
+    path = toy()
+    monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
+    line = "before any limit of `stop` all roles of the method returned: run "
+    for method, returned in (("brief:Once", True), ("async_ps", False)):
+        assert main(["run", str(path), f"algorithm={method}", "--out", str(tmp_path / "out"), "--quiet"]) == 0
+        assert (line in capsys.readouterr().err) == returned

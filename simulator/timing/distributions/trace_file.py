@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.timing.distributions.distribution import Seconds
 
-SECONDS = "seconds"
+COLUMN = "seconds"
 """The column of durations where none is named and several have numbers."""
 
 
@@ -54,9 +54,9 @@ def read_rows(path: Path, column: str | None, worker: str | None) -> Rows:
         raise InvalidSettingError("Trace", "worker", f"one of {', '.join(names)}, of ranks", worker)
     pairs = zip(names, rows[1][1], strict=False)
     numbers = [name for name, cell in pairs if _seconds(cell) is not None and name != worker]
-    if column is None and len(numbers) > 1 and SECONDS not in numbers:
+    if column is None and len(numbers) > 1 and COLUMN not in numbers:
         raise InvalidSettingError("Trace", "column", f"the name of one of {', '.join(numbers)}", column)
-    name = column if column is not None else SECONDS if SECONDS in numbers else next(iter(numbers), None)
+    name = column if column is not None else COLUMN if COLUMN in numbers else next(iter(numbers), None)
     if name not in names:
         raise InvalidSettingError("Trace", "column", f"one of {', '.join(names)}, of numbers", column)
     seconds = np.array([_duration(path, line, row, names.index(name)) for line, row in rows[1:]])
