@@ -34,7 +34,7 @@ from laggard.models import (
 )
 from laggard.models.initial import Shapes
 from laggard.models.layers import Description, check_labels
-from laggard.models.torch_module import ModuleNetwork
+from laggard.models.networks import ModuleNetwork
 from laggard.simulator.learning.task import Layer
 
 
