@@ -11,7 +11,7 @@ from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.plain import text_of
 from laggard.experiments.real import RealRunError
 from laggard.experiments.real.processes import RealRun
-from laggard.experiments.theory.collectives import COLLECTIVE_SECONDS
+from laggard.experiments.theory.communication import COLLECTIVE_SECONDS
 from laggard.simulator.learning.task import bytes_of
 
 CLUSTER, COMPUTE, ROWS, ESTIMATES = "cluster.yaml", "compute.csv", "updates.parquet", "estimates.csv"
