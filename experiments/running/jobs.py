@@ -4,14 +4,14 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from importlib.util import find_spec
 from multiprocessing import resource_tracker
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, NamedTuple
 
-from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.errors import ConfigError, error_line
 from laggard.experiments.results.store import alive
 from laggard.experiments.running.interrupts import block_interrupt, interrupt_by_killing, start_worker
 
@@ -28,11 +28,6 @@ class JobResult(NamedTuple):
 
 
 JobFunction = Callable[[str, Document], JobResult]
-
-
-def error_line(error: Exception) -> str:
-    """An error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 LIVES = 3
@@ -115,9 +110,7 @@ def _round(
     parallel = Parallel(**settings, pre_dispatch=at_once, batch_size=1)
     if parallel.return_generator:
         resource_tracker.ensure_running()  # its start, which comes before the first worker's, ends the blocking
-        with block_interrupt():  # processes that are started now inherit that: Ctrl-C is for this one alone
-            reports = parallel(tasks())
-    else:
+    with block_interrupt() if parallel.return_generator else nullcontext():  # inherited by processes that start now
         reports = parallel(tasks())
     try:
         for done in reports:  # noqa: UP028  (`yield from` would close them before the warnings are off)
