@@ -213,15 +213,14 @@ def _dataset(described: Described) -> Dataset:
     return data
 
 
-QUADRATICS = {
-    name: part(form, "model", name, base=QuadraticPart, without=["dtype"], dtype=(DType, "float32"))
-    for name, form in {"quadratic": Quadratic, "tridiagonal": Tridiagonal}.items()
-}
 TASK = NamedChoice(
     "model",
     {
         **{name: part(network, "model", name, base=SupervisedPart) for name, network in NETWORKS.items()},
-        **QUADRATICS,
+        **{
+            name: part(form, "model", name, base=QuadraticPart, without=["dtype"], dtype=(DType, "float32"))
+            for name, form in {"quadratic": Quadratic, "tridiagonal": Tridiagonal}.items()
+        },
         "timing": part(simulator.Timing, "model", "timing", base=TimingPart, without=["network"]),
         "network_timing": part(network_timing, "model", "network_timing", base=NetworkTimingPart),
     },
