@@ -153,9 +153,9 @@ def calibrate_cluster(
     return found
 
 
-def document(spec: RunSpec, found: list[MeasuredTime], trace: str, order: str = "replay") -> dict[str, Any]:
+def document(spec: RunSpec, found: list[MeasuredTime], trace: str) -> dict[str, Any]:
     """The config of a run, on the cluster that was found; compute times are those in the file `trace`."""
-    compute = {"law": "trace", "file": trace, "column": "seconds", "worker": "worker", "order": order}
+    compute = {"law": "trace", "file": trace, "column": "seconds", "worker": "worker", "order": "replay"}
     cluster: dict[str, Any] = {"workers": spec.config.cluster.workers, "compute": compute, "network": {}}
     if (size := spec.config.cluster.network.message_bytes) is not None:
         cluster["network"]["message_bytes"] = size
