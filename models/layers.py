@@ -110,7 +110,7 @@ def describe_module(module: "nn.Module", shape: tuple[int, ...], classes: int) -
         ValueError: it has no logit for each class, or is no function of its parameters and its input alone.
     """
     from laggard.models.backends.unfolded import unfoldable
-    from laggard.models.dropout import replace_dropout
+    from laggard.models.modules import replace_dropout
     from laggard.models.recalibration import batch_norms, remove_statistics
 
     remove_statistics(module)
