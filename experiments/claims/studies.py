@@ -183,13 +183,10 @@ def _sweep_axes(sweep: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _choice(tuning: Tuning, results: Results) -> Best:
-    return best(results, over=tuning.over, by=tuning.by, select_seeds=_study_seeds(results))
-
-
-def _study_seeds(results: Results) -> list[int] | None:
-    """All seeds of the study that chooses; other seeds report."""
+    """What the study that chooses has chosen, on all of its seeds; other seeds report."""
     keys = [key for key in results.keys if is_seed(key)]
-    return sorted({int(seed) for seed in results.final[keys[0]]}) if keys else None
+    seeds = sorted({int(seed) for seed in results.final[keys[0]]}) if keys else None
+    return best(results, over=tuning.over, by=tuning.by, select_seeds=seeds)
 
 
 def _study_order(claim: Claim) -> list[str]:

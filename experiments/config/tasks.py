@@ -79,7 +79,13 @@ class SupervisedPart(LearntPart):
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         if device == "cuda":
-            _check_gpu()
+            from laggard.models.backends.batched import find_device
+
+            try:
+                find_device("cuda")
+            except ValueError:
+                problem = "expected a GPU, but torch sees none here: use auto or cpu"
+                raise ConfigError("device", problem) from None
         check_dataset(self.dataset)
         try:
             known = self.known
@@ -159,15 +165,6 @@ class ModulePart(SupervisedPart):
 
     def build(self, workers: int = 1, **given: Any) -> ModuleNetwork:
         return ModuleNetwork(partial(type(self).recipe, **{key: getattr(self, key) for key in self.settings}))
-
-
-def _check_gpu() -> None:
-    from laggard.models.backends.batched import find_device
-
-    try:
-        find_device("cuda")
-    except ValueError:
-        raise ConfigError("device", "expected a GPU, but torch sees none here: use auto or cpu") from None
 
 
 def _check_params(params: int) -> None:

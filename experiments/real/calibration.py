@@ -49,7 +49,10 @@ def measured_times(run: RealRun, spec: RunSpec) -> list[MeasuredTime]:
     """The times of a run's messages and of its server, without those of its warm-up."""
     rows = run.rows[~run.rows["warm_up"]]
     if spec.config.algorithm.name == "all_reduce":
-        return [_of_collective(rows, spec)]
+        last = rows.groupby("number")["computed"].transform("max")
+        seconds, (steps, _) = float((rows["applied"] - last).mean()), messages_and_models(spec)
+        how = f"(applied - last computed) / {steps:g} messages"
+        return [MeasuredTime(LATENCY, seconds / steps, len(rows), how)]
     one_by_one = spec.config.algorithm.name == "async_ps"
     way = (rows["arrived"] - rows["computed"])[rows["computed"] >= rows["asked"]]
     up = float(way.mean()) if len(way) else 0.0
@@ -71,13 +74,6 @@ def measured_times(run: RealRun, spec: RunSpec) -> list[MeasuredTime]:
         MeasuredTime("apply_seconds", float(apply.mean()), len(apply), "applied - arrived"),
         MeasuredTime("reply_seconds", float(answered.mean()), replies, "replied - applied, for each reply"),
     ]
-
-
-def _of_collective(rows: pd.DataFrame, spec: RunSpec) -> MeasuredTime:
-    """The latency of the messages of a collective that takes as long as the library's does."""
-    last = rows.groupby("number")["computed"].transform("max")
-    seconds, (steps, _) = float((rows["applied"] - last).mean()), messages_and_models(spec)
-    return MeasuredTime(LATENCY, seconds / steps, len(rows), f"(applied - last computed) / {steps:g} messages")
 
 
 def messages_and_models(spec: RunSpec) -> tuple[float, float]:

@@ -91,11 +91,6 @@ def _nothing(removal: str, expected: str, got: str) -> ConfigError:
     return ConfigError("", f"expected {expected}, got {format_value(got)}", f"--without {removal}")
 
 
-def _without_slowdowns(cluster: Cluster) -> Cluster:
-    """Nobody is slowed or crashes; the cluster itself where that holds already."""
-    return replace(cluster, slowdowns=()) if cluster.slowdowns else cluster
-
-
 def _without_network(cluster: Cluster) -> Cluster:
     """Messages between the same nodes that take no time; the cluster itself where that holds already."""
     network = cluster.network
@@ -111,7 +106,10 @@ def _without_network(cluster: Cluster) -> Cluster:
     return replace(cluster, network=free)
 
 
-REMOVALS: Mapping[str, Callable[[Cluster], Cluster]] = {"slowdowns": _without_slowdowns, "network": _without_network}
+REMOVALS: Mapping[str, Callable[[Cluster], Cluster]] = {
+    "slowdowns": lambda cluster: replace(cluster, slowdowns=()) if cluster.slowdowns else cluster,
+    "network": _without_network,
+}
 
 
 def without_stragglers(cluster: Cluster, ranks: Collection[int], removal: str) -> Cluster:
