@@ -158,10 +158,9 @@ def _report_interrupt(args: argparse.Namespace, number: int = signal.SIGINT) -> 
 
 def _exit_code(error: Exception, config: str) -> tuple[int, str] | None:
     """The exit code and the line for an error that a user can correct; None for an internal one."""
-    from laggard.experiments.config.errors import ConfigError
+    from laggard.experiments.config.errors import ConfigError, error_line
     from laggard.experiments.real import RealRunError
     from laggard.experiments.results.result import ResultError
-    from laggard.experiments.running.jobs import error_line
     from laggard.simulator import Deadlock, InvalidSettingError
 
     if isinstance(error, ConfigError):

@@ -138,7 +138,7 @@ def _memory() -> int | None:
 def _data() -> Iterator[Diagnosis]:
     yield Diagnosis("digits", "ok", "comes with scikit-learn")
     try:
-        from laggard.models.mnist import IDX_FILES, data_root
+        from laggard.models.data import IDX_FILES, data_root
     except Exception:  # torch is missing, as was said
         return
     for name, key in IMAGE_DATASETS.items():
@@ -161,7 +161,7 @@ def _data() -> Iterator[Diagnosis]:
 def _releases() -> Iterator[Diagnosis]:
     """Whether the binary releases of CIFAR are there, with files of the right size."""
     from laggard.models.cifar import CIFAR10, CIFAR100
-    from laggard.models.mnist import data_root
+    from laggard.models.data import data_root
 
     for key, release in {"cifar10": CIFAR10, "cifar100": CIFAR100}.items():
         folder = data_root() / release.folder
@@ -180,7 +180,7 @@ def _releases() -> Iterator[Diagnosis]:
 
 def _is_whole(path: Path) -> bool:
     """Whether an IDX file is as long as its header says."""
-    from laggard.models.mnist import read_idx
+    from laggard.models.data import read_idx
 
     try:
         read_idx(path)

@@ -11,8 +11,6 @@ from laggard.experiments.results.measures import as_results
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results, dotted_items
 
-AXES_OF_METRICS = ("time", "updates", "samples", "epoch")
-
 
 class Exported(NamedTuple):
     """A member of a run, as all three libraries take it.
@@ -35,7 +33,7 @@ class Exported(NamedTuple):
         """The name of a measure, its value, the updates before it, rounded, and its virtual time (s)."""
         for row in self.rows:
             for name, value in row.items():
-                if name not in AXES_OF_METRICS[:2]:
+                if name not in ("time", "updates"):
                     yield name, value, round(row["updates"]), row["time"]
 
 

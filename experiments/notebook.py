@@ -14,12 +14,10 @@ from laggard.experiments.results.formats import format_cell
 from laggard.experiments.results.measures import as_results, summary
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results, common_question
-from laggard.experiments.results.tables import tabulate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Plots", "html_of", "tabulate", "timed_summary"]
 HTML_ROWS = 12
 """Runs, and rows of members, that HTML shows."""
 

@@ -1,4 +1,7 @@
-"""`laggard`, and `python -m laggard`: Ctrl-C and SIGTERM end the process in one line, from its first moment on."""
+"""`laggard`, and `python -m laggard`: Ctrl-C and SIGTERM end the process in one line, from its first moment on.
+
+Worker processes start here too: what they import first must be little.
+"""
 
 import os
 import signal
@@ -8,6 +11,7 @@ from typing import NoReturn
 
 SIGNALS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 """Ctrl-C, and what batch systems end a job with; and the line for each."""
+WATCHED = 0.5  # seconds between two checks that the parent of a worker process is alive
 
 
 def shorten_warnings() -> None:
@@ -21,6 +25,21 @@ def leave(number: int, _: object = None) -> NoReturn:
         signal.signal(of, lambda *_: None)  # SIG_IGN would have Python complain about a signal that waits already
     os.write(2, f"{SIGNALS[signal.Signals(number)]}\n".encode())
     os._exit(128 + number)
+
+
+def start_worker(parent: int) -> None:
+    """Have this process ignore Ctrl-C, print warnings as the command does, and exit once the process `parent` has."""
+    import threading
+    import time
+
+    def exit_with_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCHED)
+        os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    shorten_warnings()
+    threading.Thread(target=exit_with_parent, daemon=True).start()
 
 
 def entry() -> int:

@@ -6,21 +6,17 @@ Whatever a config names is imported without torch: modules import it where they 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from laggard.models.augmentation import Augmentation
 from laggard.models.cifar import cifar10, cifar100
-from laggard.models.data import Dataset, digits, fashion_mnist, mnist
-from laggard.models.files import Samples, libsvm, read_libsvm, read_text, text_file
-from laggard.models.generated import characters, synthetic, synthetic_images
-from laggard.models.image_networks import ResNet, Vision
-from laggard.models.language import Language
-from laggard.models.leaf import femnist, read_femnist
+from laggard.models.data import DataMissingError, Dataset, digits, fashion_mnist, mnist
+from laggard.models.files import Samples, femnist, libsvm, read_femnist, read_libsvm, read_text, text_file
+from laggard.models.generated import Language, characters, synthetic, synthetic_images
 from laggard.models.losses import OBJECTIVES, CrossEntropyLoss, LogisticLoss, Objective, SquaredLoss
-from laggard.models.mnist import DataMissingError
-from laggard.models.networks import MLP, LeNet5, Logistic
+from laggard.models.networks import MLP, LeNet5, Logistic, ResNet, TorchModule
 from laggard.models.partition import PARTITIONS, ByLabel, ByWriter, Dirichlet, Disjoint, Iid, Partition
 from laggard.models.quadratic import Quadratic, Tridiagonal
 from laggard.models.sequence_networks import LSTM, Transformer
-from laggard.models.torch_module import TorchModule
+from laggard.models.variants import Augmentation
+from laggard.models.vision import Vision
 
 if TYPE_CHECKING:
     from torch import nn

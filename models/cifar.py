@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from laggard.models.data import Dataset
-from laggard.models.mnist import DataMissingError, data_root
+from laggard.models.data import DataMissingError, Dataset, data_root
 
 if TYPE_CHECKING:
     from torch import Tensor

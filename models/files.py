@@ -1,5 +1,8 @@
-"""Data sets in files of one's own, libsvm and plain text, which are read without torch."""
+"""Data sets in files of one's own, read without torch: libsvm, plain text, and FEMNIST as LEAF prepares it."""
 
+import json
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +16,9 @@ if TYPE_CHECKING:
 
 MOST_DENSE = 10**9
 """The most numbers that the inputs of a libsvm file or of FEMNIST have: 4 GB in single precision."""
+SHAPE, CLASSES = (1, 28, 28), 62
+"""Of an image, and of labels: ten digits, 26 capital and 26 small letters."""
+EACH = math.prod(SHAPE)
 
 
 class Samples(NamedTuple):
@@ -77,6 +83,23 @@ def text_file(file: str, positions: int = 32, test_share: float = 0.1) -> Datase
         ValueError: the file is not UTF-8, too short or too long, or repeats one character.
     """
     return read_text(file, positions, test_share).dataset("text")
+
+
+def femnist(file: str, test_file: str) -> Dataset:
+    """Handwritten digits and letters of 28 x 28 pixels in 62 classes, with their writers, as LEAF prepares them.
+
+    Pixels are LEAF's, from 0 for ink to 1 for paper. `partition: by_writer` gives each writer to one worker.
+
+    Args:
+        file: LEAF's JSON of training samples, or a folder of such files: `data/femnist/data/train` of LEAF.
+        test_file: the same for test samples: `data/femnist/data/test`.
+
+    Source: Caldas et al. (2018), arXiv:1812.01097; Cohen et al. (2017), arXiv:1702.05373.
+
+    Raises:
+        ValueError: a file is no JSON, or not as LEAF writes it, or there are more than 10^9 pixels.
+    """
+    return read_femnist(file, test_file).dataset("femnist")
 
 
 def read_libsvm(file: str, test_file: str | None, test_share: float, seed: int) -> Samples:
@@ -153,6 +176,60 @@ def read_text(file: str, positions: int, test_share: float) -> Samples:
     x, y = (codes[start:][: pieces * positions].reshape(pieces, positions) for start in (0, 1))
     test, train = _draw_test(pieces, test_share, np.arange(pieces)[::-1])
     return Samples(x.astype(np.float32), y, train, test, len(occurring))
+
+
+def read_femnist(file: str, test_file: str) -> Samples:
+    """The samples of `femnist`: images `(samples, 1, 28, 28)`.
+
+    Raises:
+        ValueError: as in `femnist`.
+    """
+    train, test = list(_read_writers("file", file)), list(_read_writers("test_file", test_file))
+    users, x, y = zip(*train, *test, strict=True)
+    numbers = {user: number for number, user in enumerate(dict.fromkeys(users[: len(train)]))}
+    writers = np.repeat([numbers[user] for user, _, _ in train], [len(labels) for _, _, labels in train])
+    rows = len(writers)
+    images = np.concatenate(x).reshape(-1, *SHAPE)
+    return Samples(images, np.concatenate(y), slice(rows), slice(rows, None), CLASSES, writers)
+
+
+def _read_writers(key: str, name: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Each writer of a file, or of a folder's `*.json` in order: name, images `(samples, 784)`, labels `(samples,)`."""
+    path, images = Path(name), 0
+    for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
+        try:
+            document = json.loads(file.read_bytes())
+        except (ValueError, RecursionError) as error:  # what is no UTF-8 is a ValueError
+            raise wrong_file(key, file, "JSON", str(error)) from None
+        try:
+            each = [(str(user), document["user_data"][user]) for user in document["users"]]
+        except (KeyError, TypeError, IndexError):
+            raise wrong_file(key, file, "a list users, and user_data of each of them", "others") from None
+        for user, data in each:
+            try:
+                x, y = _read_images(data)
+            except (KeyError, TypeError, ValueError, OverflowError):
+                expected = f"x with {EACH} numbers from 0 to 1 an image, and y with its label from 0 to {CLASSES - 1}"
+                raise wrong_file(key, file, expected, f"others for {user!r}") from None
+            images += len(y)
+            if images * EACH > MOST_DENSE:
+                raise wrong_file(key, file, f"at most {MOST_DENSE // EACH} images", f"{images} so far")
+            yield user, x, y
+    if not images:
+        raise wrong_file(key, name, "images", "none")
+
+
+def _read_images(data: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The images and labels of a writer.
+
+    Raises:
+        ValueError: they are not as they should be.
+    """
+    x, y = np.array(data["x"], dtype=np.float32).reshape(-1, EACH), np.array(data["y"], dtype=object)
+    wrong = [label for label in y if type(label) is not int or not 0 <= label < CLASSES]
+    if wrong or x.shape != (len(data["x"]), EACH) or len(x) != len(y) or not ((x >= 0) & (x <= 1)).all():
+        raise ValueError
+    return x, y.astype(np.int64)
 
 
 def _draw_test(samples: int, share: float, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,8 @@
 """The layers of a network, for pipelines to cut: their parameters, work and activations."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -109,8 +110,8 @@ def describe_module(module: "nn.Module", shape: tuple[int, ...], classes: int) -
         ValueError: it has no logit for each class, or is no function of its parameters and its input alone.
     """
     from laggard.models.backends.unfolded import unfoldable
-    from laggard.models.dropout import replace_dropout
-    from laggard.models.state import batch_norms, remove_statistics
+    from laggard.models.modules import replace_dropout
+    from laggard.models.recalibration import batch_norms, remove_statistics
 
     remove_statistics(module)
     replace_dropout(module)
@@ -151,8 +152,6 @@ def _forward(part: "nn.Module", x: "Tensor") -> "tuple[Tensor, int]":
     """
     import torch
 
-    from laggard.models.state import check_pass
-
     counts: list[int] = []
     tensors = [*part.named_parameters(), *part.named_buffers()]
     zeros = {
@@ -169,6 +168,37 @@ def _forward(part: "nn.Module", x: "Tensor") -> "tuple[Tensor, int]":
     if not isinstance(output, torch.Tensor):
         raise ValueError(f"{type(part).__name__}: expected a tensor as output, got {type(output).__name__}")
     return output, sum(counts) // len(x)
+
+
+@contextmanager
+def check_pass(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> Iterator[None]:
+    """Check a forward pass of a module with new `tensors` for its parameters and buffers, by name.
+
+    Raises:
+        ValueError: it draws from torch's random state, or changes a buffer: its output is not a function of its
+            parameters and its input alone.
+    """
+    import torch
+    from torch.nn.modules.dropout import _DropoutNd
+
+    given, name = dict(tensors), type(module).__name__
+    with torch.random.fork_rng(devices=[]):
+        before = torch.get_rng_state()
+        yield
+        drew = not torch.equal(before, torch.get_rng_state())
+    if drew:
+        dropouts = [part for part, layer in module.named_modules() if isinstance(layer, _DropoutNd) and layer.p > 0]
+        found = f" ({', '.join(dropouts)})" if dropouts else ""
+        raise ValueError(
+            f"{name} draws random numbers in its forward pass{found}, but the same weights and mini-batch must give "
+            "the same gradient, whenever it is asked for: leave them out, or draw them by nn.Dropout or nn.Dropout1d "
+            "to 3d alone"
+        )
+    if changed := [key for key, _ in module.named_buffers() if tensors[key] is not given[key] or given[key]._version]:
+        raise ValueError(
+            f"{name} changes buffers in its forward pass ({', '.join(changed)}), but a model here is its parameters "
+            "and nothing else: use BatchNorm, or a layer without state, such as GroupNorm"
+        )
 
 
 def multiplications(leaf: "nn.Module", output: Any) -> int:

@@ -1,8 +1,14 @@
-"""The modules of networks for images and texts that torch does not have."""
+"""Modules that torch does not have: parts of networks, and dropout whose masks are a function of the mini-batch."""
+
+import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
+from torch.nn.modules.dropout import _DropoutNd
+
+GAMMA, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # of SplitMix64
 
 
 class GrayToColour(nn.Module):
@@ -96,3 +102,120 @@ class Attention(nn.Module):
         seen = scores.masked_fill(future, float("-inf")).softmax(-1) @ values
         outputs: Tensor = self.output(seen.transpose(-3, -2).flatten(-2))
         return outputs
+
+
+class Draws:
+    """What the masks of one forward pass are made of.
+
+    Attributes:
+        key: a whole number of 64 bits, a tensor `()`; None in evaluations, which drop nothing.
+        calls: of dropout so far in the pass.
+    """
+
+    def __init__(self) -> None:
+        self.key: Tensor | None = None
+        self.calls = 0
+
+
+class Dropout(nn.Module):
+    """Dropout with masks by a hash: y = x m / (1 - p), where m is 0 with probability p and else 1.
+
+    The mask of the c-th call of a forward pass is made of the SplitMix64 sequence of a seed, which is entry c of the
+    sequence of the mini-batch's key; an entry of it is one of the mask.
+
+    Args:
+        p: the probability that a number, or a channel, is dropped.
+        spatial: how many of the last dimensions share a number of the mask: those of a channel.
+        draws: shared by all layers of a network.
+
+    Source: Srivastava et al. (2014), JMLR 15; Tompson et al. (2015), arXiv:1411.4280, of channels; Steele, Lea, Flood
+    (2014), Fast splittable pseudorandom number generators, figure 16.
+    """
+
+    def __init__(self, p: float, spatial: int, draws: Draws) -> None:
+        super().__init__()
+        self.p, self.spatial, self.draws = p, spatial, draws
+
+    def forward(self, x: Tensor) -> Tensor:
+        key = self.draws.key
+        if key is None:
+            return x
+        self.draws.calls += 1
+        shape = x.shape[: x.dim() - self.spatial]
+        seed = mix(key + signed(GAMMA * self.draws.calls))
+        least = min(round(self.p * 2.0**64), (1 << 64) - 1) - (1 << 63)
+        kept = (split_mix(seed, math.prod(shape)) >= least).view(*shape, *[1] * self.spatial)
+        return x * (kept.to(x.dtype) * (1 / (1 - self.p) if self.p < 1 else 0.0))
+
+
+class Keyed(nn.Module):
+    """A network with `Dropout`, whose input is a pair in training: the network's own `x`, and the samples' draws.
+
+    In evaluations it is `x` alone.
+    """
+
+    def __init__(self, network: nn.Module, draws: Draws) -> None:
+        super().__init__()
+        self.network, self.draws = network, draws
+
+    def forward(self, inputs: Tensor | Sequence[Tensor]) -> Tensor:
+        if isinstance(inputs, Tensor):
+            outputs: Tensor = self.network(inputs)
+            return outputs
+        x, drawn = inputs
+        self.draws.key, self.draws.calls = key_of(drawn), 0
+        try:
+            outputs = self.network(x)
+        finally:
+            self.draws.key = None
+        return outputs
+
+
+def replace_dropout(module: nn.Module) -> None:
+    """Put `Dropout` in the place of torch's dropout of numbers and of channels, within `module`.
+
+    What drops nothing, by its probability or in evaluation mode, is left as it is.
+    """
+    draws = Draws()
+    for parent in list(module.modules()):
+        for name, layer in list(parent._modules.items()):
+            if type(layer) in SPATIAL and isinstance(layer, _DropoutNd) and layer.training and layer.p > 0:
+                setattr(parent, name, Dropout(layer.p, SPATIAL[type(layer)], draws))
+
+
+def with_draws(module: nn.Module) -> nn.Module:
+    """`module`, or `Keyed` of it where it has `Dropout`."""
+    found = (layer.draws for layer in module.modules() if isinstance(layer, Dropout))
+    draws = next(found, None)
+    return module if draws is None else Keyed(module, draws)
+
+
+SPATIAL: dict[type[nn.Module], int] = {nn.Dropout: 0, nn.Dropout1d: 1, nn.Dropout2d: 2, nn.Dropout3d: 3}
+"""Torch's layers -> how many of the last dimensions share a number of the mask."""
+
+
+def key_of(drawn: Tensor) -> Tensor:
+    """The key `()` of a mini-batch whose samples drew `drawn` `(batch,)`; it depends on their order."""
+    return split_mix(drawn, len(drawn)).sum()
+
+
+def split_mix(seed: Tensor, count: int) -> Tensor:
+    """Entries 1 to `count` of the SplitMix64 sequence of a seed `()`; each of its own where there are `count` seeds."""
+    return mix(seed + signed(GAMMA) * torch.arange(1, count + 1, device=seed.device))
+
+
+def mix(numbers: Tensor) -> Tensor:
+    """The finaliser of SplitMix64, on 64 bits that torch takes for signed."""
+    for shift, factor in ((30, FIRST), (27, SECOND)):
+        numbers = (numbers ^ _shift(numbers, shift)) * signed(factor)
+    return numbers ^ _shift(numbers, 31)
+
+
+def signed(number: int) -> int:
+    """The low 64 bits of `number`, as those of a signed one."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _shift(numbers: Tensor, by: int) -> Tensor:
+    """`numbers` shifted to the right, with zeros from the left."""
+    return (numbers >> by) & ((1 << (64 - by)) - 1)

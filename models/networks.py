@@ -1,16 +1,22 @@
-"""Networks without memory: LeNet-5, a multilayer perceptron, multinomial logistic regression."""
+"""Networks without memory: LeNet-5, a multilayer perceptron, logistic regression, residual networks, `nn.Module`s."""
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from laggard.models.layers import Description, Layer, linear, pointwise
+from laggard.models.layers import Description, Layer, convolution, linear, merge, pointwise
 
 if TYPE_CHECKING:
     from torch import nn
+
+MAPS = (16, 32, 64)
+"""Maps of the three stages of a residual network."""
+GROUP = 16
+"""Maps in a group of group normalisation."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,117 @@ class Logistic:
         return Description([pointwise("0", math.prod(shape)), linear("1", math.prod(shape), classes)])
 
 
+@dataclass(frozen=True)
+class ResNet:
+    """A residual network for small images: of depth 6 n + 2, three stages of n blocks with 16, 32 and 64 maps.
+
+    A convolution of 3 x 3, then blocks of two, each convolution followed by a norm and ReLU; the second and third
+    stages halve the image. Shortcuts have no parameters. The mean over the image goes into one linear layer. For
+    CIFAR-10, depth 20 has 269,722 parameters.
+
+    Args:
+        depth: layers with weights: 8, 14, 20, 32, 44, 56, 110.
+        norm: `batch`, as in the paper, by the statistics of a gradient's mini-batch, and in an evaluation by averages
+            over a sample of the training set; or `group`, of 16 maps each, by those of one image.
+
+    Source: He, Zhang, Ren, Sun (2015), arXiv:1512.03385, section 4.2; Wu, He (2018), arXiv:1803.08494.
+
+    Raises:
+        ValueError: a depth that is not 6 n + 2, or an unknown norm.
+    """
+
+    depth: int = 20
+    norm: Literal["batch", "group"] = "batch"
+
+    def __post_init__(self) -> None:
+        if self.depth % 6 != 2 or not 8 <= self.depth <= 1202:
+            raise ValueError(f"depth = {self.depth}: expected 6 n + 2, such as 8, 20 or 56, and at most 1202")
+        if self.norm not in ("batch", "group"):
+            raise ValueError(f"norm = {self.norm!r}: expected 'batch' or 'group'")
+
+    def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
+        """A fresh network from images `(batch, channels, height, width)` to logits `(batch, classes)`.
+
+        Raises:
+            ValueError: an input is no image.
+        """
+        from torch import nn
+
+        from laggard.models.modules import BasicBlock, convolution_of_3
+
+        check_channels(shape)
+
+        def norm(maps: int) -> "nn.Module":
+            return nn.BatchNorm2d(maps) if self.norm == "batch" else nn.GroupNorm(maps // GROUP, maps)
+
+        first = convolution_of_3(shape[0], MAPS[0])
+        layers: OrderedDict[str, nn.Module] = OrderedDict(conv=first, norm=norm(MAPS[0]), relu=nn.ReLU())
+        for number, (inputs, maps, stride) in enumerate(self._blocks(), 1):
+            one, other = convolution_of_3(inputs, maps, stride), convolution_of_3(maps, maps)
+            part = nn.Sequential(one, norm(maps), nn.ReLU(), other, norm(maps))
+            layers[f"block{number}"] = BasicBlock(part, stride, added=maps - inputs)
+        ends = {"pool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten(), "logits": nn.Linear(MAPS[-1], classes)}
+        return nn.Sequential(layers | ends)
+
+    def describe(self, shape: tuple[int, ...], classes: int) -> Description:
+        """The network of `build`, without torch.
+
+        Raises:
+            ValueError: an input is no image.
+        """
+        check_channels(shape)
+        channels, height, width = shape
+        maps, places = MAPS[0], height * width
+        found = [convolution("conv", channels, maps, 3, places), pointwise("norm", maps * places, 2 * maps)]
+        found.append(pointwise("relu", maps * places))
+        for number, (inputs, maps, stride) in enumerate(self._blocks(), 1):
+            height, width = -(-height // stride), -(-width // stride)
+            places = height * width
+            norm, relu = pointwise("norm", maps * places, 2 * maps), pointwise("relu", maps * places)
+            one, other = (convolution("conv", each, maps, 3, places) for each in (inputs, maps))
+            found.append(merge(f"block{number}", [one, norm, relu, other, norm]))
+        found += [pointwise("pool", maps), pointwise("flatten", maps), linear("logits", maps, classes)]
+        return Description(found, unfolds=False, least=2 if self.norm == "batch" else 1)
+
+    def _blocks(self) -> Iterator[tuple[int, int, int]]:
+        """Maps that go into a block, maps of its outputs, and its stride."""
+        inputs = MAPS[0]
+        for maps in MAPS:
+            for number in range(self.depth // 6):
+                yield inputs, maps, 2 if number == 0 and maps != MAPS[0] else 1
+                inputs = maps
+
+
+class TorchModule(Protocol):
+    """What a class that derives from `nn.Module` has; the arguments of its `__init__` are config keys.
+
+    Two are none: `shape` is that of one input, `classes` their number.
+    """
+
+    forward: Any
+    named_parameters: Any
+    named_buffers: Any
+
+
+@dataclass(frozen=True)
+class ModuleNetwork:
+    """A network that is built by a class which derives from `nn.Module`."""
+
+    make: "Callable[..., nn.Module]"
+
+    def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
+        """A fresh module; it is told the shape of an input and the number of classes where it asks for them."""
+        known = {"shape": shape, "classes": classes}
+        return self.make(**{key: known[key] for key in signature(self.make).parameters if key in known})
+
+
 def _check_images(shape: tuple[int, ...]) -> None:
     if tuple(shape) != (1, 28, 28):
         raise ValueError(f"lenet5: expected inputs of shape (1, 28, 28), got {tuple(shape)}: use mlp or logistic")
+
+
+def check_channels(shape: tuple[int, ...], channels: tuple[int, ...] = ()) -> None:
+    """Raise `ValueError` unless inputs have the shape of an image, with one of these numbers of channels, if any."""
+    if len(shape) != 3 or (channels and shape[0] not in channels):
+        wanted = f"({' or '.join(map(str, channels)) or 'channels'}, height, width)"
+        raise ValueError(f"model: expected images of shape {wanted}, got inputs of shape {tuple(shape)}: use mlp")

@@ -29,22 +29,8 @@ class QuadraticForm(ABC):
 
         f(w) = minimum + s / 2 (w - m)^T A (w - m),    m = w* + sum_i s_i c_i / sum_i s_i,    s = 1/P sum_i s_i
 
-    A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; where workers differ, it is (rank, xi).
-
-    Args:
-        dim: coordinates.
-        initial: the initial weights, one number for all coordinates or a sequence.
-        jitter: deviation of a member's start from `initial`, drawn from its seed.
-        noise: deviation of one sample's gradient in each coordinate.
-        batch: samples in a mini-batch.
-        epoch: samples in one epoch, by convention: there is no training set.
-        dtype: torch's type of the weights; float32 by default.
-        shift: c_i, from w* to each worker's own optimum: for a worker one number for all coordinates or a sequence.
-        scale: s_i, a factor of each worker's quadratic.
-
-    Raises:
-        ValueError: `dim`, `batch` or `epoch` below 1, negative noise or jitter, a scale that is not positive, a
-            sequence of another length than there are coordinates, other numbers of workers in `shift` and `scale`.
+    A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; where workers differ, it is (rank, xi). The
+    arguments, and what they raise, are those of `Quadratic`.
     """
 
     dim: int = 1

@@ -1,4 +1,4 @@
-"""Batch normalisation in an evaluation: its statistics are found anew for the weights that are evaluated."""
+"""Batch normalisation without running statistics: those of an evaluation are found anew for the evaluated weights."""
 
 import copy
 from collections.abc import Callable
@@ -10,10 +10,24 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from laggard.models.backends.batched import Backend
 from laggard.models.flat import flatten
-from laggard.models.state import batch_norms
 
 CALIBRATED = 1024
 """Training samples that statistics are averaged over."""
+
+
+def batch_norms(module: nn.Module) -> dict[str, _BatchNorm]:
+    """The layers of batch normalisation, by name; those in evaluation mode have constants for statistics."""
+    return {name: layer for name, layer in module.named_modules() if isinstance(layer, _BatchNorm) and layer.training}
+
+
+def remove_statistics(module: nn.Module) -> None:
+    """Let batch normalisation keep no running statistics: it normalises by those of its mini-batch, in training mode.
+
+    A model then is its parameters and nothing else; `Recalibrated` finds the statistics for an evaluation.
+    """
+    for layer in batch_norms(module).values():
+        layer.track_running_stats = False
+        layer.running_mean = layer.running_var = layer.num_batches_tracked = None
 
 
 class Recalibrated:

@@ -8,19 +8,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from laggard.models.augmentation import Augmentation
 from laggard.models.backends.autograd import Loss
 from laggard.models.backends.batched import Batched, find_device, to_device
 from laggard.models.backends.choice import choose
 from laggard.models.data import Dataset
-from laggard.models.dropout import replace_dropout, with_draws
 from laggard.models.flat import flatten
 from laggard.models.layers import Layer, check_labels, labels_of, layers
 from laggard.models.losses import FunctionLoss, Objective, penalty, penalty_curvature, penalty_gradient
+from laggard.models.modules import replace_dropout, with_draws
 from laggard.models.partition import ByWriter, Iid, Partition
-from laggard.models.recalibration import CALIBRATED, Recalibrated
-from laggard.models.state import batch_norms, remove_statistics
-from laggard.models.variants import draw_variants, make_variants
+from laggard.models.recalibration import CALIBRATED, Recalibrated, batch_norms, remove_statistics
+from laggard.models.variants import Augmentation, draw_variants, make_variants
 
 Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, number of classes -> a fresh module
 

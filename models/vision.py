@@ -1,16 +1,67 @@
 """torchvision: its classifiers by name, to train, or as layers for runs that learn nothing, and its downloads."""
 
+from collections import OrderedDict
+from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from laggard.models.layers import Layer, multiplications
+from laggard.models.layers import Description, Layer, describe_module, multiplications
+from laggard.models.networks import check_channels
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 AUXILIARY = ("inception_v3", "googlenet")
 """Networks with further classifiers, which no measurement counts."""
+
+
+@dataclass(frozen=True)
+class Vision:
+    """A classifier of torchvision by name, without its stochastic depth, for images of 3 channels or one.
+
+    A single channel is taken three times. Most networks are made for images of 224 x 224 pixels; smaller ones are taken
+    where no layer is left without pixels. A pipeline cannot cut the network.
+
+    Args:
+        network: its name in torchvision, such as `resnet18` or `mobilenet_v3_small`.
+        dropout: whether gradients are taken with its dropout.
+
+    Source: torchvision.models, which names each classifier's paper.
+    """
+
+    network: str = "resnet18"
+    dropout: bool = False
+
+    def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
+        """A fresh network from images `(batch, channels, height, width)` to logits `(batch, classes)`.
+
+        Raises:
+            ValueError: torchvision has no such classifier, or an input is no image of three channels or one.
+        """
+        from torch import nn
+
+        from laggard.models.modules import GrayToColour
+
+        check_channels(shape, channels=(1, 3))
+        network = make_classifier(self.network, classes, self.dropout)
+        return network if shape[0] == 3 else nn.Sequential(OrderedDict(colour=GrayToColour(), network=network))
+
+    def describe(self, shape: tuple[int, ...], classes: int) -> Description:
+        """The network of `build`, built without memory.
+
+        Raises:
+            ValueError: torchvision has no such classifier, or it takes no images of this size.
+        """
+        import torch
+
+        with torch.device("meta"):
+            module = self.build(shape, classes)
+        try:
+            return describe_module(module, shape, classes)
+        except (RuntimeError, AssertionError):
+            size = " x ".join(map(str, shape[1:]))
+            raise ValueError(f"network = {self.network}: expected one that takes images of {size} pixels") from None
 
 
 @lru_cache(maxsize=16)

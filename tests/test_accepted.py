@@ -13,7 +13,7 @@ import pytest
 from laggard import ConfigError, load
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.plain import text_of
-from laggard.models.mnist import DataMissingError
+from laggard.models.data import DataMissingError
 from laggard.simulator import RunProgress, simulate
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.network.topology import TOPOLOGIES

@@ -58,14 +58,9 @@ def headline(claim: Claim, row: Row) -> str:
     """The number of a claim's first criterion, with its bar."""
     entry = row.criteria[0]
     label = f"{claim.headline}: " if claim.headline else ""
-    return f"{label}{short_number(entry)} (bar {entry.bar})"
-
-
-def short_number(entry: RowEntry) -> str:
-    """A number without its interval."""
-    if entry.share:
-        return f"{sum(map(bool, entry.values))} of {len(entry.values)}"
-    return f"{entry.value:.3g}" if entry.value is not None else "not finite"
+    number = "not finite" if entry.value is None else f"{entry.value:.3g}"
+    number = f"{sum(map(bool, entry.values))} of {len(entry.values)}" if entry.share else number
+    return f"{label}{number} (bar {entry.bar})"
 
 
 def caption_of(claim: Claim, row: Row) -> str:

@@ -19,7 +19,7 @@ from laggard.experiments.results.result import MANIFEST, Result, ResultError
 from laggard.experiments.results.results import Results
 from laggard.experiments.results.selection import Best, best
 from laggard.experiments.results.store import find_run, open_run
-from laggard.experiments.running.sweep import Find, RunEnd, sweep
+from laggard.experiments.running.sweep import RunEnd, sweep
 
 Tell = Callable[[RunEnd], None]
 LONG = 300.0  # seconds
@@ -65,25 +65,24 @@ def run_studies(
         ConfigError: a study cannot be run.
         SweepError: runs failed.
     """
-    found: dict[str, Any] = {}
-    for name in _study_order(claim):
-        config = config_of(claim, name, scale, found)
-        if (probe := claim.studies[name].probe) is not None:
-            found[name] = run_probe(probe, config, out)
-        else:
-            found[name] = sweep(config, out, jobs=jobs, tell=_keep_long(tell, partial), find=_find_in(partial))
-    return found
-
-
-def _keep_long(tell: Tell, partial: Path | None) -> Tell:
-    """`tell`, after what a long run has measured was copied to `partial`."""
 
     def keep(ended: RunEnd) -> None:
         if partial is not None and ended.result is not None and ended.result.manifest["wall_seconds"] >= LONG:
             keep_measurements(ended.result, partial)
         tell(ended)
 
-    return keep
+    def find(spec: RunSpec, out: Path) -> Result | None:
+        result = find_run(spec, out)
+        return _kept(spec, partial) if result is None and partial is not None else result
+
+    found: dict[str, Any] = {}
+    for name in _study_order(claim):
+        config = config_of(claim, name, scale, found)
+        if (probe := claim.studies[name].probe) is not None:
+            found[name] = run_probe(probe, config, out)
+        else:
+            found[name] = sweep(config, out, jobs=jobs, tell=keep, find=find)
+    return found
 
 
 def keep_measurements(result: Result, partial: Path) -> None:
@@ -93,16 +92,6 @@ def keep_measurements(result: Result, partial: Path) -> None:
         for name in ("metrics.parquet", MANIFEST):  # the manifest last: it says that the rest is there
             with whole_file(own / name) as part:
                 part.write_bytes((result.path / name).read_bytes())
-
-
-def _find_in(partial: Path | None) -> Find:
-    """How `sweep` finds a finished run: in its own folder, else what was kept of it in `partial`."""
-
-    def find(spec: RunSpec, out: Path) -> Result | None:
-        result = find_run(spec, out)
-        return _kept(spec, partial) if result is None and partial is not None else result
-
-    return find
 
 
 def _kept(spec: RunSpec, partial: Path) -> Result | None:
@@ -194,13 +183,10 @@ def _sweep_axes(sweep: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _choice(tuning: Tuning, results: Results) -> Best:
-    return best(results, over=tuning.over, by=tuning.by, select_seeds=_study_seeds(results))
-
-
-def _study_seeds(results: Results) -> list[int] | None:
-    """All seeds of the study that chooses; other seeds report."""
+    """What the study that chooses has chosen, on all of its seeds; other seeds report."""
     keys = [key for key in results.keys if is_seed(key)]
-    return sorted({int(seed) for seed in results.final[keys[0]]}) if keys else None
+    seeds = sorted({int(seed) for seed in results.final[keys[0]]}) if keys else None
+    return best(results, over=tuning.over, by=tuning.by, select_seeds=seeds)
 
 
 def _study_order(claim: Claim) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-MODULES = ("simulate", "results", "configs", "reproduce", "real", "traces")
+MODULES = ("simulate", "results", "configs", "reproduce", "real")
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 
 

@@ -1,4 +1,4 @@
-"""The commands that run real processes: calibrate, compare-real."""
+"""The commands about real runs: calibrate, compare-real; import, of other programs' recordings; and whatif."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from laggard.experiments.real.processes import RealRun
 
 MODULE = "laggard.experiments.real.comparison"
+RECORDERS = ("chrome", "straggler-analysis")
 
 
 def calibrate_arguments(parser: ArgumentParser) -> None:
@@ -31,6 +32,24 @@ def compare_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, metavar="S", help="end each real run after so many, if not before")
     parser.add_argument("--calibration", metavar="FOLDER", help="of `calibrate`; by default a real run is made before")
     parser.add_argument("--out", default="real", metavar="FOLDER", help="where rows and comparison.csv go")
+    add_no_plugins(parser)
+
+
+def import_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("format", choices=RECORDERS, help="PyTorch's profiler, or ByteDance's StragglerAnalysis")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a Chrome trace for each worker, or a Parquet table")
+    parser.add_argument("--out", default="imported", metavar="FOLDER", help="where compute.csv and cluster.yaml go")
+
+
+def whatif_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("result", metavar="RESULT", help="a run's folder")
+    parser.add_argument(
+        "--without",
+        action="append",
+        required=True,
+        metavar="WHAT",
+        help="straggler=RANK (or RANK,RANK), slowdowns or network; may be repeated, for a row each",
+    )
     add_no_plugins(parser)
 
 
@@ -82,6 +101,34 @@ def hold_against_real(args: Namespace) -> int:
     return FAILED if (every["agrees"] == "no").any() else DONE
 
 
+def import_recording(args: Namespace) -> int:
+    from laggard.experiments.config.errors import ConfigError
+    from laggard.experiments.real.importers import chrome_steps, straggler_analysis_steps, write_import
+
+    paths = [Path(file) for file in args.files]
+    if args.format == "chrome":
+        steps = chrome_steps(paths)
+    elif len(paths) > 1:
+        raise ConfigError("", f"expected one table, got {len(paths)}", "laggard import straggler-analysis")
+    else:
+        steps = straggler_analysis_steps(paths[0])
+    config = write_import(steps, args.format, Path(args.out))
+    print(
+        f"{count(steps['worker'].nunique(), 'worker')}, {count(steps['step'].nunique(), 'step')} that all of them have"
+    )
+    print(config)
+    return DONE
+
+
+def compare_without(args: Namespace) -> int:
+    from laggard.experiments.results.results import load_one
+    from laggard.experiments.running.whatif import whatif
+
+    table = whatif(load_one(args.result), args.without)
+    print(table.to_string(index=False, float_format=lambda number: f"{number:.4g}"))
+    return DONE
+
+
 def _spec(path: str, overrides: list[str]) -> "RunSpec":
     """The one run of a config.
 
@@ -123,5 +170,19 @@ COMMANDS = (
         compare_arguments,
         hold_against_real,
         MODULE,
+    ),
+    Command(
+        "import",
+        "make a table of compute times and a config from what another program recorded",
+        import_arguments,
+        import_recording,
+        "laggard.experiments.real.importers",
+    ),
+    Command(
+        "whatif",
+        "simulate a finished run again without what slowed it",
+        whatif_arguments,
+        compare_without,
+        "laggard.experiments.running.whatif",
     ),
 )

@@ -220,12 +220,9 @@ def _differences(value: Any, every: Any) -> Any:
 def _standard_of(kind: type[Part], every: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
     """The keys of a kind of part that have no default or name it, and what the others are by default."""
     if kind not in _standard:
-        constants = {key for key, field in kind.model_fields.items() if _is_constant(field.annotation)}
+        hints = {key: field.annotation for key, field in kind.model_fields.items()}
+        constants = {key for key, hint in hints.items() if get_origin(hint) is Literal and len(get_args(hint)) == 1}
         always = constants | {key for key, field in kind.model_fields.items() if field.is_required()}
         standard = kind.model_validate({key: every[key] for key in always}, context={"kept": True})
         _standard[kind] = always, {key: repr(setting) for key, setting in standard.model_dump().items()}
     return _standard[kind]
-
-
-def _is_constant(hint: Any) -> bool:
-    return get_origin(hint) is Literal and len(get_args(hint)) == 1

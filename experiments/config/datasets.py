@@ -10,8 +10,7 @@ from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Described
 from laggard.experiments.config.tables import PartitionTable
 from laggard.models import DATASETS, PARTITIONS, READERS, Dataset, Partition
-from laggard.models.generated import check_sizes
-from laggard.models.language import ALPHABET
+from laggard.models.generated import ALPHABET, check_sizes
 
 
 class Sizes(NamedTuple):

@@ -127,7 +127,9 @@ def _changes(own: Mapping[str, Any], base: Mapping[str, Any], place: str = "") -
     for key, value in own.items():
         below = base.get(key)
         below = {"name": below} if isinstance(below, str) else below
-        if not (isinstance(value, Mapping) and isinstance(below, Mapping)) or _another_entry(value, below):
+        if not (isinstance(value, Mapping) and isinstance(below, Mapping)) or any(
+            name in value and value[name] != below.get(name) for name in ENTRY_KEYS
+        ):
             yield f"{place}{key}", value
         elif (place, key) == ("", "sweep"):
             own = {axis: settings for axis, settings in value.items() if axis != "search"}
@@ -146,10 +148,6 @@ def _turn(change: tuple[str, Any]) -> int:
     key, value = change
     swept = key == "sweep" or key.startswith("sweep.")
     return 1 if not swept else 0 if value is None else 2
-
-
-def _another_entry(own: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
-    return any(key in own and own[key] != base.get(key) for key in ENTRY_KEYS)
 
 
 def override(document: Mapping[str, Any], key: str, value: Any) -> Mapping[str, Any]:

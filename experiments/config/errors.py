@@ -61,6 +61,11 @@ def describe_failure(error: BaseException) -> str:
     return f"cannot be built: {type(error).__name__}" + f": {first:.200}" * bool(first)
 
 
+def error_line(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
 def unknown_key(key: str, known: Iterable[str], moved: Mapping[str, str] = {}) -> ConfigError:
     """The refusal of a key that does not exist, with what it has become, or the one that was probably meant."""
     if key in moved:

@@ -148,11 +148,7 @@ SCHEDULE = NamedChoice.of("name", SCHEDULES, "constant", Schedule)
 COMPENSATION = NamedChoice.of("name", COMPENSATIONS, "none", Compensation)
 
 
-def _clip(value: Mapping[str, Any]) -> str:
-    return "value" if "value" in value else "norm"
-
-
-CLIP = NamedChoice.of("name", CLIPS, _clip, Clip)
+CLIP = NamedChoice.of("name", CLIPS, lambda given: "value" if "value" in given else "norm", Clip)
 OneSchedule = Annotated[Any, BeforeValidator(SCHEDULE)]
 Schedules = Annotated[
     Annotated[OneSchedule, Tag("one")] | Annotated[list[OneSchedule], Field(min_length=1), Tag("several")],

@@ -2,9 +2,9 @@
 
 import io
 import re
-import unicodedata
 from collections.abc import Mapping
 from typing import Any
+from unicodedata import category
 
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
@@ -65,13 +65,9 @@ class Plain(SafeConstructor):
             raise _refusal(node, f"expected a value as its tag {node.tag} says, got {node.value!r:.80}") from None
         if isinstance(value, int) and abs(value) > 2**64:
             raise _refusal(node, f"expected a whole number of at most 64 bits, got {node.value:.40}...")
-        if isinstance(value, str) and any(_is_control(character) for character in value):
+        if isinstance(value, str) and any(category(sign) in ("Cc", "Cs") and sign not in "\t\n\r" for sign in value):
             raise _refusal(node, f"expected text without control characters, got {value!r:.80}")
         return value
-
-
-def _is_control(character: str) -> bool:
-    return unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n\r"
 
 
 def _size(node: Node, level: int, known: dict[int, int]) -> int:

@@ -70,7 +70,23 @@ class TextTable:
 
     def __init__(self, owner: str, path: Path, columns: Sequence[str]) -> None:
         """Raises `InvalidSettingError` where the file cannot be read, lacks one of the columns, or has no row."""
-        self.owner, self.path, self.cells = owner, path, read_cells(path, columns, owner)
+        import pandas as pd
+
+        self.owner, self.path = owner, path
+        try:
+            if path.suffix == ".parquet":
+                table = pd.read_parquet(path)
+            else:
+                plain = {"dtype": str, "keep_default_na": False, "compression": None}
+                table = pd.read_csv(path, skipinitialspace=True, encoding="utf-8-sig", **plain)
+        except (OSError, ValueError) as error:  # also pandas' and Arrow's own errors
+            got = f"{path}: {getattr(error, 'strerror', None) or ' '.join(str(error).split())}"
+            raise InvalidSettingError(owner, "file", "a CSV or Parquet file that can be read", got) from None
+        if not set(columns) <= set(table.columns) or table.empty:
+            got = f"{path} with {len(table)} rows of {', '.join(map(str, table.columns)) or 'nothing'}"
+            raise InvalidSettingError(owner, "file", f"rows with the columns {', '.join(columns)}", got)
+        texts = [["" if pd.isna(cell) else str(cell).strip() for cell in table[name]] for name in columns]
+        self.cells = list(zip(*texts, strict=True))
 
     def rows(self, read: Callable[..., RowT]) -> list[RowT]:
         """What `read` makes of the cells of each row.
@@ -133,6 +149,13 @@ def _rank_in(name: str, cell: str) -> int | None:
     return int(rank)
 
 
+def _sample(worker: str, sample: str) -> tuple[int, int]:
+    """What a row says."""
+    if not all(cell.isascii() and cell.isdigit() and len(cell) < 10 for cell in (worker, sample)):
+        raise ValueError("two numbers 0, 1, ... in every row")
+    return int(worker), int(sample)
+
+
 @dataclass(frozen=True)
 class PartitionTable:
     """The samples that a table gives to each worker, a row `worker,sample` each.
@@ -152,14 +175,11 @@ class PartitionTable:
     @cached_property
     def rows(self) -> np.ndarray:
         """The workers and the samples, `(2, rows)`."""
-        cells = read_cells(Path(self.file), PARTITION_COLUMNS, "PartitionTable")
-        for number, row in enumerate(cells, 1):
-            if not all(cell.isascii() and cell.isdigit() and len(cell) < 10 for cell in row):
-                got = f"{','.join(row)!r} in row {number} of {self.file}"
-                raise InvalidSettingError("PartitionTable", "file", "two numbers 0, 1, ... in every row", got)
-        if len(set(cells)) < len(cells):
+        table = TextTable("PartitionTable", Path(self.file), PARTITION_COLUMNS)
+        rows = table.rows(_sample)
+        if len(set(table.cells)) < len(rows):
             raise InvalidSettingError("PartitionTable", "file", "every row once", f"some twice in {self.file}")
-        return np.array(cells, dtype=np.int64).T
+        return np.array(rows, dtype=np.int64).T
 
     def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
         """The samples of each worker, in the order of the table.
@@ -176,32 +196,3 @@ class PartitionTable:
             got = f"{'none' if wrong < workers else 'some'} for worker {wrong} in {self.file}"
             raise ValueError(f"partition: expected samples for each of {workers} workers, got {got}")
         return [samples[owners == rank] for rank in range(workers)]
-
-
-def read_cells(path: Path, columns: Sequence[str], owner: str) -> list[tuple[str, ...]]:
-    """The cells of some columns of a CSV or Parquet table, as text, a row each; empty where there is nothing.
-
-    Args:
-        owner: what has the table, for errors.
-
-    Raises:
-        InvalidSettingError: the file cannot be read, lacks one of the columns, or has no row.
-    """
-    import pandas as pd
-
-    try:
-        if path.suffix == ".parquet":
-            table = pd.read_parquet(path)
-        else:
-            plain = {"dtype": str, "keep_default_na": False, "compression": None}
-            table = pd.read_csv(path, skipinitialspace=True, encoding="utf-8-sig", **plain)
-    except (OSError, ValueError) as error:  # also pandas' and Arrow's own errors
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise InvalidSettingError(
-            owner, "file", "a CSV or Parquet file that can be read", f"{path}: {reason}"
-        ) from None
-    if not set(columns) <= set(table.columns) or table.empty:
-        got = f"{path} with {len(table)} rows of {', '.join(map(str, table.columns)) or 'nothing'}"
-        raise InvalidSettingError(owner, "file", f"rows with the columns {', '.join(columns)}", got)
-    texts = [["" if pd.isna(cell) else str(cell).strip() for cell in table[name]] for name in columns]
-    return list(zip(*texts, strict=True))

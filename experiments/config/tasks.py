@@ -34,7 +34,7 @@ from laggard.models import (
 )
 from laggard.models.initial import Shapes
 from laggard.models.layers import Description, check_labels
-from laggard.models.torch_module import ModuleNetwork
+from laggard.models.networks import ModuleNetwork
 from laggard.simulator.learning.task import Layer
 
 
@@ -79,7 +79,13 @@ class SupervisedPart(LearntPart):
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
         if device == "cuda":
-            _check_gpu()
+            from laggard.models.backends.batched import find_device
+
+            try:
+                find_device("cuda")
+            except ValueError:
+                problem = "expected a GPU, but torch sees none here: use auto or cpu"
+                raise ConfigError("device", problem) from None
         check_dataset(self.dataset)
         try:
             known = self.known
@@ -161,15 +167,6 @@ class ModulePart(SupervisedPart):
         return ModuleNetwork(partial(type(self).recipe, **{key: getattr(self, key) for key in self.settings}))
 
 
-def _check_gpu() -> None:
-    from laggard.models.backends.batched import find_device
-
-    try:
-        find_device("cuda")
-    except ValueError:
-        raise ConfigError("device", "expected a GPU, but torch sees none here: use auto or cpu") from None
-
-
 def _check_params(params: int) -> None:
     if params > MOST_PARAMS:
         raise ValueError(f"model = {params}: expected at most {MOST_PARAMS} parameters")
@@ -213,15 +210,14 @@ def _dataset(described: Described) -> Dataset:
     return data
 
 
-QUADRATICS = {
-    name: part(form, "model", name, base=QuadraticPart, without=["dtype"], dtype=(DType, "float32"))
-    for name, form in {"quadratic": Quadratic, "tridiagonal": Tridiagonal}.items()
-}
 TASK = NamedChoice(
     "model",
     {
         **{name: part(network, "model", name, base=SupervisedPart) for name, network in NETWORKS.items()},
-        **QUADRATICS,
+        **{
+            name: part(form, "model", name, base=QuadraticPart, without=["dtype"], dtype=(DType, "float32"))
+            for name, form in {"quadratic": Quadratic, "tridiagonal": Tridiagonal}.items()
+        },
         "timing": part(simulator.Timing, "model", "timing", base=TimingPart, without=["network"]),
         "network_timing": part(network_timing, "model", "network_timing", base=NetworkTimingPart),
     },

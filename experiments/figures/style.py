@@ -168,7 +168,10 @@ def draw(axes: Axes, lines: Sequence[Line], x: str, measure: str, target: float 
         axes.axhline(target, color="black", linewidth=1, linestyle=DASHES[2], label=f"target {100 * target:.6g} %")
     if measure == "test_accuracy":
         axes.yaxis.set_major_formatter(PERCENT)
-        _heights(axes, np.array(levels)[np.isfinite(levels)])
+        heights = np.array(levels)[np.isfinite(levels)]
+        if len(heights) and heights.min() > 0.5:  # the range of the values, where all exceed one half
+            margin = 0.06 * (heights.max() - heights.min()) or 0.01
+            axes.set_ylim(heights.min() - margin, heights.max() + margin)
     elif measure in CURVES:
         logarithmic(axes, levels)
 
@@ -222,10 +225,3 @@ def quantity(value: float, unit: str) -> str:
         return "unlimited"
     power = max((power for power in PREFIXES if value >= 10**power), default=0)
     return f"{value / 10**power:.4g} {PREFIXES[power]}{unit}"
-
-
-def _heights(axes: Axes, levels: np.ndarray) -> None:
-    """Where all values exceed one half, restrict the axis to their range."""
-    if len(levels) and levels.min() > 0.5:
-        margin = 0.06 * (levels.max() - levels.min()) or 0.01
-        axes.set_ylim(levels.min() - margin, levels.max() + margin)

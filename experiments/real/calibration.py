@@ -11,7 +11,7 @@ from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.plain import text_of
 from laggard.experiments.real import RealRunError
 from laggard.experiments.real.processes import RealRun
-from laggard.experiments.theory.collectives import COLLECTIVE_SECONDS
+from laggard.experiments.theory.communication import COLLECTIVE_SECONDS
 from laggard.simulator.learning.task import bytes_of
 
 CLUSTER, COMPUTE, ROWS, ESTIMATES = "cluster.yaml", "compute.csv", "updates.parquet", "estimates.csv"
@@ -49,7 +49,10 @@ def measured_times(run: RealRun, spec: RunSpec) -> list[MeasuredTime]:
     """The times of a run's messages and of its server, without those of its warm-up."""
     rows = run.rows[~run.rows["warm_up"]]
     if spec.config.algorithm.name == "all_reduce":
-        return [_of_collective(rows, spec)]
+        last = rows.groupby("number")["computed"].transform("max")
+        seconds, (steps, _) = float((rows["applied"] - last).mean()), messages_and_models(spec)
+        how = f"(applied - last computed) / {steps:g} messages"
+        return [MeasuredTime(LATENCY, seconds / steps, len(rows), how)]
     one_by_one = spec.config.algorithm.name == "async_ps"
     way = (rows["arrived"] - rows["computed"])[rows["computed"] >= rows["asked"]]
     up = float(way.mean()) if len(way) else 0.0
@@ -71,13 +74,6 @@ def measured_times(run: RealRun, spec: RunSpec) -> list[MeasuredTime]:
         MeasuredTime("apply_seconds", float(apply.mean()), len(apply), "applied - arrived"),
         MeasuredTime("reply_seconds", float(answered.mean()), replies, "replied - applied, for each reply"),
     ]
-
-
-def _of_collective(rows: pd.DataFrame, spec: RunSpec) -> MeasuredTime:
-    """The latency of the messages of a collective that takes as long as the library's does."""
-    last = rows.groupby("number")["computed"].transform("max")
-    seconds, (steps, _) = float((rows["applied"] - last).mean()), messages_and_models(spec)
-    return MeasuredTime(LATENCY, seconds / steps, len(rows), f"(applied - last computed) / {steps:g} messages")
 
 
 def messages_and_models(spec: RunSpec) -> tuple[float, float]:
@@ -153,9 +149,9 @@ def calibrate_cluster(
     return found
 
 
-def document(spec: RunSpec, found: list[MeasuredTime], trace: str, order: str = "replay") -> dict[str, Any]:
+def document(spec: RunSpec, found: list[MeasuredTime], trace: str) -> dict[str, Any]:
     """The config of a run, on the cluster that was found; compute times are those in the file `trace`."""
-    compute = {"law": "trace", "file": trace, "column": "seconds", "worker": "worker", "order": order}
+    compute = {"law": "trace", "file": trace, "column": "seconds", "worker": "worker", "order": "replay"}
     cluster: dict[str, Any] = {"workers": spec.config.cluster.workers, "compute": compute, "network": {}}
     if (size := spec.config.cluster.network.message_bytes) is not None:
         cluster["network"]["message_bytes"] = size

@@ -84,16 +84,11 @@ def compare_real(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFrame
     config, updates = calibrated(spec, calibration), int(run.rows["version"].max()) + 1
     workers = spec.config.cluster.workers
     real, simulated = figures(run.rows, workers), simulate_times(RunSpec(config), updates)
+    shared = float(np.abs(real.shares - simulated.shares).max())
     differences: list[tuple[Any, ...]] = [
         ("updates/s", real.rate, simulated.rate, simulated.rate / real.rate - 1, RATE),
         ("waiting", real.waiting, simulated.waiting, simulated.waiting - real.waiting, WAITING),
-        (
-            "largest share of a worker",
-            max(real.shares),
-            max(simulated.shares),
-            _largest_difference(real, simulated),
-            math.nan,
-        ),
+        ("largest share of a worker", max(real.shares), max(simulated.shares), shared, math.nan),
     ]
     if len(real.staleness) > 1:
         noise = np.mean([total_variation(simulated.staleness, one) for one in _repeated(config, updates)])
@@ -186,7 +181,3 @@ def _repeated(config: Config, updates: int) -> Sequence[NDArray[np.float64]]:
     document["cluster"]["compute"]["order"] = "bootstrap"
     specs = [RunSpec(parse({**document, "seed": seed})) for seed in range(REPETITIONS)]
     return [simulate_times(spec, updates).staleness for spec in specs]
-
-
-def _largest_difference(real: Figures, simulated: Figures) -> float:
-    return float(np.abs(real.shares - simulated.shares).max())

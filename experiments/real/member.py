@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -204,11 +205,6 @@ def leave_with_the_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def columns(rows: Sequence[Times]) -> Mapping[str, np.ndarray]:
-    """The rows as columns."""
-    return {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
-
-
 def take_part(folder: Path, rank: int) -> None:
     """Take part in the run that a folder describes, and leave its rows and weights there."""
     leave_with_the_parent()
@@ -220,7 +216,8 @@ def take_part(folder: Path, rank: int) -> None:
         member.warm_up()
     join(folder, rank, plan["members"], plan["patience"])
     member.run()
-    np.savez(folder / f"{rank}.npz", **{"weights": member.weights.numpy(), **columns(member.rows)})  # type: ignore[arg-type]
+    pd.DataFrame(member.rows).to_parquet(folder / f"{rank}.parquet")
+    np.save(folder / f"{rank}.npy", member.weights.numpy())
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.sources import FOLDERS
 from laggard.experiments.real import RealRunError
 from laggard.models.backends.threads import cores
-from laggard.simulator import Cluster, Network, Stop
+from laggard.simulator import Cluster, Network
 from laggard.simulator.algorithms import AllReduce, AsyncPS, SyncPS
 from laggard.simulator.network.topology import SERVER
 
@@ -93,7 +93,7 @@ def run_real(spec: RunSpec, seconds: float | None = None, patience: float | None
             raise RealRunError(
                 f"a real run: {len(rows)} gradients were applied, expected {FEWEST}: let it run for longer"
             )
-        return RealRun(rows, _weights(folder, members), load, cores())
+        return RealRun(rows, np.load(folder / f"{members - 1}.npy"), load, cores())
 
 
 def check_real(spec: RunSpec) -> Cluster:
@@ -144,17 +144,13 @@ def _ends_of(spec: RunSpec, workers: int) -> tuple[float, float]:
     start, size = task.start([0]), config.cluster.network.message_bytes
     if size is not None and size < start.nbytes:
         raise ConfigError("cluster.network.message_bytes", f"expected at least a model's {start.nbytes}, got {size:g}")
-    return _updates(stop, batches, task.epoch / task.batch), math.inf if stop.time is None else stop.time
-
-
-def _updates(stop: Stop, batches: int, epoch: float) -> float:
-    """The updates that a run has, of `batches` gradients each, where an epoch has `epoch` of them."""
-    limits = [
+    epoch = task.epoch / task.batch
+    updates = [
         math.inf if stop.updates is None else stop.updates,
         math.inf if stop.epochs is None else math.ceil(stop.epochs * epoch / batches * (1 - 1e-9)),
         math.inf if stop.gradients is None else stop.gradients // batches,
     ]
-    return min(limits)
+    return min(updates), math.inf if stop.time is None else stop.time
 
 
 @contextmanager
@@ -206,8 +202,7 @@ def _reason(folder: Path, rank: int, code: int, members: int) -> str:
 
 def _join_rows(folder: Path, members: int, workers: int) -> pd.DataFrame:
     """The rows of all processes, in the order in which gradients were applied."""
-    files = [np.load(folder / f"{rank}.npz") for rank in range(members)]
-    tables = [pd.DataFrame({name: file[name] for name in file.files if name != "weights"}) for file in files]
+    tables = [pd.read_parquet(folder / f"{rank}.parquet") for rank in range(members)]
     if tables[-1].empty:
         return tables[-1]
     if members == workers:
@@ -223,8 +218,3 @@ def _join_rows(folder: Path, members: int, workers: int) -> pd.DataFrame:
     rows = rows.reset_index(drop=True)
     rows["warm_up"] = rows.index < WARM_UP_SHARE * len(rows)
     return rows
-
-
-def _weights(folder: Path, members: int) -> NDArray[np.float64]:
-    weights: NDArray[np.float64] = np.load(folder / f"{members - 1}.npz")["weights"]
-    return weights

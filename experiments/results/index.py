@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,8 @@ def read_index(path: Path) -> list[tuple[str, dict[str, Any]]]:
         text = path.read_bytes()  # the oldest are lists
         entries = json.loads(text) if text.startswith(b"[") else read_sealed(path, "the index of a sweep")["runs"]
         found = [(entry["run"], printable_labels(entry["labels"])) for entry in entries]
-        fine = all(re.fullmatch("[0-9a-f]{12}", run) and _plain_frame(labels) for run, labels in found)
+        plain = all(isinstance(at, bool | int | float | str | None) for _, labels in found for at in labels.values())
+        fine = plain and all(re.fullmatch("[0-9a-f]{12}", run) for run, _ in found)
     except ResultError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -92,7 +93,3 @@ def read_index(path: Path) -> list[tuple[str, dict[str, Any]]]:
     if not (fine and found):
         raise ResultError(f"{path}: not the index of a sweep")
     return found
-
-
-def _plain_frame(labels: Mapping[str, Any]) -> bool:
-    return all(value is None or isinstance(value, bool | int | float | str) for value in labels.values())

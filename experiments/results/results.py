@@ -130,7 +130,6 @@ class Results(Views, Sequence[Result]):
         table: str,
         columns: Sequence[str] | None = None,
         where: "Expression | Mapping[str, Any] | None" = None,
-        parameters: bool = False,
     ) -> "pd.DataFrame":
         """One table over all runs, or the part of it that is wanted: nothing else is read into memory.
 
@@ -141,18 +140,13 @@ class Results(Views, Sequence[Result]):
             table: metrics, updates, workers or nodes, or another that the runs have.
             columns: those wanted; by default all.
             where: a value, or a list of values, for each of some columns; or an expression of `pyarrow.dataset`.
-            parameters: whether to add a column for every key of `parameters` too.
 
         Raises:
             ValueError: no such table, or no such column.
         """
         from laggard.experiments.results.scanning import scan_table
 
-        found = scan_table(self, table, columns, where)
-        if not parameters:
-            return found
-        more = self.parameters[[key for key in self.parameters if key not in found]]
-        return found.join(more, on="run") if "run" in found else found
+        return scan_table(self, table, columns, where)
 
     def where(self, **values: Any) -> "Results":
         """The runs and members at these values of dotted keys, swept or not: `where(**{"learning.lr": [0.1, 0.2]})`.

@@ -39,7 +39,8 @@ class Views:
         Raises:
             ValueError: no such key, value or seed, or a key was swept that is in neither `rows` nor `columns`.
         """
-        found: pd.DataFrame = _notebook().tabulate(self, rows, columns, value, target, best, by, select_seeds).frame
+        made = import_module("laggard.experiments.results.tables")
+        found: pd.DataFrame = made.tabulate(self, rows, columns, value, target, best, by, select_seeds).frame
         return found
 
     @property

@@ -59,7 +59,8 @@ def halve(config: Config, simulate: Callable[[Config], Results]) -> Iterator[Run
         results = simulate(rung_of(config, halving, number, left))
         scores = _scores(results, {each: draws[each] for each in left}, halving.by)
         left = sorted(left, key=lambda each: (-scores[each], each))[: following[number]]
-        yield Rung(budget, results, scores, left, evaluated_gradients(results))
+        gradients = sum(of.manifest["evaluated"] * len(RunSpec(of.config).members) for of in results)
+        yield Rung(budget, results, scores, left, gradients)
 
 
 def _scores(results: Results, draws: Mapping[int, Mapping[str, Any]], by: str) -> dict[int, float]:
@@ -79,11 +80,6 @@ def _scores(results: Results, draws: Mapping[int, Mapping[str, Any]], by: str) -
             found.setdefault(key, []).append(value if np.isfinite(value) else worst)
     labels = {number: {key: axis_label(value) for key, value in draw.items()} for number, draw in draws.items()}
     return {number: fmean(found[tuple(printable_labels(label).values())]) for number, label in labels.items()}
-
-
-def evaluated_gradients(results: Results) -> int:
-    """The gradients that were evaluated for all members of some runs."""
-    return sum(result.manifest["evaluated"] * len(RunSpec(result.config).members) for result in results)
 
 
 def expected_gradients(config: Config, halving: Halving) -> list[float]:

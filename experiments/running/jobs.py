@@ -1,19 +1,21 @@
 """Where the runs of a sweep are simulated: worker processes here, or a cluster engine, through joblib."""
 
 import os
+import signal
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
-from multiprocessing import resource_tracker
+from multiprocessing import active_children, resource_tracker
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, NamedTuple
 
-from laggard.experiments.config.errors import ConfigError
+from laggard.__main__ import start_worker
+from laggard.experiments.config.errors import ConfigError, error_line
 from laggard.experiments.results.store import alive
-from laggard.experiments.running.interrupts import block_interrupt, interrupt_by_killing, start_worker
 
 Document = Mapping[str, Any]
 """A run's config as plain data, which any process can read."""
@@ -30,11 +32,7 @@ class JobResult(NamedTuple):
 JobFunction = Callable[[str, Document], JobResult]
 
 
-def error_line(error: Exception) -> str:
-    """An error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
+KILLED = 0.05  # seconds between two looks for workers to be killed
 LIVES = 3
 """The number of workers that a run may kill before it fails: twice beside other runs, the last time alone."""
 
@@ -115,9 +113,7 @@ def _round(
     parallel = Parallel(**settings, pre_dispatch=at_once, batch_size=1)
     if parallel.return_generator:
         resource_tracker.ensure_running()  # its start, which comes before the first worker's, ends the blocking
-        with block_interrupt():  # processes that are started now inherit that: Ctrl-C is for this one alone
-            reports = parallel(tasks())
-    else:
+    with block_interrupt() if parallel.return_generator else nullcontext():  # inherited by processes that start now
         reports = parallel(tasks())
     try:
         for done in reports:  # noqa: UP028  (`yield from` would close them before the warnings are off)
@@ -126,6 +122,55 @@ def _round(
         with warnings.catch_warnings(), suppress(AttributeError):  # joblib warns about results that are not read
             warnings.simplefilter("ignore")
             reports.close()
+
+
+@contextmanager
+def block_interrupt() -> Iterator[None]:
+    """Block Ctrl-C in this context, and so in the processes that are started in it, which inherit the mask."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def interrupt_by_killing(interrupts: list[int]) -> Iterator[None]:
+    """Have Ctrl-C, and SIGTERM where it is handled, kill loky's workers; KeyboardInterrupt is raised at the end.
+
+    An exception in the middle of loky leaves its locks taken, so that the process hangs at its exit. Workers that die
+    are an event that loky expects at any moment. Those that it is starting meanwhile are killed too.
+
+    Args:
+        interrupts: the numbers of the signals are appended.
+    """
+    from joblib.externals.loky.backend.process import LokyProcess
+
+    def kill_workers() -> None:
+        while not over.wait(KILLED):
+            for child in active_children() if interrupts else ():
+                if isinstance(child, LokyProcess):
+                    with suppress(ProcessLookupError):
+                        os.kill(child.pid, signal.SIGKILL)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no signal is handled here
+        return
+    over, thread = threading.Event(), threading.Thread(target=kill_workers, daemon=True)
+    thread.start()
+    handlers = {of: signal.getsignal(of) for of in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {of: handler for of, handler in handlers.items() if callable(handler)}
+    for of in handlers:
+        signal.signal(of, lambda number, _: interrupts.append(number))
+    try:
+        yield
+    finally:
+        for of, handler in handlers.items():
+            signal.signal(of, handler)
+        over.set()
+        thread.join()
+        if interrupts:
+            raise KeyboardInterrupt(interrupts[0])
 
 
 def _loky(jobs: int, stack: ExitStack) -> dict[str, Any]:

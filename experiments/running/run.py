@@ -15,14 +15,14 @@ from typing import Any
 
 import laggard
 from laggard.experiments.config.config import Config, parse
-from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.errors import ConfigError, error_line
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.plugins import look_in
 from laggard.experiments.config.rungs import refuse_rungs
 from laggard.experiments.results import store
 from laggard.experiments.results.result import SNAPSHOT, Result
 from laggard.experiments.running import SNAPSHOT_SECONDS
-from laggard.experiments.running.jobs import Document, JobResult, error_line
+from laggard.experiments.running.jobs import Document, JobResult
 from laggard.experiments.running.progress import heartbeat
 from laggard.simulator import Outcome, Stop, Task, simulate
 

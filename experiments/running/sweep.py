@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from laggard.experiments.config.config import Config
-from laggard.experiments.config.errors import ConfigError
+from laggard.experiments.config.errors import ConfigError, error_line
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.rungs import refuse_rungs
 from laggard.experiments.config.sources import FOLDERS
@@ -18,7 +18,7 @@ from laggard.experiments.results.result import MANIFEST, Result
 from laggard.experiments.results.results import Results
 from laggard.experiments.running import SNAPSHOT_SECONDS
 from laggard.experiments.running.estimate import jobs_for, rough_seconds
-from laggard.experiments.running.jobs import JobFunction, JobResult, check, error_line, run_jobs
+from laggard.experiments.running.jobs import JobFunction, JobResult, check, run_jobs
 from laggard.experiments.running.run import ProgressDisplay, run_job, run_spec
 
 

@@ -11,8 +11,9 @@ import pandas as pd
 from laggard.experiments.config.errors import ConfigError, format_value
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.load import load
+from laggard.experiments.results.measures import STATES
 from laggard.experiments.results.result import Result
-from laggard.simulator import Cluster, Network, Outcome, simulate
+from laggard.simulator import Cluster, Network, simulate
 from laggard.simulator.network.groups import Trunk
 from laggard.simulator.timing.distributions import Distribution, Gamma, Scaled, Seconds, Trace, TwoLevelGamma
 from laggard.simulator.timing.distributions.distribution import check_workers, of_worker
@@ -43,23 +44,19 @@ def whatif(result: Result, removals: Sequence[str]) -> pd.DataFrame:
     cluster = spec.config.build_cluster()
     clusters = {removal: cluster_without(cluster, removal) for removal in removals}
     mileage, reached = result.manifest["mileage"], result.manifest["reached"]
-    rows = [_rate_row("", mileage["time"], mileage["updates"], result.workers, reached)]
+    rows = [_rate_row("", mileage, result.workers, reached)]
     arguments = spec.arguments()
     for removal, changed in clusters.items():
         outcome = simulate(**{**arguments, "cluster": changed})
-        rows.append(_row_of(removal, outcome))
+        rows.append(_rate_row(removal, outcome.progress._asdict(), outcome.workers, outcome.reached))
     table = pd.DataFrame(rows)
     table.insert(4, "gain", table["updates_per_second"] / table["updates_per_second"].iloc[0])
     return table
 
 
-def _row_of(removal: str, outcome: Outcome) -> dict[str, Any]:
-    progress = outcome.progress
-    return _rate_row(removal, progress.time, progress.updates, outcome.workers, outcome.reached)
-
-
-def _rate_row(removal: str, seconds: float, updates: float, workers: Mapping[str, Any], reached: str) -> dict[str, Any]:
-    spent = sum(float(np.sum(workers[state])) for state in ("computing", "sending", "waiting", "down"))
+def _rate_row(removal: str, progress: Mapping[str, float], workers: Mapping[str, Any], reached: str) -> dict[str, Any]:
+    seconds, updates = progress["time"], progress["updates"]
+    spent = sum(float(np.sum(workers[state])) for state in STATES)
     return {
         "without": removal or "-",
         "seconds": seconds,
@@ -94,11 +91,6 @@ def _nothing(removal: str, expected: str, got: str) -> ConfigError:
     return ConfigError("", f"expected {expected}, got {format_value(got)}", f"--without {removal}")
 
 
-def _without_slowdowns(cluster: Cluster) -> Cluster:
-    """Nobody is slowed or crashes; the cluster itself where that holds already."""
-    return replace(cluster, slowdowns=()) if cluster.slowdowns else cluster
-
-
 def _without_network(cluster: Cluster) -> Cluster:
     """Messages between the same nodes that take no time; the cluster itself where that holds already."""
     network = cluster.network
@@ -114,7 +106,10 @@ def _without_network(cluster: Cluster) -> Cluster:
     return replace(cluster, network=free)
 
 
-REMOVALS: Mapping[str, Callable[[Cluster], Cluster]] = {"slowdowns": _without_slowdowns, "network": _without_network}
+REMOVALS: Mapping[str, Callable[[Cluster], Cluster]] = {
+    "slowdowns": lambda cluster: replace(cluster, slowdowns=()) if cluster.slowdowns else cluster,
+    "network": _without_network,
+}
 
 
 def without_stragglers(cluster: Cluster, ranks: Collection[int], removal: str) -> Cluster:

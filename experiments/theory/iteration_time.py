@@ -9,10 +9,8 @@ import pandas as pd
 from laggard import simulator
 from laggard.experiments.results.result import Result
 from laggard.experiments.theory import Forms, build_algorithm, compare, name_of
-from laggard.experiments.theory.collectives import collective_seconds, trunk_seconds
-from laggard.experiments.theory.flush import FLUSHED_SECONDS
-from laggard.experiments.theory.order_statistics import factors_of, is_steady, law_of, order_statistic
-from laggard.experiments.theory.overlap import OVERLAP_SECONDS
+from laggard.experiments.theory.communication import OVERLAP_SECONDS, collective_seconds, trunk_seconds
+from laggard.experiments.theory.computation import FLUSHED_SECONDS, factors_of, is_steady, law_of, order_statistic
 from laggard.simulator import Cluster
 from laggard.simulator.algorithms.base import count_awaited
 from laggard.simulator.learning.task import bytes_of
@@ -72,7 +70,7 @@ def seconds_theory(result: Result) -> float | None:
     sgp, one peer                t_c + alpha + N beta; max(t_c, alpha + N beta) with overlap 1
     osgp, one peer, tau, H = 1   max(t_c, (alpha + N beta) / tau, N beta); `OverlapSGP` has it for every H
     dpsgd on a ring, P > 2       max(t_c, alpha + 2 N beta); t_c + alpha + 2 N beta where it adapts first
-    p3, fair                     its recursion over the layers (`overlap`)
+    p3, fair                     its recursion over the layers (`communication`)
     priority_all_reduce          the same, where a collective ends everywhere at once
     all_reduce, groups           t_c + its ring's or hierarchical sum's (`trunk_seconds`)
 
@@ -88,7 +86,7 @@ def seconds_theory(result: Result) -> float | None:
     k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential: they forget
     dpsgd, sgp, osgp             max_i X_i, if times are constant: waiting for neighbours amounts to waiting for all
     local_sgd, diloco            H max_i X_i, if times are constant
-    naive, gpipe, 1f1b           max_r T_r (`flush`), async_pipelines 1 / sum_r (1 / T_r), if times are constant
+    naive, gpipe, 1f1b           max_r T_r (`computation`), async_pipelines 1 / sum_r (1 / T_r), if times are constant
 
     None where none of them holds: other laws or settings, slowdowns that come and go, unequal cards, private wires, a
     network that changes, a server whose work takes time, gradients in buckets on a network that takes time.

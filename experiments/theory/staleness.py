@@ -11,7 +11,7 @@ import pandas as pd
 from laggard import simulator
 from laggard.experiments.results.result import Result
 from laggard.experiments.theory import Forms, build_algorithm, compare, name_of
-from laggard.experiments.theory.order_statistics import factors_of, is_steady, law_of
+from laggard.experiments.theory.computation import factors_of, is_steady, law_of
 from laggard.simulator import Cluster
 from laggard.simulator.timing.distributions import Constant, Exponential
 

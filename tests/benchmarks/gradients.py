@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from laggard.models import DATASETS, Dataset, LeNet5, Supervised
-from laggard.models.mnist import IDX_FILES, data_root
+from laggard.models.data import IDX_FILES, data_root
 from laggard.simulator import ALGORITHMS, Cluster, Evaluate, Network, Rule, RunProgress, Stop, simulate
 from laggard.simulator.timing.distributions import Gamma
 from tests.benchmarks.alternation import Row, Speed, alternate

@@ -11,7 +11,7 @@ import torch
 from laggard.experiments import doctor
 from laggard.experiments.cli import main
 from laggard.models import cifar
-from laggard.models.mnist import IDX_FILES
+from laggard.models.data import IDX_FILES
 from tests.models.releases import write_cifar
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ from ruamel.yaml import YAML
 
 from laggard.experiments import figures
 from laggard.experiments.config.config import parse
+from laggard.experiments.theory.computation import order_statistic
 from laggard.experiments.theory.iteration_time import seconds_per_update, seconds_theory
-from laggard.experiments.theory.order_statistics import order_statistic
 from laggard.experiments.theory.stability import exact_limit, measured_limit
 from laggard.experiments.theory.staleness import staleness_theory
 from laggard.simulator.timing.distributions import (

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from laggard.models import DATASETS, DataMissingError, cifar, digits, fashion_mnist, mnist, synthetic, synthetic_images
-from laggard.models.mnist import IDX_FILES
+from laggard.models.data import IDX_FILES
 from tests.models.releases import write_cifar, write_leaf
 
 HERE = Path(os.environ.get("LAGGARD_DATA", "absent")) / "MNIST" / "raw"

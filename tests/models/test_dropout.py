@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy
 from laggard import AsyncPS, Cluster, Rule, Stop, SyncPS, simulate
 from laggard.models import Augmentation, Supervised, Vision
 from laggard.models.backends.choice import BACKEND_NAMES
-from laggard.models.dropout import Dropout, replace_dropout, split_mix, with_draws
 from laggard.models.flat import flatten
 from laggard.models.layers import describe_module
+from laggard.models.modules import Dropout, replace_dropout, split_mix, with_draws
 from laggard.simulator.timing.distributions import Gamma
 from tests.models.images import crops, images
 

@@ -10,7 +10,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_files
 
 from laggard.models import characters, libsvm, text_file
 from laggard.models import files as module
-from laggard.models.language import ALPHABET
+from laggard.models.generated import ALPHABET
 
 ROWS = """\
 +1 1:0.5 4:-2 # a comment

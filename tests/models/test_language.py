@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from laggard.models import Language, characters
-from laggard.models.language import ALPHABET, CONSONANTS, VOWELS
+from laggard.models.generated import ALPHABET, CONSONANTS, VOWELS
 
 CHARACTERS = 400_000
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from laggard.models import ByWriter, Logistic, Supervised, femnist
-from laggard.models import leaf as module
+from laggard.models import files as module
 from tests.models.releases import leaf_document, write_leaf
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from laggard.experiments.config.tasks import network_timing
-from laggard.experiments.theory.collectives import COLLECTIVE_SECONDS, ring_in_slices_seconds
-from laggard.experiments.theory.overlap import OVERLAP_SECONDS
+from laggard.experiments.theory.communication import COLLECTIVE_SECONDS, OVERLAP_SECONDS, ring_in_slices_seconds
 from laggard.models import LeNet5
 from laggard.simulator import Cluster, Network, Stop, Timing
 from laggard.simulator.algorithms.collectives import COLLECTIVES

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from laggard.experiments.theory.collectives import trunk_seconds
+from laggard.experiments.theory.communication import trunk_seconds
 from laggard.simulator import Algorithm, AllReduce, Cluster, Network, Node, Role, Rule, Stop, simulate
 from laggard.simulator.network.groups import Groups, Trunk
 from laggard.simulator.network.topology import Complete, Topology

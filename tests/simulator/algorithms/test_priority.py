@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from laggard.experiments.theory.overlap import OVERLAP_SECONDS
+from laggard.experiments.theory.communication import OVERLAP_SECONDS
 from laggard.models import Quadratic
 from laggard.models.layers import Layer
 from laggard.simulator import P3, Cluster, Evaluate, Network, Record, Rule, Stop, SyncPS, Timing
