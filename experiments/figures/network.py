@@ -235,7 +235,7 @@ def _card(rank: int, host_size: int) -> str:
     """The name of a card's node, or of its host."""
     if host_size > 1 and rank >= 0:
         return f"host {rank}"
-    return f"worker {rank}" if rank >= 0 else "server" if rank == -1 else f"server {-1 - rank}"
+    return f"worker {rank}" if rank >= 0 else "server" if rank == -1 else f"server {-rank}"
 
 
 def _sum_into_bins(messages: pd.DataFrame, edges: np.ndarray) -> np.ndarray:
