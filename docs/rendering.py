@@ -55,7 +55,7 @@ def restructure(lines: Sequence[str]) -> Iterator[str]:
             for index, piece in enumerate(pieces)
         )
         code ^= len(pieces) % 2 == 0
-        yield head + text
+        yield head.replace(", ", ",") + text  # a name is all up to the first space
 
 
 def visit_math(translator: Any, node: nodes.Element) -> None:
