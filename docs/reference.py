@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from inspect import cleandoc, isclass
+from inspect import cleandoc, isclass, isfunction
 from itertools import groupby
 from typing import Any
 
@@ -215,6 +215,6 @@ def directives(names: Iterable[str]) -> Iterator[str]:
         thing = getattr(import_module(owner), own)
         if isclass(thing):
             yield from (f".. autoclass:: {name}", "   :members:", "")
-        elif hasattr(thing, "__name__"):
+        elif isfunction(thing):
             yield from (f".. autofunction:: {name}", "")
     yield "```"
