@@ -20,6 +20,7 @@ exclude_patterns = [".*", "laggard", "results", "build", "notebooks/.*"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "rendering"]
 
 nb_execution_mode = "off"  # notebooks are shown as they are stored; the tests run them
+nb_render_markdown_format = "myst"  # the default draws no tables
 myst_enable_extensions = ["dollarmath"]
 myst_dmath_double_inline = True
 myst_heading_anchors = 3
@@ -39,4 +40,11 @@ def setup(app: Any) -> None:
     methods = Path(__file__).with_name("methods")
     app.connect("builder-inited", lambda app: method_pages.write_pages(methods))
     app.connect("build-finished", lambda app, error: rmtree(methods))
-    app.connect("source-read", lambda app, name, source: source.__setitem__(0, reference.fill(source[0])))
+    app.connect("source-read", fill_page)
+
+
+def fill_page(app: Any, name: str, source: list[str]) -> None:
+    """Fill in what is made from the code, in place."""
+    source[0] = reference.fill(source[0])
+    if name == "docs/methods":
+        source[0] = method_pages.link_names(source[0])

@@ -20,7 +20,7 @@ from laggard.experiments.figures import FIGURES
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs" / "methods"
-MOST_MESSAGES, MOST_STATEMENTS, UPDATES, GRADIENTS = 16, 12, 40, 10
+MOST_MESSAGES, MOST_STATEMENTS, UPDATES, GRADIENTS = 16, 12, 100, 10
 STATEMENT_HEADING = ("| statement | expected | measured | tolerance |", "| --- | ---: | ---: | ---: |")
 
 
@@ -33,6 +33,12 @@ def write_pages(folder: Path) -> None:
         (folder / f"{name}.md").write_text(text + "\n", encoding="utf-8")
 
 
+def link_names(text: str) -> str:
+    """A page whose tables begin with names of methods, each with a link to its own page."""
+    names = "|".join(ALGORITHM.parts)
+    return re.sub(rf"^\| (`({names})`) \|", r"| [\1](methods/\2.md) |", text, flags=re.MULTILINE)
+
+
 def lines_of(name: str, folder: Path, statements: Sequence[str], stored: Sequence[Claim]) -> Iterator[str]:
     """The page of the method called `name`, whose picture is drawn into `folder`."""
     schema = schema_of(ALGORITHM.parts[name])
@@ -42,7 +48,7 @@ def lines_of(name: str, folder: Path, statements: Sequence[str], stored: Sequenc
     with TemporaryDirectory() as out:
         result = first_run(config, name, out)
         ends = result.updates.groupby("worker")["time"].nth(GRADIENTS - 1)
-        FIGURES["timeline"].function(result, folder / f"{name}.png", until=ends.min() if len(ends) else None)
+        FIGURES["timeline"].function(result, folder / f"{name}.png", until=ends.median() if len(ends) else None)
         sent = list(message_rows(result))
     said = f"The first run of [{config.name}](../../configs/methods/{config.name}), from its start."
     yield from ("", "## Who computes when", "", said, "", f"![A timeline of {name}]({name}.png)", "")

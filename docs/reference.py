@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from inspect import cleandoc, isclass
+from inspect import cleandoc, isclass, isfunction
 from itertools import groupby
 from typing import Any
 
@@ -124,7 +124,7 @@ def description(part: type[Part]) -> Iterator[str]:
             if aligned:  # shown as it stands, like what is indented
                 yield from ("", *(f"    {line}" for line in lines), "")
             else:
-                yield from (line if line.startswith("    ") else escape(line) for line in lines)
+                yield from (line if line.startswith("    ") else escape_line(line) for line in lines)
         yield ""
 
 
@@ -179,6 +179,11 @@ def link_entries(names: Sequence[str]) -> list[str]:
     return list(names)
 
 
+def escape_line(line: str) -> str:
+    """A line of a paragraph, in which a sign or a number at the start begins no list."""
+    return re.sub(r"^(\d*)([-+.]) ", r"\1\\\2 ", escape(line))
+
+
 def escape(text: str) -> str:
     """Plain text with code in backticks as Markdown."""
     pieces = re.split(r"(`[^`]*`)", text)
@@ -196,7 +201,8 @@ def heeded() -> Iterator[str]:
 def api() -> Iterator[str]:
     """The names of daily use, those of the simulator, and what an entry of one's own is, for autodoc."""
     others = [name for name in laggard.simulator.__all__ if name not in laggard.__all__]
-    yield from ("## laggard", "", *directives([*(f"laggard.{name}" for name in laggard.__all__), VIEWS]))
+    daily = sorted(laggard.__all__, key=lambda name: (name[0].isupper(), name.lower()))  # functions first
+    yield from ("## laggard", "", *directives([*(f"laggard.{name}" for name in daily), VIEWS]))
     yield from ("", "## laggard.simulator", "", *directives(f"laggard.simulator.{name}" for name in others))
     yield from ("", "## For entries of your own", "", *directives(EXTENSION))
 
@@ -209,6 +215,6 @@ def directives(names: Iterable[str]) -> Iterator[str]:
         thing = getattr(import_module(owner), own)
         if isclass(thing):
             yield from (f".. autoclass:: {name}", "   :members:", "")
-        elif hasattr(thing, "__name__"):
+        elif isfunction(thing):
             yield from (f".. autofunction:: {name}", "")
     yield "```"

@@ -7,6 +7,8 @@ from typing import Any
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 
+from laggard.experiments.config.catalogue import TABLE_ROW
+
 SECTIONS = ("Args:", "Attributes:", "Example:", "Raises:", "Returns:", "Yields:")
 RANGE = re.compile(r"Annotated\[(.*?), Range\(.*?\)\]")
 ENTRY = re.compile(r" {4}[\w, .]+: ")
@@ -22,6 +24,8 @@ def setup(app: Any) -> dict[str, bool]:
 
 def process_docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Rewrite the lines of a docstring in place."""
+    if what == "property" and lines:  # else its first words count as its type
+        lines[0] = lines[0].replace(": ", " – ", 1)
     lines[:] = list(restructure(lines))
 
 
@@ -33,20 +37,21 @@ def process_signature(
 
 
 def restructure(lines: Sequence[str]) -> Iterator[str]:
-    """Lines of a docstring as reStructuredText: words in backticks are code, what is indented is an equation."""
+    """Lines of a docstring as reStructuredText: words in backticks are code, what is indented or aligned is kept."""
     section, literal, code = "", False, False
     for line in lines:
         if line in SECTIONS or (line and not line.startswith(" ")):
             section = line if line in SECTIONS else ""
         if line in SECTIONS or section == "Example:" or not line:
+            literal = literal and not line
             yield line
             continue
-        equation = not section and line.startswith("    ")
-        if equation and not literal:
-            yield from ("::", "")
-        literal = equation
-        if equation:
-            yield line
+        kept = not section and bool(line.startswith("    ") or TABLE_ROW.match(line))
+        if kept != literal:
+            yield from ("", "::", "") if kept else ("",)
+        literal = kept
+        if kept:
+            yield line if line.startswith("    ") else f"    {line}"
             continue
         head = match[0] if section and (match := ENTRY.match(line)) else ""
         pieces = line[len(head) :].split("`")
@@ -55,6 +60,8 @@ def restructure(lines: Sequence[str]) -> Iterator[str]:
             for index, piece in enumerate(pieces)
         )
         code ^= len(pieces) % 2 == 0
+        if section in ("Args:", "Attributes:"):  # of which a name is all up to the first space
+            head = head.replace(", ", ",")
         yield head + text
 
 

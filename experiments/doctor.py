@@ -16,7 +16,10 @@ from typing import Literal, NamedTuple
 import laggard
 from laggard.experiments.commands import MODULES
 
-DOWNLOADS = ("torchvision",)  # needed for downloads alone
+REMEDIES = {
+    "torchvision": "only downloads and its own networks need it; install torch and torchvision from the same index"
+}
+"""Libraries without which most runs work -> the remedy where their import fails."""
 IMPORTED = {
     "pyarrow": "pyarrow.parquet",
     "safetensors": "safetensors.torch",
@@ -74,7 +77,8 @@ def _libraries() -> Iterator[Diagnosis]:
         except Exception as error:  # whatever a broken library raises, the others are worth a look
             cause = next(iter(str(error).splitlines()), "")
             said = f"{version}, but its import fails: {type(error).__name__}: {cause}"
-            yield Diagnosis(library, "missing" if library in DOWNLOADS else "broken", said, INSTALL)
+            state: Literal["missing", "broken"] = "missing" if library in REMEDIES else "broken"
+            yield Diagnosis(library, state, said, REMEDIES.get(library, INSTALL))
         else:
             if expected.contains(version, prereleases=True):
                 yield Diagnosis(library, "ok", version)

@@ -62,3 +62,12 @@ def test_a_claim_is_listed_with_its_verdict_under_the_methods_of_its_runs(method
     assert any(line.startswith("- [D3](../claims/lian2018.md#d3), ") for line in lines)
     assert not any("[B3]" in line for line in lines)
     assert list(method_pages.claim_lines("nothing", claims())) == ["None has runs of it."]
+
+
+def test_a_method_in_the_first_column_leads_to_its_page_and_nothing_else_does(method_pages):
+    rows = "| `osgp` | as `sgp` |\n| `staleness` | a compensation |\n"
+    assert (
+        method_pages.link_names(rows) == "| [`osgp`](methods/osgp.md) | as `sgp` |\n| `staleness` | a compensation |\n"
+    )
+    page = (ROOT / "docs" / "methods.md").read_text()
+    assert method_pages.link_names(page).count("](methods/") == len(ALGORITHM.parts)

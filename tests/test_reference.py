@@ -29,6 +29,11 @@ assert spec
 assert spec.loader
 reference = module_from_spec(spec)
 spec.loader.exec_module(reference)
+spec = spec_from_file_location("rendering", ROOT / "docs/rendering.py")
+assert spec
+assert spec.loader
+rendering = module_from_spec(spec)
+spec.loader.exec_module(rendering)
 
 PHYSICAL = re.compile(r"_seconds$|_bytes$|bandwidth$|latency$|^(mean|shift|start|end|at|back|time|uptime)$")
 
@@ -87,6 +92,24 @@ def test_a_key_of_a_new_entry_stands_there_with_its_default_unit_and_range() -> 
     assert "Workers that oversleep." in lines
     assert "| key | type | default | unit | range | what it says |" in lines
     assert "| `by` | number | `2.0` | s | > 0 | how long (s), as long as it takes. |" in lines
+
+
+@pytest.mark.parametrize(
+    ("line", "escaped"),
+    [
+        ("- 1 where n_push", r"\- 1 where n\_push"),
+        ("2. of them", r"2\. of them"),
+        ("-1 is the server", "-1 is the server"),
+    ],
+)
+def test_a_line_that_begins_with_a_sign_or_a_number_begins_no_list(line: str, escaped: str) -> None:
+    assert reference.escape_line(line) == escaped
+
+
+def test_aligned_lines_of_a_docstring_are_kept_and_the_names_of_attributes_that_share_a_line_too() -> None:
+    lines = ["Seconds:", "", "ring    2 P", "tree    log P", "for P nodes.", "", "Attributes:", "    start, end: (s)."]
+    kept = ["Seconds:", "", "", "::", "", "    ring    2 P", "    tree    log P", "", "for P nodes.", ""]
+    assert list(rendering.restructure(lines)) == [*kept, "Attributes:", "    start,end: (s)."]
 
 
 ENTRIES = [

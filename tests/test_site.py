@@ -11,7 +11,7 @@ import pytest
 from laggard.experiments.config.parts import ALGORITHM
 from tests.documents import ROOT
 
-BROKEN = ("<!-- ", "{eval-rst}", "{toctree}", "| --- |", "\\frac", "problematic")
+BROKEN = ("<!-- ", "{eval-rst}", "{toctree}", "| --- |", "\\frac", "problematic", "| —")
 """What is in no text of a page that was rendered."""
 
 

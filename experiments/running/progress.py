@@ -33,6 +33,7 @@ NOTE, FRESH = "underway.json", 15.0
 PERIOD, BAR_PERIOD = 1.0, 0.1
 """Seconds between two writes of a run's progress, or two reads of a sweep's; and between two states of a bar."""
 LIMITS = ("epochs", "updates", "gradients", "time")
+START = "starting; a network that is new here is compiled first"
 LINES, NAME = 16, 48
 """The number of a sweep's runs that are shown, and the length of their names."""
 
@@ -63,7 +64,7 @@ class Advance(NamedTuple):
     def __str__(self) -> str:
         unit = "s simulated" if self.limit == "time" else self.limit
         reached, total = (f"{n:,.0f}" if self.limit in ("updates", "gradients") else f"{n:.3g}" for n in self[1:3])
-        return f"{self.share:.0%}, {reached} of {total} {unit}{self.time_left}"
+        return f"{self.share:.0%}, {reached} of {total} {unit}{self.time_left}" if self.reached else START
 
     @property
     def time_left(self) -> str:
@@ -74,7 +75,8 @@ class Advance(NamedTuple):
 def describe_progress(progress: RunProgress, seconds: float) -> str:
     """The progress after `seconds` of wall time, in one line."""
     rate = progress.updates / seconds
-    return f"{progress.time:.4g} s simulated, {progress.updates:,.0f} updates, {rate:,.0f} updates/s"
+    far = f"{progress.time:.4g} s simulated, {progress.updates:,.0f} updates, {rate:,.0f} updates/s"
+    return far if progress.time else START
 
 
 class Observer:

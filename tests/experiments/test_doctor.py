@@ -106,13 +106,14 @@ def test_a_library_that_is_missing_or_fails_is_broken(
     assert found["numpy"].remedy
 
 
-def test_torchvision_is_imported_and_needed_for_downloads_alone(
+def test_torchvision_is_imported_and_most_runs_do_not_need_it(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torchvision", None)
     found = states(tmp_path)["torchvision"]
     assert found.state == "missing"
     assert "its import fails" in found.said
+    assert "same index" in found.remedy
 
 
 def test_an_incomplete_checkout_is_named(tmp_path: Path) -> None:

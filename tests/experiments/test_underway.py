@@ -15,7 +15,7 @@ from laggard import load, run, sweep
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.results.store import private_folder
 from laggard.experiments.running import progress
-from laggard.experiments.running.progress import NOTE, Advance, SweepDisplay, heartbeat, read_progress
+from laggard.experiments.running.progress import NOTE, START, Advance, SweepDisplay, heartbeat, read_progress
 from laggard.simulator import RunProgress
 
 
@@ -96,7 +96,8 @@ def test_runs_under_way_have_a_line_on_a_terminal_and_nowhere_else(
 
 def test_the_words_fit_the_limit() -> None:
     assert str(Advance("epochs", 0.5, 4.0, 7.0)) == "12%, 0.5 of 4 epochs, 0:00:49 left"
-    assert str(Advance("time", 0.0, 90.0, 7.0)) == "0%, 0 of 90 s simulated"
+    assert str(Advance("time", 0.0, 90.0, 7.0)) == START
+    assert str(Advance("time", 0.01, 90.0, 7.0)).startswith("0%, 0.01 of 90 s simulated")
     assert str(Advance("updates", 12500.0, 50000, 1200.0)) == "25%, 12,500 of 50,000 updates, 1:00:00 left"
 
 
