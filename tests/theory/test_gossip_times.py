@@ -9,7 +9,7 @@ from laggard.simulator import Cluster, Network, Stop, simulate
 from laggard.simulator.network.topology import Complete, Exponential, Ring, Topology
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Factor
-from tests.theory.gossiping import ASSRAN, LIAN, ONE_PEER, ORDERS, on
+from tests.theory.gossiping import AD, ASSRAN, LIAN, ONE_PEER, ORDERS, on
 from tests.theory.statements import equal
 from tests.theory.trials import method, update_times
 
@@ -69,7 +69,7 @@ def test_seconds_per_average(name: str, form: str, t_c: float) -> None:
     rows = simulate(cluster, method(name), stop=Stop(updates=60)).updates
     took = np.diff(rows["time"][rows["worker"] == 0])
     expected = t_c + E if name == "adpsgd" else max(t_c, E)
-    equal(f"{name}, P = 2, t_c {t_c:g}: {form}", expected, took, source=LIAN)
+    equal(f"{name}, P = 2, t_c {t_c:g}: {form}", expected, took, source=AD)
 
 
 @pytest.mark.parametrize(("name", "form"), [*PAIRS.items(), ("dpsgd", "P / s"), ("sgp", "P / s")])
