@@ -225,6 +225,7 @@ def method(draw, name, workers):
                                 "backward": FACTOR},
         "dpsgd": {"order": one_of("combine_then_adapt", "adapt_then_combine")},
         "adpsgd": {},
+        "adpsgd_overlap": {},
         "sgp": {"overlap": whole(0, 3), "biased": COIN},
         "osgp": {"overlap": whole(0, 5), "local_steps": small, "biased": COIN},
         "naive": {"backward": FACTOR},
@@ -241,7 +242,7 @@ def method(draw, name, workers):
 
 
 PUSH = {"sgp", "osgp"}
-GOSSIP = {"dpsgd", "adpsgd", *PUSH}
+GOSSIP = {"dpsgd", "adpsgd", "adpsgd_overlap", *PUSH}
 GRAPHS = {"all_reduce", "priority_all_reduce", *GOSSIP, "naive", "gpipe", "1f1b", "pipedream", "pipedream_2bw"}
 RULES = [Rule(SGD(), lr=0.05), Rule(SGD(momentum=0.9), lr=0.01), Rule(Adam(), lr=0.01),
          Rule(lr=0.05, compensation=DCASGDa()), Rule(lr=0.05, compensation=Staleness(on="step")),

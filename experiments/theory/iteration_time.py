@@ -82,7 +82,7 @@ def seconds_theory(result: Result) -> float | None:
     k_sync                       E[X_(K:P)], the K-th to finish: all of them, or `cancel`
     sync_ps, all_reduce          E[X_(P:P)]; so do p3 and priority_all_reduce
     async_ps, soft_sync          K / sum_i mu_i; gradients come at their workers' rates, K of them an update
-    adpsgd                       P / sum_i mu_i, for a step of every node
+    adpsgd, adpsgd_overlap       P / sum_i mu_i, for a step of every node
     k_async, k_batch_sync        E[X_(K:P)] and K / sum_i mu_i, if times are exponential: they forget
     dpsgd, sgp, osgp             max_i X_i, if times are constant: waiting for neighbours amounts to waiting for all
     local_sgd, diloco            H max_i X_i, if times are constant
@@ -171,7 +171,7 @@ FREE_SECONDS.of(simulator.AllReduce, simulator.PriorityAllReduce, simulator.P3)(
 )
 FREE_SECONDS.of(simulator.AsyncPS)(lambda algorithm, cluster: _rate(cluster, algorithm.accumulate))
 FREE_SECONDS.of(simulator.SoftSync)(lambda algorithm, cluster: _rate(cluster, algorithm.gradients))
-FREE_SECONDS.of(simulator.ADPSGD)(lambda algorithm, cluster: _rate(cluster, cluster.workers))
+FREE_SECONDS.of(simulator.ADPSGD, simulator.OverlapADPSGD)(lambda algorithm, cluster: _rate(cluster, cluster.workers))
 FREE_SECONDS.of(simulator.DPSGD, simulator.SGP, simulator.OverlapSGP)(lambda algorithm, cluster: _slowest(cluster))
 
 

@@ -88,8 +88,8 @@ def constant(delay: int) -> Theory:
 
 @STALENESS.of(
     simulator.SyncPS, simulator.P3, simulator.KSync, simulator.KBatchSync, simulator.AllReduce, simulator.DPSGD,
-    simulator.SGP, simulator.OverlapSGP, simulator.ADPSGD, simulator.LocalSGD, simulator.DiLoCo, simulator.Naive,
-    simulator.GPipe, simulator.OneForwardOneBackward, simulator.PriorityAllReduce,
+    simulator.SGP, simulator.OverlapSGP, simulator.ADPSGD, simulator.OverlapADPSGD, simulator.LocalSGD,
+    simulator.DiLoCo, simulator.Naive, simulator.GPipe, simulator.OneForwardOneBackward, simulator.PriorityAllReduce,
 )  # fmt: skip
 def _fresh(algorithm: Any, cluster: Cluster) -> Theory:
     """They apply gradients of present weights."""

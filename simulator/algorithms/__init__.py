@@ -4,7 +4,7 @@ from laggard.simulator.algorithms.all_reduce import AllReduce, PriorityAllReduce
 from laggard.simulator.algorithms.asynchronous import AsyncPS, Downpour
 from laggard.simulator.algorithms.delayed import Delayed
 from laggard.simulator.algorithms.easgd import EASGD
-from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD
+from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD, OverlapADPSGD
 from laggard.simulator.algorithms.k_async import KAsync, KBatchSync, SoftSync
 from laggard.simulator.algorithms.local_sgd import DiLoCo, LocalSGD
 from laggard.simulator.algorithms.pipelines import (
@@ -45,6 +45,7 @@ ALGORITHMS: dict[str, type] = {
     "priority_all_reduce": PriorityAllReduce,
     "dpsgd": DPSGD,
     "adpsgd": ADPSGD,
+    "adpsgd_overlap": OverlapADPSGD,
     "sgp": SGP,
     "osgp": OverlapSGP,
     # a model cut into stages
@@ -59,6 +60,6 @@ ALGORITHMS: dict[str, type] = {
 __all__ = [
     "ADPSGD", "ALGORITHMS", "DPSGD", "EASGD", "P3", "SGP", "SSP", "AllReduce", "AsyncPS", "AsyncPipelines", "Delayed",
     "DiLoCo", "Downpour", "GPipe", "KAsync", "KBatchSync", "KSync", "LocalSGD", "Naive", "OneForwardOneBackward",
-    "OverlapSGP", "PipeDream", "PipeDream2BW", "PriorityAllReduce", "Ringmaster", "SoftSync", "SyncPS",
+    "OverlapADPSGD", "OverlapSGP", "PipeDream", "PipeDream2BW", "PriorityAllReduce", "Ringmaster", "SoftSync", "SyncPS",
     "SyncReplicas",
 ]  # fmt: skip

@@ -218,6 +218,10 @@ NODES = {
         Replaced(gossip.ADPSGD, "answer", answering(0.5, pause=True)),
         partial(test_gossip.test_pairwise, "lr 0", 0.0),
     ),
+    "pairs average after the gradient": (
+        Replaced(gossip.OverlapADPSGD, "worker", lambda right: gossip.ADPSGD.worker),
+        partial(test_gossip_times.test_seconds_per_average, "adpsgd_overlap", "max(t_c, 2 E)", 2.0),
+    ),
     "the asked averages twice": (
         Replaced(gossip.ADPSGD, "answer", answering(1.0, pause=False)),
         partial(test_gossip.test_pairwise, "lr 0", 0.0),

@@ -9,12 +9,13 @@ from laggard.simulator import Cluster, Network, Stop, simulate
 from laggard.simulator.network.topology import Complete, Exponential, Ring, Topology
 from laggard.simulator.timing.distributions import Constant
 from laggard.simulator.timing.slowdowns import Factor
-from tests.theory.gossiping import ASSRAN, LIAN, ONE_PEER, ORDERS, on
+from tests.theory.gossiping import AD, ASSRAN, LIAN, ONE_PEER, ORDERS, on
 from tests.theory.statements import equal
 from tests.theory.trials import method, update_times
 
 ONCE, TWICE = 0.375, 0.625  # alpha + N beta and alpha + 2 N beta, for the cards below
 CARDS = {"bandwidth": 12.0, "latency": 0.125, "message_bytes": 3.0}
+PAIRS = dict.fromkeys(("adpsgd", "adpsgd_overlap"), "P - 1 + 1/s")
 STEPS: dict[str, tuple[Topology, dict[str, Any], str]] = {
     "sgp, one peer": (ONE_PEER, {}, "t_c + alpha + N beta"),
     "sgp, two peers": (Exponential(peers=2), {}, "t_c + alpha + 2 N beta"),
@@ -60,12 +61,23 @@ def test_lead(tau: int, H: int) -> None:
     equal(text, tau + H - 1, ahead.max(), source="derived")
 
 
-@pytest.mark.parametrize(("name", "form"), [("adpsgd", "P - 1 + 1/s"), ("dpsgd", "P / s"), ("sgp", "P / s")])
+@pytest.mark.parametrize("t_c", [2.0, 0.5])
+@pytest.mark.parametrize(("name", "form"), [("adpsgd", "t_c + 2 E"), ("adpsgd_overlap", "max(t_c, 2 E)")])
+def test_seconds_per_average(name: str, form: str, t_c: float) -> None:
+    """The active one of two nodes: question and answer of E = alpha + N beta each, after the gradient or beside it."""
+    cluster, E = on(Ring(), 2, Constant(t_c), **CARDS), 2 * ONCE
+    rows = simulate(cluster, method(name), stop=Stop(updates=60)).updates
+    took = np.diff(rows["time"][rows["worker"] == 0])
+    expected = t_c + E if name == "adpsgd" else max(t_c, E)
+    equal(f"{name}, P = 2, t_c {t_c:g}: {form}", expected, took, source=AD)
+
+
+@pytest.mark.parametrize(("name", "form"), [*PAIRS.items(), ("dpsgd", "P / s"), ("sgp", "P / s")])
 def test_one_slow_worker(name: str, form: str) -> None:
     """A node that is s times slower holds up nobody but those who average with it in step."""
     P, s = 16, 10.0
     cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=0, factor=s)])
     at = simulate(cluster, method(name), stop=Stop(time=600.5)).updates["time"]
-    expected = P - 1 + 1 / s if name == "adpsgd" else P / s
+    expected = P - 1 + 1 / s if name in PAIRS else P / s
     text = f"{name}, P = {P}, one worker {s:g} times slower: speed-up {form}"
     equal(text, expected, (at > 300.5).sum() / 300, source="derived")

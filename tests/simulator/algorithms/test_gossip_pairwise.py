@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from laggard.simulator import Cluster, Delayed, InvalidSettingError, Network, Rule, Star, Stop, Timing, simulate
-from laggard.simulator.algorithms.gossip import ADPSGD, ANSWER, ASK
+from laggard.simulator.algorithms.gossip import ADPSGD, ANSWER, ASK, OverlapADPSGD
 from laggard.simulator.learning.rules import SGD
 from laggard.simulator.network.topology import Complete, Graph, Ring, Torus, asked_by
 from laggard.simulator.network.topology import Exponential as ExponentialGraph
@@ -18,6 +18,7 @@ from laggard.simulator.timing.distributions import Constant, Exponential
 from laggard.simulator.timing.slowdowns import Crash, Factor
 
 LR = 0.1
+PAIRWISE = pytest.mark.parametrize("method", [ADPSGD, OverlapADPSGD])
 
 
 def on(graph, workers, compute=None, **more):
@@ -25,14 +26,15 @@ def on(graph, workers, compute=None, **more):
     return Cluster(workers=workers, compute=compute or Exponential(1.0), network=network, **more)
 
 
+@PAIRWISE
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), time=st.floats(0.1, 25.0))
-def test_the_sum_of_the_models_changes_by_gradients_alone(data, time, gossip):
+def test_the_sum_of_the_models_changes_by_gradients_alone(method, data, time, gossip):
     """Where an answer is under way, the passive node has gone its half of the way, and the active one is to go."""
     graph, workers = data.draw(st.one_of(gossip.graphs(), st.tuples(st.just(Complete()), st.integers(2, 7))))
     assume(_asked(graph, workers))
     cluster = on(graph, workers, data.draw(gossip.laws))
-    seen = gossip.observe(cluster, ADPSGD(Rule(lr=LR)), gossip.task(), Stop(time=time))
+    seen = gossip.observe(cluster, method(Rule(lr=LR)), gossip.task(), Stop(time=time))
     last_asked = {message.sender.rank: message.content for message in seen.sent if message.tag == ASK}
     answers = [message for message in seen.untaken() if message.tag == ANSWER]
     to_go = sum((answer.content - last_asked[answer.receiver.rank]) / 2 for answer in answers)
@@ -92,9 +94,10 @@ def test_the_halves_of_any_graph_are_neighbours_and_no_passive_node_asks(data, g
         assert all(rank % 2 == 0 and peer % 2 == 1 for rank in active for peer in asked[rank])
 
 
-def test_it_learns_by_no_stale_gradient_and_counts_its_mixings(gossip):
+@PAIRWISE
+def test_it_learns_by_no_stale_gradient_and_counts_its_mixings(method, gossip):
     """The active node averages once between read and step, the passive one as often as it is asked meanwhile."""
-    seen = gossip.observe(on(Ring(), 6), ADPSGD(Rule(lr=LR)), gossip.task(), Stop(updates=200))
+    seen = gossip.observe(on(Ring(), 6), method(Rule(lr=LR)), gossip.task(), Stop(updates=200))
     rows = seen.outcome.updates
     assert (rows["staleness"] == 0).all()
     active = rows["worker"] % 2 == 0
@@ -113,12 +116,13 @@ def test_a_neighbour_is_any_of_them_alike(gossip):
         assert (abs(counts - expected) < 5 * error).all()
 
 
-def test_a_slow_node_holds_up_nobody():
+@PAIRWISE
+def test_a_slow_node_holds_up_nobody(method):
     """P - 1 + 1/s times the gradients of one worker."""
     P, s = 16, 10.0
     for slow in (0, 1):  # an active one, and a passive one
         cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=slow, factor=s)])
-        progress = simulate(cluster, ADPSGD(Rule()), stop=Stop(time=200.0)).progress
+        progress = simulate(cluster, method(Rule()), stop=Stop(time=200.0)).progress
         assert progress.gradients / progress.time == pytest.approx(P - 1 + 1 / s, rel=1e-9)
 
 
@@ -131,18 +135,43 @@ def test_an_active_step_takes_two_messages_longer_than_a_passive_one():
         np.testing.assert_allclose(times, period * np.arange(1, len(times) + 1), rtol=1e-9)
 
 
-def test_a_single_node_is_plain_sgd(quadratic):
+@pytest.mark.parametrize("compute", [1.0, 0.5])
+def test_overlapped_the_longer_of_gradient_and_two_messages_counts(compute):
+    alpha, transfer = 0.125, 0.25
+    network = Network(topology=Ring(), bandwidth=8.0, latency=alpha, message_bytes=2.0)
+    cluster = Cluster(2, Constant(compute), network=network)
+    rows = simulate(cluster, OverlapADPSGD(Rule()), stop=Stop(updates=50)).updates
+    for rank, period in ((0, max(compute, 2 * (alpha + transfer))), (1, compute)):
+        times = rows["time"][rows["worker"] == rank]
+        np.testing.assert_allclose(times, period * np.arange(1, len(times) + 1), rtol=1e-9)
+
+
+def test_overlapped_the_gradient_is_that_of_the_model_before_the_average(gossip):
+    """Two nodes, the second step of each: x_i <- (x_0 + x_1) / 2 - lr g_i(x_i)."""
+    cluster = on(Ring(), 2, Constant(2.0))
+    seen = gossip.observe(cluster, OverlapADPSGD(Rule(lr=LR)), gossip.task(), Stop(time=4.1))
+    before = [seen.models[rank][0] for rank in (0, 1)]
+    assert (before[0] - before[1]).norm() > 1e-3
+    for gradient in seen.applied[2:]:
+        assert torch.equal(gradient.weights, before[gradient.worker])
+        expected = sum(before) / 2 - LR * gradient.value
+        torch.testing.assert_close(seen.models[gradient.worker][1], expected, rtol=0, atol=1e-15)
+
+
+@PAIRWISE
+def test_a_single_node_is_plain_sgd(method, quadratic):
     cluster, rule = Cluster(workers=1, compute=Exponential(1.0)), Rule(SGD(momentum=0.9), lr=LR)
-    runs = [simulate(cluster, method(rule), quadratic, stop=Stop(updates=30)) for method in (ADPSGD, Delayed)]
+    runs = [simulate(cluster, each(rule), quadratic, stop=Stop(updates=30)) for each in (method, Delayed)]
     assert torch.equal(runs[0].weights, runs[1].weights)
 
 
+@PAIRWISE
 @pytest.mark.parametrize("down", [(1,), (1, 3), (1, 3, 5), (0, 4)])
-def test_where_neighbours_are_down_others_are_asked_or_nobody(down, gossip):
+def test_where_neighbours_are_down_others_are_asked_or_nobody(down, method, gossip):
     """Everybody who is up goes on: an active node at 1 s and two messages of 0.45 s a step at the most."""
     crashes = [Crash(worker=rank, at=10.3) for rank in down]
     cluster = on(Ring(), 6, Constant(1.0), slowdowns=crashes)
-    seen = gossip.observe(cluster, ADPSGD(Rule(lr=LR)), gossip.task(), Stop(time=60.0))
+    seen = gossip.observe(cluster, method(Rule(lr=LR)), gossip.task(), Stop(time=60.0))
     assert seen.outcome.reached == "time"
     for rank in set(range(6)) - set(down):
         crowded = 1 + 4 * 0.45  # where two ask one at a time, they share its card
