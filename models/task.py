@@ -9,8 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from laggard.models.backends.autograd import Loss
+from laggard.models.backends.background import BackgroundGradients
 from laggard.models.backends.batched import Batched, find_device, to_device
 from laggard.models.backends.choice import choose
+from laggard.models.backends.threads import Threads
 from laggard.models.data import Dataset
 from laggard.models.flat import flatten
 from laggard.models.layers import Layer, check_labels, labels_of, layers
@@ -140,23 +142,26 @@ class Supervised:
 
     def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Gradients, shaped as `weights` `(k, ensemble, params)`, and mini-batch losses `(k, ensemble)`."""
-        models = weights.shape[:2]
-        index = to_device(torch.stack(list(batches)), self.device)
-        index = (index if index.dim() == 3 else index[:, None]).expand(*models, -1)
+        models, index = weights.shape[:2], self._indices(weights, batches)
         rows, strength = weights.flatten(0, 1), self._objective.regularizer
-        gradients, losses = self._backend.gradients(rows, self._x, self._y, index.flatten(0, 1))
+        gradients, losses = self._backend.gradients(rows, self._x, self._y, index)
         if strength:
             gradients, losses = gradients + strength * penalty_gradient(rows), losses + strength * penalty(rows)
         return gradients.unflatten(0, models), losses.unflatten(0, models)
 
+    def submit(self, weights: Tensor, batches: Sequence[Tensor]) -> BackgroundGradients | None:
+        """Begin to compute what `gradients` does, in the background; None where that gains nothing."""
+        if not isinstance(self._backend, Threads) or self._objective.regularizer:
+            return None
+        index = self._indices(weights, batches)
+        return self._backend.submit(weights.flatten(0, 1), self._x, self._y, index, members=weights.shape[1])
+
     def hessian_products(self, weights: Tensor, directions: Tensor, batches: Sequence[Tensor]) -> Tensor:
         """Products of the losses' Hessians at `weights` `(k, ensemble, params)` with `directions`, shaped alike."""
-        models = weights.shape[:2]
-        index = to_device(torch.stack(list(batches)), self.device)
-        index = (index if index.dim() == 3 else index[:, None]).expand(*models, -1).flatten(0, 1)
+        index = self._indices(weights, batches)
         autograd = Batched(with_draws(self._module(seed=0)).to(self.device, self.dtype), self._loss)
         products = autograd.hessian_products(weights.flatten(0, 1), directions.flatten(0, 1), self._x, self._y, index)
-        shaped: Tensor = products.unflatten(0, models)
+        shaped: Tensor = products.unflatten(0, weights.shape[:2])
         strength = self._objective.regularizer
         return shaped + strength * penalty_curvature(weights) * directions if strength else shaped
 
@@ -168,6 +173,11 @@ class Supervised:
         if strength := self._objective.regularizer:
             losses = losses + strength * penalty(weights)
         return {"test_loss": losses, "test_accuracy": hits.to(self.dtype) / targets.numel()}
+
+    def _indices(self, weights: Tensor, batches: Sequence[Tensor]) -> Tensor:
+        """The mini-batch of each model, `(k x ensemble, batch)`."""
+        index = to_device(torch.stack(list(batches)), self.device)
+        return (index if index.dim() == 3 else index[:, None]).expand(*weights.shape[:2], -1).flatten(0, 1)
 
     def _module(self, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):  # layers draw from the global generator, whose state is restored

@@ -4,7 +4,7 @@ import copy
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from math import nan
@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from laggard.models.backends.autograd import Autograd, Loss
+from laggard.models.backends.background import BackgroundGradients
 from laggard.models.backends.compiled.network import Network
-from laggard.models.variants import Indexable
+from laggard.models.variants import Indexable, tensor_of
 
 T = TypeVar("T")
 
@@ -56,6 +57,7 @@ class Threads:
         self._network = Network(module, loss)
         self._own = threading.local()
         self._pool = self._idle_pool()
+        self._background = ThreadPoolExecutor(max(1, threads - 1), "background")
 
     def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
         gradients, losses = torch.empty_like(weights), weights.new_empty(len(weights))
@@ -66,14 +68,26 @@ class Threads:
             gradients[row], losses[row] = self._mine().gradient(weights[row], inputs, targets)
 
         job = self._network.differentiate(weights, x, y, index, gradients, losses) or by_autograd
-        lost = weights[:, -1].isnan()  # a loss that is NaN makes it so, as that of the output's bias
-        if not lost.any():
-            self._each(job, len(weights))
-        else:
-            gradients[lost] = losses[lost] = nan
-            rows = (~lost).nonzero().flatten().tolist()
-            self._each(lambda place: job(rows[place]), len(rows))
+        rows = _leave_out_lost(weights, gradients, losses)
+        self._each(lambda place: job(rows[place]), len(rows))
         return gradients, losses
+
+    def submit(
+        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor, members: int
+    ) -> BackgroundGradients | None:
+        """Begin to compute what `gradients` does, of so many members each.
+
+        None where there is one thread, or where threads would hold the interpreter's lock: then the caller's Python
+        would wait for them.
+        """
+        if self._threads == 1 or x is not tensor_of(x):
+            return None
+        gradients, losses = torch.empty_like(weights), weights.new_empty(len(weights))
+        job = self._network.differentiate(weights, x, y, index, gradients, losses)
+        if job is None:
+            return None
+        rows = _leave_out_lost(weights, gradients, losses)
+        return BackgroundGradients(self._background, job, rows, gradients, losses, members)
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
         starts = range(0, len(x), THREAD_SAMPLES)
@@ -111,6 +125,16 @@ class Threads:
             self._own.autograd = Autograd(copy.deepcopy(self._module), self._loss)
         own: Autograd = self._own.autograd
         return own
+
+
+def _leave_out_lost(weights: Tensor, gradients: Tensor, losses: Tensor) -> Sequence[int]:
+    """The rows to be computed; those of models that have diverged are set to NaN."""
+    lost = weights[:, -1].isnan()  # a loss that is NaN makes it so, as that of the output's bias
+    if not lost.any():
+        return range(len(weights))
+    gradients[lost] = losses[lost] = nan
+    rows: list[int] = (~lost).nonzero().flatten().tolist()
+    return rows
 
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt(3)

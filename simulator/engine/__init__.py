@@ -73,4 +73,7 @@ def simulate(
     simulation = Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record)
     if observe is not None:
         observe(simulation)
-    return simulation.run() if snapshots is None else snapshots.run(simulation)
+    try:
+        return simulation.run() if snapshots is None else snapshots.run(simulation)
+    finally:
+        simulation.pool.cancel()

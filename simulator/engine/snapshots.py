@@ -98,6 +98,7 @@ class Snapshots:
 
     def _take(self, updates: int) -> None:
         begun = monotonic()
+        self._simulation.pool.finish()
         try:
             reached = Reached(self._simulation)
         except TypeError:  # this algorithm has none

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from laggard.simulator.learning.gradients import APPLIED, Gradient, GradientPiece
-from laggard.simulator.learning.task import Task
+from laggard.simulator.learning.task import BackgroundCall, Task, submit
 from laggard.simulator.learning.weights import Model
 
 AHEAD = 4  # times the lanes: threads wait for each other at the end of a call, so that longer calls are cheaper
@@ -57,6 +57,7 @@ class GradientPool:
         memory = memory_for(start) if memory is None else memory
         self._most = max(1, int(memory // max(1, 2 * start.numel() * start.element_size())))
         self._pending: dict[Gradient, None] = {}
+        self._background: dict[Gradient, tuple[BackgroundCall, int]] = {}  # of one call, and their places in it
         self.share = task.batch / task.epoch
         self.evaluated = self.unused = 0
         self.calls = 0
@@ -74,14 +75,30 @@ class GradientPool:
             self.evaluate(self._soonest(1))
         self._pending[gradient] = None
         if not self._defer:
-            self._evaluate([gradient])
+            self._evaluate([gradient], [])
         return gradient
 
     def evaluate(self, asked: Sequence[Gradient]) -> None:
-        """Evaluate `asked`, and to fill the lanes others in flight, soonest due first."""
+        """Evaluate `asked`, and to fill the lanes others in flight, soonest due first.
+
+        These may be under way when it returns: then a later call waits for them, at the latest the next that begins
+        others. Which gradients a call is for does not depend on how far they are.
+        """
+        self._take(asked)
         wanted = list(dict.fromkeys(gradient for gradient in asked if gradient._value is None))
         if wanted:
-            self._evaluate(wanted + self._fill(wanted))
+            self.finish()
+            self._evaluate(wanted, self._fill(wanted))
+            self._take(wanted)
+
+    def finish(self) -> None:
+        """Wait for all gradients that are evaluated in the background."""
+        self._take(list(self._background))
+
+    def cancel(self) -> None:
+        """Evaluate nothing more in the background, but for what is asked for."""
+        for call, _ in self._background.values():
+            call.cancel()
 
     def withdraw(self, gradient: Gradient) -> None:
         """Forget a gradient whose status is final: nobody needs its value, unless it has been evaluated or applied."""
@@ -100,7 +117,17 @@ class GradientPool:
         others = (gradient for gradient in self._pending if gradient not in apart)
         return heapq.nsmallest(count, others, key=lambda gradient: gradient.due) if count else []
 
-    def _evaluate(self, gradients: list[Gradient]) -> None:
+    def _take(self, gradients: Sequence[Gradient]) -> None:
+        """Wait for those of `gradients` that are in the background."""
+        for gradient in gradients:
+            if gradient in self._background:
+                call, number = self._background[gradient]
+                gradient._value, gradient._losses = call.result(number)
+                del self._background[gradient]
+
+    def _evaluate(self, wanted: list[Gradient], others: list[Gradient]) -> None:
+        """Evaluate all, or begin to evaluate them where some can wait."""
+        gradients = wanted + others
         for gradient in gradients:
             if gradient.weights._version != gradient._changes:
                 raise RuntimeError(
@@ -110,8 +137,12 @@ class GradientPool:
             self._pending.pop(gradient, None)
         weights = [gradient.weights for gradient in gradients]
         stacked = weights[0].unsqueeze(0) if len(weights) == 1 else torch.stack(weights)  # an ensemble can be large
-        values, losses = self.task.gradients(stacked, [gradient.batch for gradient in gradients])
-        for gradient, value, loss in zip(gradients, values, losses, strict=True):
-            gradient._value, gradient._losses = value, loss
+        batches = [gradient.batch for gradient in gradients]
+        if call := submit(self.task, stacked, batches) if others else None:
+            self._background = {gradient: (call, number) for number, gradient in enumerate(gradients)}
+        else:
+            values, losses = self.task.gradients(stacked, batches)
+            for gradient, value, loss in zip(gradients, values, losses, strict=True):
+                gradient._value, gradient._losses = value, loss
         self.evaluated += len(gradients)
         self.calls += 1

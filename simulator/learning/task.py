@@ -47,6 +47,29 @@ def bytes_of(task: "Task", params: int) -> float:
     return 4.0 * (params or sum(layer.params for layer in layers_of(task)))
 
 
+class BackgroundCall(Protocol):
+    """A call of `Task.gradients` that is computed in the background."""
+
+    def result(self, number: int) -> "tuple[Tensor, Tensor]":
+        """Gradient `number` of the call, `(ensemble, params)`, and its losses `(ensemble,)`, once they are computed."""
+        ...
+
+    def cancel(self) -> None:
+        """Begin nothing more in the background; a `result` that is asked for is still computed."""
+        ...
+
+
+def submit(task: "Task", weights: "Tensor", batches: Sequence[Any]) -> BackgroundCall | None:
+    """Begin `task.gradients(weights, batches)` in the background, where the task can.
+
+    It can where `submit` is defined beside its `gradients`. A class that has only the latter, as one that derives from
+    a task or passes all else on to one, computes in another way, and may answer None.
+    """
+    spaces = (getattr(task, "__dict__", {}), *map(vars, type(task).__mro__))
+    found = next((space for space in spaces if "gradients" in space), {})
+    return task.submit(weights, batches) if "submit" in found else None  # type: ignore[attr-defined]
+
+
 @runtime_checkable
 class Task(Protocol):
     """What is learnt, as the engine sees it: tensors `(ensemble, params)` and opaque mini-batches.

@@ -146,12 +146,16 @@ TASKS = {
         Normalised, synthetic(samples=60, features=6, classes=3), batch=8, threads=1, device="cpu"
     ),
     "mlp": lambda: Supervised(MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=1, device="cpu"),
+    "in the background": lambda: Supervised(
+        MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=2, device="cpu"
+    ),
 }
 CASES: dict[str, tuple[Algorithm, str, dict[str, Any]]] = {
     "augmentation and dropout": (AsyncPS(Rule()), "augmented", {"learning_seeds": [3, 4]}),
     "batch normalisation": (AsyncPS(Rule(SGD(momentum=0.9))), "batch norm", {}),
     "DC-ASGD": (AsyncPS(Rule(compensation=DCASGDa())), "mlp", {"learning_seeds": [3, 4]}),
     "gap-aware": (AsyncPS(Rule(Adam(), compensation=GapAware())), "mlp", {"ensemble": 2}),
+    "gradients in the background": (AsyncPS(Rule()), "in the background", {"ensemble": 2}),
     "error feedback": (ErrorFeedback(Rule()), "bowl", {}),
     "at once": (AsyncPS(Rule()), "mlp", {"defer": False}),
     "little memory": (ALGORITHMS["soft_sync"](Rule(), gradients=3), "mlp", {"memory": 1.0}),
@@ -198,10 +202,11 @@ def test_every_kind_of_state_goes_on(case: str) -> None:
     assert any(whole.diverged) == (case == "diverging")
 
 
-def test_snapshots_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("case", ["every node", "gradients in the background"])
+def test_snapshots_change_nothing(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after every update, and one in the middle of a run with many."""
     monkeypatch.setattr(snapshots, "MOST_OF_TIME", 1.0)
-    run, taken = run_of("every node"), list[Snapshot]()
+    run, taken = run_of(case), list[Snapshot]()
     whole = run()
     assert differences(run(snapshots=Snapshots(taken.append, every=0.0)), whole) == []
     assert len({snapshot.updates for snapshot in taken}) > 20
