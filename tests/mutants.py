@@ -1,154 +1,175 @@
 """Random faults in the engine and in what is learnt: does a test find each? `make mutants`.
 
 A mutant is a copy of the checkout with one change: a comparison, an operator, a number, a branch that is always or
-never taken, a call that is left out. It is killed when a test of its package fails or never ends; the tests of its own
-folder come first. One that survives names a line that no test depends on, or changes nothing that can be observed.
+never taken, a call that is left out. It is killed when a test of its package fails or takes far longer than without it.
+Coverage, recorded once, says which tests execute the changed line: the cheapest of them run first, then the others, and
+the rest of the package only where all of these pass. A mutant that survives names a line that no test depends on, or
+changes nothing that can be observed.
 """
 
 import argparse
-import ast
+import hashlib
+import importlib.util
+import multiprocessing
+import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from os import environ
 from pathlib import Path
 from queue import SimpleQueue
 from time import monotonic
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
+import pytest
+from coverage import CoverageData
+
+from tests.mutations import ROOT, Mutant, mutants
+
 PACKAGES = ("simulator", "models")
-LIMIT = 400.0
-"""Seconds that the tests of a package may take: several times what they take of one core without a fault."""
+FIRST = 60
+"""How many of the tests that execute a line are tried first: their modules alone have to be imported."""
 WANTED = 0.95
 
-COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-}  # fmt: skip
-OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
-}  # fmt: skip
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["pytest", "torch", "pandas", "scipy.stats", "networkx", "pydantic"])  # most of a start
 
 
-class Mutant(NamedTuple):
-    """One change: `before` at an offset of a module's text, in bytes, becomes `after`."""
-
-    path: str
-    line: int
-    offset: int
-    before: str
-    after: str
-
-
-def mutants(path: Path) -> Iterator[Mutant]:
-    """Every change of one expression or statement of a module that is tried, in the order of its text."""
-    text = path.read_text(encoding="utf-8")
-    starts = [0]
-    for line in text.encode().splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    for node in _runtime_nodes(ast.parse(text)):
-        before = ast.get_source_segment(text, node) or ""
-        for after in _changes(node):
-            if before and after != before:
-                offset = starts[node.lineno - 1] + node.col_offset
-                yield Mutant(str(path.relative_to(ROOT)), node.lineno, offset, before, after)
-
-
-def _runtime_nodes(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
-    """The expressions and statements below a node, without annotations, decorators and what types alone need."""
-    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-        return
-    skipped = {"annotation", "returns", "decorator_list"}
-    if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert):  # wording of messages
-        return
-    for name, value in ast.iter_fields(node):
-        for child in value if isinstance(value, list) else [value]:
-            if name not in skipped and isinstance(child, ast.AST):
-                if isinstance(child, ast.expr | ast.stmt):
-                    yield child
-                yield from _runtime_nodes(child)
-
-
-def _changes(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        return [ast.unparse(ast.Compare(node.left, [COMPARISONS[type(node.ops[0])]()], node.comparators))]
-    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        return [f"({ast.unparse(ast.BinOp(node.left, OPERATORS[type(node.op)](), node.right))})"]
-    if isinstance(node, ast.AugAssign) and type(node.op) in OPERATORS:
-        return [ast.unparse(ast.AugAssign(node.target, OPERATORS[type(node.op)](), node.value))]
-    if isinstance(node, ast.BoolOp):
-        other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
-        return [f"({ast.unparse(ast.BoolOp(other, node.values))})"]
-    if isinstance(node, ast.IfExp):
-        return [f"({ast.unparse(node.body)})", f"({ast.unparse(node.orelse)})"]
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return [f"({ast.unparse(node.operand)})"]
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return [f"({node.value + 1!r})"]
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        return ["pass"]
-    return []
+def files_of_checkout() -> list[str]:
+    """The files that git knows and that are there."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in listed.split("\0") if name and (ROOT / name).exists()]
 
 
 def copy_of_checkout(to: Path) -> Path:
     """The files that git knows, links as links, in the folder `to`."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).exists():
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, to / name, follow_symlinks=False)
+    for name in files_of_checkout():
+        (to / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, to / name, follow_symlinks=False)
     return to
 
 
-def tests_of(path: str) -> list[str]:
-    """The tests of a module's folder, and then those of its package."""
-    package = f"tests/{path.partition('/')[0]}"
-    own = Path("tests", path).parent
-    return [*([str(own)] if (ROOT / own).is_dir() and str(own) != package else []), package]
+class Recording(NamedTuple):
+    """Seconds of every test, the cheapest first, and the tests that execute each line of a module."""
+
+    seconds: dict[str, float]
+    lines: dict[str, dict[int, list[str]]]
+
+    def stages(self, mutant: Mutant) -> list[list[str]]:
+        """The tests of a mutant's package: the cheapest that execute its line, the others, the rest; none is empty.
+
+        Where no test executes the line itself, as in compiled functions and at an import, those of the function or
+        class around it count, or else those of the module.
+        """
+        lines = self.lines.get(mutant.path, {})
+        found = (({test for line in span for test in lines.get(line, ())}) for span in mutant.spans)
+        near = next(filter(None, found), set())
+        package = [test for test in self.seconds if test.startswith(f"tests/{mutant.path.partition('/')[0]}/")]
+        cheap = [test for test in package if test in near]
+        stages = [cheap[:FIRST], cheap[FIRST:], [test for test in package if test not in near]]
+        return [stage for stage in stages if stage]
 
 
-def outcome(mutant: Mutant, copy: Path) -> str:
-    """`killed`, `endless` or `survived`, from the tests of its package in a copy of the checkout."""
+def recording(jobs: int) -> Recording:
+    """The tests without a fault: from `build/mutants`, where these files were recorded, or from a run of them now."""
+    files = [name for name in files_of_checkout() if re.match(rf"(tests/)?({'|'.join(PACKAGES)})/", name)]
+    digest = hashlib.sha256(b"".join(name.encode() + (ROOT / name).read_bytes() for name in files)).hexdigest()
+    folder = ROOT / "build" / "mutants" / digest[:16]
+    if not (folder / "durations.txt").exists():
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        folder.mkdir(parents=True)
+        command = [sys.executable, "-m", "pytest", "-n", str(jobs), "--dist", "worksteal", "--durations=0",
+                   "--durations-min=0", "--cov-context=test", "--cov-report=", f"--cov-config={os.devnull}",
+                   *(f"--cov=laggard.{one}" for one in PACKAGES), *(f"tests/{one}" for one in PACKAGES)]  # fmt: skip
+        environment = {**os.environ, "COVERAGE_FILE": str(folder / "lines")}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{done.stdout}{done.stderr}\nthe tests fail without a fault")
+        (folder / "durations.txt").write_text(done.stdout)
+    seconds: Counter[str] = Counter()
+    text = (folder / "durations.txt").read_text()
+    for number, test in re.findall(r"^ *([\d.]+)s (?:setup|call|teardown) +(\S.*)$", text, re.MULTILINE):
+        seconds[test] += float(number)  # type: ignore[assignment]
+    data = CoverageData(str(folder / "lines"))
+    data.read()
+    lines = {
+        str(Path(path).resolve().relative_to(ROOT)): {
+            line: sorted({context.rpartition("|")[0] for context in contexts if context})
+            for line, contexts in data.contexts_by_lineno(path).items()
+        }
+        for path in data.measured_files()
+    }
+    return Recording({test: seconds[test] for test in sorted(seconds, key=lambda test: (seconds[test], test))}, lines)
+
+
+def run_tests(copy: str, tests: list[str]) -> None:
+    """End this process, which has loaded nothing of laggard yet, as pytest ends in a copy of the checkout."""
+    sys.dont_write_bytecode = False  # else every process would compile all that it imports
+    os.setsid()
+    os.chdir(copy)
+    sys.path.insert(0, copy)
+    os.environ["PYTHONPATH"] = copy
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:  # those of this checkout
+        del sys.modules[name]
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    names = [test.replace(str(ROOT), copy) for test in tests]  # a parameter may be a path
+    sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *names]))
+
+
+def ended(copy: Path, tests: list[str], limit: float) -> str:
+    """`survived`, `killed`, or `endless` after so many seconds."""
+    process = FORKS.Process(target=run_tests, args=(str(copy), tests))
+    process.start()
+    process.join(limit)
+    if process.exitcode is None:
+        os.killpg(process.pid or 0, signal.SIGKILL)
+        process.join()
+        return "endless"
+    return "killed" if process.exitcode else "survived"
+
+
+def outcome(mutant: Mutant, copy: Path, recorded: Recording) -> str:
+    """What becomes of a mutant in a copy of the checkout, and after how many stages."""
     file = copy / mutant.path
-    right = file.read_bytes()
-    before = mutant.before.encode()
+    right, before, said, stage = file.read_bytes(), mutant.before.encode(), "survived", 0
     assert right[mutant.offset :].startswith(before)
     file.write_bytes(right[: mutant.offset] + mutant.after.encode() + right[mutant.offset + len(before) :])
     try:
-        for tests in tests_of(mutant.path):
-            command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", tests]
-            try:
-                done = subprocess.run(
-                    command, cwd=copy, env={**environ, "PYTHONPATH": str(copy)}, capture_output=True, timeout=LIMIT
-                )
-            except subprocess.TimeoutExpired:
-                return "endless"
-            if done.returncode:
-                return "killed"
-        return "survived"
+        for stage, tests in enumerate(recorded.stages(mutant), 1):  # noqa: B007
+            said = ended(copy, tests, 60 + 10 * sum(recorded.seconds[test] for test in tests))
+            if said != "survived":
+                break
+        return f"{said:8} {stage}"
     finally:
         file.write_bytes(right)
+        Path(importlib.util.cache_from_source(str(file))).unlink(missing_ok=True)  # else Python might take it again
 
 
-def trials(chosen: list[Mutant], jobs: int, tell: Callable[[str], object]) -> int:
+def trials(chosen: list[Mutant], jobs: int, recorded: Recording, tell: Callable[[str], object]) -> int:
     """Try every mutant, several at once, each in a copy of its own; counts the survivors."""
     with tempfile.TemporaryDirectory() as temporary:
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = f"{temporary}/compiled"
         free: SimpleQueue[Path] = SimpleQueue()
         for job in range(jobs):
-            free.put(copy_of_checkout(Path(temporary, str(job))))
+            free.put(copy := copy_of_checkout(Path(temporary, str(job))))
+
+        if ended(copy, ["--collect-only", *recorded.seconds], 600) != "survived":  # else all would count as killed
+            sys.exit("the tests that were recorded are not found in a copy of the checkout")
 
         def trial(mutant: Mutant) -> bool:
             copy, start = free.get(), monotonic()
-            said = outcome(mutant, copy)
+            said = outcome(mutant, copy, recorded)
             free.put(copy)
             change = f"{' '.join(mutant.before.split())} -> {' '.join(mutant.after.split())}"
-            tell(f"{said:8} {monotonic() - start:4.0f} s  {mutant.path}:{mutant.line}  {change[:120]}\n")
-            return said == "survived"
+            tell(f"{said} {monotonic() - start:4.0f} s  {mutant.path}:{mutant.line}  {change[:120]}\n")
+            return said.startswith("survived")
 
         with ThreadPoolExecutor(jobs) as pool:
             return sum(pool.map(trial, chosen))
@@ -165,7 +186,9 @@ def main() -> int:
     modules = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     every = [mutant for path in modules if args.only in str(path) for mutant in mutants(path)]
     chosen = random.Random(args.seed).sample(every, min(args.count, len(every)))
-    survived = trials(chosen, args.jobs, lambda line: (sys.stdout.write(line), sys.stdout.flush()))
+    survived = trials(
+        chosen, args.jobs, recording(args.jobs), lambda line: (sys.stdout.write(line), sys.stdout.flush())
+    )
     killed = len(chosen) - survived
     sys.stdout.write(f"{killed} of {len(chosen)} mutants killed (seed {args.seed}, of {len(every)} possible ones)\n")
     return int(killed < WANTED * len(chosen))

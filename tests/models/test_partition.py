@@ -98,6 +98,13 @@ def test_what_cannot_be_dealt_is_refused(name):
     assert type(partition).__doc__.splitlines()[0].endswith(".")
 
 
+def test_as_many_samples_as_pieces_are_enough_and_one_fewer_is_refused():
+    shards = deal(ByLabel(pieces=2), 4, labels=LABELS[:8])
+    assert [len(shard) for shard in shards] == [2, 2, 2, 2]
+    with pytest.raises(ValueError, match="7 samples cannot be divided into 4 x 2 shards"):
+        deal(ByLabel(pieces=2), 4, labels=LABELS[:7])
+
+
 @pytest.mark.parametrize("make", [lambda: Dirichlet(alpha=0.0), lambda: Dirichlet(float("nan")), lambda: ByLabel(0)])
 def test_fields_out_of_range_are_refused(make):
     with pytest.raises(ValueError, match="expected"):

@@ -18,7 +18,7 @@ from laggard.models import MLP, LeNet5, Logistic
 from laggard.models.backends.autograd import Autograd
 from laggard.models.backends.compiled import compiler, kernels, layers
 from laggard.models.backends.compiled.layers import NotCompiledError
-from laggard.models.backends.compiled.plan import build_plan
+from laggard.models.backends.compiled.plan import LARGEST_KERNEL, build_plan
 from laggard.models.backends.threads import Threads
 from laggard.models.flat import flatten
 
@@ -321,6 +321,15 @@ def test_layers_in_ways_that_are_not_written_out_are_not_compiled(layer):
     build_plan(nn.Sequential(nn.Flatten(), nn.Linear(220, 3)), IMAGE)
     with pytest.raises(NotCompiledError):
         build_plan(nn.Sequential(layer, nn.Flatten(), nn.Linear(features, 3)), IMAGE)
+
+
+def test_a_kernel_may_have_as_many_entries_as_are_written_out_and_none_more():
+    def plan(entries):
+        return build_plan(nn.Sequential(nn.Conv2d(1, 1, (1, entries)), nn.Flatten()), (1, 1, LARGEST_KERNEL + 1))
+
+    assert plan(LARGEST_KERNEL)
+    with pytest.raises(NotCompiledError):
+        plan(LARGEST_KERNEL + 1)
 
 
 @pytest.mark.parametrize("layer", [nn.Conv2d(3, 2, 3), nn.Conv2d(2, 2, 12), nn.Linear(11, 3)], ids=str)
