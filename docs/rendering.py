@@ -4,9 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from docutils import nodes
-from docutils.utils.math.latex2mathml import tex2mathml
-
 from laggard.experiments.config.catalogue import TABLE_ROW
 
 SECTIONS = ("Args:", "Attributes:", "Example:", "Raises:", "Returns:", "Yields:")
@@ -65,7 +62,10 @@ def restructure(lines: Sequence[str]) -> Iterator[str]:
         yield head + text
 
 
-def visit_math(translator: Any, node: nodes.Element) -> None:
+def visit_math(translator: Any, node: Any) -> None:
     """Write an equation as MathML, which browsers draw themselves."""
+    from docutils import nodes  # tests of the rest have no Sphinx
+    from docutils.utils.math.latex2mathml import tex2mathml
+
     translator.body.append(tex2mathml(node.astext(), as_block=isinstance(node, nodes.math_block)))
     raise nodes.SkipNode

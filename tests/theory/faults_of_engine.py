@@ -112,10 +112,11 @@ def cancel_the_gradient_only(right: Any) -> Any:
 
 
 def at_other_weights(right: Any) -> Any:
-    def evaluate(self: Any, asked: Any) -> None:
-        for gradient in asked:
-            gradient.weights = gradient.weights + 1e-9 * len(asked)
-        right(self, asked)
+    def evaluate(self: Any, wanted: Any, others: Any) -> None:
+        together = [*wanted, *others]
+        for gradient in together:
+            gradient.weights = gradient.weights + 1e-9 * len(together)
+        right(self, wanted, others)
 
     return evaluate
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from laggard.experiments.claims.claim import (
@@ -416,20 +417,20 @@ TRAINED = {**METHODS, **OVERLAPPED}
 
 def decide_d5(results: StudyResults) -> NumberArrays:
     accuracy, time = final(results["reported"], "accuracy"), final(results["reported"], "time_to")
-    steps = final(results["reported"], "updates_to")
+    known, steps = time.where(np.isfinite(time)), final(results["reported"], "updates_to")
 
     def slower(method: str) -> xr.DataArray:
-        own = at(time, method=method)
+        own = at(known, method=method)
         return at(own, slowness="100") / at(own, slowness="1")
 
     return {
         "keeps": slower("adpsgd"),
         "all_reduce": slower("all_reduce"),
-        "ratio_10": at(time, method="overlapped", slowness="10") / at(time, method="adpsgd", slowness="10"),
+        "ratio_10": at(known, method="overlapped", slowness="10") / at(known, method="adpsgd", slowness="10"),
         "lost": at(accuracy, method="all_reduce", slowness="100") - at(accuracy, method="adpsgd", slowness="100"),
         "learns": at(accuracy, method="all_reduce", slowness="1"),
-        "ratio_1": at(time, method="overlapped", slowness="1") / at(time, method="adpsgd", slowness="1"),
-        "hidden": at(time, method="adpsgd, overlapped", slowness="1") / at(time, method="adpsgd", slowness="1"),
+        "ratio_1": at(known, method="overlapped", slowness="1") / at(known, method="adpsgd", slowness="1"),
+        "hidden": at(known, method="adpsgd, overlapped", slowness="1") / at(known, method="adpsgd", slowness="1"),
         "steps": at(steps, method="adpsgd", slowness="100") / at(steps, method="all_reduce", slowness="100"),
         "lost_overlapped": at(accuracy, method="all_reduce", slowness="1")
         - at(accuracy, method="adpsgd, overlapped", slowness="1"),
@@ -515,6 +516,12 @@ D5 = Claim(
         rows="method",
         columns="slowness",
     ),
+    notes=paragraph("""
+        However slow one node is, AD-PSGD takes 4.5 to 6.4 s. The first ratio is open, for one seed without a slow node
+        never reaches 98 % at the rate that two others chose; of AD-PSGD that averages while it computes, four of 20
+        runs do not. Without a slow node all-reduce in overlapped buckets takes a third longer than AD-PSGD.
+    """),
+    changes=("A time that was never reached made a ratio of 0; it leaves the ratio without a value now.",),
 )
 
 
