@@ -10,6 +10,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -88,6 +89,7 @@ def product(name: str, rows: int, terms: int, entry: str) -> Iterator[str]:
 DIFFERENTIATE = "f4(i8[:, ::1], f4[:, ::1], i8, f4[::1], f4[:, ::1], i8[::1], i8[::1], f4[::1], f4[::1])"
 PREDICT = "void(i8[:, ::1], f4[:, ::1], f4[::1], f4[:, ::1], i8[::1], f4[:, ::1], f4[::1])"
 MODIFIED = 1_000_000_000  # of every source file: numba compiles anew where this time is not what it was
+PATIENCE = 120  # seconds that a process waits for one that compiles the same, which takes 10 to 30
 
 
 class Passes(NamedTuple):
@@ -107,7 +109,7 @@ def compile_passes(convolutions: tuple[Convolution, ...]) -> Passes | None:
     try:
         _use_widest_vectors()
         try:
-            return _compile(_import_source(source(convolutions, cached=True)))
+            return _compile_once(_write_source(source(convolutions, cached=True)))
         except (OSError, RuntimeError):  # numba raises the latter where it cannot write beside the source
             return _compile(_execute(source(convolutions, cached=False)))
     except Exception as error:  # no numba, or one that does not work here: it is not needed
@@ -122,14 +124,26 @@ def _compile(module: ModuleType) -> Passes:
     return Passes(module.differentiate, module.predict)
 
 
+def _compile_once(path: Path) -> Passes:
+    """Compile a source file, or wait until another process has: a first sweep starts several processes at once."""
+    from filelock import FileLock
+
+    stored = any((path.parent / "__pycache__").glob(f"{path.stem}.predict-*.nbi"))  # predict is compiled last
+    with nullcontext() if stored else FileLock(path.with_suffix(".lock"), timeout=PATIENCE):
+        return _compile(_import_source(path))
+
+
 def _execute(text: str) -> ModuleType:
     module = ModuleType("laggard_passes")
     exec(compile(text, "<laggard>", "exec"), module.__dict__)
     return module
 
 
-def _import_source(text: str) -> ModuleType:
-    """The module of a source file whose name is a hash of it, of the versions and of the CPU."""
+def _write_source(text: str) -> Path:
+    """A file in the user's cache folder whose name is a hash of the source, of the versions and of the CPU.
+
+    It is written whole or not at all, unless it is there: other processes may be at the same.
+    """
     import llvmlite
     import numba
     import platformdirs
@@ -139,24 +153,22 @@ def _import_source(text: str) -> ModuleType:
              binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())  # fmt: skip
     name = "laggard_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
     path = Path(platformdirs.user_cache_dir("laggard")) / "compiled" / f"{name}.py"
-    _write_source(path, text)
-    spec = importlib.util.spec_from_file_location(name, path)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+            file.write(text)
+        os.utime(file.name, (MODIFIED, MODIFIED))
+        Path(file.name).replace(path)
+    return path
+
+
+def _import_source(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _write_source(path: Path, text: str) -> None:
-    """Write a file whole or not at all, unless it is there: other processes may be at the same."""
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
-        file.write(text)
-    os.utime(file.name, (MODIFIED, MODIFIED))
-    Path(file.name).replace(path)
 
 
 def _use_widest_vectors() -> None:
