@@ -50,6 +50,8 @@ def _runtime_nodes(nodes: tuple[ast.AST, ...]) -> Iterator[tuple[ast.AST, ...]]:
         return
     if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert):  # wording of messages
         return
+    if isinstance(node, ast.FunctionDef) and ast.unparse(node.body[-1]) == "...":  # of a protocol
+        return
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
             if name not in {"annotation", "returns", "decorator_list"} and isinstance(child, ast.AST):

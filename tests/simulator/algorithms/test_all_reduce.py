@@ -259,6 +259,15 @@ def test_slices_hide_the_latency_of_cards_and_of_private_links(wiring):
     assert outcome.progress.time == pytest.approx(1 + 2 * 7 / 8 * 0.5 + 0.01)
 
 
+@pytest.mark.parametrize("g", [2, 3])
+def test_a_sum_over_hosts_is_the_synchronous_servers(g, quadratic):
+    """Three hosts of two workers and two of three: a part goes on more than once, across or inside."""
+    rule, cluster = Rule(Adam(), lr=0.03), Cluster(6, Gamma(1.0, 0.5))
+    hosts = replace(cluster, network=Network(hosts=Hosts(g)))
+    reduced = weights_of(hosts, AllReduce(rule, "hierarchical"), quadratic)
+    torch.testing.assert_close(reduced, weights_of(cluster, SyncPS(rule), quadratic), rtol=1e-12, atol=1e-13)
+
+
 def test_a_sum_over_hosts_needs_hosts():
     with pytest.raises(InvalidSettingError, match="hosts: expected the hosts, or groups of equal size"):
         simulate(Cluster(workers=4), AllReduce(Rule(), "hierarchical"), stop=Stop(updates=1))
