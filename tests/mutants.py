@@ -20,8 +20,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from time import monotonic
@@ -108,7 +109,23 @@ def recording(jobs: int) -> Recording:
     return Recording({test: seconds[test] for test in sorted(seconds, key=lambda test: (seconds[test], test))}, lines)
 
 
-def run_tests(copy: str, tests: list[str]) -> None:
+class Alarm:
+    """Kills this process where a test, or what comes between two of them, takes far longer than was recorded."""
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self.seconds = seconds
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Give the test ten times the time that it took, and a minute."""
+        signal.alarm(60 + int(10 * self.seconds.get(item.nodeid, 0.0)))
+        try:
+            return (yield)
+        finally:
+            signal.alarm(60)
+
+
+def run_tests(copy: str, seconds: dict[str, float], options: list[str]) -> None:
     """End this process, which has loaded nothing of laggard yet, as pytest ends in a copy of the checkout."""
     sys.dont_write_bytecode = False  # else every process would compile all that it imports
     os.setsid()
@@ -119,18 +136,19 @@ def run_tests(copy: str, tests: list[str]) -> None:
         del sys.modules[name]
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    names = [test.replace(str(ROOT), copy) for test in tests]  # a parameter may be a path
-    sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *names]))
+    seconds = {test.replace(str(ROOT), copy): limit for test, limit in seconds.items()}  # a parameter may be a path
+    signal.alarm(600)  # until the first test begins
+    sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *options, *seconds], plugins=[Alarm(seconds)]))
 
 
-def ended(copy: Path, tests: list[str], limit: float) -> str:
-    """`survived`, `killed`, or `endless` after so many seconds."""
-    process = FORKS.Process(target=run_tests, args=(str(copy), tests))
+def ended(copy: Path, seconds: dict[str, float], *options: str) -> str:
+    """What becomes of tests that took so many seconds: `survived`, `killed`, or `endless`."""
+    process = FORKS.Process(target=run_tests, args=(str(copy), seconds, list(options)))
     process.start()
-    process.join(limit)
-    if process.exitcode is None:
-        os.killpg(process.pid or 0, signal.SIGKILL)
-        process.join()
+    process.join()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid or 0, signal.SIGKILL)  # what its tests had started
+    if process.exitcode == -signal.SIGALRM:
         return "endless"
     return "killed" if process.exitcode else "survived"
 
@@ -143,7 +161,7 @@ def outcome(mutant: Mutant, copy: Path, recorded: Recording) -> str:
     file.write_bytes(right[: mutant.offset] + mutant.after.encode() + right[mutant.offset + len(before) :])
     try:
         for stage, tests in enumerate(recorded.stages(mutant), 1):  # noqa: B007
-            said = ended(copy, tests, 60 + 10 * sum(recorded.seconds[test] for test in tests))
+            said = ended(copy, {test: recorded.seconds[test] for test in tests})
             if said != "survived":
                 break
         return f"{said:8} {stage}"
@@ -160,7 +178,7 @@ def trials(chosen: list[Mutant], jobs: int, recorded: Recording, tell: Callable[
         for job in range(jobs):
             free.put(copy := copy_of_checkout(Path(temporary, str(job))))
 
-        if ended(copy, ["--collect-only", *recorded.seconds], 600) != "survived":  # else all would count as killed
+        if ended(copy, recorded.seconds, "--collect-only") != "survived":  # else all would count as killed
             sys.exit("the tests that were recorded are not found in a copy of the checkout")
 
         def trial(mutant: Mutant) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -183,7 +184,9 @@ def markdown_table(claim: Claim, table: ClaimTable, values: xr.DataArray) -> str
             own = values.sel({table.rows: name, table.columns: of})
             cells += [_table_cell(own, scale), *([table.paper.get(name, {}).get(of, "")] if table.paper else [])]
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    seeds = f"n = {values.sizes[SEED]} seeds, with the 95 % interval. " if SEED in values.dims else ""
+    seeds = f"n = {values.sizes[SEED]} seeds, with the 95 % interval" if SEED in values.dims else ""
+    seeds += ", of those that got there where some did not" * (not bool(np.isfinite(values).all()))
+    seeds += ". " if seeds else ""
     source = f"Paper: {table.source}." if table.paper else ""
     return "\n".join([*lines, "", (seeds + source).strip()])
 
@@ -192,7 +195,9 @@ def _table_cell(values: xr.DataArray, scale: float) -> str:
     if SEED not in values.dims:
         return f"{float(values) * scale:.3g}"
     estimate = mean(values.values.tolist())
-    return f"{estimate.value * scale:.2f} ± {estimate.half * scale:.2f}"
+    finite = int(np.isfinite(values).sum())
+    remark = f" ({finite} of {values.sizes[SEED]})" if finite < values.sizes[SEED] else ""
+    return f"{estimate.value * scale:.2f} ± {estimate.half * scale:.2f}{remark}"
 
 
 def hours(rows: Iterable[Row]) -> float:

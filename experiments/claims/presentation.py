@@ -60,6 +60,7 @@ def headline(claim: Claim, row: Row) -> str:
     label = f"{claim.headline}: " if claim.headline else ""
     number = "not finite" if entry.value is None else f"{entry.value:.3g}"
     number = f"{sum(map(bool, entry.values))} of {len(entry.values)}" if entry.share else number
+    number = entry.measured if entry.lost else number
     return f"{label}{number} (bar {entry.bar})"
 
 

@@ -68,8 +68,8 @@ class RowEntry(Part):
 
     @property
     def interval(self) -> str:
-        """The 95 % interval as a table shows it; nothing, where there is none."""
-        known = self.low is not None and self.high is not None and (self.seeds or self.joint)
+        """The 95 % interval as a table shows it; nothing, where there is none, or where it leaves seeds out."""
+        known = self.low is not None and self.high is not None and (self.seeds or self.joint) and not self.lost
         return f"{self.low:.4g} to {self.high:.4g}" if known else ""
 
     @property
@@ -84,9 +84,12 @@ class RowEntry(Part):
             return f"not finite in {self.lost} of {len(self.values)}"
         if self.share:
             return f"{sum(map(bool, self.values))} of {len(self.values)} ({self.interval})"
+        finite = [value for value in self.values if value is not None]
+        if self.lost:
+            ends = f"{min(finite):.4g} to {max(finite):.4g}"
+            return f"{ends} in {len(finite)} of {len(self.values)} seeds, not finite in {self.lost}"
         said = f"{self.value:.4g}" + f" ({self.interval})" * bool(self.interval)
-        said += f", n = {len(self.values)}" if self.seeds else ", of all seeds" * self.joint
-        return said + f", not finite in {self.lost}" * (self.lost > 0)
+        return said + (f", n = {len(self.values)}" if self.seeds else ", of all seeds" * self.joint)
 
 
 def finding(
