@@ -99,11 +99,11 @@ B1 = Claim(
         2,000 updates. At every tenth one the fresh gradient of the same mini-batch is taken at the weights that are
         updated, and the gradients that DC-ASGD-a and c would make, that with g g^T in place of its diagonal, and that
         with the exact Hessian (strength 1). Shares are E|g_dc - g_fresh| / E|g_stale - g_fresh|, the mean over the
-        quarters of the run. Strengths are chosen on 2 seeds among 0 and 0.1 to 10,000; the other 5 report.
+        quarters of the run. Strengths are chosen on 2 seeds among 0 and 0.1 to 10,000; 40 others report.
     """),
     studies={
         "forms": Study(
-            config={**CLOSENESS, "name": "claims-expansions", "sweep": {"cluster.workers": [8, 16], "seeds": 7}},
+            config={**CLOSENESS, "name": "claims-expansions", "sweep": {"cluster.workers": [8, 16], "seeds": 42}},
             smoke={**FEW, "sweep.seeds": 6},
             probe="expansions",
         ),
@@ -112,7 +112,7 @@ B1 = Claim(
                 **CLOSENESS,
                 "name": "claims-closeness-adaptive",
                 "learning": {**CLOSENESS["learning"], "compensation": {"name": "dc_asgd_a", "strength": 30.0}},
-                "sweep": {"seeds": 5},
+                "sweep": {"seeds": 40},
             },
             smoke={**FEW, "sweep.seeds": 2},
             probe="closeness",
@@ -149,6 +149,8 @@ B1 = Claim(
         "Quarters in which a model had diverged were left out of the means; they counted as infinite then.",
         "Only DC-ASGD-c was tried, along runs of its own, and failed (0.984 and 0.988). DC-ASGD-a decides now, along "
         "runs without compensation, so that all forms see the same gradients; a trial had said where to look.",
+        "5 seeds reported, and left all three criteria open: 0.972 (0.956 to 0.987), 0.970 (0.960 to 0.980) and 0.980 "
+        "(0.940 to 1.020). 40 report, the same two choose; bars and settings are as they were.",
     ),
 )
 
