@@ -89,7 +89,7 @@ def product(name: str, rows: int, terms: int, entry: str) -> Iterator[str]:
 DIFFERENTIATE = "f4(i8[:, ::1], f4[:, ::1], i8, f4[::1], f4[:, ::1], i8[::1], i8[::1], f4[::1], f4[::1])"
 PREDICT = "void(i8[:, ::1], f4[:, ::1], f4[::1], f4[:, ::1], i8[::1], f4[:, ::1], f4[::1])"
 MODIFIED = 1_000_000_000  # of every source file: numba compiles anew where this time is not what it was
-PATIENCE = 120  # seconds that a process waits for one that compiles the same, which takes 10 to 30
+LONGEST_WAIT = 120  # seconds that a process waits for one that compiles the same, which takes 10 to 30
 
 
 class Passes(NamedTuple):
@@ -129,7 +129,7 @@ def _compile_once(path: Path) -> Passes:
     from filelock import FileLock
 
     stored = any((path.parent / "__pycache__").glob(f"{path.stem}.predict-*.nbi"))  # predict is compiled last
-    with nullcontext() if stored else FileLock(path.with_suffix(".lock"), timeout=PATIENCE):
+    with nullcontext() if stored else FileLock(path.with_suffix(".lock"), timeout=LONGEST_WAIT):
         return _compile(_import_source(path))
 
 
