@@ -53,13 +53,12 @@ def lines_of(name: str, folder: Path, statements: Sequence[str], stored: Sequenc
     said = f"The first run of [{config.name}](../../configs/methods/{config.name}), from its start."
     yield from ("", "## Who computes when", "", said, "", f"![A timeline of {name}]({name}.png)", "")
     yield from ("```yaml", config.read_text(encoding="utf-8").rstrip(), "```", "", "## Messages", "")
-    yield from (
-        (f"The first {len(sent)} of that run; -1 is the server.", "", *message_table(sent)) if sent else ("None.",)
-    )
+    heading = f"The first {len(sent)} of that run{name_servers(sent)}."
+    yield from ((heading, "", *message_table(sent)) if sent else ("It sends none.",))
     own = statements_on(name, statements)
-    yield from ("", "## What it is held to", "")
+    yield from ("", "## Statements of theory", "")
     shown = own[:: math.ceil(len(own) / MOST_STATEMENTS) or 1]
-    yield from (f"{len(shown)} of {len(own)} statements of [the page of all](../verification.md) that name it.", "")
+    yield from (f"{len(shown)} of the {len(own)} [statements](../verification.md) that name it.", "")
     yield from (*STATEMENT_HEADING, *shown)
     yield from ("", "## Claims of papers", "", *claim_lines(name, stored), "", "## To cite", "", "```bibtex")
     yield from (*sources(name), "```")
@@ -82,6 +81,14 @@ def first_run(config: Path, name: str, out: str) -> Result:
 def message_rows(result: Result) -> Iterator[Mapping[str, Any]]:
     """The first messages of a run."""
     yield from result.messages.sort_values("sent", kind="stable").head(MOST_MESSAGES).to_dict("records")
+
+
+def name_servers(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What a reader of the messages must know about ranks below 0."""
+    lowest = min((min(row["sender"], row["receiver"]) for row in rows), default=0)
+    if lowest >= 0:
+        return ""
+    return "; -1 is the server" if lowest == -1 else "; ranks below 0 are servers"
 
 
 def message_table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -113,7 +120,7 @@ def claim_lines(name: str, stored: Sequence[Claim]) -> Iterator[str]:
         verdict = "not run" if row is None or is_outdated(claim, row) else verdict_text(row)
         yield f"- [{claim.id}](../claims/{claim.paper.key}.md#{claim.id.lower()}), {verdict}: {claim.question}"
     if not found:
-        yield "None has runs of it."
+        yield "No claim has runs of it."
 
 
 def uses(settings: Any, name: str) -> bool:

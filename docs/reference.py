@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from inspect import cleandoc, isclass, isfunction
 from itertools import groupby
+from textwrap import dedent, indent
 from typing import Any
 
 import laggard
@@ -84,19 +85,22 @@ def keys() -> Iterator[str]:
 def section(title: str, choice: NamedChoice) -> Iterator[str]:
     """The keys that all entries of a choice have, and each entry with its description and its own keys."""
     name, place = title.rstrip(")").split(" (")
-    owner, schemas = place.rpartition(".")[0], {entry: schema_of(part) for entry, part in choice.parts.items()}
+    places, *more = place.split("; ")
+    shown = "; ".join((", ".join(f"`{each}`" for each in places.split(", ")), *more))
+    owner = places.split(", ")[0].rpartition(".")[0]
+    schemas = {entry: schema_of(part) for entry, part in choice.parts.items()}
     first, *others = schemas.values()
     common = {
         key: said
         for key, said in first["properties"].items()
         if others and all(other["properties"].get(key) == said for other in others)
     }
-    yield from ("", f"(keys-{name})=", f"## {name.capitalize()}: `{place}`", "", *table(owner, common, first))
+    yield from ("", f"(keys-{name})=", f"## {name.capitalize()}: {shown}", "", *table(owner, common, first))
     for entry, part in choice.parts.items():
         own = {key: said for key, said in schemas[entry]["properties"].items() if key not in common}
         yield from ("", f"### {entry}", "", *description(part), "", *table(owner, own, schemas[entry]))
     for key, inner in {key: inner for schema in schemas.values() for key, inner in nested(schema)}.items():
-        yield from ("", f"### {key}", "", *table(f"{owner}.{key}", inner["properties"], inner))
+        yield from ("", f"### `{owner}.{key}`", "", *table(f"{owner}.{key}", inner["properties"], inner))
 
 
 def nested(schema: Schema) -> Iterator[tuple[str, Schema]]:
@@ -120,12 +124,17 @@ def description(part: type[Part]) -> Iterator[str]:
     text = cleandoc(part.__doc__ or "")
     text = re.sub(r"^(Attributes|Args|Raises|Example):\n( .*\n?|\n(?= ))*", "", text, flags=re.MULTILINE)
     for paragraph in text.split("\n\n"):
-        for aligned, lines in groupby(paragraph.splitlines(), lambda line: bool(TABLE_ROW.match(line))):
-            if aligned:  # shown as it stands, like what is indented
-                yield from ("", *(f"    {line}" for line in lines), "")
+        for literal, lines in groupby(paragraph.splitlines(), is_literal):
+            if literal:
+                yield from ("", *indent(dedent("\n".join(lines)), "    ").splitlines(), "")
             else:
-                yield from (line if line.startswith("    ") else escape_line(line) for line in lines)
+                yield from map(escape_line, lines)
         yield ""
+
+
+def is_literal(line: str) -> bool:
+    """Whether a line of a docstring is shown as it stands: one that is indented, or has aligned columns."""
+    return bool(line.startswith("    ") or TABLE_ROW.match(line))
 
 
 def table(place: str, properties: Schema, schema: Schema) -> list[str]:
@@ -140,16 +149,28 @@ def row(place: str, said: Schema, schema: Schema) -> list[str]:
     """The cells of the key at a dotted place: its name, type, default, unit, range and description."""
     key, text = place.rpartition(".")[2], said.get("description", "")
     limits = {word: limit for one in (said, *said.get("anyOf", [])) for word, limit in one.items() if word in SIGNS}
-    default = f"`{format_value(said['default'])}`" if "default" in said else ""
+    default = f"`{in_yaml(said['default'])}`" if "default" in said else ""
     only = [f" Of [{name}](#{name.replace(' ', '-')})." for name, (of, _) in HEEDED.items() if place in of]
     return [
         f"`{key}`",
         type_of(said, schema),
         "required" if key in schema.get("required", ()) else default,
         next((physical or counted for physical, counted in UNIT.findall(text)), "").strip("`"),
-        ", ".join(f"{SIGNS[word]} {limits[word]:g}" for word in SIGNS if limits.get(word, HUGE) not in USUAL),
-        escape(text) + "".join(only),
+        ", ".join(f"{SIGNS[word]} {in_short(limits[word])}" for word in SIGNS if limits.get(word, HUGE) not in USUAL),
+        escape(text) + "." * (not text.endswith(".")) + "".join(only),
     ]
+
+
+def in_yaml(value: Any) -> str:
+    """A default as a config spells it."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {in_yaml(each)}' for key, each in value.items())}}}"
+    return value if isinstance(value, str) and value else format_value(value)
+
+
+def in_short(limit: float) -> str:
+    """A limit of a range."""
+    return "2^63" if limit == 2**63 else f"{limit:g}"
 
 
 def type_of(said: Schema, schema: Schema) -> str:
@@ -163,7 +184,8 @@ def type_of(said: Schema, schema: Schema) -> str:
     if "enum" in said:
         return ", ".join(f"`{value}`" for value in said["enum"])
     if "items" in said:
-        return f"list of {type_of(said['items'], schema) or 'values'}"
+        items = type_of(said["items"], schema) or "values"
+        return f"list of ({items})" if ", " in items else f"list of {items}"
     if said.get("pattern") == ":" or any(each.get("pattern") for each in said.get("properties", {}).values()):
         return "`module:Name`"
     return "mapping" if said.get("type") == "object" else str(said.get("type", ""))
@@ -207,9 +229,16 @@ def api() -> Iterator[str]:
     yield from ("", "## For entries of your own", "", *directives(EXTENSION))
 
 
+def documented() -> set[str]:
+    """The full names of the classes on that page."""
+    names = re.findall(r"\.\. autoclass:: (\S+)", "\n".join(api()))
+    things = [getattr(import_module(owner), own) for owner, _, own in (name.rpartition(".") for name in names)]
+    return {f"{thing.__module__}.{thing.__qualname__}" for thing in things}
+
+
 def directives(names: Iterable[str]) -> Iterator[str]:
     """A directive for each class and function among the names."""
-    yield "```{eval-rst}"
+    yield from ("```{eval-rst}", ".. highlight:: none", "")  # equations are no Python
     for name in names:
         owner, _, own = name.rpartition(".")
         thing = getattr(import_module(owner), own)

@@ -8,13 +8,19 @@ from laggard.experiments.config.catalogue import TABLE_ROW
 
 SECTIONS = ("Args:", "Attributes:", "Example:", "Raises:", "Returns:", "Yields:")
 RANGE = re.compile(r"Annotated\[(.*?), Range\(.*?\)\]")
+DEFAULTS = ((r", _\w+: [^,]*(?=\)$)", ""), (r"<function (\w+)>", r"\1"), (r"<factory>|<function <lambda>>", "..."))
+"""What a signature has that nobody can write, and what is shown instead: private fields, functions, factories."""
+DOTTED = re.compile(r"\b[a-z_]\w*(?:\.\w+)+")
 ENTRY = re.compile(r" {4}[\w, .]+: ")
 
 
 def setup(app: Any) -> dict[str, bool]:
     """Register what this module has."""
     app.connect("autodoc-process-docstring", process_docstring, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", shorten_types, priority=600)  # after it
     app.connect("autodoc-process-signature", process_signature)
+    app.connect("autodoc-skip-member", skip_member)
+    app.connect("doctree-read", space_names)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math, None))
     return {"parallel_read_safe": True}
 
@@ -26,11 +32,44 @@ def process_docstring(app: Any, what: str, name: str, thing: Any, options: Any, 
     lines[:] = list(restructure(lines))
 
 
+def shorten_types(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Take the ranges out of the types of attributes, and the modules of those that the page does not have."""
+    from reference import documented
+
+    known = documented()
+    for index, line in enumerate(lines):
+        if line.startswith(":vartype"):
+            lines[index] = DOTTED.sub(
+                lambda match: match[0] if match[0] in known else match[0].rpartition(".")[2], RANGE.sub(r"\1", line)
+            )
+
+
 def process_signature(
     app: Any, what: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
-    """A signature without the ranges of its arguments, which the page of keys has."""
-    return signature and RANGE.sub(r"\1", signature), returns
+    """A signature without what nobody can write, nor the ranges that the page of keys has; none of a protocol."""
+    if getattr(thing, "_is_protocol", False):
+        return "", returns
+    if not signature:
+        return signature, returns
+    signature = RANGE.sub(r"\1", signature)
+    for unreadable, shown in DEFAULTS:
+        signature = re.sub(unreadable, shown, signature)
+    return signature, returns
+
+
+def skip_member(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out the fields of a named tuple, which its attributes say better."""
+    return True if type(thing).__name__ == "_tuplegetter" else None
+
+
+def space_names(app: Any, doctree: Any) -> None:
+    """Put back the spaces between names that share an entry."""
+    from docutils.nodes import Text
+    from sphinx.addnodes import literal_strong
+
+    for node in doctree.findall(literal_strong):
+        node.children = [Text(re.sub(r",(?=\w)", ", ", node.astext()))]
 
 
 def restructure(lines: Sequence[str]) -> Iterator[str]:

@@ -21,8 +21,8 @@ class Quadratic(QuadraticForm):
         f(w) = 1/2 sum_i h_i (w_i - w*_i)^2,    gradient = h (w - w*) + noise / sqrt(batch) xi,    xi ~ N(0, I)
 
     A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; the loss of a gradient is f(w), without noise.
-    With `shift` or `scale` it is of each worker another one: worker j has s_j h for h, and w* + c_j for w*, and
-    evaluated is how far the mean of the workers' f_j is above its minimum.
+    With `shift` or `scale` each worker has a quadratic of its own: worker j has s_j h for h, and w* + c_j for w*. An
+    evaluation then says how far the mean of the workers' f_j is above its minimum.
 
     Args:
         curvature: all eigenvalues h; or the largest, from which `dim` of them fall geometrically to
@@ -99,7 +99,8 @@ class Tridiagonal(QuadraticForm):
         w*_k = k / (d + 1) - 1,    f(w*) = -d / (8 (d + 1)),    smoothness 1/2 (1 + cos(pi / (d + 1)))
 
     All losses are f(w) - f(w*), since they are computed from w - w*, without a matrix and without cancellation. With
-    `shift` or `scale`, worker j has s_j (f(w - c_j) - f(w*)), and evaluated is how far their mean is above its minimum.
+    `shift` or `scale`, worker j has s_j (f(w - c_j) - f(w*)), and an evaluation says how far their mean is above its
+    minimum.
 
     Args:
         dim: d.

@@ -57,11 +57,20 @@ def test_a_config_uses_the_methods_that_it_names(method_pages, settings, used):
     assert method_pages.uses(settings, "sgp") == used
 
 
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [([], ""), ([0, 1], ""), ([0, -1], "; -1 is the server"), ([0, -3], "; ranks below 0 are servers")],
+)
+def test_messages_say_which_ranks_are_servers(method_pages, ranks, said):
+    rows = [{"sender": ranks[0], "receiver": ranks[1]}] if ranks else []
+    assert method_pages.name_servers(rows) == said
+
+
 def test_a_claim_is_listed_with_its_verdict_under_the_methods_of_its_runs(method_pages):
     lines = list(method_pages.claim_lines("adpsgd", claims()))
     assert any(line.startswith("- [D3](../claims/lian2018.md#d3), ") for line in lines)
     assert not any("[B3]" in line for line in lines)
-    assert list(method_pages.claim_lines("nothing", claims())) == ["None has runs of it."]
+    assert list(method_pages.claim_lines("nothing", claims())) == ["No claim has runs of it."]
 
 
 def test_a_method_in_the_first_column_leads_to_its_page_and_nothing_else_does(method_pages):

@@ -20,7 +20,7 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.parts import ALGORITHM, COMPENSATION, LEARNING, SCHEDULE, NamedChoice
 from laggard.experiments.config.schema import Described
-from laggard.simulator import ALGORITHMS
+from laggard.simulator import ALGORITHMS, Task
 from laggard.simulator.errors import Positive, Settings
 from tests.documents import ROOT
 
@@ -110,6 +110,49 @@ def test_aligned_lines_of_a_docstring_are_kept_and_the_names_of_attributes_that_
     lines = ["Seconds:", "", "ring    2 P", "tree    log P", "for P nodes.", "", "Attributes:", "    start, end: (s)."]
     kept = ["Seconds:", "", "", "::", "", "    ring    2 P", "    tree    log P", "", "for P nodes.", ""]
     assert list(rendering.restructure(lines)) == [*kept, "Attributes:", "    start,end: (s)."]
+
+
+def test_equations_keep_the_places_that_they_have_to_each_other() -> None:
+    class Part:
+        """One sentence.
+
+            a = b
+            long  <- c
+        then more.
+        """
+
+    lines = list(reference.description(Part))  # type: ignore[arg-type]  # its docstring is all that counts
+    assert [line for line in lines if line] == ["One sentence.", "    a = b", "    long  <- c", "then more."]
+
+
+def test_defaults_are_spelled_as_in_a_config() -> None:
+    values = {"law": "constant", "mean": 1.0, "none": None, "empty": ""}
+    assert reference.in_yaml(values) == "{law: constant, mean: 1.0, none: null, empty: ''}"
+
+
+def test_a_list_of_several_types_has_them_in_brackets() -> None:
+    items = {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]}
+    assert reference.type_of({"items": items}, {}) == "list of (number, list of number)"
+
+
+@pytest.mark.parametrize(
+    ("signature", "shown"),
+    [
+        ("(lr: Annotated[float, Range(above=None, least=0)] = 0.1)", "(lr: float = 0.1)"),
+        (
+            "(find: Find = <function find_run>, tell: Tell = <function <lambda>>)",
+            "(find: Find = find_run, tell: Tell = ...)",
+        ),
+        ("(only: int, labels: dict = <factory>, _checked: set[str] = <factory>)", "(only: int, labels: dict = ...)"),
+        (None, None),
+    ],
+)
+def test_a_signature_has_only_what_one_can_write(signature: str | None, shown: str | None) -> None:
+    assert rendering.process_signature(None, "function", "", None, None, signature, None) == (shown, None)
+
+
+def test_a_protocol_has_no_signature() -> None:
+    assert rendering.process_signature(None, "class", "", Task, None, "(*args, **kwargs)", None) == ("", None)
 
 
 ENTRIES = [

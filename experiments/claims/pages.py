@@ -171,18 +171,19 @@ def tables(evidence: Evidence) -> list[str]:
 def markdown_table(claim: Claim, table: ClaimTable, values: xr.DataArray) -> str:
     """A claim's table in Markdown: for each column our mean with its 95 % interval, and the paper's number."""
     columns, scale = values[table.columns].values.tolist(), 100 if table.percent else 1
-    head = [f"{table.columns} {of}" + " | paper" * bool(table.paper) for of in columns]
+    published = {of for row in table.paper.values() for of in row}
+    head = [f"{table.columns} {of}" + " | paper" * (of in published) for of in columns]
     lines = [
         f"**{table.title}** ([{claim.id}]({PAPERS.as_posix()}/{claim.paper.key}.md#{claim.id.lower()}))",
         "",
         f"| {table.rows} | {' | '.join(head)} |",
-        "| --- |" + (" ---: | ---: |" if table.paper else " ---: |") * len(columns),
+        "| --- |" + "".join(" ---: | ---: |" if of in published else " ---: |" for of in columns),
     ]
     for name in values[table.rows].values.tolist():
         cells = []
         for of in columns:
             own = values.sel({table.rows: name, table.columns: of})
-            cells += [_table_cell(own, scale), *([table.paper.get(name, {}).get(of, "")] if table.paper else [])]
+            cells += [_table_cell(own, scale), *([table.paper.get(name, {}).get(of, "")] if of in published else [])]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     seeds = f"n = {values.sizes[SEED]} seeds, with the 95 % interval" if SEED in values.dims else ""
     seeds += ", of those that got there where some did not" * (not bool(np.isfinite(values).all()))

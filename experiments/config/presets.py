@@ -100,7 +100,7 @@ def expand_preset(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe_preset(preset: Preset) -> type[Described]:
     """A preset as an entry of a table, with the keys that it sets."""
-    said = f"{preset.says[0].upper()}{preset.says[1:]}: {_as_yaml(preset.cluster)}."
+    said = f"{preset.says[0].upper()}{preset.says[1:]}: `{_as_yaml(preset.cluster)}`."
     text = f"{said}\n\nSource: {preset.source}."
     described: type[Described] = create_model("PresetPart", __base__=Described, __doc__=text)
     described.settings = frozenset()

@@ -50,7 +50,7 @@ class GPipe(Replicated):
     = 0 .. S - 1 on links of its own, an update takes max_s (C_s - s (f + b)) seconds longer.
 
     Attributes:
-        micro_batches: M.
+        micro_batches: M, micro-batches in an update.
         replicas: R; worker r S + s has stage s of replica r.
         collective: how the replicas of a stage sum their gradients, as in `all_reduce`.
 

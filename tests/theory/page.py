@@ -20,7 +20,8 @@ INTRODUCTION = (
     "writes this page; a test compares its statements, not its digits, with those that the tests make.",
     "An identity of two models has their largest relative difference for its measurement: 0 is the same bits, 1e-12 "
     "allows for arithmetic in another order. The tolerance of a mean is 4 standard errors of its own samples. "
-    'A value after "not" is one that is often given instead: the measurement excludes it.',
+    'A value after "not" is one that is often given instead: the measurement excludes it. A table begins with the '
+    'source of its statements; "derived" are those that follow from definitions.',
 )
 
 Test = tuple[str, str]
@@ -38,8 +39,10 @@ def render(made: Sequence[tuple[Test, Statement]]) -> str:
         parts += [f"## {(getdoc(tests) or '').rstrip('.')}", f"`tests/theory/test_{module}.py`"]
         for function, of_function in groupby(of_module, key=lambda each: each[0][1]):
             parts.append(_wrapped(f"**{function}.** {getdoc(getattr(tests, f'test_{function}'))}"))
-            for source, found in groupby(of_function, key=lambda each: each[1].source):
-                parts.append(_table(source, [statement for _, statement in found]))
+            by_source: dict[str, list[Statement]] = defaultdict(list)
+            for _, statement in of_function:
+                by_source[statement.source].append(statement)
+            parts += [_table(source, statements) for source, statements in by_source.items()]
     return "\n\n".join(parts) + "\n"
 
 

@@ -200,8 +200,8 @@ F2 = Claim(
         Does error grow along a ladder of staleness, and does training fail where staleness is not ramped up?
     """),
     says=paragraph("""
-        on MNIST with mean staleness 0, 20 and 50 the test error was about 0.36, 0.47 and 0.79 % [recalled];
-        staleness had to be ramped up over the first epochs, for training failed without.
+        on MNIST with mean staleness 0, 20 and 50 the test error was about 0.36, 0.47 and 0.79 %; staleness had to be
+        ramped up over the first epochs, for training failed without.
     """),
     basis="network",
     mark="recalled",

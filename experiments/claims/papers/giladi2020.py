@@ -107,8 +107,8 @@ I6 = Claim(
         against the sharpness measured there.
     """),
     question=paragraph("""
-        Does delay make a minimum of a network unstable at the learning rate of theory, as one over the delay, and
-        does momentum cost most of it?
+        Is the largest stable learning rate at a network's minimum that of theory, inversely proportional to the delay,
+        and does momentum take most of it away?
     """),
     says=paragraph("""
         the largest stable learning rate is inversely proportional to the delay, and momentum costs most of it

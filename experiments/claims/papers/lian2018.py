@@ -66,9 +66,8 @@ D1 = Claim(
         all of it?
     """),
     says=paragraph("""
-        with one slow worker of 16, AD-PSGD's speed-up over one worker stays at about 14.8, 14.1, 13.6, 13.6 when it
-        is 1, 2, 10, 100 times slower; all-reduce's falls from 12.3 over 6.9 and 1.6 to 0.18 [recalled: context, no
-        bar].
+        with one slow worker of 16, AD-PSGD's speed-up over one worker stays at about 14.8, 14.1, 13.6, 13.6 when it is
+        1, 2, 10, 100 times slower; all-reduce's falls from 12.3 over 6.9 and 1.6 to 0.18.
     """),
     basis="clock",
     mark="recalled",

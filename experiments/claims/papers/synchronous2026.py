@@ -1,4 +1,4 @@
-"""What Authors of arXiv 2602.03802 (2026) claim."""
+"""What Begunov and Tyurin (2026) claim."""
 
 from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
 from laggard.experiments.claims.exhibits import Picture
@@ -7,9 +7,9 @@ from laggard.experiments.claims.statistics import at, final, mean, per_sample
 
 PAPER = Paper(
     key="synchronous2026",
-    authors="Authors of arXiv 2602.03802",
+    authors="Begunov, Tyurin",
     year=2026,
-    title="(on whether asynchrony is needed, against m-synchronous SGD; the title is not at hand)",
+    title="Do we need asynchronous SGD? On the near-optimality of synchronous methods",
     where="arXiv 2602.03802",
 )
 

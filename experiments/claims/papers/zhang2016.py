@@ -259,8 +259,8 @@ E3 = Claim(
         LeNet-5, MNIST, 30 learners, batch 16, 4 epochs: both at the rate that is best for synchronous SGD; 5 seeds.
     """),
     question=paragraph("""
-        At the learning rate that is best for synchronous SGD, does asynchronous SGD fail with it as it is, and keep
-        up with it divided by the staleness?
+        At the learning rate that is best for synchronous SGD, does asynchronous SGD fail, and does it keep up once that
+        rate is divided by the staleness?
     """),
     says=paragraph("""
         with 30 learners a fixed learning rate fails for n-softsync with n = 15 and 30, while lr / staleness

@@ -300,7 +300,7 @@ B2 = Claim(
         columns="workers",
         percent=True,
         paper=DC_TABLE,
-        source="ResNet-20 on CIFAR-10, 160 epochs; the row of 8 workers is recalled",
+        source="ResNet-20 on CIFAR-10, 160 epochs; the column of 8 workers is recalled. Last row: a strength of 10",
     ),
     changes=(
         "Five seeds at 16 and 32 workers were compared at 0.7 of each seed's cliff of ASGD, with a constant strength "
@@ -394,7 +394,7 @@ B3 = Claim(
     beside={"synchronous_many": "SSGD over ASGD, time per sample, the clock alone, a hundred seeds"},
     figure=Picture(of="milliseconds", x="method", y="virtual ms per sample"),
     notes=paragraph("""
-        These five seeds lie above the closed form by chance; a hundred, on the clock alone, stand beside.
+        These five seeds lie above the closed form by chance; a hundred, on the clock alone, do not.
     """),
 )
 
@@ -441,11 +441,11 @@ B4 = Claim(
     headline="strength borne by 32 workers over 8",
     did="LeNet-5, MNIST, asynchronous workers: accuracy over the strength of the compensation, by workers and rate.",
     question=paragraph("""
-        Is the compensation that training bears the weaker, the more workers there are and the higher the learning rate?
+        Does training bear less compensation the more workers there are, and the higher the learning rate?
     """),
     says=paragraph("""
         too large a strength diverges; strength 0 is ASGD. DANA's re-runs found DC-ASGD failing by 20 workers with
-        momentum [notes].
+        momentum.
     """),
     basis="network",
     mark="notes",
@@ -645,7 +645,7 @@ B5 = Claim(
         columns="workers",
         percent=True,
         paper=DC_TABLE,
-        source="ResNet-20 on CIFAR-10, 160 epochs; the row of 8 workers is recalled",
+        source="ResNet-20 on CIFAR-10, 160 epochs; the column of 8 workers is recalled",
     ),
     notes=paragraph("""
         Its 45 runs take about 1,000 hours on two busy CPU cores. That is a forecast on generated images of the same

@@ -132,8 +132,8 @@ class Moments(NamedTuple):
 class Adam(Settings):
     """Running means of the gradient and of its square, both corrected for their start at zero.
 
-    m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;
-    w <- w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps).
+        m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;
+        w <- w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps).
 
     Source: Kingma & Ba (2015), arXiv 1412.6980, algorithm 1, with eps where `torch.optim.Adam` has it.
 

@@ -110,7 +110,7 @@ def test_a_control_that_fails_makes_a_claim_say_nothing(folder, tmp_path):
     row = reproduce(claim, "cpu", tmp_path, 1)
     assert row.verdict == "says nothing here"
     assert "1 says nothing here (Z1)" in summary_sentences(evidence_of(claim, row, tmp_path))[0]
-    assert "- Control: loss of the quick <= -1" in texts(claim, row, tmp_path)[2]
+    assert "| control | loss of the quick | <= -1 |" in texts(claim, row, tmp_path)[2]
 
 
 def test_a_table_has_the_numbers_of_the_paper_beside_ours(folder, tmp_path):
@@ -132,6 +132,19 @@ def test_a_table_has_the_numbers_of_the_paper_beside_ours(folder, tmp_path):
     alone = markdown_table(claim, replace(table, paper={}), values)
     assert f"| method | workers 4 |\n| --- | ---: |\n| ASGD | 1.20 ± {half:.2f} |\n" in alone
     assert alone.endswith("n = 3 seeds, with the 95 % interval.")
+
+
+def test_a_table_counts_the_seeds_that_got_there_and_has_a_column_only_for_what_is_published(folder):
+    values = xr.DataArray(
+        np.array([[[1.0, 3.0, np.inf], [2.0, 2.0, 2.0]]]),
+        dims=("method", "workers", "seed"),
+        coords={"method": ["ASGD"], "workers": [4, 8], "seed": [0, 1, 2]},
+    )
+    (claim,) = claims([], folder())
+    text = markdown_table(claim, ClaimTable("time", "Times (s)", "method", "workers", {"ASGD": {8: "9"}}, "it"), values)
+    assert "| method | workers 4 | workers 8 | paper |\n| --- | ---: | ---: | ---: |\n" in text
+    assert "| ASGD | 2.00 ± 12.71 (2 of 3) | 2.00 ± 0.00 | 9 |" in text
+    assert "of those that got there where some did not" in text
 
 
 def test_a_basis_without_claims_has_an_empty_cell(folder, tmp_path):
