@@ -231,8 +231,7 @@ def _expect_equal(one: Outcome, other: Outcome, who: str, row: int | None = None
         others = other.updates[name]
         if not np.array_equal(values, others, equal_nan=values.dtype.kind == "f"):
             common = min(len(values), len(others))
-            differ = [i for i in range(common) if values[i] != others[i] and values[i] == values[i]]
-            at = differ[0] if differ else common
+            at = next((i for i in range(common) if values[i] != others[i] and values[i] == values[i]), common)
             raise Broken(f"{who} differ in the {name} of gradient {at}, in order of resolution")
     weights = (one.weights, other.weights) if row is None else (one.weights[row], other.weights[other_row])
     if weights[0].shape != weights[1].shape or not torch.allclose(*weights, rtol=0, atol=0, equal_nan=True):

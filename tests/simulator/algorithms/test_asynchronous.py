@@ -168,6 +168,12 @@ def test_an_accumulating_server_sums_and_soft_sync_averages():
     torch.testing.assert_close(summed.weights, averaged.weights, rtol=1e-12, atol=1e-14)
 
 
+def test_soft_sync_of_one_gradient_is_plain_asynchronous_sgd():
+    """1-softsync, which is the default of both."""
+    soft, plain = run(UNEVEN, SoftSync(Rule(lr=LR))), run(UNEVEN, AsyncPS(Rule(lr=LR)))
+    assert torch.equal(soft.weights, plain.weights)
+
+
 @pytest.mark.parametrize("more", [{"n_push": 2, "n_fetch": 4}, {"sync_every": 4}, {"warm_start": 9}])
 def test_options_combine_and_all_gradients_are_accounted_for(more):
     P, options = 5, {"n_push": 2, "n_fetch": 2, "sync_every": 8, "warm_start": 3} | more
