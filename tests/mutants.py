@@ -33,7 +33,8 @@ from coverage import CoverageData
 
 from tests.mutations import ROOT, Mutant, mutants
 
-PACKAGES = ("simulator", "models")
+TESTS = {"simulator": ("tests/simulator/", "tests/theory/"), "models": ("tests/models/",)}
+"""The tests of each package; statements of theory are about the engine."""
 FIRST = 60
 """How many of the tests that execute a line are tried first: their modules alone have to be imported."""
 WANTED = 0.95
@@ -71,7 +72,7 @@ class Recording(NamedTuple):
         lines = self.lines.get(mutant.path, {})
         found = (({test for line in span for test in lines.get(line, ())}) for span in mutant.spans)
         near = next(filter(None, found), set())
-        package = [test for test in self.seconds if test.startswith(f"tests/{mutant.path.partition('/')[0]}/")]
+        package = [test for test in self.seconds if test.startswith(TESTS[mutant.path.partition("/")[0]])]
         cheap = [test for test in package if test in near]
         stages = [cheap[:FIRST], cheap[FIRST:], [test for test in package if test not in near]]
         return [stage for stage in stages if stage]
@@ -79,7 +80,8 @@ class Recording(NamedTuple):
 
 def recording(jobs: int) -> Recording:
     """The tests without a fault: from `build/mutants`, where these files were recorded, or from a run of them now."""
-    files = [name for name in files_of_checkout() if re.match(rf"(tests/)?({'|'.join(PACKAGES)})/", name)]
+    folders = sorted({folder for own in TESTS.values() for folder in own})
+    files = [name for name in files_of_checkout() if name.startswith((*(f"{one}/" for one in TESTS), *folders))]
     digest = hashlib.sha256(b"".join(name.encode() + (ROOT / name).read_bytes() for name in files)).hexdigest()
     folder = ROOT / "build" / "mutants" / digest[:16]
     if not (folder / "durations.txt").exists():
@@ -87,7 +89,7 @@ def recording(jobs: int) -> Recording:
         folder.mkdir(parents=True)
         command = [sys.executable, "-m", "pytest", "-n", str(jobs), "--dist", "worksteal", "--durations=0",
                    "--durations-min=0", "--cov-context=test", "--cov-report=", f"--cov-config={os.devnull}",
-                   *(f"--cov=laggard.{one}" for one in PACKAGES), *(f"tests/{one}" for one in PACKAGES)]  # fmt: skip
+                   *(f"--cov=laggard.{one}" for one in TESTS), *folders]  # fmt: skip
         environment = {**os.environ, "COVERAGE_FILE": str(folder / "lines")}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         if done.returncode:
@@ -201,7 +203,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="a part of the paths of the modules to change")
     args = parser.parse_args()
-    modules = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    modules = [path for package in TESTS for path in sorted((ROOT / package).rglob("*.py"))]
     every = [mutant for path in modules if args.only in str(path) for mutant in mutants(path)]
     chosen = random.Random(args.seed).sample(every, min(args.count, len(every)))
     survived = trials(

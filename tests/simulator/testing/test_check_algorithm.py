@@ -220,7 +220,7 @@ BROKEN: dict[Callable[[Rule], Algorithm], tuple[str, str]] = {
     Noisy: ("the same seed is the same run", "`torch.rand`"),
     Reseeding: ("the same seed is the same run", "it draws from a global random stream, or seeds one"),
     Unordered: ("ties fall in the order of scheduling", "two runs with the same ties differ in the worker of gradient"),
-    InPlace: ("weights are values", "was changed in place"),
+    InPlace: ("weights are values", "was changed in place later"),
     InPlaceOfGradients: ("weights are values", "the value of a gradient of worker 0 was changed in place"),
 }
 
