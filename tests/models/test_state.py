@@ -68,7 +68,7 @@ STATE = {
         r"changes buffers .*\(1\.running_mean, 1\.running_var\).* such as GroupNorm",
     ),
     "alpha dropout": (
-        lambda: nn.Sequential(nn.Linear(6, 3), nn.AlphaDropout(0.1)),
+        lambda: nn.Sequential(nn.Linear(6, 3), nn.AlphaDropout(0.1), nn.AlphaDropout(0.0)),
         r"Sequential draws random numbers in its forward pass \(1\), but .* out, or draw them by nn.Dropout",
     ),
     "dropout in a function": (

@@ -19,6 +19,7 @@ from laggard.simulator import (
     Stop,
     simulate,
 )
+from laggard.simulator.network.topology import Exponential
 from laggard.simulator.timing.distributions import Constant, Gamma
 from laggard.simulator.timing.slowdowns import Factor
 
@@ -38,6 +39,21 @@ def run(worker, server=None, workers=2, stop=None, **more):
 
 def idle(node):
     yield node.receive(tag="never")
+
+
+def test_without_a_step_peers_and_mixing_are_those_of_its_first():
+    seen = []
+
+    def worker(node):
+        if node.rank == 0:
+            seen.append((node.out_peers(), node.in_peers(), node.mixing("uniform")))
+            seen.extend((node.out_peers(step), node.in_peers(step), node.mixing("uniform", step)) for step in (0, 1))
+        yield node.work(1.0)
+
+    run(worker, cluster=Cluster(4, network=Network(topology=Exponential())), stop=Stop(time=1.0))
+    by_default, first, second = seen
+    assert by_default == first
+    assert all(one != other for one, other in zip(first, second, strict=True))
 
 
 def test_a_message_carries_its_sender_content_and_tag_in_order_of_arrival():
