@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from simpy.events import PENDING
 
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.learning.promises import Promise
@@ -40,7 +41,12 @@ class LockStepSchedule(Protocol):
 class Participant(Verb):
     """Fires when a node has gone through all steps of its round, with what they give."""
 
+    __slots__ = ("_value", "callbacks", "env", "role")
+
     _ok = True
+
+    def __init__(self, env: Clock) -> None:
+        self.env, self._value, self.callbacks, self.role = env, PENDING, [], None
 
     def fire(self, result: Promise) -> None:
         """Fire now, inside the event that lets the node go on."""

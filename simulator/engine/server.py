@@ -145,6 +145,8 @@ class Server(Client):
 class Intake(Receive):
     """A receive of a server, which fires when its message has been taken in."""
 
+    __slots__ = ()
+
     node: Server
 
     def fire(self, message: Message) -> None:

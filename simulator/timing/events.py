@@ -12,8 +12,22 @@ from simpy.events import PENDING, Condition, Process
 from simpy.events import Event as Event  # for modules that may not import simpy
 
 if TYPE_CHECKING:
+    from simpy.events import Event as Slotted
+
     from laggard.simulator.engine.machine import Machine
     from laggard.simulator.learning.gradients import Gradient
+else:
+
+    class Slotted:
+        """What SimPy's `Event` tells about itself, for events without a dictionary: they are made in half of the time.
+
+        SimPy asks of an event only that it has `env`, `callbacks`, `_ok` and `_value`.
+        """
+
+        __slots__ = ()
+
+        ok, triggered, processed, value = Event.ok, Event.triggered, Event.processed, Event.value
+
 
 Callbacks = tuple[Callable[[Any], None]]
 
@@ -65,7 +79,7 @@ class RoleProcess(Process):
         self.env.schedule(self)
 
 
-class Verb(Event):
+class Verb(Slotted):
     """An event that a verb of a node returns.
 
     Attributes:
@@ -74,8 +88,10 @@ class Verb(Event):
         role: the role that waits for it, if it is the only one.
     """
 
+    __slots__ = ()
+
     callbacks: Any
-    role: RoleProcess | None = None
+    role: RoleProcess | None
 
     def __or__(self, other: Event) -> "Choice":
         return Choice(self.env, Condition.any_events, [with_list(self), with_list(other)])
@@ -109,6 +125,8 @@ class Choice(Verb, Condition):
     has taken from the mailbox is put back.
     """
 
+    role = None
+
     def _check(self, event: Event) -> None:
         decided = self._value is not PENDING
         super()._check(event)
@@ -135,11 +153,14 @@ class Work(Verb):
         buckets: what fires when each bucket of the gradient is there, where some were asked for; the last is itself.
     """
 
+    __slots__ = ("_value", "buckets", "callbacks", "node", "role")
+
     _ok = True
-    buckets: "tuple[Work | BucketReady, ...]" = ()
+    buckets: "tuple[Work | BucketReady, ...]"
 
     def __init__(self, node: "Machine", gradient: "Gradient | None", callbacks: Callbacks | None) -> None:
         self.node, self._value, self.callbacks = node, gradient, callbacks
+        self.role, self.buckets = None, ()
 
     @property
     def gradient(self) -> "Gradient | None":
@@ -168,10 +189,12 @@ class Work(Verb):
 class BucketReady(Verb):
     """A bucket of the gradient that `work` computes is there, while the rest is computed; its value is the gradient."""
 
+    __slots__ = ("_value", "callbacks", "role", "work")
+
     _ok = True
 
     def __init__(self, work: Work, callbacks: Callbacks) -> None:
-        self.work, self._value, self.callbacks = work, work.gradient, callbacks
+        self.work, self._value, self.callbacks, self.role = work, work.gradient, callbacks, None
 
     @property
     def env(self) -> Environment:  # type: ignore[override]
@@ -190,14 +213,16 @@ class Message(Verb):
         waiting: its callbacks, where a crash can lose it.
     """
 
+    __slots__ = ("_value", "callbacks", "content", "lives", "receiver", "role", "sender", "size", "tag", "waiting")
+
     _ok = True
-    size: float = 1.0
     lives: tuple[int, int]
     waiting: list[Callable[[Any], None]]
 
     def __init__(self, sender: "Machine", receiver: "Machine", content: Any, tag: Any, callbacks: Callbacks) -> None:
         self.sender, self.receiver, self.tag, self.callbacks = sender, receiver, tag, callbacks
         self._value = self.content = content
+        self.role, self.size = None, 1.0
 
     @property
     def env(self) -> Environment:  # type: ignore[override]
@@ -215,15 +240,17 @@ class Receive(Verb):
     Attributes:
         since: the moment (s) from which the node waits.
         message: what it has taken, if anything.
+        withdrawn: whether it waits no longer.
     """
 
+    __slots__ = ("_value", "callbacks", "message", "node", "role", "since", "tag", "withdrawn")
+
     _ok = True
-    callbacks: Any = ()
-    message: Message | None = None
-    withdrawn = False
+    message: Message | None
 
     def __init__(self, node: "Machine", tag: Any, since: float) -> None:
         self.node, self.tag, self.since = node, tag, since
+        self._value, self.callbacks, self.role, self.message, self.withdrawn = PENDING, (), None, None, False
 
     @property
     def env(self) -> Environment:  # type: ignore[override]
