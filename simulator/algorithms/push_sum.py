@@ -105,8 +105,10 @@ class SGP(Algorithm):
     def push(self, node: Node, x: "Tensor", exchange: int) -> "Tensor":
         """Send each peer its share of x and w; return the node's own share of x."""
         shares, w = node.mixing(self.mixing, exchange), node.weight
-        parts = {share: share * x for share in {shares.own, *shares.out.values()}}  # most are equal
+        parts = {shares.own: shares.own * x}
         for peer, share in shares.out.items():
+            if share not in parts:  # most are equal
+                parts[share] = share * x
             node.send(peer, (parts[share], share * w), tag=exchange)
         node.weight = shares.own * w
         return parts[shares.own]

@@ -2,15 +2,11 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from laggard.simulator.errors import InvalidSettingError
 from laggard.simulator.recording.trace import BUSY, SENDING
 from laggard.simulator.timing.events import BucketReady, Message, Work
 from laggard.simulator.timing.slowdowns import apply_slowdowns
-
-if TYPE_CHECKING:
-    from laggard.simulator.engine.machine import Machine
 
 
 def end_work(work: Work) -> None:
@@ -22,7 +18,10 @@ def end_work(work: Work) -> None:
         node._since, node._work = now, None
     if gradient is not None:
         gradient.computed = now
-        count_computed(node)
+        counters = node._counters
+        counters.computed += 1
+        if counters.computed >= counters.most_computed:
+            node._world.end("gradients")
     if work.role is not None:
         work.role.resume(gradient)
 
@@ -55,19 +54,11 @@ def end_bucket(bucket: BucketReady) -> None:
         bucket.role.resume(bucket._value)
 
 
-def count_computed(node: "Machine") -> None:
-    """Count a gradient that `node` has computed, and end the run at the limit on them."""
-    counters = node._counters
-    counters.computed += 1
-    if counters.computed >= counters.most_computed:
-        node._world.end("gradients")
-
-
 def deliver(message: Message) -> None:
     """Give `message`, which has arrived, to its receiver; the role that waits for its arrival goes on."""
     sender, mailbox = message.sender, message.receiver.mailbox
     sender._outgoing -= 1
-    if not sender._outgoing and sender._work is None:
+    if not sender._outgoing and sender._work is None and sender._since != sender._env._now:
         sender._spend(SENDING)
     sender._counters.delivered += 1
     if sender._log is not None:

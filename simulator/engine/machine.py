@@ -3,12 +3,13 @@
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from numpy.random import Generator
 from torch import Tensor
 
-from laggard.simulator.engine.endings import MESSAGE_ARRIVES, WORK_ENDS, count_computed, deliver_or_lose, start_buckets
+from laggard.simulator.engine.endings import MESSAGE_ARRIVES, WORK_ENDS, deliver_or_lose, start_buckets
 from laggard.simulator.engine.mailbox import Mailbox
 from laggard.simulator.engine.states import NodeState
 from laggard.simulator.errors import InvalidSettingError, check_duration
@@ -58,15 +59,12 @@ class Machine(NodeState):
         self._at_once: Work | None = None  # the answer to `work(0)`
         self._outgoing, self._since = 0, 0.0  # messages under way; start (s) of the present state
 
-    @property
-    def weights(self) -> Tensor:
-        return self._weights
-
-    @weights.setter
-    def weights(self, weights: Tensor) -> None:
+    def _set_weights(self, weights: Tensor) -> None:
         if self._world.reached is None:  # once the end is reached nothing counts
             self.mixings += 1
             self._weights = stamp(weights, self)
+
+    weights = property(attrgetter("_weights"), _set_weights)  # read without a call of a Python function
 
     def compute(self, weights: Tensor, read: Tensor | None = None, buckets: Sequence[float] = ()) -> Work:
         if self.rank < 0:
@@ -101,8 +99,10 @@ class Machine(NodeState):
     def promise(self, weights: Tensor, batch: Any, started: float) -> Gradient:
         gradient = self._pool.promise(self.rank, self, weights, batch)
         gradient.started, gradient.due, gradient.computed = started, self._env.now, self._env.now
-        self._counters.started += 1
-        count_computed(self)
+        counters = self._counters
+        counters.started, counters.computed = counters.started + 1, counters.computed + 1
+        if counters.computed >= counters.most_computed:
+            self._world.end("gradients")
         return gradient
 
     def duration(self) -> float:
@@ -116,7 +116,7 @@ class Machine(NodeState):
 
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
         target = self._joined.get(receiver) or self._join(receiver)
-        if not 0 <= size < INFINITE:
+        if not 0.0 <= size < INFINITE:
             raise InvalidSettingError("send", "size", "a finite number of models >= 0", size)
         if not self._outgoing and self._work is None:
             self._since = self._env._now
@@ -175,11 +175,12 @@ class Machine(NodeState):
         if self._work is not None:
             at = f"node {self.rank} starts to compute at {self._env.now:g} s while it is computing already"
             raise RuntimeError(f"{at}; yield the first computation, or cancel it, before the second")
-        if not 0 <= seconds < INFINITE:
+        if not 0.0 <= seconds < INFINITE:
             check_duration(seconds, f"node {self.rank}", "work")
+        now = self._env._now
         if self._outgoing:
-            self.spent[SENDING] += self._env._now - self._since
-        self._since = self._env._now
+            self.spent[SENDING] += now - self._since
+        self._since = now
         self._work = work = Work(self, gradient, WORK_ENDS)
         self._env.after_work(seconds, work)
         return work

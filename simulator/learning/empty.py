@@ -19,13 +19,15 @@ class EmptyWeights:
         torch.Size([2, 3, 0])
     """
 
-    stamp: Any = None
-    pieces: Any = ()
+    __slots__ = ("pieces", "shape", "stamp")
+
     _version = 0  # of a tensor's changes in place
     dtype, device, ndim = torch.float32, torch.device("cpu"), 2
 
     def __init__(self, ensemble: int) -> None:
         self.shape = torch.Size((ensemble, 0))
+        self.stamp: Any = None
+        self.pieces: Any = ()
 
     def __repr__(self) -> str:
         return f"EmptyWeights({self.shape[0]})"
@@ -33,7 +35,7 @@ class EmptyWeights:
     def detach(self) -> "EmptyWeights":
         """An alias."""
         alias = object.__new__(EmptyWeights)
-        alias.shape = self.shape
+        alias.shape, alias.stamp, alias.pieces = self.shape, None, ()
         return alias
 
     def numel(self) -> int:
@@ -54,18 +56,27 @@ class EmptyWeights:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        asked = getattr(self.tensor(), name)
-        return (lambda *args, **named: _like(asked(*_real(args), **_real(named)))) if callable(asked) else asked
-
     @classmethod
     def __torch_function__(
         cls, function: Callable[..., Any], types: Any, args: Sequence[Any] = (), named: Mapping[str, Any] | None = None
     ) -> Any:
         """Apply functions of torch to a real tensor."""
         return _like(function(*_real(args), **_real(named or {})))
+
+
+def _asked(name: str) -> Any:
+    """The property or method `name` of a real tensor."""
+
+    def ask(empty: EmptyWeights) -> Any:
+        asked = getattr(empty.tensor(), name)
+        return (lambda *args, **named: _like(asked(*_real(args), **_real(named)))) if callable(asked) else asked
+
+    return property(ask)
+
+
+for _name in dir(Tensor):  # `__getattr__` would make each attribute take three times as long, also those above
+    if not _name.startswith("_") and not hasattr(EmptyWeights, _name):
+        setattr(EmptyWeights, _name, _asked(_name))
 
 
 def _real(given: Any) -> Any:

@@ -16,6 +16,7 @@ IN_FLIGHT, APPLIED, DROPPED, CANCELLED = "in flight", "applied", "dropped", "can
 STATUSES = (APPLIED, DROPPED, CANCELLED)
 
 
+NEVER = math.nan
 WHOLE: "dict[int, GradientPiece]" = {}  # the pieces of a gradient that is not divided
 
 
@@ -120,17 +121,26 @@ class Gradient(Leaf, Read):
     )  # fmt: skip
 
     def __init__(
-        self, pool: "GradientPool", worker: int, reader: Model, weights: "Tensor", batch: Any, read: "Tensor"
+        self,
+        pool: "GradientPool",
+        worker: int,
+        reader: Model,
+        weights: "Tensor",
+        batch: Any,
+        read: "Tensor | None" = None,
     ) -> None:
-        self._pool, self.worker, self.weights, self.batch = pool, worker, weights, batch
+        if read is None:
+            read = weights
+        self._pool, self.worker = pool, worker
+        self.weights, self.batch = weights, batch
         stamp: Stamp = getattr(read, "stamp", None) or (reader, reader.version, reader.mixings)
         self._owner, self.version_read, self.mixed_read = stamp
         pieces: Sequence[Piece] = getattr(read, "pieces", ())  # slices with different owners
         self._pieces = {piece.stamp[0].rank: GradientPiece(self, piece) for piece in pieces} if pieces else WHOLE
         self._changes = weights._version
-        self._value: Tensor | None = None
-        self._losses: Tensor | None = None
-        self.started = self.due = self.computed = math.nan
+        self._value: Tensor | None = None if pool.learns else weights
+        self._losses: Tensor | None = pool.no_losses
+        self.started = self.due = self.computed = NEVER
         self.status = IN_FLIGHT
 
     @property

@@ -7,6 +7,7 @@ nothing.
 
 import heapq
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -52,8 +53,10 @@ class GradientPool:
     ) -> None:
         self.task, self.on_resolved, self._defer = task, on_resolved, defer
         self._ensemble, params = start.shape
-        self._no_losses = torch.zeros(self._ensemble, dtype=start.dtype) if params == 0 else None
         self.learns = params > 0
+        self.no_losses = None if self.learns else torch.zeros(self._ensemble, dtype=start.dtype)
+        if not self.learns:  # every value is known, so that there is nothing else to do
+            self.promise = partial(Gradient, self)  # type: ignore[method-assign]
         memory = memory_for(start) if memory is None else memory
         self._most = max(1, int(memory // max(1, 2 * start.numel() * start.element_size())))
         self._pending: dict[Gradient, None] = {}
@@ -67,10 +70,7 @@ class GradientPool:
 
         `read` is the model that was read, where `weights` have changed since.
         """
-        gradient = Gradient(self, worker, reader, weights, batch, weights if read is None else read)
-        if self._no_losses is not None:
-            gradient._value, gradient._losses = weights, self._no_losses
-            return gradient
+        gradient = Gradient(self, worker, reader, weights, batch, read)
         if len(self._pending) >= self._most:
             self.evaluate(self._soonest(1))
         self._pending[gradient] = None

@@ -58,7 +58,7 @@ def _watched(kind: type[Machine], handed: list[Handed], gradients: list[Gradient
 
         @weights.setter
         def weights(self, weights: Tensor) -> None:
-            Machine.weights.fset(self, weights)  # type: ignore[attr-defined]
+            Machine._set_weights(self, weights)
             self.hand(f"the model of node {self.rank} after {self.version} updates", super().weights)
 
         def compute(self, weights: Tensor, *args: Any, **given: Any) -> Work:

@@ -220,7 +220,8 @@ class Message(Verb):
     waiting: list[Callable[[Any], None]]
 
     def __init__(self, sender: "Machine", receiver: "Machine", content: Any, tag: Any, callbacks: Callbacks) -> None:
-        self.sender, self.receiver, self.tag, self.callbacks = sender, receiver, tag, callbacks
+        self.sender, self.receiver = sender, receiver
+        self.tag, self.callbacks = tag, callbacks
         self._value = self.content = content
         self.role, self.size = None, 1.0
 
