@@ -9,7 +9,8 @@ from simpy.events import Event
 from laggard.simulator.engine.machine import Machine
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.timing.clock import Clock
-from laggard.simulator.timing.events import Message, RoleProcess
+from laggard.simulator.timing.events import Message
+from laggard.simulator.timing.roles import RoleProcess
 from laggard.simulator.timing.slowdowns import Crash
 
 if TYPE_CHECKING:

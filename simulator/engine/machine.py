@@ -71,7 +71,8 @@ class Machine(NodeState):
             raise RuntimeError(f"node {self.rank} is a server: it has no mini-batches; compute on a worker's node")
         alone, now = self._durations.next(), self._env._now
         seconds = apply_slowdowns(alone, now, self._slowdowns) if self._slowdowns else alone
-        gradient = self._pool.promise(self.rank, self, weights, next(self._batches), read)
+        promise = self._pool.promise
+        gradient = promise(self.rank, self, weights, next(self._batches), read)
         gradient.started, gradient.due = now, now + seconds
         self._counters.started += 1
         work = self._begin(gradient, seconds)
@@ -123,8 +124,9 @@ class Machine(NodeState):
         self._outgoing += 1
         self._counters.sent += 1
         message = Message(self, target, content, tag, MESSAGE_ARRIVES)
-        if self._post is not None:
-            self._post(message)
+        post = self._post
+        if post is not None:
+            post(message)
         else:
             self._address(message)
             self._hand_over(message, size * self.model_bytes)
@@ -182,7 +184,8 @@ class Machine(NodeState):
             self.spent[SENDING] += now - self._since
         self._since = now
         self._work = work = Work(self, gradient, WORK_ENDS)
-        self._env.after_work(seconds, work)
+        after_work = self._env.after_work
+        after_work(seconds, work)
         return work
 
     def _address(self, message: Message) -> None:

@@ -5,7 +5,9 @@ from collections.abc import Hashable
 
 from laggard.simulator.timing.events import Message, Receive
 
-NO_MAIL: dict[Hashable, deque[Message]] = {}
+Mail = deque[Message] | list[Message]
+"""Those without a tag may be many; of one tag there are few, for which a deque would take 600 bytes."""
+NO_MAIL: dict[Hashable, Mail] = {}
 NO_RECEIVES: dict[Hashable, list[Receive]] = {}
 """Those of a mailbox that has needed none yet: never filled."""
 
@@ -28,7 +30,7 @@ class Mailbox:
 
     def __init__(self, crashes: bool) -> None:
         self.first: Receive | None = None
-        self.mail: dict[Hashable, deque[Message]] = NO_MAIL
+        self.mail: dict[Hashable, Mail] = NO_MAIL
         self._receives: dict[Hashable, list[Receive]] = NO_RECEIVES  # a few of each tag: a deque takes 600 bytes
         self.heard: dict[int, int] | None = {} if crashes else None
         self.plain = not crashes
@@ -38,7 +40,7 @@ class Mailbox:
         tag = receive.tag
         mail = self.mail.get(tag)
         if mail:
-            message = mail.popleft()
+            message = mail.popleft() if tag is None else mail.pop(0)  # type: ignore[union-attr, call-arg]
             if not mail and tag is not None:
                 del self.mail[tag]  # else it grows where every step has a tag of its own
             receive.fire(message)
@@ -73,7 +75,7 @@ class Mailbox:
         if message is not None and (self.first if tag is None else self._receives.get(tag)):
             self.deliver(message)
         elif message is not None:
-            self._keep(tag).appendleft(message)
+            self._keep(tag).insert(0, message)
         elif receive is self.first:
             self.first = self._next(None)
         elif receive in self._receives.get(tag, []):
@@ -95,13 +97,14 @@ class Mailbox:
         """Discard all messages and receives."""
         self.first, self.mail, self._receives = None, NO_MAIL, NO_RECEIVES
 
-    def _keep(self, tag: Hashable) -> deque[Message]:
+    def _keep(self, tag: Hashable) -> Mail:
         """Where messages with that tag are kept."""
         if self.mail is NO_MAIL:
             self.mail = {}
-        if tag not in self.mail:
-            self.mail[tag] = deque()
-        return self.mail[tag]
+        mail = self.mail.get(tag)
+        if mail is None:
+            mail = self.mail[tag] = deque() if tag is None else []
+        return mail
 
     def _next(self, tag: Hashable) -> Receive | None:
         """Take the oldest of the receives with that tag, besides the first without one."""

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 class Simulation:
     """A cluster that runs an algorithm on a task: clock, nodes, transport and counters."""
 
-    recoveries: Recoveries | None = None
-    snapshots: "Snapshots | None" = None
     stalled: str | None = None
     _time_limit: Event | None = None
 
@@ -73,6 +71,8 @@ class Simulation:
     ) -> None:
         algorithm.check_cluster(cluster)
         check_periods(stop, evaluate, cluster)
+        self.recoveries: Recoveries | None = None
+        self.snapshots: Snapshots | None = None
         cluster = cluster.bound(seeds.cluster)
         self.env = Clock(stream(seeds.cluster, TIES) if cluster.ties == "random" else None)
         self.cluster, self.trace, self.counters = cluster, Trace(self.env), Counters(task)

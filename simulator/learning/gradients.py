@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 IN_FLIGHT, APPLIED, DROPPED, CANCELLED = "in flight", "applied", "dropped", "cancelled"
 STATUSES = (APPLIED, DROPPED, CANCELLED)
 
-
-NEVER = math.nan
 WHOLE: "dict[int, GradientPiece]" = {}  # the pieces of a gradient that is not divided
 
 
@@ -121,26 +119,18 @@ class Gradient(Leaf, Read):
     )  # fmt: skip
 
     def __init__(
-        self,
-        pool: "GradientPool",
-        worker: int,
-        reader: Model,
-        weights: "Tensor",
-        batch: Any,
-        read: "Tensor | None" = None,
+        self, pool: "GradientPool", worker: int, reader: Model, weights: "Tensor", batch: Any, read: Any = None
     ) -> None:
-        if read is None:
-            read = weights
-        self._pool, self.worker = pool, worker
-        self.weights, self.batch = weights, batch
+        read = weights if read is None else read
+        self._pool, self.worker, self.weights = pool, worker, weights
+        self.batch, self._changes = batch, weights._version
         stamp: Stamp = getattr(read, "stamp", None) or (reader, reader.version, reader.mixings)
         self._owner, self.version_read, self.mixed_read = stamp
         pieces: Sequence[Piece] = getattr(read, "pieces", ())  # slices with different owners
         self._pieces = {piece.stamp[0].rank: GradientPiece(self, piece) for piece in pieces} if pieces else WHOLE
-        self._changes = weights._version
         self._value: Tensor | None = None if pool.learns else weights
         self._losses: Tensor | None = pool.no_losses
-        self.started = self.due = self.computed = NEVER
+        self.started = self.due = self.computed = math.nan
         self.status = IN_FLIGHT
 
     @property
@@ -161,11 +151,6 @@ class Gradient(Leaf, Read):
         assert self._losses is not None
         return self._losses
 
-    @property
-    def all_pieces_resolved(self) -> bool:
-        """Whether every piece has a final status."""
-        return all(piece.status != IN_FLIGHT for piece in self._pieces.values())
-
     def evaluate(self, leaves: Sequence["Gradient"]) -> None:
         self._pool.evaluate(leaves)
 
@@ -178,7 +163,8 @@ class Gradient(Leaf, Read):
         self.status = status
         if pool.learns:
             pool.withdraw(self)
-        pool.on_resolved(self, self, True)
+        on_resolved = pool.on_resolved
+        on_resolved(self, self, True)
         return self
 
     def cancel(self) -> None:
@@ -215,7 +201,8 @@ class GradientPiece(Derived, Read):
             return None
         whole, pool = self.whole, self.whole._pool
         self._staleness, self._mixings, self.status = self.staleness, self.mixings, status
-        first = whole.status is IN_FLIGHT and (status == APPLIED or whole.all_pieces_resolved)
+        last = all(piece.status != IN_FLIGHT for piece in whole._pieces.values())
+        first = whole.status is IN_FLIGHT and (status == APPLIED or last)
         if first:
             whole._staleness, whole._mixings, whole.status = self._staleness, self._mixings, status
             if pool.learns:

@@ -19,7 +19,7 @@ TYPES = {
     "time": "d", "worker": "i", "target": "i", "started": "d", "computed": "d",
     "version_read": "q", "staleness": "i", "mixings": "i", "status": "b",
 }  # fmt: skip
-PACKED = Struct("=" + "".join(TYPES.values()))
+pack = Struct("=" + "".join(TYPES.values())).pack
 CODES = {status: code for code, status in enumerate(STATUSES)}
 
 
@@ -27,7 +27,7 @@ class Trace:
     """The final statuses of gradients: a row of 49 bytes each."""
 
     def __init__(self, env: Clock) -> None:
-        self._env, self._rows, self._pack = env, bytearray(), PACKED.pack
+        self._env, self._rows = env, bytearray()
         self.counts = dict.fromkeys(STATUSES, 0)
 
     def record(self, gradient: Gradient | GradientPiece, whole: Gradient, counts: bool) -> None:
@@ -36,7 +36,7 @@ class Trace:
         A piece of a gradient has a row of its own, and `counts` where it makes the status of `whole` final.
         """
         status = gradient.status
-        self._rows += self._pack(
+        self._rows += pack(
             self._env._now, whole.worker, gradient._owner.rank, whole.started, whole.computed, gradient.version_read,
             gradient._staleness, gradient._mixings, CODES[status],
         )  # fmt: skip

@@ -4,11 +4,11 @@ They are cheap SimPy events: a computation and a message are one entry each in t
 delivered inside its own event, and none of them needs a process, a store, or a list of callbacks of its own.
 """
 
-from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from simpy.core import Environment
-from simpy.events import PENDING, Condition, Process
+from simpy.events import PENDING, Condition
 from simpy.events import Event as Event  # for modules that may not import simpy
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from laggard.simulator.engine.machine import Machine
     from laggard.simulator.learning.gradients import Gradient
+    from laggard.simulator.timing.roles import RoleProcess
 else:
 
     class Slotted:
@@ -32,53 +33,6 @@ else:
 Callbacks = tuple[Callable[[Any], None]]
 
 
-class RoleProcess(Process):
-    """A running role: SimPy's process, which an event of a verb resumes with a value, without a callback."""
-
-    def __init__(self, env: Environment, role: Generator[Event, Any, None]) -> None:
-        if not isinstance(role, Generator):
-            raise TypeError(f"a role is {role!r}: expected a generator, a function with a `yield` in it")
-        self._send = role.send
-        super().__init__(env, role)
-
-    def resume(self, value: Any) -> None:
-        """Run the role, which has waited for `value`, until it waits for an event that has not fired."""
-        try:
-            event: Any = self._send(value)
-            while (callbacks := event.callbacks) is None:
-                event = self._send(event._value)
-        except Exception as error:  # an interrupt may come at any line, and is nothing that the role did
-            self._end(error)
-        else:
-            self._target = event
-            if callbacks.__class__ is tuple and event.role is None:
-                event.role = self
-            else:
-                with_list(event).callbacks.append(self._resume)
-
-    def abandon(self) -> None:
-        """Close the role; it does not resume."""
-        if self.is_alive:
-            event: Any = self.target
-            if getattr(event, "role", None) is self:
-                event.role = None
-            elif self._resume in (event.callbacks or ()):  # it is missing where the message waited for is lost
-                event.callbacks.remove(self._resume)
-            self._generator.close()
-
-    def _resume(self, event: Event) -> None:
-        self.resume(event._value)
-
-    def _end(self, error: Exception) -> None:
-        """End as the role has: it returned, raised `error`, or yielded what is no event."""
-        self._ok, self._value = isinstance(error, StopIteration), error
-        if isinstance(error, AttributeError) and cast(Any, self._generator).gi_frame is not None:
-            got = error.obj
-            expected = "expected an event of one of the node's verbs, as in `yield node.receive()`"
-            self._value = RuntimeError(f"the role {self.name} yields {got!r}; {expected}")
-        self.env.schedule(self)
-
-
 class Verb(Slotted):
     """An event that a verb of a node returns.
 
@@ -91,7 +45,7 @@ class Verb(Slotted):
     __slots__ = ()
 
     callbacks: Any
-    role: RoleProcess | None
+    role: "RoleProcess | None"
 
     def __or__(self, other: Event) -> "Choice":
         return Choice(self.env, Condition.any_events, [with_list(self), with_list(other)])

@@ -98,7 +98,6 @@ class Scaled(Settings):
         check_workers(self.law, workers)
 
 
-INFINITE = math.inf
 NONE_DRAWN = array("d")
 BLOCK = 64  # draws buffered per worker: more costs memory at 65,536 workers, fewer costs a numpy call each
 
@@ -129,6 +128,6 @@ class Durations:
                 raise InvalidSettingError(repr(self._law), "draw", f"an array of {BLOCK} numbers, as asked for", drawn)
             self._block = array("d", drawn[::-1].astype(np.float64).tobytes())
         seconds = self._block.pop()
-        if not 0.0 <= seconds < INFINITE:  # checked here too: making the error's text costs more than the draw
+        if not 0.0 <= seconds < math.inf:  # checked here too: making the error's text costs more than the draw
             check_duration(seconds, repr(self._law), f"draw for {'worker' if self._rank >= 0 else 'node'} {self._rank}")
         return seconds

@@ -5,7 +5,8 @@ import pytest
 from laggard.simulator import SERVER, Algorithm, Cluster, Deadlock, Network, Stop, simulate
 from laggard.simulator.network.topology import Complete, Star
 from laggard.simulator.timing.clock import Clock
-from laggard.simulator.timing.events import Event, RoleProcess
+from laggard.simulator.timing.events import Event
+from laggard.simulator.timing.roles import RoleProcess
 from laggard.simulator.timing.slowdowns import Crash
 
 

@@ -1,0 +1,57 @@
+"""A role of a node as a process of the clock."""
+
+from collections.abc import Generator
+from typing import Any, cast
+
+from simpy.core import Environment
+from simpy.events import Event, Process
+
+from laggard.simulator.timing.events import with_list
+
+
+class RoleProcess(Process):
+    """A running role: SimPy's process, which an event of a verb resumes with a value, without a callback."""
+
+    def __init__(self, env: Environment, role: Generator[Event, Any, None]) -> None:
+        if not isinstance(role, Generator):
+            raise TypeError(f"a role is {role!r}: expected a generator, a function with a `yield` in it")
+        self._send = role.send
+        super().__init__(env, role)
+
+    def resume(self, value: Any) -> None:
+        """Run the role, which has waited for `value`, until it waits for an event that has not fired."""
+        send = self._send
+        try:
+            event: Any = send(value)
+            while (callbacks := event.callbacks) is None:
+                event = send(event._value)
+        except Exception as error:  # an interrupt may come at any line, and is nothing that the role did
+            self._end(error)
+        else:
+            self._target = event
+            if callbacks.__class__ is tuple and event.role is None:
+                event.role = self
+            else:
+                with_list(event).callbacks.append(self._resume)
+
+    def abandon(self) -> None:
+        """Close the role; it does not resume."""
+        if self.is_alive:
+            event: Any = self.target
+            if getattr(event, "role", None) is self:
+                event.role = None
+            elif self._resume in (event.callbacks or ()):  # it is missing where the message waited for is lost
+                event.callbacks.remove(self._resume)
+            self._generator.close()
+
+    def _resume(self, event: Event) -> None:
+        self.resume(event._value)
+
+    def _end(self, error: Exception) -> None:
+        """End as the role has: it returned, raised `error`, or yielded what is no event."""
+        self._ok, self._value = isinstance(error, StopIteration), error
+        if isinstance(error, AttributeError) and cast(Any, self._generator).gi_frame is not None:
+            got = error.obj
+            expected = "expected an event of one of the node's verbs, as in `yield node.receive()`"
+            self._value = RuntimeError(f"the role {self.name} yields {got!r}; {expected}")
+        self.env.schedule(self)
