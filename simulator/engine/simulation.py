@@ -71,15 +71,13 @@ class Simulation:
     ) -> None:
         algorithm.check_cluster(cluster)
         check_periods(stop, evaluate, cluster)
-        self.recoveries: Recoveries | None = None
-        self.snapshots: Snapshots | None = None
         cluster = cluster.bound(seeds.cluster)
         self.env = Clock(stream(seeds.cluster, TIES) if cluster.ties == "random" else None)
         self.cluster, self.trace, self.counters = cluster, Trace(self.env), Counters(task)
         self.log = MessageLog(self.env) if record is not None and record.messages else None
-        self.reached, self.crashes = cast(str | None, None), cluster.has_crashes
+        self.reached, self.snapshots = cast(str | None, None), cast("Snapshots | None", None)
         self.counters.most_computed = math.inf if stop.gradients is None else stop.gradients
-        self._task, self._stop, self._watch = task, stop, watch
+        self._task, self._stop, self._watch, self.crashes = task, stop, watch, cluster.has_crashes
         start = task.start([start_seed(seed) for seed in seeds.learning])
         message_bytes = cluster.network.message_bytes
         self.model_bytes = bytes_of(task, start.shape[1]) if message_bytes is None else message_bytes
@@ -116,8 +114,7 @@ class Simulation:
             self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
             readmits = algorithm.readmits or workers == 1
             self.faults = Faults(self.env, self.cluster.crashes, self.nodes, roles, readmits, self.transport)
-        if self.cluster.server_crashes:
-            self.recoveries = Recoveries(self)
+        self.recoveries = Recoveries(self) if self.cluster.server_crashes else None
 
     def run(self) -> Outcome:
         """Run to the end.

@@ -45,10 +45,13 @@ class EmptyWeights:
         """A real tensor of the same shape."""
         return torch.empty(self.shape)
 
-    def _same(self, *_: Any) -> "EmptyWeights":
+    def __neg__(self) -> "EmptyWeights":
         return self
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = _same
+    def _same(self, _: Any) -> "EmptyWeights":
+        return self
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _same
 
     def __getitem__(self, index: Any) -> Any:
         return _like(self.tensor()[index])

@@ -13,7 +13,7 @@ from laggard.simulator.network.topology import Ranks, Topology
 ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Mixing:
     """One node's row and column of the mixing matrix at one step.
 
@@ -134,11 +134,13 @@ FEW_PEERS = 64  # mixings with more peers are not cached: a mesh of thousands wo
 class NodePeers:
     """The topology as one node of `workers` sees it; answers are cached, since a method asks at every step."""
 
+    __slots__ = ("_mixings", "_neighbours", "_period", "_rank", "_topology", "_workers")
+
     def __init__(self, topology: Topology, rank: int, workers: int) -> None:
         self._topology, self._rank, self._workers = topology, rank, workers
         self._period = topology.period(workers)
         self._neighbours: dict[int, tuple[Ranks, Ranks]] = {}  # by the step of the period
-        self._mixings: dict[tuple[str, int], Mixing] = {}  # by name and step
+        self._mixings: dict[str, dict[int, Mixing]] = {}  # by name and step
 
     def at(self, step: int) -> tuple[Ranks, Ranks]:
         """Its out-peers and in-peers at `step`, the next in rank first."""
@@ -155,10 +157,13 @@ class NodePeers:
         Raises:
             InvalidSettingError: the topology has no such mixing.
         """
-        within = name, step % self._period
-        found = self._mixings.get(within)
+        within = step % self._period
+        known = self._mixings.get(name)
+        if known is None:
+            known = self._mixings[name] = {}
+        found = known.get(within)
         if found is None:
             found = mixing(name, self._topology, self._rank, step, self._workers)
             if len(found.out) <= FEW_PEERS:
-                self._mixings[within] = found
+                known[within] = found
         return found
