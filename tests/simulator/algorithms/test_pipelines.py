@@ -226,3 +226,8 @@ def test_one_stage_is_plain_sgd(quadratic):
         outcome = weights_of(one, algorithm, quadratic)
         assert torch.equal(outcome.weights, plain.weights)
         assert math.isclose(outcome.progress.time, plain.progress.time)
+
+
+def test_a_limit_on_gradients_counts_those_that_a_pipeline_promises():
+    outcome = simulate(Cluster(workers=2), PipeDream(Rule()), Timing(), stop=Stop(gradients=7, time=50.0))
+    assert (outcome.reached, outcome.progress.gradients) == ("gradients", 7)

@@ -10,7 +10,7 @@ from laggard.models import Quadratic
 from laggard.simulator import AsyncPS, Cluster, Delayed, KSync, Rule, Stop, SyncPS, Timing, simulate
 from laggard.simulator.learning.pool import GradientPool
 from laggard.simulator.learning.promises import evaluate
-from laggard.simulator.learning.weights import stamp
+from laggard.simulator.learning.weights import join_slices, stamp
 from laggard.simulator.timing.distributions import Exponential
 
 
@@ -165,3 +165,32 @@ def test_staleness_runs_until_the_gradient_has_a_fate():
     gradient.drop()
     gradient._owner.version = 9
     assert (gradient.staleness, gradient.version) == (4, 4)
+
+
+def test_a_gradient_after_local_steps_is_of_the_model_that_was_read():
+    """Also where nothing is learnt, and every value is known."""
+    for task in (Quadratic(dim=2), Timing()):
+        start = task.start([0])
+        pool = GradientPool(task, start, lambda *_: None)
+        owner, reader = (SimpleNamespace(rank=rank, version=7 - rank, mixings=0) for rank in (2, 3))
+        read = stamp(start, owner)
+        owner.version += 3
+        gradient = pool.promise(3, reader, start + 0.0, None, read)
+        assert (gradient.target, gradient.version_read, gradient.staleness, gradient.status) == (2, 5, 3, "in flight")
+        assert pool.promise(3, reader, start + 0.0, None).target == 3
+
+
+def test_a_gradient_is_dropped_with_the_last_of_its_pieces():
+    task = Quadratic(dim=4)
+    pool = GradientPool(task, task.start([0]), lambda *_: None)
+    owners = [SimpleNamespace(rank=rank, version=0, mixings=0) for rank in (-1, -2)]
+    read = join_slices([stamp(torch.ones(1, 2), owner) for owner in owners])
+    gradient = pool.promise(0, owners[0], read, torch.zeros(1))
+    gradient.piece(-1).drop()
+    assert (gradient.status, gradient.piece(-1).status, gradient.piece(-2).status) == (
+        "in flight",
+        "dropped",
+        "in flight",
+    )
+    gradient.piece(-2).drop()
+    assert gradient.status == "dropped"

@@ -1,10 +1,12 @@
 """Weights without a parameter, of runs that are timed alone."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from laggard.simulator.learning.empty import EmptyWeights
-from laggard.simulator.learning.weights import mean
+from laggard.simulator.learning.weights import mean, stamp
 
 
 def test_nothing_answers_as_an_empty_tensor_does():
@@ -30,8 +32,18 @@ def test_nothing_answers_as_an_empty_tensor_does():
         assert ask(EmptyWeights(3)).shape == ask(empty).shape
     assert len(EmptyWeights(3)) == 3
     assert EmptyWeights(3).dtype == empty.dtype
+    assert isinstance(EmptyWeights(3).clone(), EmptyWeights)
+    assert isinstance(torch.cat([EmptyWeights(3), EmptyWeights(3)], dim=1), EmptyWeights)
     with pytest.raises(AttributeError):
         _ = EmptyWeights(3).stapm
+
+
+@pytest.mark.parametrize("weights", [EmptyWeights(2), torch.ones(2, 3)])
+def test_an_alias_has_a_stamp_of_its_own(weights):
+    one, other = (SimpleNamespace(rank=rank, version=rank, mixings=0) for rank in (3, 4))
+    first = stamp(weights, one)
+    assert (first.stamp, stamp(first, other).stamp) == ((one, 3, 0), (other, 4, 0))
+    assert getattr(first.detach(), "stamp", None) is None
 
 
 @pytest.mark.parametrize("count", [2, 5, 8, 64])

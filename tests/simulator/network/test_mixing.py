@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from laggard.simulator import InvalidSettingError, Star
-from laggard.simulator.network.mixing import MIXINGS, doubly_stochastic, matrix, mixing
+from laggard.simulator.network.mixing import MIXINGS, NodePeers, doubly_stochastic, matrix, mixing
 from laggard.simulator.network.topology import Complete, Exponential, Graph, Ring, Torus
 from tests.simulator.algorithms.conftest import graphs
 
@@ -144,3 +144,13 @@ def test_steps_repeat_with_the_period():
     graph = Exponential()
     for rank, step in itertools.product(range(6), range(9)):
         assert mixing("uniform", graph, rank, step, 6) == mixing("uniform", graph, rank, step % 3, 6)
+
+
+def test_a_node_is_told_the_mixing_that_it_asks_for():
+    """By name and step, also when it asks again; where degrees differ, the two names' weights do."""
+    star = Graph(graph="star_graph", arguments={"n": 3})
+    for graph, names in ((star, ["uniform", "metropolis"]), (Exponential(), ["uniform"])):
+        peers = NodePeers(graph, 1, 4)
+        for name, step in itertools.product([*names, *names], (0, 1, 0, 7)):
+            assert peers.mixing(name, step) == mixing(name, graph, 1, step, 4)
+    assert mixing("uniform", star, 1, 0, 4) != mixing("metropolis", star, 1, 0, 4)

@@ -106,6 +106,44 @@ def test_two_roles_of_a_node_wait_for_messages_without_a_tag():
     assert seen == [("a", 0), ("b", 1), ("a", 2), ("b", 3), ("a", 4), ("b", 5)]
 
 
+@pytest.mark.parametrize("tag", [None, "t"])
+def test_messages_of_one_tag_are_received_in_the_order_of_arrival(tag):
+    """Also the first of them, which a choice has taken and put back."""
+    seen = []
+
+    def role(node):
+        if node.rank == 0:
+            for number in range(4):
+                node.send(1, number, tag)
+        else:
+            yield node.work(1.0)
+            node.put(None, "go")
+            yield node.receive("go") | node.receive(tag)
+            for _ in range(4):
+                seen.append((yield node.receive(tag)))
+        yield node.work()
+
+    run(role, workers=2)
+    assert seen == [(0, 0), (0, 1), (0, 2), (0, 3)]
+
+
+def test_an_event_tells_what_simpys_own_does():
+    """Whether it has a value, and whether it has happened."""
+    told = []
+
+    def role(node):
+        work, news = node.work(1.0), node.receive()
+        told.append((news.triggered, news.processed, work.triggered, work.processed, work.ok))
+        with pytest.raises(AttributeError, match="not yet available"):
+            _ = news.value
+        node.put("news")
+        yield work
+        told.append((news.triggered, news.processed, news.value, work.triggered, work.processed, work.value))
+
+    run(role)
+    assert told == [(False, False, True, False, True), (True, True, (0, "news"), True, True, None)]
+
+
 def test_who_waits_behind_a_withdrawn_receive_moves_up():
     seen = []
 
