@@ -483,7 +483,7 @@ A5 = Claim(
     headline="Adam at its best rate and batch: delay 256 less 0",
     did=paragraph("""
         LeNet-5, MNIST, 30 epochs, delays 0, 32, 256, batches 32, 256, 1,024: each delay at its best rate and batch,
-        chosen on one seed; 10 report at the best batch.
+        chosen on one seed; 10 report.
     """),
     question="Does Adam bear 257 workers, and SGD with momentum not, where the batch is chosen too?",
     says=paragraph("""
