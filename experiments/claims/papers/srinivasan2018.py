@@ -530,7 +530,7 @@ A5 = Claim(
         percent=True,
     ),
     notes=paragraph("""
-        32 is the best batch at every delay: Adam loses 0.5 points, SGD 4.4 and not 5. Larger batches make fewer updates
+        32 is the best batch at every delay: Adam loses 0.5 points, SGD 4.4. Larger batches make fewer updates
         in 30 epochs, and a delay of 256 costs far more of them: at 256 samples Adam ends at 60 % and SGD at 38 %, at
         1,024 samples at 22 and 29 %.
     """),
