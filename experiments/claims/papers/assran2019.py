@@ -13,7 +13,18 @@ from laggard.experiments.claims.claim import (
     paragraph,
 )
 from laggard.experiments.claims.exhibits import ClaimTable, Picture
-from laggard.experiments.claims.statistics import at, between, curve, final, last, mean, per_update, slope, stack_arrays
+from laggard.experiments.claims.statistics import (
+    SEED,
+    at,
+    between,
+    curve,
+    final,
+    last,
+    mean,
+    per_update,
+    slope,
+    stack_arrays,
+)
 
 PAPER = Paper(
     key="assran2019",
@@ -539,6 +550,25 @@ SCALED_STUDIES = {
 }
 
 
+FEWEST_AND_MOST = ("SGP, 4 nodes", "SGP, 32 nodes")
+FURTHER = Study(
+    config={
+        **SCALED,
+        "name": "claims-scaling-further",
+        "stop": {"epochs": 6},
+        "evaluate": {"every_epochs": 0.5, "target_accuracy": 0.98},
+        "sweep": {
+            "setting": {name: scaled_settings()[name] for name in FEWEST_AND_MOST},
+            "seed": list(range(6, 16)),
+        },
+    },
+    smoke={**SMALL, "evaluate.every_epochs": 0.1, "evaluate.target_accuracy": 0.15, "sweep.seed": [6, 7]},
+    paper={"stop.epochs": 30},
+    tuned=Tuning(on="tuning", by="accuracy"),
+)
+"""More seeds of SGP with the fewest and the most nodes."""
+
+
 def by_nodes(values: xr.DataArray) -> xr.DataArray:
     """Values of `scaled_settings` by method and number of nodes."""
     nodes = xr.Variable("nodes", list(NODES))
@@ -559,11 +589,15 @@ def decide_c6(results: StudyResults) -> NumberArrays:
         own = at(seconds, nodes=32, link=link)
         return at(own, method=method) / at(own, method="SGP")
 
+    samples = [final(results[name], "samples_to") for name in ("reported", "further")]
+    few, many = (xr.concat([at(of, setting=name) for of in samples], SEED) for name in FEWEST_AND_MOST)
+    sgp = at(iteration, method="SGP", link="10 Gb/s")
+    few, many = few / 4 * at(sgp, nodes=4), many / 32 * at(sgp, nodes=32)
+
     return {
         "tree": over_sgp("tree", "10 Gb/s"),
         "overlapped": over_sgp(OVERLAPPED, "10 Gb/s"),
-        "faster": at(seconds, nodes=4, link="10 Gb/s", method="SGP")
-        / at(seconds, nodes=32, link="10 Gb/s", method="SGP"),
+        "faster": few / many,
         "ring": over_sgp("ring", "10 Gb/s"),
         "dpsgd": over_sgp("D-PSGD", "10 Gb/s"),
         "osgp": over_sgp("1-OSGP", "10 Gb/s"),
@@ -596,11 +630,13 @@ C6 = Claim(
         LeNet-5, MNIST, batch 32 on each of 4 to 32 nodes, 6 epochs, Nesterov momentum 0.9 as in the paper. Gradients
         take as long, and messages are as large, as those of ResNet-50 there (0.303 s, 102 MB); latency 50 us, cards of
         10 and of 1 Gb/s. Each method and number of nodes at its own best learning rate, chosen on 2 seeds in 2 epochs;
-        5 others report. Compute times are constant, so that time is iterations until 98 % times seconds an iteration,
-        and all-reduce has the same weights by a tree, a ring, and a ring in buckets during the backward pass.
+        5 others report, and of SGP on 4 and on 32 nodes 15. Compute times are constant, so that time is iterations
+        until 98 % times seconds an iteration, and all-reduce has the same weights by a tree, a ring, and a ring in
+        buckets during the backward pass.
     """),
     studies={
         **SCALED_STUDIES,
+        "further": FURTHER,
         "timed": Study(
             config={
                 "cluster": RESNET,
@@ -647,6 +683,10 @@ C6 = Claim(
         All-reduce fails at the rate that 2 epochs choose: 3 of 5 seeds at 16 nodes, 2 at 32 never get to 98 %. The
         paper warms its rates up.
     """),
+    changes=(
+        "5 seeds reported, and left the third criterion open: 5.02 (3.64 to 6.40). Ten more of SGP on 4 and 32 nodes "
+        "were added; bars and rates are as they were.",
+    ),
 )
 
 
