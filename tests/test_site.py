@@ -100,5 +100,5 @@ def test_each_method_has_a_page_with_a_picture_messages_and_evidence(site: Path,
     for name in ALGORITHM.parts:
         page = pages[site / "docs" / "methods" / f"{name}.html"]
         assert any(target.endswith(f"{name}.png") for target in page.targets)
-        assert {"who-computes-when", "messages", "what-it-is-held-to", "claims-of-papers", "to-cite"} <= page.names
+        assert {"who-computes-when", "messages", "statements-of-theory", "claims-of-papers", "to-cite"} <= page.names
     assert not (ROOT / "docs" / "methods").exists()
