@@ -1,5 +1,6 @@
 """Rules at the level of tensors: compensations, schedules, means."""
 
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -13,6 +14,10 @@ from laggard.simulator.learning.rules import (
     SGD,
     Adagrad,
     Adam,
+    AdamW,
+    Chained,
+    ClipNorm,
+    ClipValue,
     Constant,
     Cosine,
     DCASGDa,
@@ -234,10 +239,52 @@ def test_weights_are_values():
         (Cosine(length=4.0, floor=0.1), Progress(0, 0.0), 1.0),
         (Cosine(length=4.0, floor=0.1), Progress(0, 2.0), 0.55),
         (Cosine(length=4.0, floor=0.1), Progress(0, 9.0), 0.1),
+        (Step(factor=0.5, at=(2.0, 3.0)), Progress(0, 1.9), 1.0),
+        (Step(factor=0.5, at=(2.0, 3.0)), Progress(0, 2.0), 0.5),
+        (Step(factor=0.5, at=(2.0, 3.0)), Progress(0, 9.0), 0.25),
+        (Chained([WarmUp(length=2.0), Step(every=1, factor=0.5)]), Progress(0, 1.0), 0.5 * 0.5),
     ],
 )
 def test_schedules(schedule, at, factor):
     assert float(schedule(at)) == pytest.approx(factor)
+
+
+@pytest.mark.parametrize("wrong", [{"every": 1.0, "at": (2.0,)}, {}, {"at": (3.0, 2.0)}, {"at": (0.0,)}])
+def test_steps_are_at_one_distance_or_at_increasing_places(wrong):
+    with pytest.raises(InvalidSettingError, match="Step"):
+        Step(**wrong)
+
+
+def test_a_gradient_is_clipped_member_by_member_as_torch_does_it():
+    gradient = torch.tensor([[3.0, -4.0], [0.3, 0.4]], dtype=DOUBLE)
+    for clip, by_torch in (
+        (ClipNorm(2.0), lambda weights: torch.nn.utils.clip_grad_norm_(weights, 2.0)),
+        (ClipValue(0.35), lambda weights: torch.nn.utils.clip_grad_value_(weights, 0.35)),
+    ):
+        for row, clipped in zip(gradient, clip(gradient), strict=True):
+            weights = torch.zeros(2, dtype=DOUBLE, requires_grad=True)
+            weights.grad = row.clone()
+            by_torch([weights])
+            torch.testing.assert_close(clipped, weights.grad, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "by_torch"),
+    [
+        (Rule(SGD(momentum=0.9), lr=LR, weight_decay=0.3), partial(torch.optim.SGD, momentum=0.9, weight_decay=0.3)),
+        (Rule(AdamW(weight_decay=0.3), lr=LR), partial(torch.optim.AdamW, weight_decay=0.3)),
+    ],
+    ids=["coupled", "decoupled"],
+)
+def test_a_weight_decay_is_torch_s(rule, by_torch):
+    weights, own = torch.full((1, 2), 2.0, dtype=DOUBLE), torch.full((1, 2), 2.0, dtype=DOUBLE, requires_grad=True)
+    state, optimizer = rule.init(weights), by_torch([own], lr=LR)
+    for step in range(4):
+        gradient = torch.tensor([[0.5, step - 2.0]], dtype=DOUBLE)
+        weights, state = rule.step(weights, gradient, state, epochs=0.1)
+        own.grad = gradient
+        optimizer.step()
+    torch.testing.assert_close(weights, own.detach(), rtol=1e-12, atol=0)
 
 
 def test_a_schedule_counts_the_updates_and_epochs_that_were_applied():
