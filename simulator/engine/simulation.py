@@ -234,7 +234,7 @@ class Simulation:
             gradients=self.counters.gradients(self.trace.counts),
             messages=self.counters.messages(),
             evaluated=self.pool.evaluated,
-            reached=self.reached or "returned",
+            reached=cast(str, self.reached),
             progress=self.progress(),
             diverged=self._learning.diverged,
             stalled=self.stalled,

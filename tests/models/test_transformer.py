@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from laggard.models import ByLabel, Dirichlet, Disjoint, Logistic, Supervised, Transformer, characters, synthetic
 from laggard.models.flat import flatten, unflatten
 from laggard.models.layers import layers
+from laggard.models.modules import Attention
 
 POSITIONS, CLASSES = 12, 27
 SMALL = Transformer(width=16, blocks=2, heads=2)
@@ -41,6 +43,22 @@ def test_a_position_sees_itself_and_those_before_it_and_no_other(text):
         other[0, at] = (other[0, at] + 1) % CLASSES
         moved = (module(x) - module(other)).abs().amax(dim=-1)[0] > 1e-9
         assert moved.tolist() == [position >= at for position in range(POSITIONS)]
+
+
+def test_attention_is_torch_s_causal_one():
+    torch.manual_seed(0)
+    width, heads = 12, 3
+    own, other = Attention(width, heads).double(), nn.MultiheadAttention(width, heads, batch_first=True).double()
+    with torch.no_grad():
+        for mine, its in (
+            (own.inputs.weight, other.in_proj_weight), (own.inputs.bias, other.in_proj_bias),
+            (own.output.weight, other.out_proj.weight), (own.output.bias, other.out_proj.bias),
+        ):  # fmt: skip
+            its.copy_(mine)
+    x = torch.randn(2, POSITIONS, width, dtype=torch.float64)
+    later = nn.Transformer.generate_square_subsequent_mask(POSITIONS, dtype=torch.float64)
+    expected, _ = other(x, x, x, attn_mask=later, need_weights=False)
+    torch.testing.assert_close(own(x), expected)
 
 
 def test_where_a_character_stands_matters():

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, mse_loss, nll_loss
 
 from laggard.models import MLP, LeNet5, Logistic
 from laggard.models.backends.autograd import Autograd
-from laggard.models.backends.compiled import compiler, kernels, layers
+from laggard.models.backends.compiled import compiler, kernels, layers, network
 from laggard.models.backends.compiled.layers import NotCompiledError
 from laggard.models.backends.compiled.plan import LARGEST_KERNEL, build_plan
 from laggard.models.backends.threads import Threads
@@ -201,6 +201,19 @@ def test_data_are_checked_anew_when_they_change():
     y[0] = CLASSES
     with pytest.raises(IndexError, match="label"):
         backend.gradients(weights, x, y, index)
+
+
+def test_data_that_do_not_change_are_checked_once(monkeypatch):
+    """Whichever mini-batches are asked for, in however many calls."""
+    module, weights, x, y, index = problem("mlp", 5)
+    checked, check = [], network._check_range
+    monkeypatch.setattr(network, "_check_range", lambda name, *rest: (checked.append(name), check(name, *rest)))
+    backend = Threads(module, cross_entropy, 1)
+    for _ in range(3):
+        backend.gradients(weights, x, y, index)
+    assert checked.count("label") == 1
+    backend.gradients(weights, x.clone(), y, index)
+    assert checked.count("label") == 2
 
 
 def smoothed(outputs, targets):
