@@ -205,7 +205,8 @@ def main() -> int:
     args = parser.parse_args()
     modules = [path for package in TESTS for path in sorted((ROOT / package).rglob("*.py"))]
     every = [mutant for path in modules if args.only in str(path) for mutant in mutants(path)]
-    chosen = random.Random(args.seed).sample(every, min(args.count, len(every)))
+    drawn = random.Random(args.seed).sample(every, min(args.count, len(every)))
+    chosen = [mutant for mutant in drawn if mutant.observable]
     survived = trials(
         chosen, args.jobs, recording(args.jobs), lambda line: (sys.stdout.write(line), sys.stdout.flush())
     )

@@ -16,6 +16,20 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 }  # fmt: skip
 
 
+UNOBSERVABLE = {
+    ("simulator/testing/identities.py", "unusual = secrets.randbits(31)", "(32)"): "any other seed does as well",
+    ("simulator/timing/streams.py", "generate_state(1, np.uint64)[0] >> 1", "(2)"): "the same",
+    ("simulator/network/lockstep.py", "MOST_ORDER = 2**60", "(61)"): "any large number does",
+    ("simulator/network/max_min.py", "least = max(shares) * (1", "max(shares) / (1"): "of a tolerance for rounding",
+    ("simulator/engine/recovery.py", "reshape(-1, len(RESTORE_COLUMNS))", "(2)"): "numpy takes any negative number",
+    ("models/backends/compiled/kernels.py", "high if value > high else value", "value >= high"): "both are `high`",
+    ("models/backends/choice.py", "CudaMemory(device) if on_gpu else None", "(None)"): "on a GPU alone",
+    ("models/backends/batched.py", 'tensor.device.type == "cpu"', "tensor.device.type != 'cpu'"): "on a GPU alone",
+    ("models/backends/chunked.py", "memory_reserved", "+"): "on a GPU alone",
+}  # fmt: skip
+"""Changes of a line, by what is in both, that were found to make no difference, and why; they are not tried."""
+
+
 class Mutant(NamedTuple):
     """One change: `before` at an offset of a module, in bytes, becomes `after`; in its statement, function, module."""
 
@@ -25,6 +39,12 @@ class Mutant(NamedTuple):
     before: str
     after: str
     spans: tuple[range, ...]
+
+    @property
+    def observable(self) -> bool:
+        """Whether nobody has found that it makes no difference."""
+        line = (ROOT / self.path).read_text().splitlines()[self.line - 1]
+        return not any(self.path == path and part in line and after in self.after for path, part, after in UNOBSERVABLE)
 
 
 def mutants(path: Path) -> Iterator[Mutant]:

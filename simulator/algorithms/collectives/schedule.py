@@ -88,7 +88,7 @@ class Parts:
         """
         whole, (start, stop, _) = self.value(summed=True), self._columns.indices(self._params)
         ends = [min(max(self._params * part // count, start), stop) - start for part in range(count + 1)]
-        self._held = [whole] if count == 1 else [whole[start:end] for start, end in pairwise(ends)]
+        self._held = [whole[start:end] for start, end in pairwise(ends)]
 
 
 @dataclass(frozen=True)

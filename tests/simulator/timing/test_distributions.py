@@ -317,6 +317,7 @@ def test_a_simulation_repeats_measured_seconds_in_their_order(ranked):
             r"Trace.worker: expected a rank, 0, 1, ..., in every row, got \"'1.5' in line 3",
         ),
         ("rank,seconds\n0,1\n-1,2\n", r"Trace.worker: expected a rank, .*'-1' in line 3"),
+        ("rank,seconds\n0,1\n1234567890,2\n", r"Trace.worker: expected a rank, .*'1234567890' in line 3"),
         ("rank,seconds\n0,1\n,2\n", r"Trace.worker: expected a rank, .*\"'' in line 3"),
         ("seconds,rank\n1,0\n2\n", r"Trace.worker: expected a rank, .*\"'' in line 3"),
         ("rank,seconds\n0,1\n1,0\n", r"Trace.file: expected seconds > 0 in every row, got \"'0' in line 3"),
