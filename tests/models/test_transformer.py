@@ -111,6 +111,8 @@ def test_a_network_that_does_not_answer_the_labels_is_refused(text):
         supervised(synthetic(samples=20, features=5))
     with pytest.raises(ValueError, match=r"sequences of characters, got inputs of shape \(1, 28, 28\)"):
         Transformer().build((1, 28, 28), 10)
+    with pytest.raises(ValueError, match=r"sequences of characters, got inputs of shape \(1, 28, 28\)"):
+        Transformer().describe((1, 28, 28), 10)
 
 
 @pytest.mark.parametrize("partition", [ByLabel(), Dirichlet()])

@@ -6,6 +6,7 @@ import torch
 
 from laggard.models import Quadratic
 from laggard.simulator import (
+    DPSGD,
     AsyncPS,
     Cluster,
     Delayed,
@@ -255,6 +256,13 @@ def test_a_member_that_diverges_is_marked_where_it_does():
     # w_1 is about -1e30, whose loss 1e60 / 2 is beyond single precision: seen by the second gradient
     assert outcome.diverged[1] == (2.0, 1.0)
     assert outcome.reached == "updates"
+
+
+def test_where_every_node_has_a_model_a_member_diverges_after_a_share_of_an_update():
+    lr = torch.tensor([[0.1], [1e30]], dtype=torch.float64)
+    cluster = Cluster(workers=4, compute=Constant(0.5))
+    outcome = simulate(cluster, DPSGD(Rule(lr=lr)), Quadratic(), stop=Stop(updates=100), ensemble=2)
+    assert outcome.diverged[1] == (1.25, 1.0)  # the first node's second update, after four quarters
 
 
 def test_a_simulation_ends_when_every_member_has_diverged():
