@@ -252,6 +252,21 @@ def test_no_other_identity_finds_it(broken: type) -> None:
     assert found == [BROKEN[broken][0]]
 
 
+def test_the_global_random_streams_are_left_as_they_were():
+    def draw():
+        return random.random(), np.random.random(), torch.rand(()).item()  # noqa: NPY002
+
+    expected = []
+    for checks in (False, True):
+        random.seed(1)
+        np.random.seed(1)  # noqa: NPY002
+        torch.manual_seed(1)
+        if checks:
+            check_algorithm(AsyncPS, updates=5)
+        expected.append(draw())
+    assert expected[0] == expected[1]
+
+
 HASHED = """
 from dataclasses import dataclass, replace
 from laggard.simulator import SERVER, Algorithm, Rule
