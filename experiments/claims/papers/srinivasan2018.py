@@ -448,7 +448,7 @@ def by_batch(results: StudyResults, ending: str = "") -> xr.DataArray:
         name: [final(results[f"{name} {batch}{ending}"], "accuracy").max("lr") for batch in BATCHES]
         for name in LEARNERS
     }
-    by_name = [xr.concat(by_batch, "batch", join="outer") for by_batch in found.values()]
+    by_name = [xr.concat(of_batches, "batch", join="outer") for of_batches in found.values()]
     return xr.concat(by_name, "optimiser").assign_coords(optimiser=list(found), batch=list(BATCHES))
 
 

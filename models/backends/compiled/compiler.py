@@ -104,7 +104,7 @@ def compile_passes(convolutions: tuple[Convolution, ...]) -> Passes | None:
     """The passes of all networks with these convolutions; None, and one warning, where numba fails.
 
     The source is a file in the user's cache folder, beside which numba stores what it compiled; where the folder
-    cannot be written, everything stays in memory.
+    cannot be written, or a file there cannot be locked, everything stays in memory.
     """
     try:
         _use_widest_vectors()

@@ -6,6 +6,7 @@ import pytest
 
 from laggard.experiments.claims import claims, ledger, standing
 from laggard.experiments.claims.ledger import STORED, RowEntry
+from laggard.experiments.claims.presentation import headline
 from laggard.experiments.config.errors import ConfigError
 
 
@@ -54,6 +55,15 @@ def test_an_exact_number_has_no_interval_and_one_that_is_infinite_no_mean(zheng)
     zheng.rows["B3"] = row
     shown = zheng.findings("B3").data[["mean", "95 % interval", "seeds"]].to_numpy().tolist()
     assert shown == [["1.25", "", ""], ["not finite", "", "0 of 2"]]
+
+
+def test_a_number_that_is_infinite_in_some_seeds_has_the_ends_of_the_others_and_no_interval(zheng):
+    """The mean and the interval of those that are finite would leave out the worst seeds."""
+    entry = RowEntry(says="it", value=2.0, low=-10.7, high=14.7, values=[1.0, None, 3.0], seeds=True, outcome="open")
+    assert entry.measured == "1 to 3 in 2 of 3 seeds, not finite in 1"
+    row = zheng.rows["B3"] = zheng.rows["B3"].model_copy(update={"criteria": [entry], "beside": []})
+    assert zheng.findings("B3").data[["95 % interval", "seeds"]].to_numpy().tolist() == [["", "2 of 3"]]
+    assert entry.measured in headline(zheng.claims["B3"], row)
 
 
 def test_tables_are_html_with_the_same_bytes_each_time(zheng):
