@@ -20,7 +20,7 @@ from laggard.simulator.network.mixing import Mixing, NodePeers
 from laggard.simulator.network.topology import SERVER, Ranks, Topology
 from laggard.simulator.recording.trace import SENDING
 from laggard.simulator.timing.distributions import Durations
-from laggard.simulator.timing.events import Event, Message, Receive, Work
+from laggard.simulator.timing.events import Event, Message, Receive, Work, new_message, new_receive, new_work
 from laggard.simulator.timing.slowdowns import Slowdown, apply_slowdowns
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Machine(NodeState):
             self._since = self._env._now
         self._outgoing += 1
         self._counters.sent += 1
-        message = Message(self, target, content, tag, MESSAGE_ARRIVES)
+        message = new_message(self, target, content, tag, MESSAGE_ARRIVES)
         post = self._post
         if post is not None:
             post(message)
@@ -131,12 +131,12 @@ class Machine(NodeState):
         return message
 
     def put(self, content: Any, tag: Hashable = None) -> None:
-        message = Message(self, self, content, tag, MESSAGE_ARRIVES)
+        message = new_message(self, self, content, tag, MESSAGE_ARRIVES)
         message.lives = self.life, self.life
         self.mailbox.deliver(message)
 
     def receive(self, tag: Hashable = None) -> Receive:
-        receive, mailbox = Receive(self, tag, self._env._now), self.mailbox
+        receive, mailbox = new_receive(self, tag), self.mailbox
         if tag is None and mailbox.first is None and not mailbox.mail:  # as in most cycles
             mailbox.first = receive
             return receive
@@ -181,7 +181,7 @@ class Machine(NodeState):
         if self._outgoing:
             self.spent[SENDING] += now - self._since
         self._since = now
-        self._work = work = Work(self, gradient, WORK_ENDS)
+        self._work = work = new_work(self, gradient, WORK_ENDS)
         after_work = self._env.after_work
         after_work(seconds, work)
         return work
@@ -206,7 +206,7 @@ class Machine(NodeState):
         return self._peers
 
     def _make_at_once(self) -> Work:
-        self._at_once = Work(self, None, None)
+        self._at_once = new_work(self, None, None)
         return self._at_once
 
     def _join(self, receiver: int) -> "Machine":

@@ -11,7 +11,7 @@ from laggard.simulator.errors import InvalidSettingError, check_duration
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.recording.trace import BUSY, SENDING, WAITING
 from laggard.simulator.timing.distributions.distribution import is_law
-from laggard.simulator.timing.events import Message, Receive, Work
+from laggard.simulator.timing.events import Message, Receive, Work, new_message, new_receive, new_work
 from laggard.simulator.timing.streams import APPLY, RECEIVE, REPLY
 
 
@@ -65,7 +65,7 @@ class Server(Client):
             raise InvalidSettingError("send", "size", "a finite number of models >= 0", size)
         begin = self._reserve(size * self._reply_seconds() if size else 0.0)
         self._outgoing += 1
-        message = Message(self, target, content, tag, MESSAGE_ARRIVES)
+        message = new_message(self, target, content, tag, MESSAGE_ARRIVES)
         message.size = size
         self._address(message)
         if begin == self._env._now:
@@ -75,7 +75,7 @@ class Server(Client):
         return message
 
     def receive(self, tag: Hashable = None) -> Receive:
-        return self.mailbox.ask(Intake(self, tag, self._env._now))
+        return self.mailbox.ask(new_receive(self, tag, Intake))
 
     def work(self, seconds: float = 0.0, *, share: float = 0.0, of: float | None = None) -> Work:
         if seconds or share or self._free <= self._env._now:
@@ -112,7 +112,7 @@ class Server(Client):
         self._begun = self._reserve(seconds)
         delay = self._free - self._env._now
         self._free = self._work_ends = self._env._now + delay  # as the clock rounds it
-        self._work = work = Work(self, gradient, WORK_ENDS)
+        self._work = work = new_work(self, gradient, WORK_ENDS)
         self._env.after_work(delay, work)
         return work
 

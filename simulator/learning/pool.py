@@ -7,13 +7,13 @@ nothing.
 
 import heapq
 from collections.abc import Callable, Sequence
-from functools import partial
+from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from laggard.simulator.learning.gradients import APPLIED, Gradient, GradientPiece
+from laggard.simulator.learning.gradients import APPLIED, Gradient, GradientPiece, new_gradient
 from laggard.simulator.learning.task import BackgroundCall, Task, submit
 from laggard.simulator.learning.weights import Model
 
@@ -56,7 +56,7 @@ class GradientPool:
         self.learns = params > 0
         self.no_losses = None if self.learns else torch.zeros(self._ensemble, dtype=start.dtype)
         if not self.learns:  # every value is known, so that there is nothing else to do
-            self.promise = partial(Gradient, self)  # type: ignore[method-assign]
+            self.promise = MethodType(new_gradient, self)  # type: ignore[method-assign]
         memory = memory_for(start) if memory is None else memory
         self._most = max(1, int(memory // max(1, 2 * start.numel() * start.element_size())))
         self._pending: dict[Gradient, None] = {}
@@ -70,7 +70,7 @@ class GradientPool:
 
         `read` is the model that was read, where `weights` have changed since.
         """
-        gradient = Gradient(self, worker, reader, weights, batch, read)
+        gradient = new_gradient(self, worker, reader, weights, batch, read)
         if len(self._pending) >= self._most:
             self.evaluate(self._soonest(1))
         self._pending[gradient] = None
