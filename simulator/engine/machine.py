@@ -10,7 +10,7 @@ from numpy.random import Generator
 from torch import Tensor
 
 from laggard.simulator.engine.endings import MESSAGE_ARRIVES, WORK_ENDS, deliver_or_lose, start_buckets
-from laggard.simulator.engine.mailbox import Mailbox
+from laggard.simulator.engine.mailbox import Mailbox, new_receive
 from laggard.simulator.engine.states import NodeState
 from laggard.simulator.errors import InvalidSettingError, check_duration
 from laggard.simulator.learning.gradients import Gradient, GradientPromise
@@ -20,7 +20,7 @@ from laggard.simulator.network.mixing import Mixing, NodePeers
 from laggard.simulator.network.topology import SERVER, Ranks, Topology
 from laggard.simulator.recording.trace import SENDING
 from laggard.simulator.timing.distributions import Durations
-from laggard.simulator.timing.events import Event, Message, Receive, Work, new_message, new_receive, new_work
+from laggard.simulator.timing.events import Event, Message, Receive, Work, new_message, new_work
 from laggard.simulator.timing.slowdowns import Slowdown, apply_slowdowns
 
 if TYPE_CHECKING:

@@ -2,8 +2,12 @@
 
 from collections import deque
 from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
-from laggard.simulator.timing.events import Message, Receive
+from laggard.simulator.timing.events import PENDING, Message, Receive
+
+if TYPE_CHECKING:
+    from laggard.simulator.engine.machine import Machine
 
 Mail = deque[Message] | list[Message]
 """Those without a tag may be many; of one tag there are few, for which a deque would take 600 bytes."""
@@ -115,3 +119,12 @@ class Mailbox:
         if not receives:
             del self._receives[tag]
         return oldest
+
+
+def new_receive(node: "Machine", tag: Hashable, kind: type[Receive] = Receive) -> Receive:
+    """A receive that waits from now on."""
+    receive = kind()  # type: ignore[call-arg]
+    receive.node, receive.tag, receive.since = node, tag, node._env._now
+    receive._value, receive.callbacks, receive.role = PENDING, (), None
+    receive.message, receive.withdrawn = None, False
+    return receive

@@ -7,11 +7,12 @@ from typing import Any
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.endings import MESSAGE_ARRIVES, WORK_ENDS
 from laggard.simulator.engine.machine import INFINITE, Machine
+from laggard.simulator.engine.mailbox import new_receive
 from laggard.simulator.errors import InvalidSettingError, check_duration
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.recording.trace import BUSY, SENDING, WAITING
 from laggard.simulator.timing.distributions.distribution import is_law
-from laggard.simulator.timing.events import Message, Receive, Work, new_message, new_receive, new_work
+from laggard.simulator.timing.events import Message, Receive, Work, new_message, new_work
 from laggard.simulator.timing.streams import APPLY, RECEIVE, REPLY
 
 

@@ -1,11 +1,10 @@
 """Gradients as promises: their weights, worker, staleness and status, and values derived from them."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from laggard.simulator.learning.promises import Derived, Leaf, Promise, evaluate
-from laggard.simulator.learning.weights import Model, Piece, Stamp
+from laggard.simulator.learning.weights import Model, Piece
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -165,26 +164,6 @@ class Gradient(Leaf, Read):
         """Withdraw the promise of a computation that was interrupted; a status that is final stays."""
         if self.status == IN_FLIGHT:
             self.resolve(CANCELLED)
-
-
-def new_gradient(
-    pool: "GradientPool", worker: int, reader: Model, weights: "Tensor", batch: Any, read: Any = None
-) -> Gradient:
-    """A function instead of `__init__`, since Python calls it in half the time."""
-    if read is None:
-        read = weights
-    gradient = Gradient()
-    gradient._pool, gradient.worker, gradient.weights = pool, worker, weights
-    gradient.batch, gradient._changes = batch, weights._version
-    stamp: Stamp = getattr(read, "stamp", None) or (reader, reader.version, reader.mixings)
-    gradient._owner, gradient.version_read, gradient.mixed_read = stamp
-    pieces: Sequence[Piece] = getattr(read, "pieces", ())  # slices with different owners
-    gradient._pieces = {piece.stamp[0].rank: GradientPiece(gradient, piece) for piece in pieces} if pieces else WHOLE
-    gradient._value = None if pool.learns else weights
-    gradient._losses = pool.no_losses
-    gradient.started = gradient.due = gradient.computed = math.nan
-    gradient.status = IN_FLIGHT
-    return gradient
 
 
 class GradientPiece(Derived, Read):

@@ -6,16 +6,16 @@ nothing.
 """
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
-from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from laggard.simulator.learning.gradients import APPLIED, Gradient, GradientPiece, new_gradient
+from laggard.simulator.learning.gradients import APPLIED, IN_FLIGHT, WHOLE, Gradient, GradientPiece
 from laggard.simulator.learning.task import BackgroundCall, Task, submit
-from laggard.simulator.learning.weights import Model
+from laggard.simulator.learning.weights import Model, Piece, Stamp
 
 AHEAD = 4  # times the lanes: threads wait for each other at the end of a call, so that longer calls are cheaper
 MEMORY = 4.0 * 2**30  # bytes
@@ -56,7 +56,7 @@ class GradientPool:
         self.learns = params > 0
         self.no_losses = None if self.learns else torch.zeros(self._ensemble, dtype=start.dtype)
         if not self.learns:  # every value is known, so that there is nothing else to do
-            self.promise = MethodType(new_gradient, self)  # type: ignore[method-assign]
+            self.promise = self._new_gradient  # type: ignore[method-assign]
         memory = memory_for(start) if memory is None else memory
         self._most = max(1, int(memory // max(1, 2 * start.numel() * start.element_size())))
         self._pending: dict[Gradient, None] = {}
@@ -70,7 +70,7 @@ class GradientPool:
 
         `read` is the model that was read, where `weights` have changed since.
         """
-        gradient = new_gradient(self, worker, reader, weights, batch, read)
+        gradient = self._new_gradient(worker, reader, weights, batch, read)
         if len(self._pending) >= self._most:
             self.evaluate(self._soonest(1))
         self._pending[gradient] = None
@@ -106,6 +106,24 @@ class GradientPool:
             del self._pending[gradient]
         elif gradient.status != APPLIED:
             self.unused += 1
+
+    def _new_gradient(
+        self, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor | None = None
+    ) -> Gradient:
+        """The gradient in flight; made here, since a class with an `__init__` takes Python 3.11 longer to call."""
+        if read is None:
+            read = weights
+        gradient = Gradient()
+        gradient._pool, gradient.worker, gradient.weights = self, worker, weights
+        gradient.batch, gradient._changes = batch, weights._version
+        stamp: Stamp = getattr(read, "stamp", None) or (reader, reader.version, reader.mixings)
+        gradient._owner, gradient.version_read, gradient.mixed_read = stamp
+        pieces: Sequence[Piece] = getattr(read, "pieces", ())  # slices with different owners
+        gradient._pieces = {part.stamp[0].rank: GradientPiece(gradient, part) for part in pieces} if pieces else WHOLE
+        gradient._value, gradient._losses = None if self.learns else weights, self.no_losses
+        gradient.started = gradient.due = gradient.computed = math.nan
+        gradient.status = IN_FLIGHT
+        return gradient
 
     def _fill(self, wanted: list[Gradient]) -> list[Gradient]:
         if len(wanted) >= self.task.lanes:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from simpy.core import Environment
-from simpy.events import PENDING, Condition
-from simpy.events import Event as Event  # for modules that may not import simpy
+from simpy.events import PENDING as PENDING  # as `Event`, for modules that may not import simpy
+from simpy.events import Condition
+from simpy.events import Event as Event
 
 if TYPE_CHECKING:
     from simpy.events import Event as Slotted
@@ -176,7 +177,6 @@ class Message(Verb):
     __slots__ = ("_value", "callbacks", "content", "lives", "receiver", "role", "sender", "size", "tag", "waiting")
 
     _ok = True
-    _value: Any
     content: Any
     lives: tuple[int, int]
     receiver: "Machine"
@@ -217,7 +217,6 @@ class Receive(Verb):
     __slots__ = ("_value", "callbacks", "message", "node", "role", "since", "tag", "withdrawn")
 
     _ok = True
-    _value: Any
     message: Message | None
     node: "Machine"
     since: float
@@ -246,12 +245,3 @@ class Receive(Verb):
             self.role.resume(value)
         for callback in callbacks:
             callback(self)
-
-
-def new_receive(node: "Machine", tag: Any, kind: type[Receive] = Receive) -> Receive:
-    """A receive that waits from now on."""
-    receive = kind()  # type: ignore[call-arg]
-    receive.node, receive.tag, receive.since = node, tag, node._env._now
-    receive._value, receive.callbacks, receive.role = PENDING, (), None
-    receive.message, receive.withdrawn = None, False
-    return receive
