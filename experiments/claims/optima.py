@@ -9,19 +9,22 @@ import xarray as xr
 from laggard.experiments.claims.statistics import SEED, log, mean
 
 
-def largest(condition: xr.DataArray, over: str) -> xr.DataArray:
+def largest(condition: xr.DataArray, over: str, tried: xr.DataArray | bool = True) -> xr.DataArray:
     """The largest setting of `over` at which `condition` holds; NaN where the grid does not have it.
 
     It holds at none, or at the last one too, so that the largest lies beyond an end of the grid.
+
+    Args:
+        tried: where the condition is known, if not everywhere.
     """
     settings = condition[over].astype(float)
-    beyond = condition.sel({over: settings.max()}, drop=True)
-    return settings.where(condition).max(over).where(~beyond)
+    found = settings.where(condition & tried).max(over)
+    return found.where(found < settings.where(tried).max(over))
 
 
 def cliff_setting(accuracy: xr.DataArray, over: str = "lr", below: float = 0.01) -> xr.DataArray:
     """The largest setting of `over` at which the accuracy is at most `below` under the best, each seed's own."""
-    return largest(accuracy >= best_setting(accuracy, over) - below, over)
+    return largest(accuracy >= best_setting(accuracy, over) - below, over, tried=accuracy.notnull())
 
 
 def best_setting(values: xr.DataArray, over: str, chosen_on: int = 0, lowest: bool = False) -> xr.DataArray:

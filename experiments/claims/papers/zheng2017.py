@@ -18,7 +18,7 @@ from laggard.experiments.claims.claim import (
 )
 from laggard.experiments.claims.exhibits import ClaimTable, Picture
 from laggard.experiments.claims.optima import choice, largest
-from laggard.experiments.claims.statistics import at, between, final, mean, per_sample
+from laggard.experiments.claims.statistics import SEED, at, between, final, mean, per_sample
 
 PAPER = Paper(
     key="zheng2017",
@@ -406,24 +406,27 @@ STRENGTHS: dict[str, Any] = {
     "learning": {"optimizer": "sgd", "lr": 0.005, "compensation": {"name": "dc_asgd_c"}},
     "stop": {"epochs": 2},
     "evaluate": {"every_epochs": 2},
-    "sweep": {"learning.compensation.strength": [0.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0], "seeds": 5},
 }
+STRENGTH = "learning.compensation.strength"
+TRIED = {STRENGTH: [0.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0], "seeds": 5}
 TWO = {**SMALL, "sweep.seeds": 2}
 
 
 def decide_b4(results: StudyResults) -> NumberArrays:
     accuracy = final(results["workers"], "accuracy")
     faster = final(results["faster"], "accuracy")
+    more = _strongest(final(results["more"], "accuracy"))
     limit, limit_faster = _strongest(accuracy), _strongest(faster)
+    both = xr.concat([limit.sel(workers=more["workers"]), more], SEED)
     alone = xr.concat([at(accuracy, strength=0.0).min("workers"), at(faster, strength=0.0)], "rate").min("rate")
     return {
-        "workers": at(limit, workers=32) / at(limit, workers=8),
+        "workers": at(both, workers=32) / at(both, workers=8),
         "rate": limit_faster / at(limit, workers=8),
         "learns": alone,
         "is_asgd": abs(at(accuracy, workers=8, strength=0.0) - final(results["plain"], "accuracy")),
-        "limit_8": at(limit, workers=8),
+        "limit_8": at(both, workers=8),
         "limit_16": at(limit, workers=16),
-        "limit_32": at(limit, workers=32),
+        "limit_32": at(both, workers=32),
         "limit_faster": limit_faster,
         "accuracy": accuracy,
     }
@@ -451,24 +454,39 @@ B4 = Claim(
     mark="notes",
     setting=paragraph("""
         LeNet-5, MNIST, asynchronous SGD with compensation of constant strength, gamma times (cv 0.2), batch 32, 2
-        epochs, 5 seeds: 8, 16 and 32 workers at a learning rate of 0.005, and 8 at 0.02. The largest strength that
-        trains has an accuracy at most 10 points below that of strength 0. The correction is strength g^2 (w - w_read),
-        and w - w_read grows as rate times workers: the limit should fall as their inverse, to a quarter in both.
+        epochs: 8, 16 and 32 workers at a learning rate of 0.005, and 8 at 0.02, 5 seeds; 8 and 32 have 20 more, which
+        the first criterion counts. The largest strength that trains has an accuracy at most 10 points below that of
+        strength 0. The correction is strength g^2 (w - w_read), and w - w_read grows as rate times workers: the limit
+        should fall as their inverse, to a quarter in both.
     """),
     studies={
         "workers": Study(
             config={
                 **STRENGTHS,
                 "name": "claims-strength-workers",
-                "sweep": {"cluster.workers": [8, 16, 32], **STRENGTHS["sweep"]},
+                "sweep": {"cluster.workers": [8, 16, 32], **TRIED},
             },
             smoke=TWO,
+            paper={"stop.epochs": 30},
+        ),
+        "more": Study(
+            config={
+                **STRENGTHS,
+                "name": "claims-strength-more",
+                "sweep": {
+                    "cluster.workers": [8, 32],
+                    STRENGTH: [*TRIED[STRENGTH], 5000.0],
+                    "seed": list(range(5, 25)),
+                },
+            },
+            smoke={**SMALL, "sweep.seed": [5]},
             paper={"stop.epochs": 30},
         ),
         "faster": Study(
             config={
                 **STRENGTHS,
                 "name": "claims-strength-rate",
+                "sweep": TRIED,
                 "learning": {**STRENGTHS["learning"], "lr": 0.02},
             },
             smoke=TWO,
@@ -513,6 +531,7 @@ B4 = Claim(
     changes=(
         "It asked whether a strength of 1,000,000 diverges, which it must, and held; strength 0 is a control now.",
         "Two epochs instead of one, after which 32 workers had an accuracy of 0.63 without compensation.",
+        "5 seeds left the ratio of 32 workers over 8 open (0.40, -0.06 to 0.86). 20 more were added to it.",
     ),
 )
 
