@@ -48,7 +48,8 @@ class Evidence:
     Attributes:
         claims: in order.
         rows, studies: by the claim's id, its row and the arrays that decided it, for claims that have them.
-        pictures: by the claim's id its figure, and under `rates` that of accuracy over learning rate and delay.
+        pictures: by the claim's id its figure, and under `rates` that of accuracy over learning rate and delay; under
+            `ID, grid` a claim's own.
     """
 
     claims: Sequence[Claim]

@@ -25,27 +25,36 @@ def accuracy_grid(accuracy: "DataArray", line: "DataArray | None" = None, path: 
 
     Args:
         accuracy: over `delay`, `optimiser`, `lr` and `seed`; NaN where a run is missing, which leaves its cell hatched.
+            Over `batch` too, it has a row of panels for each.
         line: the stability limit over `delay` for SGD with momentum.
     """
     colours = ScalarMappable(Normalize(0.1, 1.0), "viridis")
     names = [str(name) for name in accuracy["optimiser"].values]
-    with styled_figure(8, 2.9, path) as figure:
-        panels = np.atleast_1d(figure.subplots(1, len(names), sharey=True))
-        for axes, name in zip(panels, names, strict=True):
-            _draw_cells(axes, accuracy.sel(optimiser=name).mean("seed"), colours)
-            axes.set_title(TITLES.get(name, name), fontsize="small")
+    batches = accuracy["batch"].values.tolist() if "batch" in accuracy.dims else [None]
+    with styled_figure(8, 1.4 + len(batches) * 0.3 * accuracy.sizes["delay"], path) as figure:
+        panels = figure.subplots(len(batches), len(names), sharex=True, sharey=True, squeeze=False)
+        for row, batch in zip(panels, batches, strict=True):
+            for axes, name in zip(row, names, strict=True):
+                cells = accuracy.sel(optimiser=name) if batch is None else accuracy.sel(optimiser=name, batch=batch)
+                _draw_cells(axes, cells.mean("seed"), colours)
+                title = TITLES.get(name, name) + ("" if batch is None else f", batch {batch:,}")
+                axes.set_title(title, fontsize="small")
+                if line is not None and name == "momentum":
+                    _draw_line(axes, line, accuracy["lr"].values)
+        for axes in panels[-1]:
             axes.set_xlabel("learning rate")
-            if line is not None and name == "momentum":
-                _draw_line(axes, line, accuracy["lr"].values)
-        panels[0].set_ylabel("delay D (updates)")
-        bar = figure.colorbar(colours, ax=list(panels), label="final test accuracy", pad=0.02)
+        panels[len(batches) // 2, 0].set_ylabel("delay D (updates)")
+        bar = figure.colorbar(colours, ax=list(panels.flat), label="final test accuracy", pad=0.02)
         bar.formatter = PERCENT
-        count = accuracy.notnull().any("lr").sum("seed")
-        low, high = int(count.min()), int(count.max())
-        seeds = f"n = {high} seed{'s' * (high != 1)}" if low == high else f"n = {low} to {high} seeds"
-        missing = "; hatched: not run yet" if low == 0 else ""
-        legend(figure, panels, [f"Cells: mean final accuracy in %, {seeds}{missing}."])
+        legend(figure, list(panels.flat), [f"Cells: mean final accuracy in %, {_count_seeds(accuracy)}."])
     return figure
+
+
+def _count_seeds(accuracy: "DataArray") -> str:
+    count = accuracy.notnull().any("lr").sum("seed")
+    low, high = int(count.min()), int(count.max())
+    seeds = f"n = {high} seed{'s' * (high != 1)}" if low == high else f"n = {low} to {high} seeds"
+    return seeds + "; hatched: not run yet" * (low == 0)
 
 
 def _draw_cells(axes: Axes, accuracy: "DataArray", colours: ScalarMappable) -> None:

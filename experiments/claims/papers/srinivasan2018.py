@@ -478,6 +478,15 @@ A4 = Claim(
 )
 
 
+def tuning_grid(results: StudyResults) -> xr.DataArray:
+    """Final accuracies over learning rate, delay, batch and optimiser, of the seed that chooses."""
+    by_name = [
+        xr.concat([final(results[f"{name} {batch}, tuning"], "accuracy") for batch in BATCHES], "batch")
+        for name in LEARNERS
+    ]
+    return xr.concat(by_name, "optimiser").assign_coords(optimiser=list(LEARNERS), batch=list(BATCHES))
+
+
 def decide_a5(results: StudyResults) -> NumberArrays:
     accuracy = by_batch(results)
     chosen = at(by_batch(results, ", tuning"), seed=0).idxmax("batch")

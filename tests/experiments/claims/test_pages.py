@@ -169,6 +169,23 @@ def test_the_grid_of_accuracies_says_what_is_missing(tmp_path):
     assert left.patches[0].get_data().values.tolist() == [3.0, 1.5]
 
 
+def test_a_grid_over_batches_has_a_row_of_panels_for_each(tmp_path):
+    coords = {"batch": [32, 1024], "optimiser": ["momentum", "adam"], "delay": [0], "lr": [0.001, 0.01], "seed": [0]}
+    values = np.arange(8).reshape(2, 2, 1, 2, 1) / 10 + 0.2
+    figure = accuracy_grid(xr.DataArray(values, dims=tuple(coords), coords=coords), path=tmp_path / "batches.png")
+    shown = {
+        axes.get_title(loc="left") or axes.get_title(): [text.get_text() for text in axes.texts]
+        for axes in figure.axes[:4]
+    }
+    assert shown == {
+        "SGD, momentum 0.9, batch 32": ["20.0", "30.0"],
+        "Adam, batch 32": ["40.0", "50.0"],
+        "SGD, momentum 0.9, batch 1,024": ["60.0", "70.0"],
+        "Adam, batch 1,024": ["80.0", "90.0"],
+    }
+    assert any("n = 1 seed." in text.get_text() for text in figure.texts)
+
+
 @pytest.mark.parametrize("claim", claims(), ids=lambda claim: claim.id)
 def test_a_card_is_short(claim):
     assert claim.did

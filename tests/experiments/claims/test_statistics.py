@@ -107,6 +107,13 @@ def test_the_cliff_is_held_against_the_best_of_each_seed(accuracy):
     np.testing.assert_allclose(optima.cliff_setting(accuracy, below=0.34), [[0.1] * 3] * 2)
 
 
+def test_a_cliff_lies_inside_the_rates_that_each_seed_tried(accuracy):
+    """Seed 1 has the lower two only, so that its cliff at delay 0 may lie above them; seed 2 the upper two."""
+    accuracy.loc[{"seed": 1, "lr": 1.0}] = np.nan
+    accuracy.loc[{"seed": 2, "lr": 0.01}] = np.nan
+    np.testing.assert_allclose(optima.cliff_setting(accuracy), [[0.1, np.nan, 0.1], [0.01, 0.01, 0.1]])
+
+
 def test_arrays_of_a_grid_carry_its_axes(toy, tmp_path):
     """A noiseless quadratic of curvature 1 from 1: after n steps w = (1 - lr)^n and the loss w^2 / 2; 3 diverges."""
     config = load(toy(text=DESCENT))
