@@ -615,7 +615,7 @@ N8 = Claim(
     id="N8",
     paper=PAPER,
     headline="accuracy lost by waiting for 95 %",
-    did="LeNet-5, MNIST, a server that waits for 18, 19 or 20 of 20 workers with stragglers; 4 epochs, 5 seeds.",
+    did="LeNet-5, MNIST, a server that waits for 18, 19 or 20 of 20 workers with stragglers; 4 epochs, 20 seeds.",
     question="Does waiting for 90 to 95 % of the workers save the time of stragglers, and keep the accuracy?",
     says=paragraph("""
         a synchronous server that waits for 90 to 95 % of its workers, as SyncReplicasOptimizer can, hardly waits for
@@ -627,7 +627,7 @@ N8 = Claim(
         LeNet-5, MNIST, 20 workers, 5 % of mini-batches take 10 times as long; the server waits for 20, 19 or 18
         workers and interrupts the rest. Beside, SyncReplicasOptimizer's own queue of tokens with 18 gradients an
         update, in which late workers finish and their gradients are dropped. Batch 32 each, 4 epochs of applied
-        gradients, each at its own best learning rate of one grid, chosen on 2 seeds in 2 epochs; 5 others report.
+        gradients, each at its own best learning rate of one grid, chosen on 2 seeds in 2 epochs; 20 others report.
     """),
     studies=tuned_studies(
         "most-workers",
@@ -644,7 +644,7 @@ N8 = Claim(
             "90 %, tokens": {"algorithm.name": "sync_replicas", "algorithm.replicas_to_aggregate": 18},
         },
         [0.05, 0.1, 0.2, 0.4, 0.8],
-        seeds=5,
+        seeds=20,
     ),
     decide=decide_n8,
     criteria=(
@@ -662,6 +662,9 @@ N8 = Claim(
         Waiting for 19 of twenty workers takes half of the time and loses nothing; waiting for 18 loses between -0.3 and
         0.8 points.
     """),
+    changes=(
+        "5 seeds left the accuracy lost by waiting for 90 % open (0.0026, -0.0026 to 0.0078). 15 more were added.",
+    ),
 )
 
 

@@ -408,7 +408,7 @@ STRENGTHS: dict[str, Any] = {
     "evaluate": {"every_epochs": 2},
 }
 STRENGTH = "learning.compensation.strength"
-TRIED = {STRENGTH: [0.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0], "seeds": 5}
+TRIED: dict[str, Any] = {STRENGTH: [0.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0], "seeds": 5}
 TWO = {**SMALL, "sweep.seeds": 2}
 
 
