@@ -734,7 +734,7 @@ ALONG = Study(
         "learning": {"optimizer": "sgd", "lr": 0.05},
         "stop": {"epochs": 10},
         "evaluate": {"every_epochs": 10},
-        "sweep": {"seeds": 5},
+        "sweep": {"seeds": 20},
     },
     smoke={"task.model": "logistic", "task.dataset": "digits", "task.batch": 8, "sweep.seeds": 2},
     probe="variation",
@@ -805,7 +805,7 @@ N10 = Claim(
     basis="network",
     mark="notes",
     setting=paragraph("""
-        LeNet-5, MNIST, one process, batch 32, plain SGD at a learning rate of 0.05 without delay, 10 epochs, 5 seeds.
+        LeNet-5, MNIST, one process, batch 32, plain SGD at a learning rate of 0.05 without delay, 10 epochs, 20 seeds.
         Every 125 updates the gradients of 32 other mini-batches are taken at the weights then and 16 updates later:
         tr Cov(g) between them, and |E g(later) - E g|^2, both without bias. The numbers are means over epochs. Then
         a delay that falls from 64 to 0 in the course of 4 epochs against one that grows from 0 to 64, of the same mean,
@@ -836,6 +836,8 @@ N10 = Claim(
     changes=(
         "The grid of learning rates began at 0.0015, which was the best for the delay that grows; it begins at 0.0004 "
         "now, and ends at 0.0125. The choices are the same.",
+        "5 seeds left the change of the mean gradient open (12.1, 0.98 to 23.2). 15 more were added to what is "
+        "measured without delay.",
     ),
 )  # fmt: skip
 
@@ -901,6 +903,7 @@ N11 = Claim(
     changes=(
         "The second criterion had the logarithm of the tenth epoch over that of the first, at most 0.8. Where the "
         "first is near 0, that is as large as one likes (117, from -203 to 436); it is their difference now.",
+        "5 seeds left the first two criteria open (1.86, 1.16 to 2.57; 0.28, -0.28 to 0.84). 15 more were added.",
     ),
 )
 
