@@ -169,8 +169,8 @@ A1 = Claim(
     },
     figure=Picture(of="accuracy", x="lr", y="final test accuracy", lines="delay", xlabel="learning rate", log_x=True),
     notes=paragraph("""
-        The seeds' cliffs differ by a step of the grid at each delay from 8 on, which leaves the slope open. Slopes lie
-        between -1.37, in four of eight seeds, and -0.85. At a delay of 256 the best accuracy is 93 to 95 %, without
+        The seeds' cliffs differ by a step of the grid from delay 8 on, which leaves the slope open. Slopes lie between
+        -1.37, in four of eight seeds, and -0.85. At a delay of 256 the best accuracy is 93 to 95 %, without
         delay 99.
     """),
     changes=(
@@ -420,8 +420,8 @@ A4 = Claim(
     paper=PAPER,
     headline="Adam: accuracy at delay 256 less at 0",
     did=paragraph("""
-        LeNet-5, MNIST, batch 32, 30 epochs: each delay at its own best rate, 10 seeds, and all at the best rate of
-        delay 0, 3 seeds.
+        LeNet-5, MNIST, batch 32, 30 epochs: each delay at its own best rate, 10 seeds, and all at that of delay 0, 3
+        seeds.
     """),
     question=paragraph("""
         Does Adam stay near its own accuracy without delay up to a delay of 256, where SGD with momentum cannot

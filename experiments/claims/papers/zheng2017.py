@@ -214,24 +214,22 @@ COMPARED = [f"{name}, {workers} workers" for name in ("ASGD", "DC-ASGD-a", "DC-A
 
 
 def decide_b2(results: StudyResults) -> NumberArrays:
-    def of_all_seeds(value: str) -> xr.DataArray:
-        ten = final(results["reported"], value).sel(setting=COMPARED)
-        return xr.concat([ten, final(results["more"], value).sel(setting=COMPARED)], SEED)
+    error = 1 - by_method(final(results["reported"], "accuracy"))
 
-    error, many, loss = (
-        1 - by_method(final(results["reported"], "accuracy")),
-        *map(of_all_seeds, ("accuracy", "train_loss")),
-    )
+    def of_all_seeds(value: str, setting: str) -> xr.DataArray:
+        return xr.concat([at(final(results[name], value), setting=setting) for name in ("reported", "more")], SEED)
+
     asgd, asgd_4, adaptive, adaptive_4, constant = (
-        1 - at(many, setting=f"{name} workers")
+        1 - of_all_seeds("accuracy", f"{name} workers")
         for name in ("ASGD, 16", "ASGD, 4", "DC-ASGD-a, 16", "DC-ASGD-a, 4", "DC-ASGD-c, 16")
     )
+    loss, loss_asgd = (of_all_seeds("train_loss", f"{name}, 16 workers") for name in ("DC-ASGD-a", "ASGD"))
     return {
         "adaptive": adaptive / asgd,
         "constant": constant / asgd,
         "order": adaptive / constant,
         "growth": (asgd - adaptive) - (asgd_4 - adaptive_4),
-        "lower_loss": at(loss, setting="DC-ASGD-a, 16 workers") < at(loss, setting="ASGD, 16 workers"),
+        "lower_loss": loss < loss_asgd,
         "learns": at(error, method=ALONE, workers=4),
         "cost": at(error, method="ASGD", workers=16) / at(error, method=ALONE, workers=16),
         "stronger": at(error, method="DC-ASGD-a, 10", workers=16) / at(error, method="ASGD", workers=16),
@@ -330,6 +328,10 @@ B2 = Claim(
         paper=DC_TABLE,
         source="ResNet-20 on CIFAR-10, 160 epochs; the column of 8 workers is recalled. Last row: a strength of 10",
     ),
+    notes=paragraph("""
+        At 16 workers DC-ASGD-a has the lower error in 33 of 40 seeds, but in two it has 1.5 and 2.2 times ASGD's.
+        At 4 workers it gains nothing.
+    """),
     changes=(
         "Five seeds at 16 and 32 workers were compared at 0.7 of each seed's cliff of ASGD, with a constant strength "
         "of 100, which diverged; synchronous SGD was missing.",
