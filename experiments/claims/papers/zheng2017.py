@@ -318,7 +318,7 @@ B2 = Claim(
         "stronger": "error of DC-ASGD-a with strength 10 over that of ASGD, 16 workers",
         "synchronous": "error of synchronous SGD over that of ASGD, 16 workers",
     },
-    figure=Picture(of="error", x="workers", y="test error", lines="method", log_x=True),
+    figure=Picture(of="error", x="workers", y="test error", lines="method", log_x=True, log_y=True),
     table=ClaimTable(
         of="error",
         title="DC-ASGD: test error (%)",
