@@ -171,6 +171,7 @@ class Claim:
         headline: what the first criterion's number is, in a few words.
         did: the setting in a sentence, for a card.
         changes: what was changed after a verdict had been seen, the first change first.
+        grid: accuracies over `delay`, `optimiser`, `lr`, `seed` and perhaps `batch`, where they have a figure too.
     """
 
     id: str
@@ -190,6 +191,7 @@ class Claim:
     headline: str = ""
     did: str = ""
     changes: tuple[str, ...] = ()
+    grid: Callable[[StudyResults], xr.DataArray] | None = None
 
     @property
     def place(self) -> tuple[str, int]:

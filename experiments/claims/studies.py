@@ -159,8 +159,10 @@ def choices(claim: Claim, results: Mapping[str, Any]) -> tuple[list[str], bool]:
     at_edge = False
     for name, study in claim.studies.items():
         if study.tuned is not None:
-            over = study.tuned.over
+            over, ran = study.tuned.over, results[name].final
             for row in _choice(study.tuned, results[study.tuned.on]).table.to_dict("records"):
+                if not all((ran[key] == row[key]).any() for key in row if key in ran and key != over):
+                    continue  # chosen for another study
                 at_edge |= bool(row["edge"])
                 edge = ", an end of its grid" if row["edge"] else ""
                 who = [format_setting(value) for key, value in row.items() if key not in (over, "edge", "tied")]

@@ -140,7 +140,6 @@ def _write(args: Namespace) -> None:
     from laggard.experiments.claims import claims, ledger
     from laggard.experiments.claims.ledger import figure_table, stored_arrays
     from laggard.experiments.claims.pages import Evidence, write_pages
-    from laggard.experiments.claims.papers.srinivasan2018 import tuning_grid
     from laggard.experiments.claims.presentation import caption_of
     from laggard.experiments.figures.claim_grids import accuracy_grid
     from laggard.experiments.figures.claims import picture
@@ -155,11 +154,11 @@ def _write(args: Namespace) -> None:
         if row is not None and claim.figure and (table := figure_table(row, rows_in)) is not None:
             pictures[claim.id] = rows_in / args.scale / f"{claim.id}.png"
             picture(claim, table, pictures[claim.id], caption_of(claim, row))
+            if claim.grid and claim.id in studies:
+                path = pictures[f"{claim.id}, grid"] = rows_in / args.scale / f"{claim.id}-grid.png"
+                accuracy_grid(claim.grid(studies[claim.id]), path=path)
     if (front := _draw_rates(evidence, rows_in)) is not None:
         pictures["rates"] = front
-    if "A5" in studies and "A5" in pictures:
-        pictures["A5, grid"] = rows_in / args.scale / "batches.png"
-        accuracy_grid(tuning_grid(studies["A5"]), path=pictures["A5, grid"])
     for path in write_pages(replace(evidence, pictures=pictures), Path(args.page)):
         print(path)
 

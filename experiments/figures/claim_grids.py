@@ -46,11 +46,12 @@ def accuracy_grid(accuracy: "DataArray", line: "DataArray | None" = None, path: 
         panels[len(batches) // 2, 0].set_ylabel("delay D (updates)")
         bar = figure.colorbar(colours, ax=list(panels.flat), label="final test accuracy", pad=0.02)
         bar.formatter = PERCENT
-        legend(figure, list(panels.flat), [f"Cells: mean final accuracy in %, {_count_seeds(accuracy)}."])
+        legend(figure, list(panels.flat), [f"Cells: mean final accuracy in %, {_describe_seeds(accuracy)}."])
     return figure
 
 
-def _count_seeds(accuracy: "DataArray") -> str:
+def _describe_seeds(accuracy: "DataArray") -> str:
+    """How many seeds a setting has, and whether some settings have none."""
     count = accuracy.notnull().any("lr").sum("seed")
     low, high = int(count.min()), int(count.max())
     seeds = f"n = {high} seed{'s' * (high != 1)}" if low == high else f"n = {low} to {high} seeds"

@@ -140,7 +140,7 @@ class Work(Verb):
 
 
 def new_work(node: "Machine", gradient: "Gradient | None", callbacks: Callbacks | None) -> Work:
-    """A function instead of `__init__`, as for all that is made in each cycle: Python calls it in half the time."""
+    """A function instead of `__init__`, as for all that is made in a cycle: Python 3.11 calls it 25 ns sooner."""
     work = Work()  # type: ignore[call-arg]
     work.node, work._value, work.callbacks = node, gradient, callbacks
     work.role, work.buckets = None, ()

@@ -539,6 +539,7 @@ A5 = Claim(
     """),
     studies=batch_studies(),
     decide=decide_a5,
+    grid=tuning_grid,
     criteria=(
         Criterion(
             "adam", "Adam: accuracy at delay 256 less that at 0, each at its best rate and batch", at_least=-0.01

@@ -227,3 +227,14 @@ def test_a_damaged_row_is_named(folder, tmp_path):
 def test_a_folder_without_claims_is_named(tmp_path):
     with pytest.raises(ConfigError, match="expected modules with claims there"):
         claims([], tmp_path / "nowhere")
+
+
+def test_a_row_says_what_was_chosen_for_the_settings_that_ran(folder, tmp_path):
+    """Where several settings are tuned together, and a study runs one of them."""
+    only = '"sweep": {"pace": {"slow": PACES["slow"]}, "seeds": 3}'
+    own = folder(
+        ('"sweep": {"pace": PACES, "seeds": 3}', only),
+        ('"quick": at(loss, pace="quick")', '"quick": at(loss, pace="slow")'),
+    )
+    (claim,) = claims([], own)
+    assert reproduce(claim, "smoke", tmp_path, jobs=1).chosen == ["report: learning.lr = 0.1, for slow"]

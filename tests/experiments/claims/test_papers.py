@@ -105,8 +105,8 @@ def test_the_pages_of_the_repository_are_those_of_its_rows():
     pictures = {claim.id: folder / f"{claim.id}.png" for claim in CLAIMS if claim.figure and evidence.row(claim)}
     if measured_so_far(A1, "grid", "cpu") is not None:
         pictures["rates"] = folder / "rates.png"
-    if "A5" in studies and "A5" in pictures:
-        pictures["A5, grid"] = folder / "batches.png"
+    grids = [name for name in pictures if name in studies and claims([name])[0].grid]
+    pictures |= {f"{name}, grid": folder / f"{name}-grid.png" for name in grids}
     for path, text in pages(replace(evidence, pictures=pictures), ROOT / "REPRODUCTION.md").items():
         assert text == path.read_text(encoding="utf-8"), path.name
     assert all(path.is_file() for path in pictures.values())
