@@ -169,7 +169,7 @@ class Message(Verb):
 
     Attributes:
         content: what it carries.
-        size: in models, where servers take time over messages: what is left to take in.
+        size: in models, where servers take time over messages: what is left to take in, nothing unless it was sent.
         lives: the sender's `life` when it was sent, and the receiver's `life` for which it is meant.
         waiting: its callbacks, where a crash can lose it.
     """
@@ -201,7 +201,7 @@ def new_message(sender: "Machine", receiver: "Machine", content: Any, tag: Any, 
     message.sender, message.receiver = sender, receiver
     message.tag, message.callbacks = tag, callbacks
     message._value = message.content = content
-    message.role, message.size = None, 1.0
+    message.role, message.size = None, 0.0
     return message
 
 

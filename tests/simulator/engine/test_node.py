@@ -320,6 +320,15 @@ def test_weights_changed_in_place_after_the_value_was_taken_do_not():
     assert run(worker, task=Quadratic(), workers=1).progress.updates == 1
 
 
+def test_weights_changed_in_place_before_they_were_read_do_not():
+    def worker(node):
+        node.weights = torch.ones(1, 1).add_(1.0)
+        gradient = yield node.compute(node.weights)
+        node.apply(node.weights - gradient.value, [gradient])
+
+    assert run(worker, task=Quadratic(), workers=1).progress.updates == 1
+
+
 def test_mixing_is_no_update():
     def worker(node):
         yield node.work(1.0)

@@ -195,6 +195,21 @@ def test_a_message_is_taken_in_when_the_server_has_asked_for_it_and_is_free():
     assert got == [("early", 10.5), ("while it sends", 14.0), ("while it waits", 20.5), ("worked", 22.5)]
 
 
+def test_what_a_server_puts_into_its_own_mailbox_is_there_at_once():
+    got = []
+
+    def worker(node):
+        yield node.work(1.0)
+
+    def server(node):
+        yield node.work(1.0)
+        node.put("own", tag=1)
+        got.append(((yield node.receive(tag=1)), node.now))
+
+    run(worker, server, Cluster(1, receive_seconds=2.0))
+    assert got == [((SERVER, "own"), 1.0)]
+
+
 def test_work_begins_after_what_the_server_sends():
     moments = []
 
