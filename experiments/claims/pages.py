@@ -15,12 +15,12 @@ import xarray as xr
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from laggard.experiments.claims.arrays import StudyArrays
-from laggard.experiments.claims.claim import Basis, Claim, Paper, Scale
+from laggard.experiments.claims.claim import Basis, Claim, Criterion, Paper, Scale
 from laggard.experiments.claims.exhibits import ClaimTable
 from laggard.experiments.claims.ledger import Row
 from laggard.experiments.claims.presentation import NOT_RUN, describe_repeat, headline, is_outdated
 from laggard.experiments.claims.statistics import SEED
-from laggard.experiments.claims.verdicts import Verdict
+from laggard.experiments.claims.verdicts import RowEntry, Verdict, seeds_needed
 from laggard.experiments.results.statistics import mean
 
 BASES: Mapping[Basis, str] = {
@@ -37,6 +37,8 @@ PLURALS = {
 }
 FRONT = "A1"
 """The claim whose grid of accuracy over learning rate and delay is on the first page."""
+MOST_SEEDS = 1000
+"""The largest number of seeds that an open criterion is said to need."""
 PAPERS = Path("docs") / "claims"
 """Where the pages of papers lie, seen from the folder of the first page."""
 
@@ -109,6 +111,7 @@ def _render(template: str, **given: Any) -> str:
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
     )
     environment.filters |= {"first_sentence": first_sentence, "described": describe_repeat, "seen_from": _seen_from}
+    environment.globals["outcome"] = describe_outcome
     text = environment.get_template(template).render(**given, columns=BASES, not_run=NOT_RUN, cell=matrix_cell)
     return text.rstrip("\n") + "\n"
 
@@ -116,6 +119,16 @@ def _render(template: str, **given: Any) -> str:
 def first_sentence(text: str) -> str:
     """The first sentence of a text."""
     return re.split(r"(?<=[.]) ", text, maxsplit=1)[0]
+
+
+def describe_outcome(criterion: Criterion, entry: RowEntry) -> str:
+    """The outcome of a criterion, and of an open one about how many seeds would decide it."""
+    needed = seeds_needed(criterion, entry)
+    if needed is None:
+        return entry.outcome
+    if needed > MOST_SEEDS:
+        return f"{entry.outcome}: more than {MOST_SEEDS:,} seeds would be needed"
+    return f"{entry.outcome}: about {float(f'{needed:.2g}'):,.0f} seeds would decide"
 
 
 def _seen_from(path: Path, page: Path) -> str:

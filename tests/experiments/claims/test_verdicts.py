@@ -2,12 +2,21 @@
 
 import math
 
+import numpy as np
 import pytest
 import xarray as xr
 from scipy.stats import t as student
 
 from laggard.experiments.claims.claim import Criterion, Joint
-from laggard.experiments.claims.verdicts import CriterionOutcome, RowEntry, Verdict, finding, share_interval, verdict
+from laggard.experiments.claims.verdicts import (
+    CriterionOutcome,
+    RowEntry,
+    Verdict,
+    finding,
+    seeds_needed,
+    share_interval,
+    verdict,
+)
 from laggard.experiments.config.errors import ConfigError
 
 HOLDS, FAILS, OPEN = CriterionOutcome
@@ -119,3 +128,34 @@ def test_a_choice_at_an_end_of_its_grid_leaves_a_claim_open_but_no_control():
     for control, outcome in ((False, OPEN), (True, HOLDS)):
         criterion = Criterion("x", "x", at_least=0.5, control=control)
         assert finding(criterion, value, "test", at_edge=True).outcome == outcome
+
+
+def needed(values, seeds=True, **bars):
+    return seeds_needed(Criterion("x", "x", **bars), found(values, seeds, **bars))
+
+
+@pytest.mark.parametrize("bars", [{"at_least": 4.95}, {"at_most": 5.05}, {"at_least": 4.95, "at_most": 6.0}])
+def test_so_many_seeds_of_the_same_mean_and_spread_would_decide(bars):
+    """Of 4, 5 and 6, ten times each, the mean is 0.05 from the bar; t s / sqrt(n) of that many seeds is 0.05."""
+    values = [4.0, 5.0, 6.0] * 10
+    count = needed(values, **bars)
+    assert student.ppf(0.975, 29) * np.std(values, ddof=1) / math.sqrt(count) == pytest.approx(0.05, rel=1e-3)
+
+
+def test_a_share_needs_as_many_seeds_as_its_interval_says():
+    """7 of 10 against a half: Clopper and Pearson's lower end is 0.3475, 0.3525 below 0.7, and the bar is 0.2 below."""
+    assert needed([True] * 7 + [False] * 3, at_least=0.5) == math.ceil(10 * (0.3525 / 0.2) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "seeds", "bars"),
+    [
+        ([4.0, 5.0, 6.0], True, {"at_least": 1.0}),
+        ([4.0, 5.0, 6.0], True, {"at_least": 5.0}),
+        ([4.0, 5.0, math.inf], True, {"at_least": 5.0}),
+        ([4.0, 5.0, math.nan], True, {"at_least": 5.0}),
+        (5.0, False, {"at_least": 6.0}),
+    ],
+)
+def test_no_number_of_seeds_is_said_where_none_decides_or_all_is_decided(values, seeds, bars):
+    assert needed(values, seeds, **bars) is None
