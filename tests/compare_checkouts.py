@@ -27,6 +27,7 @@ import numpy as np
 
 RUNS = 2
 CUT = ("device=cpu", "threads=1")
+TABLES = ("metrics", "updates", "workers", "nodes", "messages", "restores")
 RENAMED: Mapping[str, str] = {
     "methods/async_ps_downpour.yaml": "methods/downpour.yaml",
     "methods/async_ps_sync_every.yaml": "methods/downpour_sync_every.yaml",
@@ -72,7 +73,7 @@ def arguments() -> Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     parser.add_argument("--updates", type=int, default=300, help="of each run")
     parser.add_argument("--within", type=float, default=0.0, help="how much weights may differ, of their largest entry")
-    parser.add_argument("--tables", nargs="+", default=["updates"], help="tables to compare, such as metrics, workers")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=["updates"], help="tables to compare")
     return parser.parse_intermixed_args()
 
 
@@ -148,11 +149,12 @@ def differences(old: Path, new: Path, tables: Sequence[str], within: float) -> l
 
 
 def columns(run: Path, tables: Sequence[str]) -> dict[str, np.ndarray]:
-    """The final weights of a run, and the columns of its tables, as `table.column`."""
+    """The final weights of a run, and the columns of those of its tables that it recorded, as `table.column`."""
     import pandas as pd
     from safetensors.numpy import load_file
 
-    frames = {table: pd.read_parquet(run / f"{table}.parquet") for table in tables}
+    recorded = {table: path for table in tables if (path := run / f"{table}.parquet").is_file()}
+    frames = {table: pd.read_parquet(path) for table, path in recorded.items()}
     found = {f"{table}.{name}": frame[name].to_numpy() for table, frame in frames.items() for name in frame.columns}
     return found | load_file(run / "weights.safetensors")
 
