@@ -66,8 +66,8 @@ class SeedPoints(NamedTuple):
 def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str = "") -> Figure:
     """A claim's statistic: means over seeds with the 95 % interval of the mean, of the values that are finite.
 
-    On a logarithmic axis they are means of logarithms, if all values have one. Seeds are light points beside their
-    mean; those without a finite value, as one that never reached a loss, are counted above the frame. Curves that
+    On a logarithmic axis they are means of logarithms, if all values have one. Single seeds are pale points beside
+    their mean; those without a finite value, as one that never reached a loss, are counted above the frame. Curves that
     `together` calls theory or bound lie beneath the others.
 
     Args:
@@ -149,7 +149,7 @@ def _note(table: pd.DataFrame, lines: list[SeedPoints], drawn: "Picture", log: b
     count = table[SEED_KEY].nunique() if SEED_KEY in table else 0
     if count < 2:
         return ""
-    points = "" if all(line.is_curve for line in lines) else "; seeds are light"
+    points = "" if all(line.is_curve for line in lines) else "; pale points are single seeds"
     lost = {"never": "never get there", "diverged": "diverged"}[drawn.lost]
     never = f", without those that {lost}" if any(line.never.any() for line in lines) else ""
     means = "Geometric means" if log else "Means"
