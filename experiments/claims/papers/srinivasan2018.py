@@ -39,6 +39,7 @@ PAPER = Paper(
     where="ICLR 2018 workshop",
 )
 
+DELAYS = [0, 8, 32, 128, 256]
 RATES = [3e-06, 1e-05, 3e-05, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1]
 DELAYED: dict[str, Any] = {
     "cluster": {"workers": 1, "compute": {"law": "constant", "mean": 0.01}},
@@ -56,7 +57,7 @@ GRID = Study(
         **DELAYED,
         "name": "claims-delay-rate",
         "sweep": {
-            "algorithm.delay": [0, 8, 32, 128, 256],
+            "algorithm.delay": DELAYS,
             "optimiser": {"momentum": MOMENTUM, "adam": ADAM},
             "learning.lr": RATES,
             "seeds": 3,
@@ -348,6 +349,8 @@ A3 = Claim(
 
 
 LEARNERS = {"momentum": {"optimizer": "sgd", "momentum": 0.9}, "adam": {"optimizer": "adam"}}
+ASKED = [0, 32, 256]
+"""The delays that others report; the figure of rates has those between, too."""
 REPORTING = {32: list(range(1, 11)), 256: [1, 2, 3, 4, 5], 1024: [1, 2, 3, 4, 5]}
 """The seeds that report, by batch: twice as many of the batch that is best at every delay."""
 BATCHES = tuple(REPORTING)
@@ -359,13 +362,12 @@ def batch_studies(batches: tuple[int, ...] = BATCHES) -> dict[str, Study]:
     for name, learning in LEARNERS.items():
         for batch in batches:
             config = {**DELAYED, "learning": learning, "task": {**DELAYED["task"], "batch": batch}}
-            delays = {"algorithm.delay": [0, 32, 256]}
             smoke = {**SMALL, "evaluate.every_epochs": 0.2}
             found[f"{name} {batch}, tuning"] = Study(
                 config={
                     **config,
                     "name": f"claims-delay-{name}-{batch}-tuning",
-                    "sweep": {**delays, "learning.lr": RATES, "seed": [0]},
+                    "sweep": {"algorithm.delay": DELAYS, "learning.lr": RATES, "seed": [0]},
                 },
                 smoke={**smoke, "sweep.learning.lr": [0.01, 0.1]},
             )
@@ -373,7 +375,7 @@ def batch_studies(batches: tuple[int, ...] = BATCHES) -> dict[str, Study]:
                 config={
                     **config,
                     "name": f"claims-delay-{name}-{batch}",
-                    "sweep": {**delays, "seed": REPORTING[batch]},
+                    "sweep": {"algorithm.delay": ASKED, "seed": REPORTING[batch]},
                 },
                 smoke={**smoke, "sweep.seed": [1, 2]},
                 tuned=Tuning(on=f"{name} {batch}, tuning", by="accuracy"),
@@ -492,7 +494,7 @@ def tuning_grid(results: StudyResults) -> xr.DataArray:
 
 def decide_a5(results: StudyResults) -> NumberArrays:
     accuracy = by_batch(results)
-    chosen = at(by_batch(results, ", tuning"), seed=0).idxmax("batch")
+    chosen = at(by_batch(results, ", tuning"), seed=0, delay=ASKED).idxmax("batch")
     best = accuracy.sel(batch=chosen).drop_vars("batch")
     lost, common = best - at(best, delay=0), accuracy.dropna(SEED)
     own = common - at(common, delay=0)
@@ -536,6 +538,7 @@ A5 = Claim(
         and 1,024 samples, 30 epochs each, so that a batch of 1,024 has a 32nd of the updates of one of 32. The learning
         rate of each optimiser, delay and batch is chosen on one seed, half a decade apart from 3e-6 to 0.1, and the
         batch of each optimiser and delay on the same seed; others report, 10 at a batch of 32, 5 at the larger ones.
+        The seed that chooses has delays of 8 and 128 too, which the figure of rates shows.
     """),
     studies=batch_studies(),
     decide=decide_a5,
@@ -576,6 +579,7 @@ A5 = Claim(
     changes=(
         "5 seeds reported, and left both criteria open: -0.6 points (-1.1 to -0.1) and -4.5 (-5.2 to -3.7). Five more "
         "were added at a batch of 32, which is the best at every delay; bars and rates are as they were.",
+        "The seed that chooses has delays of 8 and 128 too, for the figure of rates; no criterion has them.",
     ),
 )
 
