@@ -22,7 +22,7 @@ from laggard.experiments.results.store import find_run, open_run
 from laggard.experiments.running.sweep import RunEnd, sweep
 
 Tell = Callable[[RunEnd], None]
-LONG = 60.0  # seconds
+LONG = 20.0  # seconds
 
 
 def configs(claim: Claim, scale: Scale) -> dict[str, Config]:

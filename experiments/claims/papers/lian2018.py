@@ -412,19 +412,26 @@ D4 = Claim(
 
 SLOWNESS = {str(factor): {"cluster.slowdowns": [{"worker": 0, "factor": factor}]} for factor in (1, 2, 10, 100)}
 TRAINED = {**METHODS, **OVERLAPPED}
+REPORTED_SLOWNESS: dict[str, Any] = {
+    **SLOW_NODE,
+    "cluster": {**SLOW_NODE["cluster"], "network": CARDS},
+    "evaluate": {"every_epochs": 0.25, "target_accuracy": 0.98},
+}
 
 
 def decide_d5(results: StudyResults) -> NumberArrays:
     accuracy, time = final(results["reported"], "accuracy"), final(results["reported"], "time_to")
     known, steps = time.where(np.isfinite(time)), final(results["reported"], "updates_to")
 
-    def slower(method: str) -> xr.DataArray:
-        own = at(known, method=method)
+    def slower(times: xr.DataArray, method: str) -> xr.DataArray:
+        own = at(times, method=method)
         return at(own, slowness="100") / at(own, slowness="1")
 
+    further = final(results["further"], "time_to")
     return {
-        "keeps": slower("adpsgd"),
-        "all_reduce": slower("all_reduce"),
+        "keeps": slower(further.where(np.isfinite(further)), "adpsgd") <= 1.25,
+        "all_reduce": slower(known, "all_reduce"),
+        "keeps_first": slower(known, "adpsgd"),
         "ratio_10": at(known, method="overlapped", slowness="10") / at(known, method="adpsgd", slowness="10"),
         "lost": at(accuracy, method="all_reduce", slowness="100") - at(accuracy, method="adpsgd", slowness="100"),
         "learns": at(accuracy, method="all_reduce", slowness="1"),
@@ -440,8 +447,11 @@ def decide_d5(results: StudyResults) -> NumberArrays:
 D5 = Claim(
     id="D5",
     paper=PAPER,
-    headline="AD-PSGD's time to 98 %, 100 times slower over 1",
-    did="LeNet-5, MNIST, 16 nodes, one of them 1 to 100 times slower: time to 98 %, each at its best rate; 5 seeds.",
+    headline="seeds in which AD-PSGD takes at most 1.25 times as long",
+    did=paragraph("""
+        LeNet-5, MNIST, 16 nodes, one of them 1 to 100 times slower: time to 98 %, each at its best rate; 5 seeds, 30 of
+        AD-PSGD.
+    """),
     question="Is AD-PSGD's time to an accuracy nearly the same however slow one node of sixteen is?",
     says=paragraph("""
         one slow worker costs AD-PSGD little time to the same accuracy, however slow it is, and AllReduce all of it;
@@ -452,8 +462,10 @@ D5 = Claim(
     setting=paragraph("""
         LeNet-5, MNIST, batch 32 on each of 16 nodes of a ring, gamma times (cv 0.1) and the network of D1 (N beta = 0.2
         t_c), one node 1, 2, 10 and 100 times slower, 6 epochs, plain SGD. Each method at its own best learning rate,
-        chosen on 2 seeds at 10 times slower in as many epochs; 5 others report. Overlapped are all-reduce in buckets
-        during the backward pass, and AD-PSGD that averages while it computes.
+        chosen on 2 seeds at 10 times slower in as many epochs; 5 others report, and 30 more of AD-PSGD at 1 and 100
+        times, which decide the first criterion: a share of seeds, that is whether the median ratio is at most 1.25,
+        since a time that is never reached has no mean. Overlapped are all-reduce in buckets during the backward pass,
+        and AD-PSGD that averages while it computes.
     """),
     studies={
         "tuning": Study(
@@ -468,10 +480,8 @@ D5 = Claim(
         ),
         "reported": Study(
             config={
-                **SLOW_NODE,
+                **REPORTED_SLOWNESS,
                 "name": "claims-slowness",
-                "cluster": {**SLOW_NODE["cluster"], "network": CARDS},
-                "evaluate": {"every_epochs": 0.25, "target_accuracy": 0.98},
                 "sweep": {
                     "method": {name: {**keys, "sweep": {"slowness": SLOWNESS}} for name, keys in TRAINED.items()},
                     "seeds": 5,
@@ -481,11 +491,35 @@ D5 = Claim(
             paper={"stop.epochs": 30},
             tuned=Tuning(on="tuning", by="accuracy"),
         ),
+        "further": Study(
+            config={
+                **REPORTED_SLOWNESS,
+                "name": "claims-slowness-further",
+                "sweep": {
+                    "method": {
+                        "adpsgd": {
+                            **TRAINED["adpsgd"],
+                            "sweep": {"slowness": {factor: SLOWNESS[factor] for factor in ("1", "100")}},
+                        }
+                    },
+                    "seed": list(range(5, 35)),
+                },
+            },
+            smoke={**SMALL, "evaluate.every_epochs": 0.1, "evaluate.target_accuracy": 0.3, "sweep.seed": [5, 6]},
+            paper={"stop.epochs": 30},
+            tuned=Tuning(on="tuning", by="accuracy"),
+        ),
     },
     decide=decide_d5,
     criteria=(
-        Criterion("keeps", "AD-PSGD: time to 98 % at 100 times slower over that without a slow node", at_most=1.25),
-        Criterion("all_reduce", "all-reduce: the same", at_least=20.0),
+        Criterion(
+            "keeps",
+            "seeds in which AD-PSGD's time to 98 % at 100 times slower is at most 1.25 times that without a slow node",
+            at_least=0.5,
+        ),
+        Criterion(
+            "all_reduce", "all-reduce: time to 98 % at 100 times slower over that without a slow node", at_least=20.0
+        ),
         Criterion(
             "ratio_10",
             "time to 98 % at 10 times slower, all-reduce in overlapped buckets over AD-PSGD",
@@ -495,6 +529,7 @@ D5 = Claim(
         Criterion("learns", "accuracy of all-reduce, which has to learn", at_least=0.98, control=True),
     ),
     beside={
+        "keeps_first": "AD-PSGD: that ratio in the first 5 seeds",
         "ratio_1": "time to 98 % without a slow node, all-reduce in overlapped buckets over AD-PSGD",
         "hidden": "the same, AD-PSGD that averages while it computes over AD-PSGD",
         "steps": "updates to 98 % at 100 times slower, AD-PSGD over all-reduce",
@@ -520,7 +555,12 @@ D5 = Claim(
         never reaches 98 % at the rate that two others chose; of AD-PSGD that averages while it computes, four of 20
         runs do not. Without a slow node all-reduce in overlapped buckets takes a third longer than AD-PSGD.
     """),
-    changes=("A time that was never reached made a ratio of 0; it leaves the ratio without a value now.",),
+    changes=(
+        "A time that was never reached made a ratio of 0; it leaves the ratio without a value now.",
+        "The first criterion asked that the mean ratio be at most 1.25; one seed of 5 never reached 98 % without a slow "
+        "node, so that no number of seeds could have decided it. It asks for a share of seeds now, and 30 seeds that "
+        "had not been seen decide it alone.",
+    ),
 )
 
 

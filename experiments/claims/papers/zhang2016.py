@@ -4,10 +4,19 @@ from typing import Any
 
 import xarray as xr
 
-from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.claim import (
+    Claim,
+    Criterion,
+    NumberArrays,
+    Paper,
+    Study,
+    StudyResults,
+    Tuning,
+    paragraph,
+)
 from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.optima import best_of_others, cliff_setting, nearest
-from laggard.experiments.claims.statistics import at, final, stack_arrays, staleness, staler
+from laggard.experiments.claims.statistics import SEED, at, final, stack_arrays, staleness, staler
 
 PAPER = Paper(
     key="zhang2016",
@@ -152,6 +161,21 @@ SOFTSYNC = {
 }
 
 
+def _more(name: str) -> Study:
+    """More seeds of a study, at the learning rate that is best for synchronous SGD in its seeds."""
+    study = SOFTSYNC[name]
+    return Study(
+        config={**study.config, "name": f"{study.config['name']}-more", "sweep": {"seed": list(range(5, 50))}},
+        smoke={**SMALL, "sweep.seed": [2, 3]},
+        paper=study.paper,
+        tuned=Tuning(on="synchronous", by="accuracy"),
+    )
+
+
+MORE = ("synchronous", "divided 30", "divided 15")
+"""The studies of which E3 has more seeds; the fixed rate fails in all of the first five."""
+
+
 def _accuracies(results: StudyResults) -> dict[str, xr.DataArray]:
     """The final accuracy of each study, and of n = 30 at a rate divided by 30, over the rate before it is divided."""
     found = {name: final(results[name], "accuracy") for name in SOFTSYNC}
@@ -239,12 +263,16 @@ def decide_e3(results: StudyResults) -> NumberArrays:
     synchronous = accuracy["synchronous"]
     level = best_of_others(synchronous, "lr")
     there = {name: best_of_others(accuracy[name], "lr", of=synchronous) for name in accuracy}
+    first = {"synchronous": level, "divided 30": there["divided 30"], "divided 15": there["divided 15"]}
+    every = {
+        name: xr.concat([first[name], final(results[f"more {name}"], "accuracy").max("lr")], SEED) for name in MORE
+    }
     return {
         "fixed_30": there["fixed 30"],
         "fixed_15": there["fixed 15"],
-        "divided_30": level - there["divided 30"],
-        "divided_15": level - there["divided 15"],
-        "synchronous": level,
+        "divided_30": every["synchronous"] - every["divided 30"],
+        "divided_15": every["synchronous"] - every["divided 15"],
+        "synchronous": every["synchronous"],
         "by_n": level - there["by n"],
         "own": best_of_others(accuracy["divided 30"], "lr") - best_of_others(accuracy["fixed 30"], "lr"),
         "accuracy": _curves(accuracy),
@@ -256,7 +284,8 @@ E3 = Claim(
     paper=PAPER,
     headline="accuracy of a fixed rate, n = 30",
     did=paragraph("""
-        LeNet-5, MNIST, 30 learners, batch 16, 4 epochs: both at the rate that is best for synchronous SGD; 5 seeds.
+        LeNet-5, MNIST, 30 learners, batch 16, 4 epochs: both at the rate that is best for synchronous SGD; 5 seeds,
+        50 of the divided one.
     """),
     question=paragraph("""
         At the learning rate that is best for synchronous SGD, does asynchronous SGD fail, and does it keep up once that
@@ -269,10 +298,11 @@ E3 = Claim(
     basis="network",
     mark="notes",
     setting=paragraph("""
-        the runs of E2, all at the learning rate that is best for synchronous SGD in the other seeds. Dividing by n
-        instead of by each gradient's staleness, and each at its own best rate, beside.
+        the runs of E2, all at the learning rate that is best for synchronous SGD in the other seeds. Synchronous SGD
+        and the divided rates have 45 more seeds, at the rate that is best for synchronous SGD in the first 5. Dividing
+        by n instead of by each gradient's staleness, and each at its own best rate, beside, 5 seeds.
     """),
-    studies=SOFTSYNC,
+    studies={**SOFTSYNC, **{f"more {name}": _more(name) for name in MORE}},
     decide=decide_e3,
     criteria=(
         Criterion("fixed_30", "accuracy of the fixed rate, n = 30 (0 where it diverged)", at_most=0.5),
@@ -295,6 +325,8 @@ E3 = Claim(
     changes=(
         "Two epochs, 3 seeds, the synchronous level from n = 1 of softsync, each seed at its own best rate; two epochs "
         "left the synchronous method behind the others. At n = 15 the fixed rate failed in two seeds of three.",
+        "5 seeds left what the divided rates lack open: 0.016 (-0.010 to 0.042) and 0.018 (0.002 to 0.034). 45 more "
+        "were added; bars and rates are as they were.",
     ),
 )
 
