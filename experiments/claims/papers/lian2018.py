@@ -557,9 +557,9 @@ D5 = Claim(
     """),
     changes=(
         "A time that was never reached made a ratio of 0; it leaves the ratio without a value now.",
-        "The first criterion asked that the mean ratio be at most 1.25; one seed of 5 never reached 98 % without a slow "
-        "node, so that no number of seeds could have decided it. It asks for a share of seeds now, and 30 seeds that "
-        "had not been seen decide it alone.",
+        "The first criterion asked that the mean ratio be at most 1.25; one seed of 5 never reached 98 % without a "
+        "slow node, so that no number of seeds could have decided it. It asks for a share of seeds now, and 30 "
+        "seeds that had not been seen decide it alone.",
     ),
 )
 
