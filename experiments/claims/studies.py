@@ -175,6 +175,8 @@ def _sweep_axes(sweep: Mapping[str, Any]) -> Iterator[str]:
     for key, values in sweep.items():
         if key == "seeds":
             yield f"{values} seeds"
+        elif isinstance(values, list) and is_seed(key) and values == list(range(values[0], values[-1] + 1)):
+            yield f"{key} {values[0]}" + f" to {values[-1]}" * (len(values) > 1)
         elif isinstance(values, list):
             yield f"{key} {', '.join(map(format_setting, values))}"
         elif key == "zip":
