@@ -188,7 +188,7 @@ def _limit(axes: Axes, table: pd.DataFrame, results: Sequence[Result], y: str) -
                     linewidth=width, clip_on=False, label=label)  # fmt: skip
     if exact:
         return "limit: the learning rate at which the quadratic oscillates for ever, between cells by its logarithm"
-    fails = "a seed that does not diverges or ends below twice the accuracy of chance"
+    fails = "a seed that does not learn diverges or ends below twice the accuracy of chance"
     return f"limit: between the largest learning rate at which all seeds learn and the next; {fails}"
 
 
