@@ -313,8 +313,8 @@ F2 = Claim(
     },
     figure=Picture(of="accuracy", x="delay", y="final test accuracy"),
     notes=paragraph("""
-        With the ramp eight of ten seeds end above 0.95, without it none above 0.85 and five below 0.5. At the rate
-        that was chosen two seeds learn slowly with the ramp too (0.61 and 0.74), so that the control is open.
+        Of 90 more seeds 67 reach 0.9 with the ramp and 6 without, but only 29 end below 0.5 without it. The ramp is
+        worth 28 points (21 to 35) after 3 epochs.
     """),
     changes=(
         "All were looked at at the largest of four rates at which a staleness of 50 learnt after its ramp, each "
