@@ -252,8 +252,8 @@ B2 = Claim(
     paper=PAPER,
     headline="error of DC-ASGD-a over ASGD's",
     did=paragraph("""
-        LeNet-5, MNIST, 4 to 16 workers, 3 epochs, each method at its own best rate, chosen on other seeds; 10 seeds, 160
-        at 16 workers.
+        LeNet-5, MNIST, 4 to 16 workers, 3 epochs, each method at its own best rate, chosen on other seeds; 10 seeds,
+        160 at 16 workers.
     """),
     question=paragraph("""
         Is the error of adaptive DC-ASGD at most that of DC-ASGD with a constant strength, and that at most plain
