@@ -54,7 +54,7 @@ def test_a_claim_is_on_three_pages_the_more_to_be_read_the_further_down(folder, 
     ):
         assert part in paper
     assert "[All papers](../../PAGE.md)" in paper
-    assert "Swept in tuning: stop.updates 50; pace slow, quick; learning.lr 0.0001, 0.1, 3.5; seed 7, 8." in appendix
+    assert "Swept in tuning: stop.updates 50; pace slow, quick; learning.lr 0.0001, 0.1, 3.5; seed 7 to 8." in appendix
     assert "Chosen for report: learning.lr = 0.1, for slow, quick." in appendix
     assert f"First verdict: holds, {row.taken}." in appendix
     assert re.search(r"18 runs|10 runs", appendix)
