@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -108,12 +109,13 @@ class Ends:
     ("how", "patience", "said"),
     [("dies", 60.0, "was killed by signal 9"), ("hangs", 15.0, "Timed out")],
 )
-def test_a_process_that_dies_or_hangs_ends_the_run_in_one_line(tmp_path, how, patience, said):
+def test_a_process_that_dies_or_hangs_ends_the_run_in_one_line(tmp_path, monkeypatch, how, patience, said):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other tests may run processes at the same time
     (tmp_path / f"ending_{how}.py").write_text(DYING)
     spec = spec_of(tmp_path, f'cluster.compute={{law: "ending_{how}:Ends", how: {how}}}')
     with pytest.raises(RealRunError, match=rf"^a real run: process \d of 3.*{said}[^\n]*$"):
         run_real(spec, patience=patience)
-    assert not members_of("laggard-real-")
+    assert not members_of(str(tmp_path))
 
 
 def members_of(text: str) -> list[str]:
