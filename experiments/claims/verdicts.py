@@ -155,18 +155,18 @@ def seeds_needed(criterion: Criterion, entry: RowEntry) -> int | None:
     """About how many seeds would decide an open criterion, if the mean and the spread over seeds stayed as they are.
 
     n (h / d)^2, where the interval of n seeds reaches h beyond the mean on the side of the bar, and the bar is d from
-    the mean: an interval over seeds shrinks as 1 / sqrt(n). None where no interval over seeds crosses a bar.
+    the mean: an interval over seeds shrinks as 1 / sqrt(n). None where no interval over seeds crosses a bar, or the
+    mean lies on one.
     """
     value, low, high = entry.value, entry.low, entry.high
     if value is None or low is None or high is None or entry.lost:
         return None
     if entry.outcome != CriterionOutcome.OPEN or not entry.seeds:
         return None
-    reaches = [
-        (value - low if bar < value else high - value) / abs(bar - value)
-        for bar in (criterion.at_least, criterion.at_most)
-        if bar is not None and low < bar < high and bar != value
-    ]
+    crossed = [bar for bar in (criterion.at_least, criterion.at_most) if bar is not None and low < bar < high]
+    if value in crossed:
+        return None
+    reaches = [(value - low if bar < value else high - value) / abs(bar - value) for bar in crossed]
     return math.ceil(len(entry.values) * max(reaches) ** 2) if reaches else None
 
 

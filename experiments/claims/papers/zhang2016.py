@@ -162,40 +162,26 @@ SOFTSYNC = {
 }
 
 
-def _more(name: str) -> Study:
-    """More seeds of a study, at the learning rate that is best for synchronous SGD in its seeds."""
+def _further(name: str, label: str, sweep: dict[str, Any], smoke: dict[str, Any], **rest: Any) -> Study:
+    """More seeds of a study."""
     study = SOFTSYNC[name]
-    return Study(
-        config={**study.config, "name": f"{study.config['name']}-more", "sweep": {"seed": list(range(5, 50))}},
-        smoke={**TINY, "sweep.seed": [2, 3]},
-        paper=study.paper,
-        tuned=Tuning(on="synchronous", by="accuracy"),
-    )
+    config = {**study.config, "name": f"{study.config['name']}-{label}", "sweep": sweep}
+    return Study(config=config, smoke={**TINY, **smoke, "sweep.seed": [2, 3]}, paper=study.paper, **rest)
 
 
-MORE = ("synchronous", "divided 30", "divided 15")
-"""The studies of which E3 has more seeds; the fixed rate fails in all of the first five."""
-
-
-def _few_rates(name: str, rates: list[float], smoke: list[float]) -> Study:
-    """More seeds of a study, at fewer rates."""
-    study = SOFTSYNC[name]
-    return Study(
-        config={
-            **study.config,
-            "name": f"{study.config['name']}-few",
-            "sweep": {"learning.lr": rates, "seed": list(range(5, 15))},
-        },
-        smoke={**TINY, "sweep.learning.lr": smoke, "sweep.seed": [2, 3]},
-        paper=study.paper,
-    )
-
-
-FEW_RATES = {
-    "fixed 30, few": _few_rates("fixed 30", RATES[:5], [0.000333, 0.01, 0.3]),
-    "fixed 15, few": _few_rates("fixed 15", RATES[3:5], [0.01, 0.3]),
+MORE = {
+    name: _further(name, "more", {"seed": list(range(5, 50))}, {}, tuned=Tuning(on="synchronous", by="accuracy"))
+    for name in ("synchronous", "divided 30", "divided 15")
 }
-"""The fixed rate around its cliff at n = 30, and where five times that cliff is, at n = 15."""
+"""E3's, at the rate that is best for synchronous SGD in its seeds; the fixed rate fails in all of the first five."""
+FIXED = {
+    name: _further(name, "few", {"learning.lr": rates, "seed": list(range(5, 15))}, {"sweep.learning.lr": smoke})
+    for name, rates, smoke in (
+        ("fixed 30", RATES[:5], [0.000333, 0.01, 0.3]),
+        ("fixed 15", RATES[3:5], [0.01, 0.3]),
+    )
+}
+"""E2's, around the cliff of the fixed rate at n = 30, and at n = 15 where five times that cliff is."""
 
 
 def _accuracies(results: StudyResults) -> dict[str, xr.DataArray]:
@@ -216,12 +202,9 @@ def decide_e2(results: StudyResults) -> NumberArrays:
     edge = cliff_setting(accuracy["fixed 30"])
     high = {name: nearest(values, "lr", edge * 5) for name, values in accuracy.items()}
     synchronous = best_of_others(accuracy["synchronous"], "lr")
-    few = {name: final(results[name], "accuracy") for name in FEW_RATES}
-    few_edge = cliff_setting(few["fixed 30, few"])
-    fixed = {
-        name: xr.concat([high[name], nearest(few[f"{name}, few"], "lr", few_edge * 5)], SEED)
-        for name in ("fixed 30", "fixed 15")
-    }
+    few = {name: final(results[f"{name}, few"], "accuracy") for name in FIXED}
+    few_edge = cliff_setting(few["fixed 30"])
+    fixed = {name: xr.concat([high[name], nearest(few[name], "lr", few_edge * 5)], SEED) for name in FIXED}
     return {
         "fixed_30": fixed["fixed 30"],
         "fixed_15": fixed["fixed 15"],
@@ -259,7 +242,7 @@ E2 = Claim(
         a point below its best); the grids of n = 15 and of divided rates begin at 0.00322. The synchronous level is
         that of its own best rate, which the other seeds choose.
     """),
-    studies={**SOFTSYNC, **FEW_RATES},
+    studies={**SOFTSYNC, **{f"{name}, few": study for name, study in FIXED.items()}},
     decide=decide_e2,
     criteria=(
         Criterion("fixed_30", "accuracy of the fixed rate, n = 30 (0 where it diverged)", at_most=0.5),
@@ -334,7 +317,7 @@ E3 = Claim(
         and the divided rates have 45 more seeds, at the rate that is best for synchronous SGD in the first 5. Dividing
         by n instead of by each gradient's staleness, and each at its own best rate, beside, 5 seeds.
     """),
-    studies={**SOFTSYNC, **{f"more {name}": _more(name) for name in MORE}},
+    studies={**SOFTSYNC, **{f"more {name}": study for name, study in MORE.items()}},
     decide=decide_e3,
     criteria=(
         Criterion("fixed_30", "accuracy of the fixed rate, n = 30 (0 where it diverged)", at_most=0.5),

@@ -237,25 +237,22 @@ def decide_b2(results: StudyResults) -> NumberArrays:
         found = [at(final(results[study], "accuracy"), setting=f"{name} workers") for study in ("reported", "more")]
         return 1 - xr.concat(found, SEED)
 
-    def of_others(name: str, value: str = "accuracy") -> xr.DataArray:
-        return at(final(results["others"], value), setting=f"{name}, 16 workers")
-
-    def of_deciding(name: str, value: str = "accuracy") -> xr.DataArray:
-        return at(final(results["deciding"], value), setting=f"{name}, 16 workers")
+    def at_16(study: str, name: str, value: str = "accuracy") -> xr.DataArray:
+        return at(final(results[study], value), setting=f"{name}, 16 workers")
 
     asgd_16, asgd_4, adaptive_16, adaptive_4, constant_16 = map(
         of_first_seeds, ("ASGD, 16", "ASGD, 4", "DC-ASGD-a, 16", "DC-ASGD-a, 4", "DC-ASGD-c, 16")
     )
     asgd, adaptive, constant = (
-        xr.concat([first, 1 - of_others(name)], SEED)
+        xr.concat([first, 1 - at_16("others", name)], SEED)
         for first, name in ((asgd_16, "ASGD"), (adaptive_16, "DC-ASGD-a"), (constant_16, "DC-ASGD-c"))
     )
     return {
-        "adaptive": of_deciding("DC-ASGD-a") > of_deciding("ASGD"),
-        "constant": of_deciding("DC-ASGD-c") > of_deciding("ASGD"),
-        "order": of_deciding("DC-ASGD-a") > of_deciding("DC-ASGD-c"),
+        "adaptive": at_16("deciding", "DC-ASGD-a") > at_16("deciding", "ASGD"),
+        "constant": at_16("deciding", "DC-ASGD-c") > at_16("deciding", "ASGD"),
+        "order": at_16("deciding", "DC-ASGD-a") > at_16("deciding", "DC-ASGD-c"),
         "growth": (asgd_16 - adaptive_16) - (asgd_4 - adaptive_4),
-        "lower_loss": of_deciding("DC-ASGD-a", "train_loss") < of_deciding("ASGD", "train_loss"),
+        "lower_loss": at_16("deciding", "DC-ASGD-a", "train_loss") < at_16("deciding", "ASGD", "train_loss"),
         "adaptive_ratio": adaptive / asgd,
         "constant_ratio": constant / asgd,
         "order_ratio": adaptive / constant,

@@ -134,7 +134,10 @@ def needed(values, seeds=True, **bars):
     return seeds_needed(Criterion("x", "x", **bars), found(values, seeds, **bars))
 
 
-@pytest.mark.parametrize("bars", [{"at_least": 4.95}, {"at_most": 5.05}, {"at_least": 4.95, "at_most": 6.0}])
+@pytest.mark.parametrize(
+    "bars",
+    [{"at_least": 4.95}, {"at_most": 5.05}, {"at_least": 4.95, "at_most": 6.0}, {"at_least": 4.95, "at_most": 5.2}],
+)
 def test_so_many_seeds_of_the_same_mean_and_spread_would_decide(bars):
     """Of 4, 5 and 6, ten times each, the mean is 0.05 from the bar; t s / sqrt(n) of that many seeds is 0.05."""
     values = [4.0, 5.0, 6.0] * 10
@@ -152,6 +155,7 @@ def test_a_share_needs_as_many_seeds_as_its_interval_says():
     [
         ([4.0, 5.0, 6.0], True, {"at_least": 1.0}),
         ([4.0, 5.0, 6.0], True, {"at_least": 5.0}),
+        ([4.0, 5.0, 6.0], True, {"at_least": 5.0, "at_most": 5.5}),
         ([4.0, 5.0, math.inf], True, {"at_least": 5.0}),
         ([4.0, 5.0, math.nan], True, {"at_least": 5.0}),
         (5.0, False, {"at_least": 6.0}),
