@@ -559,7 +559,7 @@ FURTHER = Study(
         "evaluate": {"every_epochs": 0.5, "target_accuracy": 0.98},
         "sweep": {
             "setting": {name: scaled_settings()[name] for name in FEWEST_AND_MOST},
-            "seed": list(range(6, 16)),
+            "seed": list(range(6, 36)),
         },
     },
     smoke={**SMALL, "evaluate.every_epochs": 0.1, "evaluate.target_accuracy": 0.15, "sweep.seed": [6, 7]},
@@ -630,7 +630,7 @@ C6 = Claim(
         LeNet-5, MNIST, batch 32 on each of 4 to 32 nodes, 6 epochs, Nesterov momentum 0.9 as in the paper. Gradients
         take as long, and messages are as large, as those of ResNet-50 there (0.303 s, 102 MB); latency 50 us, cards of
         10 and of 1 Gb/s. Each method and number of nodes at its own best learning rate, chosen on 2 seeds in 2 epochs;
-        5 others report, and of SGP on 4 and on 32 nodes 15. Compute times are constant, so that time is iterations
+        5 others report, and of SGP on 4 and on 32 nodes 35. Compute times are constant, so that time is iterations
         until 98 % times seconds an iteration, and all-reduce has the same weights by a tree, a ring, and a ring in
         buckets during the backward pass.
     """),
@@ -685,7 +685,7 @@ C6 = Claim(
     """),
     changes=(
         "5 seeds reported, and left the third criterion open: 5.02 (3.64 to 6.40). Ten more of SGP on 4 and 32 nodes "
-        "were added; bars and rates are as they were.",
+        "were added, which left it open, too: 4.59 (3.85 to 5.34), and then 20 more; bars and rates are as they were.",
     ),
 )
 
