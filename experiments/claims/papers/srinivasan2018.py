@@ -71,8 +71,8 @@ NEAR = {0: RATES[6:9], 8: RATES[5:8], 32: RATES[4:7], 128: RATES[2:6], 256: RATE
 """The cliffs of the first three seeds under SGD with momentum, with a step of the grid on either side, by delay."""
 
 
-def near_cliffs(delays: list[int], seeds: range) -> Study:
-    """Runs of SGD with momentum at the rates around the cliffs of some delays."""
+def near_cliffs(delays: list[int], seeds: dict[str, list[int]]) -> Study:
+    """Runs of SGD with momentum at the rates around the cliffs of some delays, of seeds by their key."""
     return Study(
         config={
             **DELAYED,
@@ -82,10 +82,10 @@ def near_cliffs(delays: list[int], seeds: range) -> Study:
                 "delay": {
                     str(delay): {"algorithm.delay": delay, "sweep": {"learning.lr": NEAR[delay]}} for delay in delays
                 },
-                "seed": list(seeds),
+                **seeds,
             },
         },
-        smoke={**SMALL, "evaluate.every_epochs": 0.2, "sweep.seed": [seeds[0]]},
+        smoke={**SMALL, "evaluate.every_epochs": 0.2, **{f"sweep.{key}": own[:1] for key, own in seeds.items()}},
     )
 
 
@@ -159,8 +159,8 @@ A1 = Claim(
     """),
     studies={
         "grid": GRID,
-        "near": near_cliffs(DELAYS, range(3, 8)),
-        "slope": near_cliffs(DELAYS[1:], range(8, 18)),
+        "near": near_cliffs(DELAYS, {"seed": list(range(3, 8))}),
+        "slope": near_cliffs(DELAYS[1:], {"learning.seed": list(range(8, 18))}),
     },
     decide=decide_a1,
     criteria=(
