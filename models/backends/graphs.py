@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import cache
 from time import perf_counter
 from typing import Any
 
@@ -26,7 +25,8 @@ class Graphs:
     A graph's shapes and addresses are fixed. So a call is copied into the recording's own weights and indices, and its
     results out of it; and its size is rounded up, so that calls of many sizes need few recordings. The additional rows
     hold old values, and their results are discarded. The most recent recordings are kept, and share one pool of memory,
-    since they are replayed one at a time. On a CPU nothing is recorded.
+    since they are replayed one at a time. A pool ends with the last recording in it, so that the next one gets another.
+    On a CPU nothing is recorded.
 
     Evaluations are rare, and not recorded.
 
@@ -38,6 +38,7 @@ class Graphs:
     def __init__(self, backend: Backend) -> None:
         self.lanes, self.name = backend.lanes, f"{backend.name}-graphs"
         self.unrecorded, self.preparation = backend, 0.0
+        self._pool: Any = None  # torch does not export the type of a handle
         self._recordings: OrderedDict[tuple[int, ...], Callable[[Tensor, Tensor], CallResults]] = OrderedDict()
 
     def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> CallResults:
@@ -46,8 +47,10 @@ class Graphs:
         if key not in self._recordings:
             while len(self._recordings) >= MOST_RECORDINGS:
                 self._recordings.popitem(last=False)
+            if not self._recordings and weights.is_cuda:
+                self._pool = torch.cuda.graph_pool_handle()
             start = perf_counter()
-            self._recordings[key] = _record_call(self.unrecorded, key[0], weights, x, y, index)
+            self._recordings[key] = _record_call(self.unrecorded, key[0], weights, x, y, index, self._pool)
             self.preparation = perf_counter() - start
         self._recordings.move_to_end(key)
         return self._recordings[key](weights, index)
@@ -57,7 +60,7 @@ class Graphs:
 
 
 def _record_call(
-    backend: Backend, size: int, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
+    backend: Backend, size: int, weights: Tensor, x: Indexable, y: Indexable, index: Tensor, pool: Any
 ) -> Callable[[Tensor, Tensor], CallResults]:
     """A backend's gradients of `size` models on the data `x` and `y`, recorded: a function of weights and indices.
 
@@ -71,7 +74,8 @@ def _record_call(
         own_index[: len(index)].copy_(index)
 
     load(weights, index)
-    replay = RECORD.get(weights.device.type, _unrecorded)(lambda: backend.gradients(own_weights, x, y, own_index))
+    record = RECORD.get(weights.device.type, _unrecorded)
+    replay = record(lambda: backend.gradients(own_weights, x, y, own_index), pool)
 
     def call(weights: Tensor, index: Tensor) -> CallResults:
         load(weights, index)
@@ -81,8 +85,8 @@ def _record_call(
     return call
 
 
-def record_graph(run: Call) -> Call:
-    """`run` as a CUDA graph, whose results are always in the same memory."""
+def record_graph(run: Call, pool: Any) -> Call:
+    """`run` as a CUDA graph, whose results are always in the same memory; `pool` is the handle of its pool."""
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -90,7 +94,7 @@ def record_graph(run: Call) -> Call:
             run()
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=_pool()):
+    with torch.cuda.graph(graph, pool=pool):
         results = run()
 
     def replay() -> CallResults:
@@ -100,11 +104,11 @@ def record_graph(run: Call) -> Call:
     return replay
 
 
-def _unrecorded(run: Call) -> Call:
+def _unrecorded(run: Call, pool: Any) -> Call:
     return run
 
 
-RECORD: dict[str, Callable[[Call], Call]] = {"cuda": record_graph}
+RECORD: dict[str, Callable[[Call, Any], Call]] = {"cuda": record_graph}
 """What makes a call's replay, on each type of device that records."""
 
 
@@ -118,9 +122,3 @@ def rounded_up(size: int) -> int:
         return 1 << (size - 1).bit_length()
     step = 1 << (size.bit_length() - 4)
     return -(-size // step) * step
-
-
-@cache
-def _pool() -> Any:  # torch does not export the type
-    """The memory pool that all recordings share."""
-    return torch.cuda.graph_pool_handle()

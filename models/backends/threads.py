@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from laggard.models.backends.autograd import Autograd, Loss
 from laggard.models.backends.background import BackgroundGradients
+from laggard.models.backends.batched import exact_arithmetic
 from laggard.models.backends.compiled.network import Network
 from laggard.models.variants import Indexable, tensor_of
 
@@ -69,7 +70,8 @@ class Threads:
 
         job = self._network.differentiate(weights, x, y, index, gradients, losses) or by_autograd
         rows = _leave_out_lost(weights, gradients, losses)
-        self._each(lambda place: job(rows[place]), len(rows))
+        with exact_arithmetic():
+            self._each(lambda place: job(rows[place]), len(rows))
         return gradients, losses
 
     def submit(
@@ -101,7 +103,9 @@ class Threads:
             row, chunk = divmod(number, len(starts))
             return predict(row, slice(starts[chunk], starts[chunk] + THREAD_SAMPLES))
 
-        outputs: Tensor = torch.cat(self._each(job, len(weights) * len(starts))).unflatten(0, (len(weights), len(x)))
+        with exact_arithmetic():
+            pieces = self._each(job, len(weights) * len(starts))
+        outputs: Tensor = torch.cat(pieces).unflatten(0, (len(weights), len(x)))
         return outputs
 
     def _each(self, job: Callable[[int], T], count: int) -> list[T]:

@@ -133,7 +133,7 @@ def test_gradients_are_autograd_s_on_the_images_of_a_plain_loop(network, data, d
 
 def test_one_recording_serves_all_mini_batches(monkeypatch):
     recorded = []
-    monkeypatch.setitem(RECORD, "cpu", lambda run: recorded.append(run) or run)
+    monkeypatch.setitem(RECORD, "cpu", lambda run, pool: recorded.append(run) or run)
     made = task(backend="vmap-graphs")
     for batch in drawn(made, [0], 5):
         made.gradients(made.start([0])[None], [batch])

@@ -205,7 +205,7 @@ def test_a_recording_serves_calls_of_other_sizes_and_other_data(monkeypatch):
         torch.testing.assert_close(mine, plain.gradients(weights[:count], data, y, index[:count]), rtol=0, atol=1e-12)
 
 
-def in_place(run):
+def in_place(run, pool):
     """A recording as a CUDA graph is one: every replay writes where the first one wrote."""
     kept = run()
 
@@ -257,7 +257,7 @@ def test_sizes_of_recordings_are_few_and_little_larger_than_the_calls():
 def test_calls_of_random_sizes_are_not_recorded_again_and_again(monkeypatch):
     """As with exponential times: with 64 workers, any number of gradients is in flight."""
     recorded = []
-    monkeypatch.setitem(RECORD, "cpu", lambda run: recorded.append(run) or run)
+    monkeypatch.setitem(RECORD, "cpu", lambda run, pool: recorded.append(run) or run)
     module, weights, x, y, index = problem("one layer", torch.float64, models=64)
     graphs = Graphs(Unfolded(module, cross_entropy))
     for count in np.random.default_rng(3).integers(1, 65, size=300).tolist():
