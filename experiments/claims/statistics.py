@@ -131,15 +131,21 @@ def between(values: xr.DataArray, over: str, low: float, high: float) -> xr.Data
 
 
 def rises(values: xr.DataArray, along: str) -> xr.DataArray:
-    """The greatest rise between neighbours along a dimension; not above 0 where the values never rise."""
-    return values.diff(along).max(along)
+    """The greatest rise between neighbours along a dimension; not above 0 where the values never rise.
+
+    NaN where a value is missing.
+    """
+    return values.diff(along).max(along, skipna=False)
 
 
 def slope(values: xr.DataArray, along: str, scale: float = 1.0, offset: float = 0.0) -> xr.DataArray:
-    """The least-squares slope of log(values) against log(scale x + offset), x the settings of `along`."""
+    """The least-squares slope of log(values) against log(scale x + offset), x the settings of `along`.
+
+    NaN where a value is missing.
+    """
     x, y = log(scale * values[along].astype(float) + offset), log(values)
     x = x - x.mean()
-    return (x * (y - y.mean(along))).sum(along) / (x**2).sum()
+    return (x * (y - mean(y, along))).sum(along, skipna=False) / (x**2).sum()
 
 
 def last(values: xr.DataArray, over: str, part: float = 0.25) -> xr.DataArray:

@@ -154,8 +154,7 @@ def decide_i3(results: StudyResults) -> NumberArrays:
     lost = -losses.sel(lr=mean(losses).idxmin("lr")).drop_vars("lr") / UPDATES
 
     def rise(values: xr.DataArray) -> xr.DataArray:
-        momenta = best_momentum(values)
-        return rises(momenta, "workers").where(momenta.notnull().all("workers"))
+        return rises(best_momentum(values), "workers")
 
     def fall(values: xr.DataArray) -> xr.DataArray:
         momenta = best_momentum(values)

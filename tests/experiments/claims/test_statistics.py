@@ -88,6 +88,13 @@ def test_the_greatest_rise_is_between_neighbours():
     assert float(of.rises(-y, "b")) == 2.0
 
 
+def test_what_is_missing_on_the_way_is_not_left_out():
+    """A cliff beyond the rates that were tried: the slope of the other delays would be another claim's."""
+    y = xr.DataArray([[4.0, 2.0, 1.0], [np.nan, 2.0, 1.0]], dims=("seed", "delay"), coords={"delay": [1, 2, 4]})
+    np.testing.assert_allclose(of.slope(y, "delay"), [-1.0, np.nan])
+    np.testing.assert_allclose(of.rises(y, "delay"), [-1.0, np.nan])
+
+
 def test_an_unknown_setting_is_said_in_a_line(accuracy):
     with pytest.raises(ValueError, match=r"at: no delay = 9; there are 0, 8"):
         of.at(accuracy, delay=9)
