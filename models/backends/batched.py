@@ -1,9 +1,10 @@
 """What a backend is, its device, one batched call over all models (vmap), and the same through `torch.compile`."""
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from laggard.models.variants import Indexable
 
 EVALUATED = 250  # samples in one forward pass of an evaluation; 1,000 outgrow a CPU's cache and take twice the time
 EVERYTHING = 1 << 20  # lanes of a device that takes all gradients in one call
+Setting = tuple[Callable[[], Any], Callable[[Any], None], Any]  # of torch: reads it, writes it, its exact value
 
 
 class Backend(Protocol):
@@ -62,7 +64,7 @@ class Batched:
             return self._loss(self._forward(flat, x[samples]), y[samples])
 
         index = index.long()  # once, not at each use
-        with exact_arithmetic():
+        with exact_arithmetic(weights.is_cuda):
             return torch.vmap(torch.func.grad_and_value(loss))(weights, index)
 
     def hessian_products(
@@ -79,11 +81,11 @@ class Batched:
             products: tuple[Tensor] = torch.func.vjp(gradient, flat)[1](direction)
             return products[0]
 
-        with exact_arithmetic():
+        with exact_arithmetic(weights.is_cuda):
             return torch.stack([product(*row) for row in zip(weights, directions, index.long(), strict=True)])
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
-        with exact_arithmetic(), torch.no_grad():
+        with exact_arithmetic(weights.is_cuda), torch.no_grad():
             if self._recurrent:  # vmap takes them within a gradient alone
                 return torch.stack([self._forward(row, x) for row in weights])
             return torch.vmap(self._forward, in_dims=(0, None))(weights, x)
@@ -115,23 +117,36 @@ class Compiled:
 
 
 @contextmanager
-def exact_arithmetic() -> Iterator[None]:
-    """On a GPU, full float32 precision and deterministic kernels; no effect on a CPU.
+def exact_arithmetic(on_gpu: bool) -> Iterator[None]:
+    """On a GPU, full float32 precision and deterministic kernels.
 
     Only what differs is set, and set back.
     """
-    before = torch.get_float32_matmul_precision()
-    if before != "highest":
-        torch.set_float32_matmul_precision("highest")
+    with ExitStack() as back:
+        for read, write, exact in _exact_settings() if on_gpu else ():
+            before = read()
+            if before != exact:
+                write(exact)
+                back.callback(write, before)
+        yield
+
+
+def _exact_settings() -> list[Setting]:
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    kernels = [_setting(cudnn, "deterministic", True), _setting(cudnn, "benchmark", False)]
+    products = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"
+    precisions: list[Setting] = [_setting(cudnn, "allow_tf32", False), products]
     try:
-        if torch.backends.cudnn.is_available():
-            with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-                yield
-        else:
-            yield
-    finally:
-        if before != "highest":
-            torch.set_float32_matmul_precision(before)
+        for read, _, _ in precisions:
+            read()
+    except RuntimeError:  # the program has set precisions by the names of torch 2.9, and then torch reads no older ones
+        parts = matmul, *(getattr(cudnn, name) for name in ("conv", "rnn"))
+        precisions = [_setting(part, "fp32_precision", "ieee") for part in parts]
+    return kernels + precisions
+
+
+def _setting(owner: Any, name: str, exact: Any) -> Setting:
+    return partial(getattr, owner, name), partial(setattr, owner, name), exact
 
 
 def find_device(name: str) -> torch.device:

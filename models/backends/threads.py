@@ -70,7 +70,7 @@ class Threads:
 
         job = self._network.differentiate(weights, x, y, index, gradients, losses) or by_autograd
         rows = _leave_out_lost(weights, gradients, losses)
-        with exact_arithmetic():
+        with exact_arithmetic(weights.is_cuda):
             self._each(lambda place: job(rows[place]), len(rows))
         return gradients, losses
 
@@ -103,7 +103,7 @@ class Threads:
             row, chunk = divmod(number, len(starts))
             return predict(row, slice(starts[chunk], starts[chunk] + THREAD_SAMPLES))
 
-        with exact_arithmetic():
+        with exact_arithmetic(weights.is_cuda):
             pieces = self._each(job, len(weights) * len(starts))
         outputs: Tensor = torch.cat(pieces).unflatten(0, (len(weights), len(x)))
         return outputs

@@ -51,12 +51,12 @@ class Unfolded:
             losses = torch.vmap(self._loss)(self._forward(weights, x[index]), y[index])
             return losses.sum(), losses  # a model's gradient depends on its own loss alone
 
-        with exact_arithmetic():
+        with exact_arithmetic(weights.is_cuda):
             gradients, (_, losses) = torch.func.grad_and_value(total, has_aux=True)(weights)
         return gradients, losses
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
-        with exact_arithmetic(), torch.no_grad():
+        with exact_arithmetic(weights.is_cuda), torch.no_grad():
             return self._forward(weights, x.expand(len(weights), *x.shape))
 
     def _forward(self, weights: Tensor, x: Tensor) -> Tensor:

@@ -293,14 +293,43 @@ def test_indices_are_widened_once_a_call_and_on_their_way_into_a_recording(kind,
     assert widened.count == 0
 
 
-@pytest.mark.parametrize(("before", "sets"), [("highest", []), ("medium", ["highest", "medium"])])
-def test_a_precision_that_is_exact_already_is_not_set(before, sets, monkeypatch):
+@pytest.fixture
+def torch_settings():
+    """Torch's precisions, by the names of the operations; what a test has set is set back."""
+    parts = torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn
+    yield lambda: [part.fp32_precision for part in parts]
+    torch.backends.cudnn.allow_tf32 = True
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
+def test_arithmetic_is_exact_on_a_gpu_and_afterwards_as_it_was(precision, torch_settings):
+    torch.set_float32_matmul_precision(precision)
+    before = torch_settings()
+    with exact_arithmetic(on_gpu=True):
+        assert set(torch_settings()) <= {"ieee", "none"}
+        assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.backends.cudnn.deterministic
+    assert torch_settings() == before
+    assert torch.get_float32_matmul_precision() == precision
+    assert not torch.backends.cudnn.deterministic
+
+
+def test_arithmetic_is_exact_where_a_program_has_set_precisions_by_their_newer_names(torch_settings):
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+    before = torch_settings()
+    with exact_arithmetic(on_gpu=True):
+        assert set(torch_settings()[:2]) == {"ieee"}
+    assert torch_settings() == before
+
+
+def test_a_precision_that_is_exact_already_is_not_set(monkeypatch):
     made = []
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: before)
     monkeypatch.setattr(torch, "set_float32_matmul_precision", made.append)
-    with exact_arithmetic():
+    with exact_arithmetic(on_gpu=True):
         pass
-    assert made == sets
+    assert not made
 
 
 def test_what_a_config_may_name_is_what_can_be_made():
