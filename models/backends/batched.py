@@ -15,7 +15,7 @@ from laggard.models.variants import Indexable
 
 EVALUATED = 250  # samples in one forward pass of an evaluation; 1,000 outgrow a CPU's cache and take twice the time
 EVERYTHING = 1 << 20  # lanes of a device that takes all gradients in one call
-Setting = tuple[Callable[[], Any], Callable[[Any], None], Any]  # of torch: reads it, writes it, its exact value
+TorchSetting = tuple[Callable[[], Any], Callable[[Any], None], Any]  # of torch: reads it, writes it, its exact value
 
 
 class Backend(Protocol):
@@ -131,11 +131,11 @@ def exact_arithmetic(on_gpu: bool) -> Iterator[None]:
         yield
 
 
-def _exact_settings() -> list[Setting]:
+def _exact_settings() -> list[TorchSetting]:
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     kernels = [_setting(cudnn, "deterministic", True), _setting(cudnn, "benchmark", False)]
     products = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"
-    precisions: list[Setting] = [_setting(cudnn, "allow_tf32", False), products]
+    precisions: list[TorchSetting] = [_setting(cudnn, "allow_tf32", False), products]
     try:
         for read, _, _ in precisions:
             read()
@@ -145,7 +145,7 @@ def _exact_settings() -> list[Setting]:
     return kernels + precisions
 
 
-def _setting(owner: Any, name: str, exact: Any) -> Setting:
+def _setting(owner: Any, name: str, exact: Any) -> TorchSetting:
     return partial(getattr, owner, name), partial(setattr, owner, name), exact
 
 
