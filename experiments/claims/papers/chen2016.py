@@ -1,5 +1,7 @@
 """What Chen, Pan, Monga, Bengio, Jozefowicz (2016) claim."""
 
+from typing import Any
+
 import xarray as xr
 
 from laggard.experiments.claims.claim import (
@@ -26,12 +28,31 @@ PAPER = Paper(
 )
 
 STRAGGLERS = {"workers": 16, "compute": {"law": "two_point", "usual": 0.01, "factor": 10, "probability": 0.05}}
+NOISY: dict[str, Any] = {
+    "cluster": STRAGGLERS,
+    "algorithm": {"name": "k_sync", "cancel": True},
+    "task": {"model": "quadratic", "dim": 20, "condition": 20, "noise": 2.0},
+    "stop": {"time": 6.0},
+    "evaluate": {"every_seconds": 0.02},
+}
+BACKUPS: dict[str, dict[str, Any]] = {
+    "0": {"algorithm.wait_for": 16, "stop.time": 12.0},
+    **{str(backups): {"algorithm.wait_for": 16 - backups} for backups in (2, 3, 4, 6, 8)},
+}
+NOISY_RATES = [0.02, 0.0283, 0.04, 0.0566, 0.08, 0.113, 0.16, 0.226, 0.32]
+
+
+def times_to_loss(results: StudyResults, name: str) -> xr.DataArray:
+    """Seconds to a loss of 0.16 in a study, by the number of backups and learning rate."""
+    reached = final(results[name], "time_to", 0.16)
+    return reached.assign_coords(backups=reached["backups"].values.astype(int))
 
 
 def decide_f1(results: StudyResults) -> NumberArrays:
-    reached = final(results["learnt"], "time_to", 0.16)
-    reached = reached.assign_coords(backups=reached["backups"].values.astype(int))
-    reached = best_inside(reached, "lr", chosen_on=4, lowest=True)
+    first = times_to_loss(results, "learnt")
+    reached = best_inside(first, "lr", chosen_on=4, lowest=True)
+    two = xr.concat([at(first, backups=[3, 8]), times_to_loss(results, "further")], SEED)
+    two = best_inside(two, "lr", chosen_on=4, lowest=True)
     seconds = per_sample(results["timing"])
     three = at(reached, backups=3)
 
@@ -45,11 +66,11 @@ def decide_f1(results: StudyResults) -> NumberArrays:
     return {
         "least_time": Joint(least_time, reached),
         "none": at(reached, backups=0) / three,
-        "eight": at(reached, backups=8) / three,
+        "eight": at(two, backups=8) / at(two, backups=3),
         "least_cancelled": Joint(least_seconds, at(seconds, late="cancelled")),
         "least_finished": Joint(least_seconds, at(seconds, late="finished")),
         "sooner_than_none": three < at(reached, backups=0),
-        "sooner_than_eight": three < at(reached, backups=8),
+        "sooner_than_eight": at(two, backups=3) < at(two, backups=8),
         "time_0": at(reached, backups=0),
         "time_3": three,
         "time": reached,
@@ -69,38 +90,32 @@ F1 = Claim(
         16 workers of whom 16 - b make an update, 10 ms a mini-batch but 100 ms for one in twenty, late ones
         cancelled. The time to a loss of 0.16, a twentieth of that at the start, on a quadratic of 20 coordinates,
         condition 20, noise 2, for each b at the best of nine learning rates from 0.02 to 0.32, chosen on 4 seeds and
-        reported on 20 others. Time per sample alone, E[X_(N:16)] / N with N = 16 - b, is least at b = 3, and at b = 6
-        where late workers finish first [derived; notes]: 50 seeds of 400 updates, the neighbours of these and the ends.
+        reported on 20 others, b = 3 and 8 against each other on 80. Time per sample alone, E[X_(N:16)] / N with
+        N = 16 - b, is least at b = 3, and at b = 6 where late workers finish first [derived; notes]: 50 seeds of 400
+        updates, the neighbours of these and the ends.
     """),
     studies={
         "learnt": Study(
+            config={**NOISY, "sweep": {"backups": BACKUPS, "learning.lr": NOISY_RATES, "seeds": 24}},
+            smoke={
+                "sweep.backups": {name: {**BACKUPS[name], "stop.time": 0.2} for name in ("0", "3", "8")},
+                "sweep.learning.lr": [0.04, 0.08],
+                "sweep.seeds": 6,
+            },
+        ),
+        "further": Study(
             config={
-                "cluster": STRAGGLERS,
-                "algorithm": {"name": "k_sync", "cancel": True},
-                "task": {"model": "quadratic", "dim": 20, "condition": 20, "noise": 2.0},
-                "stop": {"time": 6.0},
-                "evaluate": {"every_seconds": 0.02},
+                **NOISY,
                 "sweep": {
-                    "backups": {
-                        "0": {"algorithm.wait_for": 16, "stop.time": 12.0},
-                        "2": {"algorithm.wait_for": 14},
-                        "3": {"algorithm.wait_for": 13},
-                        "4": {"algorithm.wait_for": 12},
-                        "6": {"algorithm.wait_for": 10},
-                        "8": {"algorithm.wait_for": 8},
-                    },
-                    "learning.lr": [0.02, 0.0283, 0.04, 0.0566, 0.08, 0.113, 0.16, 0.226, 0.32],
-                    "seeds": 24,
+                    "backups": {name: BACKUPS[name] for name in ("3", "8")},
+                    "learning.lr": NOISY_RATES,
+                    "seed": list(range(24, 84)),
                 },
             },
             smoke={
-                "sweep.backups": {
-                    "0": {"algorithm.wait_for": 16, "stop.time": 0.2},
-                    "3": {"algorithm.wait_for": 13, "stop.time": 0.2},
-                    "8": {"algorithm.wait_for": 8, "stop.time": 0.2},
-                },
+                "sweep.backups": {name: {**BACKUPS[name], "stop.time": 0.2} for name in ("3", "8")},
                 "sweep.learning.lr": [0.04, 0.08],
-                "sweep.seeds": 6,
+                "sweep.seed": [24],
             },
         ),
         "timing": Study(
@@ -153,6 +168,8 @@ F1 = Claim(
     changes=(
         "2 seeds chose among seven learning rates and 5 reported, which left b = 8 uncertain; time per sample had 5 "
         "seeds of 2,000 updates.",
+        "20 seeds left the time of b = 8 over that of b = 3 open: 1.32 (0.96 to 1.68). 60 more of these two were "
+        "added; bars and rates are as they were.",
     ),
 )
 
