@@ -4,7 +4,15 @@ import gc
 from collections.abc import Iterator
 from functools import _lru_cache_wrapper
 from hashlib import sha256
-from types import CodeType, FrameType, FunctionType, ModuleType, TracebackType, WrapperDescriptorType
+from types import (
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    ModuleType,
+    TracebackType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import numpy as np
@@ -91,9 +99,12 @@ class Reached:
                 if name not in left_out:
                     yield from (name, value)
         seen = {id(value) for value in named.values()} | {id(named)}
-        # a generator has a frame object only once a debugger or a profiler has looked at it
         others = [] if isinstance(found, dict) else gc.get_referents(found)
-        yield from (other for other in others if id(other) not in seen and not isinstance(other, FrameType))
+        if isinstance(found, GeneratorType):
+            # it has a frame object only once a debugger or a profiler has looked at it, and refers to None as the error
+            # that it handles once an error was caught in it, as in a gradient, which is not computed again
+            others = [other for other in others if other is not None and not isinstance(other, FrameType)]
+        yield from (other for other in others if id(other) not in seen)
 
     def _describe(self, tensor: Tensor) -> Iterator[Any]:
         """Shape, type and memory of a tensor, which is one of `tensors` unless that memory is known."""

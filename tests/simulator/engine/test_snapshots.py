@@ -1,7 +1,7 @@
 """A run that goes on from a snapshot ends as one that was left alone, bit for bit; faults in a snapshot are found."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
 from types import GeneratorType
@@ -123,6 +123,16 @@ class ErrorFeedback(AsyncPS):
             node.send(SERVER, whole.map(lambda value: value * 0.5))
 
 
+class Catching(Supervised):
+    """An error is raised and caught in every gradient."""
+
+    def gradients(self, weights: torch.Tensor, batches: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        try:
+            raise KeyError(len(batches))
+        except KeyError:
+            return super().gradients(weights, batches)
+
+
 class Normalised(nn.Sequential):
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         super().__init__(nn.Linear(*shape, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, classes))
@@ -146,6 +156,7 @@ TASKS = {
         Normalised, synthetic(samples=60, features=6, classes=3), batch=8, threads=1, device="cpu"
     ),
     "mlp": lambda: Supervised(MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=1, device="cpu"),
+    "catching": lambda: Catching(MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=1, device="cpu"),
     "in the background": lambda: Supervised(
         MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=2, device="cpu"
     ),
@@ -158,6 +169,7 @@ CASES: dict[str, tuple[Algorithm, str, dict[str, Any]]] = {
     "gradients in the background": (AsyncPS(Rule()), "in the background", {"ensemble": 2}),
     "error feedback": (ErrorFeedback(Rule()), "bowl", {}),
     "at once": (AsyncPS(Rule()), "mlp", {"defer": False}),
+    "caught errors": (AsyncPS(Rule()), "catching", {"defer": False}),
     "little memory": (ALGORITHMS["soft_sync"](Rule(), gradients=3), "mlp", {"memory": 1.0}),
     "messages": (SyncPS(Rule()), "quadratic", {"record": Record(messages=True)}),
     "crashes": (
