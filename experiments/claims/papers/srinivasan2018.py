@@ -73,7 +73,7 @@ NEAR = {0: RATES[6:9], 8: RATES[5:8], 32: RATES[4:7], 128: RATES[2:6], 256: RATE
 
 
 def near_cliffs(rates: dict[int, list[float]], seeds: dict[str, list[int]]) -> Study:
-    """Runs of SGD with momentum at some rates of each delay, of seeds by their key."""
+    """Runs of SGD with momentum at some rates of each delay; `seeds` are an axis of the sweep."""
     return Study(
         config={
             **DELAYED,
@@ -144,7 +144,7 @@ A1 = Claim(
     paper=PAPER,
     headline="slope of log cliff against log(2D + 1)",
     did=paragraph("""
-        LeNet-5, MNIST, momentum 0.9, delays 0 to 256, 30 epochs, rates from 3e-6, 3 seeds, 5 more near the cliffs: the
+        LeNet-5, MNIST, momentum 0.9, delays 0 to 256, 30 epochs, rates from 3e-6, 3 seeds, 15 more near the cliffs: the
         largest rate within a point of each delay's best.
     """),
     question=paragraph("""
