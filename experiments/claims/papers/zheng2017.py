@@ -130,8 +130,8 @@ B1 = Claim(
     },
     decide=decide_b1,
     criteria=(
-        Criterion("adaptive_8", "share of DC-ASGD-a at the strength chosen, 8 workers", at_most=1.0),
-        Criterion("adaptive_16", "share of DC-ASGD-a at the strength chosen, 16 workers", at_most=1.0),
+        Criterion("adaptive_8", "share of DC-ASGD-a at the strength chosen, 8 workers", at_most=0.99),
+        Criterion("adaptive_16", "share of DC-ASGD-a at the strength chosen, 16 workers", at_most=0.99),
         Criterion("own_8", "share along runs that DC-ASGD-a itself makes, strength 30, 8 workers", at_most=0.97),
         Criterion("own_16", "the same, 16 workers", at_most=0.97),
         Criterion(
@@ -159,7 +159,7 @@ B1 = Claim(
         y="distance to the fresh gradient (stale = 1)",
         lines="form",
         log_x=True,
-        bar=1.0,
+        bar=0.99,
     ),
     notes=paragraph("""
         Along its own runs DC-ASGD-a takes 6 % of the distance away with 8 workers, 9 % with 16. Along runs without
@@ -176,9 +176,10 @@ B1 = Claim(
         "What DC-ASGD-a takes away along its own runs stood beside them, 0.909 (0.904 to 0.914) with 16 workers. That "
         "is what the claim is about, so it has criteria now, which 40 seeds that had not been seen decide alone.",
         "Along runs without compensation the bars were 0.97 for the shares, where they lie, and 0.99 for the last "
-        "quarter over the first. Whether a gradient is closer asks for a bar of 1, and by how much is the number. The "
-        "last quarter over the first has a long tail (0.81 to 1.06): whether it falls is asked of each seed. 150 seeds "
-        "that had not been seen decide both alone; the 40 before had 16 in which it falls.",
+        "quarter over the first. Whether a gradient is closer asks for a bar below 1, which what compensates nothing "
+        "has: it is 0.99, and by how much it is closer is the number. The last quarter over the first has a long tail "
+        "(0.81 to 1.06): whether it falls is asked of each seed. 150 seeds that had not been seen decide both alone; "
+        "of the 40 before it fell in 16.",
     ),
 )
 
