@@ -39,6 +39,8 @@ CLOSENESS: dict[str, Any] = {
     "evaluate": {"every_updates": 2000},
 }
 FEW = {"task.model": "logistic", "task.dataset": "digits", "learning.lr": 0.005, "stop.updates": 80}
+SHOWN = {"constant": "DC-ASGD-c", "adaptive": "DC-ASGD-a", "outer": "g g^T", "exact": "exact Hessian"}
+"""What the figure calls the forms of compensation."""
 
 
 def _forms(name: str, seeds: range) -> Study:
@@ -59,7 +61,9 @@ def decide_b1(results: StudyResults) -> NumberArrays:
     exact = at(whole.isel(seed=slice(2, None)), form="exact", strength=1.0)
     each, shown = mean(adaptive, "quarter"), between(at(whole, workers=8), "strength", 0.1, np.inf)
     later = mean(at(adaptive, quarter=4) / at(adaptive, quarter=1), "workers")
-    own = mean(probed(results["own"]), "quarter")
+    shown = shown.assign_coords(form=[SHOWN[form] for form in shown["form"].values])
+    own = probed(results["own"])
+    own_later = at(own, quarter=4) / at(own, quarter=1)
     return {
         "adaptive_8": at(each, workers=8),
         "adaptive_16": at(each, workers=16),
@@ -72,11 +76,13 @@ def decide_b1(results: StudyResults) -> NumberArrays:
         "constant_8": at(mean(constant, "quarter"), workers=8),
         "constant_16": at(mean(constant, "quarter"), workers=16),
         "paper_16": at(whole.isel(seed=slice(2, None)), form="adaptive", strength=3.0, workers=16),
-        "own_8": at(own, workers=8),
-        "own_16": at(own, workers=16),
+        "own_8": mean(at(own, workers=8), "quarter"),
+        "own_16": mean(at(own, workers=16), "quarter"),
+        "own_later_8": at(own_later, workers=8),
+        "own_later_16": at(own_later, workers=16),
         "strength_8": at(strength, workers=8),
         "strength_16": at(strength, workers=16),
-        "distance": shown.where(shown <= 1.5),
+        "distance": shown.where(mean(shown) <= 1.5),
     }
 
 
@@ -111,8 +117,9 @@ B1 = Claim(
         2,000 updates. At every tenth one the fresh gradient of the same mini-batch is taken at the weights that are
         updated, and the gradients that DC-ASGD-a and c would make, that with g g^T in place of its diagonal, and that
         with the exact Hessian (strength 1). Shares are E|g_dc - g_fresh| / E|g_stale - g_fresh|, the mean over the
-        quarters of the run. Strengths are chosen on 2 seeds among 0 and 0.1 to 10,000; 150 others report. Along runs
-        that DC-ASGD-a itself makes, at strength 30, 40 further seeds do.
+        quarters of the run; last over first is the mean of both numbers of workers. Strengths are chosen on 2 seeds
+        among 0 and 0.1 to 10,000; 150 others report. Along runs that DC-ASGD-a itself makes, at strength 30, 40 further
+        seeds do.
     """),
     studies={
         "choosing": _forms("claims-expansions-choosing", range(2)),
@@ -136,13 +143,15 @@ B1 = Claim(
         Criterion("own_16", "the same, 16 workers", at_most=0.97),
         Criterion(
             "later",
-            "seeds in which that share falls from the first quarter to the last, by the mean of both",
+            "seeds in which the share at the strength chosen is less in the last quarter than in the first",
             at_least=0.5,
         ),
         Criterion("exact_8", "share with the exact Hessian, 8 workers", at_most=0.9, control=True),
     ),
     beside={
-        "later_ratio": "share in the last quarter over that in the first, mean of both",
+        "later_ratio": "share at the strength chosen, last quarter over first, mean of both numbers of workers",
+        "own_later_8": "share along runs that DC-ASGD-a itself makes, last quarter over first, 8 workers",
+        "own_later_16": "the same, 16 workers",
         "exact_16": "share with the exact Hessian, 16 workers",
         "outer_8": "share with g g^T at the strength chosen, 8 workers",
         "outer_16": "the same, 16 workers",
