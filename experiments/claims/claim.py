@@ -9,7 +9,7 @@ import xarray as xr
 
 from laggard.experiments.claims.arrays import StudyArrays
 from laggard.experiments.claims.exhibits import ClaimTable, Picture
-from laggard.experiments.claims.statistics import SEED
+from laggard.experiments.claims.statistics import SEED, at, mean
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.plain import put
 
@@ -113,6 +113,16 @@ class Joint:
         generators = (np.random.default_rng([draw, count]) for draw in range(draws))
         chosen = xr.DataArray([rng.integers(count, size=count) for rng in generators], dims=("draw", SEED))
         return tuple(self.number(self.values.isel({SEED: chosen})).values.tolist())
+
+
+def ratio_of_means(above: xr.DataArray, below: xr.DataArray) -> Joint:
+    """The mean over seeds of one number over that of another.
+
+    The mean of each seed's ratio is larger, and the more so the more the number below varies: above 1 where both
+    numbers come from one distribution.
+    """
+    both = xr.concat([above, below], xr.Variable("part", ["above", "below"]))
+    return Joint(lambda values: mean(at(values, part="above")) / mean(at(values, part="below")), both)
 
 
 StudyResults = Mapping[str, StudyArrays]

@@ -1,5 +1,6 @@
 """What Assran, Loizou, Ballas, Rabbat (2019) claim."""
 
+import numpy as np
 import xarray as xr
 
 from laggard.experiments.claims.claim import (
@@ -11,6 +12,7 @@ from laggard.experiments.claims.claim import (
     StudyResults,
     Tuning,
     paragraph,
+    ratio_of_means,
 )
 from laggard.experiments.claims.exhibits import ClaimTable, Picture
 from laggard.experiments.claims.statistics import (
@@ -577,6 +579,7 @@ def by_nodes(values: xr.DataArray) -> xr.DataArray:
 
 def decide_c6(results: StudyResults) -> NumberArrays:
     steps = by_nodes(final(results["reported"], "samples_to")) / (32 * xr.DataArray(list(NODES), dims="nodes"))
+    known = steps.where(np.isfinite(steps))
     iteration = per_update(results["timed"]).rename(workers="nodes")
     names = {**{name: name for name in LEARNT if name != "all-reduce"}, **dict.fromkeys(ALL_REDUCED, "all-reduce")}
     seconds = xr.concat(
@@ -595,14 +598,14 @@ def decide_c6(results: StudyResults) -> NumberArrays:
     return {
         "tree": over_sgp("tree", "10 Gb/s"),
         "overlapped": over_sgp(OVERLAPPED, "10 Gb/s"),
-        "faster": few / many,
+        "faster": ratio_of_means(few, many),
         "ring": over_sgp("ring", "10 Gb/s"),
         "dpsgd": over_sgp("D-PSGD", "10 Gb/s"),
         "osgp": over_sgp("1-OSGP", "10 Gb/s"),
         "tree_slow": over_sgp("tree", "1 Gb/s"),
         "overlapped_slow": over_sgp(OVERLAPPED, "1 Gb/s"),
         "osgp_slow": over_sgp("1-OSGP", "1 Gb/s"),
-        "steps": at(steps, nodes=32, method="SGP") / at(steps, nodes=32, method="all-reduce"),
+        "steps": at(known, nodes=32, method="SGP") / at(known, nodes=32, method="all-reduce"),
         "seconds": xr.concat([at(seconds, link=link) for link in BANDWIDTHS], "line")
         .stack(row=("line", "method"))
         .drop_vars(["row", "line", "method"])
@@ -616,8 +619,11 @@ C6 = Claim(
     id="C6",
     paper=PAPER,
     headline="tree all-reduce over SGP, time to 98 %",
-    did="LeNet-5, MNIST, with times and messages of ResNet-50, 4 to 32 nodes, each at its own best rate; 5 seeds.",
-    question="On 10 Gb/s, does SGP reach an accuracy sooner than all-reduce, and by more the more nodes there are?",
+    did=paragraph("""
+        LeNet-5, MNIST, with times and messages of ResNet-50, 4 to 32 nodes, each at its own best rate; 5 seeds, 60 of
+        SGP alone.
+    """),
+    question="On 10 Gb/s, does SGP reach an accuracy sooner than all-reduce, and the sooner the more nodes it has?",
     says=paragraph("""
         on 10 Gb/s Ethernet 32 nodes end 90 epochs of ResNet-50 after 1.6 hours with SGP, and after more than 5 with
         AllReduce; accuracy is within 1.2 points.
@@ -658,7 +664,7 @@ C6 = Claim(
             "the same, all-reduce by a ring in buckets that overlap with the backward pass, over SGP",
             at_least=1.0,
         ),
-        Criterion("faster", "time to 98 % on 10 Gb/s of SGP, 4 nodes over 32", at_least=4.0),
+        Criterion("faster", "mean time to 98 % on 10 Gb/s of SGP, 4 nodes over 32", at_least=4.0),
     ),
     beside={
         "ring": "time to 98 % on 10 Gb/s, 32 nodes, ring all-reduce over SGP",
@@ -676,18 +682,23 @@ C6 = Claim(
         rows="method and network",
         columns="nodes",
         paper={"SGP, 10 Gb/s": {32: "1.6 h"}, "tree, 10 Gb/s": {32: "5 h"}},
-        source="90 epochs of ResNet-50 on ImageNet, 8 GPUs a node, AllReduce beside the tree",
+        source=paragraph("""
+            90 epochs of ResNet-50 on ImageNet, 8 GPUs a node, AllReduce beside the tree; ours are evaluated every half
+            epoch, so that times are multiples of it
+        """),
     ),
     notes=paragraph("""
-        All-reduce fails at the rate that 2 epochs choose: 3 of 5 seeds at 16 nodes, 2 at 32 never get to 98 %. The
-        paper warms its rates up.
+        Of the tree's ratio the network makes 2.9, the rest is all-reduce's learning rate. That was chosen on 2 seeds in
+        2 epochs: all-reduce needs 1.5 to 3 times SGP's iterations at 32 nodes, and in 2 of 5 seeds never gets to 98 %,
+        in 3 of 5 at 16. The paper warms its rates up.
     """),
     changes=(
         "5 seeds reported, and left the third criterion open: 5.02 (3.64 to 6.40). Ten more of SGP on 4 and 32 nodes "
         "were added, which left it open, too: 4.59 (3.85 to 5.34), and then 20 more; bars and rates are as they were.",
         "35 seeds left it open again: 4.26 (3.85 to 4.66). Evaluations were half an epoch apart, so that a time was up "
-        "to that late, which is more of the few epochs that 4 nodes take. They are a tenth apart now, and 60 seeds "
-        "that had not been seen decide alone; bar and rates are as they were.",
+        "to that late, which is more of the few epochs that 4 nodes take. They are a tenth apart now, and the "
+        "ratio is that of mean times: the mean of ratios is larger the more the time of 32 nodes varies. 60 seeds that "
+        "had not been seen decide alone; bar and rates are as they were.",
     ),
 )
 

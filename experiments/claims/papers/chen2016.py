@@ -14,6 +14,7 @@ from laggard.experiments.claims.claim import (
     StudyResults,
     Tuning,
     paragraph,
+    ratio_of_means,
 )
 from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.optima import best_inside
@@ -51,8 +52,8 @@ def times_to_loss(results: StudyResults, name: str) -> xr.DataArray:
 def decide_f1(results: StudyResults) -> NumberArrays:
     first = times_to_loss(results, "learnt")
     reached = best_inside(first, "lr", chosen_on=4, lowest=True)
-    two = xr.concat([at(first, backups=[3, 8]), times_to_loss(results, "further")], SEED)
-    two = best_inside(two, "lr", chosen_on=4, lowest=True)
+    choosing = at(first, backups=[3, 8]).isel({SEED: slice(None, 4)})
+    two = best_inside(xr.concat([choosing, times_to_loss(results, "further")], SEED), "lr", chosen_on=4, lowest=True)
     seconds = per_sample(results["timing"])
     three = at(reached, backups=3)
 
@@ -65,8 +66,8 @@ def decide_f1(results: StudyResults) -> NumberArrays:
 
     return {
         "least_time": Joint(least_time, reached),
-        "none": at(reached, backups=0) / three,
-        "eight": at(two, backups=8) / at(two, backups=3),
+        "none": ratio_of_means(at(reached, backups=0), three),
+        "eight": ratio_of_means(at(two, backups=8), at(two, backups=3)),
         "least_cancelled": Joint(least_seconds, at(seconds, late="cancelled")),
         "least_finished": Joint(least_seconds, at(seconds, late="finished")),
         "sooner_than_none": three < at(reached, backups=0),
@@ -87,12 +88,12 @@ F1 = Claim(
     basis="quadratic",
     mark="notes",
     setting=paragraph("""
-        16 workers of whom 16 - b make an update, 10 ms a mini-batch but 100 ms for one in twenty, late ones
-        cancelled. The time to a loss of 0.16, a twentieth of that at the start, on a quadratic of 20 coordinates,
-        condition 20, noise 2, for each b at the best of nine learning rates from 0.02 to 0.32, chosen on 4 seeds and
-        reported on 20 others, b = 3 and 8 against each other on 80. Time per sample alone, E[X_(N:16)] / N with
-        N = 16 - b, is least at b = 3, and at b = 6 where late workers finish first [derived; notes]: 50 seeds of 400
-        updates, the neighbours of these and the ends.
+        16 workers of whom 16 - b make an update, 10 ms a mini-batch but 100 ms for one in twenty, late ones cancelled.
+        The time to a loss of 0.16, a twentieth of that at the start, on a quadratic of 20 coordinates, condition 20,
+        noise 2, for each b at the best of nine learning rates from 0.02 to 0.32, chosen on 4 seeds and reported on 20
+        others, b = 3 and 8 against each other on 240 more. Time per sample alone, E[X_(N:16)] / N with N = 16 - b, is
+        least at b = 3, and at b = 6 where late workers finish first [derived; notes]: 50 seeds of 400 updates, the
+        neighbours of these and the ends.
     """),
     studies={
         "learnt": Study(
@@ -109,13 +110,13 @@ F1 = Claim(
                 "sweep": {
                     "backups": {name: BACKUPS[name] for name in ("3", "8")},
                     "learning.lr": NOISY_RATES,
-                    "seed": list(range(24, 84)),
+                    "seed": list(range(84, 324)),
                 },
             },
             smoke={
                 "sweep.backups": {name: {**BACKUPS[name], "stop.time": 0.2} for name in ("3", "8")},
                 "sweep.learning.lr": [0.04, 0.08],
-                "sweep.seed": [24],
+                "sweep.seed": [84, 85],
             },
         ),
         "timing": Study(
@@ -144,8 +145,8 @@ F1 = Claim(
     decide=decide_f1,
     criteria=(
         Criterion("least_time", "b at which the mean time to the loss is least", at_least=1, at_most=7),
-        Criterion("none", "time to the loss, no backups over b = 3", at_least=1.3),
-        Criterion("eight", "time to the loss, b = 8 over b = 3", at_least=1.1),
+        Criterion("none", "mean time to the loss, no backups over b = 3", at_least=1.3),
+        Criterion("eight", "mean time to the loss, b = 8 over b = 3", at_least=1.1),
         Criterion(
             "least_cancelled", "b at which time per sample is least, late workers cancelled", at_least=3, at_most=3
         ),
@@ -170,6 +171,9 @@ F1 = Claim(
         "seeds of 2,000 updates.",
         "20 seeds left the time of b = 8 over that of b = 3 open: 1.32 (0.96 to 1.68). 60 more of these two were "
         "added; bars and rates are as they were.",
+        "With them it held: 1.63 (1.40 to 1.86). But the mean of ratios of two times of one distribution is 1.4 "
+        "already, since the times vary so much. The ratios with b = 0 and 8 are those of mean times now; in the 80 "
+        "seeds that of b = 8 was 1.22 (1.05 to 1.43). 240 seeds that had not been seen decide it alone.",
     ),
 )
 

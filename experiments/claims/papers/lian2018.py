@@ -427,13 +427,15 @@ def decide_d5(results: StudyResults) -> NumberArrays:
         own = at(times, method=method)
         return at(own, slowness="100") / at(own, slowness="1")
 
+    more = final(results["further"], "accuracy")
     further = final(results["further"], "time_to")
     return {
         "keeps": slower(further.where(np.isfinite(further)), "adpsgd") <= 1.25,
         "all_reduce": slower(known, "all_reduce"),
         "keeps_first": slower(known, "adpsgd"),
         "ratio_10": at(known, method="overlapped", slowness="10") / at(known, method="adpsgd", slowness="10"),
-        "lost": at(accuracy, method="all_reduce", slowness="100") - at(accuracy, method="adpsgd", slowness="100"),
+        "lost": at(more, method="all_reduce", slowness="100") - at(more, method="adpsgd", slowness="100"),
+        "lost_first": at(accuracy, method="all_reduce", slowness="100") - at(accuracy, method="adpsgd", slowness="100"),
         "learns": at(accuracy, method="all_reduce", slowness="1"),
         "ratio_1": at(known, method="overlapped", slowness="1") / at(known, method="adpsgd", slowness="1"),
         "hidden": at(known, method="adpsgd, overlapped", slowness="1") / at(known, method="adpsgd", slowness="1"),
@@ -463,9 +465,9 @@ D5 = Claim(
         LeNet-5, MNIST, batch 32 on each of 16 nodes of a ring, gamma times (cv 0.1) and the network of D1 (N beta = 0.2
         t_c), one node 1, 2, 10 and 100 times slower, 6 epochs, plain SGD. Each method at its own best learning rate,
         chosen on 2 seeds at 10 times slower in as many epochs; 5 others report, and 30 more of AD-PSGD at 1 and 100
-        times, which decide the first criterion: a share of seeds, that is whether the median ratio is at most 1.25,
-        since a time that is never reached has no mean. Overlapped are all-reduce in buckets during the backward pass,
-        and AD-PSGD that averages while it computes.
+        times and of all-reduce at 100, which decide the first criterion and that on accuracy: the first by a share of
+        seeds, that is whether the median ratio is at most 1.25, since a time that is never reached has no mean.
+        Overlapped are all-reduce in buckets during the backward pass, and AD-PSGD that averages while it computes.
     """),
     studies={
         "tuning": Study(
@@ -497,10 +499,11 @@ D5 = Claim(
                 "name": "claims-slowness-further",
                 "sweep": {
                     "method": {
-                        "adpsgd": {
-                            **TRAINED["adpsgd"],
-                            "sweep": {"slowness": {factor: SLOWNESS[factor] for factor in ("1", "100")}},
+                        name: {
+                            **TRAINED[name],
+                            "sweep": {"slowness": {factor: SLOWNESS[factor] for factor in factors}},
                         }
+                        for name, factors in (("adpsgd", ("1", "100")), ("all_reduce", ("100",)))
                     },
                     "seed": list(range(5, 35)),
                 },
@@ -529,7 +532,8 @@ D5 = Claim(
         Criterion("learns", "accuracy of all-reduce, which has to learn", at_least=0.98, control=True),
     ),
     beside={
-        "keeps_first": "AD-PSGD: that ratio in the first 5 seeds",
+        "keeps_first": "AD-PSGD: the ratio of times in the first 5 seeds",
+        "lost_first": "accuracy at 100 times slower, all-reduce less AD-PSGD, first 5 seeds",
         "ratio_1": "time to 98 % without a slow node, all-reduce in overlapped buckets over AD-PSGD",
         "hidden": "the same, AD-PSGD that averages while it computes over AD-PSGD",
         "steps": "updates to 98 % at 100 times slower, AD-PSGD over all-reduce",
@@ -560,6 +564,9 @@ D5 = Claim(
         "The first criterion asked that the mean ratio be at most 1.25; one seed of 5 never reached 98 % without a "
         "slow node, so that no number of seeds could have decided it. It asks for a share of seeds now, and 30 "
         "seeds that had not been seen decide it alone.",
+        "Accuracy was compared in the first 5 seeds (-0.0013, -0.0048 to 0.0021, held), and not in the 30, in 5 of "
+        "which AD-PSGD never gets to 98 % at 100 times slower. These decide it now, with all-reduce in the same "
+        "seeds.",
     ),
 )
 
