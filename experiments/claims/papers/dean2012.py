@@ -127,6 +127,11 @@ I1 = Claim(
         "none, a third and two thirds, which left the interval across the bar.",
         "In one of ten seeds Adagrad worked at the least rate of the grid; two lower ones were added for it.",
     ),
+    notes=paragraph("""
+        SGD's best accuracy is only 0.906 on average, so that the threshold of 0.9 is its best. Within five points of
+        each one's own best Adagrad gains 0.55 decades (0.40 to 0.70), which would leave the bar of half a decade open;
+        thresholds from 0.7 to 0.93 give 0.75 to 1.07.
+    """),
 )
 
 

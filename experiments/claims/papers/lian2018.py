@@ -371,7 +371,7 @@ D4 = Claim(
         AD-PSGD converges at the rate of parallel SGD in iterations, so that what it gains in time is no loss in
         samples.
     """),
-    basis="clock",
+    basis="quadratic",
     mark="notes",
     setting=paragraph("""
         a quadratic of 20 coordinates, condition 20, noise 0.5, learning rate 0.05 for both; 16 nodes, gamma times
