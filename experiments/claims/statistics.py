@@ -5,7 +5,7 @@ A member that diverged has accuracy 0 and infinite loss, and what is probed of i
 a target took infinitely long.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,6 +116,11 @@ def at(values: xr.DataArray, **where: Any) -> xr.DataArray:
             there = ", ".join(map(str, values[name].values.tolist()))
             raise ValueError(f"at: no {name} = {setting}; there are {there}") from None
     return values
+
+
+def relabel(values: xr.DataArray, over: str, shown: Mapping[str, str]) -> xr.DataArray:
+    """The values with the settings of a dimension called as a figure or a table shows them."""
+    return values.assign_coords({over: [shown.get(name, name) for name in values[over].values.tolist()]})
 
 
 def between(values: xr.DataArray, over: str, low: float, high: float) -> xr.DataArray:

@@ -84,6 +84,6 @@ def _draw_line(axes: Axes, line: "DataArray", rates: np.ndarray) -> None:
     places = np.interp(np.log(line.values), logs, [-0.5, *centres, len(rates) + 0.5]).clip(0, len(rates))
     rows = np.arange(len(places) + 1)
     for colour, width in (("white", 4), ("black", 2)):
-        label = "stability line of a quadratic, one curvature fitted" if colour == "black" else None
+        label = "stability line of a quadratic, one curvature fitted to delays from 8" if colour == "black" else None
         axes.stairs(places, rows, orientation="horizontal", baseline=None, color=colour, linewidth=width,
                     clip_on=False, label=label)  # fmt: skip

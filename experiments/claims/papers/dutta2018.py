@@ -37,7 +37,7 @@ def decide_h1(results: StudyResults) -> NumberArrays:
         "batch_async": abs(batch_async / little - 1).max("gradients"),
         "shifted_sync": abs(at(shifted, method="sync") / shifted_order - 1).max("wait_for"),
         "shifted_async": (at(shifted, method="async") / at(shifted, method="sync")).max("wait_for"),
-        "seconds": stack_arrays(K_sync=sync, K_async=k_async, theory=order),
+        "seconds": stack_arrays(**{"K-sync": sync, "K-async": k_async, "theory": order}),
     }
 
 

@@ -16,7 +16,7 @@ from laggard.experiments.claims.claim import (
     paragraph,
 )
 from laggard.experiments.claims.exhibits import ClaimTable, Picture
-from laggard.experiments.claims.statistics import at, curve, final, per_sample, stack_arrays
+from laggard.experiments.claims.statistics import at, curve, final, per_sample, relabel, stack_arrays
 
 PAPER = Paper(
     key="lian2018",
@@ -35,6 +35,14 @@ OVERLAPPED: dict[str, dict[str, Any]] = {
     "overlapped": {"algorithm.name": "all_reduce", "algorithm.bucket_bytes": 125000},
 }
 
+SHOWN = {
+    "adpsgd": "AD-PSGD",
+    "all_reduce": "all-reduce",
+    "adpsgd, overlapped": "AD-PSGD, overlapped",
+    "overlapped": "all-reduce, overlapped",
+}
+"""What figures and tables call methods."""
+
 
 def decide_d1(results: StudyResults) -> NumberArrays:
     speedup = 0.010 / per_sample(results["slow"])
@@ -52,7 +60,7 @@ def decide_d1(results: StudyResults) -> NumberArrays:
         "adpsgd_overlapped_100": at(speedup, method="adpsgd, overlapped", slowness="100"),
         "overlapped_1": at(speedup, method="overlapped", slowness="1"),
         "overlapped_100": at(speedup, method="overlapped", slowness="100"),
-        "speedup": speedup,
+        "speedup": relabel(speedup, "method", SHOWN),
     }
 
 
@@ -357,7 +365,7 @@ def decide_d4(results: StudyResults) -> NumberArrays:
     return {
         "samples": at(samples, method="adpsgd") / at(samples, method="all_reduce"),
         "time": at(time, method="all_reduce") / at(time, method="adpsgd"),
-        "loss": curve(results["learnt"], "test_loss", "updates"),
+        "loss": relabel(curve(results["learnt"], "test_loss", "updates"), "method", SHOWN),
     }
 
 
@@ -442,7 +450,7 @@ def decide_d5(results: StudyResults) -> NumberArrays:
         "steps": at(steps, method="adpsgd", slowness="100") / at(steps, method="all_reduce", slowness="100"),
         "lost_overlapped": at(accuracy, method="all_reduce", slowness="1")
         - at(accuracy, method="adpsgd, overlapped", slowness="1"),
-        "time": time,
+        "time": relabel(time, "method", SHOWN),
     }
 
 

@@ -314,7 +314,7 @@ def decide_n4(results: StudyResults) -> NumberArrays:
         "bubble_4": at(bubble, method="gpipe", micro_batches=4),
         "bubble_16": at(bubble, method="gpipe", micro_batches=16),
         "bubble": stack_arrays(
-            gpipe=at(bubble, method="gpipe"), one_forward_one_backward=at(bubble, method="1f1b"), theory=theory
+            **{"GPipe": at(bubble, method="gpipe"), "1F1B": at(bubble, method="1f1b"), "theory": theory}
         ),
     }
 

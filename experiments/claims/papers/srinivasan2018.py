@@ -631,7 +631,7 @@ A5 = Claim(
     figure=Picture(
         of="by_delay",
         x="batch",
-        y="accuracy gained by a delay of 256",
+        y="accuracy, delay 256 less delay 0",
         lines="optimiser",
         log_x=True,
     ),

@@ -18,7 +18,7 @@ from laggard.experiments.claims.claim import (
 )
 from laggard.experiments.claims.exhibits import ClaimTable, Picture
 from laggard.experiments.claims.optima import choice, largest
-from laggard.experiments.claims.statistics import SEED, at, between, final, log, mean, per_sample
+from laggard.experiments.claims.statistics import SEED, at, between, final, log, mean, per_sample, relabel
 
 PAPER = Paper(
     key="zheng2017",
@@ -61,7 +61,6 @@ def decide_b1(results: StudyResults) -> NumberArrays:
     exact = at(whole.isel(seed=slice(2, None)), form="exact", strength=1.0)
     each, shown = mean(adaptive, "quarter"), between(at(whole, workers=8), "strength", 0.1, np.inf)
     later = mean(at(adaptive, quarter=4) / at(adaptive, quarter=1), "workers")
-    shown = shown.assign_coords(form=[SHOWN[form] for form in shown["form"].values])
     own = probed(results["own"])
     own_later = at(own, quarter=4) / at(own, quarter=1)
     return {
@@ -82,7 +81,7 @@ def decide_b1(results: StudyResults) -> NumberArrays:
         "own_later_16": at(own_later, workers=16),
         "strength_8": at(strength, workers=8),
         "strength_16": at(strength, workers=16),
-        "distance": shown.where(mean(shown) <= 1.5),
+        "distance": relabel(shown.where(mean(shown) <= 1.5), "form", SHOWN),
     }
 
 
