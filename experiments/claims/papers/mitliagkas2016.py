@@ -230,7 +230,7 @@ I3 = Claim(
     figure=Picture(
         of="lost",
         x="momentum",
-        y="fall of the log loss per update (each at its best: 1)",
+        y="fall of the log loss an update (best: 1)",
         lines="workers",
         xlabel="explicit momentum",
     ),

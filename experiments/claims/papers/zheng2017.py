@@ -567,7 +567,7 @@ B4 = Claim(
     """),
     says=paragraph("""
         too large a strength diverges; strength 0 is ASGD. DANA's re-runs found DC-ASGD failing by 20 workers with
-        momentum.
+        momentum. That the limit falls with workers and rate is derived here.
     """),
     basis="network",
     mark="notes",

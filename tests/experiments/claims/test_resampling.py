@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from scipy.stats import binom
 
-from laggard.experiments.claims.claim import Criterion, Joint
+from laggard.experiments.claims.claim import Criterion, Joint, ratio_of_means
 from laggard.experiments.claims.statistics import mean
 from laggard.experiments.claims.verdicts import finding
 
@@ -42,3 +42,24 @@ def test_what_follows_the_mean_is_made_anew():
 def test_without_draws_there_is_no_interval():
     found = finding(Criterion("K", "K", at_least=8), Joint(lambda values: mean(values).idxmin("K"), FEW), "test")
     assert (found.value, found.low, found.high, found.joint, found.outcome) == (8.0, 8.0, 8.0, False, "holds")
+
+
+def test_a_ratio_of_means_is_one_where_both_numbers_come_from_one_distribution():
+    """The mean of ratios is not: of gamma numbers with shape k it is k / (k - 1), here 1.5."""
+    numbers = np.random.default_rng(0).gamma(3.0, size=(2, 20000))
+    above, below = (xr.DataArray(row, dims="seed") for row in numbers)
+    assert float(mean(above / below)) == pytest.approx(1.5, abs=0.05)
+    assert float(ratio_of_means(above, below).value) == pytest.approx(1.0, abs=4 * (2 / 3 / 20000) ** 0.5)
+
+
+def test_the_interval_of_a_ratio_of_means_is_that_of_the_delta_method():
+    """For n pairs of gamma numbers with shape k the ratio's standard error is sqrt(2 / (k n))."""
+    above, below = (xr.DataArray(row, dims="seed") for row in np.random.default_rng(1).gamma(3.0, size=(2, 400)))
+    found = finding(Criterion("ratio", "ratio", at_least=0.5), ratio_of_means(above, below), "test", 4000)
+    assert (found.high - found.low) / 2 == pytest.approx(1.96 * found.value * (2 / 3 / 400) ** 0.5, rel=0.1)
+
+
+def test_a_mean_below_that_is_infinite_makes_a_ratio_of_nothing():
+    """A time that is never reached: the ratio is the least there is, so that no bar from below is met by it."""
+    above, below = xr.DataArray([1.0, 2.0], dims="seed"), xr.DataArray([1.0, np.inf], dims="seed")
+    assert float(ratio_of_means(above, below).value) == 0.0
