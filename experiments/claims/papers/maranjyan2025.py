@@ -159,8 +159,8 @@ I5 = Claim(
         log_y=True,
     ),
     notes=paragraph("""
-        With noise 1 Ringmaster takes 1.6 times asynchronous SGD's time (0.8 to 2.4), for late gradients cost little
-        then. Bounds are for the worst case, up to constants.
+        With noise 1 Ringmaster takes 1.6 times asynchronous SGD's time (0.8 to 2.4): late gradients cost little. Bounds
+        are for the worst case, up to constants.
     """),
     headline="Ringmaster's time over asynchronous",
     did=paragraph("""
