@@ -116,13 +116,20 @@ class Joint:
 
 
 def ratio_of_means(above: xr.DataArray, below: xr.DataArray) -> Joint:
-    """The mean over seeds of one number over that of another.
+    """The mean over seeds of one number over that of another: mean(above) / mean(below).
 
-    The mean of each seed's ratio is larger, and the more so the more the number below varies: above 1 where both
-    numbers come from one distribution.
+    The mean of each seed's ratio is another number: above 1 where both come from one distribution, the more so the more
+    it varies. Where the mean below is infinite, as of a time that was not always reached, there is no ratio.
+
+    Args:
+        above, below: positive numbers, one a seed, of the same seeds.
     """
-    both = xr.concat([above, below], xr.Variable("part", ["above", "below"]))
-    return Joint(lambda values: mean(at(values, part="above")) / mean(at(values, part="below")), both)
+
+    def ratio(values: xr.DataArray) -> xr.DataArray:
+        divisor = mean(at(values, part="below"))
+        return mean(at(values, part="above")) / divisor.where(np.isfinite(divisor))
+
+    return Joint(ratio, xr.concat([above, below], xr.Variable("part", ["above", "below"])))
 
 
 StudyResults = Mapping[str, StudyArrays]

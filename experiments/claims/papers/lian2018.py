@@ -435,14 +435,13 @@ def decide_d5(results: StudyResults) -> NumberArrays:
         own = at(times, method=method)
         return at(own, slowness="100") / at(own, slowness="1")
 
-    more = final(results["further"], "accuracy")
-    further = final(results["further"], "time_to")
+    further, further_time = (final(results["further"], value) for value in ("accuracy", "time_to"))
     return {
-        "keeps": slower(further.where(np.isfinite(further)), "adpsgd") <= 1.25,
+        "keeps": slower(further_time.where(np.isfinite(further_time)), "adpsgd") <= 1.25,
         "all_reduce": slower(known, "all_reduce"),
         "keeps_first": slower(known, "adpsgd"),
         "ratio_10": at(known, method="overlapped", slowness="10") / at(known, method="adpsgd", slowness="10"),
-        "lost": at(more, method="all_reduce", slowness="100") - at(more, method="adpsgd", slowness="100"),
+        "lost": at(further, method="all_reduce", slowness="100") - at(further, method="adpsgd", slowness="100"),
         "lost_first": at(accuracy, method="all_reduce", slowness="100") - at(accuracy, method="adpsgd", slowness="100"),
         "learns": at(accuracy, method="all_reduce", slowness="1"),
         "ratio_1": at(known, method="overlapped", slowness="1") / at(known, method="adpsgd", slowness="1"),

@@ -20,9 +20,9 @@ PAPER = Paper(
 
 WAITS: dict[str, dict[str, Any]] = {
     "m = 16": {"algorithm.name": "sync_ps"},
-    "m = 14": {"algorithm.name": "k_sync", "algorithm.wait_for": 14, "algorithm.cancel": True},
-    "m = 12": {"algorithm.name": "k_sync", "algorithm.wait_for": 12, "algorithm.cancel": True},
-    "m = 8": {"algorithm.name": "k_sync", "algorithm.wait_for": 8, "algorithm.cancel": True},
+    **{
+        f"m = {m}": {"algorithm.name": "k_sync", "algorithm.wait_for": m, "algorithm.cancel": True} for m in (14, 12, 8)
+    },
 }
 SETTINGS: dict[str, Any] = {
     "tail": {

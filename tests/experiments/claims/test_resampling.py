@@ -59,7 +59,9 @@ def test_the_interval_of_a_ratio_of_means_is_that_of_the_delta_method():
     assert (found.high - found.low) / 2 == pytest.approx(1.96 * found.value * (2 / 3 / 400) ** 0.5, rel=0.1)
 
 
-def test_a_mean_below_that_is_infinite_makes_a_ratio_of_nothing():
-    """A time that is never reached: the ratio is the least there is, so that no bar from below is met by it."""
+@pytest.mark.parametrize("bars", [{"at_least": 0.5}, {"at_most": 0.5}])
+def test_a_ratio_over_a_time_that_is_not_always_reached_decides_nothing(bars):
+    """Over infinity it would be 0, by which a bar from above would hold."""
     above, below = xr.DataArray([1.0, 2.0], dims="seed"), xr.DataArray([1.0, np.inf], dims="seed")
-    assert float(ratio_of_means(above, below).value) == 0.0
+    found = finding(Criterion("ratio", "ratio", **bars), ratio_of_means(above, below), "test", 200)
+    assert (found.value, found.outcome) == (None, "open")
