@@ -60,13 +60,15 @@ def decide_b1(results: StudyResults) -> NumberArrays:
     outer, _ = _at_chosen(at(shares, form="outer"), at(whole, form="outer"))
     exact = at(whole.isel(seed=slice(2, None)), form="exact", strength=1.0)
     each, shown = mean(adaptive, "quarter"), between(at(whole, workers=8), "strength", 0.1, np.inf)
-    later = mean(at(adaptive, quarter=4) / at(adaptive, quarter=1), "workers")
+    late = xr.concat([probed(results["choosing"]), probed(results["late"])], SEED)
+    found, _ = _at_chosen(at(late, form="adaptive"), at(mean(late, "quarter"), form="adaptive"))
+    later = mean(at(found, quarter=4) / at(found, quarter=1), "workers")
     own = probed(results["own"])
     own_later = at(own, quarter=4) / at(own, quarter=1)
     return {
         "adaptive_8": at(each, workers=8),
         "adaptive_16": at(each, workers=16),
-        "later": later < 1,
+        "later": later <= 0.99,
         "later_ratio": later,
         "exact_8": at(exact, workers=8),
         "exact_16": at(exact, workers=16),
@@ -117,12 +119,13 @@ B1 = Claim(
         updated, and the gradients that DC-ASGD-a and c would make, that with g g^T in place of its diagonal, and that
         with the exact Hessian (strength 1). Shares are E|g_dc - g_fresh| / E|g_stale - g_fresh|, the mean over the
         quarters of the run; last over first is the mean of both numbers of workers. Strengths are chosen on 2 seeds
-        among 0 and 0.1 to 10,000; 150 others report. Along runs that DC-ASGD-a itself makes, at strength 30, 40 further
-        seeds do.
+        among 0 and 0.1 to 10,000; 150 others report, and 100 further ones the last quarter. Along runs that DC-ASGD-a
+        itself makes, at strength 30, 40 further seeds do.
     """),
     studies={
         "choosing": _forms("claims-expansions-choosing", range(2)),
         "forms": _forms("claims-expansions", range(82, 232)),
+        "late": _forms("claims-expansions-late", range(232, 332)),
         "own": Study(
             config={
                 **CLOSENESS,
@@ -142,7 +145,7 @@ B1 = Claim(
         Criterion("own_16", "the same, 16 workers", at_most=0.97),
         Criterion(
             "later",
-            "seeds in which the share at the strength chosen is less in the last quarter than in the first",
+            "seeds in which the share at the strength chosen is 1 % less or more in the last quarter than in the first",
             at_least=0.5,
         ),
         Criterion("exact_8", "share with the exact Hessian, 8 workers", at_most=0.9, control=True),
@@ -190,6 +193,9 @@ B1 = Claim(
         "has: it is 0.99, and by how much it is closer is the number. The last quarter over the first has a long tail "
         "(0.81 to 1.06): whether it falls is asked of each seed. 150 seeds that had not been seen decide both alone; "
         "of the 40 before it fell in 16.",
+        "The last quarter was to be less than the first in half of the seeds, a bar that lies where they do not "
+        "differ: 64 of 150 seeds left it open. It is to be 1 % less now, as a share is to be 0.99, and 100 seeds that "
+        "had not been seen decide it.",
     ),
 )
 
@@ -243,57 +249,47 @@ def by_method(values: xr.DataArray) -> xr.DataArray:
     return xr.concat([xr.concat(row, workers) for row in rows], xr.Variable("method", [ALONE, *DC_METHODS]))
 
 
-COMPARED = [f"{name}, {workers} workers" for name in ("ASGD", "DC-ASGD-a", "DC-ASGD-c") for workers in (4, 16)]
-"""What the criteria compare, and DC-ASGD-c with 4 workers: of these there are more seeds."""
-COMPARED_AT_16 = [name for name in COMPARED if name.endswith("16 workers")]
 LONGER: dict[str, Any] = {**ASYNC, "stop": {"epochs": 3}, "evaluate": {"every_epochs": 3}}
+COMPARED = (
+    "ASGD, 4 workers",
+    "DC-ASGD-a, 4 workers",
+    "ASGD, 16 workers",
+    "DC-ASGD-c, 16 workers",
+    "DC-ASGD-a, 16 workers",
+)
+"""What the criteria compare: of these there are more seeds."""
 
 
-def _others(seeds: range) -> Study:
-    """More seeds with 16 workers."""
-    settings = dc_settings(rates=False)
-    return Study(
-        config={
-            **LONGER,
-            "name": "claims-dc-asgd-others",
-            "sweep": {"setting": {name: settings[name] for name in COMPARED_AT_16}, "seed": list(seeds)},
-        },
-        smoke={**SMALL, "sweep.seed": list(seeds)[:2]},
-        paper={"stop.epochs": 30, "evaluate.every_epochs": 30},
-        tuned=Tuning(on="tuning", by="accuracy"),
-    )
+def half_the_gain(method: str, over: str) -> float:
+    """Which part of the error of `over` is left by half of what `method` takes away in the paper, with 8 workers."""
+    return (1 + float(DC_TABLE[method][8]) / float(DC_TABLE[over][8])) / 2
 
 
 def decide_b2(results: StudyResults) -> NumberArrays:
     error = 1 - by_method(final(results["reported"], "accuracy"))
 
-    def of_first_seeds(name: str) -> xr.DataArray:
-        found = [at(final(results[study], "accuracy"), setting=f"{name} workers") for study in ("reported", "more")]
-        return 1 - xr.concat(found, SEED)
+    def final_of(name: str, value: str = "accuracy") -> xr.DataArray:
+        return at(final(results["deciding"], value), setting=f"{name} workers")
 
-    def at_16(study: str, name: str, value: str = "accuracy") -> xr.DataArray:
-        return at(final(results[study], value), setting=f"{name}, 16 workers")
-
-    asgd_16, asgd_4, adaptive_16, adaptive_4, constant_16 = map(
-        of_first_seeds, ("ASGD, 16", "ASGD, 4", "DC-ASGD-a, 16", "DC-ASGD-a, 4", "DC-ASGD-c, 16")
+    asgd_16, asgd_4, adaptive_16, adaptive_4, constant_16 = (
+        1 - final_of(name) for name in ("ASGD, 16", "ASGD, 4", "DC-ASGD-a, 16", "DC-ASGD-a, 4", "DC-ASGD-c, 16")
     )
-    asgd, adaptive, constant = (
-        xr.concat([first, 1 - at_16("others", name)], SEED)
-        for first, name in ((asgd_16, "ASGD"), (adaptive_16, "DC-ASGD-a"), (constant_16, "DC-ASGD-c"))
-    )
+    gain_16, gain_4 = asgd_16 - adaptive_16, asgd_4 - adaptive_4
     return {
-        "adaptive": at_16("deciding", "DC-ASGD-a") > at_16("deciding", "ASGD"),
-        "constant": at_16("deciding", "DC-ASGD-c") > at_16("deciding", "ASGD"),
-        "order": at_16("deciding", "DC-ASGD-a") > at_16("deciding", "DC-ASGD-c"),
-        "growth": (asgd_16 - adaptive_16) - (asgd_4 - adaptive_4),
-        "lower_loss": at_16("deciding", "DC-ASGD-a", "train_loss") < at_16("deciding", "ASGD", "train_loss"),
-        "adaptive_ratio": adaptive / asgd,
-        "constant_ratio": constant / asgd,
-        "order_ratio": adaptive / constant,
+        "adaptive": adaptive_16 <= half_the_gain("DC-ASGD-a", "ASGD") * asgd_16,
+        "constant": constant_16 <= half_the_gain("DC-ASGD-c", "ASGD") * asgd_16,
+        "order": adaptive_16 <= half_the_gain("DC-ASGD-a", "DC-ASGD-c") * constant_16,
+        "growth": (gain_16 > 0) & (gain_16 >= 1.28 * gain_4),
         "learns": at(error, method=ALONE, workers=4),
+        "adaptive_ratio": adaptive_16 / asgd_16,
+        "constant_ratio": constant_16 / asgd_16,
+        "order_ratio": adaptive_16 / constant_16,
+        "adaptive_lower": adaptive_16 < asgd_16,
+        "constant_lower": constant_16 < asgd_16,
+        "lower_loss": final_of("DC-ASGD-a, 16", "train_loss") < final_of("ASGD, 16", "train_loss"),
+        "adaptive_4": adaptive_4 / asgd_4,
         "cost": at(error, method="ASGD", workers=16) / at(error, method=ALONE, workers=16),
         "stronger": at(error, method="DC-ASGD-a, 10", workers=16) / at(error, method="ASGD", workers=16),
-        "adaptive_4": adaptive_4 / asgd_4,
         "synchronous": at(error, method="SSGD", workers=16) / at(error, method="ASGD", workers=16),
         "error": error,
     }
@@ -302,13 +298,13 @@ def decide_b2(results: StudyResults) -> NumberArrays:
 B2 = Claim(
     id="B2",
     paper=PAPER,
-    headline="seeds in which DC-ASGD-a has a lower error than ASGD",
+    headline="seeds in which DC-ASGD-a gains half of what it does in the paper",
     did=paragraph("""
-        LeNet-5, MNIST, 4 to 16 workers, 3 epochs, each method at its own best rate, chosen on other seeds; 10 seeds,
-        140 others at 16 workers.
+        LeNet-5, MNIST, 4 to 16 workers, 3 epochs, each method at its own best rate, chosen on 5 other seeds; 10 seeds,
+        100 others at 16 workers.
     """),
     question=paragraph("""
-        Is the error of adaptive DC-ASGD at most that of DC-ASGD with a constant strength, and that at most plain
+        Is the error of adaptive DC-ASGD lower than that of DC-ASGD with a constant strength, and that lower than plain
         ASGD's, the more so with more workers?
     """),
     says=paragraph("""
@@ -319,24 +315,22 @@ B2 = Claim(
     mark="notes",
     setting=paragraph("""
         LeNet-5, MNIST, 4, 8 and 16 workers with gamma times (cv 0.2), batch 32, 3 epochs, plain SGD. Every method and
-        number of workers at its own best learning rate, chosen on 2 seeds at half the length; 10 others report, and 30
-        more with 4 and 16 workers, and 160 with 16. 140 seeds that had not been seen then decide by themselves what
-        compares methods at 16 workers: by the share of seeds, for the mean of a ratio is what a seed that diverges
-        makes of it.
+        number of workers at its own best learning rate, chosen on 5 seeds in as many epochs; 10 others report, and 100
+        further ones of what the criteria compare decide. They ask in how many seeds half of the paper's gain at 8
+        workers is there: an error 8.2 % lower than ASGD's with DC-ASGD-a and 4.8 % with DC-ASGD-c, 3.8 % between them;
+        the gain of DC-ASGD-a grew 1.56 times from 4 to 8 workers there, of which half is 1.28 times.
         Strengths: adaptive 2 as in the paper, and 10 beside; constant 10, since g^2 is small on LeNet-5.
         Fashion-MNIST is not tried: its files are not at hand.
     """),
     studies={
         "tuning": Study(
             config={
-                **ASYNC,
+                **LONGER,
                 "name": "claims-dc-asgd-tuning",
-                "stop": {"epochs": 1.5},
-                "evaluate": {"every_epochs": 1.5},
-                "sweep": {"setting": dc_settings(rates=True), "seed": [100, 101]},
+                "sweep": {"setting": dc_settings(rates=True), "seed": [100, 101, 102, 103, 104]},
             },
-            smoke=SMALL,
-            paper={"stop.epochs": 15, "evaluate.every_epochs": 15},
+            smoke={**SMALL, "sweep.seed": [100, 101]},
+            paper={"stop.epochs": 30, "evaluate.every_epochs": 30},
         ),
         "reported": Study(
             config={
@@ -348,39 +342,45 @@ B2 = Claim(
             paper={"stop.epochs": 30, "evaluate.every_epochs": 30},
             tuned=Tuning(on="tuning", by="accuracy"),
         ),
-        "more": Study(
+        "deciding": Study(
             config={
                 **LONGER,
-                "name": "claims-dc-asgd-more",
+                "name": "claims-dc-asgd-deciding",
                 "sweep": {
                     "setting": {name: keys for name, keys in dc_settings(rates=False).items() if name in COMPARED},
-                    "seed": list(range(10, 40)),
+                    "seed": list(range(340, 440)),
                 },
             },
-            smoke={**SMALL, "sweep.seed": [10]},
+            smoke={**SMALL, "sweep.seed": [340, 341]},
             paper={"stop.epochs": 30, "evaluate.every_epochs": 30},
             tuned=Tuning(on="tuning", by="accuracy"),
         ),
-        "others": _others(range(40, 200)),
-        "deciding": _others(range(200, 340)),
     },
     decide=decide_b2,
     criteria=(
-        Criterion("adaptive", "seeds in which DC-ASGD-a has a lower error than ASGD, 16 workers", at_least=0.5),
-        Criterion("constant", "seeds in which DC-ASGD-c has a lower error than ASGD, 16 workers", at_least=0.5),
-        Criterion("order", "seeds in which DC-ASGD-a has a lower error than DC-ASGD-c, 16 workers", at_least=0.5),
-        Criterion("growth", "gain of DC-ASGD-a over ASGD in error, at 16 workers less that at 4", at_least=0.0),
         Criterion(
-            "lower_loss", "seeds in which DC-ASGD-a has the lower training loss than ASGD, 16 workers", at_least=0.5
+            "adaptive",
+            "seeds in which DC-ASGD-a has half of the paper's gain or more over ASGD, 16 workers",
+            at_least=0.5,
+        ),
+        Criterion("constant", "the same, DC-ASGD-c over ASGD", at_least=0.5),
+        Criterion("order", "the same, DC-ASGD-a over DC-ASGD-c", at_least=0.5),
+        Criterion(
+            "growth",
+            "seeds in which DC-ASGD-a gains over ASGD with 16 workers, and 1.28 times as much in error as with 4",
+            at_least=0.5,
         ),
         Criterion("learns", "error of one worker alone, which has to learn", at_most=0.1, control=True),
     ),
     beside={
-        "adaptive_ratio": "error of DC-ASGD-a over that of ASGD, 16 workers, the 200 seeds before",
-        "constant_ratio": "error of DC-ASGD-c over that of ASGD, 16 workers, the 200 seeds before",
-        "order_ratio": "error of DC-ASGD-a over that of DC-ASGD-c, 16 workers, the 200 seeds before",
+        "adaptive_ratio": "error of DC-ASGD-a over that of ASGD, 16 workers, 100 seeds",
+        "constant_ratio": "error of DC-ASGD-c over that of ASGD, 16 workers, 100 seeds",
+        "order_ratio": "error of DC-ASGD-a over that of DC-ASGD-c, 16 workers, 100 seeds",
+        "adaptive_lower": "seeds in which DC-ASGD-a has a lower error than ASGD, 16 workers",
+        "constant_lower": "seeds in which DC-ASGD-c has a lower error than ASGD, 16 workers",
+        "lower_loss": "seeds in which DC-ASGD-a has the lower training loss than ASGD, 16 workers",
+        "adaptive_4": "error of DC-ASGD-a over that of ASGD, 4 workers, 100 seeds",
         "cost": "error of ASGD with 16 workers over that of one worker alone",
-        "adaptive_4": "error of DC-ASGD-a over that of ASGD, 4 workers",
         "stronger": "error of DC-ASGD-a with strength 10 over that of ASGD, 16 workers",
         "synchronous": "error of synchronous SGD over that of ASGD, 16 workers",
     },
@@ -395,11 +395,7 @@ B2 = Claim(
         source="ResNet-20 on CIFAR-10, 160 epochs; the column of 8 workers is recalled. Last row: a strength of 10",
     ),
     notes=paragraph("""
-        DC-ASGD-a has the lower error in 107 of 140 seeds, at twice ASGD's learning rate. DC-ASGD-c, at the same rate as
-        ASGD, has it in 71. Two seeds chose the rates, which no number of reporting seeds averages out. In single seeds
-        of the 200 before, they had up to 7 and 32 times ASGD's error, which decides the means of ratios. At 4 workers
-        DC-ASGD-a gains nothing. In the table one seed of DC-ASGD-c at 8 workers diverged, and two or three of strength
-        10.
+        NOTES
     """),
     changes=(
         "Five seeds at 16 and 32 workers were compared at 0.7 of each seed's cliff of ASGD, with a constant strength "
@@ -409,7 +405,13 @@ B2 = Claim(
         "Until then the first three asked that the mean of the ratio of errors be at most 1, which 40 seeds left open "
         "(0.916, 0.831 to 1.002; 0.984, 0.951 to 1.017; 0.944, 0.833 to 1.056), and 160 others by themselves as well "
         "(0.937, 0.850 to 1.024; 1.178, 0.792 to 1.564; 0.957, 0.865 to 1.049), since single seeds have 7 and 32 times "
-        "the error. They ask for a share of seeds now, as the fifth does, and 140 seeds decide that had not been seen.",
+        "the error. They asked for a share of seeds then, and 140 seeds decided that had not been seen.",
+        "Those asked in how many seeds the error is lower, by whatever: bars that lie where methods do not differ, so "
+        "that no number of seeds makes them fail. DC-ASGD-a had it in 107 of 140 against ASGD and in 108 against "
+        "DC-ASGD-c, which had it in 71 of 140 (open); DC-ASGD-a's gain was larger at 16 workers than at 4 (0.0027, "
+        "0.0002 to 0.0053, 40 seeds), and its training loss lower in 106 of 140. All ask for half of what the paper "
+        "has now; the training loss, of which it says nothing, is beside. The learning rates were chosen on 2 seeds "
+        "in 1.5 epochs: 5 seeds choose in 3 now, and 100 seeds that had not been seen decide.",
     ),
 )
 
