@@ -511,17 +511,23 @@ RESNET = network(0.303, 1.25e9, 5e-5, 102228128)
 SCALED: dict[str, object] = {
     "cluster": RESNET,
     "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
-    "learning": {"optimizer": "nesterov", "momentum": 0.9},
+    "learning": {"optimizer": "nesterov", "momentum": 0.9, "schedule": {"name": "warmup", "length": 0.5}},
+    "stop": {"epochs": 6},
 }
 
 
 def scaled_settings() -> dict[str, dict[str, object]]:
-    """Each method with each number of nodes, and SGP with exchanges of two and four gradients on 16."""
+    """Each method with each number of nodes, and SGP with exchanges of two and four gradients on 16 with slow cards."""
     settings = {
         f"{name}, {nodes} nodes": {"cluster.workers": nodes, **keys} for name, keys in LEARNT.items() for nodes in NODES
     }
     for overlap in (2, 4):
-        settings[f"{overlap}-OSGP, 16 nodes"] = {**LEARNT["SGP"], "cluster.workers": 16, "algorithm.overlap": overlap}
+        settings[f"{overlap}-OSGP, 16 nodes"] = {
+            **LEARNT["SGP"],
+            "cluster.workers": 16,
+            "cluster.network.bandwidth": BANDWIDTHS["1 Gb/s"],
+            "algorithm.overlap": overlap,
+        }
     return settings
 
 
@@ -530,24 +536,22 @@ SCALED_STUDIES = {
         config={
             **SCALED,
             "name": "claims-scaling-tuning",
-            "stop": {"epochs": 2},
-            "evaluate": {"every_epochs": 2},
+            "evaluate": {"every_epochs": 6},
             "sweep": {
                 "setting": scaled_settings(),
                 "learning.lr": [0.01, 0.02, 0.04, 0.08, 0.16, 0.32],
-                "seed": [100, 101],
+                "seed": [200, 201, 202, 203, 204],
             },
         },
-        smoke={**SMALL, "sweep.learning.lr": [0.01, 0.04]},
-        paper={"stop.epochs": 15, "evaluate.every_epochs": 15},
+        smoke={**SMALL, "sweep.learning.lr": [0.01, 0.04], "sweep.seed": [200, 201]},
+        paper={"stop.epochs": 30, "evaluate.every_epochs": 30},
     ),
     "reported": Study(
         config={
             **SCALED,
             "name": "claims-scaling",
-            "stop": {"epochs": 6},
-            "evaluate": {"every_epochs": 0.5, "target_accuracy": 0.98},
-            "sweep": {"setting": scaled_settings(), "seeds": 5},
+            "evaluate": {"every_epochs": 0.25, "target_accuracy": 0.98},
+            "sweep": {"setting": scaled_settings(), "seeds": 10},
         },
         smoke={**SMALL, "evaluate.every_epochs": 0.1, "evaluate.target_accuracy": 0.15, "sweep.seeds": 2},
         paper={"stop.epochs": 30},
@@ -561,14 +565,13 @@ FINER = Study(
     config={
         **SCALED,
         "name": "claims-scaling-finer",
-        "stop": {"epochs": 6},
         "evaluate": {"every_epochs": 0.1, "target_accuracy": 0.98},
         "sweep": {
             "setting": {name: scaled_settings()[name] for name in FEWEST_AND_MOST},
-            "seed": list(range(36, 96)),
+            "seed": list(range(96, 156)),
         },
     },
-    smoke={**SMALL, "evaluate.every_epochs": 0.05, "evaluate.target_accuracy": 0.15, "sweep.seed": [36, 37]},
+    smoke={**SMALL, "evaluate.every_epochs": 0.05, "evaluate.target_accuracy": 0.15, "sweep.seed": [96, 97]},
     paper={"stop.epochs": 30},
     tuned=Tuning(on="tuning", by="accuracy"),
 )
@@ -592,24 +595,24 @@ def decide_c6(results: StudyResults) -> NumberArrays:
         xr.Variable("method", list(names)),
     )
 
-    def over_sgp(method: str, link: str) -> xr.DataArray:
+    def over(method: str, other: str, link: str = "10 Gb/s") -> xr.DataArray:
         own = at(seconds, nodes=32, link=link)
-        return at(own, method=method) / at(own, method="SGP")
+        return at(own, method=method) / at(own, method=other)
 
     few, many = (at(final(results["finer"], "samples_to"), setting=name) for name in FEWEST_AND_MOST)
     sgp = at(iteration, method="SGP", link="10 Gb/s")
     few, many = few / 4 * at(sgp, nodes=4), many / 32 * at(sgp, nodes=32)
 
     return {
-        "tree": over_sgp("tree", "10 Gb/s"),
-        "overlapped": over_sgp(OVERLAPPED, "10 Gb/s"),
+        "tree": over("tree", "SGP"),
+        "overlapped": over(OVERLAPPED, "SGP"),
+        "osgp": over(OVERLAPPED, "1-OSGP"),
         "faster": ratio_of_means(few, many),
-        "ring": over_sgp("ring", "10 Gb/s"),
-        "dpsgd": over_sgp("D-PSGD", "10 Gb/s"),
-        "osgp": over_sgp("1-OSGP", "10 Gb/s"),
-        "tree_slow": over_sgp("tree", "1 Gb/s"),
-        "overlapped_slow": over_sgp(OVERLAPPED, "1 Gb/s"),
-        "osgp_slow": over_sgp("1-OSGP", "1 Gb/s"),
+        "ring": over("ring", "SGP"),
+        "dpsgd": over("D-PSGD", "SGP"),
+        "tree_slow": over("tree", "SGP", "1 Gb/s"),
+        "overlapped_slow": over(OVERLAPPED, "SGP", "1 Gb/s"),
+        "osgp_slow": over(OVERLAPPED, "1-OSGP", "1 Gb/s"),
         "steps": at(known, nodes=32, method="SGP") / at(known, nodes=32, method="all-reduce"),
         "seconds": xr.concat([at(seconds, link=link) for link in BANDWIDTHS], "line")
         .stack(row=("line", "method"))
@@ -625,7 +628,7 @@ C6 = Claim(
     paper=PAPER,
     headline="tree all-reduce over SGP, time to 98 %",
     did=paragraph("""
-        LeNet-5, MNIST, with times and messages of ResNet-50, 4 to 32 nodes, each at its own best rate; 5 seeds, 60 of
+        LeNet-5, MNIST, with times and messages of ResNet-50, 4 to 32 nodes, each at its own best rate; 10 seeds, 60 of
         SGP alone.
     """),
     question="On 10 Gb/s, does SGP reach an accuracy sooner than all-reduce, and the sooner the more nodes it has?",
@@ -636,13 +639,13 @@ C6 = Claim(
     basis="network",
     mark="read",
     setting=paragraph("""
-        LeNet-5, MNIST, batch 32 on each of 4 to 32 nodes, 6 epochs, Nesterov momentum 0.9 as in the paper. Gradients
-        take as long, and messages are as large, as those of ResNet-50 there (0.303 s, 102 MB); latency 50 us, cards of
-        10 and of 1 Gb/s. Each method and number of nodes at its own best learning rate, chosen on 2 seeds in 2 epochs;
-        5 others report. SGP on 4 nodes over SGP on 32 is decided by 60 further seeds, evaluated every tenth of an epoch
-        and not every half. Compute times are constant, so that time is iterations until 98 % times seconds an
-        iteration, and all-reduce has the same weights by a tree, a ring, and a ring in buckets during the backward
-        pass.
+        LeNet-5, MNIST, batch 32 on each of 4 to 32 nodes, 6 epochs, Nesterov momentum 0.9 and a linear warm-up, as in
+        the paper, here of half an epoch. Gradients take as long, and messages are as large, as those of ResNet-50 there
+        (0.303 s, 102 MB); latency 50 us, cards of 10 and of 1 Gb/s. Each method and number of nodes at its own best
+        learning rate, chosen on 5 seeds in as many epochs; 10 others report, evaluated every quarter of an epoch. SGP
+        on 4 nodes over SGP on 32 is decided by 60 further seeds, evaluated every tenth. Compute times are constant, so
+        that time is iterations until 98 % times seconds an iteration, and all-reduce has the same weights by a tree, a
+        ring, and a ring in buckets during the backward pass.
     """),
     studies={
         **SCALED_STUDIES,
@@ -667,17 +670,17 @@ C6 = Claim(
         Criterion(
             "overlapped",
             "the same, all-reduce by a ring in buckets that overlap with the backward pass, over SGP",
-            at_least=1.0,
+            at_least=1.1,
         ),
+        Criterion("osgp", "the same, all-reduce by a ring in overlapped buckets over 1-OSGP", at_least=1.1),
         Criterion("faster", "mean time to 98 % on 10 Gb/s of SGP, 4 nodes over 32", at_least=4.0),
     ),
     beside={
         "ring": "time to 98 % on 10 Gb/s, 32 nodes, ring all-reduce over SGP",
         "dpsgd": "the same, D-PSGD over SGP",
-        "osgp": "the same, 1-OSGP over SGP",
         "tree_slow": "time to 98 % on 1 Gb/s, 32 nodes, tree all-reduce over SGP",
         "overlapped_slow": "the same, ring all-reduce in overlapped buckets over SGP",
-        "osgp_slow": "the same, 1-OSGP over SGP",
+        "osgp_slow": "the same, ring all-reduce in overlapped buckets over 1-OSGP",
         "steps": "iterations to 98 %, 32 nodes, SGP over all-reduce",
     },
     figure=Picture(of="fast", x="nodes", y="time to 98 % on 10 Gb/s (s)", lines="method", log_x=True, log_y=True),
@@ -688,8 +691,8 @@ C6 = Claim(
         columns="nodes",
         paper={"SGP, 10 Gb/s": {32: "1.6 h"}, "tree, 10 Gb/s": {32: "5 h"}},
         source=paragraph("""
-            90 epochs of ResNet-50 on ImageNet, 8 GPUs a node, AllReduce beside the tree; ours are evaluated every half
-            epoch, so that times are multiples of it
+            90 epochs of ResNet-50 on ImageNet, 8 GPUs a node, AllReduce beside the tree; ours are evaluated every
+            quarter of an epoch, so that times are multiples of it
         """),
     ),
     notes=paragraph("""
@@ -705,6 +708,11 @@ C6 = Claim(
         "to that late, which is more of the few epochs that 4 nodes take. They are a tenth apart now, and the "
         "ratio is that of mean times: the mean of ratios is larger the more the time of 32 nodes varies. 60 seeds that "
         "had not been seen decide alone; bar and rates are as they were.",
+        "They left it open (3.94, 3.69 to 4.18). Learning rates were chosen on 2 seeds in 2 epochs, without the "
+        "paper's warm-up; at them all-reduce never reached 98 % in 2 of 5 seeds at 32 nodes and 3 of 5 at 16, and took "
+        "1.5 to 3 times SGP's iterations. Its ratios to SGP held by that: 7.25 by a tree and 2.27 in overlapped "
+        "buckets, bar 1. All methods warm up now, 5 seeds choose in 6 epochs, and other seeds decide the third "
+        "criterion. Overlapped buckets are held against 1-OSGP, too.",
     ),
 )
 
@@ -734,7 +742,7 @@ C7 = Claim(
     id="C7",
     paper=PAPER,
     headline="accuracy at 32 nodes, all-reduce less SGP",
-    did="The trained runs of C6: accuracy after 6 epochs, 4 to 32 nodes, each at its own best rate; 5 seeds.",
+    did="The trained runs of C6: accuracy after 6 epochs, 4 to 32 nodes, each at its own best rate; 10 seeds.",
     question="Is the accuracy of SGP within 1.2 points of all-reduce's at 32 nodes, also where messages overlap?",
     says=paragraph("""
         at up to 32 nodes SGP's accuracy is within 1.2 points of AllReduce's [read]; overlapping an exchange with one
@@ -743,8 +751,9 @@ C7 = Claim(
     basis="network",
     mark="notes",
     setting=paragraph("""
-        the trained runs of C6: LeNet-5, MNIST, batch 32 on each node, 6 epochs, Nesterov momentum 0.9. Beside, SGP on
-        16 nodes whose exchanges may take up to 1, 2 and 4 gradients.
+        the trained runs of C6: LeNet-5, MNIST, batch 32 on each node, 6 epochs, Nesterov momentum 0.9, a warm-up of
+        half an epoch. Beside, SGP on 16 nodes whose exchanges may take up to 1, 2 and 4 gradients; 2 and 4 on cards of
+        1 Gb/s, where a message takes as long as 2.7 gradients.
     """),
     studies=SCALED_STUDIES,
     decide=decide_c7,
@@ -756,8 +765,8 @@ C7 = Claim(
     beside={
         "dpsgd": "accuracy at 32 nodes, all-reduce less D-PSGD",
         "lost_1": "accuracy at 16 nodes, SGP less 1-OSGP",
-        "lost_2": "accuracy at 16 nodes, SGP less 2-OSGP",
-        "lost_4": "accuracy at 16 nodes, SGP less 4-OSGP",
+        "lost_2": "accuracy at 16 nodes, SGP less 2-OSGP, cards of 1 Gb/s",
+        "lost_4": "accuracy at 16 nodes, SGP less 4-OSGP, cards of 1 Gb/s",
     },
     figure=Picture(of="error", x="nodes", y="test error after 6 epochs", lines="method", log_x=True, log_y=True),
     table=ClaimTable(
@@ -772,6 +781,11 @@ C7 = Claim(
         (98.9 %) is no worse than all-reduce on 4 (98.7 %) either. A message takes less time than a gradient here, so
         that 2- and 4-OSGP are 1-OSGP: what more overlap costs is not tried.
     """),
+    changes=(
+        "5 seeds reported, at rates that 2 seeds had chosen in 2 epochs without a warm-up, and it held: all-reduce "
+        "less SGP -0.0078 (-0.0114 to -0.0042), less 1-OSGP -0.0065, since all-reduce was the one that lost. 2- and "
+        "4-OSGP were on cards of 10 Gb/s, where a message takes less time than a gradient, so that they were 1-OSGP.",
+    ),
 )
 
 

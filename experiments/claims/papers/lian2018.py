@@ -470,7 +470,7 @@ D5 = Claim(
     setting=paragraph("""
         LeNet-5, MNIST, batch 32 on each of 16 nodes of a ring, gamma times (cv 0.1) and the network of D1 (N beta = 0.2
         t_c), one node 1, 2, 10 and 100 times slower, 6 epochs, plain SGD. Each method at its own best learning rate,
-        chosen on 2 seeds at 10 times slower in as many epochs; 5 others report, and 30 more of AD-PSGD at 1 and 100
+        chosen on 5 seeds at 10 times slower in as many epochs; 5 others report, and 30 more of AD-PSGD at 1 and 100
         times and of all-reduce at 100, which decide the first criterion and that on accuracy: the first by a share of
         seeds, that is whether the median ratio is at most 1.25, since a time that is never reached has no mean.
         Overlapped are all-reduce in buckets during the backward pass, and AD-PSGD that averages while it computes.
@@ -481,9 +481,13 @@ D5 = Claim(
                 **SLOW_NODE,
                 "name": "claims-slowness-tuning",
                 "cluster": {**SLOW_NODE["cluster"], "network": CARDS},
-                "sweep": {"method": TRAINED, "learning.lr": [0.05, 0.1, 0.2, 0.4, 0.8], "seed": [100, 101]},
+                "sweep": {
+                    "method": TRAINED,
+                    "learning.lr": [0.05, 0.1, 0.2, 0.4, 0.8],
+                    "seed": [100, 101, 102, 103, 104],
+                },
             },
-            smoke={**SMALL, "sweep.learning.lr": [0.1, 0.4]},
+            smoke={**SMALL, "sweep.learning.lr": [0.1, 0.4], "sweep.seed": [100, 101]},
             paper={"stop.epochs": 30},
         ),
         "reported": Study(
@@ -511,10 +515,10 @@ D5 = Claim(
                         }
                         for name, factors in (("adpsgd", ("1", "100")), ("all_reduce", ("100",)))
                     },
-                    "seed": list(range(5, 35)),
+                    "seed": list(range(35, 65)),
                 },
             },
-            smoke={**SMALL, "evaluate.every_epochs": 0.1, "evaluate.target_accuracy": 0.3, "sweep.seed": [5, 6]},
+            smoke={**SMALL, "evaluate.every_epochs": 0.1, "evaluate.target_accuracy": 0.3, "sweep.seed": [35, 36]},
             paper={"stop.epochs": 30},
             tuned=Tuning(on="tuning", by="accuracy"),
         ),
@@ -573,8 +577,11 @@ D5 = Claim(
         "slow node, so that no number of seeds could have decided it. It asks for a share of seeds now, and 30 "
         "seeds that had not been seen decide it alone.",
         "Accuracy was compared in the first 5 seeds (-0.0013, -0.0048 to 0.0021, held), and not in the 30, in 5 of "
-        "which AD-PSGD never gets to 98 % at 100 times slower. These decide it now, with all-reduce in the same "
+        "which AD-PSGD never gets to 98 % at 100 times slower. These decided it then, with all-reduce in the same "
         "seeds.",
+        "By them accuracy failed (0.168, 0.029 to 0.307) and the rest held: two seeds had chosen a rate of 0.4 for "
+        "AD-PSGD, at which it diverges in 12 of 60 runs, by 0.04 points over 0.2. 5 seeds choose now, as in D3, and "
+        "30 that had not been seen decide both criteria.",
     ),
 )
 
