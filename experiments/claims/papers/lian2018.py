@@ -154,9 +154,9 @@ D1 = Claim(
         rows="method",
         columns="slowness",
         paper={
-            "adpsgd": {"1": "14.8", "2": "14.1", "10": "13.6", "100": "13.6"},
-            "adpsgd, overlapped": {"1": "14.8", "2": "14.1", "10": "13.6", "100": "13.6"},
-            "all_reduce": {"1": "12.3", "2": "6.9", "10": "1.6", "100": "0.18"},
+            SHOWN["adpsgd"]: {"1": "14.8", "2": "14.1", "10": "13.6", "100": "13.6"},
+            SHOWN["adpsgd, overlapped"]: {"1": "14.8", "2": "14.1", "10": "13.6", "100": "13.6"},
+            SHOWN["all_reduce"]: {"1": "12.3", "2": "6.9", "10": "1.6", "100": "0.18"},
         },
         source="16 GPUs, recalled; how long its messages take beside a gradient is not known, here 0.2",
     ),

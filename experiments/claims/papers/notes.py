@@ -330,8 +330,8 @@ N4 = Claim(
     basis="clock",
     mark="derived",
     setting=paragraph("""
-        clock alone, S = 4 equal stages, constant times, a free network; GPipe and 1F1B with 1, 4 and 16
-        micro-batches, stages in turn, PipeDream; 1,000 updates, of which PipeDream's first three fill the pipeline.
+        clock alone, S = 4 equal stages, constant times, a free network; GPipe and 1F1B with 1, 4 and 16 micro-batches,
+        100 updates; stages in turn and PipeDream, 1,000 updates, of which PipeDream's first three fill the pipeline.
         Idle is 1 less the work of a stage over the seconds of an update.
     """),
     studies={

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from laggard.experiments.claims import Verdict, claims, ledger, repeat, reproduce
-from laggard.experiments.claims.ledger import figure_table
+from laggard.experiments.claims.ledger import STORED, figure_table, read_row, stored_arrays
 from laggard.experiments.claims.presentation import describe_repeat
 from laggard.experiments.claims.studies import config_of, configs
 from laggard.experiments.cli import main
@@ -22,6 +22,18 @@ from tests.experiments.conftest import write_manifest
 @pytest.mark.parametrize("scale", ["smoke", "cpu", "paper"])
 def test_every_claim_can_be_run_at_every_scale(claim, scale):
     assert configs(claim, scale)
+
+
+@pytest.mark.parametrize("claim", [pytest.param(one, id=one.id) for one in claims() if one.table and one.table.paper])
+def test_published_numbers_stand_in_rows_and_columns_that_the_table_has(claim):
+    studies = stored_arrays(claim.id, STORED, "cpu")
+    if studies is None:
+        assert read_row(claim.id, STORED, "cpu") is None  # not run yet
+        return
+    shown = claim.decide(studies)[claim.table.of]
+    rows, columns = shown[claim.table.rows].values.tolist(), shown[claim.table.columns].values.tolist()
+    assert set(claim.table.paper) <= set(rows)
+    assert {column for published in claim.table.paper.values() for column in published} <= set(columns)
 
 
 LONG = {
