@@ -14,7 +14,7 @@ from laggard.experiments.claims.claim import (
 )
 from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.optima import best_setting
-from laggard.experiments.claims.statistics import at, final
+from laggard.experiments.claims.statistics import at, final, relabel
 
 PAPER = Paper(
     key="dean2012",
@@ -56,7 +56,7 @@ def decide_i1(results: StudyResults) -> NumberArrays:
         "near": decades(adagrad >= best_adagrad - 0.05) - decades(sgd >= best_sgd - 0.05),
         "best_sgd": best_sgd,
         "best_adagrad": best_adagrad,
-        "accuracy": accuracy,
+        "accuracy": relabel(accuracy, "optimiser", {"sgd": "SGD", "adagrad": "Adagrad"}),
     }
 
 

@@ -201,7 +201,7 @@ def decide_d2(results: StudyResults) -> NumberArrays:
         "served_32": at(served, workers=32),
         "served_64": at(served, workers=64),
         "gossip_64": at(gossip, workers=64),
-        "speedup": stack_arrays(server=served, gossip=gossip, theory=theory),
+        "speedup": stack_arrays(server=served, **{"AD-PSGD": gossip}, theory=theory),
     }
 
 
@@ -297,7 +297,7 @@ def decide_d3(results: StudyResults) -> NumberArrays:
         "lost": at(accuracy, method="all_reduce") - at(accuracy, method="adpsgd"),
         "time_ratio": at(time, method="adpsgd") / at(time, method="all_reduce"),
         "seconds": at(time, method="adpsgd"),
-        "time": time,
+        "time": relabel(time, "method", SHOWN),
     }
 
 

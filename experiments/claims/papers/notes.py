@@ -25,6 +25,7 @@ from laggard.experiments.claims.statistics import (
     log,
     per_sample,
     per_update,
+    relabel,
     stack_arrays,
     staleness,
 )
@@ -36,6 +37,21 @@ PAPER = Paper(
     title="Statements about distributed SGD that belong to no single paper",
     where="Collected in 2026",
 )
+
+SHOWN = {
+    "recursive_doubling": "recursive doubling",
+    "halving_doubling": "halving and doubling",
+    "sync": "synchronous server",
+    "async": "asynchronous server",
+    "downpour": "Downpour",
+    "sgp": "SGP",
+    "adpsgd": "AD-PSGD",
+    "all_reduce": "all-reduce",
+    "sync_ps": "synchronous server",
+    "k_sync": "K-sync",
+    "async_ps": "asynchronous server",
+}
+"""What figures call methods."""
 
 
 def decide_n1(results: StudyResults) -> NumberArrays:
@@ -157,7 +173,7 @@ def decide_n2(results: StudyResults) -> NumberArrays:
         "middle_ring": over("middle", "ring", "recursive_doubling"),
         "middle_mesh": over("middle", "mesh", "recursive_doubling"),
         "large_halving": over("large", "halving_doubling", "ring"),
-        "seconds": at(seconds, size="middle"),
+        "seconds": relabel(at(seconds, size="middle"), "method", SHOWN),
     }
 
 
@@ -240,7 +256,7 @@ def decide_n3(results: StudyResults) -> NumberArrays:
         "idle_sync": at(idle, method="sync"),
         "idle_async": at(idle, method="async"),
         "idle_downpour": at(idle, method="downpour"),
-        "idle": idle,
+        "idle": relabel(idle, "method", SHOWN),
     }
 
 
@@ -393,7 +409,7 @@ def decide_n5(results: StudyResults) -> NumberArrays:
     share = at(samples, crash="worker 3") / at(samples, crash="none")
     after = (share - LOST_AFTER) / (1 - LOST_AFTER)
     names = ("sgp", "adpsgd", "all_reduce", "sync_ps", "k_sync", "async_ps")
-    return {**{name: at(after, method=name) for name in names}, "after": after}
+    return {**{name: at(after, method=name) for name in names}, "after": relabel(after, "method", SHOWN)}
 
 
 N5 = Claim(

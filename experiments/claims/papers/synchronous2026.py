@@ -7,7 +7,7 @@ import xarray as xr
 from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
 from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.optima import best_inside
-from laggard.experiments.claims.statistics import SEED, at, final, mean, per_sample
+from laggard.experiments.claims.statistics import SEED, at, final, mean, per_sample, relabel
 
 PAPER = Paper(
     key="synchronous2026",
@@ -61,7 +61,7 @@ def decide_i4(results: StudyResults) -> NumberArrays:
         "heavy_sooner": at(chosen, tail="heavy") < at(asynchronous, tail="heavy"),
         "heavy_pace": at(pace, tail="heavy"),
         "light_pace": at(pace, tail="light"),
-        "time": reached,
+        "time": relabel(reached, "method", {"async": "asynchronous"}),
     }
 
 
