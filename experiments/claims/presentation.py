@@ -56,12 +56,22 @@ def describe_repeat(repeat: Repeat) -> str:
 
 def headline(claim: Claim, row: Row) -> str:
     """The number of a claim's first criterion, with its bar."""
-    entry = row.criteria[0]
-    label = f"{claim.headline}: " if claim.headline else ""
+    return (f"{claim.headline}: " if claim.headline else "") + _against_bar(row.criteria[0])
+
+
+def missed(row: Row) -> str:
+    """Of a claim of which not all criteria hold, though the first does not fail, the first that does; else nothing."""
+    failing = [each for each in row.criteria if each.outcome == CriterionOutcome.FAILS]
+    if not failing or failing[0] is row.criteria[0]:
+        return ""
+    return f"{failing[0].says}: {_against_bar(failing[0])}"
+
+
+def _against_bar(entry: RowEntry) -> str:
     number = "not finite" if entry.value is None else f"{entry.value:.3g}"
     number = f"{sum(map(bool, entry.values))} of {len(entry.values)}" if entry.share else number
     number = entry.measured if entry.lost else number
-    return f"{label}{number} (bar {entry.bar})"
+    return f"{number} (bar {entry.bar})"
 
 
 def caption_of(claim: Claim, row: Row) -> str:

@@ -339,9 +339,9 @@ A2 = Claim(
         log_x=True,
     ),
     notes=paragraph("""
-        In 17 of 20 seeds a delay of 32 takes everything of a batch of 32 at the large rate too, so that 1,024 samples
-        can lose no more. At the low rate it takes everything of a batch of 1,024, and 3 % of one of 32. So delay hurts
-        where either is large.
+        Delay hurts where batch or rate is large. In 17 of 20 seeds a delay of 32 takes everything of a batch of 32 at
+        the large rate too, so that 1,024 samples can lose no more. At the low rate it takes everything of a batch of
+        1,024, and 3 % of one of 32.
     """),
     changes=(
         "After 4 epochs with 3 seeds the large rate left nothing at any batch with a delay of 32 (0.11, 0.11 and 0.23 "

@@ -100,9 +100,17 @@ def test_what_was_changed_and_said_first_is_in_the_appendix(folder, tmp_path):
     row = reproduce(harder, "cpu", tmp_path, 1)
     first, paper, appendix = texts(harder, row, tmp_path)
     assert "1 holds in part (Z1)" in first
+    assert "; fails:" not in first  # it is the criterion whose number is shown
     assert "**So**: holds in part (1 of 2 hold, 1 fail)." in paper
     assert "Changed after a verdict had been seen: the bar" in appendix
     assert "First verdict: holds, " in appendix
+
+
+def test_a_criterion_that_fails_stands_beside_the_first_that_holds(folder, tmp_path):
+    (claim,) = claims([], folder(("at_most=1.0)", "at_most=-1.0)")))
+    row = reproduce(claim, "cpu", tmp_path, 1)
+    shown = f"; fails: loss of the quick: {row.criteria[1].value:.3g} (bar <= -1)"
+    assert shown in texts(claim, row, tmp_path)[0]
 
 
 def test_a_control_that_fails_makes_a_claim_say_nothing(folder, tmp_path):
