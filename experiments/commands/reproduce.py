@@ -66,15 +66,20 @@ def _one(claim: "Claim", args: Namespace) -> bool:
     from laggard.experiments.results.result import ResultError
     from laggard.experiments.running.sweep import RunEnd, SweepError
 
+    failed: dict[str, list[str]] = {}  # by what went wrong, which is mostly the same for all
+
     def tell(ended: RunEnd) -> None:
+        if ended.failure:
+            failed.setdefault(ended.failure, []).append(f"run {ended.run.id} ({ended.run.title})")
         if sys.stderr.isatty() and ended.seconds is not None:
             print(f"  {claim.id}: {ended.run.config.name} {ended.seconds:.1f} s", file=sys.stderr)
 
     try:
         row = (repeat if args.again else reproduce)(claim, args.scale, args.out, args.jobs, tell)
-    except SweepError as error:
-        for failure in error.failures:
-            print(f"{claim.id}: {failure}", file=sys.stderr)
+    except SweepError:
+        for failure, (first, *others) in failed.items():
+            also = f" and {count(len(others), 'other')}" * bool(others)
+            print(f"{claim.id}: {first}{also}: {failure}", file=sys.stderr)
         return False
     except ResultError as error:  # nothing to repeat, or too soon
         print(error, file=sys.stderr)

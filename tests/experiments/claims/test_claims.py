@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from datetime import UTC, datetime
 
 import numpy as np
@@ -124,6 +125,21 @@ def test_a_repeat_that_comes_out_otherwise_says_so(folder, tmp_path, capsys):
     # The row stays as it was: a repeat replaces nothing, and a fresh decision of other numbers has no repeats yet.
     assert ledger(tmp_path / "claims", "cpu")["Z1"].verdict == "fails"
     assert reproduce(claim, "cpu", tmp_path, 1).repeats == []
+
+
+def test_runs_that_fail_for_one_reason_are_one_line(folder, tmp_path, monkeypatch, capsys):
+    def refuse():
+        raise OSError("no network")
+
+    monkeypatch.setenv("LAGGARD_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setattr("laggard.models.vision.import_torchvision", refuse)
+    learnt = '"task": {"model": "logistic", "dataset": "mnist"}'
+    own = folder(('"task": {"model": "quadratic", "dim": 4, "noise": 0.1, "jitter": 0.1}', learnt))
+    given = ["reproduce", "Z1", "--scale", "cpu", "--claims", str(own), "--out", str(tmp_path), "--jobs", "1"]
+    assert main(given) == 1
+    first, last = capsys.readouterr().err.splitlines()
+    assert re.match(r"Z1: run \w+ \(.+\) and 3 others: DataMissingError: MNIST is missing", first)
+    assert last == "1 of 1 claim could not be decided"
 
 
 def test_a_second_repeat_on_one_day_would_be_of_the_same_runs(folder, tmp_path, capsys):
