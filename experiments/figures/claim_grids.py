@@ -46,7 +46,8 @@ def accuracy_grid(accuracy: "DataArray", line: "DataArray | None" = None, path: 
         panels[len(batches) // 2, 0].set_ylabel("delay D (updates)")
         bar = figure.colorbar(colours, ax=list(panels.flat), label="final test accuracy", pad=0.02)
         bar.formatter = PERCENT
-        legend(figure, list(panels.flat), [f"Cells: mean final accuracy in %, {_describe_seeds(accuracy)}."])
+        caption = f"Cells: mean final accuracy in %, of a run that diverged 0; {_describe_seeds(accuracy)}."
+        legend(figure, list(panels.flat), [caption, *_beyond(line, accuracy)])
     return figure
 
 
@@ -56,6 +57,17 @@ def _describe_seeds(accuracy: "DataArray") -> str:
     low, high = int(count.min()), int(count.max())
     seeds = f"n = {high} seed{'s' * (high != 1)}" if low == high else f"n = {low} to {high} seeds"
     return seeds + "; hatched: not run yet" * (low == 0)
+
+
+def _beyond(line: "DataArray | None", accuracy: "DataArray") -> list[str]:
+    """Where the line lies outside of the rates, and is drawn at their end."""
+    if line is None:
+        return []
+    outside = line[(line > accuracy["lr"].max()) | (line < accuracy["lr"].min())]
+    where = [
+        f"{float(rate):.2g} at delay {delay}" for delay, rate in zip(outside["delay"].values, outside, strict=True)
+    ]
+    return [f"The line is drawn at the end of the grid where it lies beyond: {', '.join(where)}."] if where else []
 
 
 def _draw_cells(axes: Axes, accuracy: "DataArray", colours: ScalarMappable) -> None:

@@ -174,6 +174,8 @@ def test_the_grid_of_accuracies_says_what_is_missing(tmp_path):
     assert [text.get_text() for text in left.texts] == ["50.0"] * 6
     assert len(right.texts) == 3
     assert any("n = 0 to 2 seeds; hatched: not run yet" in text.get_text() for text in figure.texts)
+    beyond = "The line is drawn at the end of the grid where it lies beyond: 0.1 at delay 0."
+    assert any(beyond in " ".join(text.get_text().split()) for text in figure.texts)
     assert left.patches[0].get_data().values.tolist() == [3.0, 1.5]
 
 
