@@ -47,7 +47,7 @@ def accuracy_grid(accuracy: "DataArray", line: "DataArray | None" = None, path: 
         bar = figure.colorbar(colours, ax=list(panels.flat), label="final test accuracy", pad=0.02)
         bar.formatter = PERCENT
         caption = f"Cells: mean final accuracy in %, of a run that diverged 0; {_describe_seeds(accuracy)}."
-        legend(figure, list(panels.flat), [caption, *_beyond(line, accuracy)])
+        legend(figure, list(panels.flat), [caption + _beyond(line, accuracy)])
     return figure
 
 
@@ -59,15 +59,15 @@ def _describe_seeds(accuracy: "DataArray") -> str:
     return seeds + "; hatched: not run yet" * (low == 0)
 
 
-def _beyond(line: "DataArray | None", accuracy: "DataArray") -> list[str]:
+def _beyond(line: "DataArray | None", accuracy: "DataArray") -> str:
     """Where the line lies outside of the rates, and is drawn at their end."""
     if line is None:
-        return []
+        return ""
     outside = line[(line > accuracy["lr"].max()) | (line < accuracy["lr"].min())]
     where = [
         f"{float(rate):.2g} at delay {delay}" for delay, rate in zip(outside["delay"].values, outside, strict=True)
     ]
-    return [f"The line is drawn at the end of the grid where it lies beyond: {', '.join(where)}."] if where else []
+    return f" The line is drawn at the end of the grid where it lies beyond: {', '.join(where)}." if where else ""
 
 
 def _draw_cells(axes: Axes, accuracy: "DataArray", colours: ScalarMappable) -> None:
