@@ -133,12 +133,12 @@ def test_runs_that_fail_for_one_reason_are_one_line(folder, tmp_path, monkeypatc
 
     monkeypatch.setenv("LAGGARD_DATA", str(tmp_path / "nothing"))
     monkeypatch.setattr("laggard.models.vision.import_torchvision", refuse)
-    learnt = '"task": {"model": "logistic", "dataset": "mnist"}'
+    learnt = '"task": {"model": "logistic", "dataset": "fashion_mnist"}'
     own = folder(('"task": {"model": "quadratic", "dim": 4, "noise": 0.1, "jitter": 0.1}', learnt))
     given = ["reproduce", "Z1", "--scale", "cpu", "--claims", str(own), "--out", str(tmp_path), "--jobs", "1"]
     assert main(given) == 1
     first, last = capsys.readouterr().err.splitlines()
-    assert re.match(r"Z1: run \w+ \(.+\) and 3 others: DataMissingError: MNIST is missing", first)
+    assert re.match(r"Z1: run \w+ \(.+\) and 3 others: DataMissingError: FashionMNIST is missing", first)
     assert last == "1 of 1 claim could not be decided"
 
 
