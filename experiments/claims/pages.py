@@ -18,7 +18,7 @@ from laggard.experiments.claims.arrays import StudyArrays
 from laggard.experiments.claims.claim import Basis, Claim, Criterion, Paper, Scale
 from laggard.experiments.claims.exhibits import ClaimTable
 from laggard.experiments.claims.ledger import Row
-from laggard.experiments.claims.presentation import NOT_RUN, describe_repeat, headline, is_outdated, missed
+from laggard.experiments.claims.presentation import NOT_RUN, describe_repeat, first_failure, headline, is_outdated
 from laggard.experiments.claims.statistics import SEED
 from laggard.experiments.claims.verdicts import RowEntry, Verdict, seeds_needed
 from laggard.experiments.results.statistics import mean
@@ -160,7 +160,7 @@ def summary_sentences(evidence: Evidence) -> list[str]:
 
 
 def matrix_cell(evidence: Evidence, claims: Sequence[Claim], basis: Basis) -> str:
-    """The claims of a paper on one basis: each with its verdict, its one number against its bar, and a bar missed."""
+    """The claims of a paper on one basis: each with its verdict, its first number, and the first that fails its bar."""
     lines = []
     for claim in claims:
         if claim.basis == basis:
@@ -168,7 +168,7 @@ def matrix_cell(evidence: Evidence, claims: Sequence[Claim], basis: Basis) -> st
             link = f"[{claim.id}]({PAPERS.as_posix()}/{claim.paper.key}.md#{claim.id.lower()})"
             said = f"**{evidence.verdict(claim)}**"
             number = "" if row is None else f", {headline(claim, row)}"
-            number += f"; fails: {failing}" if row is not None and (failing := missed(row)) else ""
+            number += f"; fails: {failing}" if row is not None and (failing := first_failure(row)) else ""
             lines.append(f"{link} {said}{number}")
     return "<br>".join(lines)
 

@@ -59,8 +59,8 @@ def headline(claim: Claim, row: Row) -> str:
     return (f"{claim.headline}: " if claim.headline else "") + _against_bar(row.criteria[0])
 
 
-def missed(row: Row) -> str:
-    """Of a claim of which not all criteria hold, though the first does not fail, the first that does; else nothing."""
+def first_failure(row: Row) -> str:
+    """The first criterion that fails, with its number and bar; empty, where none does or `headline` has that number."""
     failing = [each for each in row.criteria if each.outcome == CriterionOutcome.FAILS]
     if not failing or failing[0] is row.criteria[0]:
         return ""

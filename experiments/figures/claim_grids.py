@@ -47,7 +47,7 @@ def accuracy_grid(accuracy: "DataArray", line: "DataArray | None" = None, path: 
         bar = figure.colorbar(colours, ax=list(panels.flat), label="final test accuracy", pad=0.02)
         bar.formatter = PERCENT
         caption = f"Cells: mean final accuracy in %, of a run that diverged 0; {_describe_seeds(accuracy)}."
-        legend(figure, list(panels.flat), [caption + _beyond(line, accuracy)])
+        legend(figure, list(panels.flat), [caption + _describe_line(line, accuracy)])
     return figure
 
 
@@ -59,7 +59,7 @@ def _describe_seeds(accuracy: "DataArray") -> str:
     return seeds + "; hatched: not run yet" * (low == 0)
 
 
-def _beyond(line: "DataArray | None", accuracy: "DataArray") -> str:
+def _describe_line(line: "DataArray | None", accuracy: "DataArray") -> str:
     """Where the line lies outside of the rates, and is drawn at their end."""
     if line is None:
         return ""

@@ -254,6 +254,10 @@ COMPARED = (
 """What the criteria compare: of these there are more seeds."""
 
 
+HALF_THE_GROWTH = 1.28
+"""1 and half of what the gain of DC-ASGD-a over ASGD, in error, grows by from 4 to 8 workers in the paper."""
+
+
 def half_the_gain(method: str, over: str) -> float:
     """Which part of the error of `over` is left by half of what `method` takes away in the paper, with 8 workers."""
     return (1 + float(DC_TABLE[method][8]) / float(DC_TABLE[over][8])) / 2
@@ -273,7 +277,7 @@ def decide_b2(results: StudyResults) -> NumberArrays:
         "adaptive": adaptive_16 <= half_the_gain("DC-ASGD-a", "ASGD") * asgd_16,
         "constant": constant_16 <= half_the_gain("DC-ASGD-c", "ASGD") * asgd_16,
         "order": adaptive_16 <= half_the_gain("DC-ASGD-a", "DC-ASGD-c") * constant_16,
-        "growth": (gain_16 > 0) & (gain_16 >= 1.28 * gain_4),
+        "growth": (gain_16 > 0) & (gain_16 >= HALF_THE_GROWTH * gain_4),
         "learns": at(error, method=ALONE, workers=4),
         "adaptive_ratio": adaptive_16 / asgd_16,
         "constant_ratio": constant_16 / asgd_16,
@@ -403,7 +407,8 @@ B2 = Claim(
         "Until then the first three asked that the mean of the ratio of errors be at most 1, which 40 seeds left open "
         "(0.916, 0.831 to 1.002; 0.984, 0.951 to 1.017; 0.944, 0.833 to 1.056), and 160 others by themselves as well "
         "(0.937, 0.850 to 1.024; 1.178, 0.792 to 1.564; 0.957, 0.865 to 1.049), since single seeds have 7 and 32 times "
-        "the error. They asked for a share of seeds then, and 140 seeds decided that had not been seen.",
+        "the error; among them were the two that had chosen the rates. They asked for a share of seeds then, and 140 "
+        "seeds decided that had not been seen.",
         "Those asked in how many seeds the error is lower, by whatever: bars that lie where methods do not differ, so "
         "that no number of seeds makes them fail. DC-ASGD-a had it in 107 of 140 against ASGD and in 108 against "
         "DC-ASGD-c, which had it in 71 of 140 (open); DC-ASGD-a's gain was larger at 16 workers than at 4 (0.0027, "
