@@ -196,7 +196,7 @@ HIGH = RATES[4]
 
 def _high(name: str, seeds: range) -> Study:
     """E2's, at a rate that is high for a fixed one, as long as E3's."""
-    keys = {"stop": {"epochs": 12}, "evaluate": {"every_epochs": 12}}
+    keys: dict[str, Any] = {"stop": {"epochs": 12}, "evaluate": {"every_epochs": 12}}
     return _further(name, "high", {"learning.lr": [HIGH], "seed": list(seeds)}, {}, **keys)
 
 
@@ -306,8 +306,8 @@ E2 = Claim(
         "The grid's rate nearest to 5 times each seed's own cliff was 3.1 times it: 30 seeds left the fixed rate with "
         "n = 30 open (0.58, 0.43 to 0.73), n = 15 and the divided rates, whose grids began above some of these rates, "
         "were at 0.00322 in every seed, and failed (the divided ones lacked 2.9 points after 4 epochs). It is one rate "
-        "now, ten times the cliff, after 12 epochs as E3 has it, since after 4 nothing has converged. At 0.01 the fixed "
-        "rate was known to fail in 30 seeds after 4 epochs, and the divided one to lack 0.7 points in 5.",
+        "now, ten times the cliff, after 12 epochs as E3 has it, since after 4 nothing has converged. At 0.01 the "
+        "fixed rate was known to fail in 30 seeds after 4 epochs, and the divided one to lack 0.7 points in 5.",
     ),
 )
 

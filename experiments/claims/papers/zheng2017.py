@@ -145,7 +145,8 @@ B1 = Claim(
         Criterion("own_16", "the same, 16 workers", at_most=0.97),
         Criterion(
             "later",
-            "seeds in which the share at the strength chosen is at least 1 % less in the last quarter than in the first",
+            "seeds in which the share at the strength chosen is at least 1 % less in the last quarter than in the "
+            "first",
             at_least=0.5,
         ),
         Criterion("exact_8", "share with the exact Hessian, 8 workers", at_most=0.9, control=True),
