@@ -1,6 +1,5 @@
 """What Maranjyan, Tyurin, Richtarik (2025) claim."""
 
-from collections.abc import Sequence
 from math import sqrt
 from typing import Any
 
@@ -8,7 +7,7 @@ import xarray as xr
 
 from laggard.experiments.claims.arrays import StudyArrays
 from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
-from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.exhibits import ClaimTable, Picture
 from laggard.experiments.claims.optima import best_inside
 from laggard.experiments.claims.statistics import at, final, mean, relabel
 
@@ -22,13 +21,18 @@ PAPER = Paper(
 
 LINEAR = [{"worker": i, "factor": i + 1} for i in range(32)]
 ROOT = [{"worker": i, "factor": round(sqrt(i + 1), 4)} for i in range(32)]
+GATHERED = (1, 2, 4, 8, 16)
+"""Ringmaster's thresholds (updates) and Rennala's batches (gradients)."""
 METHODS = {
     "async": ["async"],
     "sync": ["sync"],
-    "ringmaster": ["ringmaster 4", "ringmaster 16"],
-    "rennala": ["rennala 4", "rennala 16"],
+    "ringmaster": [f"ringmaster {threshold}" for threshold in GATHERED],
+    "rennala": [f"rennala {batch}" for batch in GATHERED],
 }
 """The settings of each method, of which one is chosen together with a learning rate."""
+CHOOSING = 5
+"""The number of seeds that choose."""
+NOISES = (0.02, 0.2, 1.0)
 SHOWN = {"async": "asynchronous", "sync": "synchronous", "ringmaster": "Ringmaster", "rennala": "Rennala"}
 RACE: dict[str, Any] = {
     "cluster": {"workers": 32, "compute": {"law": "constant", "mean": 0.01}},
@@ -37,7 +41,8 @@ RACE: dict[str, Any] = {
     "evaluate": {"every_seconds": 0.01},
 }
 RATES = [float(f"{0.01 * 2 ** (step / 2):.3g}") for step in range(18)]
-SMALL = {"stop.time": 0.05, "sweep.learning.lr": [0.04, 0.16, 0.32], "sweep.seeds": 3}
+SEEDS = list(range(10, 25))
+SMALL = {"stop.time": 0.05, "sweep.learning.lr": [0.04, 0.16, 0.32], "sweep.seed": SEEDS[: CHOOSING + 2]}
 ALL: dict[str, dict[str, Any]] = {
     "async": {"algorithm.name": "async_ps"},
     "sync": {"algorithm.name": "sync_ps"},
@@ -47,29 +52,41 @@ ALL: dict[str, dict[str, Any]] = {
             "algorithm.threshold": threshold,
             "algorithm.cancel": True,
         }
-        for threshold in (4, 16)
+        for threshold in GATHERED
     },
-    **{f"rennala {batch}": {"algorithm.name": "k_batch_sync", "algorithm.gradients": batch} for batch in (4, 16)},
+    **{f"rennala {batch}": {"algorithm.name": "k_batch_sync", "algorithm.gradients": batch} for batch in GATHERED},
 }
 
 
 def best_of(reached: xr.DataArray, settings: list[str]) -> xr.DataArray:
-    """Times of the setting and rate that are best on the first two seeds, of the other seeds; NaN at a grid's end."""
+    """Times of the setting and rate that are best on the first seeds, of the other seeds; NaN at a grid's end.
+
+    The least threshold and batch, 1, are no end: there is nothing below.
+    """
     own = at(reached, method=settings)
-    choosing = mean(own.isel(seed=slice(None, 2)))
-    setting = choosing.min("lr").argmin("method")
-    return best_inside(own, "lr", chosen_on=2, lowest=True).isel({"method": setting}).drop_vars("method")
+    setting = mean(own.isel(seed=slice(None, CHOOSING))).min("lr").argmin("method")
+    chosen = best_inside(own, "lr", chosen_on=CHOOSING, lowest=True).isel({"method": setting}).drop_vars("method")
+    return chosen if len(settings) == 1 else chosen.where(setting < len(settings) - 1)
 
 
-def times(race: StudyArrays, loss: float, methods: Sequence[str]) -> xr.DataArray:
+def times(race: StudyArrays, loss: float) -> xr.DataArray:
     """Seconds to a loss, by method, of the seeds that did not choose."""
     reached = final(race, "time_to", loss)
-    return xr.concat([best_of(reached, METHODS[method]) for method in methods], xr.Variable("method", list(methods)))
+    return xr.concat([best_of(reached, own) for own in METHODS.values()], xr.Variable("method", list(METHODS)))
+
+
+def by_setting(reached: xr.DataArray) -> xr.DataArray:
+    """Seconds by method and threshold or batch, each at the rate that the first seeds choose."""
+    best = best_inside(reached, "lr", chosen_on=CHOOSING, lowest=True)
+    rows = [at(best, method=METHODS[name]).rename(method="gathered") for name in ("ringmaster", "rennala")]
+    rows = [row.assign_coords(gathered=list(GATHERED)) for row in rows]
+    return xr.concat(rows, xr.Variable("method", ["Ringmaster, threshold", "Rennala, batch"]))
 
 
 def decide_i5(results: StudyResults) -> NumberArrays:
-    small, large = (times(results["race"], loss, tuple(METHODS)) for loss in (0.016, 0.16))
-    noisy = times(results["noisy"], 0.16, ("async", "ringmaster"))
+    small, large = (times(results["race"], loss) for loss in (0.016, 0.16))
+    noisy = times(results["noisy"], 0.16)
+    by_noise = xr.concat([at(large, speeds="i").expand_dims(noise=[0.02]), noisy], "noise")
 
     def ratio(of: xr.DataArray, method: str, other: str = "async") -> xr.DataArray:
         return at(of, method=method) / at(of, method=other)
@@ -81,8 +98,13 @@ def decide_i5(results: StudyResults) -> NumberArrays:
         for other in ("async", "sync")
     }
     alone = {f"seconds_{method}": at(small, method=method, speeds="i") for method in METHODS}
-    shown = {"large_loss": ratio(at(large, speeds="i"), "ringmaster"), "large_noise": ratio(noisy, "ringmaster")}
-    return {**decisive, **shown, **alone, "time": relabel(small, "method", SHOWN)}
+    shown = {
+        f"{method}_{str(noise).replace('.', '_')}": ratio(at(by_noise, noise=noise), method)
+        for method in ("ringmaster", "rennala")
+        for noise in NOISES
+    }
+    settings = by_setting(at(final(results["race"], "time_to", 0.016), speeds="i"))
+    return {**decisive, **shown, **alone, "time": relabel(by_noise, "method", SHOWN), "settings": settings}
 
 
 I5 = Claim(
@@ -101,9 +123,9 @@ I5 = Claim(
     setting=paragraph("""
         32 workers whose mini-batches take 10 ms times i, or times the root of i, i = 1 to 32, a free network; a
         quadratic of 20 coordinates, condition 20. The time to a 200th of the loss at the
-        start under small noise, 0.02, decides: there the bounds differ most. A 20th of the loss, and that under noise 1
-        with times as i, are shown. Every method at its own best of eighteen learning rates, Ringmaster's threshold and
-        Rennala's batch the better of 4 and 16, chosen on 2 seeds and reported on 5 others.
+        start under small noise, 0.02, decides: there the bounds differ most. A 20th of the loss is shown under noise of
+        0.02, 0.2 and 1, with times as i. Every method at its own best of eighteen learning rates, and of Ringmaster's
+        thresholds and Rennala's batches 1, 2, 4, 8 and 16; 5 seeds choose, 10 others report.
     """),
     studies={
         "race": Study(
@@ -113,7 +135,7 @@ I5 = Claim(
                     "speeds": {"i": {"cluster.slowdowns": LINEAR}, "root of i": {"cluster.slowdowns": ROOT}},
                     "method": ALL,
                     "learning.lr": RATES,
-                    "seeds": 7,
+                    "seed": SEEDS,
                 },
             },
             smoke=SMALL,
@@ -122,12 +144,8 @@ I5 = Claim(
             config={
                 **RACE,
                 "cluster": {**RACE["cluster"], "slowdowns": LINEAR},
-                "task": {**RACE["task"], "noise": 1.0},
-                "sweep": {
-                    "method": {name: ALL[name] for name in ("async", "ringmaster 4", "ringmaster 16")},
-                    "learning.lr": RATES,
-                    "seeds": 7,
-                },
+                "stop": {"time": 8.0},
+                "sweep": {"task.noise": list(NOISES[1:]), "method": ALL, "learning.lr": RATES, "seed": SEEDS},
             },
             smoke=SMALL,
         ),
@@ -144,24 +162,35 @@ I5 = Claim(
         for other, against in (("async", "asynchronous"), ("sync", "synchronous"))
     ),
     beside={
-        "large_loss": "times as i, noise 0.02, a 20th of the loss: time of Ringmaster over that of asynchronous SGD",
-        "large_noise": "the same, noise 1, a 20th",
-        "seconds_async": "the same, noise 0.02, a 200th: asynchronous (s)",
+        **{
+            f"{method}_{str(noise).replace('.', '_')}": (
+                f"times as i, noise {noise:g}, a 20th: time of {SHOWN[method]} over that of asynchronous SGD"
+            )
+            for method in ("ringmaster", "rennala")
+            for noise in NOISES
+        },
+        "seconds_async": "times as i, noise 0.02, a 200th: asynchronous (s)",
         "seconds_sync": "the same: synchronous (s)",
         "seconds_ringmaster": "the same: Ringmaster (s)",
         "seconds_rennala": "the same: Rennala (s)",
     },
     figure=Picture(
         of="time",
-        x="method",
-        y="virtual time to a 200th of the loss (s)",
-        lines="speeds",
-        label="times as {}",
+        x="noise",
+        y="virtual time to a 20th of the loss (s)",
+        lines="method",
+        xlabel="noise of a gradient",
+        log_x=True,
         log_y=True,
     ),
+    table=ClaimTable(
+        of="settings",
+        title="Times as i, noise 0.02: seconds to a 200th of the loss",
+        rows="method",
+        columns="gathered",
+    ),
     notes=paragraph("""
-        With noise 1 Ringmaster takes 1.6 times asynchronous SGD's time (0.8 to 2.4): late gradients cost little. Bounds
-        are for the worst case, up to constants.
+        Bounds are for the worst case, up to constants.
     """),
     headline="Ringmaster's time over asynchronous",
     did=paragraph("""
@@ -172,6 +201,9 @@ I5 = Claim(
         "Each criterion took the greater ratio of two speeds, which hid that against synchronous SGD they differ; they "
         "were split.",
         "Noise 1 and a 20th of the loss alone were tried, where noise decides; threshold and batch were 16, unchosen.",
+        "Threshold and batch were 4 or 16, of which 2 seeds chose 4, an end of the two; 5 others reported. All held: "
+        "0.04 to 0.38 for Ringmaster, 0.09 to 0.65 for Rennala. The grid goes down to 1 now, and other seeds choose "
+        "and report.",
     ),
 )
 

@@ -18,10 +18,12 @@ PAPER = Paper(
 )
 
 
+LEAST = 2
 WAITS: dict[str, dict[str, Any]] = {
     "m = 16": {"algorithm.name": "sync_ps"},
     **{
-        f"m = {m}": {"algorithm.name": "k_sync", "algorithm.wait_for": m, "algorithm.cancel": True} for m in (14, 12, 8)
+        f"m = {m}": {"algorithm.name": "k_sync", "algorithm.wait_for": m, "algorithm.cancel": True}
+        for m in (14, 12, 8, 6, 4, LEAST)
     },
 }
 SETTINGS: dict[str, Any] = {
@@ -53,8 +55,8 @@ def decide_i4(results: StudyResults) -> NumberArrays:
     pace = at(seconds, method="m = 12") / at(seconds, method="async")
     workers = waits.copy(data=[float(name.removeprefix("m = ")) for name in waits.values])
     return {
-        "light": at(close, tail="light"),
-        "heavy": at(close, tail="heavy"),
+        "light": _unless_least(at(close, tail="light"), at(workers, tail="light")),
+        "heavy": _unless_least(at(close, tail="heavy"), at(workers, tail="heavy")),
         "light_m": at(workers, tail="light"),
         "heavy_m": at(workers, tail="heavy"),
         "light_sooner": at(chosen, tail="light") < at(asynchronous, tail="light"),
@@ -63,6 +65,11 @@ def decide_i4(results: StudyResults) -> NumberArrays:
         "light_pace": at(pace, tail="light"),
         "time": relabel(reached, "method", {"async": "asynchronous"}),
     }
+
+
+def _unless_least(close: xr.DataArray, m: xr.DataArray) -> xr.DataArray:
+    """What is so of each seed; NaN where m is the least tried, for a lower one may be better."""
+    return close if m > LEAST else close.where(False)
 
 
 I4 = Claim(
@@ -77,16 +84,16 @@ I4 = Claim(
     mark="notes",
     setting=paragraph("""
         16 workers, mean times of 10 ms with a light tail (gamma, cv 0.3) and a heavy one (Pareto of index 1.5, infinite
-        variance), a free network; m = 16, 14, 12, 8, late workers cancelled, against the asynchronous server. Learning
-        is the quadratic of F1 (noise 2): the time to a loss of 0.16, each method at its own best of thirteen learning
-        rates, and m the best of the four under each tail. 9 seeds choose both and 20 others report; 98 % on MNIST is
-        not tried here. That m-synchronous SGD takes at most twice the time is our reading of not needed: of a share of
-        seeds, since a run that does not get to the loss has no mean.
+        variance), a free network; m = 16, 14, 12, 8, 6, 4, 2, late workers cancelled, against the asynchronous server.
+        Learning is the quadratic of F1 (noise 2): the time to a loss of 0.16, each method at its own best of thirteen
+        learning rates, and m the best of the seven under each tail. 9 seeds choose both and 20 others report; 98 % on
+        MNIST is not tried here. That m-synchronous SGD takes at most twice the time is our reading of not needed: of a
+        share of seeds, since a run that does not get to the loss has no mean.
     """),
     studies={
         "race": Study(config=RACE, smoke={**SHORT, "sweep.seeds": 3}),
         "further": Study(
-            config={**RACE, "sweep": {**SETTINGS, "seed": list(range(9, 29))}}, smoke={**SHORT, "sweep.seed": [9, 10]}
+            config={**RACE, "sweep": {**SETTINGS, "seed": list(range(29, 49))}}, smoke={**SHORT, "sweep.seed": [9, 10]}
         ),
     },
     decide=decide_i4,
@@ -118,14 +125,15 @@ I4 = Claim(
         the quickest m or for none.
     """),
     notes=paragraph("""
-        Under the light tail the m chosen is 16, all of them. There is nothing to gain then by leaving the slowest out;
-        under the heavy tail it is 8, the least that was tried.
+        Under the light tail the m chosen is 16, all of them. There is nothing to gain then by leaving the slowest out.
     """),
     changes=(
         "The grid ended at 0.16, which was chosen for five of ten settings; 5 seeds reported.",
         "The best of four m was taken in each of 7 seeds after the runs, by which the mean ratios were 1.26 and "
         "held; with one m for all of these seeds they are 1.7 to 2.5 under the light tail. The m is chosen on other "
         "seeds now, and 20 seeds that had not been seen decide alone.",
+        "The least m was 8, which was chosen under the heavy tail (20 of 20 seeds; light 18 of 20, m = 16). 6, 4 and 2 "
+        "are tried now, and 20 seeds that had not been seen decide alone.",
     ),
 )
 
