@@ -219,104 +219,90 @@ CHANCE = 0.1
 """The accuracy of a guess among ten digits."""
 
 
-def share_lost(accuracy: xr.DataArray) -> xr.DataArray:
-    """What a delay of 32 takes of the accuracy above chance that there is without delay."""
+LARGE, LOW = 0.00316, 0.001
+"""The learning rates of A2: 10^-2.5, and half a decade below."""
+
+
+def share_lost(accuracy: xr.DataArray, delay: int) -> xr.DataArray:
+    """What a delay takes of the accuracy above chance that there is without delay."""
     without = at(accuracy, delay=0)
-    return (without - at(accuracy, delay=32)) / (without - CHANCE)
+    return (without - at(accuracy, delay=delay)) / (without - CHANCE)
 
 
 def decide_a2(results: StudyResults) -> NumberArrays:
-    accuracy = final(results["grid"], "accuracy")
-    further, small = final(results["further"], "accuracy"), final(results["small"], "accuracy")
-    lost, lost_further, lost_small = map(share_lost, (accuracy, further, small))
-    of_1024 = xr.concat([at(lost, batch=1024), lost_further], SEED)
-    at_large_rate = at(lost, lr=0.00316)
+    accuracy = final(results["delay 8"], "accuracy")
+    lost = share_lost(accuracy, 8)
+    lost_32 = share_lost(final(results["delay 32"], "accuracy"), 32)
     return {
-        "more_than_small_batch": at(lost_further, lr=0.00316) - lost_small >= 0.05,
-        "more_than_low_rate": at(of_1024, lr=0.00316) - at(of_1024, lr=0.001),
-        "learns": at(accuracy, delay=0, batch=1024, lr=0.001),
-        "difference": at(at_large_rate, batch=1024) - at(at_large_rate, batch=32),
-        "low_rate_32": at(lost, batch=32, lr=0.001),
-        "low_rate_1024": at(lost, batch=1024, lr=0.001),
+        "more_than_small_batch": at(lost, batch=1024, lr=LARGE) - at(lost, batch=32, lr=LARGE),
+        "more_than_low_rate": at(lost, batch=1024, lr=LARGE) - at(lost, batch=1024, lr=LOW),
+        "small_batch": at(lost, batch=32, lr=LARGE),
+        "low_rate": at(lost, batch=1024, lr=LOW),
+        "learns": at(accuracy, delay=0, batch=1024, lr=LOW),
+        "both": at(lost, batch=1024, lr=LARGE),
+        "low_32": at(lost, batch=32, lr=LOW),
+        "both_longer": at(lost_32, batch=1024, lr=LARGE),
+        "small_longer": at(lost_32, batch=32, lr=LARGE),
+        "low_longer": at(lost_32, batch=1024, lr=LOW),
         "lost": lost,
     }
+
+
+def _batches(delay: int, seeds: range) -> Study:
+    """Three batches at two learning rates, with a delay and without."""
+    return Study(
+        config={
+            **LARGE_BATCHES,
+            "sweep": {
+                "algorithm.delay": [0, delay],
+                "task.batch": [32, 256, 1024],
+                "learning.lr": [LOW, LARGE],
+                "seed": list(seeds),
+            },
+        },
+        smoke={
+            "task.model": "logistic",
+            "task.dataset": "digits",
+            "stop.epochs": 0.2,
+            "evaluate.every_epochs": 0.2,
+            "sweep.task.batch": [32, 1024],
+            "sweep.seed": list(seeds)[:2],
+        },
+        paper={"stop.epochs": 30},
+    )
 
 
 A2 = Claim(
     id="A2",
     paper=PAPER,
-    headline="seeds in which a batch of 1,024 loses more than one of 32",
+    headline="share lost at batch 1,024 less that at batch 32",
     did=paragraph("""
-        LeNet-5, MNIST, momentum 0.9: what a delay of 32 takes of the accuracy at batches of 32, 256 and 1,024, at a
-        large and a small rate; 12 epochs, 12 to 32 seeds.
+        LeNet-5, MNIST, momentum 0.9, 12 epochs, 20 seeds: what a delay of 8 takes of the accuracy at batches of 32, 256
+        and 1,024, at a large and a low rate.
     """),
     question="Is it large batches together with large learning rates that delay hurts?",
     says="a large batch (above 256) together with a large learning rate is where delay hurts.",
     basis="network",
     mark="notes",
     setting=paragraph("""
-        LeNet-5, MNIST, SGD with momentum 0.9, delays 0 and 32, batches of 32, 256 and 1,024 samples; 12 epochs instead
-        of 30, 12 seeds, and 20 more at 1,024 samples, which the second criterion counts. The first has these 20 seeds,
-        at the large rate. The large learning rate is 10^-2.5, the low one 0.001; the notes had lost the sign of that
-        exponent. What is lost is a share of the accuracy above chance, 0.1, that there is without delay.
+        LeNet-5, MNIST, SGD with momentum 0.9, delays 0 and 8, batches of 32, 256 and 1,024 samples; 12 epochs instead
+        of 30, 20 seeds. The large learning rate is 10^-2.5, the low one 0.001; the notes had lost the sign of that
+        exponent. What is lost is a share of the accuracy above chance, 0.1, that there is without delay. That both,
+        batch and rate, have to be large asks that they lose more together than either alone; both of these must leave
+        something to lose, which controls ask for. A delay of 32, which takes everything of most, stands beside, 12
+        seeds.
     """),
-    studies={
-        "grid": Study(
-            config={
-                **LARGE_BATCHES,
-                "sweep": {
-                    "algorithm.delay": [0, 32],
-                    "task.batch": [32, 256, 1024],
-                    "learning.lr": [0.001, 0.00316],
-                    "seeds": 12,
-                },
-            },
-            smoke={
-                "task.model": "logistic",
-                "task.dataset": "digits",
-                "stop.epochs": 0.2,
-                "evaluate.every_epochs": 0.2,
-                "sweep.task.batch": [32, 1024],
-                "sweep.seeds": 2,
-            },
-            paper={"stop.epochs": 30},
-        ),
-        "further": Study(
-            config={
-                **LARGE_BATCHES,
-                "task": {**DELAYED["task"], "batch": 1024},
-                "sweep": {
-                    "algorithm.delay": [0, 32],
-                    "learning.lr": [0.001, 0.00316],
-                    "seed": list(range(12, 32)),
-                },
-            },
-            smoke={**SMALL, "evaluate.every_epochs": 0.2, "sweep.seed": [12, 13]},
-            paper={"stop.epochs": 30},
-        ),
-        "small": Study(
-            config={
-                **LARGE_BATCHES,
-                "name": "claims-delay-batch-small",
-                "learning": {**LARGE_BATCHES["learning"], "lr": 0.00316},
-                "sweep": {"algorithm.delay": [0, 32], "seed": list(range(12, 32))},
-            },
-            smoke={**SMALL, "evaluate.every_epochs": 0.2, "sweep.seed": [12, 13]},
-            paper={"stop.epochs": 30},
-        ),
-    },
+    studies={"delay 8": _batches(8, range(32, 52)), "delay 32": _batches(32, range(12))},
     decide=decide_a2,
     criteria=(
         Criterion(
             "more_than_small_batch",
-            "seeds in which a delay takes 0.05 more of 1,024 samples than of 32, at the large rate",
-            at_least=0.5,
-        ),
-        Criterion(
-            "more_than_low_rate",
-            "share lost by delay at batch 1,024 and the large rate, less that at the low rate",
+            "share lost by delay at batch 1,024 and the large rate, less that at batch 32",
             at_least=0.05,
         ),
+        Criterion("more_than_low_rate", "the same, less that at batch 1,024 and the low rate", at_least=0.05),
+        Criterion("small_batch", "share lost at batch 32 and the large rate", at_most=0.9, control=True),
+        Criterion("low_rate", "share lost at batch 1,024 and the low rate", at_most=0.9, control=True),
         Criterion(
             "learns",
             "accuracy at batch 1,024 and the low rate without delay, which has to learn",
@@ -325,24 +311,22 @@ A2 = Claim(
         ),
     ),
     beside={
-        "difference": "share lost by delay at batch 1,024 and the large rate, less that at batch 32",
-        "low_rate_32": "share lost by delay at the low rate, batch 32",
-        "low_rate_1024": "the same, batch 1,024",
+        "both": "share lost at batch 1,024 and the large rate",
+        "low_32": "share lost at batch 32 and the low rate",
+        "both_longer": "share lost by a delay of 32 at batch 1,024 and the large rate",
+        "small_longer": "the same at batch 32 and the large rate",
+        "low_longer": "the same at batch 1,024 and the low rate",
     },
     figure=Picture(
         of="lost",
         x="batch",
-        y="share of the accuracy lost by a delay of 32",
+        y="share of the accuracy lost by a delay of 8",
         lines="lr",
         label="learning rate {}",
         xlabel="batch (samples)",
         log_x=True,
     ),
-    notes=paragraph("""
-        Delay hurts where batch or rate is large. In 17 of 20 seeds a delay of 32 takes everything of a batch of 32 at
-        the large rate too, so that 1,024 samples can lose no more. At the low rate it takes everything of a batch of
-        1,024, and 3 % of one of 32.
-    """),
+    notes="",
     changes=(
         "After 4 epochs with 3 seeds the large rate left nothing at any batch with a delay of 32 (0.11, 0.11 and 0.23 "
         "for 32, 256 and 1,024 samples, against 0.99, 0.97 and 0.89 without), and the low rate, then a tenth of it, "
@@ -356,6 +340,12 @@ A2 = Claim(
         "known. The second was open still (0.061, 0.049 to 0.073), but said nothing of delay, which leaves 0.11 at "
         "both rates: accuracies lost differed as those without delay do, 0.97 and 0.90. What is lost is a share of "
         "these now, in the same seeds.",
+        "With that, 1,024 samples lost 0.05 more than 32 in 3 of 20 seeds (bar half), and no more at the large rate "
+        "than at the low one (-0.0001, -0.014 to 0.013). But a delay of 32 takes everything of a batch of 32 at the large "
+        "rate in 17 of these 20 seeds, and everything of one of 1,024 at the low rate, so that neither number could "
+        "have been met. The delay is 8 now, with 20 seeds that had not been seen and both differences as means; a trial of "
+        "delays 4, 8 and 16 with 2 seeds had said where something is left: at a delay of 8 a batch of 32 keeps 0.99, "
+        "one of 1,024 0.28 to 0.58 at either rate.",
     ),
 )
 
