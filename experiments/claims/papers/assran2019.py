@@ -400,17 +400,23 @@ VARIANTS = {
     "16": {"cluster.workers": 16},
     "64": {"cluster.workers": 64},
     "64 dense": {"cluster.workers": 64, "cluster.network.topology": "complete"},
-    "64 all-reduce": {"cluster.workers": 64, "algorithm.name": "all_reduce"},
+    **{f"{nodes} all-reduce": {"cluster.workers": nodes, "algorithm.name": "all_reduce"} for nodes in (4, 16, 64)},
 }
 
 
 def decide_c5(results: StudyResults) -> NumberArrays:
     accuracy = final(results["reported"], "accuracy")
     sparse = at(accuracy, variant="64")
+    lost = at(accuracy, variant="4") - sparse
+    lost_exactly = at(accuracy, variant="4 all-reduce") - at(accuracy, variant="64 all-reduce")
     return {
-        "lost": at(accuracy, variant="4") - sparse,
+        "to_graph": lost - lost_exactly,
         "repaired": at(accuracy, variant="64 dense") - sparse,
+        "learns": at(accuracy, variant="64"),
+        "lost": lost,
+        "lost_exactly": lost_exactly,
         "all_reduce": at(accuracy, variant="64 all-reduce") - sparse,
+        "all_reduce_16": at(accuracy, variant="16 all-reduce") - at(accuracy, variant="16"),
         "accuracy": accuracy,
     }
 
@@ -418,7 +424,7 @@ def decide_c5(results: StudyResults) -> NumberArrays:
 C5 = Claim(
     id="C5",
     paper=PAPER,
-    headline="accuracy, 4 nodes less 64",
+    headline="accuracy lost from 4 to 64 nodes, more than all-reduce loses",
     did="LeNet-5, MNIST, 4 to 64 nodes, batch 32 each, 4 epochs, each variant at its own best rate; 10 seeds.",
     question=paragraph("""
         Does SGP lose accuracy as nodes are added to the 1-peer graph, and does a denser graph repair part of it?
@@ -431,8 +437,8 @@ C5 = Claim(
     mark="notes",
     setting=paragraph("""
         LeNet-5, MNIST, 4, 16 and 64 nodes, batch 32 each, 4 epochs (so that 64 nodes make 117 steps each), every
-        variant at its own best learning rate of one grid, chosen on 2 seeds, 10 others report. All-reduce beside,
-        since the larger total batch costs accuracy too.
+        variant at its own best learning rate of one grid, chosen on 5 seeds, 10 others report. Fewer steps of a larger
+        total batch cost accuracy on any graph; what all-reduce loses with as many nodes is subtracted.
     """),
     studies={
         "tuning": Study(
@@ -440,10 +446,11 @@ C5 = Claim(
                 **TRAINING,
                 "name": "claims-nodes-tuning",
                 "algorithm": {"name": "sgp"},
+                "stop": {"epochs": 4},
                 "sweep": {
                     "variant": VARIANTS,
                     "learning.lr": [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8],
-                    "seed": [100, 101],
+                    "seed": [200, 201, 202, 203, 204],
                 },
             },
             smoke={
@@ -452,6 +459,7 @@ C5 = Claim(
                 "task.batch": 4,
                 "stop.epochs": 0.2,
                 "sweep.learning.lr": [0.1, 0.4],
+                "sweep.seed": [200, 201],
             },
             paper={"stop.epochs": 15},
         ),
@@ -461,14 +469,14 @@ C5 = Claim(
                 "name": "claims-nodes",
                 "algorithm": {"name": "sgp"},
                 "stop": {"epochs": 4},
-                "sweep": {"variant": VARIANTS, "seeds": 10},
+                "sweep": {"variant": VARIANTS, "seed": list(range(10, 20))},
             },
             smoke={
                 "task.model": "logistic",
                 "task.dataset": "digits",
                 "task.batch": 4,
                 "stop.epochs": 0.2,
-                "sweep.seeds": 2,
+                "sweep.seed": [10, 11],
             },
             paper={"stop.epochs": 30},
             tuned=Tuning(on="tuning", by="accuracy"),
@@ -476,19 +484,28 @@ C5 = Claim(
     },
     decide=decide_c5,
     criteria=(
-        Criterion("lost", "accuracy of 4 nodes less that of 64, 1 peer", at_least=0.003),
-        Criterion("repaired", "accuracy of 64 nodes, complete graph less 1 peer", at_least=0.0),
+        Criterion(
+            "to_graph",
+            "accuracy of 4 nodes less that of 64, 1 peer, less the same of all-reduce",
+            at_least=0.003,
+        ),
+        Criterion("repaired", "accuracy of 64 nodes, complete graph less 1 peer", at_least=0.003),
+        Criterion("learns", "accuracy of 64 nodes, 1 peer, which has to learn", at_least=0.8, control=True),
     ),
-    beside={"all_reduce": "accuracy of 64 nodes, all-reduce less 1 peer"},
+    beside={
+        "lost": "accuracy of 4 nodes less that of 64, 1 peer",
+        "lost_exactly": "the same, all-reduce",
+        "all_reduce": "accuracy of 64 nodes, all-reduce less 1 peer",
+        "all_reduce_16": "the same, 16 nodes",
+    },
     figure=Picture(of="accuracy", x="variant", y="final test accuracy", xlabel="nodes, and the graph of averages"),
-    notes=paragraph("""
-        Exact averages do worse with 64 nodes than the 1-peer graph: what is lost is not lost to the graph. Exact
-        averages bear a rate of 0.05, where training is unsteady already (0.71 to 0.89 over the seeds); models that
-        differ a little from node to node and are averaged bear 0.4 and get further in 117 steps. At a common rate of
-        0.05 the three are equal, 0.70 to 0.71 after two epochs.
-    """),
+    notes="",
     changes=(
         "The grid began at 0.05, which was best for both exact averages; two lower rates, and 10 seeds instead of 5.",
+        "What 4 nodes have more than 64 (0.0226, 0.0211 to 0.0242, bar 0.003) is lost by 16 times fewer steps too, on "
+        "any graph; all-reduce is subtracted now. The complete graph was to be no worse than 1 peer (-0.14, -0.17 to "
+        "-0.10, failed); it is to be 0.003 better, which what repairs nothing is not. 2 seeds chose rates in 2 "
+        "epochs; 5 in 4 do now, and other seeds report.",
     ),
 )
 

@@ -341,11 +341,11 @@ A2 = Claim(
         "both rates: accuracies lost differed as those without delay do, 0.97 and 0.90. What is lost is a share of "
         "these now, in the same seeds.",
         "With that, 1,024 samples lost 0.05 more than 32 in 3 of 20 seeds (bar half), and no more at the large rate "
-        "than at the low one (-0.0001, -0.014 to 0.013). But a delay of 32 takes everything of a batch of 32 at the large "
-        "rate in 17 of these 20 seeds, and everything of one of 1,024 at the low rate, so that neither number could "
-        "have been met. The delay is 8 now, with 20 seeds that had not been seen and both differences as means; a trial of "
-        "delays 4, 8 and 16 with 2 seeds had said where something is left: at a delay of 8 a batch of 32 keeps 0.99, "
-        "one of 1,024 0.28 to 0.58 at either rate.",
+        "than at the low one (-0.0001, -0.014 to 0.013). But a delay of 32 takes everything of a batch of 32 at the "
+        "large rate in 17 of these 20 seeds, and everything of one of 1,024 at the low rate, so that neither number "
+        "could have been met. The delay is 8 now, with 20 seeds that had not been seen and both differences as means; "
+        "a trial of delays 4, 8 and 16 with 2 seeds had said where something is left: at a delay of 8 a batch of 32 "
+        "keeps 0.99, one of 1,024 0.28 to 0.58 at either rate.",
     ),
 )
 
