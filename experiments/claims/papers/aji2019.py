@@ -258,7 +258,12 @@ G3 = Claim(
             "Transformer: the same, each at its own best rate, which the other seeds choose",
             at_most=1.05,
         ),
-        Criterion("pace", "virtual time a sample, accumulated over synchronous", at_most=1.0),
+        Criterion(
+            "pace",
+            "virtual time a sample, accumulated over synchronous: the barrier costs time",
+            at_most=0.8,
+            control=True,
+        ),
     ),
     beside={
         "asynchronous": "Transformer: loss asynchronous over synchronous, at the high rate",
@@ -282,6 +287,8 @@ G3 = Claim(
     changes=(
         "3 seeds on a grid from 0.001, which was the best rate of both asynchronous methods; two lower rates, 5 seeds, "
         "and the loss at each one's own best rate as a criterion were added.",
+        "That it takes less time was a criterion, by which the claim held in part. Who has no barrier does not wait, "
+        "so that it could not fail; it is a control of the setting.",
     ),
 )
 

@@ -343,6 +343,7 @@ def decide_f3(results: StudyResults) -> NumberArrays:
     pace = per_sample(results["reported"])
     return {
         "accuracy_gain": at(accuracy, method="backup") - at(accuracy, method="asynchronous"),
+        "learns": at(accuracy, method="asynchronous"),
         "pace": at(pace, method="backup") / at(pace, method="all"),
         "pace_asynchronous": at(pace, method="asynchronous") / at(pace, method="all"),
         "accuracy": accuracy,
@@ -399,7 +400,10 @@ F3 = Claim(
     decide=decide_f3,
     criteria=(
         Criterion("accuracy_gain", "accuracy, synchronous with backups less asynchronous", at_least=0.003),
-        Criterion("pace", "virtual time a sample, with backups over without", at_most=1.0),
+        Criterion("learns", "accuracy, asynchronous, which has to learn", at_least=0.95, control=True),
+        Criterion(
+            "pace", "virtual time a sample, with backups over without: stragglers cost time", at_most=0.8, control=True
+        ),
     ),
     beside={"pace_asynchronous": "virtual time a sample, asynchronous over synchronous without backups"},
     figure=Picture(of="accuracy", x="method", y="final test accuracy"),
@@ -412,6 +416,8 @@ F3 = Claim(
         "The learning rates were laid after A1 and B4 had shown where the cliff of delayed SGD lies on LeNet-5.",
         "With 5 seeds and 4 epochs (2 to choose the rate) the difference was -0.0007, between -0.0038 and 0.0025, and "
         "the bar was 0, which leaves equal methods open; it is 0.3 points now, with 10 seeds and 8 epochs.",
+        "That backups are not slower was a criterion, by which the claim held in part. Who waits for 16 of 19 is never "
+        "slower than who waits for 19, so that it could not fail; it is a control of the setting.",
     ),
 )
 

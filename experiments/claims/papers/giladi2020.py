@@ -103,8 +103,8 @@ I6 = Claim(
     paper=PAPER,
     headline="lr_max, at most off theory by",
     did=paragraph("""
-        Networks trained to a minimum on MNIST, then delayed descent from beside it: the largest rate that comes back,
-        against the sharpness measured there.
+        An MLP of two times 32 tanh units, and LeNet-5, at a minimum on 128 images of MNIST; delayed descent from beside
+        it: the largest rate that comes back, against the sharpness there.
     """),
     question=paragraph("""
         Is the largest stable learning rate at a network's minimum that of theory, inversely proportional to the delay,
@@ -156,12 +156,14 @@ I6 = Claim(
     criteria=(
         Criterion("plain", "how far lr_max may be from theory's at most, as a share, over the delays", at_most=0.1),
         Criterion("heavy", "the same with momentum 0.9", at_most=0.15),
-        Criterion("slope", "slope of log lr_max against log(2 D + 1), no momentum", at_least=-1.3, at_most=-0.7),
-        Criterion("cost", "lr_max without momentum over that with 0.9, least over delays 8 and 32", at_least=5.0),
-        Criterion("slope_kinks", "the slope without momentum on LeNet-5", at_least=-1.3, at_most=-0.7),
+        Criterion(
+            "slope_kinks", "slope of log lr_max against log(2 D + 1), LeNet-5, no momentum", at_least=-1.3, at_most=-0.7
+        ),
         Criterion("found", "slope of the loss at the minima, which have to be some", at_most=0.01, control=True),
     ),
     beside={
+        "slope": "slope of log lr_max against log(2 D + 1), no momentum",
+        "cost": "lr_max without momentum over that with 0.9, least over delays 8 and 32",
         "sharpness": "sharpness of the minimum",
         "sharpness_kinks": "sharpness of LeNet-5's minimum",
         "share_kinks_2": "LeNet-5's lr_max over theory's at delay 2",
@@ -170,11 +172,9 @@ I6 = Claim(
     },
     figure=Picture(of="lr_max", x="delay", y="largest rate that comes back", lines="of", log_x=True, log_y=True),
     notes=paragraph("""
-        Only the distance from theory can fail: slopes and cost follow from the rates tried. From 0.75 to 1.25 of
-        theory's limit they allow slopes from -1.15 to -0.83 and a cost of momentum of at least 7.9. LeNet-5, whose loss
-        has kinks, leaves its minimum at 0.72 to 0.87 of theory's limit, the same at each delay; theory is about the
-        smallest deviations from a smooth minimum. In a trial at two other seeds the smooth network came back at 0.95 of
-        theory's limit and left at 1.05, with a delay of 2.
+        LeNet-5, whose loss has kinks, leaves its minimum at 0.72 to 0.87 of theory's limit, the same at each delay;
+        theory is about the smallest deviations from a smooth minimum. In a trial at two other seeds the smooth network
+        came back at 0.95 of theory's limit and left at 1.05, with a delay of 2.
     """),
     changes=(
         "It trained from a random start for two epochs (a slope of -1.72, contradicted), where half of the least rate "
@@ -184,6 +184,9 @@ I6 = Claim(
         "network now, LeNet-5 has a lower grid and the bar on the slope, and there are five seeds instead of three.",
         "The distance from theory was that of the point halfway between two rates of the grid, 0.001, which is finer "
         "than the grid is. It is that of the further one now; the verdict is the same.",
+        "The slope of the smooth network and the cost of momentum were criteria (-0.99 and 11.9, both held). The rates "
+        "tried, from 0.75 to 1.25 of theory's limit, allow slopes from -1.15 to -0.83 and a cost of at least 7.9, so "
+        "that neither could fail; they stand beside.",
     ),
 )
 

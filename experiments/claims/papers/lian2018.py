@@ -217,7 +217,7 @@ D2 = Claim(
     mark="notes",
     setting=paragraph("""
         clock alone, gamma times t_c of 10 ms with a coefficient of variation of 0.1, N beta = 0.03 t_c (models of
-        250 kB, 833 MB/s), no latency; 4 to 64 workers, AD-PSGD on a ring; 10 virtual seconds, 5 seeds. The server's
+        250 kB, 833 MB/s), no latency; 4 to 64 workers, AD-PSGD on a ring; 10 virtual seconds, 10 seeds. The server's
         card carries at most 1 / (N beta) = 33.3 gradients per t_c. Below that messages queue for it: the closed
         network of P workers and two fairly shared links has a speed-up of 26.2 at 32 workers and 32.3 at 64
         [derived].
@@ -235,10 +235,10 @@ D2 = Claim(
                 "sweep": {
                     "cluster.workers": [4, 8, 16, 32, 64],
                     "method": {"async_ps": {"algorithm.name": "async_ps"}, "adpsgd": {"algorithm.name": "adpsgd"}},
-                    "seeds": 5,
+                    "seed": list(range(5, 15)),
                 },
             },
-            smoke={"stop.time": 0.15, "sweep.cluster.workers": [32, 64], "sweep.seeds": 2},
+            smoke={"stop.time": 0.15, "sweep.cluster.workers": [32, 64], "sweep.seed": [5, 6]},
         )
     },
     decide=decide_d2,
@@ -271,6 +271,7 @@ D2 = Claim(
     changes=(
         "That the server gains at most 1.2 from 32 to 64 workers was asked for, from bounds that know no queue; 1.223 "
         "was found, and the closed network says 1.231. It is shown beside now.",
+        "The criteria that took its place were held against the same 5 seeds; 10 that had not been seen decide now.",
     ),
 )
 
