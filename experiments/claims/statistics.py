@@ -73,6 +73,25 @@ def staleness(results: Sequence[Result], after: float = 0.0) -> xr.DataArray:
 
 
 @statistic
+def staleness_by(results: Sequence[Result], node: str, after: float = 0.0) -> xr.DataArray:
+    """The mean staleness of each node's applied gradients, in updates, with the dimension `node`.
+
+    Args:
+        node: which node of an update tells them apart: `worker`, who computed the gradient, or `target`, whose model is
+            updated, as a stage of a pipeline.
+        after: the share of a node's applied gradients, the first ones, that is left out.
+    """
+    table = measure_runs(results, "updates").drop(columns="value")
+    columns = ["run", node, "staleness"]
+    applied = as_results(results).scan("updates", columns=columns, where={"status": "applied"})
+    groups = applied.groupby(["run", node], observed=True)["staleness"]
+    means = groups.agg(lambda stale: stale.iloc[int(after * len(stale)) :].mean())
+    each = means.rename("stale").rename_axis(["run", "node"]).reset_index()
+    rows = table.astype({"run": str}).merge(each.astype({"run": str}), on="run")
+    return array(rows.drop(columns="stale"), rows["stale"])
+
+
+@statistic
 def staler(results: Sequence[Result], than: float, after: float = 0.0) -> xr.DataArray:
     """The share of applied gradients whose staleness is greater than a bound; `after` as in `staleness`."""
     return _summarise_applied(results, after, lambda stale: float((stale > than).mean()))
@@ -95,6 +114,7 @@ def array(table: Any, number: Any) -> xr.DataArray:
     if settings.index.has_duplicates:
         raise ValueError("a setting is there twice: name what tells the runs apart in the sweep")
     found: xr.DataArray = settings.to_xarray()
+    found = found.assign_coords({name: found[name].values.tolist() for name in found.dims})  # names are no categories
     order = {name: rows[name].drop_duplicates().tolist() for name in names.values()}
     return found.reindex({name: values for name, values in order.items() if not _numeric(values)})
 

@@ -40,7 +40,8 @@ class Delayed(Algorithm):
         law: `constant`; or a distribution of each gradient's delay: `uniform` on 0 to 2 D, `poisson`, or `geometric`,
             Pr(d) = (1 / (D + 1)) (D / (D + 1))^d, like the staleness of D + 1 workers with exponential times.
         ramp_to: D goes from `delay` to `ramp_to` linearly, rounded, and stays there.
-        over: updates that the ramp takes.
+        over: updates that the ramp takes; 1 is a jump.
+        after: updates before the ramp begins.
 
     Source: Srinivasan, Jain, Barekatain (2018), ICLR workshop.
     """
@@ -50,6 +51,7 @@ class Delayed(Algorithm):
     law: Literal["constant", "uniform", "geometric", "poisson"] = "constant"
     ramp_to: NonNegativeInt | None = None
     over: Counted | None = None
+    after: NonNegativeInt = 0
 
     def __post_init__(self) -> None:
         if self.law not in LAWS:
@@ -57,6 +59,8 @@ class Delayed(Algorithm):
         super().__post_init__()
         if (self.ramp_to is None) != (self.over is None):
             raise InvalidSettingError(type(self).__name__, "over", "updates beside ramp_to, or neither", self.over)
+        if self.after and self.ramp_to is None:
+            raise InvalidSettingError(type(self).__name__, "after", "0 without ramp_to", self.after)
 
     def check(self, cluster: Cluster) -> None:
         workers = cluster.workers
@@ -68,7 +72,8 @@ class Delayed(Algorithm):
         """The delay, or its mean where it is drawn, of a gradient computed after so many updates."""
         if self.ramp_to is None or self.over is None:
             return self.delay
-        return round(self.delay + (self.ramp_to - self.delay) * min(1.0, updates / self.over))
+        share = min(1.0, max(0, updates - self.after) / self.over)
+        return round(self.delay + (self.ramp_to - self.delay) * share)
 
     def worker(self, node: Node) -> Role:
         state = self.rule.init(node.weights)

@@ -1,11 +1,8 @@
 """What is said of distributed SGD in many places, and belongs to no single paper."""
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
-from laggard.experiments.claims.arrays import probed
 from laggard.experiments.claims.claim import (
     Claim,
     Criterion,
@@ -13,21 +10,18 @@ from laggard.experiments.claims.claim import (
     Paper,
     Study,
     StudyResults,
-    Tuning,
     paragraph,
 )
 from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.statistics import (
-    SEED,
     at,
-    between,
     final,
-    log,
     per_sample,
     per_update,
     relabel,
     stack_arrays,
     staleness,
+    staleness_by,
 )
 
 PAPER = Paper(
@@ -42,6 +36,7 @@ SHOWN = {
     "recursive_doubling": "recursive doubling",
     "halving_doubling": "halving and doubling",
     "sync": "synchronous server",
+    "overlapped": "synchronous server, overlapped",
     "async": "asynchronous server",
     "downpour": "Downpour",
     "sgp": "SGP",
@@ -252,8 +247,10 @@ def decide_n3(results: StudyResults) -> NumberArrays:
     idle = 1 - COMPUTE / (8 * per_sample(results["idle"]))
     return {
         "downpour": at(idle, method="downpour") / at(idle, method="async"),
-        "async": at(idle, method="async") / at(idle, method="sync"),
+        "async": at(idle, method="async") / at(idle, method="overlapped"),
+        "async_over_sync": at(idle, method="async") / at(idle, method="sync"),
         "idle_sync": at(idle, method="sync"),
+        "idle_overlapped": at(idle, method="overlapped"),
         "idle_async": at(idle, method="async"),
         "idle_downpour": at(idle, method="downpour"),
         "idle": relabel(idle, "method", SHOWN),
@@ -269,9 +266,10 @@ N3 = Claim(
     mark="notes",
     setting=paragraph("""
         clock alone, 8 workers, gamma times t_c of 10 ms with a coefficient of variation of 0.3, N beta = 0.05 t_c, no
-        latency; a synchronous server, an asynchronous one, and Downpour with a push and a fetch every 5 mini-batches;
-        20 virtual seconds, 5 seeds. Idle is the share of the workers' time that is not spent on gradients that are
-        applied. A fifth of the messages makes about a fifth of the idle time, or less since fewer of them queue.
+        latency; a synchronous server, the same with gradients sent in ten buckets during the backward pass, an
+        asynchronous one, and Downpour with a push and a fetch every 5 mini-batches; 20 virtual seconds, 5 seeds. Idle
+        is the share of the workers' time that is not spent on gradients that are applied. A fifth of the messages makes
+        about a fifth of the idle time, or less since fewer of them queue.
     """),
     studies={
         "idle": Study(
@@ -286,6 +284,7 @@ N3 = Claim(
                 "sweep": {
                     "method": {
                         "sync": {"algorithm.name": "sync_ps"},
+                        "overlapped": {"algorithm.name": "sync_ps", "algorithm.bucket_bytes": BYTES // 10},
                         "async": {"algorithm.name": "async_ps"},
                         "downpour": {"algorithm.name": "downpour", "algorithm.n_push": 5, "algorithm.n_fetch": 5},
                     },
@@ -297,16 +296,21 @@ N3 = Claim(
     },
     decide=decide_n3,
     criteria=(
-        Criterion("async", "idle share of the asynchronous server over that of the synchronous one", at_most=0.5),
+        Criterion(
+            "async", "idle share of the asynchronous server over that of the synchronous one, overlapped", at_most=0.5
+        ),
         Criterion("downpour", "idle share of Downpour over that of the asynchronous server", at_most=0.4),
     ),
     beside={
+        "async_over_sync": "idle share of the asynchronous server over that of the synchronous one, not overlapped",
         "idle_sync": "idle share, synchronous server",
+        "idle_overlapped": "idle share, synchronous server, overlapped",
         "idle_async": "idle share, asynchronous server",
         "idle_downpour": "idle share, Downpour",
     },
     figure=Picture(of="idle", x="method", y="share of the workers' time that is idle"),
     headline="asynchronous over synchronous idle time",
+    changes=("The synchronous server waited for whole gradients (0.40, held); it overlaps now.",),
     did=paragraph("""
         Idle time of eight workers under a synchronous server, an asynchronous one, and Downpour that talks every
         fifth mini-batch.
@@ -409,7 +413,18 @@ def decide_n5(results: StudyResults) -> NumberArrays:
     share = at(samples, crash="worker 3") / at(samples, crash="none")
     after = (share - LOST_AFTER) / (1 - LOST_AFTER)
     names = ("sgp", "adpsgd", "all_reduce", "sync_ps", "k_sync", "async_ps")
-    return {**{name: at(after, method=name) for name in names}, "after": relabel(after, "method", SHOWN)}
+    served = ("sync_ps", "k_sync", "async_ps")
+    without = at(samples, crash="none", method=list(served))
+    left = (final(results["server lost"], "samples") / without - LOST_AFTER).clip(min=0) / (1 - LOST_AFTER)
+    return {
+        **{name: at(after, method=name) for name in names},
+        "server": left.max("method"),
+        "after": relabel(
+            stack_arrays(**{"a worker": after, "the server": left.reindex({"method": after["method"].values})}),
+            "method",
+            SHOWN,
+        ),
+    }
 
 
 N5 = Claim(
@@ -421,9 +436,9 @@ N5 = Claim(
     mark="notes",
     setting=paragraph("""
         clock alone, 8 nodes, gamma times of 10 ms with a coefficient of variation of 0.1, a free network; one node is
-        lost for good after 1 of 5 virtual seconds, 5 seeds. The number is the mini-batches after the loss over those
-        of the same run without it: 7 / 8 where the others go on. A lost server ends every method that has one, which
-        needs no run; here a worker is lost.
+        lost for good after 1 of 5 virtual seconds, 5 seeds. The number is the mini-batches after the loss over those of
+        the same run without it: 7 / 8 where the others go on. A worker is lost, or the server,
+        where there is one.
     """),
     studies={
         "lost": Study(
@@ -448,12 +463,33 @@ N5 = Claim(
                 },
             },
             smoke={"cluster.compute.mean": 0.05, "sweep.seeds": 2},
-        )
+        ),
+        "server lost": Study(
+            config={
+                "cluster": {
+                    "workers": 8,
+                    "compute": {"law": "gamma", "mean": COMPUTE, "cv": 0.1},
+                    "server_crashes": [{"at": 1.0, "restore_seconds": 100.0}],
+                },
+                "task": {"model": "timing", "batch": 1},
+                "stop": {"time": 5.0},
+                "sweep": {
+                    "method": {
+                        "sync_ps": {"algorithm.name": "sync_ps"},
+                        "k_sync": {"algorithm.name": "k_sync", "algorithm.wait_for": 7},
+                        "async_ps": {"algorithm.name": "async_ps"},
+                    },
+                    "seeds": 5,
+                },
+            },
+            smoke={"cluster.compute.mean": 0.05, "sweep.seeds": 2},
+        ),
     },
     decide=decide_n5,
     criteria=(
         Criterion("sgp", "SGP: mini-batches after the loss over those without", at_least=0.8),
         Criterion("adpsgd", "AD-PSGD: the same", at_least=0.8),
+        Criterion("server", "methods with a server, which is lost: the same, largest of three", at_most=0.05),
     ),
     beside={
         "all_reduce": "all-reduce: the same",
@@ -461,7 +497,9 @@ N5 = Claim(
         "k_sync": "synchronous server that waits for 7 of 8: the same",
         "async_ps": "asynchronous server: the same",
     },
-    figure=Picture(of="after", x="method", y="mini-batches after the loss, of those without"),
+    figure=Picture(
+        of="after", x="method", y="mini-batches after the loss, of those without", lines="of", label="lost: {}"
+    ),
     notes=paragraph("""
         In SGP every node waits for the messages of its neighbours, so that without a change of the graph the loss of
         one stops all, as in all-reduce. Having no server is not enough: no node may be waited for.
@@ -473,501 +511,84 @@ N5 = Claim(
 )
 
 
-MNIST: dict[str, Any] = {
-    "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
-    "learning": {"optimizer": "sgd"},
-    "stop": {"epochs": 4},
-    "evaluate": {"every_epochs": 4},
-}
-SMALL = {"task.model": "logistic", "task.dataset": "digits", "task.batch": 8, "stop.epochs": 0.3}
-NEARLY_EQUAL = {"law": "gamma", "mean": 0.01, "cv": 0.1}
+PIPELINES = (4, 6)
 
 
-def tuned_studies(
-    name: str, config: dict[str, Any], methods: dict[str, Any], rates: list[float], seeds: int
-) -> dict[str, Study]:
-    """Runs of 2 epochs on 2 seeds that choose each method's learning rate, and runs of 4 epochs that report."""
-    short = {"stop": {"epochs": 2}, "evaluate": {"every_epochs": 2}}
+def decide_n13(results: StudyResults) -> NumberArrays:
+    stale = staleness_by(results["pipelines"], "target", after=0.1)
+    later = stale["workers"] - 1 - stale["node"]
+    streamed, two = at(stale, method="pipedream"), at(stale, method="pipedream_2bw")
+    flushed = at(stale, method="1f1b")
+    stages = stale["workers"].astype(float)
+    idle = 1 - MICRO_BATCHES * COMPUTE / stages / per_update(results["pipelines"])
     return {
-        "tuning": Study(
-            config={
-                **MNIST, **config, **short, "name": f"claims-{name}-tuning",
-                "sweep": {"method": methods, "learning.lr": rates, "seed": [100, 101]},
-            },
-            smoke={**SMALL, "sweep.learning.lr": [0.05, 0.2]},
+        "streamed": abs(streamed - later).max(),
+        "two": abs(two - 1).max(),
+        "two_idle": at(idle, method="pipedream_2bw").max("workers"),
+        "flushed": flushed.max(),
+        "flushed_idle": at(idle, method="1f1b", workers=6),
+        "first": at(streamed, workers=6, node=0),
+        "stale": at(stale, workers=6).assign_coords(
+            method=["PipeDream", "PipeDream-2BW", "1F1B"], node=stale["node"] + 1
         ),
-        "reported": Study(
-            config={**MNIST, **config, "name": f"claims-{name}", "sweep": {"method": methods, "seeds": seeds}},
-            smoke={**SMALL, "sweep.seeds": 2},
-            paper={"stop.epochs": 30},
-            tuned=Tuning(on="tuning", by="accuracy"),
-        ),
-    }  # fmt: skip
-
-
-LATE = {
-    "waits": {"algorithm.name": "sgp"},
-    "one late": {"algorithm.name": "sgp", "algorithm.overlap": 1},
-    "two late": {"algorithm.name": "sgp", "algorithm.overlap": 2},
-}
-LATE_CLUSTER = {"cluster": {"workers": 16, "compute": NEARLY_EQUAL, "network": {"latency": 0.015}}}
-
-
-def decide_n6(results: StudyResults) -> NumberArrays:
-    accuracy, pace = final(results["reported"], "accuracy"), per_sample(results["reported"])
-    further = final(results["further"], "accuracy")
-    lost = at(accuracy, method="waits") - accuracy
-    lost_further = at(further, method="waits") - at(further, method="one late")
-    return {
-        "lost_1": xr.concat([at(lost, method="one late"), lost_further], SEED),
-        "lost_2": at(lost, method="two late"),
-        "pace": at(pace, method="two late") / at(pace, method="waits"),
-        "learns": at(accuracy, method="waits"),
-        "pace_1": at(pace, method="one late") / at(pace, method="waits"),
-        "accuracy": accuracy,
     }
 
 
-N6 = Claim(
-    id="N6",
+MICRO_BATCHES = 8
+N13 = Claim(
+    id="N13",
     paper=PAPER,
-    headline="accuracy lost by one late step",
-    did=paragraph("""
-        LeNet-5, MNIST, SGP on 16 nodes, messages in time, one and two gradients late; 4 epochs, 65 seeds, 5 of two.
+    question="How late are the gradients of each stage of a pipeline that is never flushed?",
+    says=paragraph("""
+        PipeDream's stage s of S is S - s updates late, the first the most; PipeDream-2BW is one update late on every
+        stage, and has no bubble either; a pipeline that is flushed is never late.
     """),
-    question="Do gossip messages that are one or two steps late cost accuracy?",
-    says="one or two stale gossip steps do no harm, so that gossip can overlap with the gradients.",
-    basis="network",
-    mark="notes",
+    basis="clock",
+    mark="derived",
     setting=paragraph("""
-        LeNet-5, MNIST, stochastic gradient push on 16 nodes with one peer, gamma times of 10 ms with a coefficient of
-        variation of 0.1, a latency of 15 ms; nodes wait for every exchange, or it overlaps with one gradient or with
-        two. Batch 32 each, 4 epochs, each at its own best learning rate of one grid, chosen on 2 seeds in 2 epochs;
-        5 others report, and 60 more where nodes wait and where one gradient is late.
+        clock alone, 4 and 6 equal stages, constant times, a free network; PipeDream, and PipeDream-2BW and 1F1B with 8
+        micro-batches an update; 400 updates of which the first tenth is left out. Sources: Narayanan et al. (2019),
+        arXiv 1806.03377, and (2021), arXiv 2006.09503.
     """),
     studies={
-        **tuned_studies("stale-gossip", LATE_CLUSTER, LATE, [0.05, 0.1, 0.2, 0.4, 0.8], seeds=5),
-        "further": Study(
+        "pipelines": Study(
             config={
-                **MNIST,
-                **LATE_CLUSTER,
-                "name": "claims-stale-gossip-further",
+                "cluster": {"workers": 4, "compute": {"law": "constant", "mean": COMPUTE}},
+                "task": {"model": "timing"},
+                "stop": {"updates": 400},
                 "sweep": {
-                    "method": {name: LATE[name] for name in ("waits", "one late")},
-                    "seed": list(range(5, 65)),
+                    "cluster.workers": list(PIPELINES),
+                    "method": {
+                        "pipedream": {"algorithm.name": "pipedream"},
+                        "pipedream_2bw": {
+                            "algorithm.name": "pipedream_2bw", "algorithm.micro_batches": MICRO_BATCHES,
+                        },
+                        "1f1b": {"algorithm.name": "1f1b", "algorithm.micro_batches": MICRO_BATCHES},
+                    },
                 },
             },
-            smoke={**SMALL, "sweep.seed": [5, 6]},
-            paper={"stop.epochs": 30},
-            tuned=Tuning(on="tuning", by="accuracy"),
-        ),
+            smoke={"stop.updates": 60},
+        )
     },
-    decide=decide_n6,
+    decide=decide_n13,
     criteria=(
-        Criterion("lost_1", "accuracy, waiting less one late", at_most=0.005),
-        Criterion("lost_2", "accuracy, waiting less two late", at_most=0.005),
-        Criterion("pace", "virtual time a sample, two late over waiting", at_most=0.6),
-        Criterion("learns", "accuracy, waiting, which has to learn", at_least=0.95, control=True),
-    ),
-    beside={"pace_1": "virtual time a sample, one late over waiting"},
-    figure=Picture(of="accuracy", x="method", y="final test accuracy"),
-    notes=paragraph("""
-        In 4 epochs one late step costs 0.4 points and two cost 0.8, and they save 40 and 59 % of the time. The best
-        learning rate is half of what it is where nodes wait.
-    """),
-    changes=(
-        "5 seeds left the first criterion open (0.0055, 0.0033 to 0.0078). 60 more were added to it; bars and rates "
-        "are as they were. These alone say the same (0.0042, 0.0035 to 0.0049).",
-    ),
-)
-
-
-def decide_n7(results: StudyResults) -> NumberArrays:
-    accuracy, pace = final(results["reported"], "accuracy"), per_sample(results["reported"])
-    lost = at(accuracy, method="every") - accuracy
-    return {
-        "lost_4": at(lost, method="every 4th"),
-        "lost_16": at(lost, method="every 16th"),
-        "pace": at(pace, method="every 16th") / at(pace, method="every"),
-        "learns": at(accuracy, method="every"),
-        "lost_64": at(lost, method="every 64th"),
-        "pace_4": at(pace, method="every 4th") / at(pace, method="every"),
-        "accuracy": accuracy,
-    }
-
-
-N7 = Claim(
-    id="N7",
-    paper=PAPER,
-    headline="accuracy lost by averaging every 4th step",
-    did="LeNet-5, MNIST, 8 workers that average their models every 1, 4, 16 or 64 mini-batches; 4 epochs, 5 seeds.",
-    question="Can workers synchronise every n mini-batches only, and keep the accuracy?",
-    says="synchronising every n mini-batches saves most of the communication and hardly costs accuracy.",
-    basis="network",
-    mark="notes",
-    setting=paragraph("""
-        LeNet-5, MNIST, local SGD on 8 workers whose models a server averages every n = 1, 4, 16 or 64 mini-batches,
-        gamma times of 10 ms with a coefficient of variation of 0.1, the server's card takes 40 ms for 8 models each
-        way. Batch 32 each, 4 epochs, each n at its own best learning rate of one grid, chosen on 2 seeds in 2 epochs;
-        5 others report.
-    """),
-    studies=tuned_studies(
-        "local-steps",
-        {
-            "cluster": {
-                "workers": 8,
-                "compute": NEARLY_EQUAL,
-                "network": {"bandwidth": 5e7, "latency": 0.0, "message_bytes": 250000},
-            },
-        },
-        {
-            name: {"algorithm.name": "local_sgd", "algorithm.local_steps": steps}
-            for name, steps in {"every": 1, "every 4th": 4, "every 16th": 16, "every 64th": 64}.items()
-        },
-        [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4],
-        seeds=5,
-    ),
-    decide=decide_n7,
-    criteria=(
-        Criterion("lost_4", "accuracy, n = 1 less n = 4", at_most=0.005),
-        Criterion("lost_16", "accuracy, n = 1 less n = 16", at_most=0.005),
-        Criterion("pace", "virtual time a sample, n = 16 over n = 1", at_most=0.25),
-        Criterion("learns", "accuracy, n = 1, which has to learn", at_least=0.95, control=True),
+        Criterion("streamed", "PipeDream: mean staleness less S - s, furthest from 0 over stages", at_most=0.05),
+        Criterion("two", "PipeDream-2BW: mean staleness less 1, furthest from 0 over stages", at_most=0.05),
+        Criterion("two_idle", "PipeDream-2BW: idle share, larger of 4 and 6 stages", at_most=0.01),
+        Criterion("flushed", "1F1B: mean staleness, largest over stages", at_most=0.0),
     ),
     beside={
-        "lost_64": "accuracy, n = 1 less n = 64",
-        "pace_4": "virtual time a sample, n = 4 over n = 1",
-    },
-    figure=Picture(of="accuracy", x="method", y="final test accuracy"),
-)
-
-
-def decide_n8(results: StudyResults) -> NumberArrays:
-    accuracy, pace = final(results["reported"], "accuracy"), per_sample(results["reported"])
-    lost, share = at(accuracy, method="all") - accuracy, pace / at(pace, method="all")
-    return {
-        "lost_95": at(lost, method="95 %"),
-        "lost_90": at(lost, method="90 %"),
-        "pace_95": at(share, method="95 %"),
-        "pace_90": at(share, method="90 %"),
-        "learns": at(accuracy, method="all"),
-        "lost_tokens": at(lost, method="90 %, tokens"),
-        "pace_tokens": at(share, method="90 %, tokens"),
-        "accuracy": accuracy,
-    }
-
-
-N8 = Claim(
-    id="N8",
-    paper=PAPER,
-    headline="accuracy lost by waiting for 95 %",
-    did="LeNet-5, MNIST, a server that waits for 18, 19 or 20 of 20 workers with stragglers; 4 epochs, 20 seeds.",
-    question="Does waiting for 90 to 95 % of the workers save the time of stragglers, and keep the accuracy?",
-    says=paragraph("""
-        a synchronous server that waits for 90 to 95 % of its workers, as SyncReplicasOptimizer can, hardly waits for
-        stragglers and is as accurate as one that waits for all.
-    """),
-    basis="network",
-    mark="notes",
-    setting=paragraph("""
-        LeNet-5, MNIST, 20 workers, 5 % of mini-batches take 10 times as long; the server waits for 20, 19 or 18
-        workers and interrupts the rest. Beside, SyncReplicasOptimizer's own queue of tokens with 18 gradients an
-        update, in which late workers finish and their gradients are dropped. Batch 32 each, 4 epochs of applied
-        gradients, each at its own best learning rate of one grid, chosen on 2 seeds in 2 epochs; 20 others report.
-    """),
-    studies=tuned_studies(
-        "most-workers",
-        {
-            "cluster": {
-                "workers": 20,
-                "compute": {"law": "two_point", "usual": 0.01, "factor": 10.0, "probability": 0.05},
-            }
-        },
-        {
-            "all": {"algorithm.name": "k_sync", "algorithm.wait_for": 20, "algorithm.cancel": True},
-            "95 %": {"algorithm.name": "k_sync", "algorithm.wait_for": 19, "algorithm.cancel": True},
-            "90 %": {"algorithm.name": "k_sync", "algorithm.wait_for": 18, "algorithm.cancel": True},
-            "90 %, tokens": {"algorithm.name": "sync_replicas", "algorithm.replicas_to_aggregate": 18},
-        },
-        [0.05, 0.1, 0.2, 0.4, 0.8],
-        seeds=20,
-    ),
-    decide=decide_n8,
-    criteria=(
-        Criterion("lost_95", "accuracy, all less 95 %", at_most=0.005),
-        Criterion("lost_90", "accuracy, all less 90 %", at_most=0.005),
-        Criterion("pace_95", "virtual time a sample, 95 % over all", at_most=0.7),
-        Criterion("pace_90", "virtual time a sample, 90 % over all", at_most=0.5),
-        Criterion("learns", "accuracy, all, which has to learn", at_least=0.95, control=True),
-    ),
-    beside={
-        "lost_tokens": "accuracy, all less 90 % by tokens",
-        "pace_tokens": "virtual time a sample, 90 % by tokens over all",
-    },
-    figure=Picture(of="accuracy", x="method", y="final test accuracy"),
-    notes=paragraph("""
-        Waiting for 19 of twenty workers takes half of the time and waiting for 18 a quarter; neither costs accuracy.
-    """),
-    changes=(
-        "5 seeds left the accuracy lost by waiting for 90 % open (0.0026, -0.0026 to 0.0078). 15 more were added.",
-    ),
-)
-
-
-def decide_n9(results: StudyResults) -> NumberArrays:
-    accuracy, pace = final(results["reported"], "accuracy"), per_sample(results["reported"])
-    late = staleness(results["reported"], after=0.1)
-    return {
-        "lost": at(accuracy, method="free") - at(accuracy, method="congested"),
-        "pace": at(pace, method="congested") / at(pace, method="free"),
-        "learns": at(accuracy, method="free"),
-        "late_free": at(late, method="free"),
-        "late_congested": at(late, method="congested"),
-        "accuracy": accuracy,
-    }
-
-
-N9 = Claim(
-    id="N9",
-    paper=PAPER,
-    headline="accuracy, free less congested",
-    did="LeNet-5, MNIST, 16 asynchronous workers on a free network and on a narrow server; 4 epochs, 10 seeds.",
-    question="Does a congested server cost accuracy at equal epochs, and not only time?",
-    says="a congested parameter server spoils the convergence of asynchronous SGD, and not only its speed.",
-    basis="network",
-    mark="notes",
-    setting=paragraph("""
-        LeNet-5, MNIST, 16 asynchronous workers, gamma times of 10 ms with a coefficient of variation of 0.1, on a free
-        network and with a server whose card takes 2 ms for a model each way, so that 16 of them take 32 ms where a
-        mini-batch takes 10. Batch 32 each, 4 epochs, each at its own best learning rate of one grid, chosen on 2 seeds
-        in 2 epochs; 10 others report. By Little's law the mean staleness is 15 updates on both, since 16 gradients
-        are always under way.
-    """),
-    studies=tuned_studies(
-        "congested-server",
-        {"cluster": {"workers": 16, "compute": NEARLY_EQUAL}, "algorithm": {"name": "async_ps"}},
-        {
-            "free": {"cluster.network": {}},
-            "congested": {"cluster.network": {"bandwidth": 1.25e8, "latency": 0.0, "message_bytes": 250000}},
-        },
-        [0.003125, 0.00625, 0.0125, 0.025, 0.05, 0.1],
-        seeds=10,
-    ),
-    decide=decide_n9,
-    criteria=(
-        Criterion("lost", "accuracy, free less congested", at_least=0.003),
-        Criterion("pace", "virtual time a sample, congested over free", at_least=2.0, control=True),
-        Criterion("learns", "accuracy, free, which has to learn", at_least=0.95, control=True),
-    ),
-    beside={
-        "late_free": "mean staleness on the free network",
-        "late_congested": "mean staleness with the congested server",
-    },
-    figure=Picture(of="accuracy", x="method", y="final test accuracy"),
-    notes=paragraph("""
-        Gradients are as stale on both networks, and as much is learnt from each; the queue costs time alone, here a
-        factor of 3.6.
-    """),
-)
-
-
-UPDATES = 7500  # of 4 epochs of MNIST in mini-batches of 32
-ALONE: dict[str, Any] = {"workers": 1, "compute": {"law": "constant", "mean": 0.01}}
-ALONG_SMALL = {"task.model": "logistic", "task.dataset": "digits", "task.batch": 8}
-ALONG = Study(
-    config={
-        "name": "claims-along",
-        "cluster": ALONE,
-        "algorithm": {"name": "delayed"},
-        "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
-        "learning": {"optimizer": "sgd", "lr": 0.05},
-        "stop": {"epochs": 10},
-        "evaluate": {"every_epochs": 10},
-        "sweep": {"seeds": 20},
-    },
-    smoke={**ALONG_SMALL, "sweep.seeds": 2},
-    probe="variation",
-)
-"""What N10 and N11 measure along a run without delay."""
-FURTHER_ALONG = Study(
-    config={**ALONG.config, "name": "claims-along-further", "sweep": {"seed": list(range(20, 40))}},
-    smoke={**ALONG_SMALL, "sweep.seed": [20, 21]},
-    probe="variation",
-)
-"""More seeds of it for N11."""
-
-
-def ramps() -> dict[str, Study]:
-    """A delay that falls to 0, one that grows from 0, and one between, each at its own best learning rate."""
-    config: dict[str, Any] = {
-        **MNIST,
-        "cluster": ALONE,
-        "algorithm": {"name": "delayed"},
-    }
-    methods = {
-        "falls": {"algorithm.delay": 64, "algorithm.ramp_to": 0, "algorithm.over": UPDATES},
-        "grows": {"algorithm.delay": 0, "algorithm.ramp_to": 64, "algorithm.over": UPDATES},
-        "constant": {"algorithm.delay": 32},
-    }
-    rates = [0.0004, 0.00075, 0.0015, 0.003, 0.006, 0.0125]
-    tuning = {"method": methods, "learning.lr": rates, "seed": [100, 101]}
-    return {
-        "tuning": Study(
-            config={**config, "name": "claims-delay-ramps-tuning", "sweep": tuning},
-            smoke={**SMALL, "sweep.learning.lr": [0.05, 0.2]},
-        ),
-        "ramps": Study(
-            config={**config, "name": "claims-delay-ramps", "sweep": {"method": methods, "seeds": 5}},
-            smoke={**SMALL, "sweep.seeds": 2},
-            tuned=Tuning(on="tuning", by="accuracy"),
-        ),
-    }
-
-
-def decide_n10(results: StudyResults) -> NumberArrays:
-    along, accuracy = probed(results["along"]), final(results["ramps"], "accuracy")
-    variance, change = at(along, of="variance"), at(along, of="change")
-    noise = variance / at(along, of="signal")
-
-    def over_later(values: xr.DataArray) -> xr.DataArray:
-        return at(values, part=1) / between(values, "part", 2, np.inf).max("part")
-
-    return {
-        "variance": over_later(variance),
-        "change": over_later(change),
-        "gain": at(accuracy, method="grows") - at(accuracy, method="falls"),
-        "variance_last": at(variance, part=1) / at(variance, part=10),
-        "noise": at(noise, part=10) / at(noise, part=1),
-        "constant": at(accuracy, method="grows") - at(accuracy, method="constant"),
-        "along": stack_arrays(
-            **{
-                "between mini-batches": variance / at(variance, part=1),
-                "of the mean in 16 updates": change / at(change, part=1),
-            }
-        ),
-    }
-
-
-N10 = Claim(
-    id="N10",
-    paper=PAPER,
-    headline="variance in epoch 1 over the largest later",
-    did=paragraph("""
-        LeNet-5, MNIST: how gradients vary along 10 epochs of SGD, and a delay from 64 to 0 against one from 0 to 64.
-    """),
-    question="Do gradients vary most near the start of training, so that delay costs most there?",
-    says="gradients vary most near the start of training, and staleness does the most harm there.",
-    basis="network",
-    mark="notes",
-    setting=paragraph("""
-        LeNet-5, MNIST, one process, batch 32, plain SGD at a learning rate of 0.05 without delay, 10 epochs, 20 seeds.
-        Every 125 updates the gradients of 32 other mini-batches are taken at the weights then and 16 updates later:
-        tr Cov(g) between them, and |E g(later) - E g|^2, both without bias. The numbers are means over epochs. Then
-        a delay that falls from 64 to 0 in the course of 4 epochs against one that grows from 0 to 64, of the same mean,
-        each at its own best learning rate of one grid, chosen on 2 seeds; 5 others report.
-    """),
-    studies={"along": ALONG, **ramps()},
-    decide=decide_n10,
-    criteria=(
-        Criterion("variance", "tr Cov of gradients, first epoch over the largest of the others", at_least=1.2),
-        Criterion("change", "change of the mean gradient in 16 updates, the same", at_least=1.2),
-        Criterion("gain", "final accuracy, delay that grows less one that falls", at_least=0.003),
-    ),
-    beside={
-        "variance_last": "tr Cov of gradients, first epoch over the tenth",
-        "noise": "tr Cov of gradients over the square of their mean, tenth epoch over the first",
-        "constant": "final accuracy, delay that grows less a constant one of 32",
+        "first": "PipeDream: mean staleness of the first of 6 stages",
+        "flushed_idle": "1F1B, 6 stages: idle share (theory 5 / 13 = 0.385)",
     },
     figure=Picture(
-        of="along", x="part", y="squared variation of gradients (epoch 1 = 1)", lines="of",
-        xlabel="epoch", log_y=True,
+        of="stale", x="node", y="mean staleness (updates), 6 stages", lines="method", xlabel="stage"
     ),
-    notes=paragraph("""
-        Between mini-batches gradients vary 1.3 to 2.0 times as much in the first epoch as in any later one, and their
-        mean changes 3 to 28 times as much. Against the square of the mean the variance grows 26-fold. Delay near the
-        start does not cost most: a delay that falls from 64 ends 4.9 points above one that grows to 64, whose last
-        gradients are the latest, and 1.2 below a constant delay of 32.
+    headline="PipeDream's staleness less S - s",
+    did=paragraph("""
+        Staleness by stage of 4 and 6 equal stages: PipeDream, PipeDream-2BW with 8 micro-batches, and 1F1B.
     """),
-    changes=(
-        "The grid of learning rates began at 0.0015, which was the best for the delay that grows; it begins at 0.0004 "
-        "now, and ends at 0.0125. The choices are the same.",
-        "5 seeds left the change of the mean gradient open (12.1, 0.98 to 23.2). 15 more were added to what is "
-        "measured without delay.",
-    ),
 )  # fmt: skip
 
 
-def decide_n11(results: StudyResults) -> NumberArrays:
-    along = xr.concat([probed(results[name]) for name in ("along", "further")], SEED)
-    curved = at(along, of="hessian")
-    ratio = at(along, of="fisher") / curved
-    apart = ratio.where(ratio > 1, 1 / ratio).where(ratio > 0)
-    factor = curved / at(along, of="outer")
-    return {
-        "last": at(apart, part=10),
-        "nearer": log(at(apart, part=10)) - log(at(apart, part=1)),
-        "cosine": at(along, of="cosine", part=10),
-        "first": at(apart, part=1),
-        "cosine_first": at(along, of="cosine", part=1),
-        "factor_first": at(factor, part=1),
-        "factor": at(factor, part=10),
-        "ratio": ratio,
-    }
-
-
-N11 = Claim(
-    id="N11",
-    paper=PAPER,
-    headline="g g^T and the Hessian, log of how far apart, epoch 10 less 1",
-    did="LeNet-5, MNIST, 10 epochs of SGD: the mean of g g^T over samples against the Hessian, along the updates.",
-    question="Does the mean of g g^T become the Hessian as training goes on?",
-    says=paragraph("""
-        the outer product of the gradient becomes the Hessian as training goes on, so that it can stand for it in the
-        compensation of delay.
-    """),
-    basis="network",
-    mark="notes",
-    setting=paragraph("""
-        Along the run of N10 and 20 more seeds, at the same updates: H of 256 samples and the mean F of their g_i g_i^T,
-        both as products with the direction s of 16 updates, the one that a delay of 16 asks about. s^T F s / s^T H s is
-        1 where the model is that of the labels (then E[g g^T] = H exactly), and the cosine of F s and H s is. DC-ASGD
-        has the gradient g_b of a mini-batch of 32 in place of the samples' own; the factor by which E[g_b g_b^T] falls
-        short of H along s is shown beside: 32 where F is H and the mean gradient 0.
-    """),
-    studies={"along": ALONG, "further": FURTHER_ALONG},
-    decide=decide_n11,
-    criteria=(
-        Criterion(
-            "nearer",
-            "logarithm of s^T F s over s^T H s, or the other way round, tenth epoch less the first",
-            at_most=-0.1,
-        ),
-        Criterion("cosine", "cosine of F s and H s, tenth epoch", at_least=0.9),
-    ),
-    beside={
-        "last": "s^T F s over s^T H s or the other way round, tenth epoch",
-        "first": "the same, first epoch",
-        "cosine_first": "cosine of F s and H s, first epoch",
-        "factor_first": "s^T H s over that of g_b g_b^T of mini-batches, first epoch",
-        "factor": "the same, tenth epoch",
-    },
-    figure=Picture(of="ratio", x="part", y="s^T F s / s^T H s", xlabel="epoch", log_y=True),
-    notes=paragraph("""
-        The two are near each other along s for a while, and not elsewhere. By means over 40 seeds s^T F s is 1.1 to 1.2
-        times s^T H s from the second epoch to the eighth, 1.3 times before, and 1.4 to 1.6 times after, when few
-        samples have a large loss. In the tenth epoch they are more than 1.5 apart in 20 seeds of 40, and 13 in one,
-        which leaves the mean open. The cosine stays between 0.68 and 0.79. What g_b g_b^T falls short of H by grows
-        from 7 in the first epoch to 19 in the second and 27 in the tenth, so that no one strength is right for a run.
-    """),
-    changes=(
-        "The second criterion had the logarithm of the tenth epoch over that of the first, at most 0.8. Where the "
-        "first is near 0, that is as large as one likes (117, from -203 to 436); it is their difference now.",
-        "5 seeds left the first two criteria open (1.86, 1.16 to 2.57; 0.28, -0.28 to 0.84). 15 more were added.",
-        "20 seeds left the first open (1.78, 1.47 to 2.08). 20 more were added to all.",
-        "40 seeds left it open again: the bar, 1.5, is the median, and one seed is at 13. It stands beside; the "
-        "verdict is that of the others. To be nearer is at least -0.1 now, which what stays as it is does not meet.",
-    ),
-)
-
-
-CLAIMS = (N1, N2, N3, N4, N5, N6, N7, N8, N9, N10, N11)
+CLAIMS = (N1, N2, N3, N4, N5, N13)

@@ -7,7 +7,7 @@ import xarray as xr
 from laggard import load, sweep
 from laggard.experiments.claims import optima
 from laggard.experiments.claims import statistics as of
-from laggard.experiments.claims.statistics import curve, final, harmonic, staleness, staler
+from laggard.experiments.claims.statistics import curve, final, harmonic, staleness, staleness_by, staler
 
 DESCENT = """\
 cluster: {workers: 1}
@@ -160,6 +160,21 @@ def test_staleness_of_equal_workers_in_rotation(toy, tmp_path):
     np.testing.assert_allclose(late.transpose("workers", "seed"), [[1, 1], [3, 3]])
     np.testing.assert_allclose(of.at(staler(results, than=2), workers=4), 37 / 40)
     np.testing.assert_allclose(staler(results, than=3), 0)
+    each = of.at(staleness_by(results, "worker"), workers=4).transpose("node", "seed")
+    np.testing.assert_allclose(each, [[(k + 9 * 3) / 10] * 2 for k in range(4)])
+    late = staleness_by(results, "worker", after=0.25)
+    np.testing.assert_allclose(of.at(late, workers=4), 3)
+    np.testing.assert_allclose(of.at(late, workers=2, node=[0, 1]), 1)
+    assert np.isnan(of.at(late, workers=2, node=[2, 3])).all()  # that run has no such workers
+
+
+def test_staleness_of_the_stages_of_a_pipeline(toy, tmp_path):
+    """Stage s of S is S - s updates late, after the pipeline has filled."""
+    text = ROTATION.replace("async_ps", "pipedream").replace("[2, 4]", "[3, 4]")
+    results = sweep(load(toy(text=text)), tmp_path / "out")
+    late = staleness_by(results, "target", after=0.2)
+    np.testing.assert_allclose(of.at(late, workers=4).transpose("node", "seed"), [[k] * 2 for k in (3, 2, 1, 0)])
+    np.testing.assert_allclose(of.at(late, workers=3, seed=0)[:3], [2, 1, 0])
 
 
 def test_a_curve_is_the_trajectory_at_its_evaluations(toy, tmp_path):

@@ -32,20 +32,27 @@ def delayed_by_hand(task, delay_at, updates):
         step += 1
 
 
-RAMPS = {"constant": (5, None, None), "up": (0, 12, 40), "down": (12, 0, 40), "to where it was": (3, 3, 10)}
+RAMPS = {
+    "constant": (5, None, None, 0),
+    "up": (0, 12, 40, 0),
+    "down": (12, 0, 40, 0),
+    "to where it was": (3, 3, 10, 0),
+    "up later": (2, 12, 40, 30),
+    "a jump": (0, 12, 1, 40),
+}
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(("start", "end", "over"), RAMPS.values(), ids=RAMPS)
-def test_every_gradient_is_applied_when_it_is_due(law, start, end, over, quadratic):
+@pytest.mark.parametrize(("start", "end", "over", "after"), RAMPS.values(), ids=RAMPS)
+def test_every_gradient_is_applied_when_it_is_due(law, start, end, over, after, quadratic):
     rng = stream(0, CHOICES, 0)
 
     def delay(made):
-        mean = start if end is None else round(start + (end - start) * min(1.0, made / over))
+        mean = start if end is None or made <= after else round(start + (end - start) * min(1.0, (made - after) / over))
         return LAWS[law](rng, mean)
 
     weights, ages = delayed_by_hand(quadratic, delay, 90)
-    algorithm = Delayed(Rule(SGD(momentum=0.9), lr=LR), delay=start, law=law, ramp_to=end, over=over)
+    algorithm = Delayed(Rule(SGD(momentum=0.9), lr=LR), delay=start, law=law, ramp_to=end, over=over, after=after)
     outcome = simulate(ONE, algorithm, quadratic, stop=Stop(updates=90))
     torch.testing.assert_close(outcome.weights, weights, rtol=1e-12, atol=1e-14)
     assert outcome.updates["staleness"].tolist() == ages
@@ -101,6 +108,10 @@ def test_a_ramp_ends_at_its_end():
     assert [Delayed(Rule(), delay=10, ramp_to=2, over=100).mean(updates) for updates in (0, 25, 100)] == [10, 8, 2]
     staleness = simulate(ONE, ramp, stop=Stop(updates=300)).updates["staleness"]
     assert (staleness[-100:] == 10).all()
+    jump = Delayed(Rule(), delay=0, ramp_to=8, over=1, after=50)
+    assert [jump.mean(updates) for updates in (0, 50, 51, 500)] == [0, 0, 8, 8]
+    staleness = simulate(ONE, jump, stop=Stop(updates=200)).updates["staleness"]
+    assert (staleness[:51] == 0).all() and (staleness[-100:] == 8).all()
 
 
 @pytest.mark.parametrize(
@@ -109,6 +120,7 @@ def test_a_ramp_ends_at_its_end():
         ({"law": "normal"}, "law: expected constant, uniform, geometric, poisson, got 'normal'"),
         ({"ramp_to": 5}, "over: expected updates beside ramp_to, or neither"),
         ({"over": 5}, "over: expected updates beside ramp_to, or neither"),
+        ({"after": 5}, "after: expected 0 without ramp_to"),
         ({"ramp_to": -1, "over": 5}, "ramp_to"),
         ({"ramp_to": 5, "over": 0}, "over: expected a number >= 1, got 0"),
     ],
