@@ -111,7 +111,8 @@ def test_a_ramp_ends_at_its_end():
     jump = Delayed(Rule(), delay=0, ramp_to=8, over=1, after=50)
     assert [jump.mean(updates) for updates in (0, 50, 51, 500)] == [0, 0, 8, 8]
     staleness = simulate(ONE, jump, stop=Stop(updates=200)).updates["staleness"]
-    assert (staleness[:51] == 0).all() and (staleness[-100:] == 8).all()
+    assert (staleness[:51] == 0).all()
+    assert (staleness[-100:] == 8).all()
 
 
 @pytest.mark.parametrize(
