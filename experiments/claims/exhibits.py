@@ -16,7 +16,8 @@ class Picture:
         lines: its key that tells lines apart.
         label: what a line is called, with its value for `{}`; by default a name by itself, and a number with its key.
         lost: what is said of seeds whose value is infinite: that they never got there, or diverged.
-        bar: a criterion's bar, where it is a value of this axis.
+        bar: a criterion's bar, where it is a value of this axis; or so much above the mean of one of its settings.
+        theory: the name, among the numbers of `decide`, of what theory has for the lines or for some of them.
     """
 
     of: str
@@ -28,7 +29,8 @@ class Picture:
     log_x: bool = False
     log_y: bool = False
     lost: Literal["never", "diverged"] = "never"
-    bar: float | None = None
+    bar: float | tuple[str, float] | None = None
+    theory: str = ""
 
 
 @dataclass(frozen=True)

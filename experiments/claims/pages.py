@@ -195,14 +195,18 @@ def markdown_table(claim: Claim, table: ClaimTable, values: xr.DataArray) -> str
         f"| {table.rows} | {' | '.join(head)} |",
         "| --- |" + "".join(" ---: | ---: |" if of in published else " ---: |" for of in columns),
     ]
+    counts: set[int] = set()
     for name in values[table.rows].values.tolist():
         cells = []
         for of in columns:
             own = values.sel({table.rows: name, table.columns: of})
+            own = own.dropna(SEED) if SEED in own.dims else own  # seeds that this setting does not have
+            counts |= {own.sizes.get(SEED, 0)}
             cells += [_table_cell(own, scale), *([table.paper.get(name, {}).get(of, "")] if of in published else [])]
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    seeds = f"n = {values.sizes[SEED]} seeds, with the 95 % interval" if SEED in values.dims else ""
-    seeds += ", of those that got there where some did not" * (not bool(np.isfinite(values).all()))
+    several = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
+    seeds = f"n = {several} seeds, with the 95 % interval" if SEED in values.dims else ""
+    seeds += ", of those that got there where some did not" * bool(np.isinf(values).any())
     seeds += ". " if seeds else ""
     source = f"Paper: {table.source}." if table.paper else ""
     return "\n".join([*lines, "", (seeds + source).strip()])

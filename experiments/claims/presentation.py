@@ -75,8 +75,10 @@ def _against_bar(entry: RowEntry) -> str:
 
 
 def caption_of(claim: Claim, row: Row) -> str:
-    """The verdict with the claim's one number, as the caption of its figure."""
-    return f"{verdict_text(row)}; {headline(claim, row)}."
+    """The verdict with the claim's one number and its number of seeds, as the caption of its figure."""
+    first = row.criteria[0]
+    seeds = f", {len(first.values)} seeds" if first.seeds and not first.share and not first.lost else ""
+    return f"{verdict_text(row)}; {headline(claim, row)}{seeds}."
 
 
 def describe_claim(row: Row, width: int) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import xarray as xr
 
 from laggard.experiments.claims.arrays import StudyArrays, as_studies
 from laggard.experiments.claims.claim import Claim, Joint, NumberArrays, Scale, StudyResults
@@ -97,7 +98,13 @@ def _figure_table(claim: Claim, numbers: NumberArrays) -> pd.DataFrame | None:
         return None
     shown = numbers[claim.figure.of]
     shown = shown.value if isinstance(shown, Joint) else shown
-    return shown.rename("value").to_dataframe().reset_index().dropna(subset=["value"])
+    columns = {"value": shown}
+    if claim.figure.theory:
+        theory = numbers[claim.figure.theory]
+        theory = theory.value if isinstance(theory, Joint) else theory
+        known = {name: shown[name].values for name in theory.dims if name in shown.dims}
+        columns["theory"] = theory.reindex(known).broadcast_like(shown)  # missing where it says nothing of a line
+    return xr.Dataset(columns).to_dataframe().reset_index().dropna(subset=["value"])
 
 
 def repeat(

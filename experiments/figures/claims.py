@@ -92,16 +92,36 @@ def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str 
         for number, name in enumerate(names):
             own = table if name is None else table[table[drawn.lines] == name]
             lines.append(seeds(own, drawn.x, settings, number - (len(names) - 1) / 2, log))
+            if "theory" in own:
+                _draw_theory(axes, own, drawn.x, settings, label=None if number else "theory")
             if drawn.lines == "of" and name in REFERENCES:
                 axes.plot(lines[-1].at, lines[-1].mean, color=LIGHT, linewidth=6, zorder=1, label=name)
             else:
                 draw_seeds(axes, lines[-1], number, _claim_label(drawn, name), drawn.lost)
-        if drawn.bar is not None:
-            axes.axhline(drawn.bar, color=LIGHT, linestyle=":", linewidth=1.5, label="bar", zorder=1)
+        bar = None if drawn.bar is None else _bar(table, drawn)
+        if bar is not None:
+            axes.axhline(bar, color=LIGHT, linestyle=":", linewidth=1.5, label="bar", zorder=1)
         _set_x_axis(axes, drawn, settings or sorted(set(table[drawn.x])), settings is not None)
-        _set_y_axis(axes, drawn, lines)
+        _set_y_axis(axes, drawn, lines, bar)
         legend(figure, axes, [f"{claim.id}: {answer or claim.question}{_note(table, lines, drawn, log)}"])
     return figure
+
+
+def _draw_theory(axes: Axes, table: pd.DataFrame, x: str, names: list[Any] | None, label: str | None) -> None:
+    """What theory has for a line, where it says something, beneath it."""
+    known = table.dropna(subset=["theory"]).drop_duplicates(x)
+    if known.empty:
+        return
+    places = known[x].map(names.index) if names else known[x]
+    axes.plot(places, known["theory"], color=LIGHT, linewidth=6, zorder=1, label=label, solid_capstyle="round")
+
+
+def _bar(table: pd.DataFrame, drawn: "Picture") -> float:
+    """Where the bar lies: a value, or so much above the mean of one setting."""
+    if not isinstance(drawn.bar, tuple):
+        return float(drawn.bar or 0.0)
+    setting, above = drawn.bar
+    return float(table.loc[table[drawn.x] == setting, "value"].mean()) + above
 
 
 def _claim_label(drawn: "Picture", name: Any) -> str | None:
@@ -131,9 +151,12 @@ def _set_x_axis(axes: Axes, drawn: "Picture", settings: list[Any], named: bool) 
         axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _set_y_axis(axes: Axes, drawn: "Picture", lines: list[SeedPoints]) -> None:
-    """Set up the y axis; a logarithmic one of less than two decades has plain numbers as tick labels."""
+def _set_y_axis(axes: Axes, drawn: "Picture", lines: list[SeedPoints], bar: float | None) -> None:
+    """Set up the y axis, with the bar; a logarithmic one of less than two decades has plain numbers as tick labels."""
     low, high = y_range(lines, drawn.log_y)
+    if bar is not None and not drawn.log_y:
+        beyond = 0.03 * (high - low)
+        low, high = min(low, bar - beyond), max(high, bar + beyond)
     axes.set_ylabel(drawn.y)
     if drawn.log_y:
         axes.set_yscale("log")
@@ -146,9 +169,12 @@ def _set_y_axis(axes: Axes, drawn: "Picture", lines: list[SeedPoints]) -> None:
 
 def _note(table: pd.DataFrame, lines: list[SeedPoints], drawn: "Picture", log: bool) -> str:
     """A note on the meaning of points and bars."""
-    count = table[SEED_KEY].nunique() if SEED_KEY in table else 0
-    if count < 2:
+    if SEED_KEY not in table or table[SEED_KEY].nunique() < 2:
         return ""
+    least, most = (table.groupby([key for key in (drawn.x, drawn.lines) if key])[SEED_KEY].nunique()).agg(
+        ["min", "max"]
+    )
+    count = f"{most}" if least == most else f"{least} to {most}"
     points = "" if all(line.is_curve for line in lines) else "; pale points are single seeds"
     lost = {"never": "never get there", "diverged": "diverged"}[drawn.lost]
     never = f", without those that {lost}" if any(line.never.any() for line in lines) else ""

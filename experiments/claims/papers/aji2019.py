@@ -25,6 +25,7 @@ def decide_g1(results: StudyResults) -> NumberArrays:
         "theory": abs(stale / theory - 1).max(["accumulate", "workers"]),
         "four": at(stale, workers=4, accumulate=4),
         "staleness": stale,
+        "expected": theory,
     }
 
 
@@ -70,6 +71,7 @@ G1 = Claim(
         xlabel="gradients accumulated",
         log_x=True,
         log_y=True,
+        theory="expected",
     ),
 )
 

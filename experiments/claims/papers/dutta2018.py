@@ -173,7 +173,7 @@ H2 = Claim(
         of="loss", x="time", y="loss", lines="wait_for", label="K = {}", xlabel="virtual time (s)", log_y=True
     ),
     notes=paragraph("""
-        Asynchronous SGD ends at 2.2 times the loss of K = 2, and at 10.6 times that of synchronous SGD; closed forms,
+        Asynchronous SGD ends at 2.2 times the loss of K = 2, and at 10.6 times that of synchronous SGD. Closed forms,
         which leave staleness out, say 2 and 8.
     """),
 )

@@ -102,14 +102,12 @@ B1 = Claim(
     paper=PAPER,
     headline="distance to the fresh gradient, of the stale one's",
     did=paragraph("""
-        LeNet-5, MNIST, 8 and 16 workers: the gradient of the same mini-batch at the present weights is computed
-        beside, over 2,000 updates.
+        LeNet-5, MNIST, 8 and 16 workers, 2,000 updates: the fresh gradient of the same mini-batch is computed beside.
     """),
     question="Is a compensated gradient closer to the fresh one than the stale gradient is?",
     says=paragraph("""
-        the compensated gradient is a better approximation of the gradient at the present weights than the stale one
-        (a first-order Taylor expansion with a cheap diagonal for the Hessian), and the more so the further training
-        has come.
+        the compensated gradient, a first-order expansion with a cheap diagonal for the Hessian, is closer to the
+        gradient at the present weights than the stale one, more so later in training.
     """),
     basis="network",
     mark="notes",
@@ -305,8 +303,7 @@ B2 = Claim(
     paper=PAPER,
     headline="seeds in which DC-ASGD-a gains half of what it does in the paper",
     did=paragraph("""
-        LeNet-5, MNIST, 4 to 16 workers, 3 epochs, each method at its own best rate, chosen on 5 other seeds; 10 seeds,
-        100 others at 16 workers.
+        LeNet-5, MNIST, 4 to 16 workers, 3 epochs, each method at its own best rate; 10 seeds, 100 at 16 workers.
     """),
     question=paragraph("""
         Is the error of adaptive DC-ASGD lower than that of DC-ASGD with a constant strength, and that lower than plain
