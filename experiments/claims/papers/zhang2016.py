@@ -168,7 +168,9 @@ def _further(
     """More seeds of a study, with other `keys` in its config."""
     study = SOFTSYNC[name]
     config = {**study.config, **keys, "name": f"{study.config['name']}-{label}", "sweep": sweep}
-    return Study(config=config, smoke={**TINY, **smoke, "sweep.seed": sweep["seed"][:2]}, paper=study.paper, tuned=tuned)
+    return Study(
+        config=config, smoke={**TINY, **smoke, "sweep.seed": sweep["seed"][:2]}, paper=study.paper, tuned=tuned
+    )
 
 
 def _longer(name: str, seeds: range) -> Study:
