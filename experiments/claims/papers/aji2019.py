@@ -151,7 +151,7 @@ def decide_g2(results: StudyResults) -> NumberArrays:
 G2 = Claim(
     id="G2",
     paper=PAPER,
-    headline="loss added by staleness less by batch (nats)",
+    headline="loss added by staleness minus by batch (nats)",
     did=paragraph("""
         A small Transformer on characters, Adam, 4 workers: staleness and batch size taken apart, at a high rate; 5
         seeds.
@@ -180,7 +180,7 @@ G2 = Claim(
     criteria=(
         Criterion(
             "staleness_over_batch",
-            "Transformer: rise of the loss by staleness less that by batch size (nats), at the high rate",
+            "Transformer: rise of the loss by staleness minus that by batch size (nats), at the high rate",
             at_least=0.0,
         ),
     ),
@@ -189,8 +189,8 @@ G2 = Claim(
         "batch": "Transformer: rise of the loss by batch size, at the high rate",
         "both": "Transformer: rise of the loss by both",
         "high_rate": "Transformer: the high learning rate",
-        "own": "Transformer: by staleness less by batch size, each at its own best rate",
-        "images": "LeNet-5: by staleness less by batch size, at the high rate",
+        "own": "Transformer: by staleness minus by batch size, each at its own best rate",
+        "images": "LeNet-5: by staleness minus by batch size, at the high rate",
     },
     figure=Picture(
         of="loss",

@@ -212,7 +212,7 @@ def decide_c2(results: StudyResults) -> NumberArrays:
 C2 = Claim(
     id="C2",
     paper=PAPER,
-    headline="accuracy, all-reduce less SGP",
+    headline="accuracy, all-reduce minus SGP",
     did="LeNet-5, MNIST, 16 nodes, 4 epochs, each at its own best rate, chosen on 2 seeds; 5 others report.",
     question="Is the accuracy of SGP at 16 nodes within half a point of all-reduce's?",
     says=paragraph("""
@@ -244,7 +244,7 @@ C2 = Claim(
     },
     decide=decide_c2,
     criteria=(
-        Criterion("lost", "accuracy of all-reduce less that of SGP", at_most=0.005),
+        Criterion("lost", "accuracy of all-reduce minus that of SGP", at_most=0.005),
         Criterion("learns", "accuracy of all-reduce, which has to learn", at_least=0.95, control=True),
     ),
     figure=Picture(of="accuracy", x="method", y="final test accuracy", bar=("all-reduce", -0.005)),
@@ -489,16 +489,16 @@ C5 = Claim(
     criteria=(
         Criterion(
             "to_graph",
-            "accuracy of 4 nodes less that of 64, 1 peer, less the same of all-reduce",
+            "accuracy of 4 nodes minus that of 64, 1 peer, minus the same of all-reduce",
             at_least=0.003,
         ),
-        Criterion("repaired", "accuracy of 64 nodes, complete graph less 1 peer", at_least=0.003),
+        Criterion("repaired", "accuracy of 64 nodes, complete graph minus 1 peer", at_least=0.003),
         Criterion("learns", "accuracy of 64 nodes, 1 peer, which has to learn", at_least=0.8, control=True),
     ),
     beside={
-        "lost": "accuracy of 4 nodes less that of 64, 1 peer",
+        "lost": "accuracy of 4 nodes minus that of 64, 1 peer",
         "lost_exactly": "the same, all-reduce",
-        "all_reduce": "accuracy of 64 nodes, all-reduce less 1 peer",
+        "all_reduce": "accuracy of 64 nodes, all-reduce minus 1 peer",
         "all_reduce_16": "the same, 16 nodes",
     },
     figure=Picture(of="accuracy", x="variant", y="final test accuracy", xlabel="nodes, and the graph of averages"),
@@ -762,7 +762,7 @@ def decide_c7(results: StudyResults) -> NumberArrays:
 C7 = Claim(
     id="C7",
     paper=PAPER,
-    headline="accuracy at 32 nodes, all-reduce less SGP",
+    headline="accuracy at 32 nodes, all-reduce minus SGP",
     did="The trained runs of C6: accuracy after 6 epochs, 4 to 32 nodes, each at its own best rate; 5 seeds.",
     question="Is the accuracy of SGP within 1.2 points of all-reduce's at 32 nodes, also where messages overlap?",
     says=paragraph("""
@@ -779,15 +779,15 @@ C7 = Claim(
     studies=SCALED_STUDIES,
     decide=decide_c7,
     criteria=(
-        Criterion("sgp", "accuracy at 32 nodes, all-reduce less SGP", at_most=0.012),
-        Criterion("osgp", "accuracy at 32 nodes, all-reduce less 1-OSGP", at_most=0.012),
+        Criterion("sgp", "accuracy at 32 nodes, all-reduce minus SGP", at_most=0.012),
+        Criterion("osgp", "accuracy at 32 nodes, all-reduce minus 1-OSGP", at_most=0.012),
         Criterion("learns", "accuracy of all-reduce at 4 nodes, which has to learn", at_least=0.98, control=True),
     ),
     beside={
-        "dpsgd": "accuracy at 32 nodes, all-reduce less D-PSGD",
-        "lost_1": "accuracy at 16 nodes, SGP less 1-OSGP",
-        "lost_2": "accuracy at 16 nodes, SGP less 2-OSGP, cards of 1 Gb/s",
-        "lost_4": "accuracy at 16 nodes, SGP less 4-OSGP, cards of 1 Gb/s",
+        "dpsgd": "accuracy at 32 nodes, all-reduce minus D-PSGD",
+        "lost_1": "accuracy at 16 nodes, SGP minus 1-OSGP",
+        "lost_2": "accuracy at 16 nodes, SGP minus 2-OSGP, cards of 1 Gb/s",
+        "lost_4": "accuracy at 16 nodes, SGP minus 4-OSGP, cards of 1 Gb/s",
     },
     figure=Picture(of="error", x="nodes", y="test error after 6 epochs", lines="method", log_x=True, log_y=True),
     table=ClaimTable(

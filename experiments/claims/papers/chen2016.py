@@ -304,7 +304,7 @@ F2 = Claim(
     ),
     beside={
         "error_20": "error at staleness 20 over that at 0, each at its best rate",
-        "gain": "accuracy at staleness 50, with the ramp less without",
+        "gain": "accuracy at staleness 50, with the ramp minus without",
     },
     figure=Picture(of="accuracy", x="delay", y="final test accuracy"),
     notes=paragraph("""
@@ -352,7 +352,7 @@ def decide_f3(results: StudyResults) -> NumberArrays:
 F3 = Claim(
     id="F3",
     paper=PAPER,
-    headline="accuracy, backups less asynchronous",
+    headline="accuracy, backups minus asynchronous",
     did="LeNet-5, MNIST, 19 workers with stragglers: wait for 16, for all, or for none; 8 epochs, 10 seeds.",
     question=paragraph("""
         Is synchronous SGD with backup workers more accurate than asynchronous SGD at equal epochs, and no slower
@@ -398,7 +398,7 @@ F3 = Claim(
     },
     decide=decide_f3,
     criteria=(
-        Criterion("accuracy_gain", "accuracy, synchronous with backups less asynchronous", at_least=0.003),
+        Criterion("accuracy_gain", "accuracy, synchronous with backups minus asynchronous", at_least=0.003),
         Criterion("learns", "accuracy, asynchronous, which has to learn", at_least=0.95, control=True),
         Criterion(
             "pace", "virtual time a sample, with backups over without: stragglers cost time", at_most=0.8, control=True

@@ -68,7 +68,7 @@ def decades(works: xr.DataArray) -> xr.DataArray:
 I1 = Claim(
     id="I1",
     paper=PAPER,
-    headline="decades of rates that work, Adagrad less SGD",
+    headline="decades of rates that work, Adagrad minus SGD",
     did="LeNet-5, MNIST, Downpour with 16 workers: the range of rates that reach 0.9, Adagrad against SGD; 10 seeds.",
     question=paragraph("""
         Does Adagrad widen the range of learning rates at which Downpour SGD works, by half a decade or more?
@@ -110,11 +110,11 @@ I1 = Claim(
         ),
     },
     decide=decide_i1,
-    criteria=(Criterion("gain", "decades of working learning rates, Adagrad less SGD", at_least=0.5),),
+    criteria=(Criterion("gain", "decades of working learning rates, Adagrad minus SGD", at_least=0.5),),
     beside={
         "sgd": "decades of SGD",
         "adagrad": "decades of Adagrad",
-        "near": "decades within five points of each one's own best, Adagrad less SGD",
+        "near": "decades within five points of each one's own best, Adagrad minus SGD",
         "best_sgd": "best accuracy of SGD",
         "best_adagrad": "best accuracy of Adagrad",
     },

@@ -173,6 +173,11 @@ D1 = Claim(
         "7.4 without a slow node), and after that had been seen there were two.",
         "AD-PSGD that averages while it computes was added beside, once there was such a method.",
     ),
+    notes=paragraph("""
+        Messages take a fifth of a gradient here, so that ours are lower than the paper's. Without a slow node AD-PSGD
+        has 13.5 against 14.8, and all-reduce, which waits for the slowest of 16 too, 8.6 against 12.3. AD-PSGD that
+        averages while it computes has 16.0.
+    """),
 )
 
 
@@ -313,7 +318,7 @@ def decide_d3(results: StudyResults) -> NumberArrays:
 D3 = Claim(
     id="D3",
     paper=PAPER,
-    headline="accuracy, all-reduce less AD-PSGD",
+    headline="accuracy, all-reduce minus AD-PSGD",
     did="LeNet-5, MNIST, 16 nodes, one of them ten times slower: accuracy at equal epochs, and time to 98 %; 5 seeds.",
     question=paragraph("""
         With one node ten times slower, does AD-PSGD reach 98 % in a third of all-reduce's time, and lose nothing at
@@ -356,7 +361,7 @@ D3 = Claim(
     },
     decide=decide_d3,
     criteria=(
-        Criterion("lost", "accuracy of all-reduce less that of AD-PSGD", at_most=0.005),
+        Criterion("lost", "accuracy of all-reduce minus that of AD-PSGD", at_most=0.005),
         Criterion("time_ratio", "time to 98 %, AD-PSGD over all-reduce", at_most=0.333),
     ),
     beside={"seconds": "seconds of AD-PSGD to 98 %"},
@@ -547,16 +552,16 @@ D5 = Claim(
             "time to 98 % at 10 times slower, all-reduce in overlapped buckets over AD-PSGD",
             at_least=3.0,
         ),
-        Criterion("lost", "accuracy at 100 times slower, all-reduce less AD-PSGD", at_most=0.005),
+        Criterion("lost", "accuracy at 100 times slower, all-reduce minus AD-PSGD", at_most=0.005),
         Criterion("learns", "accuracy of all-reduce, which has to learn", at_least=0.98, control=True),
     ),
     beside={
         "keeps_first": "AD-PSGD: the ratio of times in the first 5 seeds",
-        "lost_first": "accuracy at 100 times slower, all-reduce less AD-PSGD, first 5 seeds",
+        "lost_first": "accuracy at 100 times slower, all-reduce minus AD-PSGD, first 5 seeds",
         "ratio_1": "time to 98 % without a slow node, all-reduce in overlapped buckets over AD-PSGD",
         "hidden": "the same, AD-PSGD that averages while it computes over AD-PSGD",
         "steps": "updates to 98 % at 100 times slower, AD-PSGD over all-reduce",
-        "lost_overlapped": "accuracy without a slow node, all-reduce less AD-PSGD that averages while it computes",
+        "lost_overlapped": "accuracy without a slow node, all-reduce minus AD-PSGD that averages while it computes",
     },
     figure=Picture(
         of="time",

@@ -102,7 +102,7 @@ I2 = Claim(
     criteria=(
         Criterion(
             "exponential",
-            "exponential times: fitted momentum less 1 - 1 / P, furthest from 0 over P and rates",
+            "exponential times: fitted momentum minus 1 - 1 / P, furthest from 0 over P and rates",
             at_most=0.02,
         ),
         Criterion(
@@ -113,7 +113,7 @@ I2 = Claim(
         Criterion("moves", "constant times: the same change, least over P (theory 0.119)", at_least=0.06),
         Criterion(
             "of_two",
-            "constant times, P = 2: fitted momentum less lr h, furthest from 0 over rates",
+            "constant times, P = 2: fitted momentum minus lr h, furthest from 0 over rates",
             at_most=0.02,
             control=True,
         ),
@@ -220,7 +220,7 @@ I3 = Claim(
     decide=decide_i3,
     criteria=(
         Criterion("rise", "greatest rise of the best momentum from one number of workers to the next", at_most=0.0),
-        Criterion("fall", "best momentum at P = 16 less that at P = 1", at_most=-0.2),
+        Criterion("fall", "best momentum at P = 16 minus that at P = 1", at_most=-0.2),
     ),
     beside={
         "best_1": "best momentum, P = 1",

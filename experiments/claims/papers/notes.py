@@ -96,7 +96,7 @@ N1 = Claim(
     },
     decide=decide_n1,
     criteria=(
-        Criterion("normal", "normal times: N less the mean staleness, furthest from 1 over N", at_most=0.1),
+        Criterion("normal", "normal times: N minus the mean staleness, furthest from 1 over N", at_most=0.1),
         Criterion("exponential", "exponential times: the same", at_most=0.1),
     ),
     beside={"normal_64": "mean staleness of 64 workers with normal times"},
@@ -110,7 +110,7 @@ N1 = Claim(
         log_y=True,
         theory="expected",
     ),
-    headline="N less the mean staleness, from 1",
+    headline="N minus the mean staleness, from 1",
     did=paragraph("""
         Staleness of 20,000 gradients by 4, 16 and 64 asynchronous workers with normal and with exponential times.
     """),
@@ -391,8 +391,8 @@ N4 = Claim(
     },
     decide=decide_n4,
     criteria=(
-        Criterion("naive", "stages in turn: idle share less (S - 1) / S, either way", at_most=0.01),
-        Criterion("flushed", "GPipe, 1F1B: idle share less (S - 1) / (M + S - 1), furthest from 0", at_most=0.01),
+        Criterion("naive", "stages in turn: idle share minus (S - 1) / S, either way", at_most=0.01),
+        Criterion("flushed", "GPipe, 1F1B: idle share minus (S - 1) / (M + S - 1), furthest from 0", at_most=0.01),
         Criterion("streamed", "PipeDream: idle share", at_most=0.01),
     ),
     beside={
@@ -584,8 +584,8 @@ N13 = Claim(
     },
     decide=decide_n13,
     criteria=(
-        Criterion("streamed", "PipeDream: mean staleness less S - s, furthest from 0 over stages", at_most=0.05),
-        Criterion("two", "PipeDream-2BW: mean staleness less 1, furthest from 0 over stages", at_most=0.05),
+        Criterion("streamed", "PipeDream: mean staleness minus S - s, furthest from 0 over stages", at_most=0.05),
+        Criterion("two", "PipeDream-2BW: mean staleness minus 1, furthest from 0 over stages", at_most=0.05),
         Criterion("two_idle", "PipeDream-2BW: idle share, larger of 4 and 6 stages", at_most=0.01),
         Criterion("flushed", "1F1B: mean staleness, largest over stages", at_most=0.0),
     ),
@@ -596,7 +596,7 @@ N13 = Claim(
     figure=Picture(
         of="stale", theory="expected", x="node", y="mean staleness (updates), 6 stages", lines="method", xlabel="stage"
     ),
-    headline="PipeDream's staleness less S - s",
+    headline="PipeDream's staleness minus S - s",
     did=paragraph("""
         Staleness by stage of 4 and 6 equal stages: PipeDream, PipeDream-2BW with 8 micro-batches, and 1F1B.
     """),

@@ -111,8 +111,8 @@ N6 = Claim(
     },
     decide=decide_n6,
     criteria=(
-        Criterion("lost_1", "accuracy, waiting less one late", at_most=0.005),
-        Criterion("lost_2", "accuracy, waiting less two late", at_most=0.005),
+        Criterion("lost_1", "accuracy, waiting minus one late", at_most=0.005),
+        Criterion("lost_2", "accuracy, waiting minus two late", at_most=0.005),
         Criterion("pace", "virtual time a sample, two late over waiting", at_most=0.6),
         Criterion("learns", "accuracy, waiting, which has to learn", at_least=0.95, control=True),
     ),
@@ -176,13 +176,13 @@ N7 = Claim(
     ),
     decide=decide_n7,
     criteria=(
-        Criterion("lost_4", "accuracy, n = 1 less n = 4", at_most=0.005),
-        Criterion("lost_16", "accuracy, n = 1 less n = 16", at_most=0.005),
+        Criterion("lost_4", "accuracy, n = 1 minus n = 4", at_most=0.005),
+        Criterion("lost_16", "accuracy, n = 1 minus n = 16", at_most=0.005),
         Criterion("pace", "virtual time a sample, n = 16 over n = 1", at_most=0.25),
         Criterion("learns", "accuracy, n = 1, which has to learn", at_least=0.95, control=True),
     ),
     beside={
-        "lost_64": "accuracy, n = 1 less n = 64",
+        "lost_64": "accuracy, n = 1 minus n = 64",
         "pace_4": "virtual time a sample, n = 4 over n = 1",
     },
     figure=Picture(of="accuracy", x="method", y="final test accuracy", bar=("every", -0.005)),
@@ -241,14 +241,14 @@ N8 = Claim(
     ),
     decide=decide_n8,
     criteria=(
-        Criterion("lost_95", "accuracy, all less 95 %", at_most=0.005),
-        Criterion("lost_90", "accuracy, all less 90 %", at_most=0.005),
+        Criterion("lost_95", "accuracy, all minus 95 %", at_most=0.005),
+        Criterion("lost_90", "accuracy, all minus 90 %", at_most=0.005),
         Criterion("pace_95", "virtual time a sample, 95 % over all", at_most=0.7),
         Criterion("pace_90", "virtual time a sample, 90 % over all", at_most=0.5),
         Criterion("learns", "accuracy, all, which has to learn", at_least=0.95, control=True),
     ),
     beside={
-        "lost_tokens": "accuracy, all less 90 % by tokens",
+        "lost_tokens": "accuracy, all minus 90 % by tokens",
         "pace_tokens": "virtual time a sample, 90 % by tokens over all",
     },
     figure=Picture(of="accuracy", x="method", y="final test accuracy", bar=("all", -0.005)),
@@ -277,7 +277,7 @@ def decide_n9(results: StudyResults) -> NumberArrays:
 N9 = Claim(
     id="N9",
     paper=PAPER,
-    headline="accuracy, free less congested",
+    headline="accuracy, free minus congested",
     did="LeNet-5, MNIST, 16 asynchronous workers on a free network and on a narrow server; 4 epochs, 10 seeds.",
     question="Does a congested server cost accuracy at equal epochs, and not only time?",
     says="a congested parameter server spoils the convergence of asynchronous SGD, and not only its speed.",
@@ -302,7 +302,7 @@ N9 = Claim(
     ),
     decide=decide_n9,
     criteria=(
-        Criterion("lost", "accuracy, free less congested", at_least=0.003),
+        Criterion("lost", "accuracy, free minus congested", at_least=0.003),
         Criterion("pace", "virtual time a sample, congested over free", at_least=2.0, control=True),
         Criterion("learns", "accuracy, free, which has to learn", at_least=0.95, control=True),
     ),
@@ -418,12 +418,12 @@ N10 = Claim(
     criteria=(
         Criterion("variance", "tr Cov of gradients, first epoch over the largest of the others", at_least=1.2),
         Criterion("change", "change of the mean gradient in 16 updates, the same", at_least=1.2),
-        Criterion("gain", "final accuracy, delay that grows less one that falls", at_least=0.003),
+        Criterion("gain", "final accuracy, delay that grows minus one that falls", at_least=0.003),
     ),
     beside={
         "variance_last": "tr Cov of gradients, first epoch over the tenth",
         "noise": "tr Cov of gradients over the square of their mean, tenth epoch over the first",
-        "constant": "final accuracy, delay that grows less a constant one of 32",
+        "constant": "final accuracy, delay that grows minus a constant one of 32",
     },
     figure=Picture(
         of="along", x="part", y="squared variation of gradients (epoch 1 = 1)", lines="of", bar=1 / 1.2,
@@ -465,7 +465,7 @@ def decide_n11(results: StudyResults) -> NumberArrays:
 N11 = Claim(
     id="N11",
     paper=PAPER,
-    headline="g g^T and the Hessian, log of how far apart, epoch 10 less 1",
+    headline="g g^T and the Hessian, log of how far apart, epoch 10 minus 1",
     did="LeNet-5, MNIST, 10 epochs of SGD: the mean of g g^T over samples against the Hessian.",
     question="Does the mean of g g^T become the Hessian as training goes on?",
     says=paragraph("""
@@ -486,7 +486,7 @@ N11 = Claim(
     criteria=(
         Criterion(
             "nearer",
-            "logarithm of s^T F s over s^T H s, or the other way round, tenth epoch less the first",
+            "logarithm of s^T F s over s^T H s, or the other way round, tenth epoch minus the first",
             at_most=-0.1,
         ),
         Criterion("cosine", "cosine of F s and H s, tenth epoch", at_least=0.9),
@@ -661,13 +661,13 @@ N14 = Claim(
     studies=later_delays(),
     decide=decide_n14,
     criteria=(
-        Criterion("first", "accuracy, delay after 1 epoch less from the start", at_least=0.003),
-        Criterion("more", "that less what sparing the second epoch too gains", at_least=0.003),
+        Criterion("first", "accuracy, delay after 1 epoch minus from the start", at_least=0.003),
+        Criterion("more", "that minus what sparing the second epoch too gains", at_least=0.003),
         Criterion("learns", "accuracy with the delay from the start, which has to learn", at_least=0.9, control=True),
     ),
     beside={
-        "second": "accuracy, delay after 2 epochs less after 1",
-        "cost": "accuracy, no delay less a delay from the start",
+        "second": "accuracy, delay after 2 epochs minus after 1",
+        "cost": "accuracy, no delay minus a delay from the start",
     },
     figure=Picture(
         of="accuracy",

@@ -275,7 +275,7 @@ def _batches(delay: int, batches: list[int], seeds: range) -> Study:
 A2 = Claim(
     id="A2",
     paper=PAPER,
-    headline="share lost at batch 1,024 less that at batch 32",
+    headline="share lost at batch 1,024 minus that at batch 32",
     did=paragraph("""
         LeNet-5, MNIST, momentum 0.9, 12 epochs, 20 seeds: what a delay of 8 takes of the accuracy at batches of 32, 256
         and 1,024, at a large and a low rate.
@@ -301,10 +301,10 @@ A2 = Claim(
     criteria=(
         Criterion(
             "more_than_small_batch",
-            "share lost by delay at batch 1,024 and the large rate, less that at batch 32",
+            "share lost by delay at batch 1,024 and the large rate, minus that at batch 32",
             at_least=0.05,
         ),
-        Criterion("more_than_low_rate", "the same, less that at batch 1,024 and the low rate", at_least=0.05),
+        Criterion("more_than_low_rate", "the same, minus that at batch 1,024 and the low rate", at_least=0.05),
         Criterion("small_batch", "share lost at batch 32 and the large rate", at_most=0.9, control=True),
         Criterion("low_rate", "share lost at batch 1,024 and the low rate", at_most=0.9, control=True),
         Criterion(
@@ -406,11 +406,11 @@ A3 = Claim(
     },
     decide=decide_a3,
     criteria=(
-        Criterion("gain", "best accuracy during the warm-up less the best without, up to then", at_least=0.05),
+        Criterion("gain", "best accuracy during the warm-up minus the best without, up to then", at_least=0.05),
         Criterion("gain_late", "accuracy gained two epochs after the warm-up, either way", at_most=0.01),
         Criterion("above", "final accuracy without a warm-up, which has to be lost", at_most=0.5, control=True),
     ),
-    beside={"lost": "best accuracy during the warm-up less that at the end"},
+    beside={"lost": "best accuracy during the warm-up minus that at the end"},
     figure=Picture(of="accuracy", x="epoch", y="test accuracy", lines="start", xlabel="epoch"),
     notes=paragraph("""
         The mean gain is 0.27 at half an epoch and 0.12 at the ramp's end; but part of it returns, 0.23 two epochs
@@ -508,7 +508,7 @@ def decide_a4(results: StudyResults) -> NumberArrays:
 A4 = Claim(
     id="A4",
     paper=PAPER,
-    headline="Adam: accuracy at delay 256 less at 0",
+    headline="Adam: accuracy at delay 256 minus at 0",
     did=paragraph("""
         LeNet-5, MNIST, batch 32, 30 epochs: each delay at its own best rate, 8 seeds, and all at that of delay 0, 3
         seeds.
@@ -534,7 +534,7 @@ A4 = Claim(
     decide=decide_a4,
     criteria=(
         Criterion(
-            "adam_own", "Adam: accuracy at delay 256 less that at delay 0, each at its own best rate", at_least=-0.01
+            "adam_own", "Adam: accuracy at delay 256 minus that at delay 0, each at its own best rate", at_least=-0.01
         ),
         Criterion("sgd_own", "SGD with momentum: the same", at_most=-0.05),
         Criterion("adam_common", "Adam: the same, both at the best rate of delay 0", at_least=-0.01),
@@ -543,12 +543,12 @@ A4 = Claim(
         Criterion("sgd_alone", "SGD with momentum: the same", at_least=0.98, control=True),
     ),
     beside={
-        "adam_own_32": "Adam at delay 32: accuracy less that at delay 0, each at its own best rate",
+        "adam_own_32": "Adam at delay 32: accuracy minus that at delay 0, each at its own best rate",
         "sgd_own_32": "SGD with momentum: the same",
-        "adam_own_128": "Adam at delay 128: accuracy less that at delay 0, each at its own best rate",
+        "adam_own_128": "Adam at delay 128: accuracy minus that at delay 0, each at its own best rate",
         "sgd_own_128": "SGD with momentum: the same",
         "adam_common_8": "Adam at delay 8: the same, both at the best rate of delay 0",
-        "adam_over_sgd": "lost by a delay of 256 under SGD with momentum less that under Adam, at their own best rates",
+        "adam_over_sgd": "lost by a delay of 256 under SGD with momentum minus under Adam, at their own best rates",
     },
     figure=Picture(of="best", x="delay", y="accuracy at each delay's own best rate", lines="optimiser"),
     notes="",
@@ -606,7 +606,7 @@ def _of_batch(accuracy: xr.DataArray, batch: int) -> xr.DataArray:
 A5 = Claim(
     id="A5",
     paper=PAPER,
-    headline="Adam at batch 256: accuracy at delay 256 less 0",
+    headline="Adam at batch 256: accuracy at delay 256 minus 0",
     did=paragraph("""
         LeNet-5, MNIST, 30 epochs, delays 0 to 256, batches 32, 256, 1,024: each batch and delay at its own best rate; 5
         seeds.
@@ -631,7 +631,7 @@ A5 = Claim(
     criteria=(
         Criterion(
             "adam_256",
-            "Adam, batch 256: accuracy at delay 256 less that at 0, each at its own best rate",
+            "Adam, batch 256: accuracy at delay 256 minus that at 0, each at its own best rate",
             at_least=-0.01,
         ),
         Criterion("sgd_256", "SGD with momentum, batch 256: the same", at_most=-0.05),
@@ -645,7 +645,7 @@ A5 = Claim(
     beside={
         "adam_batch": "Adam: best of the three batches at delay 256",
         "sgd_batch": "SGD with momentum: the same",
-        "adam_best": "Adam, batch 32: accuracy at delay 256 less that at 0, each at its own best rate",
+        "adam_best": "Adam, batch 32: accuracy at delay 256 minus that at 0, each at its own best rate",
         "sgd_best": "SGD with momentum, batch 32: the same",
     },
     figure=Picture(of="table", x="delay", y="accuracy at its own best rate", lines="optimiser"),

@@ -289,10 +289,10 @@ E2 = Claim(
         Criterion("synchronous", "synchronous level", at_least=0.95, control=True),
     ),
     beside={
-        "lacks_30": "synchronous level less the divided rate's in these seeds, n = 30",
+        "lacks_30": "synchronous level minus the divided rate's in these seeds, n = 30",
         "lacks_15": "the same, n = 15",
-        "early_30": "synchronous less divided rate, both at 0.01, n = 30, 4 epochs",
-        "by_n": "the rate divided by staleness less the mean of one divided by 30, n = 30, 4 epochs",
+        "early_30": "synchronous minus divided rate, both at 0.01, n = 30, 4 epochs",
+        "by_n": "the rate divided by staleness minus the mean of one divided by 30, n = 30, 4 epochs",
         "cliff": "learning rate of the cliff of the fixed rate, n = 30, each seed's own",
     },
     figure=Picture(
@@ -389,14 +389,14 @@ E3 = Claim(
         Criterion("synchronous", "synchronous level", at_least=0.95, control=True),
     ),
     beside={
-        "lacks_30": "synchronous level less the divided rate's in these seeds, n = 30, 12 epochs",
+        "lacks_30": "synchronous level minus the divided rate's in these seeds, n = 30, 12 epochs",
         "lacks_15": "the same, n = 15",
         "longer_30": "the same in the 20 seeds before, n = 30, each with its own synchronous run",
         "longer_15": "the same, n = 15",
-        "early_30": "synchronous level less the divided rate's, n = 30, 4 epochs",
-        "early_15": "synchronous level less the divided rate's, n = 15, 4 epochs",
-        "by_n": "synchronous level less that of the rate divided by 30, n = 30",
-        "own": "each at its own best rate, n = 30: divided less fixed",
+        "early_30": "synchronous level minus the divided rate's, n = 30, 4 epochs",
+        "early_15": "synchronous level minus the divided rate's, n = 15, 4 epochs",
+        "by_n": "synchronous level minus that of the rate divided by 30, n = 30",
+        "own": "each at its own best rate, n = 30: divided minus fixed",
     },
     figure=Picture(of="longer", x="method", y="accuracy after 12 epochs", bar=("synchronous", -0.01)),
     notes=paragraph("""
