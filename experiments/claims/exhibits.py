@@ -17,6 +17,7 @@ class Picture:
         label: what a line is called, with its value for `{}`; by default a name by itself, and a number with its key.
         lost: what is said of seeds whose value is infinite: that they never got there, or diverged.
         bar: a criterion's bar, where it is a value of this axis; or so much above the mean of one of its settings.
+        limits: of the axis upwards, where single seeds lie so far away that the means would not be seen.
         theory: the name, among the numbers of `decide`, of what theory has for the lines or for some of them.
     """
 
@@ -30,6 +31,7 @@ class Picture:
     log_y: bool = False
     lost: Literal["never", "diverged"] = "never"
     bar: float | tuple[str, float] | None = None
+    limits: tuple[float, float] | None = None
     theory: str = ""
 
 

@@ -164,7 +164,7 @@ def _set_y_axis(axes: Axes, drawn: "Picture", lines: list[SeedPoints], bar: floa
             axes.yaxis.set_minor_formatter(PLAIN if high < 3 * low else SPARSE)
         if low > 1e-4 and high < 1e4:
             axes.yaxis.set_major_formatter(PLAIN)
-    axes.set_ylim(low, high)
+    axes.set_ylim(*(drawn.limits or (low, high)))
 
 
 def _note(table: pd.DataFrame, lines: list[SeedPoints], drawn: "Picture", log: bool) -> str:
@@ -176,6 +176,7 @@ def _note(table: pd.DataFrame, lines: list[SeedPoints], drawn: "Picture", log: b
     )
     count = f"{most}" if least == most else f"{least} to {most}"
     points = "" if all(line.is_curve for line in lines) else "; pale points are single seeds"
+    points += ", some beyond the frame" * bool(points and drawn.limits)
     lost = {"never": "never get there", "diverged": "diverged"}[drawn.lost]
     never = f", without those that {lost}" if any(line.never.any() for line in lines) else ""
     means = "Geometric means" if log else "Means"

@@ -81,7 +81,7 @@ D1 = Claim(
         all of it?
     """),
     says=paragraph("""
-        with one slow worker of 16, AD-PSGD's speed-up over one worker stays at about 14.8, 14.1, 13.6, 13.6 when it is
+        with one slow worker of 16, AD-PSGD's speed-up over one worker stays at 14.8, 14.1, 13.6, 13.6 when it is
         1, 2, 10, 100 times slower; all-reduce's falls from 12.3 over 6.9 and 1.6 to 0.18.
     """),
     basis="clock",
@@ -174,7 +174,7 @@ D1 = Claim(
         "AD-PSGD that averages while it computes was added beside, once there was such a method.",
     ),
     notes=paragraph("""
-        Messages take a fifth of a gradient here, so that ours are lower than the paper's. Without a slow node AD-PSGD
+        Messages take a fifth of a gradient here, so ours are lower. Without a slow node AD-PSGD
         has 13.5 against 14.8, and all-reduce, which waits for the slowest of 16 too, 8.6 against 12.3. AD-PSGD that
         averages while it computes has 16.0.
     """),

@@ -170,6 +170,7 @@ B1 = Claim(
         lines="form",
         log_x=True,
         bar=0.99,
+        limits=(0.6, 1.2),
     ),
     notes=paragraph("""
         Along its own runs DC-ASGD-a takes 6 to 9 % of the distance away, along others 3 %. It takes no more of it late
