@@ -98,7 +98,7 @@ def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str 
                 axes.plot(lines[-1].at, lines[-1].mean, color=LIGHT, linewidth=6, zorder=1, label=name)
             else:
                 draw_seeds(axes, lines[-1], number, _claim_label(drawn, name), drawn.lost)
-        bar = None if drawn.bar is None else _bar(table, drawn)
+        bar = None if drawn.bar is None else _bar_height(table, drawn)
         if bar is not None:
             axes.axhline(bar, color=LIGHT, linestyle=":", linewidth=1.5, label="bar", zorder=1)
         _set_x_axis(axes, drawn, settings or sorted(set(table[drawn.x])), settings is not None)
@@ -116,7 +116,7 @@ def _draw_theory(axes: Axes, table: pd.DataFrame, x: str, names: list[Any] | Non
     axes.plot(places, known["theory"], color=LIGHT, linewidth=6, zorder=1, label=label, solid_capstyle="round")
 
 
-def _bar(table: pd.DataFrame, drawn: "Picture") -> float:
+def _bar_height(table: pd.DataFrame, drawn: "Picture") -> float:
     """Where the bar lies: a value, or so much above the mean of one setting."""
     if not isinstance(drawn.bar, tuple):
         return float(drawn.bar or 0.0)
