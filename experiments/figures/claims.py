@@ -98,8 +98,7 @@ def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str 
                 axes.plot(lines[-1].at, lines[-1].mean, color=LIGHT, linewidth=6, zorder=1, label=name)
             else:
                 draw_seeds(axes, lines[-1], number, _claim_label(drawn, name), drawn.lost)
-        bar = None if drawn.bar is None else _bar_height(table, drawn)
-        if bar is not None:
+        if (bar := _bar_height(table, drawn)) is not None:
             axes.axhline(bar, color=LIGHT, linestyle=":", linewidth=1.5, label="bar", zorder=1)
         _set_x_axis(axes, drawn, settings or sorted(set(table[drawn.x])), settings is not None)
         _set_y_axis(axes, drawn, lines, bar)
@@ -110,16 +109,15 @@ def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str 
 def _draw_theory(axes: Axes, table: pd.DataFrame, x: str, names: list[Any] | None, label: str | None) -> None:
     """What theory has for a line, where it says something, beneath it."""
     known = table.dropna(subset=["theory"]).drop_duplicates(x)
-    if known.empty:
-        return
     places = known[x].map(names.index) if names else known[x]
-    axes.plot(places, known["theory"], color=LIGHT, linewidth=6, zorder=1, label=label, solid_capstyle="round")
+    if len(known):
+        axes.plot(places, known["theory"], color=LIGHT, linewidth=6, zorder=1, label=label)
 
 
-def _bar_height(table: pd.DataFrame, drawn: "Picture") -> float:
-    """Where the bar lies: a value, or so much above the mean of one setting."""
+def _bar_height(table: pd.DataFrame, drawn: "Picture") -> float | None:
+    """Where the bar lies, if there is one: a value, or so much above the mean of one setting."""
     if not isinstance(drawn.bar, tuple):
-        return float(drawn.bar or 0.0)
+        return drawn.bar
     setting, above = drawn.bar
     return float(table.loc[table[drawn.x] == setting, "value"].mean()) + above
 
