@@ -104,7 +104,9 @@ def _figure_table(claim: Claim, numbers: NumberArrays) -> pd.DataFrame | None:
         theory = theory.value if isinstance(theory, Joint) else theory
         known = {name: shown[name].values for name in theory.dims if name in shown.dims}
         columns["theory"] = theory.reindex(known).broadcast_like(shown)  # missing where it says nothing of a line
-    return xr.Dataset(columns).to_dataframe().reset_index().dropna(subset=["value"])
+    first = [key for key in (claim.figure.x, claim.figure.lines) if key]  # settings stay in their order
+    order = [*first, *(key for key in shown.dims if key not in first)]
+    return xr.Dataset(columns).to_dataframe(dim_order=order).reset_index().dropna(subset=["value"])
 
 
 def repeat(
