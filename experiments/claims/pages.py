@@ -201,10 +201,10 @@ def markdown_table(claim: Claim, table: ClaimTable, values: xr.DataArray) -> str
         for of in columns:
             own = values.sel({table.rows: name, table.columns: of})
             own = own.dropna(SEED) if SEED in own.dims else own  # seeds that this setting does not have
-            counts |= {own.sizes.get(SEED, 0)}
+            counts |= {own.sizes.get(SEED, 0)} - {0}
             cells += [_table_cell(own, scale), *([table.paper.get(name, {}).get(of, "")] if of in published else [])]
         lines.append(f"| {name} | {' | '.join(cells)} |")
-    several = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
+    several = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts, default=0)}"
     seeds = f"n = {several} seeds, with the 95 % interval" if SEED in values.dims else ""
     seeds += ", of those that got there where some did not" * bool(np.isinf(values).any())
     seeds += ". " if seeds else ""
@@ -215,6 +215,8 @@ def markdown_table(claim: Claim, table: ClaimTable, values: xr.DataArray) -> str
 def _table_cell(values: xr.DataArray, scale: float) -> str:
     if SEED not in values.dims:
         return f"{float(values) * scale:.3g}"
+    if not values.size:
+        return "–"
     estimate = mean(values.values.tolist())
     finite = int(np.isfinite(values).sum())
     remark = f" ({finite} of {values.sizes[SEED]})" if finite < values.sizes[SEED] else ""

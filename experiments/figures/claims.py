@@ -93,7 +93,7 @@ def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str 
             own = table if name is None else table[table[drawn.lines] == name]
             lines.append(seeds(own, drawn.x, settings, number - (len(names) - 1) / 2, log))
             if "theory" in own:
-                _draw_theory(axes, own, drawn.x, settings, label=None if number else "theory")
+                _draw_theory(axes, own, drawn.x, settings)
             if drawn.lines == "of" and name in REFERENCES:
                 axes.plot(lines[-1].at, lines[-1].mean, color=LIGHT, linewidth=6, zorder=1, label=name)
             else:
@@ -106,11 +106,12 @@ def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str 
     return figure
 
 
-def _draw_theory(axes: Axes, table: pd.DataFrame, x: str, names: list[Any] | None, label: str | None) -> None:
-    """What theory has for a line, where it says something, beneath it."""
+def _draw_theory(axes: Axes, table: pd.DataFrame, x: str, names: list[Any] | None) -> None:
+    """What theory has for a line, where it says something, beneath it; the first of them is in the legend."""
     known = table.dropna(subset=["theory"]).drop_duplicates(x)
-    places = known[x].map(names.index) if names else known[x]
     if len(known):
+        places = known[x].map(names.index) if names else known[x]
+        label = None if "theory" in axes.get_legend_handles_labels()[1] else "theory"
         axes.plot(places, known["theory"], color=LIGHT, linewidth=6, zorder=1, label=label)
 
 

@@ -237,7 +237,7 @@ G3 = Claim(
     """),
     question=paragraph("""
         Does an asynchronous server that accumulates as many gradients as there are workers come back to the
-        synchronous loss, in less time?
+        synchronous loss?
     """),
     says=paragraph("""
         accumulating the stale gradients of as many mini-batches as there are workers before each step of Adam

@@ -248,6 +248,7 @@ C2 = Claim(
         Criterion("learns", "accuracy of all-reduce, which has to learn", at_least=0.95, control=True),
     ),
     figure=Picture(of="accuracy", x="method", y="final test accuracy", bar=("all-reduce", -0.005)),
+    changes=("That all-reduce learns was added as a control.",),
 )
 
 

@@ -9,7 +9,7 @@ from laggard.experiments.claims.arrays import probed
 from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
 from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.optima import largest
-from laggard.experiments.claims.statistics import at, between, slope, stack_arrays
+from laggard.experiments.claims.statistics import at, between, log, slope, stack_arrays
 from laggard.experiments.theory.stability import critical
 
 PAPER = Paper(
@@ -62,7 +62,7 @@ def decide_i6(results: StudyResults) -> NumberArrays:
         "share_kinks_8": at(share_kinks, delay=8),
         "share_kinks_32": at(share_kinks, delay=32),
         "lr_max": stack_arrays(**{"plain": lr_max, "momentum 0.9": lr_max_heavy, "plain, LeNet-5": lr_max_kinks}),
-        "expected": stack_arrays(**expected).mean("seed"),
+        "expected": np.e ** log(stack_arrays(**expected)).mean("seed"),
     }
 
 
@@ -162,13 +162,11 @@ I6 = Claim(
     criteria=(
         Criterion("plain", "how far lr_max may be from theory's at most, as a share, over the delays", at_most=0.1),
         Criterion("heavy", "the same with momentum 0.9", at_most=0.15),
-        Criterion(
-            "slope_kinks", "slope of log lr_max against log(2 D + 1), LeNet-5, no momentum", at_least=-1.3, at_most=-0.7
-        ),
         Criterion("found", "slope of the loss at the minima, which have to be some", at_most=0.01, control=True),
     ),
     beside={
         "slope": "slope of log lr_max against log(2 D + 1), no momentum",
+        "slope_kinks": "the same, LeNet-5",
         "cost": "lr_max without momentum over that with 0.9, least over delays 8 and 32",
         "sharpness": "sharpness of the minimum",
         "sharpness_kinks": "sharpness of LeNet-5's minimum",
@@ -192,9 +190,9 @@ I6 = Claim(
         "network now, LeNet-5 has a lower grid and the bar on the slope, and there are five seeds instead of three.",
         "The distance from theory was that of the point halfway between two rates of the grid, 0.001, which is finer "
         "than the grid is. It is that of the further one now; the verdict is the same.",
-        "The slope of the smooth network and the cost of momentum were criteria (-0.99 and 11.9, both held). The rates "
+        "Slopes and the cost of momentum were criteria (-0.99, LeNet-5 the same, and 11.9; all held). The rates "
         "tried, from 0.75 to 1.25 of theory's limit, allow slopes from -1.15 to -0.83 and a cost of at least 7.9, so "
-        "that neither could fail; they stand beside.",
+        "that these could not fail, and LeNet-5's hardly (-1.35 to -0.64); they stand beside.",
     ),
 )
 

@@ -277,8 +277,8 @@ A2 = Claim(
     paper=PAPER,
     headline="share lost at batch 1,024 minus that at batch 32",
     did=paragraph("""
-        LeNet-5, MNIST, momentum 0.9, 12 epochs, 20 seeds: what a delay of 8 takes of the accuracy at batches of 32, 256
-        and 1,024, at a large and a low rate.
+        LeNet-5, MNIST, momentum 0.9, 12 epochs, 20 seeds: what a delay of 8 takes of the accuracy at batches of 32 and
+        1,024, at a large and a low rate.
     """),
     question="Is it large batches together with large learning rates that delay hurts?",
     says="a large batch (above 256) together with a large learning rate is where delay hurts.",
@@ -559,7 +559,8 @@ A4 = Claim(
         "to 0.0086; -0.046, -0.062 to -0.030). The ten seeds of A5 at the same batch, whose outcome was known then, "
         "took their place.",
         "One seed chose the learning rates; three do now, and eight of the ten report. Adam had lost 0.5 points (0.2 "
-        "to 0.9), SGD 4.4 (3.8 to 4.9). SGD's rate without delay is 0.003 instead of 0.01; the others are the same.",
+        "to 0.9), SGD 4.4 (3.8 to 4.9). SGD's rates at delays 0 and 8 are 0.003 and 0.001 instead of 0.01 and 0.003; "
+        "the others are the same.",
     ),
 )
 
@@ -587,6 +588,11 @@ def decide_a5(results: StudyResults) -> NumberArrays:
         "sgd_256": at(lost[256], optimiser="momentum", delay=256),
         "adam_1024": at(lost[1024], optimiser="adam", delay=256),
         "sgd_1024": at(lost[1024], optimiser="momentum", delay=256),
+        **{
+            f"contrast_{batch}": at(lost[batch], optimiser="adam", delay=256)
+            - at(lost[batch], optimiser="momentum", delay=256)
+            for batch in (256, 1024)
+        },
         "adam_alone": at(accuracy, optimiser="adam", batch=1024, delay=0).dropna(SEED),
         "sgd_alone": at(accuracy, optimiser="momentum", batch=1024, delay=0).dropna(SEED),
         "adam_batch": at(chosen, optimiser="adam", delay=256),
@@ -608,8 +614,8 @@ A5 = Claim(
     paper=PAPER,
     headline="Adam at batch 256: accuracy at delay 256 minus 0",
     did=paragraph("""
-        LeNet-5, MNIST, 30 epochs, delays 0 to 256, batches 32, 256, 1,024: each batch and delay at its own best rate; 5
-        seeds.
+        LeNet-5, MNIST, 30 epochs, delays 0 to 256, batches 32, 256, 1,024: each batch and delay at its own best rate; 3
+        to 8 seeds.
     """),
     question="Does Adam bear 257 workers at larger batches too, and SGD with momentum not?",
     says=paragraph("""
@@ -634,15 +640,17 @@ A5 = Claim(
             "Adam, batch 256: accuracy at delay 256 minus that at 0, each at its own best rate",
             at_least=-0.01,
         ),
-        Criterion("sgd_256", "SGD with momentum, batch 256: the same", at_most=-0.05),
+        Criterion("contrast_256", "lost by SGD with momentum minus lost by Adam, batch 256", at_least=0.05),
         Criterion("adam_1024", "Adam, batch 1,024: the same", at_least=-0.01),
-        Criterion("sgd_1024", "SGD with momentum, batch 1,024: the same", at_most=-0.05),
+        Criterion("contrast_1024", "lost by SGD with momentum minus lost by Adam, batch 1,024", at_least=0.05),
         Criterion(
             "adam_alone", "Adam: accuracy at batch 1,024 without delay, which has to learn", at_least=0.98, control=True
         ),
         Criterion("sgd_alone", "SGD with momentum: the same", at_least=0.98, control=True),
     ),
     beside={
+        "sgd_256": "SGD with momentum, batch 256: accuracy at delay 256 minus that at 0",
+        "sgd_1024": "the same, batch 1,024",
         "adam_batch": "Adam: best of the three batches at delay 256",
         "sgd_batch": "SGD with momentum: the same",
         "adam_best": "Adam, batch 32: accuracy at delay 256 minus that at 0, each at its own best rate",

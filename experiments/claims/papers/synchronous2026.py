@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
@@ -50,13 +51,14 @@ def decide_i4(results: StudyResults) -> NumberArrays:
     reached = best_inside(reached, "lr", chosen_on=choosing.sizes[SEED], lowest=True)
     waits = at(mean(choosing).min("lr"), method=list(WAITS)).idxmin("method")
     chosen, asynchronous = reached.sel({"method": waits}).drop_vars("method"), at(reached, method="async")
-    close = chosen <= 2 * asynchronous
+    close = (chosen <= 2 * asynchronous) & np.isfinite(chosen)
+    known = bool((chosen.notnull() & asynchronous.notnull()).all())
     seconds = mean(per_sample(results["race"]), "lr")
     pace = at(seconds, method="m = 12") / at(seconds, method="async")
     workers = waits.copy(data=[float(name.removeprefix("m = ")) for name in waits.values])
     return {
-        "light": _unless_least(at(close, tail="light"), at(workers, tail="light")),
-        "heavy": _unless_least(at(close, tail="heavy"), at(workers, tail="heavy")),
+        "light": close_or_open(at(close, tail="light"), known and at(workers, tail="light") > LEAST),
+        "heavy": close_or_open(at(close, tail="heavy"), known and at(workers, tail="heavy") > LEAST),
         "light_m": at(workers, tail="light"),
         "heavy_m": at(workers, tail="heavy"),
         "light_sooner": at(chosen, tail="light") < at(asynchronous, tail="light"),
@@ -67,9 +69,9 @@ def decide_i4(results: StudyResults) -> NumberArrays:
     }
 
 
-def _unless_least(close: xr.DataArray, m: xr.DataArray) -> xr.DataArray:
-    """What is so of each seed; NaN where m is the least tried, for a lower one may be better."""
-    return close if m > LEAST else close.where(False)
+def close_or_open(close: xr.DataArray, inside: bool | xr.DataArray) -> xr.DataArray:
+    """What is so of each seed; NaN where m or a rate lies at an end of its grid, for one beyond may be better."""
+    return close if inside else close.where(False)
 
 
 I4 = Claim(

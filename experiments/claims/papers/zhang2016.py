@@ -193,7 +193,7 @@ FIXED = _further(
 )
 """More seeds of the fixed rate at n = 30, around its cliff."""
 HIGH = RATES[4]
-"""The rate of E2: two steps of the grid, a factor of 9.7, above the cliff of the mean accuracy at n = 30."""
+"""The rate of E2: two steps of the grid, a factor of 9.6, above the cliff of the mean accuracy at n = 30."""
 
 
 def _high(name: str, seeds: range) -> Study:

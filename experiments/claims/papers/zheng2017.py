@@ -55,20 +55,22 @@ def _forms(name: str, seeds: range) -> Study:
 def decide_b1(results: StudyResults) -> NumberArrays:
     shares = xr.concat([probed(results["choosing"]), probed(results["forms"])], SEED)
     whole = mean(shares, "quarter")
+    reporting = whole.isel(seed=slice(2, None))
     adaptive, strength = _at_chosen(at(shares, form="adaptive"), at(whole, form="adaptive"))
     constant, _ = _at_chosen(at(shares, form="constant"), at(whole, form="constant"))
     outer, _ = _at_chosen(at(shares, form="outer"), at(whole, form="outer"))
-    exact = at(whole.isel(seed=slice(2, None)), form="exact", strength=1.0)
-    each, shown = mean(adaptive, "quarter"), between(at(whole, workers=8), "strength", 0.1, np.inf)
+    exact = at(reporting, form="exact", strength=1.0)
+    each, shown = mean(adaptive, "quarter"), between(at(reporting, workers=8), "strength", 0.1, np.inf)
     late = xr.concat([probed(results["choosing"]), probed(results["late"])], SEED)
     found, _ = _at_chosen(at(late, form="adaptive"), at(mean(late, "quarter"), form="adaptive"))
     later = mean(at(found, quarter=4) / at(found, quarter=1), "workers")
+    fell = (later <= 0.99).where(later.notnull()) if later.isnull().any() else later <= 0.99
     own = probed(results["own"])
     own_later = at(own, quarter=4) / at(own, quarter=1)
     return {
         "adaptive_8": at(each, workers=8),
         "adaptive_16": at(each, workers=16),
-        "later": later <= 0.99,
+        "later": fell,
         "later_ratio": later,
         "exact_8": at(exact, workers=8),
         "exact_16": at(exact, workers=16),
@@ -76,7 +78,7 @@ def decide_b1(results: StudyResults) -> NumberArrays:
         "outer_16": at(mean(outer, "quarter"), workers=16),
         "constant_8": at(mean(constant, "quarter"), workers=8),
         "constant_16": at(mean(constant, "quarter"), workers=16),
-        "paper_16": at(whole.isel(seed=slice(2, None)), form="adaptive", strength=3.0, workers=16),
+        "paper_16": at(reporting, form="adaptive", strength=3.0, workers=16),
         "own_8": mean(at(own, workers=8), "quarter"),
         "own_16": mean(at(own, workers=16), "quarter"),
         "own_later_8": at(own_later, workers=8),
@@ -170,7 +172,7 @@ B1 = Claim(
         lines="form",
         log_x=True,
         bar=0.99,
-        limits=(0.6, 1.2),
+        limits=(0.6, 1.3),
     ),
     notes=paragraph("""
         Along its own runs DC-ASGD-a takes 6 to 9 % of the distance away, along others 3 %. It takes no more of it late
