@@ -504,7 +504,7 @@ C5 = Claim(
     },
     figure=Picture(of="accuracy", x="variant", y="final test accuracy", xlabel="nodes, and the graph of averages"),
     notes=paragraph("""
-        What is lost is lost to fewer steps, not to the graph: from 4 to 64 nodes SGP loses 2.2 points, all-reduce 5.7.
+        From 4 to 64 nodes SGP loses 2.2 points, all-reduce 5.7. What is lost is lost to fewer steps, not to the graph.
         With 64 nodes exact averages take a rate of 0.1 and end at 0.93; models that differ a little from node to node
         and are averaged take 0.4 and get to 0.967 in as many steps.
     """),

@@ -249,8 +249,8 @@ E2 = Claim(
     paper=PAPER,
     headline="accuracy of a fixed rate, n = 30",
     did=paragraph("""
-        LeNet-5, MNIST, 30 learners, 12 epochs, a rate ten times the cliff of the fixed one: fixed, 20 seeds, and
-        divided by the staleness, 30 seeds.
+        LeNet-5, MNIST, 30 learners, 12 epochs, ten times the cliff of a fixed rate: fixed, 20 seeds, and divided by
+        staleness, 30.
     """),
     question=paragraph("""
         Does dividing the learning rate by the staleness keep asynchronous SGD at the synchronous level where a
@@ -299,7 +299,7 @@ E2 = Claim(
         of="accuracy", x="lr", y="accuracy after 4 epochs (n = 30)", lines="of", xlabel="learning rate", log_x=True
     ),
     notes=paragraph("""
-        At 0.01 the divided rate is within a point of the synchronous level in all seeds, and lacks 0.1 points on
+        At 0.01 the divided rate is within a point of the synchronous level in all seeds. It lacks 0.1 points on
         average. The fixed one ends at 0.10 with n = 30 and 0.16 with n = 15. Divided by 30 in place of each gradient's
         staleness it is as good after 4 epochs (0.0005, -0.0027 to 0.0037).
     """),
