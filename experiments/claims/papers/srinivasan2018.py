@@ -516,7 +516,7 @@ A4 = Claim(
     paper=PAPER,
     headline="Adam: accuracy at delay 256 minus at 0",
     did=paragraph("""
-        LeNet-5, MNIST, batch 32, 30 epochs: each delay at its own best rate, or all at that of delay 0; 3 to 12 seeds.
+        LeNet-5, MNIST, batch 32, 30 epochs: each delay at its best rate, or all at delay 0's; 3 to 12 seeds.
     """),
     question=paragraph("""
         Does Adam stay near its own accuracy without delay up to a delay of 256, where SGD with momentum cannot
