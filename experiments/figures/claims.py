@@ -119,7 +119,7 @@ def _bar_height(table: pd.DataFrame, drawn: "Picture") -> float | None:
     """Where the bar lies, if there is one: a value, or so much above the mean of one setting."""
     if not isinstance(drawn.bar, tuple):
         return drawn.bar
-    return float(table.loc[table[drawn.x] == drawn.bar[0], "value"].mean()) + drawn.bar[1]
+    return float(table.loc[table[drawn.x].astype(str) == drawn.bar[0], "value"].mean()) + drawn.bar[1]
 
 
 def _claim_label(drawn: "Picture", name: Any) -> str | None:
