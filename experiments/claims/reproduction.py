@@ -57,7 +57,7 @@ def reproduce(
     row, numbers = evaluate_claim(claim, scale, studies, _circumstances(claim, scale, found))
     with suppress(ResultError):  # a row of another version is replaced
         row = _with_history(row, read_row(claim.id, folder, scale))
-    write_row(row, _figure_table(claim, numbers), folder, studies)
+    write_row(row, figure_data(claim, numbers), folder, studies)
     return row
 
 
@@ -93,7 +93,8 @@ def _with_history(row: Row, kept: Row | None) -> Row:
     return row.model_copy(update={"repeats": repeats, "first_verdict": kept.first_verdict})
 
 
-def _figure_table(claim: Claim, numbers: NumberArrays) -> pd.DataFrame | None:
+def figure_data(claim: Claim, numbers: NumberArrays) -> pd.DataFrame | None:
+    """What the claim's figure shows, a row a setting and seed: its `value`, and what theory has, if it is asked for."""
     if claim.figure is None:
         return None
     shown = numbers[claim.figure.of]

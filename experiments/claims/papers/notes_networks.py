@@ -521,7 +521,7 @@ N11 = Claim(
 )
 
 
-ALONE_16: dict[str, Any] = {
+DELAYED_LENET: dict[str, Any] = {
     "cluster": ALONE,
     "algorithm": {"name": "delayed"},
     "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
@@ -536,7 +536,7 @@ def _at_rates(name: str, delays: tuple[int, ...], divide: bool) -> Study:
     """Each delay D at the rate divided by D + 1, or at the same rate as without delay."""
     return Study(
         config={
-            **ALONE_16,
+            **DELAYED_LENET,
             "name": f"claims-divided-{name}",
             "stop": {"epochs": 12},
             "evaluate": {"every_epochs": 12},

@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from scipy.stats import t
 
 from laggard.experiments.claims import claims
 from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.reproduction import figure_data
 from laggard.experiments.figures.claims import picture, seeds, y_range
 
 TIMES = {"sync": [1.0, 2.0, 4.5, np.inf], "async": [0.5, 0.7, 0.6, 1.0]}
@@ -124,6 +126,22 @@ def test_a_bar_may_lie_so_much_above_one_setting_and_is_within_the_frame(drawn):
     assert list(bar.get_ydata()) == pytest.approx([0.7 + 7.0] * 2)
     assert axes.get_ylim()[1] > 7.7
     assert drawn(table(), x="method", limits=(0.2, 3.0)).get_ylim() == (0.2, 3.0)
+
+
+def test_the_table_of_a_figure_has_its_settings_in_order_and_theory_where_there_is_some():
+    (claim,) = claims(["B3"])
+    values = xr.DataArray(
+        np.array([[np.nan, 2.0, 3.0], [4.0, 5.0, 6.0]]),
+        dims=("tail", "m"),
+        coords={"tail": ["light", "heavy"], "m": ["m = 2", "m = 4", "all"]},
+    )
+    theory = xr.DataArray([7.0], dims="tail", coords={"tail": ["heavy"]})
+    shown = replace(claim, figure=Picture(of="it", x="m", y="s", lines="tail", theory="expected"))
+    table = figure_data(shown, {"it": values, "expected": theory})
+    assert table["m"].drop_duplicates().tolist() == ["m = 2", "m = 4", "all"]  # though the first line lacks the first
+    assert table["value"].tolist() == [4.0, 2.0, 5.0, 3.0, 6.0]
+    assert table.loc[table["tail"] == "heavy", "theory"].tolist() == [7.0] * 3
+    assert table.loc[table["tail"] == "light", "theory"].isna().all()
 
 
 def test_theory_is_drawn_for_the_lines_that_it_knows(drawn):

@@ -155,6 +155,19 @@ def test_a_table_counts_the_seeds_that_got_there_and_has_a_column_only_for_what_
     assert "of those that got there where some did not" in text
 
 
+def test_a_table_leaves_out_seeds_that_a_setting_does_not_have(folder):
+    """They are no seeds that did not get there."""
+    values = xr.DataArray(
+        np.array([[[1.0, 3.0, np.nan], [2.0, 2.0, 2.0], [np.nan] * 3]]),
+        dims=("method", "workers", "seed"),
+        coords={"method": ["ASGD"], "workers": [4, 8, 16], "seed": [0, 1, 2]},
+    )
+    (claim,) = claims([], folder())
+    text = markdown_table(claim, ClaimTable("time", "Times (s)", "method", "workers"), values)
+    assert "| ASGD | 2.00 ± 12.71 | 2.00 ± 0.00 | – |" in text
+    assert text.endswith("n = 2 to 3 seeds, with the 95 % interval.")
+
+
 def test_a_basis_without_claims_has_an_empty_cell(folder, tmp_path):
     (claim,) = claims([], folder())
     evidence = evidence_of(claim, None, tmp_path)
