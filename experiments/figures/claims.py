@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 SEED_KEY = "seed"
 TICKS = 12
 CLOSE = 0.02  # settings that lie closer than this, as a share of the axis, are not named each
-REFERENCES = ("theory", "bound")
 CURVE = 25  # a line of more settings than these is a curve
 APART, BESIDE = 0.1, 0.035  # of a step from one name to the next: two lines, and a mean from its seeds
 
@@ -67,8 +66,8 @@ def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str 
     """A claim's statistic: means over seeds with the 95 % interval of the mean, of the values that are finite.
 
     On a logarithmic axis they are means of logarithms, if all values have one. Single seeds are pale points beside
-    their mean; those without a finite value, as one that never reached a loss, are counted above the frame. Curves that
-    `together` calls theory or bound lie beneath the others.
+    their mean; those without a finite value, as one that never reached a loss, are counted above the frame. What theory
+    has for a line lies beneath it.
 
     Args:
         table: a row per setting and seed, with the statistic as `value`.
@@ -94,10 +93,7 @@ def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str 
             lines.append(seeds(own, drawn.x, settings, number - (len(names) - 1) / 2, log))
             if "theory" in own:
                 _draw_theory(axes, own, drawn.x, settings)
-            if drawn.lines == "of" and name in REFERENCES:
-                axes.plot(lines[-1].at, lines[-1].mean, color=LIGHT, linewidth=6, zorder=1, label=name)
-            else:
-                draw_seeds(axes, lines[-1], number, _claim_label(drawn, name), drawn.lost)
+            draw_seeds(axes, lines[-1], number, _claim_label(drawn, name), drawn.lost)
         if (bar := _bar_height(table, drawn)) is not None:
             axes.axhline(bar, color=LIGHT, linestyle=":", linewidth=1.5, label="bar", zorder=1)
         _set_x_axis(axes, drawn, settings or sorted(set(table[drawn.x])), settings is not None)

@@ -346,9 +346,8 @@ def decide_n4(results: StudyResults) -> NumberArrays:
         "streamed": at(alone, method="pipedream"),
         "bubble_4": at(bubble, method="gpipe", micro_batches=4),
         "bubble_16": at(bubble, method="gpipe", micro_batches=16),
-        "bubble": stack_arrays(
-            **{"GPipe": at(bubble, method="gpipe"), "1F1B": at(bubble, method="1f1b"), "theory": theory}
-        ),
+        "bubble": stack_arrays(**{"GPipe": at(bubble, method="gpipe"), "1F1B": at(bubble, method="1f1b")}),
+        "expected": theory,
     }
 
 
@@ -407,6 +406,7 @@ N4 = Claim(
         x="micro_batches",
         y="share of time a stage is idle",
         lines="of",
+        theory="expected",
         xlabel="micro-batches",
         log_x=True,
     ),

@@ -39,7 +39,8 @@ def decide_e1(results: StudyResults) -> NumberArrays:
         "greatest": at(final(results["softsync"], "max_staleness"), gradients=30),
         "beyond_gamma": at(beyond, law="cv 0.3"),
         "beyond_exponential": at(beyond, law="exponential"),
-        "staleness": stack_arrays(measured=stale, theory=theory),
+        "staleness": stale,
+        "expected": theory,
     }
 
 
@@ -105,7 +106,7 @@ E1 = Claim(
         of="staleness",
         x="gradients",
         y="mean staleness (updates)",
-        lines="of",
+        theory="expected",
         xlabel="gradients per update (30 / n)",
         log_x=True,
         log_y=True,
