@@ -638,10 +638,12 @@ def later_delays() -> dict[str, Study]:
         "in the first": {**fall, "algorithm.after": EPOCH},
         "never": {"algorithm.delay": 0},
     }
-    low, high = [0.0015, 0.003, 0.006, 0.0125, 0.025, 0.05], [0.025, 0.05, 0.1, 0.2, 0.4, 0.8]
-    grids = {
-        name: {**keys, "sweep": {"learning.lr": high if name == "never" else low}} for name, keys in methods.items()
+    rates = {
+        **dict.fromkeys(methods, [0.0001, 0.0002, 0.0004, 0.00075, 0.0015, 0.003]),
+        **dict.fromkeys(("always", "in the first"), [0.0015, 0.003, 0.006, 0.0125, 0.025, 0.05]),
+        "never": [0.025, 0.05, 0.1, 0.2, 0.4, 0.8],
     }
+    grids = {name: {**keys, "sweep": {"learning.lr": rates[name]}} for name, keys in methods.items()}
     config: dict[str, Any] = {**MNIST, "cluster": ALONE, "algorithm": {"name": "delayed"}}
     sweep = {"method": grids, "seed": [100, 101, 102]}
     return {
@@ -704,6 +706,11 @@ N14 = Claim(
         "cost_last": "accuracy, no delay minus a delay in the last epoch alone",
     },
     figure=Picture(of="accuracy", x="method", y="final test accuracy", xlabel="gradients are 32 updates late"),
+    changes=(
+        "All grids with a delay began at 0.0015, which was the best where the delay begins later (-0.14, -0.21 to "
+        "-0.08, and -0.038, -0.042 to -0.034; open by the grid's end). They begin at 0.0001 there; bars and seeds are "
+        "as they were.",
+    ),
 )
 
 
