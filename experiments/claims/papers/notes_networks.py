@@ -638,12 +638,10 @@ def later_delays() -> dict[str, Study]:
         "in the first": {**fall, "algorithm.after": EPOCH},
         "never": {"algorithm.delay": 0},
     }
-    rates = {
-        **dict.fromkeys(methods, [0.0001, 0.0002, 0.0004, 0.00075, 0.0015, 0.003]),
-        **dict.fromkeys(("always", "in the first"), [0.0015, 0.003, 0.006, 0.0125, 0.025, 0.05]),
-        "never": [0.025, 0.05, 0.1, 0.2, 0.4, 0.8],
-    }
-    grids = {name: {**keys, "sweep": {"learning.lr": rates[name]}} for name, keys in methods.items()}
+    lowest = [0.0001, 0.0002, 0.0004, 0.00075, 0.0015, 0.003]
+    low, high = [0.0015, 0.003, 0.006, 0.0125, 0.025, 0.05], [0.025, 0.05, 0.1, 0.2, 0.4, 0.8]
+    rates = {"always": low, "in the first": low, "never": high}
+    grids = {name: {**keys, "sweep": {"learning.lr": rates.get(name, lowest)}} for name, keys in methods.items()}
     config: dict[str, Any] = {**MNIST, "cluster": ALONE, "algorithm": {"name": "delayed"}}
     sweep = {"method": grids, "seed": [100, 101, 102]}
     return {
@@ -706,6 +704,12 @@ N14 = Claim(
         "cost_last": "accuracy, no delay minus a delay in the last epoch alone",
     },
     figure=Picture(of="accuracy", x="method", y="final test accuracy", xlabel="gradients are 32 updates late"),
+    notes=paragraph("""
+        A delay in the first epoch alone costs 1.3 points, in the last alone 15.8. Where it begins, the queue fills, and
+        32 gradients of one model are applied one after another; late in training that costs more, or the low rate does
+        that bears it (0.00075 in the last, 0.006 in the first). A delay in all epochs costs 2.0 points, one that begins
+        after the first 5.8.
+    """),
     changes=(
         "All grids with a delay began at 0.0015, which was the best where the delay begins later (-0.14, -0.21 to "
         "-0.08, and -0.038, -0.042 to -0.034; open by the grid's end). They begin at 0.0001 there; bars and seeds are "
