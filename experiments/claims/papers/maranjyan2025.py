@@ -206,8 +206,8 @@ I5 = Claim(
         "Threshold and batch were 4 or 16, of which 2 seeds chose 4, an end of the two; 5 others reported. All held: "
         "0.04 to 0.38 for Ringmaster, 0.09 to 0.65 for Rennala. The grid goes down to 1 now, and other seeds choose "
         "and report.",
-        "At noise 1, which stands beside, the largest threshold and batch, 16, were the best. The grid goes on to 64; the "
-        "other runs are as they were.",
+        "At noise 1, which stands beside, the largest threshold and batch, 16, were the best. The grid goes on to 64; "
+        "the other runs are as they were.",
     ),
 )
 
