@@ -188,7 +188,8 @@ def markdown_table(claim: Claim, table: ClaimTable, values: xr.DataArray) -> str
     """A claim's table in Markdown: for each column our mean with its 95 % interval, and the paper's number."""
     columns, scale = values[table.columns].values.tolist(), 100 if table.percent else 1
     published = {of for row in table.paper.values() for of in row}
-    head = [f"{table.columns} {of}" + " | paper" * (of in published) for of in columns]
+    called = [of if isinstance(of, str) and not of.isdigit() else f"{table.columns} {of}" for of in columns]
+    head = [name + " | paper" * (of in published) for of, name in zip(columns, called, strict=True)]
     lines = [
         f"**{table.title}** ([{claim.id}]({PAPERS.as_posix()}/{claim.paper.key}.md#{claim.id.lower()}))",
         "",

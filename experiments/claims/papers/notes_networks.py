@@ -7,7 +7,7 @@ import xarray as xr
 
 from laggard.experiments.claims.arrays import probed
 from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Study, StudyResults, Tuning, paragraph
-from laggard.experiments.claims.exhibits import Picture
+from laggard.experiments.claims.exhibits import ClaimTable, Picture
 from laggard.experiments.claims.papers.notes import PAPER
 from laggard.experiments.claims.statistics import (
     SEED,
@@ -203,6 +203,7 @@ def decide_n8(results: StudyResults) -> NumberArrays:
         "lost_tokens": at(lost, method="90 %, tokens"),
         "pace_tokens": at(share, method="90 %, tokens"),
         "accuracy": accuracy,
+        "table": stack_arrays(**{"accuracy": accuracy, "time a sample, of all's": share}).rename(of="measure"),
     }
 
 
@@ -254,6 +255,13 @@ N8 = Claim(
         "pace_tokens": "virtual time a sample, 90 % by tokens over all",
     },
     figure=Picture(of="accuracy", x="method", y="final test accuracy", bar=("all", -0.005)),
+    table=ClaimTable(
+        of="table",
+        title="Waiting for some of 20 workers (%)",
+        rows="method",
+        columns="measure",
+        percent=True,
+    ),
     notes=paragraph("""
         Waiting for 19 of twenty workers takes half of the time and waiting for 18 a quarter; neither costs accuracy.
     """),

@@ -18,7 +18,7 @@ from laggard.experiments.claims.claim import (
 )
 from laggard.experiments.claims.exhibits import ClaimTable, Picture
 from laggard.experiments.claims.optima import choice, largest
-from laggard.experiments.claims.statistics import SEED, at, between, final, log, mean, per_sample, relabel
+from laggard.experiments.claims.statistics import SEED, at, between, final, log, mean, per_sample, relabel, stack_arrays
 
 PAPER = Paper(
     key="zheng2017",
@@ -551,6 +551,7 @@ def decide_b4(results: StudyResults) -> NumberArrays:
     limit, limit_faster = _strongest(accuracy), _strongest(faster)
     both = xr.concat([limit.sel(workers=more["workers"]), more, fresh], SEED)
     alone = xr.concat([at(accuracy, strength=0.0).min("workers"), at(faster, strength=0.0)], "rate").min("rate")
+    by_workers = {f"{count} workers": at(accuracy, workers=count) for count in accuracy["workers"].values}
     return {
         "workers": log(at(fresh, workers=32) / at(fresh, workers=8)) / np.log(2),
         "ratio": at(both, workers=32) / at(both, workers=8),
@@ -561,7 +562,7 @@ def decide_b4(results: StudyResults) -> NumberArrays:
         "limit_16": at(limit, workers=16),
         "limit_32": at(both, workers=32),
         "limit_faster": limit_faster,
-        "accuracy": accuracy,
+        "accuracy": stack_arrays(**by_workers, **{"8 workers, rate 0.02": faster}).rename(of="setting"),
     }
 
 
@@ -643,7 +644,7 @@ B4 = Claim(
         of="accuracy",
         x="strength",
         y="test accuracy after 2 epochs",
-        lines="workers",
+        lines="setting",
         xlabel="strength of the compensation",
         log_x=True,
     ),

@@ -168,6 +168,14 @@ def test_a_table_leaves_out_seeds_that_a_setting_does_not_have(folder):
     assert text.endswith("n = 2 to 3 seeds, with the 95 % interval.")
 
 
+def test_a_column_that_is_a_number_is_called_by_its_key_too(folder):
+    (claim,) = claims([], folder())
+    for settings, head in (["accuracy", "time"], "accuracy | time"), (["1", "10"], "of 1 | of 10"):
+        values = xr.DataArray([[1.0, 2.0]], dims=("method", "of"), coords={"method": ["ASGD"], "of": settings})
+        text = markdown_table(claim, ClaimTable("time", "Times", "method", "of"), values)
+        assert f"| method | {head} |" in text
+
+
 def test_a_basis_without_claims_has_an_empty_cell(folder, tmp_path):
     (claim,) = claims([], folder())
     evidence = evidence_of(claim, None, tmp_path)
