@@ -440,6 +440,10 @@ D4 = Claim(
         xlabel="updates (16 samples each)",
         log_y=True,
     ),
+    notes=paragraph("""
+        In time all-reduce takes 2.0 times as long to the loss, and 1.6 times in four buckets that overlap with the
+        gradient.
+    """),
 )
 
 
