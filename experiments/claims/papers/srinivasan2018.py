@@ -430,10 +430,14 @@ A3 = Claim(
 LEARNERS = {"momentum": {"optimizer": "sgd", "momentum": 0.9}, "adam": {"optimizer": "adam"}}
 ASKED = [0, 32, 256]
 """The delays that others report; the figure of rates has those between, too."""
-CHOOSING = {32: [0, 1, 2], 256: [0], 1024: [0]}
-"""The seeds that choose the learning rate, by batch."""
-REPORTING = {32: list(range(3, 11)), 256: [1, 2, 3, 4, 5], 1024: [1, 2, 3, 4, 5]}
-"""The seeds that report, by batch: more of the batch that is best at every delay."""
+CHOOSING = {32: (DELAYS, [0, 1, 2]), 256: (ASKED, [0, 1, 2]), 1024: (DELAYS, [0])}
+"""The delays whose learning rate is chosen, and the seeds that choose it, by batch."""
+REPORTING = {
+    32: {"seed": list(range(3, 11))},
+    256: {"learning.seed": list(range(6, 26))},
+    1024: {"seed": [1, 2, 3, 4, 5]},
+}
+"""The seeds that report, by batch; those of a batch of 256 run as one ensemble."""
 BATCHES = tuple(REPORTING)
 CALLED = {"momentum": "SGD with momentum", "adam": "Adam"}
 
@@ -443,13 +447,14 @@ def batch_studies(batches: tuple[int, ...] = BATCHES) -> dict[str, Study]:
     found = {}
     for name, learning in LEARNERS.items():
         for batch in batches:
+            delays, seeds = CHOOSING[batch]
             config = {**DELAYED, "learning": learning, "task": {**DELAYED["task"], "batch": batch}}
             smoke = {**SMALL, "evaluate.every_epochs": 0.2}
             found[f"{name} {batch}, tuning"] = Study(
                 config={
                     **config,
                     "name": f"claims-delay-{name}-{batch}-tuning",
-                    "sweep": {"algorithm.delay": DELAYS, "learning.lr": RATES, "seed": CHOOSING[batch]},
+                    "sweep": {"algorithm.delay": delays, "learning.lr": RATES, "seed": seeds},
                 },
                 smoke={**smoke, "sweep.learning.lr": [0.01, 0.1], "sweep.seed": [0]},
             )
@@ -457,14 +462,28 @@ def batch_studies(batches: tuple[int, ...] = BATCHES) -> dict[str, Study]:
                 config={
                     **config,
                     "name": f"claims-delay-{name}-{batch}",
-                    "sweep": {"algorithm.delay": ASKED, "seed": REPORTING[batch]},
+                    "sweep": {"algorithm.delay": ASKED, **REPORTING[batch]},
                 },
-                smoke={**smoke, "sweep.seed": REPORTING[batch][:2]},
+                smoke={**smoke, **{f"sweep.{key}": own[:2] for key, own in REPORTING[batch].items()}},
                 tuned=Tuning(on=f"{name} {batch}, tuning", by="accuracy"),
             )
     return found
 
 
+BETWEEN = {
+    name: Study(
+        config={
+            **DELAYED,
+            "learning": learning,
+            "task": {**DELAYED["task"], "batch": 256},
+            "name": f"claims-delay-{name}-256-tuning",
+            "sweep": {"algorithm.delay": [8, 128], "learning.lr": RATES, "seed": [0]},
+        },
+        smoke={**SMALL, "evaluate.every_epochs": 0.2, "sweep.learning.lr": [0.01, 0.1]},
+    )
+    for name, learning in LEARNERS.items()
+}
+"""Delays between those that are asked about at a batch of 256, for the figure of rates."""
 FURTHER = Study(
     config={
         **DELAYED,
@@ -575,10 +594,11 @@ A4 = Claim(
 
 def tuning_grid(results: StudyResults) -> xr.DataArray:
     """Final accuracies over learning rate, delay, batch and optimiser, of the seed that chooses at every batch."""
-    by_name = [
-        xr.concat([at(final(results[f"{name} {batch}, tuning"], "accuracy"), seed=[0]) for batch in BATCHES], "batch")
-        for name in LEARNERS
-    ]
+    by_name = []
+    for name in LEARNERS:
+        first = {batch: at(final(results[f"{name} {batch}, tuning"], "accuracy"), seed=[0]) for batch in BATCHES}
+        first[256] = first[256].combine_first(final(results[f"{name} 256, between"], "accuracy"))
+        by_name.append(xr.concat(list(first.values()), "batch"))
     return xr.concat(by_name, "optimiser").assign_coords(optimiser=list(LEARNERS), batch=list(BATCHES))
 
 
@@ -623,7 +643,7 @@ A5 = Claim(
     paper=PAPER,
     headline="Adam at batch 256: accuracy at delay 256 minus 0",
     did=paragraph("""
-        LeNet-5, MNIST, 30 epochs, delays 0, 32 and 256, batches 32, 256, 1,024: each at its own best rate; 5 to 8
+        LeNet-5, MNIST, 30 epochs, delays 0, 32 and 256, batches 32, 256, 1,024: each at its own best rate; 5 to 20
         seeds.
     """),
     question="Does Adam bear 257 workers at larger batches too, and SGD with momentum not?",
@@ -635,11 +655,11 @@ A5 = Claim(
     setting=paragraph("""
         LeNet-5, MNIST, SGD with momentum 0.9 and Adam, constant delays of 0, 32 and 256 updates, batches of 32, 256 and
         1,024 samples, 30 epochs each, so that a batch of 1,024 has a 32nd of the updates of one of 32. The learning
-        rate of each optimiser, delay and batch is chosen half a decade apart from 3e-6 to 0.1, on one seed at the
-        larger batches and three at a batch of 32; 5 others report, 8 at a batch of 32. Seeds that choose have delays of
-        8 and 128 too, which the figure of rates shows. What is asked of a batch of 32 is A4.
+        rate of each optimiser, delay and batch is chosen half a decade apart from 3e-6 to 0.1, on three seeds, one at a
+        batch of 1,024. Others report: 8 at a batch of 32, 20 at 256, 5 at 1,024. The first seed has delays of 8 and 128
+        too, which the figure of rates shows. What is asked of a batch of 32 is A4.
     """),
-    studies=batch_studies(),
+    studies={**batch_studies(), **{f"{name} 256, between": study for name, study in BETWEEN.items()}},
     decide=decide_a5,
     grid=tuning_grid,
     criteria=(
@@ -685,6 +705,9 @@ A5 = Claim(
         "the least that was tried, so that the numbers were those of A4 (Adam -0.5 points, held; SGD -4.4, failed), "
         "chosen on one seed. What larger batches do stood in the notes and is asked now, in the same seeds: at 256 "
         "samples Adam had ended at 60 % and SGD at 38 %, at 1,024 at 22 and 29 %.",
+        "One seed chose the rates at 256 samples and five reported, of which one of Adam ended at chance: Adam -0.39 "
+        "(-0.75 to -0.03), which failed, and the contrast 0.22 (-0.16 to 0.60), which was open. Three choose now, and "
+        "20 that had not been run report; the bars are as they were.",
     ),
 )
 
