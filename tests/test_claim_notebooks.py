@@ -50,6 +50,18 @@ def test_every_paper_with_a_claim_has_a_notebook():
     assert {path.stem.removeprefix("08_claims_") for path in NOTEBOOKS} == {claim.paper.key for claim in CLAIMS}
 
 
+def test_what_a_notebook_has_a_paper_say_is_what_the_claim_has():
+    said = {claim.id: f"{claim.question}\n\nThe paper says: {claim.says}" for claim in CLAIMS}
+    found = 0
+    for path in NOTEBOOKS:
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            heading, _, text = "".join(cell["source"]).partition("\n\n")
+            if "The paper says: " in text:
+                assert text.startswith(said[heading.removeprefix("## ")]), f"{path.name}, {heading}"
+                found += 1
+    assert found
+
+
 FEW = ("notes", "zheng2017")
 """The papers whose notebooks are run each time; the others have the same cells."""
 

@@ -45,6 +45,7 @@ class ClaimTable:
         percent: whether numbers are shown times 100.
         paper: what the paper has, by row and column.
         source: of which experiment that is, and what of it is recalled.
+        lost: as in `Picture`.
     """
 
     of: str
@@ -54,3 +55,4 @@ class ClaimTable:
     paper: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
     source: str = ""
     percent: bool = False
+    lost: Literal["never", "diverged"] = "never"

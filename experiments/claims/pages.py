@@ -10,18 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import xarray as xr
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from laggard.experiments.claims.arrays import StudyArrays
 from laggard.experiments.claims.claim import Basis, Claim, Criterion, Paper, Scale
-from laggard.experiments.claims.exhibits import ClaimTable
 from laggard.experiments.claims.ledger import Row
-from laggard.experiments.claims.presentation import NOT_RUN, describe_repeat, first_failure, headline, is_outdated
-from laggard.experiments.claims.statistics import SEED
+from laggard.experiments.claims.presentation import (
+    NOT_RUN,
+    caption_of,
+    describe_repeat,
+    first_failure,
+    headline,
+    is_outdated,
+)
+from laggard.experiments.claims.tables import markdown_table
 from laggard.experiments.claims.verdicts import RowEntry, Verdict, seeds_needed
-from laggard.experiments.results.statistics import mean
 
 BASES: Mapping[Basis, str] = {
     "clock": "verified by the clock",
@@ -39,6 +43,8 @@ FRONT = "A1"
 """The claim whose grid of accuracy over learning rate and delay is on the first page."""
 MOST_SEEDS = 1000
 """The largest number of seeds that an open criterion is said to need."""
+ON_RATES = ("A1", "A4")
+"""The claims that are read off the figure of accuracy over learning rate and delay."""
 PAPERS = Path("docs") / "claims"
 """Where the pages of papers lie, seen from the folder of the first page."""
 
@@ -95,7 +101,13 @@ def pages(evidence: Evidence, first: Path) -> dict[Path, str]:
     decided = [claim.id for claim in evidence.claims if evidence.row(claim) is not None]
     said = {
         "sentences": summary_sentences(evidence),
-        "tables": tables(evidence),
+        "failing": [claim for claim in evidence.claims if claim.notes and evidence.verdict(claim) == Verdict.FAILS],
+        "tables": [
+            table_of(evidence, claim, f"{PAPERS.as_posix()}/{claim.paper.key}.md")
+            for claim in evidence.claims
+            if is_of_all(claim)
+        ],
+        "on_rates": [claim for claim in evidence.claims if claim.id in ON_RATES and claim.notes],
         "stored": [name for name in decided if name in evidence.studies],
         "unstored": [name for name in decided if name not in evidence.studies],
     }
@@ -111,7 +123,9 @@ def _render(template: str, **given: Any) -> str:
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
     )
     environment.filters |= {"first_sentence": first_sentence, "described": describe_repeat, "seen_from": _seen_from}
-    environment.globals["outcome"] = describe_outcome
+    environment.globals |= {
+        "outcome": describe_outcome, "caption": caption_of, "table": table_of, "is_of_all": is_of_all,
+    }  # fmt: skip
     text = environment.get_template(template).render(**given, columns=BASES, not_run=NOT_RUN, cell=matrix_cell)
     return text.rstrip("\n") + "\n"
 
@@ -173,55 +187,22 @@ def matrix_cell(evidence: Evidence, claims: Sequence[Claim], basis: Basis) -> st
     return "<br>".join(lines)
 
 
-def tables(evidence: Evidence) -> list[str]:
-    """The tables of claims that have one and are decided, with the paper's numbers beside ours."""
-    found = []
-    for claim in evidence.claims:
-        if claim.table is not None and evidence.row(claim) is not None and claim.id in evidence.studies:
-            values = claim.decide(evidence.studies[claim.id])[claim.table.of]
-            assert isinstance(values, xr.DataArray)
-            found.append(markdown_table(claim, claim.table, values))
-    return found
+def is_of_all(claim: Claim) -> bool:
+    """Whether a claim's table stands on the first page: the paper's numbers beside ours, or those of all rates."""
+    return claim.table is not None and (bool(claim.table.paper) or claim.grid is not None)
 
 
-def markdown_table(claim: Claim, table: ClaimTable, values: xr.DataArray) -> str:
-    """A claim's table in Markdown: for each column our mean with its 95 % interval, and the paper's number."""
-    columns, scale = values[table.columns].values.tolist(), 100 if table.percent else 1
-    published = {of for row in table.paper.values() for of in row}
-    called = [of if isinstance(of, str) and not of.isdigit() else f"{table.columns} {of}" for of in columns]
-    head = [name + " | paper" * (of in published) for of, name in zip(columns, called, strict=True)]
-    lines = [
-        f"**{table.title}** ([{claim.id}]({PAPERS.as_posix()}/{claim.paper.key}.md#{claim.id.lower()}))",
-        "",
-        f"| {table.rows} | {' | '.join(head)} |",
-        "| --- |" + "".join(" ---: | ---: |" if of in published else " ---: |" for of in columns),
-    ]
-    counts: set[int] = set()
-    for name in values[table.rows].values.tolist():
-        cells = []
-        for of in columns:
-            own = values.sel({table.rows: name, table.columns: of})
-            own = own.dropna(SEED) if SEED in own.dims else own  # seeds that this setting does not have
-            counts |= {own.sizes.get(SEED, 0)} - {0}
-            cells += [_table_cell(own, scale), *([table.paper.get(name, {}).get(of, "")] if of in published else [])]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    several = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts, default=0)}"
-    seeds = f"n = {several} seeds, with the 95 % interval" if SEED in values.dims else ""
-    seeds += ", of those that got there where some did not" * bool(np.isinf(values).any())
-    seeds += ". " if seeds else ""
-    source = f"Paper: {table.source}." if table.paper else ""
-    return "\n".join([*lines, "", (seeds + source).strip()])
+def table_of(evidence: Evidence, claim: Claim, page: str) -> str:
+    """The table of a claim that has one and is decided, with the paper's numbers beside ours; otherwise nothing.
 
-
-def _table_cell(values: xr.DataArray, scale: float) -> str:
-    if SEED not in values.dims:
-        return f"{float(values) * scale:.3g}"
-    if not values.size:
-        return "–"
-    estimate = mean(values.values.tolist())
-    finite = int(np.isfinite(values).sum())
-    remark = f" ({finite} of {values.sizes[SEED]})" if finite < values.sizes[SEED] else ""
-    return f"{estimate.value * scale:.2f} ± {estimate.half * scale:.2f}{remark}"
+    Args:
+        page: where the claim's page lies, for a link; empty on that page.
+    """
+    if claim.table is None or evidence.row(claim) is None or claim.id not in evidence.studies:
+        return ""
+    values = claim.decide(evidence.studies[claim.id])[claim.table.of]
+    assert isinstance(values, xr.DataArray)
+    return markdown_table(claim, claim.table, values, page)
 
 
 def hours(rows: Iterable[Row]) -> float:

@@ -506,9 +506,10 @@ C5 = Claim(
     },
     figure=Picture(of="accuracy", x="variant", y="final test accuracy", xlabel="nodes, and the graph of averages"),
     notes=paragraph("""
-        From 4 to 64 nodes SGP loses 2.2 points, all-reduce 5.7. What is lost is lost to fewer steps, not to the graph.
-        With 64 nodes exact averages take a rate of 0.1 and end at 0.93; models that differ a little from node to node
-        and are averaged take 0.4 and get to 0.967 in as many steps.
+        From 4 to 64 nodes SGP loses 2.2 points, all-reduce 5.7. So the graph is not what costs accuracy. With 64 nodes
+        exact averages take a rate of 0.1 and end at 0.93; models that differ a little from node to node and are
+        averaged take 0.4 and get to 0.967 in as many steps. That is the accuracy of the mean of the nodes' models,
+        which the average at the end may itself raise.
     """),
     changes=(
         "The grid began at 0.05, which was best for both exact averages; two lower rates, and 10 seeds instead of 5.",
@@ -653,10 +654,9 @@ def decide_c6(results: StudyResults) -> NumberArrays:
 C6 = Claim(
     id="C6",
     paper=PAPER,
-    headline="tree all-reduce over SGP, time to 98 %",
+    headline="overlapped all-reduce over SGP, time to 98 %",
     did=paragraph("""
-        LeNet-5, MNIST, with times and messages of ResNet-50, 4 to 32 nodes, each at its own best rate; 5 seeds, 45 of
-        SGP alone.
+        LeNet-5, MNIST, times and messages of ResNet-50, 4 to 32 nodes, each at its best rate; 5 seeds.
     """),
     question="On 10 Gb/s, does SGP reach an accuracy sooner than all-reduce, and the sooner the more nodes it has?",
     says=paragraph("""
@@ -693,12 +693,12 @@ C6 = Claim(
     },
     decide=decide_c6,
     criteria=(
-        Criterion("tree", "time to 98 % on 10 Gb/s, 32 nodes, tree all-reduce over SGP (paper: about 3)", at_least=2.0),
         Criterion(
             "overlapped",
-            "the same, all-reduce by a ring in buckets that overlap with the backward pass, over SGP",
+            "time to 98 %, 10 Gb/s, 32 nodes, overlapped ring all-reduce over SGP",
             at_least=1.1,
         ),
+        Criterion("tree", "the same, tree all-reduce over SGP (paper: about 3)", at_least=2.0),
         Criterion("osgp", "the same, all-reduce by a ring in overlapped buckets over 1-OSGP", at_least=1.1),
         Criterion("faster", "mean time to 98 % on 10 Gb/s of SGP, 4 nodes over 32", at_least=4.0),
     ),
@@ -723,8 +723,8 @@ C6 = Claim(
         """),
     ),
     notes=paragraph("""
-        SGP needs half of all-reduce's iterations. At 32 nodes it bears twice the learning rate, 0.08, to all-reduce's
-        0.04; by an iteration's seconds alone overlapped buckets take 0.91 times as long as SGP, and 1.16 times as long
+        SGP needs half of all-reduce's iterations, since it tolerates twice the rate. At 32 nodes these are 0.08 and
+        0.04. By an iteration's seconds alone overlapped buckets take 0.91 times as long as SGP, and 1.16 times as long
         as 1-OSGP. All seeds get to 98 %. Of the tree's ratio the network makes 2.9. Eight times the nodes make SGP 3.4
         times as fast, less than half of eight, the bar.
     """),

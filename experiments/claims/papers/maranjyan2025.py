@@ -21,7 +21,7 @@ PAPER = Paper(
 
 LINEAR = [{"worker": i, "factor": i + 1} for i in range(32)]
 ROOT = [{"worker": i, "factor": round(sqrt(i + 1), 4)} for i in range(32)]
-GATHERED = (1, 2, 4, 8, 16, 32, 64)
+GATHERED = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """Ringmaster's thresholds (updates) and Rennala's batches (gradients)."""
 METHODS = {
     "async": ["async"],
@@ -125,7 +125,7 @@ I5 = Claim(
         quadratic of 20 coordinates, condition 20. The time to a 200th of the loss at the
         start under small noise, 0.02, decides: there the bounds differ most. A 20th of the loss is shown under noise of
         0.02, 0.2 and 1, with times as i. Every method at its own best of eighteen learning rates, and of Ringmaster's
-        thresholds and Rennala's batches 1, 2, 4, and so on to 64; 5 seeds choose, 10 others report.
+        thresholds and Rennala's batches 1, 2, 4, and so on to 256; 5 seeds choose, 10 others report.
     """),
     studies={
         "race": Study(
@@ -155,7 +155,7 @@ I5 = Claim(
         Criterion(
             f"{method}_{other}_{name}",
             f"times as {speeds}, noise 0.02, a 200th of the loss: time of {called} over that of {against} SGD",
-            at_most=1.0,
+            at_most=0.8,
         )
         for name, speeds in (("linear", "i"), ("root", "the root of i"))
         for method, called in (("ringmaster", "Ringmaster"), ("rennala", "Rennala"))
@@ -195,7 +195,7 @@ I5 = Claim(
         20th against 1.01, and Rennala 1.56, by the means of the seeds that choose. Bounds are for the worst case, up to
         constants.
     """),
-    headline="Ringmaster's time over asynchronous",
+    headline="Ringmaster's time over asynchronous, noise 0.02",
     did=paragraph("""
         Thirty-two workers as uneven as i or the root of i on a quadratic: time to a loss by four methods, each at
         its best rate and threshold or batch.
@@ -207,8 +207,10 @@ I5 = Claim(
         "Threshold and batch were 4 or 16, of which 2 seeds chose 4, an end of the two; 5 others reported. All held: "
         "0.04 to 0.38 for Ringmaster, 0.09 to 0.65 for Rennala. The grid goes down to 1 now, and other seeds choose "
         "and report.",
-        "At noise 1, which stands beside, the largest threshold and batch, 16, were the best. The grid goes on to 64; "
-        "the other runs are as they were.",
+        "At noise 1, which stands beside, the largest threshold and batch, 16, were the best, and then, of a grid to "
+        "64, the threshold of 64. It goes on to 256, where no gradient is so late; the other runs are as they were.",
+        "Bars were 1, which asynchronous SGD itself meets, and a large threshold is that; all ratios were at most "
+        "0.33. They are 0.8.",
     ),
 )
 

@@ -189,9 +189,9 @@ A1 = Claim(
     },
     figure=Picture(of="accuracy", x="lr", y="final test accuracy", lines="delay", xlabel="learning rate", log_x=True),
     notes=paragraph("""
-        Cliffs differ between seeds by a step of the grid or two. Slopes lie between -1.56 and -0.85. The
-        last ten seeds ran on a GPU, but for the rate 0.03. At a delay of 256 the best accuracy is 93 to 97 %, without
-        delay 99.
+        The largest rate that trains falls about as 1 / (2 D + 1). Cliffs differ between seeds by a step of the grid or
+        two. Slopes lie between -1.56 and -0.85. The last ten seeds ran on a GPU, but for the rate 0.03. At a delay of
+        256 the best accuracy is 93 to 97 %, without delay 99.
     """),
     changes=(
         "The grid began at 1e-4 and runs ended after 4 epochs; half of the least rate stood for a cliff that was not "
@@ -304,7 +304,9 @@ A2 = Claim(
             "share lost by delay at batch 1,024 and the large rate, minus that at batch 32",
             at_least=0.05,
         ),
-        Criterion("more_than_low_rate", "the same, minus that at batch 1,024 and the low rate", at_least=0.05),
+        Criterion(
+            "more_than_low_rate", "share lost at batch 1,024, large rate minus low rate, by a delay of 8", at_least=0.05
+        ),
         Criterion("small_batch", "share lost at batch 32 and the large rate", at_most=0.9, control=True),
         Criterion("low_rate", "share lost at batch 1,024 and the low rate", at_most=0.9, control=True),
         Criterion(
@@ -331,9 +333,10 @@ A2 = Claim(
         log_x=True,
     ),
     notes=paragraph("""
-        1,024 samples lose 67 % at the large rate and 73 % at the low one. It is the batch at a delay of 8; 32 samples
-        lose 0.4 and 0.0 %. In 12 epochs 1,024 samples make about 700 updates, 32 make 22,500. At a delay of 32 either
-        is enough: 91 % is lost at batch 32 and the large rate, 98 % at 1,024 and the low one.
+        Batch 1,024 loses 67 % at the large rate, 73 % at the low one. Batch 32 loses 0.4 and 0.0 %. So it
+        is the batch at a delay of 8, or the number of updates: in 12 epochs a batch of 1,024 makes about 700, one of 32
+        makes 22,500, and nothing here tells these apart. At a delay of 32 either is enough: 91 % is lost at batch 32
+        and the large rate, 98 % at 1,024 and the low one.
     """),
     changes=(
         "After 4 epochs with 3 seeds the large rate left nothing at any batch with a delay of 32 (0.11, 0.11 and 0.23 "
@@ -417,8 +420,8 @@ A3 = Claim(
     beside={"lost": "best accuracy during the warm-up minus that at the end"},
     figure=Picture(of="accuracy", x="epoch", y="test accuracy", lines="start", xlabel="epoch"),
     notes=paragraph("""
-        The mean gain is 0.27 at half an epoch and 0.12 at the ramp's end; but part of it returns, 0.23 two epochs
-        after. Four of ten seeds are above 0.4 then, which the claim does not have.
+        Two epochs after the ramp runs that warmed up are 23 points ahead. They are 27 ahead at half an epoch and 12 at
+        the ramp's end. Four of ten seeds are above 0.4 two epochs later, which the claim does not have.
     """),
     changes=(
         "The accuracy at the end of the warm-up was looked at, by when all is lost, at half a decade above a cliff "
@@ -559,7 +562,11 @@ A4 = Claim(
         Criterion(
             "adam_own", "Adam: accuracy at delay 256 minus that at delay 0, each at its own best rate", at_least=-0.01
         ),
-        Criterion("sgd_own", "SGD with momentum: the same", at_most=-0.05),
+        Criterion(
+            "sgd_own",
+            "SGD with momentum: accuracy at delay 256 minus that at delay 0, each at its own best rate",
+            at_most=-0.05,
+        ),
         Criterion("adam_common", "Adam: the same, both at the best rate of delay 0", at_least=-0.01),
         Criterion("sgd_common", "SGD with momentum: the same, both at the best rate of delay 0", at_most=-0.05),
         Criterion("adam_alone", "Adam: accuracy at delay 0, which has to learn", at_least=0.98, control=True),
@@ -573,9 +580,9 @@ A4 = Claim(
     },
     figure=Picture(of="best", x="delay", y="accuracy at each delay's own best rate", lines="optimiser"),
     notes=paragraph("""
-        The choice of the rate decides. Each at its best rate, Adam loses 0.5 points (0.2 to 0.8), and
-        SGD 4.2 (3.7 to 4.7); at the rate of delay 0 both are lost. At a delay of 256 Adam's best rate is ten times
-        lower than without delay, that of SGD a hundred times.
+        The choice of the rate decides. Each at its best rate, Adam loses 0.5 points (0.2 to 0.8), and SGD 4.2 (3.7 to
+        4.7); at the rate of delay 0 both are lost, SGD from a delay of 32 on, Adam, which loses 0.4 points there, from
+        128 on. At a delay of 256 Adam's best rate is ten times lower than without delay, that of SGD a hundred times.
     """),
     changes=(
         "Runs ended after 4 epochs on a grid that began at 1e-4, where nothing is learnt at a delay of 256; only the "

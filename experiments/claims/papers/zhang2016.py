@@ -248,7 +248,7 @@ def decide_e2(results: StudyResults) -> NumberArrays:
 E2 = Claim(
     id="E2",
     paper=PAPER,
-    headline="accuracy of a fixed rate, n = 30",
+    headline="seeds in which lr / staleness comes within a point of synchronous, n = 30",
     did=paragraph("""
         LeNet-5, MNIST, 30 learners, 12 epochs, ten times the cliff of a fixed rate: fixed, 20 seeds, and divided by
         staleness, 30.
@@ -278,14 +278,14 @@ E2 = Claim(
     },
     decide=decide_e2,
     criteria=(
-        Criterion("fixed_30", "accuracy of the fixed rate, n = 30 (0 where it diverged)", at_most=0.5),
-        Criterion("fixed_15", "accuracy of the fixed rate, n = 15 (0 where it diverged)", at_most=0.5),
         Criterion(
             "divided_30",
             "seeds in which the divided rate is at most a point below the synchronous level, n = 30, 12 epochs",
             at_least=0.5,
         ),
         Criterion("divided_15", "the same, n = 15", at_least=0.5),
+        Criterion("fixed_30", "accuracy of the fixed rate, n = 30 (0 where it diverged)", at_most=0.5),
+        Criterion("fixed_15", "accuracy of the fixed rate, n = 15 (0 where it diverged)", at_most=0.5),
         Criterion("above", "the rate over the cliff of the fixed one", at_least=3.0, at_most=10.0, control=True),
         Criterion("synchronous", "synchronous level", at_least=0.95, control=True),
     ),
@@ -300,9 +300,11 @@ E2 = Claim(
         of="accuracy", x="lr", y="accuracy after 4 epochs (n = 30)", lines="of", xlabel="learning rate", log_x=True
     ),
     notes=paragraph("""
-        At 0.01 the divided rate is within a point of the synchronous level in all seeds. It lacks 0.1 points on
-        average. The fixed one ends at 0.10 with n = 30 and 0.16 with n = 15. Divided by 30 in place of each gradient's
-        staleness it is as good after 4 epochs (0.0005, -0.0027 to 0.0037).
+        The divided rate is within a point in all seeds. It lacks 0.1 points on
+        average. The fixed one ends at 0.10 with n = 30 and 0.16 with n = 15. The rate is 12 times the mean of the
+        cliffs that seeds have of their own. Divided by 30 in place of each gradient's staleness it is as good after 4
+        epochs (0.0005, -0.0027 to 0.0037), so that it is the smaller rate that helps, and no weighing of single
+        gradients.
     """),
     changes=(
         "Mini-batches of 128 and 4 epochs, in which synchronous SGD makes 62 updates and reached 0.64, 0.23 and 0.64; "
@@ -358,7 +360,7 @@ def decide_e3(results: StudyResults) -> NumberArrays:
 E3 = Claim(
     id="E3",
     paper=PAPER,
-    headline="accuracy of a fixed rate, n = 30",
+    headline="seeds in which lr / staleness comes within a point of synchronous, n = 30",
     did=paragraph("""
         LeNet-5, MNIST, 30 learners, synchronous SGD's best rate: fixed for 4 epochs, divided for 12; 5 and 30 seeds.
     """),
@@ -383,14 +385,14 @@ E3 = Claim(
     studies={**SOFTSYNC, **LONGER},
     decide=decide_e3,
     criteria=(
-        Criterion("fixed_30", "accuracy of the fixed rate, n = 30 (0 where it diverged)", at_most=0.5),
-        Criterion("fixed_15", "accuracy of the fixed rate, n = 15 (0 where it diverged)", at_most=0.5),
         Criterion(
             "divided_30",
             "seeds in which the divided rate is at most a point below the synchronous level, n = 30, 12 epochs",
             at_least=0.5,
         ),
         Criterion("divided_15", "the same, n = 15", at_least=0.5),
+        Criterion("fixed_30", "accuracy of the fixed rate, n = 30 (0 where it diverged)", at_most=0.5),
+        Criterion("fixed_15", "accuracy of the fixed rate, n = 15 (0 where it diverged)", at_most=0.5),
         Criterion("synchronous", "synchronous level", at_least=0.95, control=True),
     ),
     beside={
@@ -405,9 +407,9 @@ E3 = Claim(
     },
     figure=Picture(of="longer", x="method", y="accuracy after 12 epochs", bar=("synchronous", -0.01)),
     notes=paragraph("""
-        The divided rate is within a point in 46 of 60; two with n = 30 lack 28 and 87 (mean 4.3, -1.9 to 10.5). The
-        rest lack up to 3; the fixed rate fails in every seed. After 4 epochs it was 0.7 and 1.0 points short in 50
-        seeds. A fixed rate 30 times smaller is as good as the divided one at its best.
+        The divided rate is within a point in 46 of 60; two lack 28 and 87 points. Both have n = 30, whose mean is 4.3
+        points (-1.9 to 10.5). The rest lack up to 3 points; the fixed rate fails in every seed. After 4 epochs it was
+        0.7 and 1.0 points short in 50 seeds. A fixed rate 30 times smaller is as good as the divided one at its best.
     """),
     changes=(
         "Two epochs, 3 seeds, the synchronous level from n = 1 of softsync, each seed at its own best rate; two epochs "

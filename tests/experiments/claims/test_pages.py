@@ -13,12 +13,12 @@ from laggard.experiments.claims.exhibits import ClaimTable
 from laggard.experiments.claims.ledger import stored_arrays
 from laggard.experiments.claims.pages import (
     Evidence,
-    markdown_table,
     matrix_cell,
     pages,
     summary_sentences,
 )
 from laggard.experiments.claims.presentation import is_outdated
+from laggard.experiments.claims.tables import markdown_table
 from laggard.experiments.figures.claim_grids import accuracy_grid
 
 
@@ -131,13 +131,13 @@ def test_a_table_has_the_numbers_of_the_paper_beside_ours(folder, tmp_path):
         "error", "Errors (%)", "method", "workers", {"ASGD": {4: "9.27"}}, "a large network", percent=True
     )
     (claim,) = claims([], folder())
-    text = markdown_table(claim, table, values)
+    text = markdown_table(claim, table, values, "P.md")
     half = 100 * 4.30265 * 0.002 / np.sqrt(3)
     assert "| method | workers 4 | paper |" in text
     assert f"| ASGD | 1.20 ± {half:.2f} | 9.27 |" in text
     assert "| SSGD | 2.00 ± 0.00 |  |" in text
     assert text.endswith("n = 3 seeds, with the 95 % interval. Paper: a large network.")
-    alone = markdown_table(claim, replace(table, paper={}), values)
+    alone = markdown_table(claim, replace(table, paper={}), values, "P.md")
     assert f"| method | workers 4 |\n| --- | ---: |\n| ASGD | 1.20 ± {half:.2f} |\n" in alone
     assert alone.endswith("n = 3 seeds, with the 95 % interval.")
 
@@ -149,7 +149,9 @@ def test_a_table_counts_the_seeds_that_got_there_and_has_a_column_only_for_what_
         coords={"method": ["ASGD"], "workers": [4, 8], "seed": [0, 1, 2]},
     )
     (claim,) = claims([], folder())
-    text = markdown_table(claim, ClaimTable("time", "Times (s)", "method", "workers", {"ASGD": {8: "9"}}, "it"), values)
+    text = markdown_table(
+        claim, ClaimTable("time", "Times (s)", "method", "workers", {"ASGD": {8: "9"}}, "it"), values, "P.md"
+    )
     assert "| method | workers 4 | workers 8 | paper |\n| --- | ---: | ---: | ---: |\n" in text
     assert "| ASGD | 2.00 ± 12.71 (2 of 3) | 2.00 ± 0.00 | 9 |" in text
     assert "of those that got there where some did not" in text
@@ -163,7 +165,7 @@ def test_a_table_leaves_out_seeds_that_a_setting_does_not_have(folder):
         coords={"method": ["ASGD"], "workers": [4, 8, 16], "seed": [0, 1, 2]},
     )
     (claim,) = claims([], folder())
-    text = markdown_table(claim, ClaimTable("time", "Times (s)", "method", "workers"), values)
+    text = markdown_table(claim, ClaimTable("time", "Times (s)", "method", "workers"), values, "P.md")
     assert "| ASGD | 2.00 ± 12.71 | 2.00 ± 0.00 | – |" in text
     assert text.endswith("n = 2 to 3 seeds, with the 95 % interval.")
 
@@ -172,7 +174,7 @@ def test_a_column_that_is_a_number_is_called_by_its_key_too(folder):
     (claim,) = claims([], folder())
     for settings, head in (["accuracy", "time"], "accuracy | time"), (["1", "10"], "of 1 | of 10"):
         values = xr.DataArray([[1.0, 2.0]], dims=("method", "of"), coords={"method": ["ASGD"], "of": settings})
-        text = markdown_table(claim, ClaimTable("time", "Times", "method", "of"), values)
+        text = markdown_table(claim, ClaimTable("time", "Times", "method", "of"), values, "P.md")
         assert f"| method | {head} |" in text
 
 
