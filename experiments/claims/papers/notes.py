@@ -511,7 +511,7 @@ N5 = Claim(
         "async_ps": "asynchronous server: the same",
     },
     figure=Picture(
-        of="after", x="method", y="mini-batches after the loss, of those without", lines="of", label="lost: {}", bar=0.8
+        of="after", x="method", y="mini-batches, of those without a loss", lines="of", label="lost: {}", bar=0.8
     ),
     notes=paragraph("""
         In SGP every node waits for the messages of its neighbours, so that without a change of the graph the loss of
