@@ -190,7 +190,7 @@ I5 = Claim(
         columns="gathered",
     ),
     notes=paragraph("""
-        Where noise is small, threshold and batch are best at 1 or 2. At noise 0.2 they are 8 and 1. At noise 1 nothing
+        Under small noise 1 or 2 gradients are best. At noise 0.2 they are 8 and 1. At noise 1 nothing
         is gained over asynchronous SGD: the best threshold is 128, with which hardly a gradient is dropped, and
         Rennala, with 16, takes 1.9 times as long (1.4 to 2.4). Bounds are for the worst case, up to constants.
     """),
