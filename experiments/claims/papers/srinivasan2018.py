@@ -437,7 +437,7 @@ CHOOSING = {32: (DELAYS, [0, 1, 2]), 256: (ASKED, [0, 1, 2]), 1024: (DELAYS, [0]
 """The delays whose learning rate is chosen, and the seeds that choose it, by batch."""
 REPORTING = {
     32: {"seed": list(range(3, 11))},
-    256: {"learning.seed": list(range(6, 26))},
+    256: {"learning.seed": list(range(6, 18))},
     1024: {"seed": [1, 2, 3, 4, 5]},
 }
 """The seeds that report, by batch; those of a batch of 256 run as one ensemble."""
@@ -650,7 +650,7 @@ A5 = Claim(
     paper=PAPER,
     headline="Adam at batch 256: accuracy at delay 256 minus 0",
     did=paragraph("""
-        LeNet-5, MNIST, 30 epochs, delays 0, 32 and 256, batches 32, 256, 1,024: each at its own best rate; 5 to 20
+        LeNet-5, MNIST, 30 epochs, delays 0, 32 and 256, batches 32, 256, 1,024: each at its own best rate; 5 to 12
         seeds.
     """),
     question="Does Adam bear 257 workers at larger batches too, and SGD with momentum not?",
@@ -663,7 +663,7 @@ A5 = Claim(
         LeNet-5, MNIST, SGD with momentum 0.9 and Adam, constant delays of 0, 32 and 256 updates, batches of 32, 256 and
         1,024 samples, 30 epochs each, so that a batch of 1,024 has a 32nd of the updates of one of 32. The learning
         rate of each optimiser, delay and batch is chosen half a decade apart from 3e-6 to 0.1, on three seeds, one at a
-        batch of 1,024. Others report: 8 at a batch of 32, 20 at 256, 5 at 1,024. The first seed has delays of 8 and 128
+        batch of 1,024. Others report: 8 at a batch of 32, 12 at 256, 5 at 1,024. The first seed has delays of 8 and 128
         too, which the figure of rates shows. What is asked of a batch of 32 is A4.
     """),
     studies={**batch_studies(), **{f"{name} 256, between": study for name, study in BETWEEN.items()}},
@@ -714,7 +714,8 @@ A5 = Claim(
         "samples Adam had ended at 60 % and SGD at 38 %, at 1,024 at 22 and 29 %.",
         "One seed chose the rates at 256 samples and five reported, of which one of Adam ended at chance: Adam -0.39 "
         "(-0.75 to -0.03), which failed, and the contrast 0.22 (-0.16 to 0.60), which was open. Three choose now, and "
-        "20 that had not been run report; the bars are as they were.",
+        "12 that had not been run report; the bars are as they were. 20 were to report; before they ran it was made "
+        "12, for time.",
     ),
 )
 
