@@ -68,7 +68,7 @@ def test_the_verdicts_that_the_readme_counts_are_those_of_the_stored_rows() -> N
     ]
     text = " ".join(README.read_text().split())
     assert f"{len(evidence.claims)} claims** of papers, {counts.total()} of them on trained networks" in text
-    assert f"of those {', '.join(said)}." in text
+    assert f"of the {counts.total()}, {', '.join(said)}." in text
 
 
 def test_the_statements_that_the_readme_counts_are_those_of_the_page() -> None:
