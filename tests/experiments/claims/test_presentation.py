@@ -24,8 +24,8 @@ def zheng(tmp_path):
 
 def test_what_is_not_run_says_so_with_the_command_that_would_run_it(zheng):
     table = zheng.verdicts().data.set_index("claim")
-    assert [name for name in zheng.claims if name not in zheng.rows] == ["B1", "B2", "B4", "B5"]
-    assert list(table.index) == ["B1", "B2", "B3", "B4", "B5"]
+    assert [name for name in zheng.claims if name not in zheng.rows] == ["B1", "B2", "B4", "B5", "B6"]
+    assert list(table.index) == ["B1", "B2", "B3", "B4", "B5", "B6"]
     assert table["verdict"]["B1"] == "no row yet: laggard reproduce B1 --scale cpu"
     assert table["verdict"]["B3"] == zheng.rows["B3"].verdict
     missing = zheng.findings("B1").data
@@ -45,7 +45,7 @@ def test_numbers_are_those_of_the_row_and_legible(zheng):
     assert [float(each) for each in (last["mean"], low, high)] == pytest.approx(
         [row.criteria[2].value, row.criteria[2].low, row.criteria[2].high], rel=1e-3
     )
-    assert zheng.findings().data["claim"].unique().tolist() == ["B1", "B2", "B3", "B4", "B5"]
+    assert zheng.findings().data["claim"].unique().tolist() == ["B1", "B2", "B3", "B4", "B5", "B6"]
 
 
 def test_an_exact_number_has_no_interval_and_one_that_is_infinite_no_mean(zheng):
