@@ -208,7 +208,8 @@ N7 = Claim(
     figure=Picture(of="accuracy", x="method", y="final test accuracy", bar=("every", -0.005)),
     notes=paragraph("""
         Averaging every 4th or 16th mini-batch costs no accuracy. Every 64th costs 0.1 points (-0.1 to 0.3); workers
-        that never average were not tried.
+        that never average were not tried. A server that overlaps with the backward pass takes 5.7 times as long a
+        sample as n = 16, one that does not 6.0 times.
     """),
     changes=(
         "That n = 1 learns was added as a control.",
