@@ -656,7 +656,7 @@ C6 = Claim(
     paper=PAPER,
     headline="overlapped all-reduce over SGP, time to 98 %",
     did=paragraph("""
-        LeNet-5, MNIST, times and messages of ResNet-50, 4 to 32 nodes, each at its best rate; 5 seeds.
+        LeNet-5, MNIST, times and messages of ResNet-50, 4 to 32 nodes, each at its best rate; 5 to 45 seeds.
     """),
     question="On 10 Gb/s, does SGP reach an accuracy sooner than all-reduce, and the sooner the more nodes it has?",
     says=paragraph("""

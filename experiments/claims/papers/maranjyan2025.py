@@ -190,9 +190,9 @@ I5 = Claim(
         columns="gathered",
     ),
     notes=paragraph("""
-        Under small noise 1 or 2 gradients are best. At noise 0.2 they are 8 and 1. At noise 1 nothing
-        is gained over asynchronous SGD: the best threshold is 128, with which hardly a gradient is dropped, and
-        Rennala, with 16, takes 1.9 times as long (1.4 to 2.4). Bounds are for the worst case, up to constants.
+        Under small noise 1 or 2 gradients are best. At noise 0.2 they are 8 and 1. At noise 1 nothing is gained over
+        asynchronous SGD: the best threshold is 128, with which hardly a gradient is dropped, and Rennala, with 16,
+        takes 1.9 times as long (1.4 to 2.4). Bounds are for the worst case, up to constants.
     """),
     headline="Ringmaster's time over asynchronous, noise 0.02",
     did=paragraph("""

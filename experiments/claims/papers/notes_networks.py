@@ -658,7 +658,7 @@ N12 = Claim(
     notes=paragraph("""
         Divided by N the rate keeps the accuracy within 0.4 points at a delay of 16 and 0.9 at 32. At 128, a rate of
         8e-5, none of 15 seeds is within a point. The 10 that decide lose 4.8 points on average, of which 2.8 are the
-        low rate's, without any delay, and 2.0 the delay's; at 16 and 32 nearly all is the rate's. The rate of 0.01
+        low rate's, without any delay, and 2.0 the delay's; at 16 and 32 most is the rate's. The rate of 0.01
         itself learns nothing at any of these delays.
     """),
     changes=(

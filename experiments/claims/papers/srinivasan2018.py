@@ -333,10 +333,10 @@ A2 = Claim(
         log_x=True,
     ),
     notes=paragraph("""
-        Batch 1,024 loses 67 % at the large rate, 73 % at the low one. Batch 32 loses 0.4 and 0.0 %. So it
-        is the batch at a delay of 8, or the number of updates: in 12 epochs a batch of 1,024 makes about 700, one of 32
-        makes 22,500, and nothing here tells these apart. At a delay of 32 either is enough: 91 % is lost at batch 32
-        and the large rate, 98 % at 1,024 and the low one.
+        Batch 1,024 loses 67 % at the large rate, 73 % at the low one. Batch 32 loses 0.4 and 0.0 %. So it is the batch
+        at a delay of 8, or the number of updates: in 12 epochs a batch of 1,024 makes about 700, one of 32 makes
+        22,500, and nothing here tells these apart. At a delay of 32 either is enough: 91 % is lost at batch 32 and the
+        large rate, 98 % at 1,024 and the low one.
     """),
     changes=(
         "After 4 epochs with 3 seeds the large rate left nothing at any batch with a delay of 32 (0.11, 0.11 and 0.23 "

@@ -300,11 +300,10 @@ E2 = Claim(
         of="accuracy", x="lr", y="accuracy after 4 epochs (n = 30)", lines="of", xlabel="learning rate", log_x=True
     ),
     notes=paragraph("""
-        The divided rate is within a point in all seeds. It lacks 0.1 points on
-        average. The fixed one ends at 0.10 with n = 30 and 0.16 with n = 15. The rate is 12 times the mean of the
-        cliffs that seeds have of their own. Divided by 30 in place of each gradient's staleness it is as good after 4
-        epochs (0.0005, -0.0027 to 0.0037), so that it is the smaller rate that helps, and no weighing of single
-        gradients.
+        The divided rate is within a point in all seeds. It lacks 0.1 points on average. The fixed one ends at 0.10 with
+        n = 30 and 0.16 with n = 15. The rate is 12 times the mean of the cliffs that seeds have of their own. Divided
+        by 30 in place of each gradient's staleness it is as good after 4 epochs (0.0005, -0.0027 to 0.0037), so that it
+        is the smaller rate that helps, and no weighing of single gradients.
     """),
     changes=(
         "Mini-batches of 128 and 4 epochs, in which synchronous SGD makes 62 updates and reached 0.64, 0.23 and 0.64; "

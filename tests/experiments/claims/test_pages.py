@@ -113,6 +113,39 @@ def test_a_criterion_that_fails_stands_beside_the_first_that_holds(folder, tmp_p
     assert shown in texts(claim, row, tmp_path)[0]
 
 
+def test_the_first_page_says_in_words_what_fails(folder, tmp_path):
+    worse = ("at_most=1.5", "at_most=-1.0"), ("at_most=1.0)", "at_most=-1.0)")
+    for changes, says in ((worse, True), ((), False)):
+        (claim,) = claims(
+            [], folder(*changes, ("    mark=", '    notes="It is not faster. Why is not known.",\n    mark='))
+        )
+        first = texts(claim, reproduce(claim, "cpu", tmp_path, 1), tmp_path)[0]
+        assert ("- What fails: Z1: It is not faster. - Not tried" in first) == says
+
+
+def test_a_table_stands_on_the_first_page_if_it_has_the_papers_numbers_and_else_on_the_claims_own(folder, tmp_path):
+    (claim,) = claims([], folder())
+    row = reproduce(claim, "cpu", tmp_path, 1)
+    values = xr.DataArray([[1.0]], dims=("pace", "of"), coords={"pace": ["slow"], "of": ["loss"]})
+    for paper, place, link in (({"slow": {"loss": "9"}}, 0, "docs/claims/dean2012.md#z1"), ({}, 1, "#z1")):
+        table = ClaimTable("shown", "Losses", "pace", "of", paper)
+        shown = replace(claim, table=table, decide=lambda studies: {**claim.decide(studies), "shown": values})
+        found = texts(shown, row, tmp_path)
+        assert f"**Losses** ([Z1]({link}))" in found[place]
+        assert not any("**Losses**" in text for text in found[:place] + found[place + 1 :])
+
+
+def test_the_answers_of_the_figure_of_rates_stand_below_it(folder, tmp_path):
+    (claim,) = claims([], folder())
+    row = reproduce(claim, "cpu", tmp_path, 1)
+    read_off = replace(claim, id="A1", notes="The later, the lower.")
+    evidence = Evidence(
+        [read_off], {"A1": row.model_copy(update={"id": "A1"})}, {}, {"rates": tmp_path / "r.png"}, "cpu"
+    )
+    first = " ".join(pages(evidence, tmp_path / "P.md")[tmp_path / "P.md"].split())
+    assert "![Accuracy over learning rate and delay](r.png) A1 holds. The later, the lower." in first
+
+
 def test_a_control_that_fails_makes_a_claim_say_nothing(folder, tmp_path):
     (claim,) = claims([], folder(("at_most=1.0)", "at_most=-1.0, control=True)")))
     row = reproduce(claim, "cpu", tmp_path, 1)
@@ -155,6 +188,10 @@ def test_a_table_counts_the_seeds_that_got_there_and_has_a_column_only_for_what_
     assert "| method | workers 4 | workers 8 | paper |\n| --- | ---: | ---: | ---: |\n" in text
     assert "| ASGD | 2.00 ± 12.71 (2 of 3) | 2.00 ± 0.00 | 9 |" in text
     assert "of those that got there where some did not" in text
+    errors = ClaimTable("error", "Errors", "method", "workers", lost="diverged")
+    assert "n = 3 seeds, with the 95 % interval, of those that did not diverge." in markdown_table(
+        claim, errors, values, "P.md"
+    )
 
 
 def test_a_table_leaves_out_seeds_that_a_setting_does_not_have(folder):
