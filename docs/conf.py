@@ -1,4 +1,6 @@
-"""The documentation site: `make docs`. Its source folder is the repository, so that every page stays where it is."""
+"""The documentation site: `make docs`. Its source folder is the repository, so that every page
+stays where it is.
+"""
 
 import sys
 from pathlib import Path
@@ -17,7 +19,13 @@ version = release = laggard.__version__
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**.md", "notebooks/*.ipynb"]
 exclude_patterns = [".*", "laggard", "results", "build", "notebooks/.*"]
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "rendering"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "rendering",
+]
 
 nb_execution_mode = "off"  # notebooks are shown as they are stored; the tests run them
 nb_render_markdown_format = "myst"  # the default draws no tables

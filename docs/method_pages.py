@@ -1,4 +1,6 @@
-"""A page for each method: what it does, a run's first messages, a picture, the statements and claims about it."""
+"""A page for each method: what it does, a run's first messages, a picture, the statements and
+claims about it.
+"""
 
 import math
 import re
@@ -21,13 +23,19 @@ from laggard.experiments.figures import FIGURES
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs" / "methods"
 MOST_MESSAGES, MOST_STATEMENTS, UPDATES, GRADIENTS = 16, 12, 100, 10
-STATEMENT_HEADING = ("| statement | expected | measured | tolerance |", "| --- | ---: | ---: | ---: |")
+STATEMENT_HEADING = (
+    "| statement | expected | measured | tolerance |",
+    "| --- | ---: | ---: | ---: |",
+)
 
 
 def write_pages(folder: Path) -> None:
     """Write the page of each method, and its picture, into `folder`."""
     folder.mkdir(exist_ok=True)
-    statements, stored = statement_rows((ROOT / "docs" / "verification.md").read_text(encoding="utf-8")), claims()
+    statements, stored = (
+        statement_rows((ROOT / "docs" / "verification.md").read_text(encoding="utf-8")),
+        claims(),
+    )
     for name in ALGORITHM.parts:
         text = "\n".join(lines_of(name, folder, statements, stored))
         (folder / f"{name}.md").write_text(text + "\n", encoding="utf-8")
@@ -39,7 +47,9 @@ def link_names(text: str) -> str:
     return re.sub(rf"^\| (`({names})`) \|", r"| [\1](methods/\2.md) |", text, flags=re.MULTILINE)
 
 
-def lines_of(name: str, folder: Path, statements: Sequence[str], stored: Sequence[Claim]) -> Iterator[str]:
+def lines_of(
+    name: str, folder: Path, statements: Sequence[str], stored: Sequence[Claim]
+) -> Iterator[str]:
     """The page of the method called `name`, whose picture is drawn into `folder`."""
     schema = schema_of(ALGORITHM.parts[name])
     yield from (f"# {name}", "", *description(ALGORITHM.parts[name]), "", "## Keys", "")
@@ -48,24 +58,55 @@ def lines_of(name: str, folder: Path, statements: Sequence[str], stored: Sequenc
     with TemporaryDirectory() as out:
         result = first_run(config, name, out)
         ends = result.updates.groupby("worker")["time"].nth(GRADIENTS - 1)
-        FIGURES["timeline"].function(result, folder / f"{name}.png", until=ends.median() if len(ends) else None)
+        FIGURES["timeline"].function(
+            result, folder / f"{name}.png", until=ends.median() if len(ends) else None
+        )
         sent = list(message_rows(result))
     said = f"The first run of [{config.name}](../../configs/methods/{config.name}), from its start."
-    yield from ("", "## Who computes when", "", said, "", f"![A timeline of {name}]({name}.png)", "")
-    yield from ("```yaml", config.read_text(encoding="utf-8").rstrip(), "```", "", "## Messages", "")
+    yield from (
+        "",
+        "## Who computes when",
+        "",
+        said,
+        "",
+        f"![A timeline of {name}]({name}.png)",
+        "",
+    )
+    yield from (
+        "```yaml",
+        config.read_text(encoding="utf-8").rstrip(),
+        "```",
+        "",
+        "## Messages",
+        "",
+    )
     heading = f"The first {len(sent)} of that run{name_servers(sent)}."
     yield from ((heading, "", *message_table(sent)) if sent else ("It sends none.",))
     own = statements_on(name, statements)
     yield from ("", "## Statements of theory", "")
     shown = own[:: math.ceil(len(own) / MOST_STATEMENTS) or 1]
-    yield from (f"{len(shown)} of the {len(own)} [statements](../verification.md) that name it.", "")
+    yield from (
+        f"{len(shown)} of the {len(own)} [statements](../verification.md) that name it.",
+        "",
+    )
     yield from (*STATEMENT_HEADING, *shown)
-    yield from ("", "## Claims of papers", "", *claim_lines(name, stored), "", "## To cite", "", "```bibtex")
+    yield from (
+        "",
+        "## Claims of papers",
+        "",
+        *claim_lines(name, stored),
+        "",
+        "## To cite",
+        "",
+        "```bibtex",
+    )
     yield from (*sources(name), "```")
 
 
 def config_of(name: str) -> Path:
-    """The config in `configs/methods` that is about the method: of its name, or the first that begins with it."""
+    """The config in `configs/methods` that is about the method: of its name, or the first that
+    begins with it.
+    """
     named = CONFIGS / f"{name}.yaml"
     return named if named.is_file() else min(CONFIGS.glob(f"{name}_*.yaml"))
 
@@ -80,7 +121,9 @@ def first_run(config: Path, name: str, out: str) -> Result:
 
 def message_rows(result: Result) -> Iterator[Mapping[str, Any]]:
     """The first messages of a run."""
-    yield from result.messages.sort_values("sent", kind="stable").head(MOST_MESSAGES).to_dict("records")
+    yield from (
+        result.messages.sort_values("sent", kind="stable").head(MOST_MESSAGES).to_dict("records")
+    )
 
 
 def name_servers(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -93,16 +136,25 @@ def name_servers(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def message_table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line for each message: when it was sent and came, between which nodes, and its size."""
-    yield from ("| sent (s) | from | to | what | bytes | arrived (s) |", "| ---: | ---: | ---: | --- | ---: | ---: |")
+    yield from (
+        "| sent (s) | from | to | what | bytes | arrived (s) |",
+        "| ---: | ---: | ---: | --- | ---: | ---: |",
+    )
     for row in rows:
-        said = "{sent:.4f} | {sender} | {receiver} | {content} | {bytes:.0f} | {arrived:.4f}".format_map(row)
+        said = "{sent:.4f} | {sender} | {receiver} | {content} | {bytes:.0f} | {arrived:.4f}".format_map(
+            row
+        )
         yield f"| {said} |"
 
 
 def statement_rows(page: str) -> list[str]:
     """The rows of the tables of a page, without headings."""
     lines = [line for line in page.splitlines() if line.startswith("| ")]
-    return [line for line, after in zip(lines, [*lines[1:], ""], strict=True) if "---" not in line + after]
+    return [
+        line
+        for line, after in zip(lines, [*lines[1:], ""], strict=True)
+        if "---" not in line + after
+    ]
 
 
 def statements_on(name: str, rows: Sequence[str]) -> list[str]:
@@ -114,7 +166,11 @@ def statements_on(name: str, rows: Sequence[str]) -> list[str]:
 def claim_lines(name: str, stored: Sequence[Claim]) -> Iterator[str]:
     """A line for each claim in whose runs the method takes part."""
     rows = ledger()
-    found = [claim for claim in stored if any(uses(study.config, name) for study in claim.studies.values())]
+    found = [
+        claim
+        for claim in stored
+        if any(uses(study.config, name) for study in claim.studies.values())
+    ]
     for claim in found:
         row = rows.get(claim.id)
         verdict = "not run" if row is None or is_outdated(claim, row) else verdict_text(row)

@@ -1,4 +1,6 @@
-"""What the code says, as Markdown: every key of a config, the methods that heed it, and the names of the packages."""
+"""What the code says, as Markdown: every key of a config, the methods that heed it, and the names
+of the packages.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +23,9 @@ from laggard.simulator.errors import HUGE, MOST_COUNT
 
 Schema = Mapping[str, Any]
 HEADING = ("key", "type", "default", "unit", "range", "what it says")
-UNIT = re.compile(r"\((s|bytes|bytes/s|operations/s)\)|\bin (updates|gradients|iterations|pixels|models|`unit`)")
+UNIT = re.compile(
+    r"\((s|bytes|bytes/s|operations/s)\)|\bin (updates|gradients|iterations|pixels|models|`unit`)"
+)
 SIGNS = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
 USUAL = (MOST_COUNT, HUGE)
 """The limits of counts and of numbers that the page gives once for all."""
@@ -43,11 +47,19 @@ def has_own_models(method: Algorithm) -> bool:
 
 
 HEEDED: Mapping[str, tuple[Sequence[str], Callable[[Algorithm], bool]]] = {
-    "methods with a server": (SERVER_KEYS, lambda method: any(rank < 0 for rank in method.roles(WORKERS))),
-    "methods whose servers recover": (("cluster.server_crashes", "cluster.checkpoint"), lambda method: method.recovers),
+    "methods with a server": (
+        SERVER_KEYS,
+        lambda method: any(rank < 0 for rank in method.roles(WORKERS)),
+    ),
+    "methods whose servers recover": (
+        ("cluster.server_crashes", "cluster.checkpoint"),
+        lambda method: method.recovers,
+    ),
     "methods whose nodes have models of their own": (("evaluate.nodes",), has_own_models),
 }
-"""The keys of a config that not all methods heed: a name for those that do, the keys, and how to tell."""
+"""The keys of a config that not all methods heed: a name for those that do, the keys, and how to
+tell.
+"""
 VIEWS = "laggard.experiments.results.views.Views"
 """What `Result` and `Results` have in common."""
 EXTENSION = [
@@ -68,7 +80,12 @@ EXTENSION = [
 def fill(text: str) -> str:
     """A page, with `<!-- keys -->` and other comments of that kind replaced by what they name."""
     generated = {"keys": keys, "heeded": heeded, "api": api}
-    return re.sub(r"^<!-- (\w+) -->$", lambda match: "\n".join(generated[match[1]]()), text, flags=re.MULTILINE)
+    return re.sub(
+        r"^<!-- (\w+) -->$",
+        lambda match: "\n".join(generated[match[1]]()),
+        text,
+        flags=re.MULTILINE,
+    )
 
 
 def keys() -> Iterator[str]:
@@ -83,7 +100,9 @@ def keys() -> Iterator[str]:
 
 
 def section(title: str, choice: NamedChoice) -> Iterator[str]:
-    """The keys that all entries of a choice have, and each entry with its description and its own keys."""
+    """The keys that all entries of a choice have, and each entry with its description and its own
+    keys.
+    """
     name, place = title.rstrip(")").split(" (")
     places, *more = place.split("; ")
     shown = "; ".join((", ".join(f"`{each}`" for each in places.split(", ")), *more))
@@ -95,16 +114,38 @@ def section(title: str, choice: NamedChoice) -> Iterator[str]:
         for key, said in first["properties"].items()
         if others and all(other["properties"].get(key) == said for other in others)
     }
-    yield from ("", f"(keys-{name})=", f"## {name.capitalize()}: {shown}", "", *table(owner, common, first))
+    yield from (
+        "",
+        f"(keys-{name})=",
+        f"## {name.capitalize()}: {shown}",
+        "",
+        *table(owner, common, first),
+    )
     for entry, part in choice.parts.items():
         own = {key: said for key, said in schemas[entry]["properties"].items() if key not in common}
-        yield from ("", f"### {entry}", "", *description(part), "", *table(owner, own, schemas[entry]))
-    for key, inner in {key: inner for schema in schemas.values() for key, inner in nested(schema)}.items():
-        yield from ("", f"### `{owner}.{key}`", "", *table(f"{owner}.{key}", inner["properties"], inner))
+        yield from (
+            "",
+            f"### {entry}",
+            "",
+            *description(part),
+            "",
+            *table(owner, own, schemas[entry]),
+        )
+    for key, inner in {
+        key: inner for schema in schemas.values() for key, inner in nested(schema)
+    }.items():
+        yield from (
+            "",
+            f"### `{owner}.{key}`",
+            "",
+            *table(f"{owner}.{key}", inner["properties"], inner),
+        )
 
 
 def nested(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """The mappings inside of an entry that are no choice of their own, such as a card of the network."""
+    """The mappings inside of an entry that are no choice of their own, such as a card of the
+    network.
+    """
     for key, said in schema["properties"].items():
         for name in re.findall(r"'#/\$defs/(\w+)'", str(said)):
             part = {**schema["$defs"][name], "$defs": schema["$defs"]}
@@ -122,7 +163,9 @@ def schema_of(part: type[Part]) -> dict[str, Any]:
 def description(part: type[Part]) -> Iterator[str]:
     """What the docstring of an entry says, without what the table of its keys has."""
     text = cleandoc(part.__doc__ or "")
-    text = re.sub(r"^(Attributes|Args|Raises|Example):\n( .*\n?|\n(?= ))*", "", text, flags=re.MULTILINE)
+    text = re.sub(
+        r"^(Attributes|Args|Raises|Example):\n( .*\n?|\n(?= ))*", "", text, flags=re.MULTILINE
+    )
     for paragraph in text.split("\n\n"):
         for literal, lines in groupby(paragraph.splitlines(), is_literal):
             if literal:
@@ -133,30 +176,54 @@ def description(part: type[Part]) -> Iterator[str]:
 
 
 def is_literal(line: str) -> bool:
-    """Whether a line of a docstring is shown as it stands: one that is indented, or has aligned columns."""
+    """Whether a line of a docstring is shown as it stands: one that is indented, or has aligned
+    columns.
+    """
     return bool(line.startswith("    ") or TABLE_ROW.match(line))
 
 
 def table(place: str, properties: Schema, schema: Schema) -> list[str]:
     """A row for each key, without the columns that none has anything in; nothing without keys."""
-    rows = [row(f"{place}.{key}".lstrip("."), said, schema) for key, said in properties.items() if "const" not in said]
+    rows = [
+        row(f"{place}.{key}".lstrip("."), said, schema)
+        for key, said in properties.items()
+        if "const" not in said
+    ]
     columns = [cells for cells in zip(HEADING, *rows, strict=True) if any(cells[1:])]
     lines = zip(*((heading, ":--", *cells) for heading, *cells in columns), strict=True)
-    return [" | ".join(("", *(re.sub(r"\|", r"\\|", cell) for cell in line), "")).strip() for line in lines]
+    return [
+        " | ".join(("", *(re.sub(r"\|", r"\\|", cell) for cell in line), "")).strip()
+        for line in lines
+    ]
 
 
 def row(place: str, said: Schema, schema: Schema) -> list[str]:
-    """The cells of the key at a dotted place: its name, type, default, unit, range and description."""
+    """The cells of the key at a dotted place: its name, type, default, unit, range and
+    description.
+    """
     key, text = place.rpartition(".")[2], said.get("description", "")
-    limits = {word: limit for one in (said, *said.get("anyOf", [])) for word, limit in one.items() if word in SIGNS}
+    limits = {
+        word: limit
+        for one in (said, *said.get("anyOf", []))
+        for word, limit in one.items()
+        if word in SIGNS
+    }
     default = f"`{in_yaml(said['default'])}`" if "default" in said else ""
-    only = [f" Of [{name}](#{name.replace(' ', '-')})." for name, (of, _) in HEEDED.items() if place in of]
+    only = [
+        f" Of [{name}](#{name.replace(' ', '-')})."
+        for name, (of, _) in HEEDED.items()
+        if place in of
+    ]
     return [
         f"`{key}`",
         type_of(said, schema),
         "required" if key in schema.get("required", ()) else default,
         next((physical or counted for physical, counted in UNIT.findall(text)), "").strip("`"),
-        ", ".join(f"{SIGNS[word]} {in_short(limits[word])}" for word in SIGNS if limits.get(word, HUGE) not in USUAL),
+        ", ".join(
+            f"{SIGNS[word]} {in_short(limits[word])}"
+            for word in SIGNS
+            if limits.get(word, HUGE) not in USUAL
+        ),
         escape(text) + "." * (not text.endswith(".")) + "".join(only),
     ]
 
@@ -174,19 +241,28 @@ def in_short(limit: float) -> str:
 
 
 def type_of(said: Schema, schema: Schema) -> str:
-    """The type of a key in words: names of types, values, and the section of the entries that it may name."""
+    """The type of a key in words: names of types, values, and the section of the entries that it
+    may name.
+    """
     if "anyOf" in said:
-        found = dict.fromkeys(name for one in said["anyOf"] for name in type_of(one, schema).split(", "))
+        found = dict.fromkeys(
+            name for one in said["anyOf"] for name in type_of(one, schema).split(", ")
+        )
         return ", ".join(link_entries(list(found)))
     if "$ref" in said:
         target = schema["$defs"][said["$ref"].rpartition("/")[2]]
-        return next((f"`{each['const']}`" for each in target["properties"].values() if "const" in each), "mapping")
+        return next(
+            (f"`{each['const']}`" for each in target["properties"].values() if "const" in each),
+            "mapping",
+        )
     if "enum" in said:
         return ", ".join(f"`{value}`" for value in said["enum"])
     if "items" in said:
         items = type_of(said["items"], schema) or "values"
         return f"list of ({items})" if ", " in items else f"list of {items}"
-    if said.get("pattern") == ":" or any(each.get("pattern") for each in said.get("properties", {}).values()):
+    if said.get("pattern") == ":" or any(
+        each.get("pattern") for each in said.get("properties", {}).values()
+    ):
         return "`module:Name`"
     return "mapping" if said.get("type") == "object" else str(said.get("type", ""))
 
@@ -197,7 +273,10 @@ def link_entries(names: Sequence[str]) -> list[str]:
         entries = {f"`{name}`" for name in choice.parts}
         if entries <= set(names):
             name = title.split()[0]
-            return [f"one of [{name}](#keys-{name})", *(other for other in names if other not in entries)]
+            return [
+                f"one of [{name}](#keys-{name})",
+                *(other for other in names if other not in entries),
+            ]
     return list(names)
 
 
@@ -209,30 +288,51 @@ def escape_line(line: str) -> str:
 def escape(text: str) -> str:
     """Plain text with code in backticks as Markdown."""
     pieces = re.split(r"(`[^`]*`)", text)
-    return "".join(piece if piece.startswith("`") else re.sub(r"([*_<$\\[\]])", r"\\\1", piece) for piece in pieces)
+    return "".join(
+        piece if piece.startswith("`") else re.sub(r"([*_<$\\[\]])", r"\\\1", piece)
+        for piece in pieces
+    )
 
 
 def heeded() -> Iterator[str]:
     """The methods that heed the keys of `HEEDED`."""
-    methods = {name: part.model_validate({}).build(WORKERS) for name, part in ALGORITHM.parts.items()}
+    methods = {
+        name: part.model_validate({}).build(WORKERS) for name, part in ALGORITHM.parts.items()
+    }
     for name, (of, heeds) in HEEDED.items():
         found = ", ".join(f"`{method}`" for method, built in methods.items() if heeds(built))
-        yield from ("", f"### {name.capitalize()}", "", f"{', '.join(f'`{key}`' for key in of)}: {found}.")
+        yield from (
+            "",
+            f"### {name.capitalize()}",
+            "",
+            f"{', '.join(f'`{key}`' for key in of)}: {found}.",
+        )
 
 
 def api() -> Iterator[str]:
-    """The names of daily use, those of the simulator, and what an entry of one's own is, for autodoc."""
+    """The names of daily use, those of the simulator, and what an entry of one's own is, for
+    autodoc.
+    """
     others = [name for name in laggard.simulator.__all__ if name not in laggard.__all__]
-    daily = sorted(laggard.__all__, key=lambda name: (name[0].isupper(), name.lower()))  # functions first
+    # functions first
+    daily = sorted(laggard.__all__, key=lambda name: (name[0].isupper(), name.lower()))
     yield from ("## laggard", "", *directives([*(f"laggard.{name}" for name in daily), VIEWS]))
-    yield from ("", "## laggard.simulator", "", *directives(f"laggard.simulator.{name}" for name in others))
+    yield from (
+        "",
+        "## laggard.simulator",
+        "",
+        *directives(f"laggard.simulator.{name}" for name in others),
+    )
     yield from ("", "## For entries of your own", "", *directives(EXTENSION))
 
 
 def documented() -> set[str]:
     """The full names of the classes on that page."""
     names = re.findall(r"\.\. autoclass:: (\S+)", "\n".join(api()))
-    things = [getattr(import_module(owner), own) for owner, _, own in (name.rpartition(".") for name in names)]
+    things = [
+        getattr(import_module(owner), own)
+        for owner, _, own in (name.rpartition(".") for name in names)
+    ]
     return {f"{thing.__module__}.{thing.__qualname__}" for thing in things}
 
 

@@ -1,4 +1,6 @@
-"""A Sphinx extension: docstrings as the parser of autodoc takes them, and equations that need no network."""
+"""A Sphinx extension: docstrings as the parser of autodoc takes them, and equations that need no
+network.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,8 +10,14 @@ from laggard.experiments.config.catalogue import TABLE_ROW
 
 SECTIONS = ("Args:", "Attributes:", "Example:", "Raises:", "Returns:", "Yields:")
 RANGE = re.compile(r"Annotated\[(.*?), Range\(.*?\)\]")
-DEFAULTS = ((r", _\w+: [^,]*(?=\)$)", ""), (r"<function (\w+)>", r"\1"), (r"<factory>|<function <lambda>>", "..."))
-"""What a signature has that nobody can write, and what is shown instead: private fields, functions, factories."""
+DEFAULTS = (
+    (r", _\w+: [^,]*(?=\)$)", ""),
+    (r"<function (\w+)>", r"\1"),
+    (r"<factory>|<function <lambda>>", "..."),
+)
+"""What a signature has that nobody can write, and what is shown instead: private fields, functions,
+factories.
+"""
 DOTTED = re.compile(r"\b[a-z_]\w*(?:\.\w+)+")
 ENTRY = re.compile(r" {4}[\w, .]+: ")
 
@@ -25,29 +33,44 @@ def setup(app: Any) -> dict[str, bool]:
     return {"parallel_read_safe": True}
 
 
-def process_docstring(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+def process_docstring(
+    app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]
+) -> None:
     """Rewrite the lines of a docstring in place."""
     if what == "property" and lines:  # else its first words count as its type
         lines[0] = lines[0].replace(": ", " – ", 1)
     lines[:] = list(restructure(lines))
 
 
-def shorten_types(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Take the ranges out of the types of attributes, and the modules of those that the page does not have."""
+def shorten_types(
+    app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]
+) -> None:
+    """Take the ranges out of the types of attributes, and the modules of those that the page does
+    not have.
+    """
     from reference import documented
 
     known = documented()
     for index, line in enumerate(lines):
         if line.startswith(":vartype"):
             lines[index] = DOTTED.sub(
-                lambda match: match[0] if match[0] in known else match[0].rpartition(".")[2], RANGE.sub(r"\1", line)
+                lambda match: match[0] if match[0] in known else match[0].rpartition(".")[2],
+                RANGE.sub(r"\1", line),
             )
 
 
 def process_signature(
-    app: Any, what: str, name: str, thing: Any, options: Any, signature: str | None, returns: str | None
+    app: Any,
+    what: str,
+    name: str,
+    thing: Any,
+    options: Any,
+    signature: str | None,
+    returns: str | None,
 ) -> tuple[str | None, str | None]:
-    """A signature without what nobody can write, nor the ranges that the page of keys has; none of a protocol."""
+    """A signature without what nobody can write, nor the ranges that the page of keys has; none of
+    a protocol.
+    """
     if getattr(thing, "_is_protocol", False):
         return "", returns
     if not signature:
@@ -58,7 +81,9 @@ def process_signature(
     return signature, returns
 
 
-def skip_member(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+def skip_member(
+    app: Any, what: str, name: str, thing: Any, skip: bool, options: Any
+) -> bool | None:
     """Leave out the fields of a named tuple, which its attributes say better."""
     return True if type(thing).__name__ == "_tuplegetter" else None
 
@@ -73,7 +98,9 @@ def space_names(app: Any, doctree: Any) -> None:
 
 
 def restructure(lines: Sequence[str]) -> Iterator[str]:
-    """Lines of a docstring as reStructuredText: words in backticks are code, what is indented or aligned is kept."""
+    """Lines of a docstring as reStructuredText: words in backticks are code, what is indented or
+    aligned is kept.
+    """
     section, literal, code = "", False, False
     for line in lines:
         if line in SECTIONS or (line and not line.startswith(" ")):

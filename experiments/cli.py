@@ -16,7 +16,12 @@ import laggard
 from laggard.__main__ import SIGNALS, leave, shorten_warnings
 from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, MODULES, count
 
-OUT_OF_MEMORY = "can't allocate memory", "out of memory", "failed to map segment", "can't start new thread"
+OUT_OF_MEMORY = (
+    "can't allocate memory",
+    "out of memory",
+    "failed to map segment",
+    "can't start new thread",
+)
 """What torch, CUDA, the loader of libraries and Python say in errors of other kinds."""
 
 
@@ -28,7 +33,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def entry() -> int:
-    """`main` as a process of its own, which exits without garbage collection: that would take a second."""
+    """`main` as a process of its own, which exits without garbage collection: that would take a
+    second.
+    """
     try:
         try:
             return main()
@@ -131,10 +138,13 @@ def handle_signals(handler: Callable[[int, Any], object]) -> Iterator[None]:
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
-    """Raise KeyboardInterrupt; what comes next, as `timeout` sends it twice, is ignored while the command ends."""
+    """Raise KeyboardInterrupt; what comes next, as `timeout` sends it twice, is ignored while the
+    command ends.
+    """
     for of in SIGNALS:
         signal.signal(of, lambda *_: None)
-    if _is_being_imported("torch"):  # it crashes at exit after an import that an exception interrupted
+    # it crashes at exit after an import that an exception interrupted
+    if _is_being_imported("torch"):
         leave(number)
     raise KeyboardInterrupt(number)
 
@@ -144,7 +154,9 @@ def _is_being_imported(name: str) -> bool:
 
 
 def _report_interrupt(args: argparse.Namespace, number: int = signal.SIGINT) -> int:
-    """Report what is saved, without imports: nothing may be imported after an interrupted import."""
+    """Report what is saved, without imports: nothing may be imported after an interrupted
+    import.
+    """
     message = SIGNALS[signal.Signals(number)]
     if planned := getattr(args, "planned", None):
         find_run = sys.modules["laggard.experiments.results.store"].find_run

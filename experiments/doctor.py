@@ -29,7 +29,9 @@ IMPORTED = {
 """Libraries -> the module that must be importable, where it is not called as they are."""
 IMAGE_DATASETS = {"MNIST": "mnist", "FashionMNIST": "fashion_mnist"}
 ROOT = Path(__file__).resolve().parents[1]
-INSTALL = "install laggard again with --constraint constraints.txt, or make quickstart in the checkout"
+INSTALL = (
+    "install laggard again with --constraint constraints.txt, or make quickstart in the checkout"
+)
 LEAST_SPACE = 200 * 2**20  # bytes
 
 
@@ -37,7 +39,8 @@ class Diagnosis(NamedTuple):
     """One line: what was looked at, how it is, and the remedy where it is not well.
 
     Attributes:
-        state: ok; missing, where runs work all the same, but not all of them; broken, where none does.
+        state: ok; missing, where runs work all the same, but not all of them; broken, where none
+            does.
     """
 
     subject: str
@@ -54,7 +57,10 @@ def diagnose(out: str | Path = "results") -> Iterator[Diagnosis]:
     """
     fine = sys.version_info >= (3, 11)
     yield Diagnosis(
-        "python", "ok" if fine else "broken", platform.python_version(), "" if fine else "use Python 3.11 or newer"
+        "python",
+        "ok" if fine else "broken",
+        platform.python_version(),
+        "" if fine else "use Python 3.11 or newer",
     )
     yield from _libraries()
     yield _installation(ROOT)
@@ -99,26 +105,43 @@ def _installation(root: Path) -> Diagnosis:
     packages = [f"{package}/__init__.py" for package in ("simulator", "models", "experiments")]
     commands = [f"experiments/commands/{name}.py" for name in MODULES]
     data = ["experiments/**/laggard.mplstyle", "experiments/templates"]
-    checkout = ["configs/quickstart.yaml", "constraints.txt"] if (root / "setup.cfg").is_file() else []
+    checkout = (
+        ["configs/quickstart.yaml", "constraints.txt"] if (root / "setup.cfg").is_file() else []
+    )
     kind = "checkout" if checkout else "installation"
-    lacking = [name for name in (*packages, *commands, *data, *checkout) if not any(root.glob(name))]
+    lacking = [
+        name for name in (*packages, *commands, *data, *checkout) if not any(root.glob(name))
+    ]
     if lacking:
-        remedy = "git status shows what is gone; git restore brings it back" if checkout else "install laggard again"
+        remedy = (
+            "git status shows what is gone; git restore brings it back"
+            if checkout
+            else "install laggard again"
+        )
         return Diagnosis("laggard", "broken", f"{kind} without {', '.join(lacking)}", remedy)
     return Diagnosis("laggard", "ok", f"{laggard.__version__}, {kind} complete")
 
 
 def _machine() -> Iterator[Diagnosis]:
-    # `laggard.models.backends.threads.cores` says the same, but needs torch, which may be what is broken
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    yield Diagnosis("cores", "ok", f"{cores} to be used, of {os.cpu_count()}; threads: null in a config takes {cores}")
+    # `laggard.models.backends.threads.cores` says the same, but needs torch, which may be what is
+    # broken
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    yield Diagnosis(
+        "cores",
+        "ok",
+        f"{cores} to be used, of {os.cpu_count()}; threads: null in a config takes {cores}",
+    )
     if memory := _memory():
         yield Diagnosis("memory", "ok", f"{memory / 2**30:.1f} GiB")
     try:
         import torch
     except Exception:  # said among the libraries
         return
-    yield Diagnosis("cpu", "ok", f"{platform.machine()}, torch uses {torch.backends.cpu.get_cpu_capability()}")
+    yield Diagnosis(
+        "cpu", "ok", f"{platform.machine()}, torch uses {torch.backends.cpu.get_cpu_capability()}"
+    )
     if not torch.cuda.is_available():
         yield Diagnosis("gpu", "ok", "none that torch sees: device auto is the cpu")
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
@@ -148,11 +171,16 @@ def _data() -> Iterator[Diagnosis]:
     for name, key in IMAGE_DATASETS.items():
         folder = data_root() / name / "raw"
         lacking = [file for file in IDX_FILES if not (folder / file).is_file()]
-        broken = [file for file in IDX_FILES if file not in lacking and not _is_whole(folder / file)]
+        broken = [
+            file for file in IDX_FILES if file not in lacking and not _is_whole(folder / file)
+        ]
         put = f"the first run of dataset {key} downloads it there; without a network put {', '.join(IDX_FILES)} there"
         if broken:
             yield Diagnosis(
-                key, "missing", f"in {folder}: {', '.join(broken)} is no whole IDX file", f"remove it: {put}"
+                key,
+                "missing",
+                f"in {folder}: {', '.join(broken)} is no whole IDX file",
+                f"remove it: {put}",
             )
         elif lacking:
             said = "not" if len(lacking) == len(IDX_FILES) else f"without {', '.join(lacking)}"
@@ -171,13 +199,27 @@ def _releases() -> Iterator[Diagnosis]:
         folder = data_root() / release.folder
         sizes = {file: count * release.record for file, count in release.files.items()}
         lacking = [file for file in sizes if not (folder / file).is_file()]
-        broken = [file for file in sizes if file not in lacking and (folder / file).stat().st_size != sizes[file]]
+        broken = [
+            file
+            for file in sizes
+            if file not in lacking and (folder / file).stat().st_size != sizes[file]
+        ]
         unpack = f"unpack {release.archive} in {folder.parent}"
         put = f"the first run of dataset {key} downloads it there; without a network {unpack}"
         if broken:
-            yield Diagnosis(key, "missing", f"in {folder}: {', '.join(broken)} is not whole", f"remove it: {put}")
+            yield Diagnosis(
+                key,
+                "missing",
+                f"in {folder}: {', '.join(broken)} is not whole",
+                f"remove it: {put}",
+            )
         elif lacking:
-            yield Diagnosis(key, "missing", f"without {', '.join(lacking)} in {folder}", f"{put}, or set LAGGARD_DATA")
+            yield Diagnosis(
+                key,
+                "missing",
+                f"without {', '.join(lacking)} in {folder}",
+                f"{put}, or set LAGGARD_DATA",
+            )
         else:
             yield Diagnosis(key, "ok", f"complete in {folder}")
 
@@ -202,10 +244,16 @@ def _results(out: Path) -> Diagnosis:
         free = shutil.disk_usage(there).free
     except OSError as error:
         return Diagnosis(
-            "results", "broken", f"{out} cannot be written: {error.strerror}", "choose another by --out FOLDER"
+            "results",
+            "broken",
+            f"{out} cannot be written: {error.strerror}",
+            "choose another by --out FOLDER",
         )
     if free < LEAST_SPACE:
         return Diagnosis(
-            "results", "broken", f"{out}: {free / 2**20:.0f} MiB are free", "free some space, or use --out FOLDER"
+            "results",
+            "broken",
+            f"{out}: {free / 2**20:.0f} MiB are free",
+            "free some space, or use --out FOLDER",
         )
     return Diagnosis("results", "ok", f"{out} can be written, {free / 2**30:.0f} GiB are free")

@@ -1,4 +1,6 @@
-"""Runs for TensorBoard, Weights & Biases and MLflow: metrics over updates and virtual time, settings, the config."""
+"""Runs for TensorBoard, Weights & Biases and MLflow: metrics over updates and virtual time,
+settings, the config.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
@@ -18,7 +20,8 @@ class Exported(NamedTuple):
     Attributes:
         experiment: the config's name.
         name: the run's id, with the number of the member where there are several.
-        settings: every dotted key of the config that has a value, the swept ones as they are for this member.
+        settings: every dotted key of the config that has a value, the swept ones as they are for
+            this member.
         text: the config as YAML.
         rows: the axes and the finite measures of each evaluation.
     """
@@ -30,7 +33,9 @@ class Exported(NamedTuple):
     rows: list[dict[str, float]]
 
     def measures(self) -> Iterator[tuple[str, float, int, float]]:
-        """The name of a measure, its value, the updates before it, rounded, and its virtual time (s)."""
+        """The name of a measure, its value, the updates before it, rounded, and its virtual time
+        (s).
+        """
         for row in self.rows:
             for name, value in row.items():
                 if name not in ("time", "updates"):
@@ -55,7 +60,9 @@ def write_runs(results: Result | Results, to: str, folder: str | Path) -> Path:
                 EXPORTERS[to](member, folder)
             except ImportError as error:
                 remedy = f"pip install 'laggard[{to}]'"
-                raise ConfigError("", f"{to} cannot be imported here ({error}): {remedy}", "export") from None
+                raise ConfigError(
+                    "", f"{to} cannot be imported here ({error}): {remedy}", "export"
+                ) from None
     return folder
 
 
@@ -63,12 +70,17 @@ def _members(result: Result) -> Iterator[Exported]:
     config = result.config
     settings = {key: value for key, value in dotted_items(config.as_dict()) if value is not None}
     rows = result.members.to_dict("records")
-    measured = [name for name in result.metrics if name not in ("member", *result.swept, *result.labels)]
+    measured = [
+        name for name in result.metrics if name not in ("member", *result.swept, *result.labels)
+    ]
     for row in rows:
         member = row.pop("member")
         name = str(result.manifest["run"]) + f".{member}" * (len(rows) > 1)
         table = result.metrics.loc[result.metrics["member"] == member, measured]
-        finite = [{key: value for key, value in each.items() if isfinite(value)} for each in table.to_dict("records")]
+        finite = [
+            {key: value for key, value in each.items() if isfinite(value)}
+            for each in table.to_dict("records")
+        ]
         yield Exported(config.name, name, {**settings, **row}, text_of(config.as_dict()), finite)
 
 
@@ -78,31 +90,46 @@ def _tensorboard(member: Exported, folder: Path) -> None:
 
     path = folder / member.name
     if path.exists():
-        raise ConfigError("", "expected no run of this name, got one: remove it or name another folder", str(path))
+        raise ConfigError(
+            "", "expected no run of this name, got one: remove it or name another folder", str(path)
+        )
     plain = {
-        key: value if isinstance(value, int | float | str) else str(value) for key, value in member.settings.items()
+        key: value if isinstance(value, int | float | str) else str(value)
+        for key, value in member.settings.items()
     }
     with SummaryWriter(str(path)) as writer:
         for name, value, step, time in member.measures():
             writer.add_scalar(name, value, step, walltime=time)
         writer.add_text("config", "".join(f"    {line}\n" for line in member.text.splitlines()))
-        writer.add_hparams(plain, {f"final/{name}": value for name, value in member.rows[-1].items()}, run_name=".")
+        writer.add_hparams(
+            plain, {f"final/{name}": value for name, value in member.rows[-1].items()}, run_name="."
+        )
 
 
 def _wandb(member: Exported, folder: Path) -> None:
     from wandb import Settings, init
 
-    quiet = Settings(silent=True, console="off", disable_git=True, save_code=False, x_disable_stats=True)
+    quiet = Settings(
+        silent=True, console="off", disable_git=True, save_code=False, x_disable_stats=True
+    )
     folder.mkdir(parents=True, exist_ok=True)
-    given = {"config": {**member.settings, "yaml": member.text}, "dir": str(folder), "settings": quiet}
-    with init(mode="offline", project=member.experiment, name=member.name, reinit="create_new", **given) as run:
+    given = {
+        "config": {**member.settings, "yaml": member.text},
+        "dir": str(folder),
+        "settings": quiet,
+    }
+    with init(
+        mode="offline", project=member.experiment, name=member.name, reinit="create_new", **given
+    ) as run:
         run.define_metric("*", step_metric="updates")
         for row in member.rows:
             run.log(row)
 
 
 def _mlflow(member: Exported, folder: Path) -> None:
-    """Steps are updates, and timestamps the virtual time; `mlflow ui --backend-store-uri sqlite:///DIR/mlflow.db`."""
+    """Steps are updates, and timestamps the virtual time; `mlflow ui --backend-store-uri
+    sqlite:///DIR/mlflow.db`.
+    """
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param
 
@@ -110,10 +137,17 @@ def _mlflow(member: Exported, folder: Path) -> None:
     client = MlflowClient(tracking_uri=f"sqlite:///{folder.absolute() / 'mlflow.db'}")
     found = client.get_experiment_by_name(member.experiment)
     where = (folder.absolute() / "artifacts").as_uri()
-    home = found.experiment_id if found else client.create_experiment(member.experiment, artifact_location=where)
+    home = (
+        found.experiment_id
+        if found
+        else client.create_experiment(member.experiment, artifact_location=where)
+    )
     run = client.create_run(home, run_name=member.name).info.run_id
     params = [Param(key, str(value)) for key, value in member.settings.items()]
-    metrics = [Metric(name, value, round(1000 * time), step) for name, value, step, time in member.measures()]
+    metrics = [
+        Metric(name, value, round(1000 * time), step)
+        for name, value, step, time in member.measures()
+    ]
     for start in range(0, max(len(params), len(metrics)), 100):  # the most that one request takes
         client.log_batch(run, metrics[start : start + 100], params[start : start + 100])
     client.log_text(run, member.text, "config.yaml")

@@ -1,4 +1,6 @@
-"""What results show in a notebook: their summary, their figures by name, and a small table as HTML."""
+"""What results show in a notebook: their summary, their figures by name, and a small table as
+HTML.
+"""
 
 from collections.abc import Callable
 from functools import wraps
@@ -23,7 +25,9 @@ HTML_ROWS = 12
 
 
 class Plots:
-    """The figures of results, by name; each takes a `path` to be saved at, and the options of its function."""
+    """The figures of results, by name; each takes a `path` to be saved at, and the options of its
+    function.
+    """
 
     def __init__(self, results: Result | Results) -> None:
         self._results = results
@@ -34,7 +38,9 @@ class Plots:
 
     def __getattr__(self, name: str) -> Callable[..., "Figure"]:
         if name not in FIGURES:
-            raise AttributeError(f"{name}: no such figure; {suggest(name, FIGURES) or f'expected one of {self}'}")
+            raise AttributeError(
+                f"{name}: no such figure; {suggest(name, FIGURES) or f'expected one of {self}'}"
+            )
 
         @wraps(FIGURES[name].function)
         def draw(*path: Any, **options: Any) -> "Figure":
@@ -60,10 +66,14 @@ def timed_summary(results: Result | Results) -> pd.DataFrame:
 
 
 def html_of(results: Result | Results) -> str:
-    """A heading, and the summary of the first runs and members as a small table; text is escaped."""
+    """A heading, and the summary of the first runs and members as a small table; text is
+    escaped.
+    """
     every = as_results(results)
     many = isinstance(results, Results)
-    heading = [repr(every) if many else f"Result({every[0].config.name}, run {every[0].manifest['run']})"]
+    heading = [
+        repr(every) if many else f"Result({every[0].config.name}, run {every[0].manifest['run']})"
+    ]
     if not len(every):
         return f"<p>{escape(heading[0])}</p>"
     table = timed_summary(every[:HTML_ROWS])
@@ -74,5 +84,7 @@ def html_of(results: Result | Results) -> str:
         for row in table.head(HTML_ROWS).to_dict("records")
     ]
     shown = pd.DataFrame(rows, index=table.index[:HTML_ROWS]).to_html(border=0)
-    title = "<br>".join(escape(printable(line)) for line in (common_question(every), *heading) if line)
+    title = "<br>".join(
+        escape(printable(line)) for line in (common_question(every), *heading) if line
+    )
     return f"<p>{title}</p>{shown}"

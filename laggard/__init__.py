@@ -1,4 +1,5 @@
-"""laggard: a discrete-event simulator of distributed SGD; the names of daily use, imported when first needed.
+"""laggard: a discrete-event simulator of distributed SGD; the names of daily use, imported when
+first needed.
 
 Example:
     >>> from laggard import AsyncPS, Cluster, Rule, Stop, simulate

@@ -1,4 +1,5 @@
-"""`laggard`, and `python -m laggard`: Ctrl-C and SIGTERM end the process in one line, from its first moment on.
+"""`laggard`, and `python -m laggard`: Ctrl-C and SIGTERM end the process in one line, from its
+first moment on.
 
 Worker processes start here too: what they import first must be little.
 """
@@ -22,13 +23,16 @@ def shorten_warnings() -> None:
 def leave(number: int, _: object = None) -> NoReturn:
     """End the process at once; what comes next, as `timeout` sends it twice, is ignored."""
     for of in SIGNALS:
-        signal.signal(of, lambda *_: None)  # SIG_IGN would have Python complain about a signal that waits already
+        # SIG_IGN would have Python complain about a signal that waits already
+        signal.signal(of, lambda *_: None)
     os.write(2, f"{SIGNALS[signal.Signals(number)]}\n".encode())
     os._exit(128 + number)
 
 
 def start_worker(parent: int) -> None:
-    """Have this process ignore Ctrl-C, print warnings as the command does, and exit once the process `parent` has."""
+    """Have this process ignore Ctrl-C, print warnings as the command does, and exit once the
+    process `parent` has.
+    """
     import threading
     import time
 
@@ -43,7 +47,9 @@ def start_worker(parent: int) -> None:
 
 
 def entry() -> int:
-    """The command line as a process of its own; the imports for it take long enough to be interrupted."""
+    """The command line as a process of its own; the imports for it take long enough to be
+    interrupted.
+    """
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, leave)

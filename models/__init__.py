@@ -8,11 +8,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from laggard.models.cifar import cifar10, cifar100
 from laggard.models.data import DataMissingError, Dataset, digits, fashion_mnist, mnist
-from laggard.models.files import Samples, femnist, libsvm, read_femnist, read_libsvm, read_text, text_file
+from laggard.models.files import (
+    Samples,
+    femnist,
+    libsvm,
+    read_femnist,
+    read_libsvm,
+    read_text,
+    text_file,
+)
 from laggard.models.generated import Language, characters, synthetic, synthetic_images
 from laggard.models.losses import OBJECTIVES, CrossEntropyLoss, LogisticLoss, Objective, SquaredLoss
 from laggard.models.networks import MLP, LeNet5, Logistic, ResNet, TorchModule
-from laggard.models.partition import PARTITIONS, ByLabel, ByWriter, Dirichlet, Disjoint, Iid, Partition
+from laggard.models.partition import (
+    PARTITIONS,
+    ByLabel,
+    ByWriter,
+    Dirichlet,
+    Disjoint,
+    Iid,
+    Partition,
+)
 from laggard.models.quadratic import Quadratic, Tridiagonal
 from laggard.models.sequence_networks import LSTM, Transformer
 from laggard.models.variants import Augmentation
@@ -28,7 +44,8 @@ class Network(Protocol):
     """A recipe for a module: a frozen dataclass whose fields are its config keys."""
 
     def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
-        """A fresh module from inputs `(batch, *shape)` to logits `(batch, classes)`, or `(batch, positions, classes)`.
+        """A fresh module from inputs `(batch, *shape)` to logits `(batch, classes)`, or `(batch,
+        positions, classes)`.
 
         Raises:
             ValueError: it cannot take inputs of this shape.

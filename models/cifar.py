@@ -15,7 +15,8 @@ URL = "https://www.cs.toronto.edu/~kriz"
 
 
 class Release(NamedTuple):
-    """A binary release: records of one byte a label and 3,072 bytes an image, of red, green and blue, row by row.
+    """A binary release: records of one byte a label and 3,072 bytes an image, of red, green and
+    blue, row by row.
 
     Attributes:
         folder: of the archive, and below the folder of data sets.
@@ -104,7 +105,9 @@ def _images(name: str, release: Release) -> Dataset:
 
     folder = find_release(name, release)
     # Constants, as for MNIST: sums of float32 would depend on the number of torch's threads.
-    mean, deviation = (255 * torch.tensor(each).view(3, 1, 1) for each in (release.mean, release.deviation))
+    mean, deviation = (
+        255 * torch.tensor(each).view(3, 1, 1) for each in (release.mean, release.deviation)
+    )
 
     def part(files: tuple[str, ...]) -> "tuple[Tensor, Tensor]":
         read = [read_records(folder / file, release, release.files[file]) for file in files]
@@ -116,7 +119,8 @@ def _images(name: str, release: Release) -> Dataset:
 
 
 def find_release(name: str, release: Release) -> Path:
-    """The folder of a release, `<root>/<folder>` below the root of data sets, and downloaded there once.
+    """The folder of a release, `<root>/<folder>` below the root of data sets, and downloaded there
+    once.
 
     Raises:
         DataMissingError: files are missing and cannot be downloaded.

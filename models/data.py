@@ -1,4 +1,6 @@
-"""Data sets as whole tensors, so that a mini-batch is a tensor of indices; digits, and those in the format of MNIST."""
+"""Data sets as whole tensors, so that a mini-batch is a tensor of indices; digits, and those in the
+format of MNIST.
+"""
 
 import os
 from dataclasses import dataclass, replace
@@ -12,16 +14,24 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+IDX_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 
 
 class DataMissingError(OSError):
-    """The files of a dataset are missing and could not be downloaded; the message names them and their folder."""
+    """The files of a dataset are missing and could not be downloaded; the message names them and
+    their folder.
+    """
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A training and a test set: inputs `(samples, ...)` and labels `(samples,)`, or `(samples, positions)` of texts.
+    """A training and a test set: inputs `(samples, ...)` and labels `(samples,)`, or `(samples,
+    positions)` of texts.
 
     Images have mean 0 and deviation 1, but for those of `femnist`.
 
@@ -59,10 +69,12 @@ class Dataset:
 
 
 def digits() -> Dataset:
-    """Handwritten digits of 8 x 8 pixels, scaled up to 28 x 28: 1,500 to train, 297 to test; nothing to download.
+    """Handwritten digits of 8 x 8 pixels, scaled up to 28 x 28: 1,500 to train, 297 to test;
+    nothing to download.
 
-    Scikit-learn's bundled set, by bilinear interpolation; a fixed permutation selects the test samples. Mean and
-    deviation are constants, as MNIST's: sums of float32 would depend on the number of torch's threads.
+    Scikit-learn's bundled set, by bilinear interpolation; a fixed permutation selects the test
+    samples. Mean and deviation are constants, as MNIST's: sums of float32 would depend on the
+    number of torch's threads.
 
     Source: Alpaydin, Kaynak (1998), UCI Machine Learning Repository.
 
@@ -83,13 +95,17 @@ def digits() -> Dataset:
 
 
 def _digits_file() -> Path:
-    """The file of digits in scikit-learn's package, which is not imported: that takes longer than a short run."""
+    """The file of digits in scikit-learn's package, which is not imported: that takes longer than a
+    short run.
+    """
     package = find_spec("sklearn")
     for folder in (package and package.submodule_search_locations) or ():
         file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
         if file.is_file():
             return file
-    raise DataMissingError("digits are a file of scikit-learn, which is not installed: pip install scikit-learn")
+    raise DataMissingError(
+        "digits are a file of scikit-learn, which is not installed: pip install scikit-learn"
+    )
 
 
 def mnist() -> Dataset:
@@ -118,16 +134,19 @@ def _mnist_like(name: str, files: str, mean: float, deviation: float) -> Dataset
     train_x, train_y, test_x, test_y = read_images(files)
 
     def scale(pixels: "Tensor") -> "Tensor":
-        # In place, in a tensor of its own: three temporaries of 188 MB take longer than the arithmetic.
+        # In place, in a tensor of its own: three temporaries of 188 MB take longer than the
+        # arithmetic.
         return channels_last(pixels.unsqueeze(1).float().sub_(255 * mean).div_(255 * deviation))
 
     return Dataset(name, scale(train_x), train_y.long(), scale(test_x), test_y.long(), classes=10)
 
 
 def channels_last(images: "Tensor") -> "Tensor":
-    """The same images `(samples, 1, height, width)` with the strides that make convolutions a sixth faster.
+    """The same images `(samples, 1, height, width)` with the strides that make convolutions a sixth
+    faster.
 
-    With one channel the memory is the same in either order, and torch would leave the strides as they are.
+    With one channel the memory is the same in either order, and torch would leave the strides as
+    they are.
     """
     return images.squeeze(1).unsqueeze(-1).movedim(-1, 1)
 
@@ -135,8 +154,9 @@ def channels_last(images: "Tensor") -> "Tensor":
 def read_images(name: str) -> "tuple[Tensor, ...]":
     """Training images `(60000, 28, 28)` and labels, then test images and labels, all uint8.
 
-    Read from `<root>/<name>/raw`, torchvision's layout, and downloaded there once; the root is the environment
-    variable LAGGARD_DATA, or else the user's cache directory. A root that has the files may be read-only.
+    Read from `<root>/<name>/raw`, torchvision's layout, and downloaded there once; the root is the
+    environment variable LAGGARD_DATA, or else the user's cache directory. A root that has the files
+    may be read-only.
 
     Args:
         name: "MNIST" or "FashionMNIST".
@@ -154,7 +174,8 @@ def read_images(name: str) -> "tuple[Tensor, ...]":
         if (len(train_x), len(test_x)) != (len(train_y), len(test_y)):
             raise ValueError("as many labels as images are needed")
         return train_x, train_y, test_x, test_y
-    except (OSError, RuntimeError, ValueError):  # no network, no permission, a broken archive or file
+    # no network, no permission, a broken archive or file
+    except (OSError, RuntimeError, ValueError):
         raise DataMissingError(
             f"{name} is missing or incomplete in {folder}, and could not be downloaded: put {', '.join(IDX_FILES)} "
             f"(unpacked) there, or set LAGGARD_DATA to a folder that holds {name}/raw with them"
@@ -171,7 +192,8 @@ def data_root() -> Path:
 
 
 def read_idx(path: Path) -> "Tensor":
-    """An IDX file: two zero bytes, a type (8: uint8), the number of dimensions, each as a 32-bit integer, data.
+    """An IDX file: two zero bytes, a type (8: uint8), the number of dimensions, each as a 32-bit
+    integer, data.
 
     Raises:
         ValueError: it is no such file, or shorter or longer than its header says.

@@ -1,4 +1,6 @@
-"""Data sets in files of one's own, read without torch: libsvm, plain text, and FEMNIST as LEAF prepares it."""
+"""Data sets in files of one's own, read without torch: libsvm, plain text, and FEMNIST as LEAF
+prepares it.
+"""
 
 import json
 import math
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 MOST_DENSE = 10**9
-"""The most numbers that the inputs of a libsvm file or of FEMNIST have: 4 GB in single precision."""
+"""The most numbers that the inputs of a libsvm file or of FEMNIST have: 4 GB in single
+precision.
+"""
 SHAPE, CLASSES = (1, 28, 28), 62
 """Of an image, and of labels: ten digits, 26 capital and 26 small letters."""
 EACH = math.prod(SHAPE)
@@ -48,12 +52,16 @@ class Samples(NamedTuple):
         return Dataset(name, *part(self.train), *part(self.test), self.classes, self.writers)
 
 
-def libsvm(file: str, test_file: str | None = None, test_share: float = 0.2, seed: int = 0) -> Dataset:
-    """Rows of sparse features with a label each, as a9a, w8a and rcv1 of the libsvm collection have them.
+def libsvm(
+    file: str, test_file: str | None = None, test_share: float = 0.2, seed: int = 0
+) -> Dataset:
+    """Rows of sparse features with a label each, as a9a, w8a and rcv1 of the libsvm collection have
+    them.
 
-    Inputs become dense: at most 10^9 numbers, 4 GB. Features are taken as they are. Labels are whole numbers, which in
-    increasing order become the classes 0, 1, ... The test set is `test_file`, or else `test_share` of the rows, chosen
-    at random by `seed`; both sets keep the order of the file. A file whose name ends in .gz or .bz2 is decompressed.
+    Inputs become dense: at most 10^9 numbers, 4 GB. Features are taken as they are. Labels are
+    whole numbers, which in increasing order become the classes 0, 1, ... The test set is
+    `test_file`, or else `test_share` of the rows, chosen at random by `seed`; both sets keep the
+    order of the file. A file whose name ends in .gz or .bz2 is decompressed.
 
     Args:
         file: lines `label index:value index:value ...`.
@@ -64,15 +72,18 @@ def libsvm(file: str, test_file: str | None = None, test_share: float = 0.2, see
     Source: Chang, Lin (2011), LIBSVM: a library for support vector machines.
 
     Raises:
-        ValueError: a file is not in this format, empty, or too large, or there are fewer than two classes.
+        ValueError: a file is not in this format, empty, or too large, or there are fewer than two
+            classes.
     """
     return read_libsvm(file, test_file, test_share, seed).dataset("libsvm")
 
 
 def text_file(file: str, positions: int = 32, test_share: float = 0.1) -> Dataset:
-    """The characters of a text in UTF-8, in pieces of `positions`; a label is the character that comes next.
+    """The characters of a text in UTF-8, in pieces of `positions`; a label is the character that
+    comes next.
 
-    Classes are the characters that occur, in the order of their code points. The last pieces are the test set.
+    Classes are the characters that occur, in the order of their code points. The last pieces are
+    the test set.
 
     Args:
         file: the text, of at most 10^8 characters.
@@ -86,12 +97,15 @@ def text_file(file: str, positions: int = 32, test_share: float = 0.1) -> Datase
 
 
 def femnist(file: str, test_file: str) -> Dataset:
-    """Handwritten digits and letters of 28 x 28 pixels in 62 classes, with their writers, as LEAF prepares them.
+    """Handwritten digits and letters of 28 x 28 pixels in 62 classes, with their writers, as LEAF
+    prepares them.
 
-    Pixels are LEAF's, from 0 for ink to 1 for paper. `partition: by_writer` gives each writer to one worker.
+    Pixels are LEAF's, from 0 for ink to 1 for paper. `partition: by_writer` gives each writer to
+    one worker.
 
     Args:
-        file: LEAF's JSON of training samples, or a folder of such files: `data/femnist/data/train` of LEAF.
+        file: LEAF's JSON of training samples, or a folder of such files: `data/femnist/data/train`
+            of LEAF.
         test_file: the same for test samples: `data/femnist/data/test`.
 
     Source: Caldas et al. (2018), arXiv:1812.01097; Cohen et al. (2017), arXiv:1702.05373.
@@ -128,7 +142,9 @@ def read_libsvm(file: str, test_file: str | None, test_share: float, seed: int) 
         test, train = _draw_test(rows, test_share, np.random.default_rng(seed).permutation(rows))
         return Samples(x, y, train, test, len(classes))
     if strange := set(y[rows:]) - set(y[:rows]):
-        raise wrong_file("test_file", test_file, "the labels of the training set", f"{classes[min(strange)]:g}")
+        raise wrong_file(
+            "test_file", test_file, "the labels of the training set", f"{classes[min(strange)]:g}"
+        )
     return Samples(x, y, slice(rows), slice(rows, None), len(classes))
 
 
@@ -139,7 +155,9 @@ def _read_rows(key: str, file: str) -> tuple[Any, np.ndarray]:
     try:
         x, labels = load_svmlight_file(file, dtype=np.float32, zero_based=True)
     except (ValueError, OverflowError, EOFError, OSError) as error:
-        raise wrong_file(key, file, "lines in the format of libsvm", " ".join(str(error).split())) from None
+        raise wrong_file(
+            key, file, "lines in the format of libsvm", " ".join(str(error).split())
+        ) from None
     if not len(labels):
         raise wrong_file(key, file, "lines in the format of libsvm", "none")
     if not np.isfinite(x.data).all():
@@ -187,14 +205,18 @@ def read_femnist(file: str, test_file: str) -> Samples:
     train, test = list(_read_writers("file", file)), list(_read_writers("test_file", test_file))
     users, x, y = zip(*train, *test, strict=True)
     numbers = {user: number for number, user in enumerate(dict.fromkeys(users[: len(train)]))}
-    writers = np.repeat([numbers[user] for user, _, _ in train], [len(labels) for _, _, labels in train])
+    writers = np.repeat(
+        [numbers[user] for user, _, _ in train], [len(labels) for _, _, labels in train]
+    )
     rows = len(writers)
     images = np.concatenate(x).reshape(-1, *SHAPE)
     return Samples(images, np.concatenate(y), slice(rows), slice(rows, None), CLASSES, writers)
 
 
 def _read_writers(key: str, name: str) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Each writer of a file, or of a folder's `*.json` in order: name, images `(samples, 784)`, labels `(samples,)`."""
+    """Each writer of a file, or of a folder's `*.json` in order: name, images `(samples, 784)`,
+    labels `(samples,)`.
+    """
     path, images = Path(name), 0
     for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
         try:
@@ -204,7 +226,9 @@ def _read_writers(key: str, name: str) -> Iterator[tuple[str, np.ndarray, np.nda
         try:
             each = [(str(user), document["user_data"][user]) for user in document["users"]]
         except (KeyError, TypeError, IndexError):
-            raise wrong_file(key, file, "a list users, and user_data of each of them", "others") from None
+            raise wrong_file(
+                key, file, "a list users, and user_data of each of them", "others"
+            ) from None
         for user, data in each:
             try:
                 x, y = _read_images(data)
@@ -213,7 +237,9 @@ def _read_writers(key: str, name: str) -> Iterator[tuple[str, np.ndarray, np.nda
                 raise wrong_file(key, file, expected, f"others for {user!r}") from None
             images += len(y)
             if images * EACH > MOST_DENSE:
-                raise wrong_file(key, file, f"at most {MOST_DENSE // EACH} images", f"{images} so far")
+                raise wrong_file(
+                    key, file, f"at most {MOST_DENSE // EACH} images", f"{images} so far"
+                )
             yield user, x, y
     if not images:
         raise wrong_file(key, name, "images", "none")
@@ -225,15 +251,25 @@ def _read_images(data: Any) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         ValueError: they are not as they should be.
     """
-    x, y = np.array(data["x"], dtype=np.float32).reshape(-1, EACH), np.array(data["y"], dtype=object)
+    x, y = (
+        np.array(data["x"], dtype=np.float32).reshape(-1, EACH),
+        np.array(data["y"], dtype=object),
+    )
     wrong = [label for label in y if type(label) is not int or not 0 <= label < CLASSES]
-    if wrong or x.shape != (len(data["x"]), EACH) or len(x) != len(y) or not ((x >= 0) & (x <= 1)).all():
+    if (
+        wrong
+        or x.shape != (len(data["x"]), EACH)
+        or len(x) != len(y)
+        or not ((x >= 0) & (x <= 1)).all()
+    ):
         raise ValueError
     return x, y.astype(np.int64)
 
 
 def _draw_test(samples: int, share: float, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the test and of the training samples: a share of them, the first in an order, and the others."""
+    """The places of the test and of the training samples: a share of them, the first in an order,
+    and the others.
+    """
     if not 0 < share < 1:
         raise ValueError(f"test_share = {share}: expected a number > 0 and < 1")
     tests = min(max(round(share * samples), 1), samples - 1)
@@ -241,5 +277,7 @@ def _draw_test(samples: int, share: float, order: np.ndarray) -> tuple[np.ndarra
 
 
 def wrong_file(key: str, file: str | Path, expected: str, got: str) -> ValueError:
-    """The error of a file, which a config names by `key`, that holds something else than expected."""
+    """The error of a file, which a config names by `key`, that holds something else than
+    expected.
+    """
     return ValueError(f"{key} = {file} with {got}: expected {expected}")

@@ -17,28 +17,34 @@ def flatten(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def unflatten(flat: Tensor, shapes: Iterable[torch.Size]) -> tuple[Tensor, ...]:
-    """Views of `flat` `(..., params)` with the given shapes: the inverse of `flatten`, without a copy.
+    """Views of `flat` `(..., params)` with the given shapes: the inverse of `flatten`, without a
+    copy.
 
     Raises:
         RuntimeError: the shapes do not add up to `params`.
     """
     shapes = tuple(shapes)
     pieces = flat.split([shape.numel() for shape in shapes], dim=-1)
-    return tuple(piece.view(*piece.shape[:-1], *shape) for piece, shape in zip(pieces, shapes, strict=True))
+    return tuple(
+        piece.view(*piece.shape[:-1], *shape) for piece, shape in zip(pieces, shapes, strict=True)
+    )
 
 
 class Bound:
     """A module whose parameters are views of one vector that belongs to it.
 
-    Loading a model copies one row, which is cheap compared with a gradient. The result then does not depend on the
-    row's place in a stack of models: matrix products round differently on memory with another alignment.
+    Loading a model copies one row, which is cheap compared with a gradient. The result then does
+    not depend on the row's place in a stack of models: matrix products round differently on memory
+    with another alignment.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self.parameters = tuple(module.parameters())
         self._vector = flatten(self.parameters).detach()
-        for parameter, view in zip(self.parameters, unflatten(self._vector, shapes(module)), strict=True):
+        for parameter, view in zip(
+            self.parameters, unflatten(self._vector, shapes(module)), strict=True
+        ):
             parameter.data = view
 
     def load(self, flat: Tensor) -> nn.Module:

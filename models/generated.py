@@ -1,4 +1,6 @@
-"""Data sets that are generated from random numbers, one of them text of an invented language, and their sizes."""
+"""Data sets that are generated from random numbers, one of them text of an invented language, and
+their sizes.
+"""
 
 import math
 from collections.abc import Callable
@@ -20,11 +22,17 @@ LONGEST = 9
 
 
 def synthetic(
-    samples: int = 1000, features: int = 20, classes: int = 4, separation: float = 2.0, seed: int = 0
+    samples: int = 1000,
+    features: int = 20,
+    classes: int = 4,
+    separation: float = 2.0,
+    seed: int = 0,
 ) -> Dataset:
-    """Gaussian blobs: a unit cloud around each of `classes` random centres; a quarter as many samples to test.
+    """Gaussian blobs: a unit cloud around each of `classes` random centres; a quarter as many
+    samples to test.
 
-    The centres lie, in root mean square, `separation` from the origin, whatever the number of features.
+    The centres lie, in root mean square, `separation` from the origin, whatever the number of
+    features.
 
     Args:
         samples: to train.
@@ -56,11 +64,14 @@ def synthetic_images(
     contrast: float = 0.1,
     seed: int = 0,
 ) -> Dataset:
-    """Noisy images of coarse squares, a pattern a class: `(channels, size, size)`; a quarter as many samples to test.
+    """Noisy images of coarse squares, a pattern a class: `(channels, size, size)`; a quarter as
+    many samples to test.
 
-    By default they have the shape of CIFAR-10; `classes: 100` has that of CIFAR-100, `channels: 1, size: 28, classes:
-    62, writers: 100` that of FEMNIST. Patterns of 4 x 4 normal numbers, a number a square, for each class and each
-    writer, moved together by up to two pixels, and a normal number a pixel as noise; writers take turns:
+    By default they have the shape of CIFAR-10; `classes: 100` has that of CIFAR-100, `channels: 1,
+    size: 28, classes:
+    62, writers: 100` that of FEMNIST. Patterns of 4 x 4 normal numbers, a number a square, for each
+    class and each writer, moved together by up to two pixels, and a normal number a pixel as noise;
+    writers take turns:
 
         x = (contrast class + contrast / 2 writer + noise) / sqrt(1 + 5 / 4 contrast^2)
 
@@ -76,19 +87,32 @@ def synthetic_images(
     Raises:
         ValueError: a size, or the contrast, outside its range in `RANGES`.
     """
-    sizes = {"samples": samples, "classes": classes, "channels": channels, "size": size, "writers": writers}
+    sizes = {
+        "samples": samples,
+        "classes": classes,
+        "channels": channels,
+        "size": size,
+        "writers": writers,
+    }
     check_sizes(synthetic_images, **sizes, contrast=contrast)
     import torch
 
     rng = np.random.default_rng(seed)
     total, shape = samples + samples // 4, (channels, size, size)
-    of_class, of_writer = (contrast * rng.standard_normal((count, channels, 4, 4)) for count in (classes, writers))
+    of_class, of_writer = (
+        contrast * rng.standard_normal((count, channels, 4, 4)) for count in (classes, writers)
+    )
     labels, hands = rng.integers(classes, size=total), np.arange(total) % writers
     x, square = np.empty((total, *shape), dtype=np.float32), np.arange(size) * 4 // size
-    for image, label, hand, moved in zip(x, labels, hands, rng.integers(-2, 3, size=(total, 2)), strict=True):
+    for image, label, hand, moved in zip(
+        x, labels, hands, rng.integers(-2, 3, size=(total, 2)), strict=True
+    ):
         pattern = (of_class[label] + of_writer[hand] / 2)[:, square[:, None], square]
         image[:] = np.roll(pattern, moved, axis=(1, 2)) + rng.standard_normal(shape)
-    images, y = torch.from_numpy(x / np.float32(np.sqrt(1 + 1.25 * contrast**2))), torch.from_numpy(labels)
+    images, y = (
+        torch.from_numpy(x / np.float32(np.sqrt(1 + 1.25 * contrast**2))),
+        torch.from_numpy(labels),
+    )
     images = channels_last(images) if channels == 1 else images
     train, test = (images[:samples], y[:samples]), (images[samples:], y[samples:])
     return Dataset("synthetic_images", *train, *test, classes, hands[:samples])
@@ -98,14 +122,15 @@ def synthetic_images(
 class Language:
     """A Markov chain of words of alternating consonants and vowels, with a space after each.
 
-    Of all words, the i-th is drawn in proportion to 1 / i (Zipf's law), and common words are short. The next word is
-    with probability 0.8 one of the six preferred successors of this word, in proportion to 1 / rank, else any word.
-    Since spaces separate the words, the entropy per character follows from the stationary distribution p of the chain P
-    and the words' lengths l,
+    Of all words, the i-th is drawn in proportion to 1 / i (Zipf's law), and common words are short.
+    The next word is with probability 0.8 one of the six preferred successors of this word, in
+    proportion to 1 / rank, else any word. Since spaces separate the words, the entropy per
+    character follows from the stationary distribution p of the chain P and the words' lengths l,
 
         H = - sum_i p_i sum_j P_ij log P_ij / sum_i p_i (l_i + 1)   nats,
 
-    a lower bound of the mean loss of any model. Real text has no known entropy, and would have to be downloaded.
+    a lower bound of the mean loss of any model. Real text has no known entropy, and would have to
+    be downloaded.
 
     Source: Shannon (1948), A mathematical theory of communication, sections 2 to 7.
 
@@ -129,7 +154,9 @@ class Language:
             # One more letter for each three times as many words, give or take one.
             length = 1 + int(np.log(1 + len(found)) / np.log(3)) + int(rng.integers(3))
             kinds = (VOWELS, CONSONANTS) if rng.random() < 0.5 else (CONSONANTS, VOWELS)
-            found["".join(str(rng.choice(list(kinds[at % 2]))) for at in range(min(length, LONGEST)))] = None
+            found[
+                "".join(str(rng.choice(list(kinds[at % 2]))) for at in range(min(length, LONGEST)))
+            ] = None
         return list(found)
 
     @cached_property
@@ -141,7 +168,9 @@ class Language:
         habits = np.zeros((self.words, self.words))
         few = min(SUCCESSORS, self.words)
         for habit in habits:
-            habit[rng.choice(self.words, size=few, replace=False, p=common)] = zipf[:few] / zipf[:few].sum()
+            habit[rng.choice(self.words, size=few, replace=False, p=common)] = (
+                zipf[:few] / zipf[:few].sum()
+            )
         transitions: np.ndarray = HABIT * habits + (1 - HABIT) * common
         return transitions
 
@@ -149,7 +178,9 @@ class Language:
     def stationary(self) -> np.ndarray:
         """p, `(words,)`: how often each word occurs, p P = p."""
         balance = np.vstack([self.transitions.T - np.eye(self.words), np.ones(self.words)])
-        p: np.ndarray = np.linalg.lstsq(balance, np.append(np.zeros(self.words), 1.0), rcond=None)[0]
+        p: np.ndarray = np.linalg.lstsq(balance, np.append(np.zeros(self.words), 1.0), rcond=None)[
+            0
+        ]
         return p
 
     @property
@@ -167,15 +198,21 @@ class Language:
         while length < characters:
             written.append(self.spellings[word])
             length += len(self.spellings[word]) + 1
-            word = min(int(cumulated[word].searchsorted(rng.random(), side="right")), self.words - 1)
+            word = min(
+                int(cumulated[word].searchsorted(rng.random(), side="right")), self.words - 1
+            )
         return (" ".join(written) + " ")[:characters]
 
 
-def characters(samples: int = 20_000, positions: int = 32, words: int = 200, seed: int = 0) -> Dataset:
-    """Text of an invented language in pieces of `positions` characters; a label is the character that comes next.
+def characters(
+    samples: int = 20_000, positions: int = 32, words: int = 200, seed: int = 0
+) -> Dataset:
+    """Text of an invented language in pieces of `positions` characters; a label is the character
+    that comes next.
 
-    A tenth as many pieces to test; nothing to download. `Language(words, seed).entropy` is the least mean loss
-    that any model can reach; the first characters of a piece, with little context, have a higher loss.
+    A tenth as many pieces to test; nothing to download. `Language(words, seed).entropy` is the
+    least mean loss that any model can reach; the first characters of a piece, with little context,
+    have a higher loss.
 
     Source: Shannon (1948), A mathematical theory of communication.
 
@@ -195,7 +232,9 @@ def characters(samples: int = 20_000, positions: int = 32, words: int = 200, see
     text = Language(words, seed).text(pieces * positions + 1, np.random.default_rng((seed, 2)))
     codes = torch.tensor([ALPHABET.index(character) for character in text])
     x, y = codes[:-1].view(pieces, positions).float(), codes[1:].view(pieces, positions)
-    return Dataset("characters", x[:samples], y[:samples], x[samples:], y[samples:], classes=len(ALPHABET))
+    return Dataset(
+        "characters", x[:samples], y[:samples], x[samples:], y[samples:], classes=len(ALPHABET)
+    )
 
 
 RANGES: dict[Callable[..., Dataset], dict[str, tuple[float, float]]] = {
@@ -210,7 +249,9 @@ RANGES: dict[Callable[..., Dataset], dict[str, tuple[float, float]]] = {
     },
     characters: {"samples": (10, 10**6), "positions": (2, 10**4), "words": (2, 2000)},
 }
-"""The least and the greatest of each size of the data sets that are made, and of numbers that could be none."""
+"""The least and the greatest of each size of the data sets that are made, and of numbers that could
+be none.
+"""
 MOST_NUMBERS = 10**8
 
 
@@ -227,4 +268,6 @@ def check_sizes(make: Callable[..., Dataset], **given: float) -> None:
     shape = (given.get(name, 1) for name in ("features", "positions", "channels", "size", "size"))
     numbers = math.prod((given.get("samples", 1), *shape))
     if ranges and numbers > MOST_NUMBERS:
-        raise ValueError(f"samples = {given['samples']}: expected at most {MOST_NUMBERS} numbers in all, got {numbers}")
+        raise ValueError(
+            f"samples = {given['samples']}: expected at most {MOST_NUMBERS} numbers in all, got {numbers}"
+        )

@@ -13,7 +13,9 @@ Shapes = Mapping[str, tuple[int, ...]]
 WEIGHTS = "weights"
 """The only tensor in a result's file, `(members, params)`."""
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-"""What a state_dict has of batch normalisation beside parameters: here it follows from the training set."""
+"""What a state_dict has of batch normalisation beside parameters: here it follows from the training
+set.
+"""
 
 
 class WarmStart:
@@ -43,7 +45,9 @@ class WarmStart:
         own: Tensor = self._task.start(seeds)
         if self._initial.shape not in (own.shape, own[:1].shape):
             expected = f"{tuple(own[:1].shape)} or {tuple(own.shape)}"
-            raise ValueError(f"initial weights: expected the shape {expected}, got {tuple(self._initial.shape)}")
+            raise ValueError(
+                f"initial weights: expected the shape {expected}, got {tuple(self._initial.shape)}"
+            )
         return self._initial.to(own).expand_as(own).clone()
 
     def __getattr__(self, name: str) -> Any:
@@ -51,34 +55,44 @@ class WarmStart:
 
 
 def count_initial(file: str, params: int, shapes: Callable[[], Shapes]) -> int:
-    """How many models a safetensors file holds, found without torch: `weights` of a result, or one model's state_dict.
+    """How many models a safetensors file holds, found without torch: `weights` of a result, or one
+    model's state_dict.
 
     Args:
         params: of the model.
-        shapes: gives those of its parameters, by their names in a state_dict; none where it has no names.
+        shapes: gives those of its parameters, by their names in a state_dict; none where it has no
+            names.
 
     Raises:
         ValueError: neither, or of another model.
     """
-    found = {name: shape for name, shape in _read_shapes(file).items() if not name.endswith(STATISTICS)}
+    found = {
+        name: shape for name, shape in _read_shapes(file).items() if not name.endswith(STATISTICS)
+    }
     size = sum(map(prod, found.values()))
     if set(found) == {WEIGHTS} and (found[WEIGHTS][1:] == (params,) or size != params):
         if found[WEIGHTS][1:] != (params,):
             got = f"weights of the shape {found[WEIGHTS]}"
-            raise wrong_file("initial_file", file, f"weights (members, {params}), as many as the model has", got)
+            raise wrong_file(
+                "initial_file", file, f"weights (members, {params}), as many as the model has", got
+            )
         return found[WEIGHTS][0]
     if size != params:
         raise wrong_file("initial_file", file, f"the model's {params} parameters", f"{size}")
     expected = shapes()
     if other := [name for name in {**expected, **found} if found.get(name) != expected.get(name)]:
         name, given = other[0], found.get(other[0], "none")
-        problem = f"{name} of the shape {expected[name]}" if name in expected else f"no parameter {name}"
+        problem = (
+            f"{name} of the shape {expected[name]}" if name in expected else f"no parameter {name}"
+        )
         raise wrong_file("initial_file", file, problem, f"{given}")
     return 1
 
 
 def read_initial(file: str, params: int, shapes: Shapes) -> "Tensor":
-    """The models `(members, params)` in a file, with the parameters in the order of `shapes`; as in `count_initial`."""
+    """The models `(members, params)` in a file, with the parameters in the order of `shapes`; as in
+    `count_initial`.
+    """
     from safetensors.torch import load_file
 
     from laggard.models.flat import flatten
@@ -98,4 +112,6 @@ def _read_shapes(file: str) -> dict[str, tuple[int, ...]]:
             return {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         reason = " ".join(str(error).split())
-        raise wrong_file("initial_file", file, "a safetensors file", reason.replace(":", "")) from None
+        raise wrong_file(
+            "initial_file", file, "a safetensors file", reason.replace(":", "")
+        ) from None

@@ -48,7 +48,9 @@ class Description(NamedTuple):
 
 def linear(name: str, inputs: int, outputs: int, rows: int = 1) -> Layer:
     """A linear layer with a bias that takes `rows` vectors of a sample."""
-    return Layer(name, outputs * (inputs + 1), float(rows * outputs), float(rows * outputs * inputs))
+    return Layer(
+        name, outputs * (inputs + 1), float(rows * outputs), float(rows * outputs * inputs)
+    )
 
 
 def pointwise(name: str, outputs: int, params: int = 0) -> Layer:
@@ -58,7 +60,12 @@ def pointwise(name: str, outputs: int, params: int = 0) -> Layer:
 
 def merge(name: str, parts: Sequence[Layer]) -> Layer:
     """Layers that follow each other as one."""
-    return Layer(name, sum(part.params for part in parts), parts[-1].activations, sum(part.work for part in parts))
+    return Layer(
+        name,
+        sum(part.params for part in parts),
+        parts[-1].activations,
+        sum(part.work for part in parts),
+    )
 
 
 def convolution(name: str, inputs: int, outputs: int, kernel: int, places: int) -> Layer:
@@ -70,15 +77,18 @@ def convolution(name: str, inputs: int, outputs: int, kernel: int, places: int) 
 def layers(module: "nn.Module", shape: tuple[int, ...], batch: int) -> list[Layer]:
     """The layers of an `nn.Sequential`, whose inputs have `shape`; another module is one layer.
 
-    Two samples of zeros pass through them with weights of zero; the module may be on the meta device, and does not
-    change. Propagating shapes alone would take a second, since torch then imports its compiler.
+    Two samples of zeros pass through them with weights of zero; the module may be on the meta
+    device, and does not change. Propagating shapes alone would take a second, since torch then
+    imports its compiler.
 
     Raises:
         ValueError: its output is not a function of its parameters and its input alone.
     """
     from torch import nn
 
-    parts = list(module.named_children()) if isinstance(module, nn.Sequential) else [("model", module)]
+    parts = (
+        list(module.named_children()) if isinstance(module, nn.Sequential) else [("model", module)]
+    )
     found, x = [], _samples(shape)
     for name, part in parts:
         x, work = _forward(part, x)
@@ -88,16 +98,20 @@ def layers(module: "nn.Module", shape: tuple[int, ...], batch: int) -> list[Laye
 
 
 def labels_of(module: "nn.Module", shape: tuple[int, ...], classes: int) -> tuple[int, ...]:
-    """The shape of the labels that a module predicts for one input of `shape`: `()`, or `(positions,)`.
+    """The shape of the labels that a module predicts for one input of `shape`: `()`, or
+    `(positions,)`.
 
     Raises:
-        ValueError: it has no logit for each class, or is no function of its parameters and its input alone.
+        ValueError: it has no logit for each class, or is no function of its parameters and its
+            input alone.
     """
     x = _samples(shape)
     output = _forward(module, x)[0]
     if output.dim() < 2 or len(output) != len(x) or output.shape[-1] < classes:
         got = f"{tuple(output.shape)} for {len(x)} inputs"
-        raise ValueError(f"{type(module).__name__}: expected {classes} logits, a number for each class, got {got}")
+        raise ValueError(
+            f"{type(module).__name__}: expected {classes} logits, a number for each class, got {got}"
+        )
     return tuple(output.shape[1:-1])
 
 
@@ -107,7 +121,8 @@ def describe_module(module: "nn.Module", shape: tuple[int, ...], classes: int) -
     Its batch normalisation keeps no statistics from now on, and its dropout is laggard's own.
 
     Raises:
-        ValueError: it has no logit for each class, or is no function of its parameters and its input alone.
+        ValueError: it has no logit for each class, or is no function of its parameters and its
+            input alone.
     """
     from laggard.models.backends.unfolded import unfoldable
     from laggard.models.modules import replace_dropout
@@ -121,7 +136,8 @@ def describe_module(module: "nn.Module", shape: tuple[int, ...], classes: int) -
 
 
 def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:
-    """Raise for a network without one row of logits per label, such as a classifier where texts are learnt.
+    """Raise for a network without one row of logits per label, such as a classifier where texts are
+    learnt.
 
     Args:
         rows: the shape of the labels that the network predicts.
@@ -134,7 +150,9 @@ def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:
         whole, each = "one label for an input", "a label for each position"
         has, gives = (each, whole) if labels else (whole, each)
         remedy = "transformer" if labels else "lenet5, mlp or logistic"
-        raise ValueError(f"model: expected one that predicts {has}, as the data has them, got {gives}: use {remedy}")
+        raise ValueError(
+            f"model: expected one that predicts {has}, as the data has them, got {gives}: use {remedy}"
+        )
 
 
 def _samples(shape: tuple[int, ...]) -> "Tensor":
@@ -155,10 +173,14 @@ def _forward(part: "nn.Module", x: "Tensor") -> "tuple[Tensor, int]":
     counts: list[int] = []
     tensors = [*part.named_parameters(), *part.named_buffers()]
     zeros = {
-        name: torch.zeros(one.shape, dtype=None if one.is_floating_point() else one.dtype) for name, one in tensors
+        name: torch.zeros(one.shape, dtype=None if one.is_floating_point() else one.dtype)
+        for name, one in tensors
     }
     leaves = [leaf for leaf in part.modules() if not list(leaf.children())]
-    hooks = [leaf.register_forward_hook(lambda leaf, _, y: counts.append(multiplications(leaf, y))) for leaf in leaves]
+    hooks = [
+        leaf.register_forward_hook(lambda leaf, _, y: counts.append(multiplications(leaf, y)))
+        for leaf in leaves
+    ]
     try:
         with torch.no_grad(), check_pass(part, zeros):
             output = torch.func.functional_call(part, zeros, (x,))
@@ -166,7 +188,9 @@ def _forward(part: "nn.Module", x: "Tensor") -> "tuple[Tensor, int]":
         for hook in hooks:
             hook.remove()
     if not isinstance(output, torch.Tensor):
-        raise ValueError(f"{type(part).__name__}: expected a tensor as output, got {type(output).__name__}")
+        raise ValueError(
+            f"{type(part).__name__}: expected a tensor as output, got {type(output).__name__}"
+        )
     return output, sum(counts) // len(x)
 
 
@@ -175,8 +199,8 @@ def check_pass(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> Iterator
     """Check a forward pass of a module with new `tensors` for its parameters and buffers, by name.
 
     Raises:
-        ValueError: it draws from torch's random state, or changes a buffer: its output is not a function of its
-            parameters and its input alone.
+        ValueError: it draws from torch's random state, or changes a buffer: its output is not a
+            function of its parameters and its input alone.
     """
     import torch
     from torch.nn.modules.dropout import _DropoutNd
@@ -187,14 +211,22 @@ def check_pass(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> Iterator
         yield
         drew = not torch.equal(before, torch.get_rng_state())
     if drew:
-        dropouts = [part for part, layer in module.named_modules() if isinstance(layer, _DropoutNd) and layer.p > 0]
+        dropouts = [
+            part
+            for part, layer in module.named_modules()
+            if isinstance(layer, _DropoutNd) and layer.p > 0
+        ]
         found = f" ({', '.join(dropouts)})" if dropouts else ""
         raise ValueError(
             f"{name} draws random numbers in its forward pass{found}, but the same weights and mini-batch must give "
             "the same gradient, whenever it is asked for: leave them out, or draw them by nn.Dropout or nn.Dropout1d "
             "to 3d alone"
         )
-    if changed := [key for key, _ in module.named_buffers() if tensors[key] is not given[key] or given[key]._version]:
+    if changed := [
+        key
+        for key, _ in module.named_buffers()
+        if tensors[key] is not given[key] or given[key]._version
+    ]:
         raise ValueError(
             f"{name} changes buffers in its forward pass ({', '.join(changed)}), but a model here is its parameters "
             "and nothing else: use BatchNorm, or a layer without state, such as GroupNorm"
@@ -202,9 +234,11 @@ def check_pass(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> Iterator
 
 
 def multiplications(leaf: "nn.Module", output: Any) -> int:
-    """The multiplications of a layer: one per output and entry of a row of its weights, or one per output.
+    """The multiplications of a layer: one per output and entry of a row of its weights, or one per
+    output.
 
-    A recurrent layer has one per position and entry of its matrices. What gives no tensor counts nothing.
+    A recurrent layer has one per position and entry of its matrices. What gives no tensor counts
+    nothing.
     """
     from torch import Tensor, nn
 
@@ -212,7 +246,9 @@ def multiplications(leaf: "nn.Module", output: Any) -> int:
     if not isinstance(outputs, Tensor):
         return 0
     if isinstance(leaf, nn.RNNBase):
-        return math.prod(outputs.shape[:-1]) * sum(each.numel() for each in leaf.parameters() if each.dim() > 1)
+        return math.prod(outputs.shape[:-1]) * sum(
+            each.numel() for each in leaf.parameters() if each.dim() > 1
+        )
     weight = getattr(leaf, "weight", None)
     if not isinstance(weight, Tensor) or weight.dim() < 2 or isinstance(leaf, nn.Embedding):
         return outputs.numel()

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Objective:
-    """The mean loss of a mini-batch and, where `regularizer` is not 0, a non-convex regulariser of all weights.
+    """The mean loss of a mini-batch and, where `regularizer` is not 0, a non-convex regulariser of
+    all weights.
 
-    f(w) = (1/B) sum_b loss(o_b, y_b) + regularizer sum_i w_i^2 / (1 + w_i^2), for outputs o_b and labels y_b.
+    f(w) = (1/B) sum_b loss(o_b, y_b) + regularizer sum_i w_i^2 / (1 + w_i^2), for outputs o_b and
+    labels y_b.
 
     Attributes:
         regularizer: the factor of a non-convex regulariser of all weights.
@@ -61,7 +63,8 @@ class FunctionLoss(Objective):
 class CrossEntropyLoss(Objective):
     """Cross entropy of the outputs' softmax with the labels, smoothed by `smoothing`.
 
-    loss = -sum_k q_k log softmax(o)_k with q_k = smoothing / classes, and 1 - smoothing more for the label.
+    loss = -sum_k q_k log softmax(o)_k with q_k = smoothing / classes, and 1 - smoothing more for
+    the label.
 
     Attributes:
         smoothing: the share of a label that all classes have alike.
@@ -82,7 +85,11 @@ class CrossEntropyLoss(Objective):
     def function(self) -> "Loss":
         from torch.nn.functional import cross_entropy
 
-        return partial(cross_entropy, label_smoothing=self.smoothing) if self.smoothing else cross_entropy
+        return (
+            partial(cross_entropy, label_smoothing=self.smoothing)
+            if self.smoothing
+            else cross_entropy
+        )
 
 
 @dataclass(frozen=True)
@@ -100,14 +107,17 @@ class SquaredLoss(Objective):
 class LogisticLoss(Objective):
     """Binary logistic loss of one output, for two classes.
 
-    loss = log(1 + exp(-s o)) with s = 1 for class 1 and -1 for class 0; of a linear network, logistic regression.
+    loss = log(1 + exp(-s o)) with s = 1 for class 1 and -1 for class 0; of a linear network,
+    logistic regression.
 
     Source: Cox (1958), The regression analysis of binary sequences; `torch.nn.BCEWithLogitsLoss`.
     """
 
     def outputs(self, classes: int) -> int:
         if classes != 2:
-            raise ValueError(f"loss = logistic: expected cross_entropy or squared, since there are {classes} classes")
+            raise ValueError(
+                f"loss = logistic: expected cross_entropy or squared, since there are {classes} classes"
+            )
         return 1
 
     def function(self) -> "Loss":
@@ -118,10 +128,14 @@ class LogisticLoss(Objective):
 
 
 def squared_loss(outputs: "Tensor", targets: "Tensor") -> "Tensor":
-    """Half the mean squared distance of outputs `(batch, classes)` from the unit vectors of labels `(batch,)`."""
+    """Half the mean squared distance of outputs `(batch, classes)` from the unit vectors of labels
+    `(batch,)`.
+    """
     import torch
 
-    units = (targets[:, None] == torch.arange(outputs.shape[1], device=outputs.device)).to(outputs.dtype)
+    units = (targets[:, None] == torch.arange(outputs.shape[1], device=outputs.device)).to(
+        outputs.dtype
+    )
     return (outputs - units).square().sum(dim=1).mean() / 2
 
 
@@ -133,7 +147,8 @@ def logistic_loss(outputs: "Tensor", targets: "Tensor") -> "Tensor":
 
 
 def penalty(weights: "Tensor") -> "Tensor":
-    """The non-convex regulariser sum_i w_i^2 / (1 + w_i^2), `(models,)`, of `weights` `(models, params)`.
+    """The non-convex regulariser sum_i w_i^2 / (1 + w_i^2), `(models,)`, of `weights` `(models,
+    params)`.
 
     On a CPU a model at a time, so that the order of a sum does not depend on the other models.
     """
@@ -141,7 +156,11 @@ def penalty(weights: "Tensor") -> "Tensor":
 
     squares = weights.square()
     terms = squares / (1 + squares)
-    return torch.stack([row.sum() for row in terms]) if weights.device.type == "cpu" else terms.sum(dim=1)
+    return (
+        torch.stack([row.sum() for row in terms])
+        if weights.device.type == "cpu"
+        else terms.sum(dim=1)
+    )
 
 
 def penalty_gradient(weights: "Tensor") -> "Tensor":

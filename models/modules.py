@@ -1,4 +1,6 @@
-"""Modules that torch does not have: parts of networks, and dropout whose masks are a function of the mini-batch."""
+"""Modules that torch does not have: parts of networks, and dropout whose masks are a function of
+the mini-batch.
+"""
 
 import math
 from collections.abc import Sequence
@@ -19,10 +21,11 @@ class GrayToColour(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """relu(shortcut(x) + part(x)), where `part` are two convolutions of 3 x 3 with norms and a ReLU between them.
+    """relu(shortcut(x) + part(x)), where `part` are two convolutions of 3 x 3 with norms and a ReLU
+    between them.
 
-    The shortcut has no parameters: where `part` halves the image and adds maps, it takes every second pixel and has
-    zeros for the added maps (option A).
+    The shortcut has no parameters: where `part` halves the image and adds maps, it takes every
+    second pixel and has zeros for the added maps (option A).
     """
 
     def __init__(self, part: nn.Sequential, stride: int, added: int) -> None:
@@ -36,7 +39,9 @@ class BasicBlock(nn.Module):
 
 
 def convolution_of_3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution of 3 x 3 without a bias, initialised for ReLU: deviation sqrt(2 / (9 outputs))."""
+    """A convolution of 3 x 3 without a bias, initialised for ReLU: deviation sqrt(2 / (9
+    outputs)).
+    """
     layer = nn.Conv2d(inputs, outputs, kernel_size=3, stride=stride, padding=1, bias=False)
     nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     return layer
@@ -46,11 +51,14 @@ class CharacterEmbedding(nn.Embedding):
     """A vector for each character."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.long())  # data sets hold their inputs as floats, which are exact for so few characters
+        # data sets hold their inputs as floats, which are exact for so few characters
+        return super().forward(x.long())
 
 
 class Recurrence(nn.LSTM):
-    """An LSTM from `(batch, positions, width)` to its outputs at every position, without its last state."""
+    """An LSTM from `(batch, positions, width)` to its outputs at every position, without its last
+    state.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__(width, width, batch_first=True)
@@ -87,7 +95,9 @@ class Residual(nn.Module):
 
 
 class Attention(nn.Module):
-    """softmax(Q K^T / sqrt(width / heads)) V of every head, where a position sees itself and those before it."""
+    """softmax(Q K^T / sqrt(width / heads)) V of every head, where a position sees itself and those
+    before it.
+    """
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -120,16 +130,16 @@ class Draws:
 class Dropout(nn.Module):
     """Dropout with masks by a hash: y = x m / (1 - p), where m is 0 with probability p and else 1.
 
-    The mask of the c-th call of a forward pass is made of the SplitMix64 sequence of a seed, which is entry c of the
-    sequence of the mini-batch's key; an entry of it is one of the mask.
+    The mask of the c-th call of a forward pass is made of the SplitMix64 sequence of a seed, which
+    is entry c of the sequence of the mini-batch's key; an entry of it is one of the mask.
 
     Args:
         p: the probability that a number, or a channel, is dropped.
         spatial: how many of the last dimensions share a number of the mask: those of a channel.
         draws: shared by all layers of a network.
 
-    Source: Srivastava et al. (2014), JMLR 15; Tompson et al. (2015), arXiv:1411.4280, of channels; Steele, Lea, Flood
-    (2014), Fast splittable pseudorandom number generators, figure 16.
+    Source: Srivastava et al. (2014), JMLR 15; Tompson et al. (2015), arXiv:1411.4280, of channels;
+    Steele, Lea, Flood (2014), Fast splittable pseudorandom number generators, figure 16.
     """
 
     def __init__(self, p: float, spatial: int, draws: Draws) -> None:
@@ -149,7 +159,8 @@ class Dropout(nn.Module):
 
 
 class Keyed(nn.Module):
-    """A network with `Dropout`, whose input is a pair in training: the network's own `x`, and the samples' draws.
+    """A network with `Dropout`, whose input is a pair in training: the network's own `x`, and the
+    samples' draws.
 
     In evaluations it is `x` alone.
     """
@@ -179,7 +190,12 @@ def replace_dropout(module: nn.Module) -> None:
     draws = Draws()
     for parent in list(module.modules()):
         for name, layer in list(parent._modules.items()):
-            if type(layer) in SPATIAL and isinstance(layer, _DropoutNd) and layer.training and layer.p > 0:
+            if (
+                type(layer) in SPATIAL
+                and isinstance(layer, _DropoutNd)
+                and layer.training
+                and layer.p > 0
+            ):
                 setattr(parent, name, Dropout(layer.p, SPATIAL[type(layer)], draws))
 
 
@@ -190,17 +206,26 @@ def with_draws(module: nn.Module) -> nn.Module:
     return module if draws is None else Keyed(module, draws)
 
 
-SPATIAL: dict[type[nn.Module], int] = {nn.Dropout: 0, nn.Dropout1d: 1, nn.Dropout2d: 2, nn.Dropout3d: 3}
+SPATIAL: dict[type[nn.Module], int] = {
+    nn.Dropout: 0,
+    nn.Dropout1d: 1,
+    nn.Dropout2d: 2,
+    nn.Dropout3d: 3,
+}
 """Torch's layers -> how many of the last dimensions share a number of the mask."""
 
 
 def key_of(drawn: Tensor) -> Tensor:
-    """The key `()` of a mini-batch whose samples drew `drawn` `(batch,)`; it depends on their order."""
+    """The key `()` of a mini-batch whose samples drew `drawn` `(batch,)`; it depends on their
+    order.
+    """
     return split_mix(drawn, len(drawn)).sum()
 
 
 def split_mix(seed: Tensor, count: int) -> Tensor:
-    """Entries 1 to `count` of the SplitMix64 sequence of a seed `()`; each of its own where there are `count` seeds."""
+    """Entries 1 to `count` of the SplitMix64 sequence of a seed `()`; each of its own where there
+    are `count` seeds.
+    """
     return mix(seed + signed(GAMMA) * torch.arange(1, count + 1, device=seed.device))
 
 

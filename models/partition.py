@@ -1,4 +1,6 @@
-"""How a training set is divided among workers: each partition returns one shard of indices per worker."""
+"""How a training set is divided among workers: each partition returns one shard of indices per
+worker.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,7 +11,9 @@ import numpy as np
 class Partition(Protocol):
     """A way to divide a training set."""
 
-    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def shards(
+        self, labels: np.ndarray, workers: int, rng: np.random.Generator
+    ) -> list[np.ndarray]:
         """The indices of each worker's samples; no shard is empty.
 
         Raises:
@@ -22,7 +26,9 @@ class Partition(Protocol):
 class Iid:
     """Every worker has the whole training set, in an order of its own."""
 
-    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def shards(
+        self, labels: np.ndarray, workers: int, rng: np.random.Generator
+    ) -> list[np.ndarray]:
         _check(labels, workers)
         return [np.arange(len(labels))] * workers
 
@@ -31,18 +37,22 @@ class Iid:
 class Disjoint:
     """Random disjoint shards, equal in size up to one sample."""
 
-    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def shards(
+        self, labels: np.ndarray, workers: int, rng: np.random.Generator
+    ) -> list[np.ndarray]:
         _check(labels, workers)
         return np.array_split(rng.permutation(len(labels)), workers)
 
 
 @dataclass(frozen=True)
 class ByLabel:
-    """Sorted by label and cut into contiguous pieces, `pieces` of them given at random to each worker.
+    """Sorted by label and cut into contiguous pieces, `pieces` of them given at random to each
+    worker.
 
     One piece is the one-class case of Zhao et al.; two are the pathological case of McMahan et al.
 
-    Source: McMahan et al. (2017), arXiv:1602.05629, section 3; Zhao et al. (2018), arXiv:1806.00582.
+    Source: McMahan et al. (2017), arXiv:1602.05629, section 3; Zhao et al. (2018),
+    arXiv:1806.00582.
 
     Attributes:
         pieces: how many pieces of the sorted training set each worker has.
@@ -57,7 +67,9 @@ class ByLabel:
         if self.pieces < 1:
             raise ValueError(f"pieces = {self.pieces}: expected at least 1")
 
-    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def shards(
+        self, labels: np.ndarray, workers: int, rng: np.random.Generator
+    ) -> list[np.ndarray]:
         _check(labels, workers, self.pieces)
         _check_one_label_each(labels)
         pieces = np.array_split(np.argsort(labels, kind="stable"), workers * self.pieces)
@@ -69,9 +81,10 @@ class ByLabel:
 class Dirichlet:
     """Disjoint shards of equal size, each with a label distribution of its own, q ~ Dir(alpha p).
 
-    p is the label distribution of the whole set: a small `alpha` gives workers of one label, a large one gives
-    `Disjoint`. Workers draw in turn without replacement; where a label has run out, q is renormalised over the
-    others, so that shards cover the set, and the last worker takes the remaining samples.
+    p is the label distribution of the whole set: a small `alpha` gives workers of one label, a
+    large one gives `Disjoint`. Workers draw in turn without replacement; where a label has run out,
+    q is renormalised over the others, so that shards cover the set, and the last worker takes the
+    remaining samples.
 
     Source: Hsu, Qi, Brown (2019), arXiv:1909.06335, section 3.
 
@@ -88,7 +101,9 @@ class Dirichlet:
         if not 0 < self.alpha < float("inf"):
             raise ValueError(f"alpha = {self.alpha}: expected a positive number")
 
-    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def shards(
+        self, labels: np.ndarray, workers: int, rng: np.random.Generator
+    ) -> list[np.ndarray]:
         _check(labels, workers)
         _check_one_label_each(labels)
         _, classes = np.unique(labels, return_inverse=True)
@@ -100,31 +115,42 @@ class Dirichlet:
         for equal, share in zip(np.array_split(order, workers), shares, strict=True):
             counts = _counts(len(equal), share, left, rng)
             left = left - counts
-            taken = [stack[rest : rest + count] for stack, rest, count in zip(stacks, left, counts, strict=True)]
+            taken = [
+                stack[rest : rest + count]
+                for stack, rest, count in zip(stacks, left, counts, strict=True)
+            ]
             result.append(np.concatenate(taken))
         return result
 
 
 @dataclass(frozen=True)
 class ByWriter:
-    """Each writer's samples at one worker; writers are dealt at random, as many to each worker up to one.
+    """Each writer's samples at one worker; writers are dealt at random, as many to each worker up
+    to one.
 
-    It takes who wrote each sample in place of labels. With as many workers as writers each is one client of LEAF.
+    It takes who wrote each sample in place of labels. With as many workers as writers each is one
+    client of LEAF.
 
     Source: Caldas et al. (2018), arXiv:1812.01097.
     """
 
-    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def shards(
+        self, labels: np.ndarray, workers: int, rng: np.random.Generator
+    ) -> list[np.ndarray]:
         _check(labels, workers)
         writers = np.unique(labels)
         if len(writers) < workers:
-            raise ValueError(f"{len(writers)} writers cannot be divided among {workers} workers: use fewer workers")
+            raise ValueError(
+                f"{len(writers)} writers cannot be divided among {workers} workers: use fewer workers"
+            )
         dealt = np.array_split(rng.permutation(writers), workers)
         return [np.flatnonzero(np.isin(labels, own)) for own in dealt]
 
 
 def _counts(size: int, share: np.ndarray, left: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """How many samples of each label make up `size`, by `share` and, where that is used up, by the samples `left`."""
+    """How many samples of each label make up `size`, by `share` and, where that is used up, by the
+    samples `left`.
+    """
     counts = np.zeros_like(left)
     while missing := size - counts.sum():
         available = left - counts
@@ -138,12 +164,16 @@ def _check(labels: np.ndarray, workers: int, pieces: int = 1) -> None:
     if workers < 1:
         raise ValueError(f"workers = {workers}: expected at least 1")
     if len(labels) < workers * pieces:
-        raise ValueError(f"{len(labels)} samples cannot be divided into {workers} x {pieces} shards: use fewer workers")
+        raise ValueError(
+            f"{len(labels)} samples cannot be divided into {workers} x {pieces} shards: use fewer workers"
+        )
 
 
 def _check_one_label_each(labels: np.ndarray) -> None:
     if labels.ndim > 1:
-        raise ValueError("partition: expected samples with one label each, got texts: use iid or disjoint")
+        raise ValueError(
+            "partition: expected samples with one label each, got texts: use iid or disjoint"
+        )
 
 
 PARTITIONS: dict[str, type[Partition]] = {

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 class Quadratic(QuadraticForm):
     """A noisy quadratic with a known optimum, on which theory is checked.
 
-        f(w) = 1/2 sum_i h_i (w_i - w*_i)^2,    gradient = h (w - w*) + noise / sqrt(batch) xi,    xi ~ N(0, I)
+        f(w) = 1/2 sum_i h_i (w_i - w*_i)^2,    gradient = h (w - w*) + noise / sqrt(batch) xi,
+        xi ~ N(0, I)
 
-    A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; the loss of a gradient is f(w), without noise.
-    With `shift` or `scale` each worker has a quadratic of its own: worker j has s_j h for h, and w* + c_j for w*. An
-    evaluation then says how far the mean of the workers' f_j is above its minimum.
+    A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; the loss of a gradient is
+    f(w), without noise.
+    With `shift` or `scale` each worker has a quadratic of its own: worker j has s_j h for h, and w*
+    + c_j for w*. An evaluation then says how far the mean of the workers' f_j is above its minimum.
 
     Args:
         curvature: all eigenvalues h; or the largest, from which `dim` of them fall geometrically to
@@ -40,9 +42,9 @@ class Quadratic(QuadraticForm):
         dtype: torch's type of the weights; float32 by default.
 
     Raises:
-        ValueError: an eigenvalue that is not positive, `condition` below 1, `batch`, `epoch` or `dim` below 1,
-            negative noise or jitter, a sequence of another length than the eigenvalues, a scale that is not positive,
-            `shift` and `scale` of different length.
+        ValueError: an eigenvalue that is not positive, `condition` below 1, `batch`, `epoch` or
+            `dim` below 1, negative noise or jitter, a sequence of another length than the
+            eigenvalues, a scale that is not positive, `shift` and `scale` of different length.
 
     Example:
         >>> import torch
@@ -82,7 +84,9 @@ class Quadratic(QuadraticForm):
     def _eigenvalues(self) -> np.ndarray:
         if isinstance(self.curvature, Sequence):
             if self.dim not in (1, len(self.curvature)) or self.condition != 1:
-                raise ValueError("curvature is a sequence of all eigenvalues: leave dim and condition out")
+                raise ValueError(
+                    "curvature is a sequence of all eigenvalues: leave dim and condition out"
+                )
             values = np.array(self.curvature, dtype=float)
         else:
             values = self.curvature * np.geomspace(1, 1 / self.condition, self.dim)
@@ -93,14 +97,16 @@ class Quadratic(QuadraticForm):
 
 @dataclass(eq=False, kw_only=True)
 class Tridiagonal(QuadraticForm):
-    """Nesterov's tridiagonal quadratic, the worst case of smooth convex functions: each coordinate moves the next.
+    """Nesterov's tridiagonal quadratic, the worst case of smooth convex functions: each coordinate
+    moves the next.
 
-        f(w) = 1/2 w^T A w - b^T w,    A = 1/4 tridiag(-1, 2, -1),    b = -1/4 e_1,    gradient = A w - b + noise xi
-        w*_k = k / (d + 1) - 1,    f(w*) = -d / (8 (d + 1)),    smoothness 1/2 (1 + cos(pi / (d + 1)))
+        f(w) = 1/2 w^T A w - b^T w,    A = 1/4 tridiag(-1, 2, -1),    b = -1/4 e_1,    gradient = A
+        w - b + noise xi w*_k = k / (d + 1) - 1,    f(w*) = -d / (8 (d + 1)),    smoothness 1/2 (1 +
+        cos(pi / (d + 1)))
 
-    All losses are f(w) - f(w*), since they are computed from w - w*, without a matrix and without cancellation. With
-    `shift` or `scale`, worker j has s_j (f(w - c_j) - f(w*)), and an evaluation says how far their mean is above its
-    minimum.
+    All losses are f(w) - f(w*), since they are computed from w - w*, without a matrix and without
+    cancellation. With `shift` or `scale`, worker j has s_j (f(w - c_j) - f(w*)), and an evaluation
+    says how far their mean is above its minimum.
 
     Args:
         dim: d.
@@ -116,7 +122,8 @@ class Tridiagonal(QuadraticForm):
     Raises:
         ValueError: as `Quadratic`.
 
-    Source: Nesterov (2004), Introductory lectures on convex optimization, section 2.1.2; with this A and b in Tyurin,
+    Source: Nesterov (2004), Introductory lectures on convex optimization, section 2.1.2; with this
+    A and b in Tyurin,
     Richtarik (2023), arXiv:2305.12387.
 
     Example:

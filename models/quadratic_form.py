@@ -23,14 +23,17 @@ SERIAL = 1 << 14  # numbers that torch sums on one thread
 class QuadraticForm(ABC):
     """A noisy quadratic with a known optimum, one for all workers or one for each.
 
-        f_i(w) = s_i / 2 (w - w* - c_i)^T A (w - w* - c_i),    gradient = f_i' + noise / sqrt(batch) xi,    xi ~ N(0, I)
+        f_i(w) = s_i / 2 (w - w* - c_i)^T A (w - w* - c_i),    gradient = f_i' + noise / sqrt(batch)
+        xi,    xi ~ N(0, I)
 
-    The loss of a gradient is f_i(w), without noise. Evaluated is f, the mean of the f_i of all P workers:
+    The loss of a gradient is f_i(w), without noise. Evaluated is f, the mean of the f_i of all P
+    workers:
 
-        f(w) = minimum + s / 2 (w - m)^T A (w - m),    m = w* + sum_i s_i c_i / sum_i s_i,    s = 1/P sum_i s_i
+        f(w) = minimum + s / 2 (w - m)^T A (w - m),    m = w* + sum_i s_i c_i / sum_i s_i,    s =
+        1/P sum_i s_i
 
-    A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; where workers differ, it is (rank, xi). The
-    arguments, and what they raise, are those of `Quadratic`.
+    A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; where workers differ, it is
+    (rank, xi). The arguments, and what they raise, are those of `Quadratic`.
     """
 
     dim: int = 1
@@ -75,7 +78,9 @@ class QuadraticForm(ABC):
     def minimum(self) -> float:
         """The least value of f: 0 where no worker's optimum is shifted."""
         offsets = self._shifts - self._mean_shift
-        losses = [float(self._energy(self._tensor(offset).expand(self.params))) for offset in offsets]
+        losses = [
+            float(self._energy(self._tensor(offset).expand(self.params))) for offset in offsets
+        ]
         return float(self._scales @ losses) / len(losses)
 
     @cached_property
@@ -84,20 +89,27 @@ class QuadraticForm(ABC):
         return self._optimum + self._tensor(self._mean_shift)
 
     def start(self, seeds: Sequence[int]) -> "Tensor":
-        """Initial weights `(ensemble, params)`: `initial`, moved by `jitter` times a normal draw from each seed."""
+        """Initial weights `(ensemble, params)`: `initial`, moved by `jitter` times a normal draw
+        from each seed.
+        """
         if not self.jitter:
             return self._initial.repeat(len(seeds), 1)
         import torch
 
         draws = [np.random.default_rng(seed).standard_normal(self.params) for seed in seeds]
-        return self._initial + self.jitter * torch.from_numpy(np.stack(draws)).to(self._initial.dtype)
+        return self._initial + self.jitter * torch.from_numpy(np.stack(draws)).to(
+            self._initial.dtype
+        )
 
     def layers(self) -> list[Layer]:
         """Its coordinates, for pipelines to cut, as layers of equal work."""
-        return [Layer(f"w{number}", 1, float(self.batch), 1.0) for number in range(1, self.params + 1)]
+        return [
+            Layer(f"w{number}", 1, float(self.batch), 1.0) for number in range(1, self.params + 1)
+        ]
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> "Iterator[Any]":
-        """The endless mini-batches of worker `rank`; the noise is `(ensemble, params)` from several generators.
+        """The endless mini-batches of worker `rank`; the noise is `(ensemble, params)` from several
+        generators.
 
         Raises:
             ValueError: workers differ, and there is none of this rank.
@@ -105,7 +117,9 @@ class QuadraticForm(ABC):
         if not self.workers:
             return self._draw_noise(rngs)
         if not 0 <= rank < self.workers:
-            raise ValueError(f"rank {rank} has no quadratic: shift and scale are those of {self.workers} workers")
+            raise ValueError(
+                f"rank {rank} has no quadratic: shift and scale are those of {self.workers} workers"
+            )
         return ((rank, noise) for noise in self._draw_noise(rngs))
 
     def _draw_noise(self, rngs: Sequence[np.random.Generator]) -> "Iterator[Tensor]":
@@ -113,15 +127,23 @@ class QuadraticForm(ABC):
 
         generators, dtype = tuple(rngs), self._initial.dtype
         while True:  # converting once for all members takes less than half of the time
-            draws = torch.from_numpy(np.stack([rng.standard_normal(self.params) for rng in generators])).to(dtype)
+            draws = torch.from_numpy(
+                np.stack([rng.standard_normal(self.params) for rng in generators])
+            ).to(dtype)
             yield draws[0] if len(draws) == 1 else draws
 
     def gradients(self, weights: "Tensor", batches: Sequence[Any]) -> "tuple[Tensor, Tensor]":
-        """Noisy gradients `(k, ensemble, params)` and f_i `(k, ensemble)` at `weights` `(k, ensemble, params)`."""
+        """Noisy gradients `(k, ensemble, params)` and f_i `(k, ensemble)` at `weights` `(k,
+        ensemble, params)`.
+        """
         import torch
 
         noises = [noise for _, noise in batches] if self.workers else batches
-        noise = self.noise / math.sqrt(self.batch) * torch.stack([each.expand(weights.shape[1:]) for each in noises])
+        noise = (
+            self.noise
+            / math.sqrt(self.batch)
+            * torch.stack([each.expand(weights.shape[1:]) for each in noises])
+        )
         offset = weights - self._optimum
         if not self.workers:
             return self._product(offset) + noise, self._energy(offset)
@@ -130,7 +152,9 @@ class QuadraticForm(ABC):
         scale = self._tensor(self._scales[ranks])[:, None]  # (k, 1)
         return scale[..., None] * self._product(offset) + noise, scale * self._energy(offset)
 
-    def hessian_products(self, weights: "Tensor", directions: "Tensor", batches: Sequence[Any]) -> "Tensor":
+    def hessian_products(
+        self, weights: "Tensor", directions: "Tensor", batches: Sequence[Any]
+    ) -> "Tensor":
         """s_i A times `directions` `(k, ensemble, params)`, wherever `weights` are."""
         products = self._product(directions)
         if not self.workers:
@@ -138,9 +162,14 @@ class QuadraticForm(ABC):
         return self._tensor(self._scales[[rank for rank, _ in batches]])[:, None, None] * products
 
     def evaluate(self, weights: "Tensor") -> "Mapping[str, Tensor]":
-        """f less its minimum, the exact suboptimality, and the distance to its minimizer, each `(ensemble,)`."""
+        """f less its minimum, the exact suboptimality, and the distance to its minimizer, each
+        `(ensemble,)`.
+        """
         offset = weights - self.minimizer
-        return {"test_loss": self._mean_scale * self._energy(offset), "distance": total(offset.square()).sqrt()}
+        return {
+            "test_loss": self._mean_scale * self._energy(offset),
+            "distance": total(offset.square()).sqrt(),
+        }
 
     @property
     @abstractmethod
@@ -169,7 +198,9 @@ class QuadraticForm(ABC):
 
     @cached_property
     def _shifts(self) -> np.ndarray:
-        """c_i: a row for each worker, or one of 0 for all; of one number where that holds for all coordinates."""
+        """c_i: a row for each worker, or one of 0 for all; of one number where that holds for all
+        coordinates.
+        """
         rows = self.shift or [0.0] * max(1, self.workers)
         width = max((len(row) for row in rows if isinstance(row, Sequence)), default=1)
         return np.array([np.broadcast_to(row, width) for row in rows], dtype=float)

@@ -16,32 +16,44 @@ from laggard.models.backends.threads import Threads
 from laggard.models.data import Dataset
 from laggard.models.flat import flatten
 from laggard.models.layers import Layer, check_labels, labels_of, layers
-from laggard.models.losses import FunctionLoss, Objective, penalty, penalty_curvature, penalty_gradient
+from laggard.models.losses import (
+    FunctionLoss,
+    Objective,
+    penalty,
+    penalty_curvature,
+    penalty_gradient,
+)
 from laggard.models.modules import replace_dropout, with_draws
 from laggard.models.partition import ByWriter, Iid, Partition
 from laggard.models.recalibration import CALIBRATED, Recalibrated, batch_norms, remove_statistics
 from laggard.models.variants import Augmentation, draw_variants, make_variants
 
-Network = Callable[[tuple[int, ...], int], nn.Module]  # shape of one input, number of classes -> a fresh module
+# shape of one input, number of classes -> a fresh module
+Network = Callable[[tuple[int, ...], int], nn.Module]
 
 
 class Supervised:
-    """Classification by any `nn.Module` whose output follows from parameters and inputs: mini-batches, mean loss.
+    """Classification by any `nn.Module` whose output follows from parameters and inputs:
+    mini-batches, mean loss.
 
-    A mini-batch is a tensor of indices into the training set, `(batch,)`, or `(ensemble, batch)` where members have
-    their own data seed. It is drawn without replacement and always full: the rest of a permutation is filled up from
-    the next, and a batch larger than the shard holds a sample more than once. Where a sample is a text with a label for
-    each position, losses and accuracies are means over all positions.
+    A mini-batch is a tensor of indices into the training set, `(batch,)`, or `(ensemble, batch)`
+    where members have
+    their own data seed. It is drawn without replacement and always full: the rest of a permutation
+    is filled up from the next, and a batch larger than the shard holds a sample more than once.
+    Where a sample is a text with a label for each position, losses and accuracies are means over
+    all positions.
 
-    With `augment`, a number of a mini-batch says which sample, and which variant of it (`Variants`). Variants are drawn
-    from a child of the generator of the mini-batches, whose samples stay the same.
+    With `augment`, a number of a mini-batch says which sample, and which variant of it
+    (`Variants`). Variants are drawn from a child of the generator of the mini-batches, whose
+    samples stay the same.
 
-    Batch normalisation has the statistics of a gradient's own mini-batch; for an evaluation, they are averaged over
-    fixed mini-batches of some 1,024 samples of the training set (`Recalibrated`). Buffers that do not change are those
-    of the network that is built with seed 0, for all members.
+    Batch normalisation has the statistics of a gradient's own mini-batch; for an evaluation, they
+    are averaged over fixed mini-batches of some 1,024 samples of the training set (`Recalibrated`).
+    Buffers that do not change are those of the network that is built with seed 0, for all members.
 
-    `partition` is drawn once, from `partition_seed`, for `workers` workers. Under `Iid` every worker permutes the whole
-    training set, so that `workers` may be omitted, and another worker changes no other's batches.
+    `partition` is drawn once, from `partition_seed`, for `workers` workers. Under `Iid` every
+    worker permutes the whole training set, so that `workers` may be omitted, and another worker
+    changes no other's batches.
 
     Example:
         >>> from laggard.models import Logistic, synthetic
@@ -50,21 +62,25 @@ class Supervised:
         torch.Size([3, 24])
 
     Args:
-        network: builds the module from the shape of one input and the number of classes: `LeNet5().build`.
-        loss: a function of outputs and targets, or an `Objective` such as `LogisticLoss()`; the same for evaluations.
+        network: builds the module from the shape of one input and the number of classes:
+            `LeNet5().build`.
+        loss: a function of outputs and targets, or an `Objective` such as `LogisticLoss()`; the
+            same for evaluations.
         augment: random crops and reflections of training images.
         device: "cpu", "cuda", or "auto": the GPU where there is one.
         threads: of the CPU; None for one per core.
         dtype: of weights and data; float64 for exact identities.
-        backend: how gradients are taken: "threads", "vmap", "unfold", ... (`laggard.models.backends`), or "auto":
-            threads on a CPU, and on a GPU the fastest batched one.
+        backend: how gradients are taken: "threads", "vmap", "unfold", ...
+            (`laggard.models.backends`), or "auto": threads on a CPU, and on a GPU the fastest
+            batched one.
         chunk: models in one batched call at most; None for as many as fit into memory.
 
     Raises:
-        ValueError: batch or workers below 1; no workers where the partition needs their number; a loss that is not for
-            so many classes; a module that draws random numbers or changes buffers, or whose logits do not match the
-            labels; a mini-batch of one sample under batch normalisation; augmentation of inputs that are no images; a
-            device that is not there; a backend that is not there or cannot take the module.
+        ValueError: batch or workers below 1; no workers where the partition needs their number; a
+            loss that is not for so many classes; a module that draws random numbers or changes
+            buffers, or whose logits do not match the labels; a mini-batch of one sample under batch
+            normalisation; augmentation of inputs that are no images; a device that is not there; a
+            backend that is not there or cannot take the module.
     """
 
     def __init__(
@@ -95,12 +111,19 @@ class Supervised:
         self._partition = Iid() if partition is None else partition
         self._shards = _make_shards(self._partition, dataset, workers, partition_seed)
         module = self._module(seed=0)
-        check_labels(labels_of(module, dataset.shape, self._objective.outputs(dataset.classes)), dataset.labels)
+        check_labels(
+            labels_of(module, dataset.shape, self._objective.outputs(dataset.classes)),
+            dataset.labels,
+        )
         module = module.to(self.device, dtype)
         self.params = sum(parameter.numel() for parameter in module.parameters())
-        chosen = partial(choose, backend, loss=self._loss, device=self.device, threads=threads, chunk=chunk)
+        chosen = partial(
+            choose, backend, loss=self._loss, device=self.device, threads=threads, chunk=chunk
+        )
         trained, data = with_draws(module), (self._data.train_x, self._data.train_y)
-        self._x, self._y, self._variants = make_variants(*data, augment or Augmentation(), trained is not module)
+        self._x, self._y, self._variants = make_variants(
+            *data, augment or Augmentation(), trained is not module
+        )
         self._backend = chosen(trained)
         self.lanes = self._backend.lanes
         self._outputs = self._backend.outputs
@@ -109,11 +132,15 @@ class Supervised:
 
     @property
     def backend(self) -> str:
-        """The backend that computes gradients; those chosen so far, where they are chosen by trial."""
+        """The backend that computes gradients; those chosen so far, where they are chosen by
+        trial.
+        """
         return self._backend.name
 
     def start(self, seeds: Sequence[int]) -> Tensor:
-        """The network's own initial weights `(ensemble, params)`, a seed per member; equal seeds give equal rows."""
+        """The network's own initial weights `(ensemble, params)`, a seed per member; equal seeds
+        give equal rows.
+        """
         rows = [flatten(self._module(seed).parameters()).detach() for seed in seeds]
         return torch.stack(rows).to(self.device, self.dtype)
 
@@ -123,10 +150,14 @@ class Supervised:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of the network's parameters by name, in their order in a model `(params,)`."""
-        return {name: tuple(parameter.shape) for name, parameter in self._module(seed=0).named_parameters()}
+        return {
+            name: tuple(parameter.shape)
+            for name, parameter in self._module(seed=0).named_parameters()
+        }
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
-        """The endless mini-batches of worker `rank`: `(batch,)`, or `(ensemble, batch)` from several generators.
+        """The endless mini-batches of worker `rank`: `(batch,)`, or `(ensemble, batch)` from
+        several generators.
 
         Raises:
             ValueError: the training set was divided among fewer workers.
@@ -135,38 +166,57 @@ class Supervised:
         streams = [_draw_batches(shard, self.batch, rng) for rng in rngs]
         if (count := self._variants) > 1:
             drawn = zip(streams, rngs, strict=True)
-            streams = [draw_variants(stream, self.epoch, count, rng.spawn(1)[0]) for stream, rng in drawn]
+            streams = [
+                draw_variants(stream, self.epoch, count, rng.spawn(1)[0]) for stream, rng in drawn
+            ]
         if len(streams) == 1:
             return streams[0]
         return (torch.stack(draws) for draws in zip(*streams, strict=True))
 
     def gradients(self, weights: Tensor, batches: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Gradients, shaped as `weights` `(k, ensemble, params)`, and mini-batch losses `(k, ensemble)`."""
+        """Gradients, shaped as `weights` `(k, ensemble, params)`, and mini-batch losses `(k,
+        ensemble)`.
+        """
         models, index = weights.shape[:2], self._indices(weights, batches)
         rows, strength = weights.flatten(0, 1), self._objective.regularizer
         gradients, losses = self._backend.gradients(rows, self._x, self._y, index)
         if strength:
-            gradients, losses = gradients + strength * penalty_gradient(rows), losses + strength * penalty(rows)
+            gradients, losses = (
+                gradients + strength * penalty_gradient(rows),
+                losses + strength * penalty(rows),
+            )
         return gradients.unflatten(0, models), losses.unflatten(0, models)
 
     def submit(self, weights: Tensor, batches: Sequence[Tensor]) -> BackgroundGradients | None:
-        """Begin to compute what `gradients` does, in the background; None where that gains nothing."""
+        """Begin to compute what `gradients` does, in the background; None where that gains
+        nothing.
+        """
         if not isinstance(self._backend, Threads) or self._objective.regularizer:
             return None
         index = self._indices(weights, batches)
-        return self._backend.submit(weights.flatten(0, 1), self._x, self._y, index, members=weights.shape[1])
+        return self._backend.submit(
+            weights.flatten(0, 1), self._x, self._y, index, members=weights.shape[1]
+        )
 
-    def hessian_products(self, weights: Tensor, directions: Tensor, batches: Sequence[Tensor]) -> Tensor:
-        """Products of the losses' Hessians at `weights` `(k, ensemble, params)` with `directions`, shaped alike."""
+    def hessian_products(
+        self, weights: Tensor, directions: Tensor, batches: Sequence[Tensor]
+    ) -> Tensor:
+        """Products of the losses' Hessians at `weights` `(k, ensemble, params)` with `directions`,
+        shaped alike.
+        """
         index = self._indices(weights, batches)
         autograd = Batched(with_draws(self._module(seed=0)).to(self.device, self.dtype), self._loss)
-        products = autograd.hessian_products(weights.flatten(0, 1), directions.flatten(0, 1), self._x, self._y, index)
+        products = autograd.hessian_products(
+            weights.flatten(0, 1), directions.flatten(0, 1), self._x, self._y, index
+        )
         shaped: Tensor = products.unflatten(0, weights.shape[:2])
         strength = self._objective.regularizer
         return shaped + strength * penalty_curvature(weights) * directions if strength else shaped
 
     def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
-        """Mean loss and accuracy (0 to 1) on the test set, each `(ensemble,)`, of models `(ensemble, params)`."""
+        """Mean loss and accuracy (0 to 1) on the test set, each `(ensemble,)`, of models
+        `(ensemble, params)`.
+        """
         outputs, targets = self._outputs(weights, self._data.test_x), self._data.test_y
         hits = (self._objective.predict(outputs) == targets).flatten(1).sum(dim=-1)
         losses = member_losses(self._loss, outputs, targets)
@@ -177,10 +227,15 @@ class Supervised:
     def _indices(self, weights: Tensor, batches: Sequence[Tensor]) -> Tensor:
         """The mini-batch of each model, `(k x ensemble, batch)`."""
         index = to_device(torch.stack(list(batches)), self.device)
-        return (index if index.dim() == 3 else index[:, None]).expand(*weights.shape[:2], -1).flatten(0, 1)
+        return (
+            (index if index.dim() == 3 else index[:, None])
+            .expand(*weights.shape[:2], -1)
+            .flatten(0, 1)
+        )
 
     def _module(self, seed: int) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):  # layers draw from the global generator, whose state is restored
+        # layers draw from the global generator, whose state is restored
+        with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             module = self._network(self._data.shape, self._objective.outputs(self._data.classes))
         remove_statistics(module)
@@ -188,7 +243,9 @@ class Supervised:
         return module
 
     def _calibration(self) -> Tensor:
-        """Mini-batches `(batches, batch, ...)` of the training set, the same for every evaluation of every run."""
+        """Mini-batches `(batches, batch, ...)` of the training set, the same for every evaluation
+        of every run.
+        """
         if self.batch < 2:
             raise ValueError(f"batch = {self.batch}: expected at least 2 under batch normalisation")
         index = np.random.default_rng(0).permutation(self.epoch)
@@ -208,8 +265,8 @@ class Supervised:
 def member_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     """The loss of each member `(ensemble,)`, of outputs `(ensemble, samples, ...)`.
 
-    On a CPU a member at a time, so that the order of a sum over samples does not depend on the other members; elsewhere
-    in one call, since a thousand small ones would wait for their launches.
+    On a CPU a member at a time, so that the order of a sum over samples does not depend on the
+    other members; elsewhere in one call, since a thousand small ones would wait for their launches.
     """
     if outputs.device.type == "cpu":
         return torch.stack([loss(output, targets) for output in outputs])
@@ -218,7 +275,9 @@ def member_losses(loss: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def over_positions(loss: Loss) -> Loss:
-    """`loss` as the mean over positions: of logits `(batch, positions, classes)` and labels `(batch, positions)`."""
+    """`loss` as the mean over positions: of logits `(batch, positions, classes)` and labels
+    `(batch, positions)`.
+    """
 
     def mean(outputs: Tensor, targets: Tensor) -> Tensor:
         return loss(outputs.flatten(0, -2), targets.flatten())
@@ -226,14 +285,20 @@ def over_positions(loss: Loss) -> Loss:
     return mean
 
 
-def _make_shards(partition: Partition, dataset: Dataset, workers: int | None, seed: int) -> list[np.ndarray]:
+def _make_shards(
+    partition: Partition, dataset: Dataset, workers: int | None, seed: int
+) -> list[np.ndarray]:
     """Shards as 32-bit indices, since a thousand workers may hold a permutation each."""
     if workers is None and not isinstance(partition, Iid):
-        raise ValueError(f"workers = None, but partition {partition} divides the training set among them: say how many")
+        raise ValueError(
+            f"workers = None, but partition {partition} divides the training set among them: say how many"
+        )
     workers = 1 if workers is None or isinstance(partition, Iid) else workers
     by = dataset.writers if isinstance(partition, ByWriter) else dataset.train_y.cpu().numpy()
     if by is None:
-        raise ValueError(f"partition: expected a data set whose samples have writers, got {dataset.name}")
+        raise ValueError(
+            f"partition: expected a data set whose samples have writers, got {dataset.name}"
+        )
     shards = partition.shards(by, workers, np.random.default_rng(seed))
     return [shard.astype(np.int32) for shard in shards]
 

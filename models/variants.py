@@ -1,4 +1,6 @@
-"""A training set whose samples have variants, as crops and reflections, made when a mini-batch asks for them."""
+"""A training set whose samples have variants, as crops and reflections, made when a mini-batch asks
+for them.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,17 +12,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DRAWS_OF_A_SAMPLE = 1 << 32  # from which the masks of dropout are made
-Transform = Callable[["Tensor", "Tensor"], Any]  # values (..., *shape), variants (...) -> what a module takes
+# values (..., *shape), variants (...) -> what a module takes
+Transform = Callable[["Tensor", "Tensor"], Any]
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Every training image is moved by up to `crop` pixels each way, and reflected with probability 1/2.
+    """Every training image is moved by up to `crop` pixels each way, and reflected with probability
+    1/2.
 
-    An image is padded with `crop` zeros on each side and cut to its own size at a random place, so that there are
-    (2 crop + 1)^2 variants of it, twice as many with `flip`. Each time that a mini-batch has the image, one of them is
-    drawn uniformly. Zero is the mean of normalised pixels. Evaluations have the images as they are. With crop 0 and
-    without `flip` nothing is drawn. CIFAR's usual recipe is `crop: 4, flip: true`.
+    An image is padded with `crop` zeros on each side and cut to its own size at a random place, so
+    that there are (2 crop + 1)^2 variants of it, twice as many with `flip`. Each time that a
+    mini-batch has the image, one of them is drawn uniformly. Zero is the mean of normalised pixels.
+    Evaluations have the images as they are. With crop 0 and without `flip` nothing is drawn.
+    CIFAR's usual recipe is `crop: 4, flip: true`.
 
     Attributes:
         crop: zeros on each side, in pixels.
@@ -53,16 +58,21 @@ class Augmentation:
         if self.variants == 1:
             return
         if len(shape) != 3:
-            raise ValueError(f"augment: expected images (channels, height, width), got inputs of shape {tuple(shape)}")
+            raise ValueError(
+                f"augment: expected images (channels, height, width), got inputs of shape {tuple(shape)}"
+            )
         if self.crop >= min(shape[1:]):
             size = " x ".join(map(str, shape[1:]))
-            raise ValueError(f"augment.crop = {self.crop}: expected less than the size of the images, {size} pixels")
+            raise ValueError(
+                f"augment.crop = {self.crop}: expected less than the size of the images, {size} pixels"
+            )
 
     def apply(self, images: "Tensor", variant: "Tensor") -> "Tensor":
-        """The variants `variant` `(...)`, from 0 to `variants` - 1, of `images` `(..., channels, height, width)`.
+        """The variants `variant` `(...)`, from 0 to `variants` - 1, of `images` `(..., channels,
+        height, width)`.
 
-        Variant (f (2 crop + 1) + y) (2 crop + 1) + x is cut from row y and column x of the padded image on, and
-        reflected where f is 1.
+        Variant (f (2 crop + 1) + y) (2 crop + 1) + x is cut from row y and column x of the padded
+        image on, and reflected where f is 1.
         """
         import torch
         from torch.nn.functional import pad
@@ -70,11 +80,15 @@ class Augmentation:
         height, width = images.shape[-2:]
         side, wide = 2 * self.crop + 1, width + 2 * self.crop
         rows, columns = (torch.arange(size, device=images.device) for size in (height, width))
-        flip, y, x = (each[..., None] for each in (variant // side**2, variant // side % side, variant % side))
+        flip, y, x = (
+            each[..., None] for each in (variant // side**2, variant // side % side, variant % side)
+        )
         columns = x + torch.where(flip > 0, width - 1 - columns, columns)
         places = ((y + rows)[..., :, None] * wide + columns[..., None, :]).flatten(-2)
         padded = pad(images, [self.crop] * 4).flatten(-2)
-        return padded.gather(-1, places[..., None, :].expand(*images.shape[:-2], -1)).view(images.shape)
+        return padded.gather(-1, places[..., None, :].expand(*images.shape[:-2], -1)).view(
+            images.shape
+        )
 
 
 class Indexable(Protocol):
@@ -86,7 +100,8 @@ class Indexable(Protocol):
 
 
 class Variants:
-    """`values` `(samples, ...)` in so many variants each, as if they were one tensor `(samples * variants, ...)`.
+    """`values` `(samples, ...)` in so many variants each, as if they were one tensor `(samples *
+    variants, ...)`.
 
     Entry v samples + i is variant v of sample i. Backends read it as they read a tensor.
 
@@ -116,31 +131,44 @@ def tensor_of(values: Indexable) -> "Tensor":
     return values.values if isinstance(values, Variants) else cast("Tensor", values)
 
 
-def make_variants(x: "Tensor", y: "Tensor", augment: Augmentation, drops: bool) -> tuple[Indexable, Indexable, int]:
-    """Inputs `x` `(samples, ...)` and labels `y` `(samples, ...)` in all variants that there are, and their number.
+def make_variants(
+    x: "Tensor", y: "Tensor", augment: Augmentation, drops: bool
+) -> tuple[Indexable, Indexable, int]:
+    """Inputs `x` `(samples, ...)` and labels `y` `(samples, ...)` in all variants that there are,
+    and their number.
 
-    Where a network `drops`, each variant that `augment` makes of a sample comes with 2^32 draws, or as many as 64 bits
-    have for all samples, and inputs are pairs of both.
+    Where a network `drops`, each variant that `augment` makes of a sample comes with 2^32 draws, or
+    as many as 64 bits have for all samples, and inputs are pairs of both.
 
     Raises:
         ValueError: the inputs cannot be augmented.
     """
     augment.check(tuple(x.shape[1:]))
     pictures = augment.variants
-    variants = pictures * min(DRAWS_OF_A_SAMPLE, ((1 << 63) - 1) // (len(x) * pictures)) if drops else pictures
+    variants = (
+        pictures * min(DRAWS_OF_A_SAMPLE, ((1 << 63) - 1) // (len(x) * pictures))
+        if drops
+        else pictures
+    )
 
     def transform(values: "Tensor", variant: "Tensor") -> Any:
         if pictures > 1:
             values = augment.apply(values, variant % pictures)
         return (values, variant // pictures) if drops else values
 
-    return (x, y, 1) if variants == 1 else (Variants(x, variants, transform), Variants(y, variants), variants)
+    return (
+        (x, y, 1)
+        if variants == 1
+        else (Variants(x, variants, transform), Variants(y, variants), variants)
+    )
 
 
 def draw_variants(
     batches: "Iterator[Tensor]", samples: int, variants: int, rng: np.random.Generator
 ) -> "Iterator[Tensor]":
-    """Mini-batches of one of so many `variants` of each of their samples, uniformly: their numbers in `Variants`."""
+    """Mini-batches of one of so many `variants` of each of their samples, uniformly: their numbers
+    in `Variants`.
+    """
     import torch
 
     for batch in batches:

@@ -1,4 +1,6 @@
-"""torchvision: its classifiers by name, to train, or as layers for runs that learn nothing, and its downloads."""
+"""torchvision: its classifiers by name, to train, or as layers for runs that learn nothing, and its
+downloads.
+"""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -18,10 +20,11 @@ AUXILIARY = ("inception_v3", "googlenet")
 
 @dataclass(frozen=True)
 class Vision:
-    """A classifier of torchvision by name, without its stochastic depth, for images of 3 channels or one.
+    """A classifier of torchvision by name, without its stochastic depth, for images of 3 channels
+    or one.
 
-    A single channel is taken three times. Most networks are made for images of 224 x 224 pixels; smaller ones are taken
-    where no layer is left without pixels. A pipeline cannot cut the network.
+    A single channel is taken three times. Most networks are made for images of 224 x 224 pixels;
+    smaller ones are taken where no layer is left without pixels. A pipeline cannot cut the network.
 
     Args:
         network: its name in torchvision, such as `resnet18` or `mobilenet_v3_small`.
@@ -34,10 +37,12 @@ class Vision:
     dropout: bool = False
 
     def build(self, shape: tuple[int, ...], classes: int) -> "nn.Module":
-        """A fresh network from images `(batch, channels, height, width)` to logits `(batch, classes)`.
+        """A fresh network from images `(batch, channels, height, width)` to logits `(batch,
+        classes)`.
 
         Raises:
-            ValueError: torchvision has no such classifier, or an input is no image of three channels or one.
+            ValueError: torchvision has no such classifier, or an input is no image of three
+                channels or one.
         """
         from torch import nn
 
@@ -45,7 +50,11 @@ class Vision:
 
         check_channels(shape, channels=(1, 3))
         network = make_classifier(self.network, classes, self.dropout)
-        return network if shape[0] == 3 else nn.Sequential(OrderedDict(colour=GrayToColour(), network=network))
+        return (
+            network
+            if shape[0] == 3
+            else nn.Sequential(OrderedDict(colour=GrayToColour(), network=network))
+        )
 
     def describe(self, shape: tuple[int, ...], classes: int) -> Description:
         """The network of `build`, built without memory.
@@ -61,12 +70,15 @@ class Vision:
             return describe_module(module, shape, classes)
         except (RuntimeError, AssertionError):
             size = " x ".join(map(str, shape[1:]))
-            raise ValueError(f"network = {self.network}: expected one that takes images of {size} pixels") from None
+            raise ValueError(
+                f"network = {self.network}: expected one that takes images of {size} pixels"
+            ) from None
 
 
 @lru_cache(maxsize=16)
 def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer, ...]:
-    """The layers of a classifier of torchvision in the order in which they compute; only shapes are computed.
+    """The layers of a classifier of torchvision in the order in which they compute; only shapes are
+    computed.
 
     Parameters that belong to no layer count with the first one.
 
@@ -85,7 +97,9 @@ def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer
     import torch
 
     with torch.device("meta"), torch.no_grad():
-        module = _classifier(network, {"init_weights": False} if network in AUXILIARY else {}).eval()
+        module = _classifier(
+            network, {"init_weights": False} if network in AUXILIARY else {}
+        ).eval()
         found: list[Layer] = []
 
         def note(name: str, leaf: "nn.Module", output: "Tensor") -> None:
@@ -95,7 +109,9 @@ def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer
 
         for name, leaf in module.named_modules():
             if not list(leaf.children()):
-                leaf.register_forward_hook(lambda leaf, _, output, name=name: note(name, leaf, output))
+                leaf.register_forward_hook(
+                    lambda leaf, _, output, name=name: note(name, leaf, output)
+                )
         try:
             module(torch.zeros(1, 3, image, image))
         except (RuntimeError, AssertionError):
@@ -105,14 +121,17 @@ def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer
 
 
 def make_classifier(network: str, classes: int, dropout: bool = False) -> "nn.Module":
-    """A classifier of torchvision with its own initial weights, without stochastic depth, and `dropout` or none.
+    """A classifier of torchvision with its own initial weights, without stochastic depth, and
+    `dropout` or none.
 
     Raises:
         ValueError: torchvision has no such classifier.
     """
     from torch.nn.modules.dropout import _DropoutNd
 
-    module = _classifier(network, {"num_classes": classes} | ({"init_weights": True} if network in AUXILIARY else {}))
+    module = _classifier(
+        network, {"num_classes": classes} | ({"init_weights": True} if network in AUXILIARY else {})
+    )
     removed = (import_torchvision().ops.StochasticDepth, *(() if dropout else (_DropoutNd,)))
     for layer in module.modules():
         if isinstance(layer, removed):
@@ -124,7 +143,9 @@ def _classifier(network: str, options: dict[str, Any]) -> "nn.Module":
     models = import_torchvision().models
     known = models.list_models(module=models)
     if network not in known:
-        raise ValueError(f"network = {network!r}: expected a classifier of torchvision, such as {', '.join(known[:3])}")
+        raise ValueError(
+            f"network = {network!r}: expected a classifier of torchvision, such as {', '.join(known[:3])}"
+        )
     more = {"aux_logits": False} if network in AUXILIARY else {}
     module: nn.Module = models.get_model(network, **options, **more)
     return module
@@ -133,8 +154,10 @@ def _classifier(network: str, options: dict[str, Any]) -> "nn.Module":
 def import_torchvision() -> ModuleType:
     """torchvision, even with a torch without CUDA; its import takes 1.5 seconds.
 
-    Its package on PyPI registers its operators in a library built for CUDA. Where that cannot be loaded, its import
-    fails because `nms` and `qnms` are missing, which no data set and no classifier needs: declaring the two is enough.
+    Its package on PyPI registers its operators in a library built for CUDA. Where that cannot be
+    loaded, its import
+    fails because `nms` and `qnms` are missing, which no data set and no classifier needs: declaring
+    the two is enough.
     """
     try:
         import torchvision

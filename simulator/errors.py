@@ -1,4 +1,6 @@
-"""The errors of a setting, which names what was expected and what was given, and of a deadlock; ranges of settings."""
+"""The errors of a setting, which names what was expected and what was given, and of a deadlock;
+ranges of settings.
+"""
 
 import math
 from dataclasses import fields
@@ -49,7 +51,8 @@ def bounded(
     most: float | None = None,
     whole: bool = False,
 ) -> None:
-    """Raise `InvalidSettingError` unless `owner.field` lies in the range; a tensor must lie in it with every element.
+    """Raise `InvalidSettingError` unless `owner.field` lies in the range; a tensor must lie in it
+    with every element.
 
     With `whole` it must be a whole number.
 
@@ -69,11 +72,16 @@ def bounded(
         ("<= ", most, most is None or largest <= most),
     ]
     # the largest numbers that there may be are only named to those who exceed them
-    named = (each for each in limits if each[1] is not None and (each[1] < MOST_COUNT or largest > each[1]))
+    named = (
+        each
+        for each in limits
+        if each[1] is not None and (each[1] < MOST_COUNT or largest > each[1])
+    )
     wanted = " and ".join(f"{sign}{limit:g}" for sign, limit, _ in named)
     if whole and not isinstance(value, int):
         raise InvalidSettingError(type(owner).__name__, field, f"a whole number {wanted}", value)
-    finite = math.isfinite(smallest) and math.isfinite(largest)  # a tensor with a NaN has NaN for its minimum
+    # a tensor with a NaN has NaN for its minimum
+    finite = math.isfinite(smallest) and math.isfinite(largest)
     if not (finite and all(holds for _, _, holds in limits)):
         raise InvalidSettingError(type(owner).__name__, field, f"a number {wanted}".rstrip(), value)
 
@@ -89,7 +97,9 @@ class Range(NamedTuple):
 
 
 MOST_COUNT = 100_000
-"""As many as there may be of anything that takes memory or time: workers, steps of delay, micro-batches."""
+"""As many as there may be of anything that takes memory or time: workers, steps of delay,
+micro-batches.
+"""
 HUGE = 1e30
 """The largest number, so that sums and products are finite."""
 Positive = Annotated[float, Range(above=0, most=HUGE)]
@@ -104,9 +114,11 @@ Counted = Annotated[int, Range(least=1, most=10**9, whole=True)]
 
 
 class Settings:
-    """The base class of dataclasses whose fields are checked when one is made, by their annotations.
+    """The base class of dataclasses whose fields are checked when one is made, by their
+    annotations.
 
-    A value must lie in the `Range` of its annotation, unless it is None, and be one of the choices of a `Literal`.
+    A value must lie in the `Range` of its annotation, unless it is None, and be one of the choices
+    of a `Literal`.
 
     Raises:
         InvalidSettingError: it is not.
@@ -124,7 +136,9 @@ class Settings:
             value = getattr(self, name)
             if choices and value not in choices:
                 *others, last = choices
-                raise InvalidSettingError(type(self).__name__, name, f"{', '.join(others)} or {last}", value)
+                raise InvalidSettingError(
+                    type(self).__name__, name, f"{', '.join(others)} or {last}", value
+                )
             if limits and value is not None:
                 bounded(self, name, **limits._asdict())
 
@@ -135,6 +149,12 @@ def limits_of(settings: Any) -> list[tuple[str, tuple[str, ...], Range | None]]:
     found = []
     for field in fields(settings):
         choices = get_args(field.type) if get_origin(field.type) is Literal else ()
-        marks = [mark for hint in (field.type, *get_args(field.type)) for mark in getattr(hint, "__metadata__", ())]
-        found.append((field.name, choices, next((mark for mark in marks if isinstance(mark, Range)), None)))
+        marks = [
+            mark
+            for hint in (field.type, *get_args(field.type))
+            for mark in getattr(hint, "__metadata__", ())
+        ]
+        found.append(
+            (field.name, choices, next((mark for mark in marks if isinstance(mark, Range)), None))
+        )
     return found

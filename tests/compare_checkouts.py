@@ -1,15 +1,18 @@
-"""Compare what two checkouts compute, bit for bit: every config outside `configs/claims`, cut to a few short runs.
+"""Compare what two checkouts compute, bit for bit: every config outside `configs/claims`, cut to a
+few short runs.
 
-    python tests/compare_checkouts.py OLD NEW [--keep FOLDER] [--updates 300] [--within 0] [CONFIG ...]
+    python tests/compare_checkouts.py OLD NEW [--keep FOLDER] [--updates 300] [--within 0] [CONFIG
+    ...]
 
-Of each config the first 2 runs of its sweep, with all members of their ensembles, are simulated for 300 updates. Each
-side reads its own configs in its own checkout with its own interpreter. Then the columns of `updates.parquet` and the
-final weights must be equal; where gradients are computed in another way, the weights may differ by so much of their
-largest entry (`--within 1e-5`). A line per config says whether they are; the exit code is 1 if any differs.
+Of each config the first 2 runs of its sweep, with all members of their ensembles, are simulated for
+300 updates. Each side reads its own configs in its own checkout with its own interpreter. Then the
+columns of `updates.parquet` and the final weights must be equal; where gradients are computed in
+another way, the weights may differ by so much of their largest entry (`--within 1e-5`). A line per
+config says whether they are; the exit code is 1 if any differs.
 
-Gradients are computed on the CPU by one thread on both sides: the order of floating-point sums, and with it the last
-bit of normalised data and of gradients, depends on the number of threads. Configs that learn MNIST need LAGGARD_DATA.
-All configs take several minutes a side on two cores.
+Gradients are computed on the CPU by one thread on both sides: the order of floating-point sums, and
+with it the last bit of normalised data and of gradients, depends on the number of threads. Configs
+that learn MNIST need LAGGARD_DATA. All configs take several minutes a side on two cores.
 """
 
 import os
@@ -36,7 +39,9 @@ RENAMED: Mapping[str, str] = {
     "methods/sync_ps_crash.yaml": "methods/k_sync_crash.yaml",
     "methods/sync_ps_local_steps.yaml": "methods/sync_ps_accumulate.yaml",
 }
-"""Old name -> new name, of config files (`methods/async_ps.yaml`) and of columns (`metrics.learning.lr`)."""
+"""Old name -> new name, of config files (`methods/async_ps.yaml`) and of columns
+(`metrics.learning.lr`).
+"""
 
 
 def main() -> int:
@@ -55,7 +60,10 @@ def main() -> int:
         simulate(given.old, given.python_old, old, old_names, given)
         simulate(given.new, given.python_new, new, new_names, given)
         pairs = zip(old_names, new_names, strict=True)
-        found = {name: differences(old / name, new / new_name, given.tables, given.within) for name, new_name in pairs}
+        found = {
+            name: differences(old / name, new / new_name, given.tables, given.within)
+            for name, new_name in pairs
+        }
     for name, texts in found.items():
         sys.stdout.write(f"{name}: differs: {'; '.join(texts)}\n" if texts else f"{name}: equal\n")
     return 1 if any(found.values()) else 0
@@ -66,14 +74,31 @@ def arguments() -> Namespace:
     parser = ArgumentParser(description="Compare the behaviour of two checkouts.")
     parser.add_argument("old", type=Path, help="checkout whose results are taken as right")
     parser.add_argument("new", type=Path, help="checkout to compare with it")
-    parser.add_argument("configs", nargs="*", help="files of OLD, relative to its `configs`; default: all but claims")
+    parser.add_argument(
+        "configs",
+        nargs="*",
+        help="files of OLD, relative to its `configs`; default: all but claims",
+    )
     for side in ("old", "new"):
-        parser.add_argument(f"--python-{side}", type=Path, help="its interpreter; default: .venv's, or else this one")
-    parser.add_argument("--keep", type=Path, help="folder in which the results of OLD are kept and looked for")
+        parser.add_argument(
+            f"--python-{side}",
+            type=Path,
+            help="its interpreter; default: .venv's, or else this one",
+        )
+    parser.add_argument(
+        "--keep", type=Path, help="folder in which the results of OLD are kept and looked for"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     parser.add_argument("--updates", type=int, default=300, help="of each run")
-    parser.add_argument("--within", type=float, default=0.0, help="how much weights may differ, of their largest entry")
-    parser.add_argument("--tables", nargs="+", choices=TABLES, default=["updates"], help="tables to compare")
+    parser.add_argument(
+        "--within",
+        type=float,
+        default=0.0,
+        help="how much weights may differ, of their largest entry",
+    )
+    parser.add_argument(
+        "--tables", nargs="+", choices=TABLES, default=["updates"], help="tables to compare"
+    )
     return parser.parse_intermixed_args()
 
 
@@ -83,20 +108,32 @@ def check_revision(folder: Path, checkout: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     noted = folder / "revision"
     if noted.is_file() and noted.read_text() != revision:
-        sys.exit(f"{folder} keeps results of commit {noted.read_text().strip()}, but OLD is at {revision.strip()}")
+        sys.exit(
+            f"{folder} keeps results of commit {noted.read_text().strip()}, but OLD is at {revision.strip()}"
+        )
     noted.write_text(revision)
 
 
-def simulate(checkout: Path, python: Path | None, folder: Path, names: Sequence[str], given: Namespace) -> None:
-    """Fill `folder / name` for each config that is not there yet, in processes of the checkout's interpreter."""
-    missing = [name for name in names if not (folder / name).is_dir() or (folder / name / "error").is_file()]
+def simulate(
+    checkout: Path, python: Path | None, folder: Path, names: Sequence[str], given: Namespace
+) -> None:
+    """Fill `folder / name` for each config that is not there yet, in processes of the checkout's
+    interpreter.
+    """
+    missing = [
+        name
+        for name in names
+        if not (folder / name).is_dir() or (folder / name / "error").is_file()
+    ]
     for name in missing:
         rmtree(folder / name, ignore_errors=True)
         (folder / name).mkdir(parents=True)
-        (folder / name / "error").write_text(f"{checkout.name}: its process was ended")  # until it has succeeded
+        # until it has succeeded
+        (folder / name / "error").write_text(f"{checkout.name}: its process was ended")
     own = checkout / ".venv" / "bin" / "python"
     python = python or (own if own.is_file() else Path(sys.executable))
-    # -P: the folder of this script has folders named like packages of the checkout, so it is kept off the path
+    # -P: the folder of this script has folders named like packages of the checkout, so it is kept
+    # off the path
     command = [
         str(python.absolute()),
         "-P",
@@ -105,14 +142,24 @@ def simulate(checkout: Path, python: Path | None, folder: Path, names: Sequence[
         str(folder.resolve()),
         str(given.updates),
     ]
-    settings = {"PYTHONPATH": str(checkout.resolve()), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    shares = [[*command, *missing[first :: given.jobs]] for first in range(min(given.jobs, len(missing)))]
-    for process in [subprocess.Popen(share, cwd=checkout, env={**os.environ, **settings}) for share in shares]:
+    settings = {
+        "PYTHONPATH": str(checkout.resolve()),
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
+    shares = [
+        [*command, *missing[first :: given.jobs]] for first in range(min(given.jobs, len(missing)))
+    ]
+    for process in [
+        subprocess.Popen(share, cwd=checkout, env={**os.environ, **settings}) for share in shares
+    ]:
         process.wait()
 
 
 def child(folder: Path, updates: int, names: Sequence[str]) -> None:
-    """Simulate configs of the checkout in the current directory, whichever of the two layouts it has."""
+    """Simulate configs of the checkout in the current directory, whichever of the two layouts it
+    has.
+    """
     face = "laggard" if Path("laggard").is_dir() else "experiments"
     package = import_module(face)
     if not Path(str(package.__file__)).resolve().is_relative_to(Path.cwd()):
@@ -122,11 +169,15 @@ def child(folder: Path, updates: int, names: Sequence[str]) -> None:
     for name in names:
         start = perf_counter()
         try:
-            for number, run in enumerate(grid.runs(package.load(Path("configs") / name, *cut))[:RUNS]):
+            for number, run in enumerate(
+                grid.runs(package.load(Path("configs") / name, *cut))[:RUNS]
+            ):
                 package.run(run.config, folder / name).path.rename(folder / name / f"run {number}")
             (folder / name / "error").unlink()
         except Exception as error:  # the other configs are compared all the same
-            (folder / name / "error").write_text(f"{Path.cwd().name}: {type(error).__name__}: {error}")
+            (folder / name / "error").write_text(
+                f"{Path.cwd().name}: {type(error).__name__}: {error}"
+            )
         sys.stderr.write(f"{Path.cwd().name}: {name}: {perf_counter() - start:.1f} s\n")
 
 
@@ -140,27 +191,39 @@ def differences(old: Path, new: Path, tables: Sequence[str], within: float) -> l
         return [f"{len(runs)} runs in old, {len(new_runs)} in new"]
     found = []
     for run in runs:
-        before = {RENAMED.get(name, name): column for name, column in columns(old / run, tables).items()}
+        before = {
+            RENAMED.get(name, name): column for name, column in columns(old / run, tables).items()
+        }
         after = columns(new / run, tables)
         for name in [*before, *(after.keys() - before.keys())]:
-            if text := difference(before.get(name), after.get(name), 0.0 if "." in name else within):
+            if text := difference(
+                before.get(name), after.get(name), 0.0 if "." in name else within
+            ):
                 found.append(f"{run}: {name}: {text}")
     return found
 
 
 def columns(run: Path, tables: Sequence[str]) -> dict[str, np.ndarray]:
-    """The final weights of a run, and the columns of those of its tables that it recorded, as `table.column`."""
+    """The final weights of a run, and the columns of those of its tables that it recorded, as
+    `table.column`.
+    """
     import pandas as pd
     from safetensors.numpy import load_file
 
     recorded = {table: path for table in tables if (path := run / f"{table}.parquet").is_file()}
     frames = {table: pd.read_parquet(path) for table, path in recorded.items()}
-    found = {f"{table}.{name}": frame[name].to_numpy() for table, frame in frames.items() for name in frame.columns}
+    found = {
+        f"{table}.{name}": frame[name].to_numpy()
+        for table, frame in frames.items()
+        for name in frame.columns
+    }
     return found | load_file(run / "weights.safetensors")
 
 
 def difference(old: np.ndarray | None, new: np.ndarray | None, within: float) -> str:
-    """How two columns differ, in words; empty if they are equal, where NaN equals NaN, or within so much of `old`."""
+    """How two columns differ, in words; empty if they are equal, where NaN equals NaN, or within so
+    much of `old`.
+    """
     if old is None or new is None:
         return "only in new" if old is None else "only in old"
     if old.shape != new.shape:

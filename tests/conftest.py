@@ -5,7 +5,8 @@ import os
 import pytest
 
 if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_setaffinity"):
-    # A core a test process, before torch counts them: else each of them has runs in two processes and on two threads.
+    # A core a test process, before torch counts them: else each of them has runs in two processes
+    # and on two threads.
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
@@ -14,20 +15,26 @@ from hypothesis.internal.conjecture import providers
 
 from laggard.models import Quadratic, Supervised, synthetic
 
-# Hypothesis would draw numbers that stand in the sources of whatever is loaded: ten seconds to read all of laggard, and
-# other cases in each process.
+# Hypothesis would draw numbers that stand in the sources of whatever is loaded: ten seconds to read
+# all of laggard, and other cases in each process.
 providers.is_local_module_file = lambda path: False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first: no process is left with it at the end while the others have nothing to do."""
-    items.sort(key=lambda item: not (item.path.suffix == ".ipynb" or item.get_closest_marker("long")))
+    """What takes long comes first: no process is left with it at the end while the others have
+    nothing to do.
+    """
+    items.sort(
+        key=lambda item: not (item.path.suffix == ".ipynb" or item.get_closest_marker("long"))
+    )
 
 
 @pytest.fixture
 def quadratic() -> Quadratic:
     """Five curvatures over two orders of magnitude, noisy, in double precision."""
-    return Quadratic(curvature=1.0, dim=5, condition=100.0, noise=0.3, epoch=50, dtype=torch.float64)
+    return Quadratic(
+        curvature=1.0, dim=5, condition=100.0, noise=0.3, epoch=50, dtype=torch.float64
+    )
 
 
 @pytest.fixture(scope="session")
@@ -46,4 +53,6 @@ def perceptron_with(backend: str) -> Supervised:
     from laggard.models import MLP
 
     data = synthetic(samples=120, features=6, classes=3)
-    return Supervised(MLP(hidden=(5,)).build, data, batch=8, dtype=torch.float64, threads=1, backend=backend)
+    return Supervised(
+        MLP(hidden=(5,)).build, data, batch=8, dtype=torch.float64, threads=1, backend=backend
+    )

@@ -1,4 +1,6 @@
-"""What a document shows is run: its files are written, its Python and commands executed, in a reader's order."""
+"""What a document shows is run: its files are written, its Python and commands executed, in a
+reader's order.
+"""
 
 import os
 import re
@@ -19,14 +21,18 @@ from laggard.experiments.cli import main
 from laggard.experiments.config.grid import runs
 
 ROOT = Path(__file__).parents[1]
-FENCED = re.compile(r"(?P<before>[^\n]*)\n\n```(?P<language>\w+)\n(?P<body>.*?)```", flags=re.DOTALL)
+FENCED = re.compile(
+    r"(?P<before>[^\n]*)\n\n```(?P<language>\w+)\n(?P<body>.*?)```", flags=re.DOTALL
+)
 SAVED = re.compile(r"[Ss]ave (?:this|it) as `([\w.]+)`:$")
 EXTRAS = {"ray": "ray", "dask": "distributed"}
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code: its language, its text, and the file that the line before says to save it as, if it does."""
+    """A block of code: its language, its text, and the file that the line before says to save it
+    as, if it does.
+    """
 
     language: str
     body: str
@@ -37,28 +43,50 @@ def blocks(document: Path) -> list[Block]:
     """The blocks of code of a document, in their order."""
     text = document.read_text(encoding="utf-8")
     found = [
-        Block(match["language"], match["body"], saved[1] if (saved := SAVED.search(match["before"])) else None)
+        Block(
+            match["language"],
+            match["body"],
+            saved[1] if (saved := SAVED.search(match["before"])) else None,
+        )
         for match in FENCED.finditer(text)
     ]
-    assert len(found) == text.count("```") // 2, "a block without an empty line and a language before it"
+    assert len(found) == text.count("```") // 2, (
+        "a block without an empty line and a language before it"
+    )
     return found
 
 
 def commands(document: Path) -> list[str]:
     """The commands of a document, with their comments."""
-    return [line for block in blocks(document) if block.language == "sh" for line in block.body.splitlines()]
+    return [
+        line
+        for block in blocks(document)
+        if block.language == "sh"
+        for line in block.body.splitlines()
+    ]
 
 
 def job_environment(cpus: int = 1, task: int = 1, *programs: Path) -> dict[str, str]:
-    """The variables of a job of SLURM, which finds programs in these folders and where `laggard` is installed."""
+    """The variables of a job of SLURM, which finds programs in these folders and where `laggard` is
+    installed.
+    """
     path = os.pathsep.join(map(str, (*programs, Path(sys.executable).parent, os.environ["PATH"])))
-    return {**os.environ, "PATH": path, "SLURM_CPUS_PER_TASK": str(cpus), "SLURM_ARRAY_TASK_ID": str(task)}
+    return {
+        **os.environ,
+        "PATH": path,
+        "SLURM_CPUS_PER_TASK": str(cpus),
+        "SLURM_ARRAY_TASK_ID": str(task),
+    }
 
 
 class Reader:
-    """Somebody who follows a document in a folder of his own, in this process: starting Python takes seconds."""
+    """Somebody who follows a document in a folder of his own, in this process: starting Python
+    takes seconds.
+    """
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         self.folder, self._capsys = folder, capsys
         self._config: Mapping[str, Any] = {}
         self._names: dict[str, Any] = {"__name__": "document"}
@@ -75,7 +103,9 @@ class Reader:
         """Nothing to do: it is there to be read."""
 
     def _yaml(self, block: Block) -> None:
-        """A config; without a name of its own it is a piece that replaces keys of the last named one without a base."""
+        """A config; without a name of its own it is a piece that replaces keys of the last named
+        one without a base.
+        """
         path = self.folder / (block.file or "piece.yaml")
         path.write_text(block.body, encoding="utf-8")
         document = YAML(typ="safe").load(path)
@@ -95,7 +125,9 @@ class Reader:
         """A script of a job, which bash runs as SLURM would."""
         assert block.file, block.body
         (self.folder / block.file).write_text(block.body, encoding="utf-8")
-        done = subprocess.run(["bash", block.file], env=job_environment(), capture_output=True, text=True)
+        done = subprocess.run(
+            ["bash", block.file], env=job_environment(), capture_output=True, text=True
+        )
         assert done.returncode == 0, f"{block.file}\n{done.stderr}"
         assert done.stdout.strip(), block.file
 
@@ -104,11 +136,15 @@ class Reader:
             self.run(line)
 
     def run(self, line: str) -> None:
-        """A command: `laggard` in this process, only validated where it needs MNIST; of `make`, whether it is there."""
+        """A command: `laggard` in this process, only validated where it needs MNIST; of `make`,
+        whether it is there.
+        """
         command, _, comment = line.partition(" #")
         program, *arguments = shlex.split(command.partition(" > ")[0])
         if program == "make":
-            assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE), line
+            assert re.search(
+                rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE
+            ), line
         elif program == "laggard" and "MNIST" in comment:
             assert runs(load(arguments[1])), line
         elif program == "laggard":
@@ -134,5 +170,9 @@ class Reader:
 def broken_links(document: Path) -> list[str]:
     """The files that a document links to and that are not there."""
     text = document.read_text(encoding="utf-8")
-    links = re.findall(r"\]\((?!http)([^)#]+)[^)]*\)|^\[[^\]]+\]: (?!http)(\S+)", text, flags=re.MULTILINE)
-    return [link for pair in links for link in pair if link and not (document.parent / link).exists()]
+    links = re.findall(
+        r"\]\((?!http)([^)#]+)[^)]*\)|^\[[^\]]+\]: (?!http)(\S+)", text, flags=re.MULTILINE
+    )
+    return [
+        link for pair in links for link in pair if link and not (document.parent / link).exists()
+    ]

@@ -1,4 +1,6 @@
-"""Faults for a test to find: functions of the product are replaced by wrong ones while the test runs."""
+"""Faults for a test to find: functions of the product are replaced by wrong ones while the test
+runs.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
@@ -30,16 +32,22 @@ class Replaced:
             monkeypatch.setitem(self.owner, self.name, self.wrong(self.owner[self.name]))
             return
         right = vars(self.owner)[self.name]
-        wrong = property(self.wrong(right.fget)) if isinstance(right, property) else self.wrong(right)
+        wrong = (
+            property(self.wrong(right.fget)) if isinstance(right, property) else self.wrong(right)
+        )
         monkeypatch.setattr(self.owner, self.name, wrong)
 
 
 def settings(**changes: Callable[[Any], Any]) -> Wrong:
-    """A method of a frozen dataclass as another one's, some of whose fields are functions of the right one's."""
+    """A method of a frozen dataclass as another one's, some of whose fields are functions of the
+    right one's.
+    """
 
     def wrong(right: Callable[..., Any]) -> Callable[..., Any]:
         def other(self: Any, *given: Any, **named: Any) -> Any:
-            return right(replace(self, **{name: of(self) for name, of in changes.items()}), *given, **named)
+            return right(
+                replace(self, **{name: of(self) for name, of in changes.items()}), *given, **named
+            )
 
         return other
 
@@ -66,10 +74,14 @@ def on_spoilt(verbs: Callable[[Any], dict[str, Any]]) -> Wrong:
 
 @pytest.fixture
 def fresh_caches() -> Iterator[None]:
-    """Nothing that the product has worked out once remains from before a fault to after it, or back."""
+    """Nothing that the product has worked out once remains from before a fault to after it, or
+    back.
+    """
     modules = [module for name, module in list(sys.modules.items()) if "simulator" in name]
     values = (value for module in modules for value in vars(module).values())
-    caches = [value for value in values if hasattr(value, "cache_clear") and not isinstance(value, type)]
+    caches = [
+        value for value in values if hasattr(value, "cache_clear") and not isinstance(value, type)
+    ]
     for cache in caches:
         cache.cache_clear()
     yield

@@ -1,10 +1,11 @@
 """Random faults in the engine and in what is learnt: does a test find each? `make mutants`.
 
-A mutant is a copy of the checkout with one change: a comparison, an operator, a number, a branch that is always or
-never taken, a call that is left out. It is killed when a test of its package fails or takes far longer than without it.
-Coverage, recorded once, says which tests execute the changed line: the cheapest of them run first, then the others, and
-the rest of the package only where all of these pass. A mutant that survives names a line that no test depends on, or
-changes nothing that can be observed.
+A mutant is a copy of the checkout with one change: a comparison, an operator, a number, a branch
+that is always or never taken, a call that is left out. It is killed when a test of its package
+fails or takes far longer than without it.
+Coverage, recorded once, says which tests execute the changed line: the cheapest of them run first,
+then the others, and the rest of the package only where all of these pass. A mutant that survives
+names a line that no test depends on, or changes nothing that can be observed.
 """
 
 import argparse
@@ -36,16 +37,21 @@ from tests.mutations import ROOT, Mutant, mutants
 TESTS = {"simulator": ("tests/simulator/", "tests/theory/"), "models": ("tests/models/",)}
 """The tests of each package; statements of theory are about the engine."""
 FIRST = 60
-"""How many of the tests that execute a line are tried first: their modules alone have to be imported."""
+"""How many of the tests that execute a line are tried first: their modules alone have to be
+imported.
+"""
 WANTED = 0.95
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["pytest", "torch", "pandas", "scipy.stats", "networkx", "pydantic"])  # most of a start
+# most of a start
+FORKS.set_forkserver_preload(["pytest", "torch", "pandas", "scipy.stats", "networkx", "pydantic"])
 
 
 def files_of_checkout() -> list[str]:
     """The files that git knows and that are there."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     return [name for name in listed.split("\0") if name and (ROOT / name).exists()]
 
 
@@ -58,31 +64,44 @@ def copy_of_checkout(to: Path) -> Path:
 
 
 class Recording(NamedTuple):
-    """Seconds of every test, the cheapest first, and the tests that execute each line of a module."""
+    """Seconds of every test, the cheapest first, and the tests that execute each line of a
+    module.
+    """
 
     seconds: dict[str, float]
     lines: dict[str, dict[int, list[str]]]
 
     def stages(self, mutant: Mutant) -> list[list[str]]:
-        """The tests of a mutant's package: the cheapest that execute its line, the others, the rest; none is empty.
+        """The tests of a mutant's package: the cheapest that execute its line, the others, the
+        rest; none is empty.
 
-        Where no test executes the line itself, as in compiled functions and at an import, those of the function or
-        class around it count, or else those of the module.
+        Where no test executes the line itself, as in compiled functions and at an import, those of
+        the function or class around it count, or else those of the module.
         """
         lines = self.lines.get(mutant.path, {})
         found = (({test for line in span for test in lines.get(line, ())}) for span in mutant.spans)
         near = next(filter(None, found), set())
-        package = [test for test in self.seconds if test.startswith(TESTS[mutant.path.partition("/")[0]])]
+        package = [
+            test for test in self.seconds if test.startswith(TESTS[mutant.path.partition("/")[0]])
+        ]
         cheap = [test for test in package if test in near]
         stages = [cheap[:FIRST], cheap[FIRST:], [test for test in package if test not in near]]
         return [stage for stage in stages if stage]
 
 
 def recording(jobs: int) -> Recording:
-    """The tests without a fault: from `build/mutants`, where these files were recorded, or from a run of them now."""
+    """The tests without a fault: from `build/mutants`, where these files were recorded, or from a
+    run of them now.
+    """
     folders = sorted({folder for own in TESTS.values() for folder in own})
-    files = [name for name in files_of_checkout() if name.startswith((*(f"{one}/" for one in TESTS), *folders))]
-    digest = hashlib.sha256(b"".join(name.encode() + (ROOT / name).read_bytes() for name in files)).hexdigest()
+    files = [
+        name
+        for name in files_of_checkout()
+        if name.startswith((*(f"{one}/" for one in TESTS), *folders))
+    ]
+    digest = hashlib.sha256(
+        b"".join(name.encode() + (ROOT / name).read_bytes() for name in files)
+    ).hexdigest()
     folder = ROOT / "build" / "mutants" / digest[:16]
     if not (folder / "durations.txt").exists():
         shutil.rmtree(folder.parent, ignore_errors=True)
@@ -97,7 +116,9 @@ def recording(jobs: int) -> Recording:
         (folder / "durations.txt").write_text(done.stdout)
     seconds: Counter[str] = Counter()
     text = (folder / "durations.txt").read_text()
-    for number, test in re.findall(r"^ *([\d.]+)s (?:setup|call|teardown) +(\S.*)$", text, re.MULTILINE):
+    for number, test in re.findall(
+        r"^ *([\d.]+)s (?:setup|call|teardown) +(\S.*)$", text, re.MULTILINE
+    ):
         seconds[test] += float(number)  # type: ignore[assignment]
     data = CoverageData(str(folder / "lines"))
     data.read()
@@ -108,11 +129,16 @@ def recording(jobs: int) -> Recording:
         }
         for path in data.measured_files()
     }
-    return Recording({test: seconds[test] for test in sorted(seconds, key=lambda test: (seconds[test], test))}, lines)
+    return Recording(
+        {test: seconds[test] for test in sorted(seconds, key=lambda test: (seconds[test], test))},
+        lines,
+    )
 
 
 class Alarm:
-    """Kills this process where a test, or what comes between two of them, takes far longer than was recorded."""
+    """Kills this process where a test, or what comes between two of them, takes far longer than was
+    recorded.
+    """
 
     def __init__(self, seconds: dict[str, float]) -> None:
         self.seconds = seconds
@@ -128,19 +154,27 @@ class Alarm:
 
 
 def run_tests(copy: str, seconds: dict[str, float], options: list[str]) -> None:
-    """End this process, which has loaded nothing of laggard yet, as pytest ends in a copy of the checkout."""
+    """End this process, which has loaded nothing of laggard yet, as pytest ends in a copy of the
+    checkout.
+    """
     sys.dont_write_bytecode = False  # else every process would compile all that it imports
     os.setsid()
     os.chdir(copy)
     sys.path.insert(0, copy)
     os.environ["PYTHONPATH"] = copy
-    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:  # those of this checkout
+    # those of this checkout
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
         del sys.modules[name]
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    seconds = {test.replace(str(ROOT), copy): limit for test, limit in seconds.items()}  # a parameter may be a path
+    # a parameter may be a path
+    seconds = {test.replace(str(ROOT), copy): limit for test, limit in seconds.items()}
     signal.alarm(600)  # until the first test begins
-    sys.exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *options, *seconds], plugins=[Alarm(seconds)]))
+    sys.exit(
+        pytest.main(
+            ["-x", "-q", "-p", "no:cacheprovider", *options, *seconds], plugins=[Alarm(seconds)]
+        )
+    )
 
 
 def ended(copy: Path, seconds: dict[str, float], *options: str) -> str:
@@ -160,7 +194,9 @@ def outcome(mutant: Mutant, copy: Path, recorded: Recording) -> str:
     file = copy / mutant.path
     right, before, said, stage = file.read_bytes(), mutant.before.encode(), "survived", 0
     assert right[mutant.offset :].startswith(before)
-    file.write_bytes(right[: mutant.offset] + mutant.after.encode() + right[mutant.offset + len(before) :])
+    file.write_bytes(
+        right[: mutant.offset] + mutant.after.encode() + right[mutant.offset + len(before) :]
+    )
     try:
         for stage, tests in enumerate(recorded.stages(mutant), 1):  # noqa: B007
             said = ended(copy, {test: recorded.seconds[test] for test in tests})
@@ -169,10 +205,13 @@ def outcome(mutant: Mutant, copy: Path, recorded: Recording) -> str:
         return f"{said:8} {stage}"
     finally:
         file.write_bytes(right)
-        Path(importlib.util.cache_from_source(str(file))).unlink(missing_ok=True)  # else Python might take it again
+        # else Python might take it again
+        Path(importlib.util.cache_from_source(str(file))).unlink(missing_ok=True)
 
 
-def trials(chosen: list[Mutant], jobs: int, recorded: Recording, tell: Callable[[str], object]) -> int:
+def trials(
+    chosen: list[Mutant], jobs: int, recorded: Recording, tell: Callable[[str], object]
+) -> int:
     """Try every mutant, several at once, each in a copy of its own; counts the survivors."""
     with tempfile.TemporaryDirectory() as temporary:
         os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = f"{temporary}/compiled"
@@ -180,7 +219,8 @@ def trials(chosen: list[Mutant], jobs: int, recorded: Recording, tell: Callable[
         for job in range(jobs):
             free.put(copy := copy_of_checkout(Path(temporary, str(job))))
 
-        if ended(copy, recorded.seconds, "--collect-only") != "survived":  # else all would count as killed
+        # else all would count as killed
+        if ended(copy, recorded.seconds, "--collect-only") != "survived":
             sys.exit("the tests that were recorded are not found in a copy of the checkout")
 
         def trial(mutant: Mutant) -> bool:
@@ -188,7 +228,9 @@ def trials(chosen: list[Mutant], jobs: int, recorded: Recording, tell: Callable[
             said = outcome(mutant, copy, recorded)
             free.put(copy)
             change = f"{' '.join(mutant.before.split())} -> {' '.join(mutant.after.split())}"
-            tell(f"{said} {monotonic() - start:4.0f} s  {mutant.path}:{mutant.line}  {change[:120]}\n")
+            tell(
+                f"{said} {monotonic() - start:4.0f} s  {mutant.path}:{mutant.line}  {change[:120]}\n"
+            )
             return said.startswith("survived")
 
         with ThreadPoolExecutor(jobs) as pool:
@@ -197,7 +239,9 @@ def trials(chosen: list[Mutant], jobs: int, recorded: Recording, tell: Callable[
 
 def main() -> int:
     """Try as many random mutants as asked for; 1 where fewer than 95 % are killed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
@@ -208,10 +252,15 @@ def main() -> int:
     drawn = random.Random(args.seed).sample(every, min(args.count, len(every)))
     chosen = [mutant for mutant in drawn if mutant.observable]
     survived = trials(
-        chosen, args.jobs, recording(args.jobs), lambda line: (sys.stdout.write(line), sys.stdout.flush())
+        chosen,
+        args.jobs,
+        recording(args.jobs),
+        lambda line: (sys.stdout.write(line), sys.stdout.flush()),
     )
     killed = len(chosen) - survived
-    sys.stdout.write(f"{killed} of {len(chosen)} mutants killed (seed {args.seed}, of {len(every)} possible ones)\n")
+    sys.stdout.write(
+        f"{killed} of {len(chosen)} mutants killed (seed {args.seed}, of {len(every)} possible ones)\n"
+    )
     return int(killed < WANTED * len(chosen))
 
 

@@ -1,4 +1,6 @@
-"""Configs at random: built from what the schema knows, then mutated in a value, a key or a character."""
+"""Configs at random: built from what the schema knows, then mutated in a value, a key or a
+character.
+"""
 
 import random
 from copy import deepcopy
@@ -13,9 +15,21 @@ LAWS = [
     {"law": "uniform", "low": 0.005, "high": 0.02}, {"law": "pareto", "scale": 0.01, "alpha": 2.5},
     {"law": "lognormal", "mean": 0.01, "cv": 1.0}, {"law": "two_point", "usual": 0.01, "factor": 5, "probability": 0.1},
 ]  # fmt: skip
-COSTS = [0.0, 0.001, 0.01, {"law": "gamma", "mean": 0.005, "cv": 0.5}, {"law": "exponential", "mean": 0.001}]
+COSTS = [
+    0.0,
+    0.001,
+    0.01,
+    {"law": "gamma", "mean": 0.005, "cv": 0.5},
+    {"law": "exponential", "mean": 0.001},
+]
 """Seconds that are a number or a law."""
-STOPS = [{"updates": 20}, {"gradients": 50}, {"time": 0.2}, {"epochs": 1}, {"accuracy": 0.9, "updates": 20}]
+STOPS = [
+    {"updates": 20},
+    {"gradients": 50},
+    {"time": 0.2},
+    {"epochs": 1},
+    {"accuracy": 0.9, "updates": 20},
+]
 TASKS = [
     {"model": "quadratic", "dim": 8, "noise": 0.1, "epoch": 20}, {"model": "timing", "batch": 32, "epoch": 320},
     {"model": "tridiagonal", "dim": 8, "noise": 0.1, "epoch": 20},
@@ -35,7 +49,10 @@ VALUES = [
 FAILURES = [
     {},
     {"server_crashes": [{"at": 0.02, "restore_seconds": 0.01}], "checkpoint": {"every_updates": 3}},
-    {"server_crashes": [{"uptime": {"law": "exponential", "mean": 0.05}}], "checkpoint": {"every_seconds": 0.01}},
+    {
+        "server_crashes": [{"uptime": {"law": "exponential", "mean": 0.05}}],
+        "checkpoint": {"every_seconds": 0.01},
+    },
 ]
 RECIPES = [
     {"weight_decay": 0.01, "clip": {"norm": 0.5}}, {"clip": {"value": 0.1}},
@@ -63,7 +80,9 @@ CHARACTERS = "[]{}:,&*!|>'\"%@`#\n\t -0a\x00\u0085\ud800"
 def plain_config(rng: random.Random) -> dict[str, Any]:
     """A config of which most can run: a method, topology, law, task, rule and limit at random."""
     name = rng.choice(list(ALGORITHM.parts))
-    topology = rng.choice(["auto", "auto", *(name for name in NETWORK.parts if name not in ("graph", "time_varying"))])
+    topology = rng.choice(
+        ["auto", "auto", *(name for name in NETWORK.parts if name not in ("graph", "time_varying"))]
+    )
     return {
         "cluster": {
             "workers": 1 if name == "delayed" else rng.choice([1, 2, 3, 4]),
@@ -76,14 +95,26 @@ def plain_config(rng: random.Random) -> dict[str, Any]:
             **(rng.choice(FAILURES) if ALGORITHM.parts[name].recipe.recovers else {}),
             "network": {
                 "topology": topology,
-                **rng.choice([{}, {}, {"server_latency": rng.choice(COSTS)}, {"latency": rng.choice(COSTS)}]),
-                **rng.choice([{}, {"latency": 0.001}, {"bandwidth": 1e6, "message_bytes": 1e3, "sharing": "fifo"}]),
+                **rng.choice(
+                    [{}, {}, {"server_latency": rng.choice(COSTS)}, {"latency": rng.choice(COSTS)}]
+                ),
+                **rng.choice(
+                    [
+                        {},
+                        {"latency": 0.001},
+                        {"bandwidth": 1e6, "message_bytes": 1e3, "sharing": "fifo"},
+                    ]
+                ),
                 **rng.choice([{}, {}, {"colocated": True}, {"wiring": "pairs"}]),
             },
         },
         "algorithm": {"name": name},
         "task": rng.choice(TASKS),
-        "learning": {"optimizer": rng.choice(list(LEARNING.parts)), "lr": 0.01, **rng.choice([{}, {}, *RECIPES])},
+        "learning": {
+            "optimizer": rng.choice(list(LEARNING.parts)),
+            "lr": 0.01,
+            **rng.choice([{}, {}, *RECIPES]),
+        },
         "stop": rng.choice(STOPS),
         "evaluate": rng.choice([{}, {"every_updates": 5}, {"every_seconds": 0.05}]),
         "seed": rng.randrange(100),
@@ -96,7 +127,9 @@ def defaults(choice: Any, rng: random.Random) -> dict[str, Any]:
     fields = choice.parts[name].model_fields
     return {
         choice.tag: name,
-        **{key: deepcopy(field.default) for key, field in fields.items() if not field.is_required()},
+        **{
+            key: deepcopy(field.default) for key, field in fields.items() if not field.is_required()
+        },
     }
 
 
@@ -104,7 +137,9 @@ def mutated_config(seed: int) -> str:
     """The text of a config with one to three mutations."""
     rng = random.Random(seed)
     document = plain_config(rng)
-    document["learning"] |= rng.choice([{}, {"compensation": rng.choice(list(COMPENSATION.parts))}, *RECIPES])
+    document["learning"] |= rng.choice(
+        [{}, {"compensation": rng.choice(list(COMPENSATION.parts))}, *RECIPES]
+    )
     document = deepcopy(document)  # else mutations of one config would be in all that follow
     if rng.random() < 0.3:
         document["algorithm"] = defaults(ALGORITHM, rng)
@@ -121,7 +156,11 @@ def mutated_config(seed: int) -> str:
 
 def mutate(part: Any, rng: random.Random) -> None:
     """Change a value, add a key, drop one or rename one, somewhere in `part`."""
-    deeper = [value for value in (part.values() if isinstance(part, dict) else part) if isinstance(value, dict | list)]
+    deeper = [
+        value
+        for value in (part.values() if isinstance(part, dict) else part)
+        if isinstance(value, dict | list)
+    ]
     if deeper and rng.random() < 0.9:
         mutate(rng.choice(deeper), rng)
     elif isinstance(part, list):
@@ -146,5 +185,7 @@ def another(value: Any, rng: random.Random) -> Any:
     if not isinstance(value, int | float) or rng.random() < 0.2:
         return rng.choice(VALUES)
     if isinstance(value, int):
-        return rng.choice([value + 1, value - 1, 2 * value, 10 * value, 10**4 * value, 10**9 * value])
+        return rng.choice(
+            [value + 1, value - 1, 2 * value, 10 * value, 10**4 * value, 10**9 * value]
+        )
     return value * 10 ** rng.choice([-300, -20, -9, -3, -1, 1, 2, 3, 9, 20, 300])

@@ -26,11 +26,15 @@ UNOBSERVABLE = {
     ("models/backends/batched.py", 'tensor.device.type == "cpu"', "tensor.device.type != 'cpu'"): "on a GPU alone",
     ("models/backends/chunked.py", "memory_reserved", "+"): "on a GPU alone",
 }  # fmt: skip
-"""Changes of a line, by what is in both, that were found to make no difference, and why; they are not tried."""
+"""Changes of a line, by what is in both, that were found to make no difference, and why; they are
+not tried.
+"""
 
 
 class Mutant(NamedTuple):
-    """One change: `before` at an offset of a module, in bytes, becomes `after`; in its statement, function, module."""
+    """One change: `before` at an offset of a module, in bytes, becomes `after`; in its statement,
+    function, module.
+    """
 
     path: str
     line: int
@@ -43,11 +47,16 @@ class Mutant(NamedTuple):
     def observable(self) -> bool:
         """Whether nobody has found that it makes no difference."""
         line = (ROOT / self.path).read_text().splitlines()[self.line - 1]
-        return not any(self.path == path and part in line and after in self.after for path, part, after in UNOBSERVABLE)
+        return not any(
+            self.path == path and part in line and after in self.after
+            for path, part, after in UNOBSERVABLE
+        )
 
 
 def mutants(path: Path) -> Iterator[Mutant]:
-    """Every change of one expression or statement of a module that is tried, in the order of its text."""
+    """Every change of one expression or statement of a module that is tried, in the order of its
+    text.
+    """
     text = path.read_bytes()
     starts = [0]
     for line in text.splitlines(keepends=True):
@@ -55,15 +64,22 @@ def mutants(path: Path) -> Iterator[Mutant]:
     for nodes in _runtime_nodes((ast.parse(text),)):
         node: Any = nodes[-1]  # an expression or a statement
         if changes := _changes(node):
-            offset, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
+            offset, end = (
+                starts[node.lineno - 1] + node.col_offset,
+                starts[node.end_lineno - 1] + node.end_col_offset,
+            )
             before, spans = text[offset:end].decode(), (*_spans(nodes), range(1, len(starts)))
             for after in changes:
                 if after != before:
-                    yield Mutant(str(path.relative_to(ROOT)), node.lineno, offset, before, after, spans)
+                    yield Mutant(
+                        str(path.relative_to(ROOT)), node.lineno, offset, before, after, spans
+                    )
 
 
 def _runtime_nodes(nodes: tuple[ast.AST, ...]) -> Iterator[tuple[ast.AST, ...]]:
-    """What lies below the last of `nodes`, after these: without annotations, decorators and what types alone need."""
+    """What lies below the last of `nodes`, after these: without annotations, decorators and what
+    types alone need.
+    """
     node = nodes[-1]
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
@@ -73,7 +89,9 @@ def _runtime_nodes(nodes: tuple[ast.AST, ...]) -> Iterator[tuple[ast.AST, ...]]:
         return
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
-            if name not in {"annotation", "returns", "decorator_list"} and isinstance(child, ast.AST):
+            if name not in {"annotation", "returns", "decorator_list"} and isinstance(
+                child, ast.AST
+            ):
                 if isinstance(child, ast.expr | ast.stmt):
                     yield *nodes, child
                 yield from _runtime_nodes((*nodes, child))
@@ -88,7 +106,11 @@ def _spans(nodes: tuple[Any, ...]) -> Iterator[range]:
 
 def _changes(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        return [ast.unparse(ast.Compare(node.left, [COMPARISONS[type(node.ops[0])]()], node.comparators))]
+        return [
+            ast.unparse(
+                ast.Compare(node.left, [COMPARISONS[type(node.ops[0])]()], node.comparators)
+            )
+        ]
     if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
         return [f"({ast.unparse(ast.BinOp(node.left, OPERATORS[type(node.op)](), node.right))})"]
     if isinstance(node, ast.AugAssign) and type(node.op) in OPERATORS:

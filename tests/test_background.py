@@ -12,7 +12,18 @@ from torch import Tensor
 
 from laggard.models import MLP, Supervised, synthetic
 from laggard.models.backends.background import BackgroundGradients
-from laggard.simulator import SGP, AsyncPS, Cluster, Delayed, Evaluate, KSync, Rule, Stop, Timing, simulate
+from laggard.simulator import (
+    SGP,
+    AsyncPS,
+    Cluster,
+    Delayed,
+    Evaluate,
+    KSync,
+    Rule,
+    Stop,
+    Timing,
+    simulate,
+)
 from laggard.simulator.learning.rules import SGD, Adam
 from laggard.simulator.learning.task import submit
 from laggard.simulator.timing.distributions import Exponential
@@ -50,7 +61,11 @@ CASES = {
     "a member that diverges": (eight(), AsyncPS(Rule(lr=RATES)), {"ensemble": 2}),
     "without a server": (eight(), SGP(Rule()), {}),
     "a fixed delay": (Cluster(1), Delayed(Rule(), delay=9), {}),
-    "crashes": (eight(slowdowns=[Crash(1, at=1.0, back=3.0), Crash(2, at=4.0)]), AsyncPS(Rule()), {}),
+    "crashes": (
+        eight(slowdowns=[Crash(1, at=1.0, back=3.0), Crash(2, at=4.0)]),
+        AsyncPS(Rule()),
+        {},
+    ),
     "latecomers": (eight(), KSync(Rule(), wait_for=2), {}),
     "little memory": (eight(), AsyncPS(Rule()), {"memory": 1500.0}),
 }
@@ -77,8 +92,8 @@ def contents(outcome):
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_run_is_the_same_bit_for_bit(case):
-    """With as many calls, each for as many gradients, so that as few are in vain; on one thread none is in the
-    background.
+    """With as many calls, each for as many gradients, so that as few are in vain; on one thread
+    none is in the background.
     """
     alone, others = Watched(threads=1), [Watched(threads) for threads in (2, 4)]
     expected = contents(outcome_of(case, alone))

@@ -1,6 +1,8 @@
-"""The notebooks on papers, executed cell by cell; all of them in one kernel, whose start takes longer than each does.
+"""The notebooks on papers, executed cell by cell; all of them in one kernel, whose start takes
+longer than each does.
 
-pytest's own collection of notebooks, which starts a kernel for each, leaves these out (`pyproject.toml`).
+pytest's own collection of notebooks, which starts a kernel for each, leaves these out
+(`pyproject.toml`).
 """
 
 import json
@@ -19,7 +21,9 @@ CLAIMS = claims()
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
-    """A client of a kernel in an empty folder, so that nothing is found there that an earlier call left behind."""
+    """A client of a kernel in an empty folder, so that nothing is found there that an earlier call
+    left behind.
+    """
     away = tmp_path_factory.mktemp("checkout") / "notebooks"
     away.mkdir()
     manager, client = start_new_kernel(kernel_name="python3", cwd=str(away))
@@ -47,7 +51,9 @@ def executed(sources, kernel):
 
 
 def test_every_paper_with_a_claim_has_a_notebook():
-    assert {path.stem.removeprefix("08_claims_") for path in NOTEBOOKS} == {claim.paper.key for claim in CLAIMS}
+    assert {path.stem.removeprefix("08_claims_") for path in NOTEBOOKS} == {
+        claim.paper.key for claim in CLAIMS
+    }
 
 
 def test_what_a_notebook_has_a_paper_say_is_what_the_claim_has():
@@ -75,9 +81,15 @@ def noted(path):
 @pytest.mark.parametrize("path", [noted(path) for path in NOTEBOOKS])
 def test_a_notebook_runs_and_shows_every_claim_of_its_paper(path, kernel):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    shown = executed(["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"], kernel)
-    verdicts, *findings, settings, again = [data["text/html"] for data in shown if "text/html" in data]
-    asked = [claim.id for claim in CLAIMS if claim.paper.key == path.stem.removeprefix("08_claims_")]
+    shown = executed(
+        ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"], kernel
+    )
+    verdicts, *findings, settings, again = [
+        data["text/html"] for data in shown if "text/html" in data
+    ]
+    asked = [
+        claim.id for claim in CLAIMS if claim.paper.key == path.stem.removeprefix("08_claims_")
+    ]
     for name in asked:
         assert f">{name}</td>" in verdicts
         assert f">{name}</td>" in settings
@@ -93,7 +105,9 @@ def test_a_notebook_runs_and_shows_every_claim_of_its_paper(path, kernel):
 def test_what_is_stored_in_a_notebook_shows_the_verdicts_of_today(path):
     text = path.read_text(encoding="utf-8")
     for name, row in standing(path.stem.removeprefix("08_claims_")).rows.items():
-        assert f"<caption>{name}: {row.verdict}</caption>" in text, f"{name}: execute {path.name} again"
+        assert f"<caption>{name}: {row.verdict}</caption>" in text, (
+            f"{name}: execute {path.name} again"
+        )
 
 
 def test_a_cell_that_raises_fails_and_names_do_not_outlive_their_notebook(kernel):

@@ -1,4 +1,6 @@
-"""The guards of books, spread and accuracy are guards: a fault is planted in the product, and the test must fail."""
+"""The guards of books, spread and accuracy are guards: a fault is planted in the product, and the
+test must fail.
+"""
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -14,7 +16,9 @@ from tests.simulator.recording import test_metrics as spread
 
 
 def cases(name):
-    """Random cases of one method, as `test_properties` has them, until one fails; it is not made smaller."""
+    """Random cases of one method, as `test_properties` has them, until one fails; it is not made
+    smaller.
+    """
     test = properties.test_whatever_is_simulated_ends_with_its_books_in_order.hypothesis.inner_test
     few = settings(max_examples=200, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
                    suppress_health_check=list(HealthCheck))  # fmt: skip
@@ -32,7 +36,9 @@ GUARDS = {
 
 
 def noting(wrong_mean=lambda nodes, mean: mean, wrong_row=lambda row, nodes: None):
-    """`Spread.note` with another mean model, a row that `wrong_row` changes, and what that answers, if anything."""
+    """`Spread.note` with another mean model, a row that `wrong_row` changes, and what that answers,
+    if anything.
+    """
 
     def of(right):
         def note(self, progress, nodes, mean, measures):
@@ -50,7 +56,9 @@ def mix_members(row, nodes):
 
 def accuracy(of):
     """The accuracy that `of` makes of all that was measured so far."""
-    return lambda right: lambda self: float(of([row["test_accuracy"].nan_to_num() for row in self._measures]))
+    return lambda right: (
+        lambda self: float(of([row["test_accuracy"].nan_to_num() for row in self._measures]))
+    )
 
 
 def apply_twice(right):
@@ -120,7 +128,10 @@ FAULTS = {
             noting(wrong_row=lambda row, nodes: row["distance"].reshape(nodes, -1).mean(0)),
         ),
     ),
-    "members are mixed up": ("consensus", Replaced(metrics.Spread, "note", noting(wrong_row=mix_members))),
+    "members are mixed up": (
+        "consensus",
+        Replaced(metrics.Spread, "note", noting(wrong_row=mix_members)),
+    ),
     "who is down still counts": (
         "crashed",
         Replaced(evaluations.Evaluations, "_live", lambda right: lambda self: self._models),
@@ -139,13 +150,22 @@ FAULTS = {
     ),
     "a gradient is booked twice": ("async_ps", Replaced(counters.Counters, "apply", apply_twice)),
     "a gradient meets its fate twice": ("async_ps", Replaced(trace.Trace, "record", settle_twice)),
-    "gradients that are computed are not booked": ("sync_ps", Replaced(machine.Machine, "compute", start_none)),
-    "a message is lost, and nobody books it": ("sync_ps", Replaced(machine, "MESSAGE_ARRIVES", lose_some)),
+    "gradients that are computed are not booked": (
+        "sync_ps",
+        Replaced(machine.Machine, "compute", start_none),
+    ),
+    "a message is lost, and nobody books it": (
+        "sync_ps",
+        Replaced(machine, "MESSAGE_ARRIVES", lose_some),
+    ),
     "a message is booked as delivered and as lost": (
         "sync_ps",
         Replaced(simulation.Simulation, "lost", deliver_the_lost),
     ),
-    "half of the time busy is booked as waiting": ("dpsgd", Replaced(states.NodeState, "close", wait_while_busy)),
+    "half of the time busy is booked as waiting": (
+        "dpsgd",
+        Replaced(states.NodeState, "close", wait_while_busy),
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""What the pages say: all that the guide shows runs, and each method and module stands where it is looked for."""
+"""What the pages say: all that the guide shows runs, and each method and module stands where it is
+looked for.
+"""
 
 import inspect
 import json
@@ -20,7 +22,11 @@ from laggard.simulator import ALGORITHMS
 from tests.documents import ROOT, Reader, blocks, broken_links, job_environment
 from tests.experiments.killing import CONFIG, contents
 
-GUIDE, METHODS, ARCHITECTURE = ROOT / "docs/guide.md", ROOT / "docs/methods.md", ROOT / "ARCHITECTURE.md"
+GUIDE, METHODS, ARCHITECTURE = (
+    ROOT / "docs/guide.md",
+    ROOT / "docs/methods.md",
+    ROOT / "ARCHITECTURE.md",
+)
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))]
 PAPERS = "experiments/claims/papers"
 RENDERED = {"verification.md", "REPRODUCTION.md"}  # by programs, with tables as wide as they come
@@ -43,7 +49,9 @@ def test_all_that_the_guide_shows_runs_from_top_to_bottom(
 
 
 @pytest.mark.slow
-def test_pandas_alone_reads_the_staleness_of_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pandas_alone_reads_the_staleness_of_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a process that cannot import laggard."""
     monkeypatch.chdir(tmp_path)
     (study,) = (block for block in blocks(GUIDE) if block.file == "study.yaml")
@@ -52,10 +60,14 @@ def test_pandas_alone_reads_the_staleness_of_a_sweep(tmp_path: Path, monkeypatch
     (block,) = (block for block in blocks(GUIDE) if "read_parquet" in block.body)
     code = f"import sys; sys.modules['laggard'] = None\n{block.body}\nprint(applied['staleness'].mean())"
     environment = {**os.environ, "MPLBACKEND": "agg"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     updates = load_results("results/study").where(**{"algorithm.name": "async_ps"}).updates
-    expected = updates.query("status == 'applied'").groupby("run")["staleness"].agg(["sum", "size"]).sum()
+    expected = (
+        updates.query("status == 'applied'").groupby("run")["staleness"].agg(["sum", "size"]).sum()
+    )
     assert float(done.stdout.splitlines()[-1]) == expected["sum"] / expected["size"] > 2
     assert Path("histograms.png").stat().st_size * Path("over_time.png").stat().st_size > 0
 
@@ -63,13 +75,21 @@ def test_pandas_alone_reads_the_staleness_of_a_sweep(tmp_path: Path, monkeypatch
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_the_job_of_the_guide_goes_on_after_sigterm_to_all_its_processes(tmp_path: Path) -> None:
-    """As SLURM ends a job; the same script again leaves the bytes of a sweep that nobody disturbed."""
-    config, results, programs = tmp_path / "study.yaml", tmp_path / "results" / "study", tmp_path / "programs"
+    """As SLURM ends a job; the same script again leaves the bytes of a sweep that nobody
+    disturbed.
+    """
+    config, results, programs = (
+        tmp_path / "study.yaml",
+        tmp_path / "results" / "study",
+        tmp_path / "programs",
+    )
     config.write_text(CONFIG % (3000, 2), encoding="utf-8")
     (script,) = (block for block in blocks(GUIDE) if block.file == "study.sbatch")
     programs.mkdir()
     often = programs / "laggard"  # a snapshot as often as may be
-    often.write_text(f'#!/bin/sh\nexec "{Path(sys.executable).parent / "laggard"}" "$@" --snapshots 0\n')
+    often.write_text(
+        f'#!/bin/sh\nexec "{Path(sys.executable).parent / "laggard"}" "$@" --snapshots 0\n'
+    )
     often.chmod(0o755)
 
     def submit() -> subprocess.Popen[str]:
@@ -86,11 +106,15 @@ def test_the_job_of_the_guide_goes_on_after_sigterm_to_all_its_processes(tmp_pat
         os.killpg(job.pid, signal.SIGTERM)
         _, err = job.communicate(timeout=20)
         assert job.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM)
-        assert err.endswith("terminated: 0 of 2 runs saved in results/study; run the same command to complete it\n")
+        assert err.endswith(
+            "terminated: 0 of 2 runs saved in results/study; run the same command to complete it\n"
+        )
     with submit() as job:
         _, err = job.communicate(timeout=300)
         assert job.returncode == 0, err
-    manifests = [json.loads(file.read_text(encoding="utf-8")) for file in results.glob("[!.]*/manifest.json")]
+    manifests = [
+        json.loads(file.read_text(encoding="utf-8")) for file in results.glob("[!.]*/manifest.json")
+    ]
     assert [len(manifests), sum("resumed" in manifest for manifest in manifests)] == [2, 2]
     sweep(load(config), tmp_path / "whole", jobs=1)
     assert contents(results) == contents(tmp_path / "whole" / "study")
@@ -107,7 +131,10 @@ def test_every_method_stands_on_its_page_with_its_source_and_its_code() -> None:
     """A source's years are those of the docstring."""
     page = METHODS.read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", page, flags=re.MULTILINE))
-    parts = {**ALGORITHMS, **{name: part.recipe for name, part in COMPENSATION.parts.items() if name != "none"}}
+    parts = {
+        **ALGORITHMS,
+        **{name: part.recipe for name, part in COMPENSATION.parts.items() if name != "none"},
+    }
     assert set(rows) == set(parts)
     for name, part in parts.items():
         for year in re.findall(r"\d{4}", rows[name]):
@@ -138,9 +165,17 @@ def test_the_architecture_is_short_and_names_every_module_of_every_folder() -> N
     entries = re.findall(r"^- `([\w/]+)/`:? ((?:.|\n  )*)", text, flags=re.MULTILINE)
     named = {folder: set(re.findall(r"`([a-z0-9_]+)`", entry)) for folder, entry in entries}
     there: dict[str, set[str]] = {}
-    for path in (path for package in ("simulator", "models", "experiments") for path in (ROOT / package).rglob("*.py")):
+    for path in (
+        path
+        for package in ("simulator", "models", "experiments")
+        for path in (ROOT / package).rglob("*.py")
+    ):
         there.setdefault(str(path.parent.relative_to(ROOT)), set()).add(path.stem)
     modules = {folder: stems - {"__init__", "__main__"} for folder, stems in there.items()}
     modules[PAPERS] &= named[PAPERS]  # a file each
-    assert {folder: named.get(folder, set()) ^ of for folder, of in modules.items() if named.get(folder) != of} == {}
+    assert {
+        folder: named.get(folder, set()) ^ of
+        for folder, of in modules.items()
+        if named.get(folder) != of
+    } == {}
     assert set(named) == set(modules)

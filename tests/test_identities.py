@@ -1,4 +1,6 @@
-"""Identities of ensembles and of deferred evaluation, for every optimiser; `tests/theory` holds the others."""
+"""Identities of ensembles and of deferred evaluation, for every optimiser; `tests/theory` holds the
+others.
+"""
 
 from dataclasses import replace
 
@@ -7,7 +9,18 @@ import pytest
 import torch
 
 from laggard.models import Quadratic
-from laggard.simulator import SGP, AllReduce, AsyncPS, Cluster, Evaluate, KSync, Rule, Stop, SyncPS, simulate
+from laggard.simulator import (
+    SGP,
+    AllReduce,
+    AsyncPS,
+    Cluster,
+    Evaluate,
+    KSync,
+    Rule,
+    Stop,
+    SyncPS,
+    simulate,
+)
 from laggard.simulator.learning.rules import (
     SGD,
     Adagrad,
@@ -46,13 +59,17 @@ def weights_of(cluster, algorithm, task, **more):
 @every_optimiser
 @pytest.mark.parametrize("defer", [True, False])
 def test_an_ensemble_is_its_members_run_alone(name, defer, quadratic, perceptron):
-    """Learning rates, momenta, compensation strengths, schedules and seeds, each a member of its own."""
+    """Learning rates, momenta, compensation strengths, schedules and seeds, each a member of its
+    own.
+    """
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), seed=3)
     members = [(0.01, 0.5, 3.0, 5), (0.05, 2.0, 1.0, 5), (0.02, 0.0, 0.5, 6)]
 
     def rule(lr, strength, length):
         warm_up = WarmUp(length=length, unit="epochs")
-        return Rule(OPTIMISERS[name], lr=lr, schedule=warm_up, compensation=DCASGDa(strength=strength))
+        return Rule(
+            OPTIMISERS[name], lr=lr, schedule=warm_up, compensation=DCASGDa(strength=strength)
+        )
 
     def column(index):
         return torch.tensor([member[index] for member in members], dtype=torch.float64)[:, None]
@@ -60,16 +77,24 @@ def test_an_ensemble_is_its_members_run_alone(name, defer, quadratic, perceptron
     for task in (quadratic, perceptron):
         seeds = [member[3] for member in members]
         together = weights_of(
-            cluster, AsyncPS(rule(column(0), column(1), column(2))), task, learning_seeds=seeds, defer=defer
+            cluster,
+            AsyncPS(rule(column(0), column(1), column(2))),
+            task,
+            learning_seeds=seeds,
+            defer=defer,
         )
         for member, (lr, strength, length, seed) in enumerate(members):
-            alone = weights_of(cluster, AsyncPS(rule(lr, strength, length)), task, learning_seeds=[seed])
+            alone = weights_of(
+                cluster, AsyncPS(rule(lr, strength, length)), task, learning_seeds=[seed]
+            )
             assert torch.equal(together[member : member + 1], alone)
 
 
 @pytest.mark.parametrize("algorithm", [SyncPS, AsyncPS, SGP, lambda rule: AllReduce(rule, "ring")])
 def test_every_backend_learns_what_the_slow_path_does(algorithm, perceptron, batched):
-    """One gradient after the other by threads, against all in flight and all members in one call; up to rounding."""
+    """One gradient after the other by threads, against all in flight and all members in one call;
+    up to rounding.
+    """
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), seed=3)
     rates = torch.tensor([0.01, 0.05, 0.1], dtype=torch.float64)[:, None]
     rule = Rule(Adam(), lr=rates, compensation=DCASGDa(strength=2.0))
@@ -83,19 +108,32 @@ def test_every_backend_learns_what_the_slow_path_does(algorithm, perceptron, bat
 def test_hyper_parameters_of_an_ensemble_are_those_of_its_members(name):
     """In single precision too: scalars are double in both, and rounded once."""
     task = Quadratic(curvature=1.0, dim=7, condition=30.0, noise=0.3, epoch=50)
-    fields = {"sgd": "momentum", "momentum": "momentum", "nesterov": "momentum", "adagrad": "eps", "rmsprop": "decay"}
+    fields = {
+        "sgd": "momentum",
+        "momentum": "momentum",
+        "nesterov": "momentum",
+        "adagrad": "eps",
+        "rmsprop": "decay",
+    }
     field, values = fields.get(name, "beta2"), [0.3, 0.7, 0.95]
     cluster = Cluster(workers=3, compute=Gamma(1.0, 0.5))
     tensor = torch.tensor(values, dtype=torch.float64)[:, None]
     schedules = [Step(every=0.5), Cosine(length=0.7)]
     for schedule in schedules:
-        rules = [Rule(replace(OPTIMISERS[name], **{field: value}), LR, schedule) for value in [tensor, *values]]
+        rules = [
+            Rule(replace(OPTIMISERS[name], **{field: value}), LR, schedule)
+            for value in [tensor, *values]
+        ]
         together = weights_of(cluster, AsyncPS(rules[0]), task, ensemble=3)
         for member, alone in enumerate(rules[1:]):
-            assert torch.equal(together[member : member + 1], weights_of(cluster, AsyncPS(alone), task))
+            assert torch.equal(
+                together[member : member + 1], weights_of(cluster, AsyncPS(alone), task)
+            )
 
 
-@pytest.mark.parametrize("algorithm", [AsyncPS, SyncPS, lambda rule: KSync(rule, wait_for=3, cancel=True)])
+@pytest.mark.parametrize(
+    "algorithm", [AsyncPS, SyncPS, lambda rule: KSync(rule, wait_for=3, cancel=True)]
+)
 def test_deferred_evaluation_is_immediate_evaluation(algorithm, quadratic, perceptron):
     cluster = Cluster(workers=5, compute=Gamma(1.0, 0.5))
     for task in (quadratic, perceptron):
@@ -114,7 +152,11 @@ def test_a_diverged_member_leaves_the_others_untouched(name, quadratic):
     cluster = Cluster(workers=3, compute=Gamma(1.0, 0.5))
     lr = torch.tensor([LR, float(np.finfo(float).max), LR], dtype=torch.float64)[:, None]
     outcome = simulate(
-        cluster, AsyncPS(Rule(OPTIMISERS[name], lr=lr)), quadratic, stop=Stop(updates=UPDATES), ensemble=3
+        cluster,
+        AsyncPS(Rule(OPTIMISERS[name], lr=lr)),
+        quadratic,
+        stop=Stop(updates=UPDATES),
+        ensemble=3,
     )
     assert outcome.diverged[0] is outcome.diverged[2] is None
     assert outcome.diverged[1].updates <= UPDATES
@@ -130,14 +172,19 @@ def test_ceilings_and_decays_of_an_ensemble_are_those_of_its_members(name, on):
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5))
     members = [(0.01, 0.02, 0.9), (0.03, 0.05, 0.99), (0.02, 9.0, 0.5)]
     columns = [
-        torch.tensor([[value] for value in column], dtype=torch.float64) for column in zip(*members, strict=True)
+        torch.tensor([[value] for value in column], dtype=torch.float64)
+        for column in zip(*members, strict=True)
     ]
 
     def rules(lr, ceiling, decay):
         for compensation in (DelayAdaptive(on=on, ceiling=ceiling), GapAware(decay=decay)):
-            yield Rule(OPTIMISERS[name], lr=lr, schedule=WarmUp(length=0.7), compensation=compensation)
+            yield Rule(
+                OPTIMISERS[name], lr=lr, schedule=WarmUp(length=0.7), compensation=compensation
+            )
 
     together = [weights_of(cluster, AsyncPS(rule), task, ensemble=3) for rule in rules(*columns)]
     for index, member in enumerate(members):
         for all_members, alone in zip(together, rules(*member), strict=True):
-            assert torch.equal(all_members[index : index + 1], weights_of(cluster, AsyncPS(alone), task))
+            assert torch.equal(
+                all_members[index : index + 1], weights_of(cluster, AsyncPS(alone), task)
+            )

@@ -1,4 +1,6 @@
-"""One import name: everything is `laggard...`, whatever lies beside a user's script, and importing it is quick."""
+"""One import name: everything is `laggard...`, whatever lies beside a user's script, and importing
+it is quick.
+"""
 
 import json
 import re
@@ -10,17 +12,36 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("laggard", "simulator", "models", "experiments", "tests", "notebooks", "configs", "docs", ".github", ".ci")
+FOLDERS = (
+    "laggard",
+    "simulator",
+    "models",
+    "experiments",
+    "tests",
+    "notebooks",
+    "configs",
+    "docs",
+    ".github",
+    ".ci",
+)
 SUFFIXES = (".py", ".ipynb", ".yaml", ".md", ".toml", ".cfg", ".txt", ".jinja")
 EXEMPT = ("tests/test_architecture.py", "tests/test_import_name.py", "CHANGELOG.md")
-"""Files that name folders of the package with dots, plant violations, or tell what a module was called before."""
+"""Files that name folders of the package with dots, plant violations, or tell what a module was
+called before.
+"""
 
 PARTS = {
-    package: "|".join(sorted({path.stem for path in (ROOT / package).iterdir() if not path.name.startswith("_")}))
+    package: "|".join(
+        sorted({path.stem for path in (ROOT / package).iterdir() if not path.name.startswith("_")})
+    )
     for package in ("simulator", "models", "experiments")
 }
-DOTTED = re.compile("|".join(rf"(?<![\w./]){package}\.(?:{parts})\b" for package, parts in PARTS.items()))
-QUOTED = re.compile(r"[\"'](?:simulator|models|experiments)(?:\.[a-z_]\w*)+(?::\w+)?[\"'](?<!\.safetensors[\"'])")
+DOTTED = re.compile(
+    "|".join(rf"(?<![\w./]){package}\.(?:{parts})\b" for package, parts in PARTS.items())
+)
+QUOTED = re.compile(
+    r"[\"'](?:simulator|models|experiments)(?:\.[a-z_]\w*)+(?::\w+)?[\"'](?<!\.safetensors[\"'])"
+)
 IMPORTED = re.compile(
     r"\bfrom (?:simulator|models|experiments)(?:\.\w+)* import\b"
     r"|\bimport (?:[\w.]+, *)*(?:simulator|models|experiments)(?:\.\w+)*(?= *(?:[,;]| as |\\n|\"|$))"
@@ -41,8 +62,14 @@ def bare_names(text: str) -> list[str]:
 
 def texts() -> Iterator[tuple[str, str]]:
     """Every text of the project, by its path; of a notebook the sources of its cells."""
-    top = [path for path in ROOT.iterdir() if path.is_file() and (path.suffix in SUFFIXES or path.name == "Makefile")]
-    inner = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES]
+    top = [
+        path
+        for path in ROOT.iterdir()
+        if path.is_file() and (path.suffix in SUFFIXES or path.name == "Makefile")
+    ]
+    inner = [
+        path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES
+    ]
     for path in [*top, *inner]:
         name, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
         if path.suffix == ".ipynb":
@@ -53,7 +80,9 @@ def texts() -> Iterator[tuple[str, str]]:
 
 def python(code: str, cwd: Path, *options: str) -> str:
     """What another interpreter prints."""
-    done = subprocess.run([sys.executable, *options, "-c", code], cwd=cwd, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, *options, "-c", code], cwd=cwd, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -83,7 +112,9 @@ def test_every_text_of_the_project_names_modules_by_laggard():
     ],
 )
 def test_a_planted_bare_name_is_found(line):
-    assert bare_names(line.format(simulator="simulator", models="models", experiments="experiments"))
+    assert bare_names(
+        line.format(simulator="simulator", models="models", experiments="experiments")
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,8 +140,12 @@ def test_folders_of_the_same_names_beside_a_script_disturb_nothing(tmp_path):
     for name in ("simulator", "models", "experiments"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise ImportError('the wrong folder')\n")
-    (tmp_path / "script.py").write_text("from laggard import LeNet5, load, simulate\nprint(load.__module__)\n")
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
+    (tmp_path / "script.py").write_text(
+        "from laggard import LeNet5, load, simulate\nprint(load.__module__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "laggard.experiments.config.load\n"
 

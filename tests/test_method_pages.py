@@ -1,4 +1,6 @@
-"""What the page of a method is made of: statements and claims that are about it, and none about another."""
+"""What the page of a method is made of: statements and claims that are about it, and none about
+another.
+"""
 
 import sys
 from importlib import import_module
@@ -39,7 +41,10 @@ def test_a_statement_is_on_the_methods_that_it_names_and_no_other(method_pages):
 """
     rows = method_pages.statement_rows(page)
     assert len(rows) == 2
-    found = {name: len(method_pages.statements_on(name, rows)) for name in ("ssp", "downpour", "osgp", "sgp", "sync")}
+    found = {
+        name: len(method_pages.statements_on(name, rows))
+        for name in ("ssp", "downpour", "osgp", "sgp", "sync")
+    }
     assert found == {"ssp": 1, "downpour": 1, "osgp": 1, "sgp": 0, "sync": 0}
 
 
@@ -59,7 +64,12 @@ def test_a_config_uses_the_methods_that_it_names(method_pages, settings, used):
 
 @pytest.mark.parametrize(
     ("ranks", "said"),
-    [([], ""), ([0, 1], ""), ([0, -1], "; -1 is the server"), ([0, -3], "; ranks below 0 are servers")],
+    [
+        ([], ""),
+        ([0, 1], ""),
+        ([0, -1], "; -1 is the server"),
+        ([0, -3], "; ranks below 0 are servers"),
+    ],
 )
 def test_messages_say_which_ranks_are_servers(method_pages, ranks, said):
     rows = [{"sender": ranks[0], "receiver": ranks[1]}] if ranks else []
@@ -76,7 +86,8 @@ def test_a_claim_is_listed_with_its_verdict_under_the_methods_of_its_runs(method
 def test_a_method_in_the_first_column_leads_to_its_page_and_nothing_else_does(method_pages):
     rows = "| `osgp` | as `sgp` |\n| `staleness` | a compensation |\n"
     assert (
-        method_pages.link_names(rows) == "| [`osgp`](methods/osgp.md) | as `sgp` |\n| `staleness` | a compensation |\n"
+        method_pages.link_names(rows)
+        == "| [`osgp`](methods/osgp.md) | as `sgp` |\n| `staleness` | a compensation |\n"
     )
     page = (ROOT / "docs" / "methods.md").read_text()
     assert method_pages.link_names(page).count("](methods/") == len(ALGORITHM.parts)

@@ -29,15 +29,24 @@ def test_lenet_reaches_98_percent_within_four_epochs(name, tmp_path):
     assert result.metrics["test_accuracy"].max() >= 0.98
     applied = result.updates[result.updates["status"] == "applied"]
     if name == "mnist_async":
-        assert applied["staleness"][100:].mean() == pytest.approx(result.config.cluster.workers - 1, rel=0.01)
+        assert applied["staleness"][100:].mean() == pytest.approx(
+            result.config.cluster.workers - 1, rel=0.01
+        )
     else:
         assert applied["staleness"].max() == 0
 
 
 @pytest.mark.slow
 def test_a_delay_lowers_the_learning_rate_that_still_works(tmp_path):
-    """The delay grid at a third of an epoch: without delay the largest rate is among the best, with 32 it fails."""
-    smaller = ("stop.epochs=0.3", "task.batch=32", "learning.seed=0", "sweep.algorithm.delay=[0,32]")
+    """The delay grid at a third of an epoch: without delay the largest rate is among the best, with
+    32 it fails.
+    """
+    smaller = (
+        "stop.epochs=0.3",
+        "task.batch=32",
+        "learning.seed=0",
+        "sweep.algorithm.delay=[0,32]",
+    )
     config = load("configs/delay_grid.yaml", *smaller)
     accuracy = {}
     for result in sweep(config, tmp_path):

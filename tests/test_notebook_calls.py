@@ -8,7 +8,8 @@ from importlib.resources import files
 import pytest
 
 NOTEBOOKS = sorted(
-    (entry for entry in files("laggard.notebooks").iterdir() if entry.name.endswith(".ipynb")), key=lambda one: one.name
+    (entry for entry in files("laggard.notebooks").iterdir() if entry.name.endswith(".ipynb")),
+    key=lambda one: one.name,
 )
 
 
@@ -33,12 +34,20 @@ def unknown_keywords(text):
     module = code_of(text)
     names, unknown = imported(module), []
     for node in ast.walk(module):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and callable(names.get(node.func.id)):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and callable(names.get(node.func.id))
+        ):
             takes = inspect.signature(names[node.func.id]).parameters.values()
             if any(one.kind is one.VAR_KEYWORD for one in takes):
                 continue
             known = {one.name for one in takes}
-            unknown += [f"{node.func.id}({word.arg}=)" for word in node.keywords if word.arg not in {None, *known}]
+            unknown += [
+                f"{node.func.id}({word.arg}=)"
+                for word in node.keywords
+                if word.arg not in {None, *known}
+            ]
     return unknown
 
 
@@ -48,6 +57,10 @@ def test_a_notebook_calls_what_there_is_with_arguments_that_it_takes(notebook):
 
 
 def test_a_keyword_that_is_not_there_is_found():
-    source = ["%matplotlib inline\n", "from laggard.experiments.figures import cliff\n", "cliff(results, label='a')"]
+    source = [
+        "%matplotlib inline\n",
+        "from laggard.experiments.figures import cliff\n",
+        "cliff(results, label='a')",
+    ]
     text = json.dumps({"cells": [{"cell_type": "code", "source": source}]})
     assert unknown_keywords(text) == ["cliff(label=)"]

@@ -1,4 +1,6 @@
-"""The wheel: what a checkout reaches by links is there as files, once, and works where there is no checkout."""
+"""The wheel: what a checkout reaches by links is there as files, once, and works where there is no
+checkout.
+"""
 
 import re
 import shutil
@@ -14,7 +16,15 @@ import pytest
 import laggard
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("laggard", "simulator", "models", "experiments", "configs", "notebooks", "results/claims")
+SOURCES = (
+    "laggard",
+    "simulator",
+    "models",
+    "experiments",
+    "configs",
+    "notebooks",
+    "results/claims",
+)
 FILES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE")
 EXPECTED = (
     "__init__.py",
@@ -34,7 +44,9 @@ EXPECTED = (
 
 
 def call(*command: object, cwd: Path) -> str:
-    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -44,21 +56,38 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, links and all, so that nothing is left behind in the checkout."""
     copy, out = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
     for name in FILES:
         shutil.copy(ROOT / name, copy)
-    call(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", out, copy, cwd=out)
+    call(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        out,
+        copy,
+        cwd=out,
+    )
     (path,) = out.glob("laggard-*.whl")
     return path
 
 
 @pytest.fixture(scope="module")
 def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment that has the wheel, and finds what laggard needs where this one has it."""
+    """The programs of an environment that has the wheel, and finds what laggard needs where this
+    one has it.
+    """
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    (packages / "needed.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))
+    (packages / "needed.pth").write_text(
+        "\n".join(path for path in sys.path if path.endswith("-packages"))
+    )
     programs = folder / "bin"
     call(sys.executable, "-m", "pip", "--python", programs / "python", "install", "--no-deps", "--no-index", wheel,
          cwd=folder)  # fmt: skip
@@ -66,7 +95,9 @@ def elsewhere(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_version_is_that_of_the_citation_and_of_the_changelog() -> None:
-    cited = dict(line.partition(": ")[::2] for line in (ROOT / "CITATION.cff").read_text().splitlines())
+    cited = dict(
+        line.partition(": ")[::2] for line in (ROOT / "CITATION.cff").read_text().splitlines()
+    )
     newest = re.search(r"^## (\S+) \((\S+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest
     assert newest.groups() == (laggard.__version__, cited["date-released"])
@@ -77,11 +108,18 @@ def test_the_version_is_that_of_the_citation_and_of_the_changelog() -> None:
 def test_the_wheel_has_every_file_once_and_under_one_name(wheel: Path) -> None:
     names = Counter(ZipFile(wheel).namelist())
     assert max(names.values()) == 1
-    assert {name.split("/")[0] for name in names} == {"laggard", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
+    assert {name.split("/")[0] for name in names} == {
+        "laggard",
+        f"{'-'.join(wheel.name.split('-')[:2])}.dist-info",
+    }
     assert [name for name in EXPECTED if f"laggard/{name}" not in names] == []
     for package in ("simulator", "models", "experiments"):
         modules = {f"laggard/{path.relative_to(ROOT)}" for path in (ROOT / package).rglob("*.py")}
-        assert modules == {name for name in names if name.startswith(f"laggard/{package}/") and name.endswith(".py")}
+        assert modules == {
+            name
+            for name in names
+            if name.startswith(f"laggard/{package}/") and name.endswith(".py")
+        }
     for folder, link, suffix in [
         ("configs", "examples", ".yaml"),
         ("configs", "examples", ".csv"),
@@ -89,15 +127,24 @@ def test_the_wheel_has_every_file_once_and_under_one_name(wheel: Path) -> None:
         ("configs", "examples", ".txt"),
         ("results/claims", "ledger", ".json"),
     ]:
-        files = {f"laggard/{link}/{path.relative_to(ROOT / folder)}" for path in (ROOT / folder).rglob(f"*{suffix}")}
-        assert files == {name for name in names if name.startswith(f"laggard/{link}/") and name.endswith(suffix)}
+        files = {
+            f"laggard/{link}/{path.relative_to(ROOT / folder)}"
+            for path in (ROOT / folder).rglob(f"*{suffix}")
+        }
+        assert files == {
+            name for name in names if name.startswith(f"laggard/{link}/") and name.endswith(suffix)
+        }
 
 
 @pytest.mark.slow
 def test_what_is_installed_works_without_a_checkout(elsewhere: Path, tmp_path: Path) -> None:
-    where = call(elsewhere / "python", "-c", "import laggard; print(laggard.__file__)", cwd=tmp_path).strip()
+    where = call(
+        elsewhere / "python", "-c", "import laggard; print(laggard.__file__)", cwd=tmp_path
+    ).strip()
     assert Path(where).is_relative_to(elsewhere.parent)
-    assert "quickstart" in call(elsewhere / "laggard", "validate", "example:quickstart", cwd=tmp_path)
+    assert "quickstart" in call(
+        elsewhere / "laggard", "validate", "example:quickstart", cwd=tmp_path
+    )
     assert "async_ps" in call(elsewhere / "laggard", "list", "methods", cwd=tmp_path)
     assert Path(where).with_name("ledger").joinpath("cpu", "A1.json").is_file()
     assert "A1" in call(elsewhere / "laggard", "reproduce", "--list", cwd=tmp_path)

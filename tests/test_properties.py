@@ -1,7 +1,9 @@
-"""Random clusters, laws, graphs and methods: no deadlock, nothing lost track of, no time that runs backwards.
+"""Random clusters, laws, graphs and methods: no deadlock, nothing lost track of, no time that runs
+backwards.
 
-`make slow` tries 10,500 cases, or as many as `LAGGARD_CASES` says; `make test` 480 others. Of networks with whatever
-makes their gradients random, `make slow` tries a hundredth as many, and `make test` 4.
+`make slow` tries 10,500 cases, or as many as `LAGGARD_CASES` says; `make test` 480 others. Of
+networks with whatever makes their gradients random, `make slow` tries a hundredth as many, and
+`make test` 4.
 """
 
 import math
@@ -16,8 +18,28 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from laggard.models import LSTM, MLP, Augmentation, Dirichlet, Disjoint, Iid, Quadratic, ResNet, Supervised, characters
-from laggard.simulator import Cluster, Evaluate, InvalidSettingError, Network, Rule, Stop, Timing, simulate
+from laggard.models import (
+    LSTM,
+    MLP,
+    Augmentation,
+    Dirichlet,
+    Disjoint,
+    Iid,
+    Quadratic,
+    ResNet,
+    Supervised,
+    characters,
+)
+from laggard.simulator import (
+    Cluster,
+    Evaluate,
+    InvalidSettingError,
+    Network,
+    Rule,
+    Stop,
+    Timing,
+    simulate,
+)
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.engine.stopping import check_periods
 from laggard.simulator.learning.rules import SGD, Adam, ClipNorm, DCASGDa, Staleness
@@ -38,7 +60,12 @@ LOCKED = {"sync_ps", "k_sync", "k_async", "ssp", "all_reduce", "dpsgd", "sgp", "
           "p3", "priority_all_reduce"}  # fmt: skip
 """Methods in which somebody may wait for a worker that never returns."""
 
-COIN, SECONDS, FACTOR, SPEED = st.booleans(), st.floats(0.01, 10.0), st.floats(0.2, 8.0), st.floats(1.0, 1e4)
+COIN, SECONDS, FACTOR, SPEED = (
+    st.booleans(),
+    st.floats(0.01, 10.0),
+    st.floats(0.2, 8.0),
+    st.floats(1.0, 1e4),
+)
 CV, UNIT, BYTES = st.floats(0.05, 2.0), st.floats(0.0, 1.0), st.floats(0.0, 1e3)
 """Made once: hypothesis takes longer to build a strategy than to draw from it."""
 
@@ -61,10 +88,18 @@ def law(draw):
         "exponential": lambda: {"mean": draw(SECONDS)},
         "shifted_exponential": lambda: {"shift": draw(SECONDS), "scale": draw(SECONDS)},
         "gamma": lambda: {"mean": draw(SECONDS), "cv": draw(CV)},
-        "two_level_gamma": lambda: {"mean": draw(SECONDS), "machine_cv": draw(CV), "batch_cv": draw(CV)},
+        "two_level_gamma": lambda: {
+            "mean": draw(SECONDS),
+            "machine_cv": draw(CV),
+            "batch_cv": draw(CV),
+        },
         "lognormal": lambda: {"mean": draw(SECONDS), "cv": draw(CV)},
         "pareto": lambda: {"scale": draw(SECONDS), "alpha": 1.1 + draw(CV)},
-        "two_point": lambda: {"usual": draw(SECONDS), "factor": draw(SECONDS), "probability": draw(UNIT)},
+        "two_point": lambda: {
+            "usual": draw(SECONDS),
+            "factor": draw(SECONDS),
+            "probability": draw(UNIT),
+        },
     }
     assert set(given) == set(DISTRIBUTIONS) - {"trace"}, "a law that no property test draws"
     name = draw(one_of(*sorted(given)))
@@ -82,7 +117,9 @@ def slowdown(draw, workers):
     if kind == "factor":
         return Factor(rank, factor=factor)
     if kind == "window":
-        return Window(rank, factor=factor, start=(start := draw(SECONDS)), end=start + draw(SECONDS))
+        return Window(
+            rank, factor=factor, start=(start := draw(SECONDS)), end=start + draw(SECONDS)
+        )
     return Markov(rank, factor=factor, slow_for=draw(SECONDS), fast_for=draw(SECONDS))
 
 
@@ -91,17 +128,26 @@ def crashes(draw, workers):
     if draw(whole(0, 3)):
         return []
     at = {draw(whole(0, workers - 1)): draw(SECONDS) for _ in range(draw(whole(1, 2)))}
-    return [Crash(rank, at=at[rank], back=at[rank] + draw(SECONDS) if draw(COIN) else None) for rank in at]
+    return [
+        Crash(rank, at=at[rank], back=at[rank] + draw(SECONDS) if draw(COIN) else None)
+        for rank in at
+    ]
 
 
 def as_table(slowdowns):
     """Where several, with the windows and crashes among them as the rows of one table."""
     rows = [one for one in slowdowns if isinstance(one, Window | Crash)]
-    return slowdowns if len(slowdowns) < 2 else [*(one for one in slowdowns if one not in rows), Recorded(rows)]
+    return (
+        slowdowns
+        if len(slowdowns) < 2
+        else [*(one for one in slowdowns if one not in rows), Recorded(rows)]
+    )
 
 
 def server_crashes(draw, algorithm):
-    """Of one shard, at moments or by a law, in a quarter of the cases of methods whose servers return."""
+    """Of one shard, at moments or by a law, in a quarter of the cases of methods whose servers
+    return.
+    """
     if not algorithm.recovers or draw(whole(0, 3)):
         return {}
     shard, restore = draw(whole(0, algorithm.shards - 1)), draw(SECONDS)
@@ -138,7 +184,9 @@ def network(draw, workers, topology):
     links = []
     if draw(whole(0, 4)) == 0:
         size = draw(one_of(*(size for size in range(1, workers + 1) if workers % size == 0)))
-        hosts = Hosts(size, draw(SPEED) if draw(COIN) else math.inf, draw(UNIT) if draw(COIN) else 0.0)
+        hosts = Hosts(
+            size, draw(SPEED) if draw(COIN) else math.inf, draw(UNIT) if draw(COIN) else 0.0
+        )
         return Network(
             topology, draw(SPEED) if limited else math.inf, draw(UNIT), message_bytes=draw(BYTES), hosts=hosts,
             sharing=draw(one_of("fair", "fifo")),
@@ -146,7 +194,10 @@ def network(draw, workers, topology):
     if pairs and draw(COIN):
         links = [SlowLink(*draw(one_of(*pairs)), bandwidth=draw(SPEED), latency=draw(UNIT))]
     joined = groups(draw, workers)
-    wiring, sharing = draw(one_of("cards", "pairs")) if joined is None else "cards", draw(one_of("fair", "fifo"))
+    wiring, sharing = (
+        draw(one_of("cards", "pairs")) if joined is None else "cards",
+        draw(one_of("fair", "fifo")),
+    )
     return Network(
         topology=topology,
         bandwidth=draw(SPEED) if limited else math.inf,
@@ -164,7 +215,9 @@ def network(draw, workers, topology):
 
 
 def changes(draw, workers):
-    """Bandwidths, outages and latencies that hold for a time, each of other messages; in a third of the cases."""
+    """Bandwidths, outages and latencies that hold for a time, each of other messages; in a third of
+    the cases.
+    """
     if draw(whole(0, 2)):
         return None
     given = [{}, {"sender": draw(whole(0, workers - 1))}, {"receiver": draw(whole(0, workers - 1))}]
@@ -174,19 +227,27 @@ def changes(draw, workers):
     for ends in given[draw(whole(0, len(given) - 1)) :]:
         start, bandwidth = draw(SECONDS), draw(one_of(None, 0.0, draw(SPEED)))
         latency = draw(UNIT) if bandwidth is None or draw(COIN) else None
-        rows.append(Change(**ends, start=start, end=start + draw(SECONDS), bandwidth=bandwidth, latency=latency))
+        rows.append(
+            Change(
+                **ends, start=start, end=start + draw(SECONDS), bandwidth=bandwidth, latency=latency
+            )
+        )
     return Changes(rows)
 
 
 def graph(draw, name, workers):
-    """A connected graph of so many workers, directed or not, for the methods that run on any; else the method's own."""
+    """A connected graph of so many workers, directed or not, for the methods that run on any; else
+    the method's own.
+    """
     if name not in GRAPHS:
         return ALGORITHMS[name].topology
     if workers == 1 or name not in GOSSIP:
         return Complete()
     tree = Graph(graph="random_labeled_tree", arguments={"n": workers, "seed": draw(whole(0, 99))})
     directed = [Exponential(peers=1), Exponential(peers=2), Exponential(static=True)]
-    return draw(st.sampled_from([Ring(), Torus(), Complete(), tree, *(directed if name in PUSH else [])]))
+    return draw(
+        st.sampled_from([Ring(), Torus(), Complete(), tree, *(directed if name in PUSH else [])])
+    )
 
 
 def method(draw, name, workers):
@@ -196,7 +257,10 @@ def method(draw, name, workers):
     shards = whole(1, min(workers, 3))
     local = {"local_steps": small, "average": one_of("weights", "updates"), "reset": COIN,
              "wait_for": one_of(None, 1, workers), "shards": shards}  # fmt: skip
-    flushed = {"micro_batches": small, "replicas": one_of(*(n for n in range(1, workers + 1) if workers % n == 0))}
+    flushed = {
+        "micro_batches": small,
+        "replicas": one_of(*(n for n in range(1, workers + 1) if workers % n == 0)),
+    }
     replicated = {**flushed, "collective": one_of("ring", "mesh", "recursive_doubling", "tree")}
     settings = {
         "sync_ps": {"accumulate": small, "shards": shards, "bucket_bytes": one_of(None, None, 0.1, 30.0)},
@@ -238,18 +302,34 @@ def method(draw, name, workers):
         "ringmaster": {"threshold": several, "cancel": COIN},
     }  # fmt: skip
     assert set(settings) == set(ALGORITHMS), "a method that no property test draws"
-    return ALGORITHMS[name](draw(st.sampled_from(RULES)), **{key: draw(drawn) for key, drawn in settings[name].items()})
+    return ALGORITHMS[name](
+        draw(st.sampled_from(RULES)), **{key: draw(drawn) for key, drawn in settings[name].items()}
+    )
 
 
 PUSH = {"sgp", "osgp"}
 GOSSIP = {"dpsgd", "adpsgd", "adpsgd_overlap", *PUSH}
-GRAPHS = {"all_reduce", "priority_all_reduce", *GOSSIP, "naive", "gpipe", "1f1b", "pipedream", "pipedream_2bw"}
+GRAPHS = {
+    "all_reduce",
+    "priority_all_reduce",
+    *GOSSIP,
+    "naive",
+    "gpipe",
+    "1f1b",
+    "pipedream",
+    "pipedream_2bw",
+}
 RULES = [Rule(SGD(), lr=0.05), Rule(SGD(momentum=0.9), lr=0.01), Rule(Adam(), lr=0.01),
          Rule(lr=0.05, compensation=DCASGDa()), Rule(lr=0.05, compensation=Staleness(on="step")),
          Rule(lr=0.05, clip=ClipNorm(0.1), weight_decay=0.1)]  # fmt: skip
 
 
-STOPS = [Stop(time=100.0, updates=1), Stop(time=100.0, updates=25), Stop(time=100.0, gradients=30), Stop(time=10.0)]
+STOPS = [
+    Stop(time=100.0, updates=1),
+    Stop(time=100.0, updates=25),
+    Stop(time=100.0, gradients=30),
+    Stop(time=10.0),
+]
 """Each with a limit on time, for a worker whose work never counts."""
 
 
@@ -260,10 +340,14 @@ def case(draw, name):
     cluster = Cluster(
         workers=workers,
         compute=law(draw),
-        slowdowns=as_table([*(slowdown(draw, workers) for _ in range(draw(whole(0, 2)))), *crashes(draw, workers)]),
+        slowdowns=as_table(
+            [*(slowdown(draw, workers) for _ in range(draw(whole(0, 2)))), *crashes(draw, workers)]
+        ),
         network=network(draw, workers, topology),
         apply_seconds=seconds(draw),
-        **({"receive_seconds": seconds(draw), "reply_seconds": seconds(draw)} if draw(COIN) else {}),
+        **(
+            {"receive_seconds": seconds(draw), "reply_seconds": seconds(draw)} if draw(COIN) else {}
+        ),
     )
     try:
         algorithm = method(draw, name, workers)
@@ -298,10 +382,15 @@ def test_whatever_is_simulated_at_length_ends_with_its_books_in_order(name, data
 def check_case(draw, name):
     cluster, algorithm = case(draw, name)
     stop, seed = draw(st.sampled_from(STOPS)), draw(whole(0, 2**31))
-    if name == "k_batch_sync":  # its workers wait for nobody: what a slow network cannot carry piles up for ever
+    # its workers wait for nobody: what a slow network cannot carry piles up for ever
+    if name == "k_batch_sync":
         stop = replace(stop, time=5.0)
     learns = not draw(whole(0, 3))
-    task = Quadratic(dim=8, noise=0.1, epoch=20, dtype=torch.float64) if learns else Timing(depth=8, activations=0.1)
+    task = (
+        Quadratic(dim=8, noise=0.1, epoch=20, dtype=torch.float64)
+        if learns
+        else Timing(depth=8, activations=0.1)
+    )
     evaluate = Evaluate(every_updates=5.0)
     try:
         check_periods(stop, evaluate, cluster)
@@ -318,7 +407,9 @@ def check_case(draw, name):
 
 def check_books(outcome, cluster, task):
     gradients, messages, rows = outcome.gradients, outcome.messages, outcome.updates
-    assert gradients["started"] == sum(gradients[fate] for fate in ("applied", "dropped", "cancelled", "in flight"))
+    assert gradients["started"] == sum(
+        gradients[fate] for fate in ("applied", "dropped", "cancelled", "in flight")
+    )
     assert messages["sent"] == sum(messages[fate] for fate in ("delivered", "lost", "in flight"))
     assert min([*gradients.values(), *messages.values()]) >= 0
     assert messages["lost"] == 0 or cluster.has_crashes
@@ -330,7 +421,9 @@ def check_books(outcome, cluster, task):
     assert (rows["started"] <= rows["time"] + 1e-9).all()
     applied = rows["status"] == "applied"
     assert (rows["computed"][applied] <= rows["time"][applied] + 1e-9).all()
-    spent = np.stack([outcome.workers[state] for state in ("computing", "sending", "waiting", "down")])
+    spent = np.stack(
+        [outcome.workers[state] for state in ("computing", "sending", "waiting", "down")]
+    )
     assert (spent >= -1e-9).all()
     np.testing.assert_allclose(spent.sum(0), outcome.progress.time, rtol=1e-9, atol=1e-9)
     assert outcome.weights.shape == (1, getattr(task, "params", 0))
@@ -339,12 +432,20 @@ def check_books(outcome, cluster, task):
         versions = np.unique(rows["version"][applied & (rows["target"] == server)])
         assert versions.tolist() == list(range(len(versions)))  # it goes on after a restore
         assert (np.diff(outcome.restores["version"][mine], append=len(versions)) >= 0).all()
-        assert (np.diff(outcome.restores["version"][mine], prepend=0) >= outcome.restores["lost"][mine]).all()
+        assert (
+            np.diff(outcome.restores["version"][mine], prepend=0) >= outcome.restores["lost"][mine]
+        ).all()
 
 
 def test_the_clock_of_a_case_is_not_trivial():
-    """The guard of the guard: with constant times the bookkeeping above adds up to what is known."""
-    outcome = simulate(Cluster(workers=2, compute=Constant(1.0)), ALGORITHMS["async_ps"](Rule()), stop=Stop(updates=10))
+    """The guard of the guard: with constant times the bookkeeping above adds up to what is
+    known.
+    """
+    outcome = simulate(
+        Cluster(workers=2, compute=Constant(1.0)),
+        ALGORITHMS["async_ps"](Rule()),
+        stop=Stop(updates=10),
+    )
     check_books(outcome, Cluster(workers=2), Timing())
     assert outcome.progress.time == 5.0
 
@@ -366,24 +467,36 @@ NETWORKS = {
     "dropping most": (lambda shape, classes: Dropping(0.9), PICTURES),
     "lstm": (LSTM(width=6).build, TEXT),
 }
-TRAINED = sorted({"sync_ps", "async_ps", "k_sync", "local_sgd", "easgd", "all_reduce", "dpsgd", "adpsgd", "sgp"})
+TRAINED = sorted(
+    {"sync_ps", "async_ps", "k_sync", "local_sgd", "easgd", "all_reduce", "dpsgd", "adpsgd", "sgp"}
+)
 
 
 def learnt(draw, workers, name):
-    """A function of threads that makes a task: a network on images or texts, and what is random in its gradients."""
+    """A function of threads that makes a task: a network on images or texts, and what is random in
+    its gradients.
+    """
     network, data = NETWORKS[name]
     augment = Augmentation(draw(whole(0, 3)), draw(COIN)) if data is PICTURES else None
     partition = draw(one_of(Iid(), Disjoint(), Dirichlet(1.0))) if data is PICTURES else Iid()
-    given = {"augment": augment, "partition": partition, "workers": workers, "partition_seed": draw(whole(0, 9))}
+    given = {
+        "augment": augment,
+        "partition": partition,
+        "workers": workers,
+        "partition_seed": draw(whole(0, 9)),
+    }
     batch = draw(whole(2, 5))
-    backend = draw(one_of("threads", "vmap")) if data is PICTURES else "threads"  # vmap cannot evaluate an LSTM
+    # vmap cannot evaluate an LSTM
+    backend = draw(one_of("threads", "vmap")) if data is PICTURES else "threads"
     return lambda threads: Supervised(
         network, data, batch, **given, backend=backend, chunk=1, threads=threads, device="cpu"
     )
 
 
 def check_network(draw, network):
-    """The number of threads, other members and the moment of evaluation change no bit of what a network learns."""
+    """The number of threads, other members and the moment of evaluation change no bit of what a
+    network learns.
+    """
     name, workers = draw(one_of(*TRAINED)), draw(whole(2, 5))
     cluster, algorithm = (
         Cluster(workers=workers, compute=Gamma(1.0, cv=draw(CV))),
@@ -394,7 +507,13 @@ def check_network(draw, network):
     def outcome(threads, learning_seeds=seeds, **options):
         stop, evaluate = Stop(updates=4), Evaluate(every_updates=4.0)
         return simulate(
-            cluster, algorithm, task(threads), stop=stop, evaluate=evaluate, learning_seeds=learning_seeds, **options
+            cluster,
+            algorithm,
+            task(threads),
+            stop=stop,
+            evaluate=evaluate,
+            learning_seeds=learning_seeds,
+            **options,
         )
 
     first, immediate = outcome(1), outcome(2, defer=False)
@@ -402,7 +521,9 @@ def check_network(draw, network):
     member = draw(whole(0, 1))
     alone = outcome(2, [seeds[member]]).weights
     torch.testing.assert_close(immediate.weights, first.weights, rtol=0, atol=0, equal_nan=True)
-    torch.testing.assert_close(alone, first.weights[member : member + 1], rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(
+        alone, first.weights[member : member + 1], rtol=0, atol=0, equal_nan=True
+    )
     for column in ("train_loss", "test_loss", "test_accuracy"):
         np.testing.assert_array_equal(first.metrics[column], immediate.metrics[column])
 

@@ -29,7 +29,9 @@ WORDS = {
 def test_the_readme_is_short_and_shows_commands_and_python() -> None:
     assert len(README.read_text().splitlines()) <= 150
     assert sum(block.language == "python" for block in blocks(README)) >= 2
-    assert {"make quickstart", "make test"} <= {line.partition("#")[0].strip() for line in commands(README)}
+    assert {"make quickstart", "make test"} <= {
+        line.partition("#")[0].strip() for line in commands(README)
+    }
 
 
 @pytest.mark.long
@@ -57,17 +59,27 @@ def test_the_accuracy_that_the_readme_says_a_delay_costs_is_that_of_the_figure()
         f"best rate, and Adam {float(lost.sel(optimiser='adam')):.1f}." in said
     )
     adam, momentum = (-100 * number.value for number in ledger()["A4"].criteria[:2])
-    assert f"In other seeds, at rates that these three chose, it costs {momentum:.1f} and {adam:.1f}." in said
+    assert (
+        f"In other seeds, at rates that these three chose, it costs {momentum:.1f} and {adam:.1f}."
+        in said
+    )
 
 
 def test_the_verdicts_that_the_readme_counts_are_those_of_the_stored_rows() -> None:
     evidence = Evidence(claims(), ledger(), {}, {}, "cpu")
-    counts = Counter(evidence.verdict(claim) for claim in evidence.claims if claim.basis == "network")
+    counts = Counter(
+        evidence.verdict(claim) for claim in evidence.claims if claim.basis == "network"
+    )
     said = [
-        f"{counts[verdict]} {numbered(words, counts[verdict])}" for verdict, words in WORDS.items() if counts[verdict]
+        f"{counts[verdict]} {numbered(words, counts[verdict])}"
+        for verdict, words in WORDS.items()
+        if counts[verdict]
     ]
     text = " ".join(README.read_text().split())
-    assert f"{len(evidence.claims)} claims** of papers, {counts.total()} of them on trained networks" in text
+    assert (
+        f"{len(evidence.claims)} claims** of papers, {counts.total()} of them on trained networks"
+        in text
+    )
     assert f"of the {counts.total()}, {', '.join(said)}." in text
 
 
@@ -81,11 +93,13 @@ def test_the_statements_that_the_readme_counts_are_those_of_the_page() -> None:
 def test_the_errors_that_the_readme_gives_of_measured_clusters_are_those_of_the_page() -> None:
     page = (ROOT / "docs" / "verification.md").read_text()
     nccl, tensorflow = (
-        f"{100 * float(mean):.1f}" for mean in re.findall(r"mean error of \d+ figures \| <= 0.05 \| ([\d.]+)", page)
+        f"{100 * float(mean):.1f}"
+        for mean in re.findall(r"mean error of \d+ figures \| <= 0.05 \| ([\d.]+)", page)
     )
     steps = page.partition("**ddp.**")[2].partition("**horovod.**")[0]
     short = [
-        100 - 100 * float(got) / float(said) for said, got in re.findall(r"s a step \| ([\d.]+) \| ([\d.]+)", steps)
+        100 - 100 * float(got) / float(said)
+        for said, got in re.findall(r"s a step \| ([\d.]+) \| ([\d.]+)", steps)
     ]
     said = " ".join(README.read_text().split())
     assert f"by {nccl} and {tensorflow} % on average" in said
@@ -93,9 +107,13 @@ def test_the_errors_that_the_readme_gives_of_measured_clusters_are_those_of_the_
 
 
 def test_the_errors_that_the_readme_gives_of_real_processes_bound_those_that_are_stored() -> None:
-    stored = pd.read_csv(ROOT / "results/real/comparison.csv").set_index("quantity")["difference"].abs()
+    stored = (
+        pd.read_csv(ROOT / "results/real/comparison.csv").set_index("quantity")["difference"].abs()
+    )
     worst = 100 * stored["updates/s"].max(), 100 * stored["waiting"].max()
-    words = r"predict another within ([\d.]+) % in updates per second and ([\d.]+) points in waiting"
+    words = (
+        r"predict another within ([\d.]+) % in updates per second and ([\d.]+) points in waiting"
+    )
     said = re.search(words, " ".join(README.read_text().split()))
     assert said
     for bound, found in zip(map(float, said.groups()), worst, strict=True):

@@ -1,4 +1,6 @@
-"""The reference says what there is: each key of a config, who heeds it, and each column of each table."""
+"""The reference says what there is: each key of a config, who heeds it, and each column of each
+table.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +20,13 @@ from laggard.experiments.config.datasets import DATASET
 from laggard.experiments.config.editors import config_schema, limits_of_keys
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.config.parts import ALGORITHM, COMPENSATION, LEARNING, SCHEDULE, NamedChoice
+from laggard.experiments.config.parts import (
+    ALGORITHM,
+    COMPENSATION,
+    LEARNING,
+    SCHEDULE,
+    NamedChoice,
+)
 from laggard.experiments.config.schema import Described
 from laggard.simulator import ALGORITHMS, Task
 from laggard.simulator.errors import Positive, Settings
@@ -35,13 +43,21 @@ assert spec.loader
 rendering = module_from_spec(spec)
 spec.loader.exec_module(rendering)
 
-PHYSICAL = re.compile(r"_seconds$|_bytes$|bandwidth$|latency$|^(mean|shift|start|end|at|back|time|uptime)$")
+PHYSICAL = re.compile(
+    r"_seconds$|_bytes$|bandwidth$|latency$|^(mean|shift|start|end|at|back|time|uptime)$"
+)
 
 
 def keys_of(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The keys of a config: in which part, its name, and its schema; but for those that name the part."""
+    """The keys of a config: in which part, its name, and its schema; but for those that name the
+    part.
+    """
     for part, said in {"Config": schema, **schema["$defs"]}.items():
-        yield from ((part, key, each) for key, each in said.get("properties", {}).items() if "const" not in each)
+        yield from (
+            (part, key, each)
+            for key, each in said.get("properties", {}).items()
+            if "const" not in each
+        )
 
 
 KEYS = list(keys_of(config_schema()))
@@ -62,8 +78,17 @@ def test_every_key_stands_on_the_page_with_a_type_and_what_it_says() -> None:
 
 def test_every_time_and_every_size_has_a_unit() -> None:
     # a factor, updates or epochs, and weights
-    elsewhere = {("WarmUpPart", "start"), ("StepPart", "at"), ("QuadraticPart", "shift"), ("TridiagonalPart", "shift")}
-    measured = [(part, key) for part, key, _ in KEYS if PHYSICAL.search(key) and (part, key) not in elsewhere]
+    elsewhere = {
+        ("WarmUpPart", "start"),
+        ("StepPart", "at"),
+        ("QuadraticPart", "shift"),
+        ("TridiagonalPart", "shift"),
+    }
+    measured = [
+        (part, key)
+        for part, key, _ in KEYS
+        if PHYSICAL.search(key) and (part, key) not in elsewhere
+    ]
     lacking = [
         (part, key)
         for part, key, said in KEYS
@@ -106,9 +131,31 @@ def test_a_line_that_begins_with_a_sign_or_a_number_begins_no_list(line: str, es
     assert reference.escape_line(line) == escaped
 
 
-def test_aligned_lines_of_a_docstring_are_kept_and_the_names_of_attributes_that_share_a_line_too() -> None:
-    lines = ["Seconds:", "", "ring    2 P", "tree    log P", "for P nodes.", "", "Attributes:", "    start, end: (s)."]
-    kept = ["Seconds:", "", "", "::", "", "    ring    2 P", "    tree    log P", "", "for P nodes.", ""]
+def test_aligned_lines_of_a_docstring_are_kept_and_the_names_of_attributes_that_share_a_line_too() -> (
+    None
+):
+    lines = [
+        "Seconds:",
+        "",
+        "ring    2 P",
+        "tree    log P",
+        "for P nodes.",
+        "",
+        "Attributes:",
+        "    start, end: (s).",
+    ]
+    kept = [
+        "Seconds:",
+        "",
+        "",
+        "::",
+        "",
+        "    ring    2 P",
+        "    tree    log P",
+        "",
+        "for P nodes.",
+        "",
+    ]
     assert list(rendering.restructure(lines)) == [*kept, "Attributes:", "    start,end: (s)."]
 
 
@@ -122,7 +169,12 @@ def test_equations_keep_the_places_that_they_have_to_each_other() -> None:
         """
 
     lines = list(reference.description(Part))  # type: ignore[arg-type]  # its docstring is all that counts
-    assert [line for line in lines if line] == ["One sentence.", "    a = b", "    long  <- c", "then more."]
+    assert [line for line in lines if line] == [
+        "One sentence.",
+        "    a = b",
+        "    long  <- c",
+        "then more.",
+    ]
 
 
 def test_defaults_are_spelled_as_in_a_config() -> None:
@@ -143,16 +195,24 @@ def test_a_list_of_several_types_has_them_in_brackets() -> None:
             "(find: Find = <function find_run>, tell: Tell = <function <lambda>>)",
             "(find: Find = find_run, tell: Tell = ...)",
         ),
-        ("(only: int, labels: dict = <factory>, _checked: set[str] = <factory>)", "(only: int, labels: dict = ...)"),
+        (
+            "(only: int, labels: dict = <factory>, _checked: set[str] = <factory>)",
+            "(only: int, labels: dict = ...)",
+        ),
         (None, None),
     ],
 )
 def test_a_signature_has_only_what_one_can_write(signature: str | None, shown: str | None) -> None:
-    assert rendering.process_signature(None, "function", "", None, None, signature, None) == (shown, None)
+    assert rendering.process_signature(None, "function", "", None, None, signature, None) == (
+        shown,
+        None,
+    )
 
 
 def test_a_protocol_has_no_signature() -> None:
-    assert rendering.process_signature(None, "class", "", Task, None, "(*args, **kwargs)", None) == ("", None)
+    assert rendering.process_signature(
+        None, "class", "", Task, None, "(*args, **kwargs)", None
+    ) == ("", None)
 
 
 ENTRIES = [
@@ -171,7 +231,9 @@ def test_a_number_outside_of_a_range_of_the_schema_is_refused(part: type[Describ
         for word, limit in limits.items():
             value = limit + beyond[word] * max(1.0, abs(limit))
             with pytest.raises(ValidationError, match=rf"\.{key}: expected"):
-                part.model_validate({key: int(value) if "integer" in str(properties[key]) else value})
+                part.model_validate(
+                    {key: int(value) if "integer" in str(properties[key]) else value}
+                )
 
 
 def test_data_sets_have_the_ranges_of_their_sizes() -> None:
@@ -185,7 +247,12 @@ BASE: dict[str, Any] = {
         "compute": {"law": "uniform", "low": 1.0, "high": 2.0},
         "network": {"bandwidth": 1e6, "message_bytes": 1e5},
     },
-    "task": {"model": "mlp", "hidden": [2, 2, 2], "dataset": {"name": "synthetic", "samples": 40}, "batch": 2},
+    "task": {
+        "model": "mlp",
+        "hidden": [2, 2, 2],
+        "dataset": {"name": "synthetic", "samples": 40},
+        "batch": 2,
+    },
     "stop": {"time": 30.0},
 }
 CRASH = {"at": 8.0, "restore_seconds": 1.0}
@@ -197,7 +264,9 @@ CHANGES: dict[str, dict[str, Any]] = {
     "cluster.network.server_latency": {"cluster": {"network": {"server_latency": 0.3}}},
     "cluster.network.colocated": {"cluster": {"network": {"colocated": True}}},
     "cluster.server_crashes": {"cluster": {"server_crashes": [CRASH]}},
-    "cluster.checkpoint": {"cluster": {"server_crashes": [CRASH], "checkpoint": {"every_updates": 1}}},
+    "cluster.checkpoint": {
+        "cluster": {"server_crashes": [CRASH], "checkpoint": {"every_updates": 1}}
+    },
     "evaluate.nodes": {"evaluate": {"nodes": True}},
 }
 OF_SEVERAL = {"async_pipelines": {"name": "async_pipelines", "replicas": 2}}
@@ -228,7 +297,9 @@ def traces(found: Outcome) -> list[np.ndarray]:
 
 def differ(one: Outcome, other: Outcome) -> bool:
     first, second = traces(one), traces(other)
-    return len(first) != len(second) or not all(map(partial(np.array_equal, equal_nan=True), first, second))
+    return len(first) != len(second) or not all(
+        map(partial(np.array_equal, equal_nan=True), first, second)
+    )
 
 
 @pytest.mark.parametrize("method", ALGORITHMS)
@@ -240,14 +311,21 @@ def test_the_methods_that_heed_a_key_are_those_that_the_page_names(method: str) 
     assert plain is not None
     for key, changes in CHANGES.items():
         changed = outcome(method, changes)
-        before = outcome(method, {"cluster": {"server_crashes": [CRASH]}}) if key == "cluster.checkpoint" else plain
+        before = (
+            outcome(method, {"cluster": {"server_crashes": [CRASH]}})
+            if key == "cluster.checkpoint"
+            else plain
+        )
         heeds = changed is not None and before is not None and differ(changed, before)
         assert heeds == named[key](built), key
 
 
 def columns_of_page() -> dict[str, list[list[str]]]:
     sections = re.split(r"^## ", (ROOT / "docs/tables.md").read_text(), flags=re.MULTILINE)[1:]
-    return {section.split()[0]: [[row[0].strip("`"), *row[1:]] for row in cells(section)] for section in sections}
+    return {
+        section.split()[0]: [[row[0].strip("`"), *row[1:]] for row in cells(section)]
+        for section in sections
+    }
 
 
 @pytest.mark.parametrize(
@@ -260,19 +338,37 @@ def columns_of_page() -> dict[str, list[list[str]]]:
 def test_the_columns_of_the_page_are_those_of_the_tables(
     tmp_path: Path, config: str, overrides: list[str], absent: set[str]
 ) -> None:
-    results = sweep(load(ROOT / f"configs/methods/{config}.yaml", "sweep={}", *overrides), out=tmp_path)
+    results = sweep(
+        load(ROOT / f"configs/methods/{config}.yaml", "sweep={}", *overrides), out=tmp_path
+    )
     page = columns_of_page()
     final, result = set(results.final) - set(results.metrics), results[0]
-    tables = {name: list(getattr(result, name)) for name in ("metrics", "updates", "workers", "messages", "restores")}
+    tables = {
+        name: list(getattr(result, name))
+        for name in ("metrics", "updates", "workers", "messages", "restores")
+    }
     for name, columns in {**tables, "final": final}.items():
-        assert {row[0] for row in page[name]} - set(columns) <= (absent if name == "metrics" else set()), name
+        assert {row[0] for row in page[name]} - set(columns) <= (
+            absent if name == "metrics" else set()
+        ), name
         assert set(columns) <= {row[0] for row in page[name]}, name
     assert set(result.nodes) in (set(), {row[0] for row in page["nodes"]})
     assert set(summary(results)) - {"method"} <= {row[0] for row in page["summary"]}
 
 
 def test_every_column_of_seconds_or_bytes_has_its_unit() -> None:
-    seconds = {"time", "started", "computed", "computing", "sending", "waiting", "down", "sent", "arrived", "back"}
+    seconds = {
+        "time",
+        "started",
+        "computed",
+        "computing",
+        "sending",
+        "waiting",
+        "down",
+        "sent",
+        "arrived",
+        "back",
+    }
     for table, rows in columns_of_page().items():
         for column, unit, _ in rows:
             if table == "summary" and column == "waiting":  # a share

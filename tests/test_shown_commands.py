@@ -1,4 +1,6 @@
-"""Commands that pages and notebooks show; those in blocks of the README and the guide, their own tests run."""
+"""Commands that pages and notebooks show; those in blocks of the README and the guide, their own
+tests run.
+"""
 
 import json
 import re
@@ -37,7 +39,9 @@ def shown(text: str) -> Iterator[str]:
 
 
 def commands() -> list[str]:
-    """All that begin with one of the programs and have an argument; what changed between versions names old ones."""
+    """All that begin with one of the programs and have an argument; what changed between versions
+    names old ones.
+    """
     found = {line for page in PAGES if page.name != "CHANGELOG.md" for line in shown(prose(page))}
     return sorted(line for line in found if line.partition(" ")[0] in PROGRAMS and " " in line)
 
@@ -60,8 +64,14 @@ def test_a_command_that_a_page_shows_is_there(line: str) -> None:
         assert [word for word in rest if word.startswith("-")] == []
 
 
-PRINTED = [line for line in commands() if line.split()[1] in ("list", "cite") and not PLACEHOLDER.search(line)]
-REPRODUCED = [line for line in commands() if line.startswith("laggard reproduce ") and " ID" not in line]
+PRINTED = [
+    line
+    for line in commands()
+    if line.split()[1] in ("list", "cite") and not PLACEHOLDER.search(line)
+]
+REPRODUCED = [
+    line for line in commands() if line.startswith("laggard reproduce ") and " ID" not in line
+]
 STORED = [line for line in REPRODUCED if "--stored" in line]
 
 
@@ -74,7 +84,9 @@ def test_a_command_finds_what_it_names(line: str, capsys: pytest.CaptureFixture[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", STORED)
-def test_stored_arrays_decide_as_the_pages_say(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stored_arrays_decide_as_the_pages_say(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with chdir(ROOT):
         assert main(shlex.split(line.partition(" --page")[0])[1:]) == 0
     assert capsys.readouterr().out.strip()

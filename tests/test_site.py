@@ -1,4 +1,6 @@
-"""The documentation site is built without a warning, and what its pages show is text, tables and equations."""
+"""The documentation site is built without a warning, and what its pages show is text, tables and
+equations.
+"""
 
 import subprocess
 import sys
@@ -16,7 +18,9 @@ BROKEN = ("<!-- ", "{eval-rst}", "{toctree}", "| --- |", "\\frac", "problematic"
 
 
 class Page(HTMLParser):
-    """The words outside of code, the targets of links and pictures, and the names that links may end in."""
+    """The words outside of code, the targets of links and pictures, and the names that links may
+    end in.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -30,7 +34,9 @@ class Page(HTMLParser):
         own = dict(attrs)
         self._code += tag in ("code", "pre", "script", "style")
         self.names.add(own.get("id") or "")
-        self.targets += [target for key in ("href", "src") if (target := own.get(key)) and tag != "link"]
+        self.targets += [
+            target for key in ("href", "src") if (target := own.get(key)) and tag != "link"
+        ]
 
     def handle_endtag(self, tag: str) -> None:
         self._code -= tag in ("code", "pre", "script", "style")
@@ -53,15 +59,27 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[Path, Page]:
-    """The pages by their paths, without listings of code, which Sphinx links to names as they are imported."""
-    paths = [path for path in site.rglob("*.html") if "_modules" not in path.relative_to(site).parts]
+    """The pages by their paths, without listings of code, which Sphinx links to names as they are
+    imported.
+    """
+    paths = [
+        path for path in site.rglob("*.html") if "_modules" not in path.relative_to(site).parts
+    ]
     return {path: Page(path.read_text(encoding="utf-8")) for path in paths}
 
 
 @pytest.mark.slow
 def test_every_page_and_notebook_is_there(site: Path) -> None:
-    sources = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
-    assert [source for source in sources if not (site / source.relative_to(ROOT)).with_suffix(".html").is_file()] == []
+    sources = [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "notebooks").glob("*.ipynb"),
+    ]
+    assert [
+        source
+        for source in sources
+        if not (site / source.relative_to(ROOT)).with_suffix(".html").is_file()
+    ] == []
 
 
 @pytest.mark.slow
@@ -73,7 +91,9 @@ def test_links_and_pictures_lead_to_what_is_there(site: Path, pages: dict[Path, 
             if link.scheme or link.netloc:
                 continue
             file = (path.parent / unquote(link.path)).resolve() if link.path else path
-            names = pages[file].names if file in pages and link.fragment else {unquote(link.fragment)}
+            names = (
+                pages[file].names if file in pages and link.fragment else {unquote(link.fragment)}
+            )
             if not file.exists() or unquote(link.fragment) not in names:
                 broken.append(f"{path.relative_to(site)}: {target}")
     assert broken == []
@@ -96,9 +116,17 @@ def test_no_page_shows_what_should_have_been_rendered(pages: dict[Path, Page]) -
 
 
 @pytest.mark.slow
-def test_each_method_has_a_page_with_a_picture_messages_and_evidence(site: Path, pages: dict[Path, Page]) -> None:
+def test_each_method_has_a_page_with_a_picture_messages_and_evidence(
+    site: Path, pages: dict[Path, Page]
+) -> None:
     for name in ALGORITHM.parts:
         page = pages[site / "docs" / "methods" / f"{name}.html"]
         assert any(target.endswith(f"{name}.png") for target in page.targets)
-        assert {"who-computes-when", "messages", "statements-of-theory", "claims-of-papers", "to-cite"} <= page.names
+        assert {
+            "who-computes-when",
+            "messages",
+            "statements-of-theory",
+            "claims-of-papers",
+            "to-cite",
+        } <= page.names
     assert not (ROOT / "docs" / "methods").exists()

@@ -1,4 +1,6 @@
-"""What each command imports: the prompt does not wait for libraries that a command has no use for."""
+"""What each command imports: the prompt does not wait for libraries that a command has no use
+for.
+"""
 
 import subprocess
 import sys
@@ -27,10 +29,20 @@ WITHOUT = {
     "table RESULT": HEAVY,
     "trace RESULT": HEAVY,
     "sweep TOY": ("torch", "numba", "sklearn", "torchvision", "scipy.stats", "networkx", "xarray"),
-    "plot RESULT": ("torch", "numba", "sklearn", "torchvision", "scipy.stats", "networkx", "xarray"),
+    "plot RESULT": (
+        "torch",
+        "numba",
+        "sklearn",
+        "torchvision",
+        "scipy.stats",
+        "networkx",
+        "xarray",
+    ),
     "run DIGITS": ("sklearn", "torchvision", "scipy.stats", "networkx", "xarray"),
 }
-"""A command -> what it does not import; `TOY` is a config whose one run is `RESULT`, `DIGITS` one that learns."""
+"""A command -> what it does not import; `TOY` is a config whose one run is `RESULT`, `DIGITS` one
+that learns.
+"""
 
 TOY = "task: {model: timing}\nstop: {updates: 20}\ncluster: {workers: 2}\n"
 DIGITS = "task: {model: logistic, dataset: digits}\nstop: {updates: 2}\ncluster: {workers: 2}\n"
@@ -77,7 +89,9 @@ def imported(command: str, places: dict[str, str], module: str = "", line: str =
 
 
 @pytest.mark.parametrize("command", WITHOUT)
-def test_a_command_imports_no_library_that_it_does_not_need(command: str, places: dict[str, str]) -> None:
+def test_a_command_imports_no_library_that_it_does_not_need(
+    command: str, places: dict[str, str]
+) -> None:
     assert imported(command, places) & set(WITHOUT[command]) == set()
 
 
@@ -87,9 +101,15 @@ def test_a_command_imports_no_library_that_it_does_not_need(command: str, places
         ("--help", "laggard.experiments.commands.simulate", "import numpy"),
         ("list", "laggard.simulator.learning.rules.scalars", "import networkx"),
         ("validate configs/quickstart.yaml", "laggard.models.networks", "from torch import nn"),
-        pytest.param("table RESULT", "laggard.experiments.results.measures", "import scipy.stats", marks=SLOW),
-        pytest.param("sweep TOY", "laggard.experiments.running.run", "from torch import Tensor", marks=SLOW),
+        pytest.param(
+            "table RESULT", "laggard.experiments.results.measures", "import scipy.stats", marks=SLOW
+        ),
+        pytest.param(
+            "sweep TOY", "laggard.experiments.running.run", "from torch import Tensor", marks=SLOW
+        ),
     ],
 )
-def test_a_planted_import_is_found(command: str, module: str, line: str, places: dict[str, str]) -> None:
+def test_a_planted_import_is_found(
+    command: str, module: str, line: str, places: dict[str, str]
+) -> None:
     assert line.split()[1] in imported(command, places, module, line) & set(WITHOUT[command])

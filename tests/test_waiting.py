@@ -1,7 +1,8 @@
-"""Between evaluations the program never waits for the device: it asks for no value, and copies nothing that blocks.
+"""Between evaluations the program never waits for the device: it asks for no value, and copies
+nothing that blocks.
 
-No GPU is needed to see it. On torch's meta device a tensor has a shape and no numbers, so that whatever asks for one
-raises; copies there are watched.
+No GPU is needed to see it. On torch's meta device a tensor has a shape and no numbers, so that
+whatever asks for one raises; copies there are watched.
 """
 
 import pytest
@@ -33,10 +34,17 @@ class Blocking(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         given = kwargs or {}
         to = given.get("device")
-        if function._schema.name == "aten::_to_copy" and to == META and args[0].device != META and self.armed:
+        if (
+            function._schema.name == "aten::_to_copy"
+            and to == META
+            and args[0].device != META
+            and self.armed
+        ):
             assert given.get("non_blocking"), f"{tuple(args[0].shape)} was copied, and waited for"
         if function._schema.name == "aten::copy_" and self.armed:
-            assert args[0].device == args[1].device, f"{tuple(args[1].shape)} was copied between devices"
+            assert args[0].device == args[1].device, (
+                f"{tuple(args[1].shape)} was copied between devices"
+            )
         return function(*args, **given)
 
 
@@ -65,14 +73,20 @@ def watched(algorithm, task, cluster=None, **given):
     task.batches = watching
     with watch:
         return simulate(
-            cluster or trial.cluster, trial.make(trial.rule), task, stop=Stop(updates=5, gradients=200), **given
+            cluster or trial.cluster,
+            trial.make(trial.rule),
+            task,
+            stop=Stop(updates=5, gradients=200),
+            **given,
         )
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_no_method_waits(afar, name):
     rule = Rule(OPTIMIZERS["sgd"](momentum=0.9), lr=RATES)
-    outcome = watched(lambda _: ALGORITHMS[name](rule, **GIVEN.get(name, {})), afar(), learning_seeds=[0, 1, 2])
+    outcome = watched(
+        lambda _: ALGORITHMS[name](rule, **GIVEN.get(name, {})), afar(), learning_seeds=[0, 1, 2]
+    )
     assert outcome.progress.updates >= 2
     assert outcome.evaluated > 0
     assert outcome.weights.device == META
@@ -95,10 +109,13 @@ GIVEN = {
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "schedule"), [*((name, "constant") for name in OPTIMIZERS), *(("sgd", name) for name in SCHEDULES)]
+    ("optimizer", "schedule"),
+    [*((name, "constant") for name in OPTIMIZERS), *(("sgd", name) for name in SCHEDULES)],
 )
 def test_no_optimizer_and_no_schedule_waits(afar, optimizer, schedule):
-    given = {"step": {"every": 1.0}, "warmup": {"length": 2.0}, "cosine": {"length": 2.0}}.get(schedule, {})
+    given = {"step": {"every": 1.0}, "warmup": {"length": 2.0}, "cosine": {"length": 2.0}}.get(
+        schedule, {}
+    )
     for lr in (0.1, RATES):
         rule = Rule(OPTIMIZERS[optimizer](), lr=lr, schedule=SCHEDULES[schedule](**given))
         watched(lambda _, rule=rule: ALGORITHMS["delayed"](rule, delay=2), afar(), ensemble=MEMBERS)
@@ -121,9 +138,18 @@ def test_an_ensemble_of_every_number_of_a_rule_waits_for_none(afar):
 @pytest.mark.parametrize("backend", ["vmap", "unfold", "unfold-graphs", "vmap-graphs"])
 def test_no_batched_backend_waits(afar, backend):
     images = torch.zeros(20, 1, 28, 28)
-    data = Dataset("blank", images, torch.zeros(20, dtype=torch.long), images, torch.zeros(20, dtype=torch.long), 10)
+    data = Dataset(
+        "blank",
+        images,
+        torch.zeros(20, dtype=torch.long),
+        images,
+        torch.zeros(20, dtype=torch.long),
+        10,
+    )
     outcome = watched(
-        lambda rule: ALGORITHMS["delayed"](rule, delay=3), afar(LeNet5(), data, backend=backend), ensemble=MEMBERS
+        lambda rule: ALGORITHMS["delayed"](rule, delay=3),
+        afar(LeNet5(), data, backend=backend),
+        ensemble=MEMBERS,
     )
     assert outcome.evaluated >= 5
 
@@ -131,7 +157,10 @@ def test_no_batched_backend_waits(afar, backend):
 def test_losses_are_fetched_at_evaluations_or_after_very_many(afar):
     learning = Learning(afar(), torch.zeros(MEMBERS, 2, device=META))
     gradient = simulate(
-        Cluster(1, compute=Gamma(1.0, 0.5)), ALGORITHMS["delayed"](Rule(), 0), afar(), stop=Stop(updates=1)
+        Cluster(1, compute=Gamma(1.0, 0.5)),
+        ALGORITHMS["delayed"](Rule(), 0),
+        afar(),
+        stop=Stop(updates=1),
     )
     assert gradient.progress.updates == 1
     loss = torch.zeros(MEMBERS, device=META)
@@ -167,7 +196,9 @@ class Counting(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
         new = function._schema.returns and function._schema.returns[0].alias_info is None
-        self.count += bool(new) and isinstance(result, torch.Tensor) and result.numel() >= self.least
+        self.count += (
+            bool(new) and isinstance(result, torch.Tensor) and result.numel() >= self.least
+        )
         return result
 
 

@@ -7,4 +7,14 @@ from laggard.experiments.claims.presentation import standing
 from laggard.experiments.claims.reproduction import decide_again, repeat, reproduce
 from laggard.experiments.claims.verdicts import Verdict
 
-__all__ = ["Claim", "Criterion", "Verdict", "claims", "decide_again", "ledger", "repeat", "reproduce", "standing"]
+__all__ = [
+    "Claim",
+    "Criterion",
+    "Verdict",
+    "claims",
+    "decide_again",
+    "ledger",
+    "repeat",
+    "reproduce",
+    "standing",
+]

@@ -1,4 +1,6 @@
-"""The arrays that a claim is decided by: taken from its runs, stored beside its row, and read back without the runs."""
+"""The arrays that a claim is decided by: taken from its runs, stored beside its row, and read back
+without the runs.
+"""
 
 import json
 import math
@@ -39,7 +41,9 @@ class StudyArrays:
         """
         if name not in self.arrays:
             if self.results is None:
-                raise ResultError(f"{name}: is not among the stored arrays; reproduce the claim to compute it")
+                raise ResultError(
+                    f"{name}: is not among the stored arrays; reproduce the claim to compute it"
+                )
             self.arrays[name] = compute(self.results)
         return self.arrays[name]
 
@@ -65,7 +69,9 @@ def statistic(function: Statistic) -> Statistic:
 def as_studies(found: Mapping[str, Any]) -> dict[str, StudyArrays]:
     """What studies gave, runs or the array of a probe, as `decide` takes it."""
     return {
-        name: StudyArrays(None, {PROBE: given}) if isinstance(given, xr.DataArray) else StudyArrays(given)
+        name: StudyArrays(None, {PROBE: given})
+        if isinstance(given, xr.DataArray)
+        else StudyArrays(given)
         for name, given in found.items()
     }
 
@@ -76,14 +82,18 @@ def probed(study: StudyArrays) -> xr.DataArray:
 
 
 def write_arrays(path: Path, studies: Mapping[str, StudyArrays]) -> None:
-    """Store what was taken from the studies: by study and statistic, dimensions, coordinates and numbers."""
+    """Store what was taken from the studies: by study and statistic, dimensions, coordinates and
+    numbers.
+    """
     document = {
         name: {key: _as_document(array) for key, array in sorted(study.arrays.items())}
         for name, study in studies.items()
         if study.arrays
     }
     with whole_file(path) as part:
-        part.write_text(json.dumps(document, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
+        part.write_text(
+            json.dumps(document, indent=None, separators=(",", ":")) + "\n", encoding="utf-8"
+        )
 
 
 def read_arrays(path: Path) -> dict[str, StudyArrays] | None:
@@ -101,7 +111,9 @@ def read_arrays(path: Path) -> dict[str, StudyArrays] | None:
             for name, arrays in document.items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResultError(f"{path}: holds no arrays of a claim ({error}); remove it, and reproduce again") from None
+        raise ResultError(
+            f"{path}: holds no arrays of a claim ({error}); remove it, and reproduce again"
+        ) from None
 
 
 def _as_document(array: xr.DataArray) -> dict[str, Any]:
@@ -110,7 +122,9 @@ def _as_document(array: xr.DataArray) -> dict[str, Any]:
 
 
 def _as_array(document: Mapping[str, Any]) -> xr.DataArray:
-    return xr.DataArray(np.array(document["values"], float), dims=document["dims"], coords=document["coords"])
+    return xr.DataArray(
+        np.array(document["values"], float), dims=document["dims"], coords=document["coords"]
+    )
 
 
 def _strict(values: Any) -> Any:

@@ -1,4 +1,6 @@
-"""A claim of a paper: the question, the runs that answer it, the numbers taken from them, and what decides it."""
+"""A claim of a paper: the question, the runs that answer it, the numbers taken from them, and what
+decides it.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +17,9 @@ from laggard.experiments.config.plain import put
 
 Scale = Literal["smoke", "cpu", "paper"]
 Basis = Literal["clock", "quadratic", "network"]
-"""What a claim is shown on: the clock and the rules by themselves, a quadratic, or a network that is trained."""
+"""What a claim is shown on: the clock and the rules by themselves, a quadratic, or a network that
+is trained.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,8 @@ class Paper:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Which runs choose the learning rate of these: the best of each setting, on seeds of their own.
+    """Which runs choose the learning rate of these: the best of each setting, on seeds of their
+    own.
 
     Attributes:
         on: the name of the runs that choose.
@@ -56,7 +61,8 @@ class Study:
 
     Attributes:
         tuned: by which other runs a learning rate is chosen for these.
-        probe: what is computed along the runs in place of results: see `probes`; `decide` gets an array of it.
+        probe: what is computed along the runs in place of results: see `probes`; `decide` gets an
+            array of it.
     """
 
     config: Mapping[str, Any]
@@ -76,7 +82,10 @@ class Study:
         for key, value in getattr(self, scale).items():
             try:
                 if key.startswith("sweep."):  # its own keys have dots in them
-                    document["sweep"] = {**document.get("sweep", {}), key.removeprefix("sweep."): value}
+                    document["sweep"] = {
+                        **document.get("sweep", {}),
+                        key.removeprefix("sweep."): value,
+                    }
                 else:
                     document = put(document, key, value)
             except ConfigError as error:
@@ -89,7 +98,8 @@ class Joint:
     """A number that all seeds make together, as the setting at which their mean is least.
 
     Attributes:
-        number: the number, of an array that has the dimension `seed`; further dimensions are left as they are.
+        number: the number, of an array that has the dimension `seed`; further dimensions are left
+            as they are.
         values: that array.
     """
 
@@ -104,22 +114,25 @@ class Joint:
     def resample(self, draws: int) -> tuple[float, ...]:
         """The numbers that bootstrap samples of the seeds make.
 
-        Each sample takes as many seeds as there are, with replacement, the same ones for all settings, for they are
-        paired.
+        Each sample takes as many seeds as there are, with replacement, the same ones for all
+        settings, for they are paired.
 
         Source: Efron (1979), Annals of Statistics 7.
         """
         count = self.values.sizes[SEED]
         generators = (np.random.default_rng([draw, count]) for draw in range(draws))
-        chosen = xr.DataArray([rng.integers(count, size=count) for rng in generators], dims=("draw", SEED))
+        chosen = xr.DataArray(
+            [rng.integers(count, size=count) for rng in generators], dims=("draw", SEED)
+        )
         return tuple(self.number(self.values.isel({SEED: chosen})).values.tolist())
 
 
 def ratio_of_means(above: xr.DataArray, below: xr.DataArray) -> Joint:
     """The mean over seeds of one number over that of another: mean(above) / mean(below).
 
-    The mean of each seed's ratio is another number: above 1 where both come from one distribution, the more so the more
-    it varies. Where the mean below is infinite, as of a time that was not always reached, there is no ratio.
+    The mean of each seed's ratio is another number: above 1 where both come from one distribution,
+    the more so the more it varies. Where the mean below is infinite, as of a time that was not
+    always reached, there is no ratio.
 
     Args:
         above, below: positive numbers, one a seed, of the same seeds.
@@ -135,18 +148,22 @@ def ratio_of_means(above: xr.DataArray, below: xr.DataArray) -> Joint:
 StudyResults = Mapping[str, StudyArrays]
 """By the study's name, the statistics of its runs, or the array that its probe gave."""
 NumberArrays = Mapping[str, xr.DataArray | Joint]
-"""By name, what a claim's `decide` takes from its results: a number a seed, one number, or what the figure shows."""
+"""By name, what a claim's `decide` takes from its results: a number a seed, one number, or what the
+figure shows.
+"""
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """An inequality that was fixed before the runs: a number from each seed, and the bar that it must not pass.
+    """An inequality that was fixed before the runs: a number from each seed, and the bar that it
+    must not pass.
 
     Attributes:
         number: its name among the numbers of `decide`, with at most the seeds left as a dimension.
         says: what it asks for, in words.
         at_most, at_least: the bar, or both of them.
-        control: whether it asks for what the setting needs to say anything, and not for what the paper claims.
+        control: whether it asks for what the setting needs to say anything, and not for what the
+            paper claims.
 
     Raises:
         ValueError: there is no bar.
@@ -178,17 +195,20 @@ class Claim:
         id: the letter of its paper and a number.
         says: what the paper says, in our words.
         basis: what it is shown on.
-        mark: how that is known: read in the source, from secondary notes, recalled (context, never a bar), or derived.
+        mark: how that is known: read in the source, from secondary notes, recalled (context, never
+            a bar), or derived.
         setting: in which setting it is tried here, and how that differs from the paper's.
         studies: runs by name.
         decide: from what the studies gave to numbers by name.
         criteria: what decides it; those that are no controls must all hold for the claim to hold.
-        beside: numbers that are shown without a bar, each with what it is: counter-evidence, and the other question.
+        beside: numbers that are shown without a bar, each with what it is: counter-evidence, and
+            the other question.
         notes: what a reader of the verdict must know.
         headline: what the first criterion's number is, in a few words.
         did: the setting in a sentence, for a card.
         changes: what was changed after a verdict had been seen, the first change first.
-        grid: accuracies over `delay`, `optimiser`, `lr`, `seed` and perhaps `batch`, where they have a figure too.
+        grid: accuracies over `delay`, `optimiser`, `lr`, `seed` and perhaps `batch`, where they
+            have a figure too.
     """
 
     id: str

@@ -14,11 +14,15 @@ class Picture:
         x: its key along the axis; `log_x` where that is logarithmic.
         y: what the axis upwards is called.
         lines: its key that tells lines apart.
-        label: what a line is called, with its value for `{}`; by default a name by itself, and a number with its key.
+        label: what a line is called, with its value for `{}`; by default a name by itself, and a
+            number with its key.
         lost: what is said of seeds whose value is infinite: that they never got there, or diverged.
-        bar: a criterion's bar, where it is a value of this axis; or so much above the mean of one of its settings.
-        limits: of the axis upwards, where single seeds lie so far away that the means would not be seen.
-        theory: the name, among the numbers of `decide`, of what theory has for the lines or for some of them.
+        bar: a criterion's bar, where it is a value of this axis; or so much above the mean of one
+            of its settings.
+        limits: of the axis upwards, where single seeds lie so far away that the means would not be
+            seen.
+        theory: the name, among the numbers of `decide`, of what theory has for the lines or for
+            some of them.
     """
 
     of: str
@@ -37,7 +41,8 @@ class Picture:
 
 @dataclass(frozen=True)
 class ClaimTable:
-    """The claim's table, with the paper's numbers, where they are known, beside those measured here.
+    """The claim's table, with the paper's numbers, where they are known, beside those measured
+    here.
 
     Attributes:
         of: its name among the numbers of `decide`.

@@ -18,7 +18,9 @@ from laggard.experiments.results.atomic import whole_file
 from laggard.experiments.results.result import ResultError
 
 STORED = Path(str(files("laggard"))) / "ledger"
-"""The rows that come with laggard; in its repository those of `results/claims`, where `laggard reproduce` writes."""
+"""The rows that come with laggard; in its repository those of `results/claims`, where `laggard
+reproduce` writes.
+"""
 
 
 class Repeat(Part):
@@ -35,7 +37,9 @@ class Repeat(Part):
 
 
 class FirstVerdict(Part):
-    """What was said of a claim when it was first decided, by whatever setting and criteria it had then."""
+    """What was said of a claim when it was first decided, by whatever setting and criteria it had
+    then.
+    """
 
     verdict: str
     taken: str
@@ -53,9 +57,11 @@ class Row(Part):
         chosen: what was chosen for the studies that are tuned, a line for each choice.
         at_edge: whether one of those lies at an end of its grid, which leaves the criteria open.
         runs: their ids, with the wall time (s) that each took when it was made.
-        gradients: how many they took, all members of ensembles counted; None for runs of old, which did not say.
+        gradients: how many they took, all members of ensembles counted; None for runs of old, which
+            did not say.
         version: laggard's, when they were made.
-        machine: device, instruction set and torch of the runs: numbers are the same to the last bit on the same ones.
+        machine: device, instruction set and torch of the runs: numbers are the same to the last bit
+            on the same ones.
         taken: the day on which the last of the runs was made.
         repeats: what came of the same runs on other days.
     """
@@ -94,19 +100,25 @@ class Row(Part):
         return [entry.values for entry in (*self.criteria, *self.beside)]
 
     def agrees_with(self, other: "Row") -> bool:
-        """Whether both say the same but for the words about the claim, which may be put better later."""
+        """Whether both say the same but for the words about the claim, which may be put better
+        later.
+        """
         words = {name: getattr(other, name) for name in ("question", "says", "mark", "changes")}
         return self.model_copy(update=words) == other
 
     @property
     def tally(self) -> str:
-        """The number of claims that hold, fail and are open; empty where all hold, or where there is no verdict."""
+        """The number of claims that hold, fail and are open; empty where all hold, or where there
+        is no verdict.
+        """
         counts = Counter(entry.outcome for entry in self.criteria if not entry.control)
         if self.verdict in (Verdict.HOLDS, Verdict.NONE):
             return ""
         found = [f"{counts[CriterionOutcome.HOLDS]} of {counts.total()} hold"]
         found += [f"{counts[CriterionOutcome.FAILS]} fail"] * bool(counts[CriterionOutcome.FAILS])
-        return ", ".join(found + [f"{counts[CriterionOutcome.OPEN]} open"] * bool(counts[CriterionOutcome.OPEN]))
+        return ", ".join(
+            found + [f"{counts[CriterionOutcome.OPEN]} open"] * bool(counts[CriterionOutcome.OPEN])
+        )
 
 
 def path_of(row: Row, folder: Path) -> Path:
@@ -115,21 +127,31 @@ def path_of(row: Row, folder: Path) -> Path:
 
 
 def write_row(
-    row: Row, table: pd.DataFrame | None, folder: Path, studies: Mapping[str, StudyArrays] | None = None
+    row: Row,
+    table: pd.DataFrame | None,
+    folder: Path,
+    studies: Mapping[str, StudyArrays] | None = None,
 ) -> Path:
-    """Store a row, the numbers of its figure, and the arrays that it was decided by; return the row's file."""
+    """Store a row, the numbers of its figure, and the arrays that it was decided by; return the
+    row's file.
+    """
     path = path_of(row, folder)
     with whole_file(path) as part:
         part.write_text(json.dumps(row.model_dump(), indent=1) + "\n", encoding="utf-8")
         if table is not None:
-            table.to_csv(path.with_suffix(".csv"), index=False, float_format="%.6g", lineterminator="\n")
+            table.to_csv(
+                path.with_suffix(".csv"), index=False, float_format="%.6g", lineterminator="\n"
+            )
     if studies is not None:
         write_arrays(_arrays_path(row.id, folder, row.scale), studies)
     return path
 
 
-def stored_arrays(name: str, folder: Path = STORED, scale: Scale = "cpu") -> dict[str, StudyArrays] | None:
-    """The arrays by which the claim called `name` was decided, by study; None where none were stored.
+def stored_arrays(
+    name: str, folder: Path = STORED, scale: Scale = "cpu"
+) -> dict[str, StudyArrays] | None:
+    """The arrays by which the claim called `name` was decided, by study; None where none were
+    stored.
 
     Raises:
         ResultError: the file holds something else.
@@ -173,4 +195,6 @@ def _row(path: Path) -> Row:
         return Row.model_validate(document)
     except (ValueError, ValidationError) as error:
         problem = str(error).splitlines()[0]
-        raise ResultError(f"{path}: is no row of a ledger ({problem}); remove it, and reproduce again") from None
+        raise ResultError(
+            f"{path}: is no row of a ledger ({problem}); remove it, and reproduce again"
+        ) from None

@@ -1,4 +1,5 @@
-"""The pages on what papers claim: a first page with a matrix and tables, one a paper with a card a claim, an appendix.
+"""The pages on what papers claim: a first page with a matrix and tables, one a paper with a card a
+claim, an appendix.
 
 Numbers are those of stored rows and arrays, words about them those of the claims.
 """
@@ -55,9 +56,10 @@ class Evidence:
 
     Attributes:
         claims: in order.
-        rows, studies: by the claim's id, its row and the arrays that decided it, for claims that have them.
-        pictures: by the claim's id its figure, and under `rates` that of accuracy over learning rate and delay; under
-            `ID, grid` a claim's own.
+        rows, studies: by the claim's id, its row and the arrays that decided it, for claims that
+            have them.
+        pictures: by the claim's id its figure, and under `rates` that of accuracy over learning
+            rate and delay; under `ID, grid` a claim's own.
     """
 
     claims: Sequence[Claim]
@@ -67,7 +69,9 @@ class Evidence:
     scale: Scale
 
     def row(self, claim: Claim) -> Row | None:
-        """The row of a claim as it is now; None where it was decided by other criteria, or is not run."""
+        """The row of a claim as it is now; None where it was decided by other criteria, or is not
+        run.
+        """
         row = self.rows.get(claim.id)
         return None if row is None or is_outdated(claim, row) else row
 
@@ -86,7 +90,9 @@ class Evidence:
 
 
 def write_pages(evidence: Evidence, first: Path) -> list[Path]:
-    """Write the first page to a file, and those of papers and the appendix below its folder; return all their paths."""
+    """Write the first page to a file, and those of papers and the appendix below its folder; return
+    all their paths.
+    """
     found = pages(evidence, first)
     for path, text in found.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +107,11 @@ def pages(evidence: Evidence, first: Path) -> dict[Path, str]:
     decided = [claim.id for claim in evidence.claims if evidence.row(claim) is not None]
     said = {
         "sentences": summary_sentences(evidence),
-        "failing": [claim for claim in evidence.claims if claim.notes and evidence.verdict(claim) == Verdict.FAILS],
+        "failing": [
+            claim
+            for claim in evidence.claims
+            if claim.notes and evidence.verdict(claim) == Verdict.FAILS
+        ],
         "tables": [
             table_of(evidence, claim, f"{PAPERS.as_posix()}/{claim.paper.key}.md")
             for claim in evidence.claims
@@ -113,20 +123,32 @@ def pages(evidence: Evidence, first: Path) -> dict[Path, str]:
     }
     found = {first: _render("first.md.jinja", **given, **said)}
     for paper, own in evidence.papers.items():
-        found[folder / f"{paper.key}.md"] = _render("paper.md.jinja", **given, paper=paper, claims=own)
-    found[folder / "appendix.md"] = _render("appendix.md.jinja", **given, hours=hours(evidence.rows.values()))
+        found[folder / f"{paper.key}.md"] = _render(
+            "paper.md.jinja", **given, paper=paper, claims=own
+        )
+    found[folder / "appendix.md"] = _render(
+        "appendix.md.jinja", **given, hours=hours(evidence.rows.values())
+    )
     return found
 
 
 def _render(template: str, **given: Any) -> str:
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
     )
-    environment.filters |= {"first_sentence": first_sentence, "described": describe_repeat, "seen_from": _seen_from}
+    environment.filters |= {
+        "first_sentence": first_sentence,
+        "described": describe_repeat,
+        "seen_from": _seen_from,
+    }
     environment.globals |= {
         "outcome": describe_outcome, "caption": caption_of, "table": table_of, "is_of_all": is_of_all,
     }  # fmt: skip
-    text = environment.get_template(template).render(**given, columns=BASES, not_run=NOT_RUN, cell=matrix_cell)
+    text = environment.get_template(template).render(
+        **given, columns=BASES, not_run=NOT_RUN, cell=matrix_cell
+    )
     return text.rstrip("\n") + "\n"
 
 
@@ -174,7 +196,9 @@ def summary_sentences(evidence: Evidence) -> list[str]:
 
 
 def matrix_cell(evidence: Evidence, claims: Sequence[Claim], basis: Basis) -> str:
-    """The claims of a paper on one basis: each with its verdict, its first number, and the first that fails its bar."""
+    """The claims of a paper on one basis: each with its verdict, its first number, and the first
+    that fails its bar.
+    """
     lines = []
     for claim in claims:
         if claim.basis == basis:
@@ -182,18 +206,23 @@ def matrix_cell(evidence: Evidence, claims: Sequence[Claim], basis: Basis) -> st
             link = f"[{claim.id}]({PAPERS.as_posix()}/{claim.paper.key}.md#{claim.id.lower()})"
             said = f"**{evidence.verdict(claim)}**"
             number = "" if row is None else f", {headline(claim, row)}"
-            number += f"; fails: {failing}" if row is not None and (failing := first_failure(row)) else ""
+            number += (
+                f"; fails: {failing}" if row is not None and (failing := first_failure(row)) else ""
+            )
             lines.append(f"{link} {said}{number}")
     return "<br>".join(lines)
 
 
 def is_of_all(claim: Claim) -> bool:
-    """Whether a claim's table stands on the first page: the paper's numbers beside ours, or those of all rates."""
+    """Whether a claim's table stands on the first page: the paper's numbers beside ours, or those
+    of all rates.
+    """
     return claim.table is not None and (bool(claim.table.paper) or claim.grid is not None)
 
 
 def table_of(evidence: Evidence, claim: Claim, page: str) -> str:
-    """The table of a claim that has one and is decided, with the paper's numbers beside ours; otherwise nothing.
+    """The table of a claim that has one and is decided, with the paper's numbers beside ours;
+    otherwise nothing.
 
     Args:
         page: where the claim's page lies, for a link; empty on that page.

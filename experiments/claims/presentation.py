@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas.io.formats.style import Styler
 
-KNOWN = {"read": "read in it", "notes": "from notes on it", "recalled": "recalled, no bar", "derived": "derived"}
+KNOWN = {
+    "read": "read in it",
+    "notes": "from notes on it",
+    "recalled": "recalled, no bar",
+    "derived": "derived",
+}
 NOT_RUN = "not run"
 GOOD, BAD, GREY = "#00735a", "#b34700", "#666666"
 COLOURS: Mapping[str, str] = {
@@ -41,7 +46,9 @@ def verdict_text(row: Row) -> str:
 
 
 def is_outdated(claim: Claim, row: Row) -> bool:
-    """Whether a row was decided by another setting, criteria or numbers beside than the claim has now."""
+    """Whether a row was decided by another setting, criteria or numbers beside than the claim has
+    now.
+    """
     asked = [(each.says, each.bar, each.control) for each in claim.criteria]
     asked += [(says, "", False) for says in claim.beside.values()]
     told = [(each.says, each.bar, each.control) for each in (*row.criteria, *row.beside)]
@@ -60,7 +67,9 @@ def headline(claim: Claim, row: Row) -> str:
 
 
 def first_failure(row: Row) -> str:
-    """The first criterion that fails, with its number and bar; empty, where none does or `headline` has that number."""
+    """The first criterion that fails, with its number and bar; empty, where none does or `headline`
+    has that number.
+    """
     failing = [each for each in row.criteria if each.outcome == CriterionOutcome.FAILS]
     if not failing or failing[0] is row.criteria[0]:
         return ""
@@ -75,22 +84,30 @@ def _against_bar(entry: RowEntry) -> str:
 
 
 def caption_of(claim: Claim, row: Row) -> str:
-    """The verdict with the claim's one number and its number of seeds, as the caption of its figure."""
+    """The verdict with the claim's one number and its number of seeds, as the caption of its
+    figure.
+    """
     first = row.criteria[0]
-    seeds = f", {len(first.values)} seeds" if first.seeds and not first.share and not first.lost else ""
+    seeds = (
+        f", {len(first.values)} seeds" if first.seeds and not first.share and not first.lost else ""
+    )
     return f"{verdict_text(row)}; {headline(claim, row)}{seeds}."
 
 
 def describe_claim(row: Row, width: int) -> list[str]:
     """What the paper says and in which setting it was tried, as paragraphs for the terminal."""
     texts = (f"The paper ({row.paper}) says [{row.mark}]: {row.says}", f"Here: {row.setting}")
-    wrapper = textwrap.TextWrapper(max(width, 40), initial_indent=" " * 4, subsequent_indent=" " * 4)
+    wrapper = textwrap.TextWrapper(
+        max(width, 40), initial_indent=" " * 4, subsequent_indent=" " * 4
+    )
     return [line for text in texts for line in wrapper.wrap(text)]
 
 
 def number_lines(entries: Sequence[RowEntry]) -> list[str]:
     """The numbers of a row, a line each."""
-    lines = [(f"    {of.outcome or 'beside':<6} {of.says}: {of.measured}", of.bar) for of in entries]
+    lines = [
+        (f"    {of.outcome or 'beside':<6} {of.says}: {of.measured}", of.bar) for of in entries
+    ]
     return [f"{line}  ({bar})" if bar else line for line, bar in lines]
 
 
@@ -101,7 +118,8 @@ class Standing:
     Its tables are made for notebooks: pandas's `Styler`s, whose `data` is the data frame.
 
     Attributes:
-        claims, rows: by the claim's id; a claim without a row is not run at this scale, or by other criteria than now.
+        claims, rows: by the claim's id; a claim without a row is not run at this scale, or by other
+            criteria than now.
         folder: where rows are stored.
     """
 
@@ -112,7 +130,9 @@ class Standing:
     folder: Path
 
     def verdicts(self) -> "Styler":
-        """A row a claim: what the paper says, how that is known, and the verdict, or the command that leads to one."""
+        """A row a claim: what the paper says, how that is known, and the verdict, or the command
+        that leads to one.
+        """
         found = [
             (claim.id, claim.question, claim.says, KNOWN[claim.mark], self._verdict(claim.id))
             for claim in self.claims.values()
@@ -121,18 +141,25 @@ class Standing:
         return self._table(found, columns, "verdict")
 
     def findings(self, *names: str) -> "Styler":
-        """A row a criterion of the claims called `names`, or of all, with its bar; and one for each number beside.
+        """A row a criterion of the claims called `names`, or of all, with its bar; and one for each
+        number beside.
 
         Raises:
             ValueError: the paper has no such claim.
         """
         found = [line for claim in self._select(names) for line in self._lines(claim)]
         columns = ["claim", "measured", "bar", "mean", "95 % interval", "seeds", "outcome"]
-        caption = "; ".join(f"{claim.id}: {self._verdict(claim.id)}" for claim in self._select(names)) if names else ""
+        caption = (
+            "; ".join(f"{claim.id}: {self._verdict(claim.id)}" for claim in self._select(names))
+            if names
+            else ""
+        )
         return self._table(found, columns, "outcome", caption)
 
     def settings(self) -> "Styler":
-        """A row a claim: in which setting it is tried, what a reader of the verdict must know, and when it was run."""
+        """A row a claim: in which setting it is tried, what a reader of the verdict must know, and
+        when it was run.
+        """
         rows = {name: self.rows.get(name) for name in self.claims}
         found = [
             (name, (rows[name] or claim).setting, claim.notes, *self._effort(rows[name]))
@@ -141,7 +168,8 @@ class Standing:
         return self._table(found, ["claim", "setting", "to be known", "runs", "run on"])
 
     def figure(self, name: str) -> "Figure | None":
-        """The claim's figure, drawn from the numbers that its row was stored with; None where there is none.
+        """The claim's figure, drawn from the numbers that its row was stored with; None where there
+        is none.
 
         Raises:
             ValueError: the paper has no such claim.
@@ -154,8 +182,11 @@ class Standing:
             return None
         return picture(claim, table, answer=caption_of(claim, self.rows[name]))
 
-    def rerun(self, name: str, scale: Scale = "smoke", out: str | Path = "results", jobs: int = 1) -> "Standing":
-        """Run the claim called `name` under `out`, as `reproduce` does, and return its standing there.
+    def rerun(
+        self, name: str, scale: Scale = "smoke", out: str | Path = "results", jobs: int = 1
+    ) -> "Standing":
+        """Run the claim called `name` under `out`, as `reproduce` does, and return its standing
+        there.
 
         Raises:
             ValueError: the paper has no such claim.
@@ -168,7 +199,9 @@ class Standing:
     def _select(self, names: Any) -> list[Claim]:
         for name in names:
             if name not in self.claims:
-                raise ValueError(f"{name}: expected a claim of this paper, one of {', '.join(self.claims)}")
+                raise ValueError(
+                    f"{name}: expected a claim of this paper, one of {', '.join(self.claims)}"
+                )
         return [self.claims[name] for name in names or self.claims]
 
     def _verdict(self, name: str) -> str:
@@ -180,14 +213,24 @@ class Standing:
         """The lines of a claim's table; of one without a row, its criteria."""
         row = self.rows.get(claim.id)
         if row is None:
-            yield from ((claim.id, each.says, each.bar, "", "", "", NOT_RUN) for each in claim.criteria)
+            yield from (
+                (claim.id, each.says, each.bar, "", "", "", NOT_RUN) for each in claim.criteria
+            )
             return
         for entry in (*row.criteria, *row.beside):
             mean = "not finite" if entry.value is None else f"{entry.value:.4g}"
             count = len(entry.values)
             seeds = f"{count - entry.lost} of {count}" if entry.lost else f"{count}"
             outcome = entry.outcome or "beside"
-            yield claim.id, entry.says, entry.bar, mean, entry.interval, seeds * entry.seeds, outcome
+            yield (
+                claim.id,
+                entry.says,
+                entry.bar,
+                mean,
+                entry.interval,
+                seeds * entry.seeds,
+                outcome,
+            )
 
     def _effort(self, row: Row | None) -> tuple[str, str]:
         """The number of runs, their duration, and the day; then the results of repetitions."""
@@ -196,7 +239,9 @@ class Standing:
         days = [row.taken, *map(describe_repeat, row.repeats)]
         return f"{len(row.runs)}, {row.seconds / 60:.1f} min", "; ".join(days)
 
-    def _table(self, rows: list[Any], columns: list[str], coloured: str = "", caption: str = "") -> "Styler":
+    def _table(
+        self, rows: list[Any], columns: list[str], coloured: str = "", caption: str = ""
+    ) -> "Styler":
         """A table of wrapped text; the colour of the column `coloured` shows the outcome."""
         from pandas.io.formats.style import Styler
 
@@ -207,14 +252,20 @@ class Standing:
             {"selector": "th, td", "props": wrapped},
             {"selector": "caption", "props": "text-align: left; font-weight: bold; padding: 0.3em 0"},
         ])  # fmt: skip
-        style = style.hide(axis="columns", subset=[name for name in columns if not table[name].any()])
+        style = style.hide(
+            axis="columns", subset=[name for name in columns if not table[name].any()]
+        )
         if not coloured:
             return style
-        return style.map(lambda text: f"color: {COLOURS.get(text, 'inherit')}; font-weight: bold", subset=[coloured])
+        return style.map(
+            lambda text: f"color: {COLOURS.get(text, 'inherit')}; font-weight: bold",
+            subset=[coloured],
+        )
 
 
 def standing(paper: str, scale: Scale = "cpu", folder: str | Path = STORED) -> Standing:
-    """How the paper called `paper`, by its key, its claims' letter or one of them, stands by the rows under `folder`.
+    """How the paper called `paper`, by its key, its claims' letter or one of them, stands by the
+    rows under `folder`.
 
     Args:
         folder: where rows are stored; by default those that come with laggard.
@@ -225,7 +276,9 @@ def standing(paper: str, scale: Scale = "cpu", folder: str | Path = STORED) -> S
     """
     meant = {claim.paper.key: claim.paper for claim in claims([paper])}
     if len(meant) > 1:
-        raise ConfigError(paper, f"stands for several papers: expected one of {', '.join(sorted(meant))}")
+        raise ConfigError(
+            paper, f"stands for several papers: expected one of {', '.join(sorted(meant))}"
+        )
     ((key, source),) = meant.items()
     found = {claim.id: claim for claim in claims([key])}
     rows = {

@@ -1,4 +1,6 @@
-"""Reproduces a claim: runs its studies, evaluates its statistics, decides its criteria, and stores a row."""
+"""Reproduces a claim: runs its studies, evaluates its statistics, decides its criteria, and stores
+a row.
+"""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,7 +22,14 @@ from laggard.experiments.claims.ledger import (
     stored_arrays,
     write_row,
 )
-from laggard.experiments.claims.studies import Tell, choices, config_of, grids, kept_runs, run_studies
+from laggard.experiments.claims.studies import (
+    Tell,
+    choices,
+    config_of,
+    grids,
+    kept_runs,
+    run_studies,
+)
 from laggard.experiments.claims.verdicts import Verdict, additional_finding, finding, verdict
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.results.result import MANIFEST, Result, ResultError
@@ -40,7 +49,8 @@ def reproduce(
     jobs: int | None = None,
     tell: Tell = lambda _: None,
 ) -> Row:
-    """Run what is missing for a claim at `scale`, decide it, and store its row in `claims` under `out`.
+    """Run what is missing for a claim at `scale`, decide it, and store its row in `claims` under
+    `out`.
 
     At the scale `smoke` every criterion is computed, and no verdict drawn.
 
@@ -65,18 +75,27 @@ def decide_again(claim: Claim, scale: Scale, folder: str | Path = STORED) -> Row
     """The row of a claim, decided anew from the arrays that are stored with it; nothing is run.
 
     Raises:
-        ResultError: the claim has no row at this scale, or none with arrays, or needs others than those.
+        ResultError: the claim has no row at this scale, or none with arrays, or needs others than
+            those.
     """
-    kept, studies = read_row(claim.id, Path(folder), scale), stored_arrays(claim.id, Path(folder), scale)
+    kept, studies = (
+        read_row(claim.id, Path(folder), scale),
+        stored_arrays(claim.id, Path(folder), scale),
+    )
     if kept is None or studies is None:
-        raise ResultError(f"{Path(folder) / scale}: has no arrays of {claim.id}; reproduce it to store them")
+        raise ResultError(
+            f"{Path(folder) / scale}: has no arrays of {claim.id}; reproduce it to store them"
+        )
     same = {name: getattr(kept, name) for name in CIRCUMSTANCES}
     row, _ = evaluate_claim(claim, scale, studies, same)
     return _with_history(row, kept)
 
 
-def measured_so_far(claim: Claim, study: str, scale: Scale, folder: str | Path = STORED) -> StudyArrays | None:
-    """The runs of a study of which `partial` has the measurements, for a figure of what is there; None without any.
+def measured_so_far(
+    claim: Claim, study: str, scale: Scale, folder: str | Path = STORED
+) -> StudyArrays | None:
+    """The runs of a study of which `partial` has the measurements, for a figure of what is there;
+    None without any.
 
     Raises:
         ConfigError: the study cannot be run.
@@ -86,7 +105,9 @@ def measured_so_far(claim: Claim, study: str, scale: Scale, folder: str | Path =
 
 
 def _with_history(row: Row, kept: Row | None) -> Row:
-    """`row` with the first verdict of the one that was kept, and with its repeats where numbers are the same."""
+    """`row` with the first verdict of the one that was kept, and with its repeats where numbers are
+    the same.
+    """
     if kept is None:
         return row
     repeats = kept.repeats if kept.numbers == row.numbers else []
@@ -94,7 +115,9 @@ def _with_history(row: Row, kept: Row | None) -> Row:
 
 
 def figure_data(claim: Claim, numbers: NumberArrays) -> pd.DataFrame | None:
-    """What the claim's figure shows, a row a setting and seed: its `value`, and what theory has, if it is asked for."""
+    """What the claim's figure shows, a row a setting and seed: its `value`, and what theory has, if
+    it is asked for.
+    """
     if claim.figure is None:
         return None
     shown = numbers[claim.figure.of]
@@ -104,8 +127,10 @@ def figure_data(claim: Claim, numbers: NumberArrays) -> pd.DataFrame | None:
         theory = numbers[claim.figure.theory]
         theory = theory.value if isinstance(theory, Joint) else theory
         known = {name: shown[name].values for name in theory.dims if name in shown.dims}
-        columns["theory"] = theory.reindex(known).broadcast_like(shown)  # missing where it says nothing of a line
-    first = [key for key in (claim.figure.x, claim.figure.lines) if key]  # settings stay in their order
+        # missing where it says nothing of a line
+        columns["theory"] = theory.reindex(known).broadcast_like(shown)
+    # settings stay in their order
+    first = [key for key in (claim.figure.x, claim.figure.lines) if key]
     order = [*first, *(key for key in shown.dims if key not in first)]
     return xr.Dataset(columns).to_dataframe(dim_order=order).reset_index().dropna(subset=["value"])
 
@@ -119,8 +144,9 @@ def repeat(
 ) -> Row:
     """Repeat all runs of a claim, and record in its stored row whether the verdict is the same.
 
-    Seeds are the same, so that on one machine every number should be the same too; on another one gradients round
-    differently. The new runs lie under `again` and the day in `out`, and replace nothing.
+    Seeds are the same, so that on one machine every number should be the same too; on another one
+    gradients round differently. The new runs lie under `again` and the day in `out`, and replace
+    nothing.
 
     Raises:
         ResultError: the claim has no row at this scale, or was repeated today.
@@ -134,11 +160,15 @@ def repeat(
         )
     today = datetime.now(UTC).date().isoformat()
     if today in (repeat.taken for repeat in kept.repeats):
-        raise ResultError(f"{claim.id}: was repeated today, and those runs would be taken again: wait for another day")
+        raise ResultError(
+            f"{claim.id}: was repeated today, and those runs would be taken again: wait for another day"
+        )
     apart = Path(out) / "again" / today
     found = run_studies(claim, scale, apart, jobs, tell)
     row, _ = evaluate_claim(claim, scale, as_studies(found), _circumstances(claim, scale, found))
-    repeat = Repeat(taken=row.taken, version=row.version, verdict=row.verdict, same=row.numbers == kept.numbers)
+    repeat = Repeat(
+        taken=row.taken, version=row.version, verdict=row.verdict, same=row.numbers == kept.numbers
+    )
     kept = kept.model_copy(update={"repeats": [*kept.repeats, repeat]})
     write_row(kept, None, folder)
     return kept
@@ -157,16 +187,22 @@ def evaluate_claim(
         ResultError: `decide` asks for an array that is not there.
     """
     numbers = claim.decide(studies)
-    wanted = [*(each.number for each in claim.criteria), *claim.beside, *([claim.figure.of] if claim.figure else [])]
+    wanted = [
+        *(each.number for each in claim.criteria),
+        *claim.beside,
+        *([claim.figure.of] if claim.figure else []),
+    ]
     if missing := [name for name in wanted if name not in numbers]:
         raise ConfigError(claim.id, f"decide gives no {', '.join(missing)}")
     draws = 0 if scale == "smoke" else DRAWS
     edge = circumstances["at_edge"]
     findings = [
-        finding(each, numbers[each.number], f"{claim.id}, {each.number}", draws, edge) for each in claim.criteria
+        finding(each, numbers[each.number], f"{claim.id}, {each.number}", draws, edge)
+        for each in claim.criteria
     ]
     shown = [
-        additional_finding(says, numbers[name], f"{claim.id}, {name}", draws) for name, says in claim.beside.items()
+        additional_finding(says, numbers[name], f"{claim.id}, {name}", draws)
+        for name, says in claim.beside.items()
     ]
     said = str(verdict(findings) if scale != "smoke" else Verdict.NONE)
     row = Row(
@@ -179,13 +215,17 @@ def evaluate_claim(
 
 
 def _circumstances(claim: Claim, scale: Scale, studies: Mapping[str, Any]) -> dict[str, Any]:
-    """How the runs and probes of a claim were made, as a row has it; the same run in two studies counts once."""
+    """How the runs and probes of a claim were made, as a row has it; the same run in two studies
+    counts once.
+    """
     made: dict[str, Mapping[str, Any]] = {}
     gradients: dict[str, int | None] = {}
     for study in studies.values():
         if isinstance(study, Results):
             for result in study:
-                written = datetime.fromtimestamp((result.path / MANIFEST).stat().st_mtime, UTC).isoformat()
+                written = datetime.fromtimestamp(
+                    (result.path / MANIFEST).stat().st_mtime, UTC
+                ).isoformat()
                 # for runs older than their manifest's `ended`
                 made[result.manifest["run"]] = {"ended": written, **result.manifest}
                 gradients[result.manifest["run"]] = _count_gradients(result)
@@ -193,7 +233,10 @@ def _circumstances(claim: Claim, scale: Scale, studies: Mapping[str, Any]) -> di
             made |= study.attrs["made"]
             gradients |= {run: how.get("gradients") for run, how in study.attrs["made"].items()}
     chosen, at_edge = choices(claim, studies)
-    machines = {f"{of['device']} ({of['cpu_capability']}), torch {of['versions']['torch']}" for of in made.values()}
+    machines = {
+        f"{of['device']} ({of['cpu_capability']}), torch {of['versions']['torch']}"
+        for of in made.values()
+    }
     return {
         "grids": grids(claim, scale),
         "chosen": chosen,

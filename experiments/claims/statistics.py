@@ -1,8 +1,9 @@
-"""The statistics that claims are decided by: numbers over settings and seeds, as arrays with named dimensions.
+"""The statistics that claims are decided by: numbers over settings and seeds, as arrays with named
+dimensions.
 
-A dimension is a swept key, called by its last part (`delay`, `lr`, `seed`); an axis of named variants has its own name.
-A member that diverged has accuracy 0 and infinite loss, and what is probed of it is infinite; a run that never reached
-a target took infinitely long.
+A dimension is a swept key, called by its last part (`delay`, `lr`, `seed`); an axis of named
+variants has its own name. A member that diverged has accuracy 0 and infinite loss, and what is
+probed of it is infinite; a run that never reached a target took infinitely long.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,8 @@ NO_KEYS = ("run", "member", "value", "followed", "never", "diverged", "number")
 
 @statistic
 def final(results: Sequence[Result], value: str, target: float | None = None) -> xr.DataArray:
-    """A value of `laggard table` (accuracy, loss, staleness, time_to, ...) of every setting and seed.
+    """A value of `laggard table` (accuracy, loss, staleness, time_to, ...) of every setting and
+    seed.
 
     Raises:
         ValueError: no such value, or runs that are no grid: a setting is there twice.
@@ -49,15 +51,19 @@ def per_sample(results: Sequence[Result]) -> xr.DataArray:
 
 @statistic
 def curve(results: Sequence[Result], measure: str, along: str = "time") -> xr.DataArray:
-    """A column of `metrics` (test_loss, consensus, ...) at every evaluation, with the axis `along` as a dimension.
+    """A column of `metrics` (test_loss, consensus, ...) at every evaluation, with the axis `along`
+    as a dimension.
 
     Args:
-        along: time (s) or updates, at which all runs have to be evaluated alike (`evaluate.every_seconds`). Where a run
-            has no evaluation that others have, the value is missing.
+        along: time (s) or updates, at which all runs have to be evaluated alike
+            (`evaluate.every_seconds`). Where a run has no evaluation that others have, the value is
+            missing.
     """
     runs = as_results(results)
     rows = runs.metrics.drop_duplicates(["run", "member", along], keep="last")
-    return array(rows[["run", *runs.keys, along]].assign(**{along: rows[along].round(9)}), rows[measure])
+    return array(
+        rows[["run", *runs.keys, along]].assign(**{along: rows[along].round(9)}), rows[measure]
+    )
 
 
 @statistic
@@ -65,9 +71,11 @@ def staleness(results: Sequence[Result], after: float = 0.0) -> xr.DataArray:
     """The mean staleness of applied gradients, in updates.
 
     Args:
-        after: the share of a run's applied gradients, the first ones, that is left out: staleness begins at 0.
+        after: the share of a run's applied gradients, the first ones, that is left out: staleness
+            begins at 0.
 
-    Source: by Little's law (P - 1) / K where K gradients make an update and every worker always computes one.
+    Source: by Little's law (P - 1) / K where K gradients make an update and every worker always
+    computes one.
     """
     return _summarise_applied(results, after, pd.Series.mean)
 
@@ -77,8 +85,8 @@ def staleness_by(results: Sequence[Result], node: str, after: float = 0.0) -> xr
     """The mean staleness of each node's applied gradients, in updates, with the dimension `node`.
 
     Args:
-        node: which node of an update tells them apart: `worker`, who computed the gradient, or `target`, whose model is
-            updated, as a stage of a pipeline.
+        node: which node of an update tells them apart: `worker`, who computed the gradient, or
+            `target`, whose model is updated, as a stage of a pipeline.
         after: the share of a node's applied gradients, the first ones, that is left out.
     """
     table = measure_runs(results, "updates").drop(columns="value")
@@ -93,12 +101,15 @@ def staleness_by(results: Sequence[Result], node: str, after: float = 0.0) -> xr
 
 @statistic
 def staler(results: Sequence[Result], than: float, after: float = 0.0) -> xr.DataArray:
-    """The share of applied gradients whose staleness is greater than a bound; `after` as in `staleness`."""
+    """The share of applied gradients whose staleness is greater than a bound; `after` as in
+    `staleness`.
+    """
     return _summarise_applied(results, after, lambda stale: float((stale > than).mean()))
 
 
 def array(table: Any, number: Any) -> xr.DataArray:
-    """Numbers, a row of `table` each, as an array over the swept keys among its columns, called by their last parts.
+    """Numbers, a row of `table` each, as an array over the swept keys among its columns, called by
+    their last parts.
 
     Raises:
         ValueError: a setting is there twice.
@@ -114,7 +125,8 @@ def array(table: Any, number: Any) -> xr.DataArray:
     if settings.index.has_duplicates:
         raise ValueError("a setting is there twice: name what tells the runs apart in the sweep")
     found: xr.DataArray = settings.to_xarray()
-    found = found.assign_coords({name: found[name].values.tolist() for name in found.dims})  # names are no categories
+    # names are no categories
+    found = found.assign_coords({name: found[name].values.tolist() for name in found.dims})
     order = {name: rows[name].drop_duplicates().tolist() for name in names.values()}
     return found.reindex({name: values for name, values in order.items() if not _numeric(values)})
 
@@ -122,14 +134,17 @@ def array(table: Any, number: Any) -> xr.DataArray:
 def at(values: xr.DataArray, **where: Any) -> xr.DataArray:
     """The values at some settings: `at(accuracy, delay=128)`; of a list of them, those.
 
-    What `sel` does, but for a dimension called `method`, which `sel` takes for an argument of its own.
+    What `sel` does, but for a dimension called `method`, which `sel` takes for an argument of its
+    own.
 
     Raises:
         ValueError: no such dimension or setting.
     """
     for name, setting in where.items():
         if name not in values.dims:
-            raise ValueError(f"at: no dimension {name!r}; there are {', '.join(map(str, values.dims))}")
+            raise ValueError(
+                f"at: no dimension {name!r}; there are {', '.join(map(str, values.dims))}"
+            )
         try:
             values = values.sel({name: setting}, drop=True)
         except KeyError:
@@ -140,7 +155,9 @@ def at(values: xr.DataArray, **where: Any) -> xr.DataArray:
 
 def relabel(values: xr.DataArray, over: str, shown: Mapping[str, str]) -> xr.DataArray:
     """The values with the settings of a dimension called as a figure or a table shows them."""
-    return values.assign_coords({over: [shown.get(name, name) for name in values[over].values.tolist()]})
+    return values.assign_coords(
+        {over: [shown.get(name, name) for name in values[over].values.tolist()]}
+    )
 
 
 def between(values: xr.DataArray, over: str, low: float, high: float) -> xr.DataArray:
@@ -156,15 +173,19 @@ def between(values: xr.DataArray, over: str, low: float, high: float) -> xr.Data
 
 
 def rises(values: xr.DataArray, along: str) -> xr.DataArray:
-    """The greatest rise between neighbours along a dimension; not above 0 where the values never rise.
+    """The greatest rise between neighbours along a dimension; not above 0 where the values never
+    rise.
 
     NaN where a value is missing.
     """
     return values.diff(along).max(along, skipna=False)
 
 
-def slope(values: xr.DataArray, along: str, scale: float = 1.0, offset: float = 0.0) -> xr.DataArray:
-    """The least-squares slope of log(values) against log(scale x + offset), x the settings of `along`.
+def slope(
+    values: xr.DataArray, along: str, scale: float = 1.0, offset: float = 0.0
+) -> xr.DataArray:
+    """The least-squares slope of log(values) against log(scale x + offset), x the settings of
+    `along`.
 
     NaN where a value is missing.
     """
@@ -184,7 +205,9 @@ def mean(values: xr.DataArray, over: str = SEED) -> xr.DataArray:
 
 
 def stack_arrays(**parts: xr.DataArray) -> xr.DataArray:
-    """Several arrays as one, told apart along the dimension `of`, for example measured and theory."""
+    """Several arrays as one, told apart along the dimension `of`, for example measured and
+    theory.
+    """
     bare = xr.broadcast(*(part.reset_coords(drop=True) for part in parts.values()))
     return xr.concat(bare, xr.Variable("of", list(parts)))
 
@@ -195,8 +218,12 @@ def log(values: xr.DataArray) -> xr.DataArray:
 
 
 def harmonic(n: xr.DataArray | float) -> xr.DataArray:
-    """The harmonic number H_n = 1 + 1/2 + ... + 1/n, with H_0 = 0: E[max of n exponential times of mean 1]."""
-    found: xr.DataArray = xr.apply_ufunc(lambda count: digamma(np.asarray(count, float) + 1) + np.euler_gamma, n)
+    """The harmonic number H_n = 1 + 1/2 + ... + 1/n, with H_0 = 0: E[max of n exponential times of
+    mean 1].
+    """
+    found: xr.DataArray = xr.apply_ufunc(
+        lambda count: digamma(np.asarray(count, float) + 1) + np.euler_gamma, n
+    )
     return found
 
 
@@ -205,9 +232,13 @@ def _pace(results: Sequence[Result], of_what: str) -> xr.DataArray:
     return array(table, measure_runs(results, "time")["value"] / table["value"])
 
 
-def _summarise_applied(results: Sequence[Result], after: float, number: Callable[[pd.Series], float]) -> xr.DataArray:
+def _summarise_applied(
+    results: Sequence[Result], after: float, number: Callable[[pd.Series], float]
+) -> xr.DataArray:
     table = measure_runs(results, "updates")
-    applied = as_results(results).scan("updates", columns=["run", "staleness"], where={"status": "applied"})
+    applied = as_results(results).scan(
+        "updates", columns=["run", "staleness"], where={"status": "applied"}
+    )
     groups = applied.groupby("run", observed=True)["staleness"]
     each = {str(run): number(stale.iloc[int(after * len(stale)) :]) for run, stale in groups}
     return array(table, table["run"].astype(str).map(each))

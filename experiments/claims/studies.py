@@ -1,4 +1,6 @@
-"""The runs of a claim at a scale: sweeps like any others, of which one may choose another's learning rates."""
+"""The runs of a claim at a scale: sweeps like any others, of which one may choose another's
+learning rates.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -31,7 +33,11 @@ def configs(claim: Claim, scale: Scale) -> dict[str, Config]:
     Raises:
         ConfigError: one of them cannot be run; names claim and study.
     """
-    return {name: config_of(claim, name, scale, {}) for name, study in claim.studies.items() if study.tuned is None}
+    return {
+        name: config_of(claim, name, scale, {})
+        for name, study in claim.studies.items()
+        if study.tuned is None
+    }
 
 
 def config_of(claim: Claim, name: str, scale: Scale, results: Mapping[str, Results]) -> Config:
@@ -55,11 +61,13 @@ def config_of(claim: Claim, name: str, scale: Scale, results: Mapping[str, Resul
 def run_studies(
     claim: Claim, scale: Scale, out: Path, jobs: int | None, tell: Tell, partial: Path | None = None
 ) -> dict[str, Any]:
-    """The results of every study of a claim, or what was probed; existing results are not simulated again.
+    """The results of every study of a claim, or what was probed; existing results are not simulated
+    again.
 
     Args:
-        partial: a folder where the measurements of runs that take more than `LONG` seconds are kept, a folder a run
-            with its manifest and its `metrics.parquet`, and where they are found again wherever `out` is.
+        partial: a folder where the measurements of runs that take more than `LONG` seconds are
+            kept, a folder a run with its manifest and its `metrics.parquet`, and where they are
+            found again wherever `out` is.
 
     Raises:
         ConfigError: a study cannot be run.
@@ -67,7 +75,11 @@ def run_studies(
     """
 
     def keep(ended: RunEnd) -> None:
-        if partial is not None and ended.result is not None and ended.result.manifest["wall_seconds"] >= LONG:
+        if (
+            partial is not None
+            and ended.result is not None
+            and ended.result.manifest["wall_seconds"] >= LONG
+        ):
             keep_measurements(ended.result, partial)
         tell(ended)
 
@@ -86,10 +98,13 @@ def run_studies(
 
 
 def keep_measurements(result: Result, partial: Path) -> None:
-    """Copy a run's manifest and metrics to the folder of its id in `partial`, unless they are there."""
+    """Copy a run's manifest and metrics to the folder of its id in `partial`, unless they are
+    there.
+    """
     own = partial / result.manifest["run"]
     if not (own / MANIFEST).is_file():
-        for name in ("metrics.parquet", MANIFEST):  # the manifest last: it says that the rest is there
+        # the manifest last: it says that the rest is there
+        for name in ("metrics.parquet", MANIFEST):
             with whole_file(own / name) as part:
                 part.write_bytes((result.path / name).read_bytes())
 
@@ -107,11 +122,14 @@ def _kept(spec: RunSpec, partial: Path) -> Result | None:
 def kept_runs(config: Config, partial: Path) -> Results:
     """The runs of a config of which measurements were kept in `partial`."""
     planned = runs(config)
-    return Results([kept for spec in planned if (kept := _kept(spec, partial)) is not None], len(planned))
+    return Results(
+        [kept for spec in planned if (kept := _kept(spec, partial)) is not None], len(planned)
+    )
 
 
 def apply_tuning(document: dict[str, Any], tuning: Tuning, results: Results) -> dict[str, Any]:
-    """`document` with the best of `tuning.over` for each value of its one axis that is no seed, as `results` had it.
+    """`document` with the best of `tuning.over` for each value of its one axis that is no seed, as
+    `results` had it.
 
     Raises:
         ConfigError: there are several such axes, or what chooses does not have the axis's settings.
@@ -122,22 +140,32 @@ def apply_tuning(document: dict[str, Any], tuning: Tuning, results: Results) -> 
     if not own:
         return {**document, "sweep": {tuning.over: chosen[tuning.over].tolist()[:1], **sweep}}
     if len(own) > 1:
-        raise ConfigError("sweep", f"expected one axis for which {tuning.over} is chosen, got {', '.join(own)}")
+        raise ConfigError(
+            "sweep", f"expected one axis for which {tuning.over} is chosen, got {', '.join(own)}"
+        )
     (axis,) = own
     picks = dict(zip(chosen[axis], chosen[tuning.over].tolist(), strict=True))
     (spelt,) = axes({axis: sweep[axis]})
     missing = [option.labels[axis] for option in spelt.options if option.labels[axis] not in picks]
     if missing:
-        raise ConfigError(f"sweep.{axis}", f"{tuning.on} chose nothing for {', '.join(map(str, missing))}")
+        raise ConfigError(
+            f"sweep.{axis}", f"{tuning.on} chose nothing for {', '.join(map(str, missing))}"
+        )
     del sweep[axis]
     if spelt.named:
         variants = document["sweep"][axis]
         return {
             **document,
-            "sweep": {axis: {name: {**own, tuning.over: picks[name]} for name, own in variants.items()}, **sweep},
+            "sweep": {
+                axis: {name: {**own, tuning.over: picks[name]} for name, own in variants.items()},
+                **sweep,
+            },
         }
     values = document["sweep"][axis]
-    return {**document, "sweep": {"zip": {axis: values, tuning.over: [picks[value] for value in values]}, **sweep}}
+    return {
+        **document,
+        "sweep": {"zip": {axis: values, tuning.over: [picks[value] for value in values]}, **sweep},
+    }
 
 
 def grids(claim: Claim, scale: Scale) -> list[str]:
@@ -145,7 +173,9 @@ def grids(claim: Claim, scale: Scale) -> list[str]:
     found = []
     for name, study in claim.studies.items():
         changes = [
-            f"{key} {format_setting(value)}" for key, value in getattr(study, scale).items() if "sweep" not in key
+            f"{key} {format_setting(value)}"
+            for key, value in getattr(study, scale).items()
+            if "sweep" not in key
         ]
         swept = [] if study.tuned else _sweep_axes(study.document(scale).get("sweep", {}))
         if line := "; ".join([*changes, *swept]):
@@ -154,20 +184,32 @@ def grids(claim: Claim, scale: Scale) -> list[str]:
 
 
 def choices(claim: Claim, results: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """What was chosen for each study that is tuned, a line each, and whether any of it lies at an end of its grid."""
+    """What was chosen for each study that is tuned, a line each, and whether any of it lies at an
+    end of its grid.
+    """
     found: dict[str, list[str]] = {}
     at_edge = False
     for name, study in claim.studies.items():
         if study.tuned is not None:
             over, ran = study.tuned.over, results[name].final
             for row in _choice(study.tuned, results[study.tuned.on]).table.to_dict("records"):
-                if not all((ran[key] == row[key]).any() for key in row if key in ran and key != over):
+                if not all(
+                    (ran[key] == row[key]).any() for key in row if key in ran and key != over
+                ):
                     continue  # chosen for another study
                 at_edge |= bool(row["edge"])
                 edge = ", an end of its grid" if row["edge"] else ""
-                who = [format_setting(value) for key, value in row.items() if key not in (over, "edge", "tied")]
-                found.setdefault(f"{name}: {over} = {format_setting(row[over])}{edge}", []).extend(who)
-    return [f"{what}, for {', '.join(who)}" if who else what for what, who in found.items()], at_edge
+                who = [
+                    format_setting(value)
+                    for key, value in row.items()
+                    if key not in (over, "edge", "tied")
+                ]
+                found.setdefault(f"{name}: {over} = {format_setting(row[over])}{edge}", []).extend(
+                    who
+                )
+    return [
+        f"{what}, for {', '.join(who)}" if who else what for what, who in found.items()
+    ], at_edge
 
 
 def _sweep_axes(sweep: Mapping[str, Any]) -> Iterator[str]:
@@ -175,7 +217,11 @@ def _sweep_axes(sweep: Mapping[str, Any]) -> Iterator[str]:
     for key, values in sweep.items():
         if key == "seeds":
             yield f"{values} seeds"
-        elif isinstance(values, list) and is_seed(key) and values == list(range(values[0], values[-1] + 1)):
+        elif (
+            isinstance(values, list)
+            and is_seed(key)
+            and values == list(range(values[0], values[-1] + 1))
+        ):
             yield f"{key} {values[0]}" + f" to {values[-1]}" * (len(values) > 1)
         elif isinstance(values, list):
             yield f"{key} {', '.join(map(format_setting, values))}"
@@ -183,7 +229,9 @@ def _sweep_axes(sweep: Mapping[str, Any]) -> Iterator[str]:
             yield " with ".join(_sweep_axes(values))
         else:
             own = {name: "; ".join(_sweep_axes(of.get("sweep", {}))) for name, of in values.items()}
-            yield f"{key} " + ", ".join(f"{name} ({grid})" if grid else name for name, grid in own.items())
+            yield f"{key} " + ", ".join(
+                f"{name} ({grid})" if grid else name for name, grid in own.items()
+            )
 
 
 def _choice(tuning: Tuning, results: Results) -> Best:
@@ -198,10 +246,16 @@ def _study_order(claim: Claim) -> list[str]:
     order: list[str] = []
     waiting = dict(claim.studies)
     while waiting:
-        ready = [name for name, study in waiting.items() if study.tuned is None or study.tuned.on in order]
+        ready = [
+            name
+            for name, study in waiting.items()
+            if study.tuned is None or study.tuned.on in order
+        ]
         if not ready:
             names = ", ".join(waiting)
-            raise ConfigError("studies", f"{names}: tuned on a study that is not there, or waits too", claim.id)
+            raise ConfigError(
+                "studies", f"{names}: tuned on a study that is not there, or waits too", claim.id
+            )
         order += ready
         waiting = {name: study for name, study in waiting.items() if name not in ready}
     return order

@@ -10,10 +10,15 @@ from laggard.experiments.results.statistics import mean
 
 
 def markdown_table(claim: Claim, table: ClaimTable, values: xr.DataArray, page: str) -> str:
-    """A claim's table in Markdown: for each column our mean with its 95 % interval, and the paper's number."""
+    """A claim's table in Markdown: for each column our mean with its 95 % interval, and the paper's
+    number.
+    """
     columns, scale = values[table.columns].values.tolist(), 100 if table.percent else 1
     published = {of for row in table.paper.values() for of in row}
-    called = [of if isinstance(of, str) and not of.isdigit() else f"{table.columns} {of}" for of in columns]
+    called = [
+        of if isinstance(of, str) and not of.isdigit() else f"{table.columns} {of}"
+        for of in columns
+    ]
     head = [name + " | paper" * (of in published) for of, name in zip(columns, called, strict=True)]
     lines = [
         f"**{table.title}** ([{claim.id}]({page}#{claim.id.lower()}))",
@@ -26,9 +31,13 @@ def markdown_table(claim: Claim, table: ClaimTable, values: xr.DataArray, page: 
         cells = []
         for of in columns:
             own = values.sel({table.rows: name, table.columns: of})
-            own = own.dropna(SEED) if SEED in own.dims else own  # seeds that this setting does not have
+            # seeds that this setting does not have
+            own = own.dropna(SEED) if SEED in own.dims else own
             counts |= {own.sizes.get(SEED, 0)} - {0}
-            cells += [_table_cell(own, scale), *([table.paper.get(name, {}).get(of, "")] if of in published else [])]
+            cells += [
+                _table_cell(own, scale),
+                *([table.paper.get(name, {}).get(of, "")] if of in published else []),
+            ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     several = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts, default=0)}"
     seeds = f"n = {several} seeds, with the 95 % interval" if SEED in values.dims else ""

@@ -1,4 +1,6 @@
-"""From the numbers of several seeds to an outcome of each criterion, and from those to a verdict."""
+"""From the numbers of several seeds to an outcome of each criterion, and from those to a
+verdict.
+"""
 
 import math
 from collections.abc import Sequence
@@ -36,7 +38,9 @@ class Verdict(StrEnum):
     NONE = "no verdict at this scale"
 
 
-Number = Annotated[float | None, BeforeValidator(lambda of: of if of is not None and math.isfinite(of) else None)]
+Number = Annotated[
+    float | None, BeforeValidator(lambda of: of if of is not None and math.isfinite(of) else None)
+]
 """A number that JSON has: null, where it is not finite."""
 
 
@@ -45,8 +49,9 @@ class RowEntry(Part):
 
     Attributes:
         value: the mean over seeds, or the number that all of them make together.
-        low, high: its 95 % interval: of the mean by Student's t, of a share that of Clopper and Pearson, of a number of
-            all seeds by resampling them; null where there is none, and `value` itself where the number is exact.
+        low, high: its 95 % interval: of the mean by Student's t, of a share that of Clopper and
+            Pearson, of a number of all seeds by resampling them; null where there is none, and
+            `value` itself where the number is exact.
         values: of each seed, in order; one, where the number is exact or one of all seeds together.
         seeds: whether it is a number a seed.
         joint: whether it is one that all seeds make together, with an interval of resampled ones.
@@ -68,8 +73,15 @@ class RowEntry(Part):
 
     @property
     def interval(self) -> str:
-        """The 95 % interval as a table shows it; nothing, where there is none, or where it leaves seeds out."""
-        known = self.low is not None and self.high is not None and (self.seeds or self.joint) and not self.lost
+        """The 95 % interval as a table shows it; nothing, where there is none, or where it leaves
+        seeds out.
+        """
+        known = (
+            self.low is not None
+            and self.high is not None
+            and (self.seeds or self.joint)
+            and not self.lost
+        )
         return f"{self.low:.4g} to {self.high:.4g}" if known else ""
 
     @property
@@ -93,25 +105,37 @@ class RowEntry(Part):
 
 
 def finding(
-    criterion: Criterion, value: xr.DataArray | Joint, where: str, draws: int = 0, at_edge: bool = False
+    criterion: Criterion,
+    value: xr.DataArray | Joint,
+    where: str,
+    draws: int = 0,
+    at_edge: bool = False,
 ) -> RowEntry:
     """The outcome of a criterion.
 
     Args:
-        at_edge: whether a setting that it depends on was chosen at an end of its grid, which leaves it open.
-        draws: how many bootstrap samples of the seeds make the interval of a number that all seeds make together.
+        at_edge: whether a setting that it depends on was chosen at an end of its grid, which leaves
+            it open.
+        draws: how many bootstrap samples of the seeds make the interval of a number that all seeds
+            make together.
 
     Raises:
         ConfigError: the value has other dimensions than seeds.
     """
     found = _measure(value, where, draws)
-    outcome = _criterion_outcome(criterion, found["values"], found["seeds"], found["low"], found["high"])
+    outcome = _criterion_outcome(
+        criterion, found["values"], found["seeds"], found["low"], found["high"]
+    )
     if at_edge and not criterion.control:
         outcome = CriterionOutcome.OPEN
-    return RowEntry(says=criterion.says, bar=criterion.bar, control=criterion.control, outcome=outcome, **found)
+    return RowEntry(
+        says=criterion.says, bar=criterion.bar, control=criterion.control, outcome=outcome, **found
+    )
 
 
-def additional_finding(says: str, value: xr.DataArray | Joint, where: str, draws: int = 0) -> RowEntry:
+def additional_finding(
+    says: str, value: xr.DataArray | Joint, where: str, draws: int = 0
+) -> RowEntry:
     """A number without a bar, as `finding` has it."""
     return RowEntry(says=says, **_measure(value, where, draws))
 
@@ -121,7 +145,10 @@ def _measure(value: xr.DataArray | Joint, where: str, draws: int) -> dict[str, A
     array = xr.DataArray(value.value if isinstance(value, Joint) else value)
     if array.dims not in ((), (SEED,)):
         left = ", ".join(str(name) for name in array.dims if name != SEED)
-        raise ConfigError(where, f"expected a number a seed, but {left} is left: choose with at(...), or best(...)")
+        raise ConfigError(
+            where,
+            f"expected a number a seed, but {left} is left: choose with at(...), or best(...)",
+        )
     values, seeds = [float(number) for number in np.atleast_1d(array.values)], array.dims == (SEED,)
     joint = isinstance(value, Joint) and draws > 0
     share = seeds and array.dtype == bool
@@ -130,10 +157,18 @@ def _measure(value: xr.DataArray | Joint, where: str, draws: int) -> dict[str, A
         low, high = share_interval(int(sum(values)), len(values))
     elif seeds:
         estimate = mean(values)
-        number, low, high = estimate.value, estimate.value - estimate.half, estimate.value + estimate.half
+        number, low, high = (
+            estimate.value,
+            estimate.value - estimate.half,
+            estimate.value + estimate.half,
+        )
     elif isinstance(value, Joint) and draws:
         ends = np.quantile(value.resample(draws), [0.025, 0.975], method="inverted_cdf")
-        number, low, high = values[0], min(float(ends[0]), values[0]), max(float(ends[1]), values[0])
+        number, low, high = (
+            values[0],
+            min(float(ends[0]), values[0]),
+            max(float(ends[1]), values[0]),
+        )
     else:
         number = low = high = values[0]
     found = {"value": number, "low": low, "high": high, "values": values}
@@ -152,18 +187,24 @@ def share_interval(count: int, of: int) -> tuple[float, float]:
 
 
 def seeds_needed(criterion: Criterion, entry: RowEntry) -> int | None:
-    """About how many seeds would decide an open criterion, if the mean and the spread over seeds stayed as they are.
+    """About how many seeds would decide an open criterion, if the mean and the spread over seeds
+    stayed as they are.
 
-    n (h / d)^2, where the interval of n seeds reaches h beyond the mean on the side of the bar, and the bar is d from
-    the mean: an interval over seeds shrinks as 1 / sqrt(n). None where no interval over seeds crosses a bar, or the
-    mean lies on one.
+    n (h / d)^2, where the interval of n seeds reaches h beyond the mean on the side of the bar, and
+    the bar is d from
+    the mean: an interval over seeds shrinks as 1 / sqrt(n). None where no interval over seeds
+    crosses a bar, or the mean lies on one.
     """
     value, low, high = entry.value, entry.low, entry.high
     if value is None or low is None or high is None or entry.lost:
         return None
     if entry.outcome != CriterionOutcome.OPEN or not entry.seeds:
         return None
-    crossed = [bar for bar in (criterion.at_least, criterion.at_most) if bar is not None and low < bar < high]
+    crossed = [
+        bar
+        for bar in (criterion.at_least, criterion.at_most)
+        if bar is not None and low < bar < high
+    ]
     if value in crossed:
         return None
     reaches = [(value - low if bar < value else high - value) / abs(bar - value) for bar in crossed]
@@ -173,7 +214,8 @@ def seeds_needed(criterion: Criterion, entry: RowEntry) -> int | None:
 def verdict(entries: Sequence[RowEntry]) -> Verdict:
     """What the criteria say together.
 
-    A control that fails says that the setting cannot tell, and one that is open leaves all open. Of the others, which
+    A control that fails says that the setting cannot tell, and one that is open leaves all open. Of
+    the others, which
     are claims, all hold: holds; some do: in part; none does and one fails: fails; else open.
     """
     controls = [entry.outcome for entry in entries if entry.control]
@@ -194,8 +236,8 @@ def _criterion_outcome(
 ) -> CriterionOutcome:
     """Whether the 95 % interval lies within the bars, beyond one, or across it.
 
-    An exact number decides by itself; of infinite values (a target that was never reached) all have to agree; one seed
-    decides nothing, and neither does a value that is not there.
+    An exact number decides by itself; of infinite values (a target that was never reached) all have
+    to agree; one seed decides nothing, and neither does a value that is not there.
     """
     least = -math.inf if criterion.at_least is None else criterion.at_least
     most = math.inf if criterion.at_most is None else criterion.at_most

@@ -1,4 +1,6 @@
-"""The commands: name, arguments and function of each; torch and pandas are imported only when one runs."""
+"""The commands: name, arguments and function of each; torch and pandas are imported only when one
+runs.
+"""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -15,8 +17,8 @@ class Command(NamedTuple):
     Attributes:
         arguments: adds its arguments to a parser.
         function: runs it and returns the exit code.
-        imports: the module that it needs, which is imported first, together with all that this imports; none where
-            the command itself is to see whether that works.
+        imports: the module that it needs, which is imported first, together with all that this
+            imports; none where the command itself is to see whether that works.
     """
 
     name: str
@@ -26,13 +28,17 @@ class Command(NamedTuple):
     imports: str = "laggard.experiments.running.sweep"
 
 
-IMPORTS = "A config may name modules of your own (module:Name): they are imported, so their code is run."
+IMPORTS = (
+    "A config may name modules of your own (module:Name): they are imported, so their code is run."
+)
 
 
 def add_no_plugins(parser: ArgumentParser) -> None:
     """Let a command refuse such configs."""
     parser.epilog = IMPORTS
-    parser.add_argument("--no-plugins", action="store_true", help="refuse configs that name modules of one's own")
+    parser.add_argument(
+        "--no-plugins", action="store_true", help="refuse configs that name modules of one's own"
+    )
 
 
 def is_override(word: str) -> bool:
@@ -57,7 +63,11 @@ def duration(seconds: float) -> str:
     """
     for unit, each in (("h", 3600), ("min", 60)):
         if seconds >= 2 * each:
-            return f"{seconds / each:.0f} {unit}" if seconds >= 10 * each else f"{seconds / each:.1f} {unit}"
+            return (
+                f"{seconds / each:.0f} {unit}"
+                if seconds >= 10 * each
+                else f"{seconds / each:.1f} {unit}"
+            )
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 

@@ -1,11 +1,21 @@
-"""The commands about configs and about what they may name: validate, list, new, cite, schema, doctor."""
+"""The commands about configs and about what they may name: validate, list, new, cite, schema,
+doctor.
+"""
 
 import json
 import sys
 from argparse import ArgumentParser, Namespace
 from shutil import get_terminal_size
 
-from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, Command, add_no_plugins, count, is_override
+from laggard.experiments.commands import (
+    BAD_INPUT,
+    DONE,
+    FAILED,
+    Command,
+    add_no_plugins,
+    count,
+    is_override,
+)
 
 PLAIN_WIDTH = 120  # columns of lists that go to a file
 LOAD, CATALOGUE = "laggard.experiments.config.load", "laggard.experiments.config.catalogue"
@@ -14,7 +24,9 @@ MARKS = {"ok": " ", "missing": "-", "broken": "!"}
 
 
 def validate_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("configs", nargs="+", metavar="CONFIG", help="YAML files, and key=value as `run` takes them")
+    parser.add_argument(
+        "configs", nargs="+", metavar="CONFIG", help="YAML files, and key=value as `run` takes them"
+    )
     add_no_plugins(parser)
 
 
@@ -42,7 +54,9 @@ def validate(args: Namespace) -> int:
                 others = f" (and {count(len(starved) - 1, 'other run')})" * (len(starved) > 1)
                 shown = ", ".join(map(str, ranks[:5])) + ", ..." * (len(ranks) > 5)
                 problem = f"{title}{others}: equal times and ties by rank: ranks {shown} never contribute to an update"
-                print(f"{path}: warning: cluster.ties: {problem}; set it to random", file=sys.stderr)
+                print(
+                    f"{path}: warning: cluster.ties: {problem}; set it to random", file=sys.stderr
+                )
             trained = sum(len(run.members) for run in planned)
             print(f"{path}: fine: {count(len(planned), 'run')}, {count(trained, 'member')}")
     return code
@@ -63,7 +77,9 @@ def list_entries(args: Namespace) -> int:
 
 
 def new_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("kind", metavar="KIND", help="algorithm, compensation, dataset, law, model or topology")
+    parser.add_argument(
+        "kind", metavar="KIND", help="algorithm, compensation, dataset, law, model or topology"
+    )
     parser.add_argument("name", metavar="NAME", help="of its module, in snake case")
 
 
@@ -77,7 +93,9 @@ def new_entry(args: Namespace) -> int:
 
 
 def cite_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("names", nargs="+", metavar="NAME", help="an entry of `laggard list`, such as a method")
+    parser.add_argument(
+        "names", nargs="+", metavar="NAME", help="an entry of `laggard list`, such as a method"
+    )
 
 
 def cite(args: Namespace) -> int:
@@ -95,7 +113,12 @@ def schema(_: Namespace) -> int:
 
 
 def doctor_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--out", default="results", metavar="FOLDER", help="where results are kept (default: results)")
+    parser.add_argument(
+        "--out",
+        default="results",
+        metavar="FOLDER",
+        help="where results are kept (default: results)",
+    )
 
 
 def doctor(args: Namespace) -> int:
@@ -105,16 +128,40 @@ def doctor(args: Namespace) -> int:
     for subject, state, said, remedy in diagnose(args.out):
         broken += state == "broken"
         print(f"{MARKS[state]} {subject:<14}{said}" + (f": {remedy}" if remedy else ""), flush=True)
-    print(f"{count(broken, 'thing')} to mend before a run can work" if broken else "a run can work here")
+    print(
+        f"{count(broken, 'thing')} to mend before a run can work"
+        if broken
+        else "a run can work here"
+    )
     return FAILED if broken else DONE
 
 
 COMMANDS = (
-    Command("validate", "check configs without simulating them", validate_arguments, validate, LOAD),
+    Command(
+        "validate", "check configs without simulating them", validate_arguments, validate, LOAD
+    ),
     Command("list", "list what a config may name", list_arguments, list_entries, CATALOGUE),
-    Command("new", "write an entry of one's own, with a config and a test", new_arguments, new_entry, CATALOGUE),
-    Command("cite", "print the sources of what a config may name, as BibTeX", cite_arguments, cite, CATALOGUE),
-    Command("schema", "print the JSON schema of a config, for an editor", lambda _: None, schema, EDITORS),
+    Command(
+        "new",
+        "write an entry of one's own, with a config and a test",
+        new_arguments,
+        new_entry,
+        CATALOGUE,
+    ),
+    Command(
+        "cite",
+        "print the sources of what a config may name, as BibTeX",
+        cite_arguments,
+        cite,
+        CATALOGUE,
+    ),
+    Command(
+        "schema",
+        "print the JSON schema of a config, for an editor",
+        lambda _: None,
+        schema,
+        EDITORS,
+    ),
     Command(
         "doctor",
         "say what this machine has of what a run needs: device, threads, memory, libraries, data",

@@ -1,4 +1,6 @@
-"""The commands about real runs: calibrate, compare-real; import, of other programs' recordings; and whatif."""
+"""The commands about real runs: calibrate, compare-real; import, of other programs' recordings; and
+whatif.
+"""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -17,28 +19,59 @@ RECORDERS = ("chrome", "straggler-analysis")
 
 def calibrate_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help="a YAML file")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="a dotted key of the config and its value")
-    parser.add_argument("--workers", type=int, metavar="P", help="how many, instead of the config's")
-    parser.add_argument("--seconds", type=float, metavar="S", help="end the run after so many, if not before")
     parser.add_argument(
-        "--message-bytes", type=float, nargs=2, metavar=("A", "B"), help="two runs, with messages of these sizes"
+        "overrides", nargs="*", metavar="key=value", help="a dotted key of the config and its value"
     )
-    parser.add_argument("--out", default="real", metavar="FOLDER", help="where its rows and cluster.yaml go")
+    parser.add_argument(
+        "--workers", type=int, metavar="P", help="how many, instead of the config's"
+    )
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="end the run after so many, if not before"
+    )
+    parser.add_argument(
+        "--message-bytes",
+        type=float,
+        nargs=2,
+        metavar=("A", "B"),
+        help="two runs, with messages of these sizes",
+    )
+    parser.add_argument(
+        "--out", default="real", metavar="FOLDER", help="where its rows and cluster.yaml go"
+    )
     add_no_plugins(parser)
 
 
 def compare_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("configs", nargs="+", metavar="CONFIG", help="YAML files, and key=value as `run` takes them")
-    parser.add_argument("--seconds", type=float, metavar="S", help="end each real run after so many, if not before")
-    parser.add_argument("--calibration", metavar="FOLDER", help="of `calibrate`; by default a real run is made before")
-    parser.add_argument("--out", default="real", metavar="FOLDER", help="where rows and comparison.csv go")
+    parser.add_argument(
+        "configs", nargs="+", metavar="CONFIG", help="YAML files, and key=value as `run` takes them"
+    )
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="end each real run after so many, if not before"
+    )
+    parser.add_argument(
+        "--calibration",
+        metavar="FOLDER",
+        help="of `calibrate`; by default a real run is made before",
+    )
+    parser.add_argument(
+        "--out", default="real", metavar="FOLDER", help="where rows and comparison.csv go"
+    )
     add_no_plugins(parser)
 
 
 def import_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("format", choices=RECORDERS, help="PyTorch's profiler, or ByteDance's StragglerAnalysis")
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a Chrome trace for each worker, or a Parquet table")
-    parser.add_argument("--out", default="imported", metavar="FOLDER", help="where compute.csv and cluster.yaml go")
+    parser.add_argument(
+        "format", choices=RECORDERS, help="PyTorch's profiler, or ByteDance's StragglerAnalysis"
+    )
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="a Chrome trace for each worker, or a Parquet table",
+    )
+    parser.add_argument(
+        "--out", default="imported", metavar="FOLDER", help="where compute.csv and cluster.yaml go"
+    )
 
 
 def whatif_arguments(parser: ArgumentParser) -> None:
@@ -54,16 +87,28 @@ def whatif_arguments(parser: ArgumentParser) -> None:
 
 
 def measure(args: Namespace) -> int:
-    from laggard.experiments.real.calibration import CLUSTER, calibrate_cluster, fit_sizes, measured_times
+    from laggard.experiments.real.calibration import (
+        CLUSTER,
+        calibrate_cluster,
+        fit_sizes,
+        measured_times,
+    )
 
-    overrides = args.overrides + ([] if args.workers is None else [f"cluster.workers={args.workers}"])
+    overrides = args.overrides + (
+        [] if args.workers is None else [f"cluster.workers={args.workers}"]
+    )
     spec = _spec(args.config, overrides)
     folder = Path(args.out) / spec.config.name
     sizes = args.message_bytes or []
-    of_sizes = [_spec(args.config, [*overrides, f"cluster.network.message_bytes={size!r}"]) for size in sizes]
+    of_sizes = [
+        _spec(args.config, [*overrides, f"cluster.network.message_bytes={size!r}"])
+        for size in sizes
+    ]
     runs = [_run_real(each, args.seconds) for each in of_sizes or [spec]]
     times = [measured_times(run, each) for run, each in zip(runs, of_sizes, strict=False)]
-    for one in calibrate_cluster(runs[0], spec, folder, fit_sizes(times, sizes, spec) if sizes else None):
+    for one in calibrate_cluster(
+        runs[0], spec, folder, fit_sizes(times, sizes, spec) if sizes else None
+    ):
         print(one)
     print(folder / CLUSTER)
     return DONE
@@ -92,7 +137,10 @@ def hold_against_real(args: Namespace) -> int:
         table = compare_real(run, spec, calibration)
         tables.append(table.assign(config=spec.config.name, gradients=len(run.rows)))
         print(f"{spec.config.name}: {count(len(run.rows), 'gradient')}")
-        print(table.to_string(index=False, float_format=lambda number: f"{number:.4g}", na_rep=""), flush=True)
+        print(
+            table.to_string(index=False, float_format=lambda number: f"{number:.4g}", na_rep=""),
+            flush=True,
+        )
     every = pd.concat(tables)
     Path(args.out).mkdir(parents=True, exist_ok=True)
     path = Path(args.out) / "comparison.csv"
@@ -103,13 +151,19 @@ def hold_against_real(args: Namespace) -> int:
 
 def import_recording(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError
-    from laggard.experiments.real.importers import chrome_steps, straggler_analysis_steps, write_import
+    from laggard.experiments.real.importers import (
+        chrome_steps,
+        straggler_analysis_steps,
+        write_import,
+    )
 
     paths = [Path(file) for file in args.files]
     if args.format == "chrome":
         steps = chrome_steps(paths)
     elif len(paths) > 1:
-        raise ConfigError("", f"expected one table, got {len(paths)}", "laggard import straggler-analysis")
+        raise ConfigError(
+            "", f"expected one table, got {len(paths)}", "laggard import straggler-analysis"
+        )
     else:
         steps = straggler_analysis_steps(paths[0])
     config = write_import(steps, args.format, Path(args.out))
@@ -141,7 +195,9 @@ def _spec(path: str, overrides: list[str]) -> "RunSpec":
 
     planned = runs(load(path, *overrides))
     if len(planned) > 1:
-        raise ConfigError("sweep", f"expands to {count(len(planned), 'run')}: fix the swept keys", path)
+        raise ConfigError(
+            "sweep", f"expands to {count(len(planned), 'run')}: fix the swept keys", path
+        )
     return planned[0]
 
 

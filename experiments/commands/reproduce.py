@@ -17,24 +17,43 @@ SCALES = ("smoke", "cpu", "paper")
 
 
 def arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="CLAIM", help="A1, a paper's letter or key (default: every claim)")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="CLAIM",
+        help="A1, a paper's letter or key (default: every claim)",
+    )
     parser.add_argument(
         "--scale",
         choices=SCALES,
         default="cpu",
         help="seconds, minutes, or hours with an estimate first (default: cpu)",
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="runs at once (default: as many as there are cores)")
-    parser.add_argument("--out", default="results", metavar="FOLDER", help="where runs and rows are kept")
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="runs at once (default: as many as there are cores)"
+    )
+    parser.add_argument(
+        "--out", default="results", metavar="FOLDER", help="where runs and rows are kept"
+    )
     parser.add_argument(
         "--claims",
         metavar="FOLDER",
         help="where modules with claims lie, which are run as code (default: laggard's own)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be run, and how long it would take")
-    parser.add_argument("--stored", action="store_true", help="run nothing: decide by the arrays that are stored")
-    parser.add_argument("--again", action="store_true", help="make the runs anew, and note whether the verdict stands")
-    parser.add_argument("--page", metavar="FILE", help="write the first page there, others in docs/claims beside it")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be run, and how long it would take"
+    )
+    parser.add_argument(
+        "--stored", action="store_true", help="run nothing: decide by the arrays that are stored"
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="make the runs anew, and note whether the verdict stands",
+    )
+    parser.add_argument(
+        "--page", metavar="FILE", help="write the first page there, others in docs/claims beside it"
+    )
     parser.add_argument("--list", action="store_true", help="say which claims there are")
 
 
@@ -59,10 +78,17 @@ def carry_out(args: Namespace) -> int:
 
 
 def _one(claim: "Claim", args: Namespace) -> bool:
-    """Reproduce one claim and print its row; true on success. A failure does not stop the other claims."""
+    """Reproduce one claim and print its row; true on success. A failure does not stop the other
+    claims.
+    """
     from laggard.experiments.claims import repeat, reproduce
     from laggard.experiments.claims.ledger import path_of
-    from laggard.experiments.claims.presentation import describe_claim, describe_repeat, number_lines, summary_line
+    from laggard.experiments.claims.presentation import (
+        describe_claim,
+        describe_repeat,
+        number_lines,
+        summary_line,
+    )
     from laggard.experiments.results.result import ResultError
     from laggard.experiments.running.sweep import RunEnd, SweepError
 
@@ -88,14 +114,21 @@ def _one(claim: "Claim", args: Namespace) -> bool:
     if args.again:
         print(f"    {describe_repeat(row.repeats[-1])}", flush=True)
         return True
-    for text in (*describe_claim(row, get_terminal_size().columns), *number_lines([*row.criteria, *row.beside])):
+    for text in (
+        *describe_claim(row, get_terminal_size().columns),
+        *number_lines([*row.criteria, *row.beside]),
+    ):
         print(text)
-    print(f"    {count(len(row.runs), 'run')}; the row: {path_of(row, Path(args.out) / 'claims')}", flush=True)
+    print(
+        f"    {count(len(row.runs), 'run')}; the row: {path_of(row, Path(args.out) / 'claims')}",
+        flush=True,
+    )
     return True
 
 
 def _decide_again(claim: "Claim", args: Namespace) -> bool:
-    """Decide a claim by the arrays that are stored, and print its row; true unless they decide otherwise than its row.
+    """Decide a claim by the arrays that are stored, and print its row; true unless they decide
+    otherwise than its row.
 
     A claim without arrays, or whose row was decided by other criteria, has its own line.
     """
@@ -117,7 +150,10 @@ def _decide_again(claim: "Claim", args: Namespace) -> bool:
     print(summary_line(row))
     print(*number_lines([*row.criteria, *row.beside]), sep="\n")
     if not (same := row.agrees_with(kept)):
-        print(f"{claim.id}: the stored arrays decide otherwise than its row: {kept.verdict}", file=sys.stderr)
+        print(
+            f"{claim.id}: the stored arrays decide otherwise than its row: {kept.verdict}",
+            file=sys.stderr,
+        )
     return same
 
 
@@ -136,7 +172,9 @@ def _print_forecast(chosen: "list[Claim]", args: Namespace) -> int:
         for name in sorted(set(claim.studies) - set(configs(claim, args.scale))):
             print(f"{claim.id}  {name}: once {claim.studies[name].tuned.on} has chosen")  # type: ignore[union-attr]
         total += seconds
-    print(f"\n{count(len(chosen), 'claim')}: about {duration(total)}, an estimate on this machine as busy as it is now")
+    print(
+        f"\n{count(len(chosen), 'claim')}: about {duration(total)}, an estimate on this machine as busy as it is now"
+    )
     return DONE
 
 
@@ -151,7 +189,11 @@ def _write(args: Namespace) -> None:
 
     rows_in, every = Path(args.out) / "claims", claims((), args.claims)
     rows = ledger(rows_in, args.scale)
-    studies = {name: found for name in rows if (found := stored_arrays(name, rows_in, args.scale)) is not None}
+    studies = {
+        name: found
+        for name in rows
+        if (found := stored_arrays(name, rows_in, args.scale)) is not None
+    }
     evidence = Evidence(every, rows, studies, {}, args.scale)
     pictures = {}
     for claim in every:
@@ -169,7 +211,9 @@ def _write(args: Namespace) -> None:
 
 
 def _draw_rates(evidence: "Evidence", rows_in: Path) -> Path | None:
-    """The figure of the first page, of the arrays that are stored or else of the runs that have ended; its path."""
+    """The figure of the first page, of the arrays that are stored or else of the runs that have
+    ended; its path.
+    """
     from laggard.experiments.claims.pages import FRONT
     from laggard.experiments.claims.papers.srinivasan2018 import fitted_line
     from laggard.experiments.claims.reproduction import measured_so_far
@@ -179,11 +223,18 @@ def _draw_rates(evidence: "Evidence", rows_in: Path) -> Path | None:
     for claim in evidence.claims:
         if claim.id == FRONT and "grid" in claim.studies:
             stored = evidence.studies.get(FRONT) if evidence.row(claim) is not None else None
-            study = stored["grid"] if stored else measured_so_far(claim, "grid", evidence.scale, rows_in)
+            study = (
+                stored["grid"]
+                if stored
+                else measured_so_far(claim, "grid", evidence.scale, rows_in)
+            )
             if study is not None:
                 path = rows_in / evidence.scale / "rates.png"
                 planned = claim.studies["grid"].document(evidence.scale)["sweep"]
-                settings = {"delay": planned["algorithm.delay"], "optimiser": list(planned["optimiser"])}
+                settings = {
+                    "delay": planned["algorithm.delay"],
+                    "optimiser": list(planned["optimiser"]),
+                }
                 accuracy = final(study, "accuracy").reindex(settings)
                 line = fitted_line(accuracy)
                 accuracy_grid(accuracy, line if bool(line.notnull().all()) else None, path)

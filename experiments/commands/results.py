@@ -18,10 +18,16 @@ RESULT = "a run's folder, or results/<name> for a whole sweep"
 
 def plot_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("results", nargs="*", metavar="RESULT", help=RESULT)
-    parser.add_argument("--figure", default="comparison", metavar="NAME", help="which one (default: comparison)")
+    parser.add_argument(
+        "--figure", default="comparison", metavar="NAME", help="which one (default: comparison)"
+    )
     parser.add_argument("--x", choices=AXES, help="what learning and consensus are drawn against")
-    parser.add_argument("--to", metavar="FILE", help="where to, .png, .svg or .pdf (default: in the first RESULT)")
-    parser.add_argument("--list", action="store_true", help="the figures that there are, a line each")
+    parser.add_argument(
+        "--to", metavar="FILE", help="where to, .png, .svg or .pdf (default: in the first RESULT)"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="the figures that there are, a line each"
+    )
 
 
 def plot(args: Namespace) -> int:
@@ -36,12 +42,20 @@ def plot(args: Namespace) -> int:
             print(f"{name:{width}}  {str(inspect.getdoc(figure.function)).splitlines()[0]}")
         return DONE
     if not args.results:
-        raise ConfigError("", "expected a RESULT to draw, got none: a run's folder, or results/<name>", "laggard plot")
+        raise ConfigError(
+            "",
+            "expected a RESULT to draw, got none: a run's folder, or results/<name>",
+            "laggard plot",
+        )
     if args.figure not in FIGURES:
         raise unknown_name("", args.figure, FIGURES).relocate(where="laggard plot --figure")
     figure = FIGURES[args.figure]
     if args.x and "x" not in inspect.signature(figure.function).parameters:
-        raise ConfigError("", f"{args.figure} has axes of its own; learning and consensus take one", "laggard plot --x")
+        raise ConfigError(
+            "",
+            f"{args.figure} has axes of its own; learning and consensus take one",
+            "laggard plot --x",
+        )
     results = [result for path in args.results for result in load_results(path)]
     name = "figure" if args.figure == "comparison" else args.figure
     path = Path(args.to) if args.to else Path(args.results[0]) / f"{name}.png"
@@ -49,7 +63,8 @@ def plot(args: Namespace) -> int:
         figure.draw(results, path, **({"x": args.x} if args.x else {}))
     except (ConfigError, ResultError):  # they name their file
         raise
-    except ValueError as error:  # two results look the same, there is nothing to draw, or the suffix cannot be drawn
+    # two results look the same, there is nothing to draw, or the suffix cannot be drawn
+    except ValueError as error:
         raise ConfigError("", str(error), str(path)) from None
     print(path)
     return DONE
@@ -57,9 +72,17 @@ def plot(args: Namespace) -> int:
 
 def table_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "results", nargs="+", metavar="RESULTS", help="results/<name> of a sweep or of several runs, or a run's folder"
+        "results",
+        nargs="+",
+        metavar="RESULTS",
+        help="results/<name> of a sweep or of several runs, or a run's folder",
     )
-    parser.add_argument("--rows", nargs="+", metavar="KEY", help="keys down (default: all that were swept, but seeds)")
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        metavar="KEY",
+        help="keys down (default: all that were swept, but seeds)",
+    )
     parser.add_argument("--columns", metavar="KEY", help="a key across")
     parser.add_argument(
         "--value",
@@ -68,14 +91,26 @@ def table_arguments(parser: ArgumentParser) -> None:
         help="accuracy, loss, train_loss, consensus, time, updates, samples, epochs at the end; time_to, updates_to, "
         "samples_to, epochs_to a target; staleness, max_staleness, waiting",
     )
-    parser.add_argument("--target", type=float, metavar="X", help="test accuracy (0 to 1), else test loss, to reach")
-    parser.add_argument("--where", nargs="+", default=[], metavar="KEY=VALUE", help="only these runs and members")
-    parser.add_argument("--best", nargs="+", metavar="KEY", help="of these keys only the best setting of each row")
-    parser.add_argument("--by", metavar="CRITERION", help="accuracy, loss, time or updates to the target")
     parser.add_argument(
-        "--select-seeds", metavar="S,S", help="seeds that choose the best; the others report (default: the first half)"
+        "--target", type=float, metavar="X", help="test accuracy (0 to 1), else test loss, to reach"
     )
-    parser.add_argument("--format", choices=["text", "md", "csv", "latex"], default="text", help="(default: text)")
+    parser.add_argument(
+        "--where", nargs="+", default=[], metavar="KEY=VALUE", help="only these runs and members"
+    )
+    parser.add_argument(
+        "--best", nargs="+", metavar="KEY", help="of these keys only the best setting of each row"
+    )
+    parser.add_argument(
+        "--by", metavar="CRITERION", help="accuracy, loss, time or updates to the target"
+    )
+    parser.add_argument(
+        "--select-seeds",
+        metavar="S,S",
+        help="seeds that choose the best; the others report (default: the first half)",
+    )
+    parser.add_argument(
+        "--format", choices=["text", "md", "csv", "latex"], default="text", help="(default: text)"
+    )
 
 
 def table(args: Namespace) -> int:
@@ -87,7 +122,11 @@ def table(args: Namespace) -> int:
     try:
         results = _restrict_results(results, args.where)
         best = args.best, args.by, _seeds(args.select_seeds)
-        print(FORMATS[args.format](tabulate(results, args.rows, args.columns, args.value, args.target, *best)))
+        print(
+            FORMATS[args.format](
+                tabulate(results, args.rows, args.columns, args.value, args.target, *best)
+            )
+        )
     except ValueError as error:
         raise ConfigError("", str(error), " ".join(args.results)) from None
     return DONE
@@ -105,7 +144,10 @@ def _join(paths: Sequence[str]) -> "Results":
     names = {result.config.name for each in found for result in each}
     every = [result for each in found for result in each]
     if len(names) > 1:
-        every = [replace(result, labels={"experiment": result.config.name, **result.labels}) for result in every]
+        every = [
+            replace(result, labels={"experiment": result.config.name, **result.labels})
+            for result in every
+        ]
     joined = Results(every, sum(each.planned for each in found))
     if twice := len(every) - len(joined):
         joined.planned -= twice
@@ -137,9 +179,15 @@ def _seeds(listed: str | None) -> list[int] | None:
 
 def trace_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("result", metavar="RESULT", help="a run's folder")
-    parser.add_argument("--to", metavar="FILE", help="where to, .json or .json.gz (default: trace.json in RESULT)")
-    parser.add_argument("--from", dest="start", type=float, default=0.0, metavar="S", help="first virtual second")
-    parser.add_argument("--until", type=float, default=float("inf"), metavar="S", help="last virtual second")
+    parser.add_argument(
+        "--to", metavar="FILE", help="where to, .json or .json.gz (default: trace.json in RESULT)"
+    )
+    parser.add_argument(
+        "--from", dest="start", type=float, default=0.0, metavar="S", help="first virtual second"
+    )
+    parser.add_argument(
+        "--until", type=float, default=float("inf"), metavar="S", help="last virtual second"
+    )
 
 
 def trace(args: Namespace) -> int:
@@ -148,10 +196,14 @@ def trace(args: Namespace) -> int:
     from laggard.experiments.results.results import load_one
 
     if not 0 <= args.start < args.until:
-        raise ResultError(f"{args.result}: expected 0 <= --from < --until, got {args.start:g} and {args.until:g}")
+        raise ResultError(
+            f"{args.result}: expected 0 <= --from < --until, got {args.start:g} and {args.until:g}"
+        )
     result = load_one(args.result)
     if not result.has_messages:
-        missing = "no messages recorded, so no links: laggard run CONFIG record.messages=true leaves them"
+        missing = (
+            "no messages recorded, so no links: laggard run CONFIG record.messages=true leaves them"
+        )
         print(f"{result.path}: {missing}", file=sys.stderr)
     path = Path(args.to) if args.to else result.path / "trace.json"
     count = write_trace(result, path, TimeWindow(args.start, args.until))
@@ -161,9 +213,13 @@ def trace(args: Namespace) -> int:
 
 def report_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("results", nargs="+", metavar="RESULT", help=RESULT)
-    parser.add_argument("--to", metavar="FILE", help="where to (default: report.html in the first RESULT)")
     parser.add_argument(
-        "--config", metavar="CONFIG", help="a YAML file that asks another question than the results' own"
+        "--to", metavar="FILE", help="where to (default: report.html in the first RESULT)"
+    )
+    parser.add_argument(
+        "--config",
+        metavar="CONFIG",
+        help="a YAML file that asks another question than the results' own",
     )
 
 
@@ -184,7 +240,9 @@ def report(args: Namespace) -> int:
 
 def export_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("results", metavar="RESULT", help=RESULT)
-    parser.add_argument("--to", required=True, metavar="NAME", help="tensorboard, wandb (offline) or mlflow")
+    parser.add_argument(
+        "--to", required=True, metavar="NAME", help="tensorboard, wandb (offline) or mlflow"
+    )
     parser.add_argument("folder", metavar="DIR", help="where to")
 
 
@@ -205,6 +263,8 @@ COMMANDS = (
         "laggard.experiments.results.tables",
     ),
     Command("trace", "write a run as a trace for ui.perfetto.dev", trace_arguments, trace),
-    Command("export", "write runs for TensorBoard, Weights & Biases or MLflow", export_arguments, export),
+    Command(
+        "export", "write runs for TensorBoard, Weights & Biases or MLflow", export_arguments, export
+    ),
     Command("report", "write a run or a sweep as one HTML page", report_arguments, report),
 )

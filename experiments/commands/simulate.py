@@ -7,7 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.experiments.commands import DONE, FAILED, Command, add_no_plugins, count, duration, size
+from laggard.experiments.commands import (
+    DONE,
+    FAILED,
+    Command,
+    add_no_plugins,
+    count,
+    duration,
+    size,
+)
 from laggard.experiments.running import SNAPSHOT_SECONDS
 
 if TYPE_CHECKING:
@@ -21,10 +29,21 @@ if TYPE_CHECKING:
 def run_arguments(parser: ArgumentParser) -> None:
     """CONFIG and overrides of its keys, where results go, and how much is printed."""
     parser.add_argument("config", metavar="CONFIG", help="a YAML file")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="a dotted key of the config and its value")
-    parser.add_argument("--out", default="results", metavar="FOLDER", help="where results are kept (default: results)")
-    parser.add_argument("--force", action="store_true", help="simulate again even if a result exists")
-    parser.add_argument("--quiet", action="store_true", help="say nothing unless something is wrong")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="a dotted key of the config and its value"
+    )
+    parser.add_argument(
+        "--out",
+        default="results",
+        metavar="FOLDER",
+        help="where results are kept (default: results)",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="simulate again even if a result exists"
+    )
+    parser.add_argument(
+        "--quiet", action="store_true", help="say nothing unless something is wrong"
+    )
     parser.add_argument(
         "--snapshots", type=wall_time, default=SNAPSHOT_SECONDS, metavar="SECONDS",
         help="wall time between snapshots, from the last of which a killed run goes on (default: 60; inf: none)",
@@ -34,7 +53,9 @@ def run_arguments(parser: ArgumentParser) -> None:
 
 def single_arguments(parser: ArgumentParser) -> None:
     run_arguments(parser)
-    parser.add_argument("--keep-snapshot", action="store_true", help="keep the last snapshot, for --continue")
+    parser.add_argument(
+        "--keep-snapshot", action="store_true", help="keep the last snapshot, for --continue"
+    )
     parser.add_argument(
         "--continue", dest="continues", action="store_true",
         help="go on from the snapshot that a finished run of this config with a shorter stop has kept",
@@ -50,10 +71,16 @@ def wall_time(text: str) -> float:
 
 def sweep_arguments(parser: ArgumentParser) -> None:
     run_arguments(parser)
-    parser.add_argument("--jobs", type=int, metavar="N", help="runs at once (default: as many as there are cores)")
-    parser.add_argument("--backend", default="loky", metavar="NAME", help="loky (default), ray or dask")
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be simulated, and how long it would take"
+        "--jobs", type=int, metavar="N", help="runs at once (default: as many as there are cores)"
+    )
+    parser.add_argument(
+        "--backend", default="loky", metavar="NAME", help="loky (default), ray or dask"
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what would be simulated, and how long it would take",
     )
 
 
@@ -98,7 +125,12 @@ def _sweep(config: "Config", args: Namespace) -> "tuple[Results, int, int]":
         shown = _bar(args)
         if shown and len(args.planned) > 1:
             shown = partial(heartbeat, out=args.out)
-        given = {"jobs": args.jobs, "backend": args.backend, "tell": display.report, "snapshots": args.snapshots}
+        given = {
+            "jobs": args.jobs,
+            "backend": args.backend,
+            "tell": display.report,
+            "snapshots": args.snapshots,
+        }
         try:
             results = sweep(config, args.out, args.force, shown, **given)
             failed = 0
@@ -121,7 +153,9 @@ def _halve(config: "Config", halving: "Halving", args: Namespace) -> int:
     def simulate(rung: "Config") -> "Results":
         results, failed, _ = _sweep(rung, args)
         if failed:
-            raise SweepError(results, [f"{rung.name}: the settings that go on are not known: repeat the command"])
+            raise SweepError(
+                results, [f"{rung.name}: the settings that go on are not known: repeat the command"]
+            )
         return results
 
     spent, every = 0, halving.settings[0]
@@ -130,15 +164,22 @@ def _halve(config: "Config", halving: "Halving", args: Namespace) -> int:
             spent += rung.gradients
             if not args.quiet:
                 best = ", ".join(map(str, rung.best))
-                print(f"\n{halving.key} = {rung.budget:g}: best of {len(rung.scores)}: draws {best}\n", flush=True)
+                print(
+                    f"\n{halving.key} = {rung.budget:g}: best of {len(rung.scores)}: draws {best}\n",
+                    flush=True,
+                )
     except SweepError as error:
         print(error, file=sys.stderr)
         return FAILED
     if not args.quiet:
         drawn = numbered_draws(config.sweep["search"], "sweep.search")[rung.best[0]]
         whole = rung.gradients / len(rung.scores) * every
-        print(f"best by {halving.by}: draw {rung.best[0]}: {', '.join(f'{key} = {drawn[key]}' for key in drawn)}")
-        print(f"{spent:,} gradients, {spent / whole:.0%} of what all {every} settings would take to the end")
+        print(
+            f"best by {halving.by}: draw {rung.best[0]}: {', '.join(f'{key} = {drawn[key]}' for key in drawn)}"
+        )
+        print(
+            f"{spent:,} gradients, {spent / whole:.0%} of what all {every} settings would take to the end"
+        )
     return DONE
 
 
@@ -148,9 +189,13 @@ def _print_rungs(config: "Config", halving: "Halving") -> int:
 
     every = expected_gradients(config, halving)
     for budget, settings, gradients in zip(halving.budgets, halving.settings, every, strict=True):
-        print(f"{halving.key} = {budget:<8g} {count(settings, 'setting'):>12}  about {gradients:.3g} gradients")
+        print(
+            f"{halving.key} = {budget:<8g} {count(settings, 'setting'):>12}  about {gradients:.3g} gradients"
+        )
     whole = every[-1] / halving.settings[-1] * halving.settings[0]
-    print(f"\nabout {sum(every):.3g} gradients, {sum(every) / whole:.0%} of what all settings would take to the end")
+    print(
+        f"\nabout {sum(every):.3g} gradients, {sum(every) / whole:.0%} of what all settings would take to the end"
+    )
     return DONE
 
 
@@ -161,11 +206,17 @@ def _print_plan(config: "Config", args: Namespace) -> int:
     planned = plan(config, args.out, args.force, args.jobs, args.backend)
     width = max(len(run.title) for run, _ in planned.runs)
     for run, each in planned.runs:
-        left = f"about {duration(each.seconds):>7}  {size(each.memory):>8}" if each else "finished already"
+        left = (
+            f"about {duration(each.seconds):>7}  {size(each.memory):>8}"
+            if each
+            else "finished already"
+        )
         print(f"{run.id}  {run.title:<{width}}  {count(len(run.members), 'member'):>11}  {left}")
     trained = sum(len(run.members) for run, _ in planned.runs)
     there = len(planned.runs) - len(planned.missing)
-    print(f"\n{len(planned.runs)} runs, {trained} members, in {planned.folder}: {there} finished already")
+    print(
+        f"\n{len(planned.runs)} runs, {trained} members, in {planned.folder}: {there} finished already"
+    )
     if planned.missing:
         at_once = f"{planned.jobs} at once" if planned.jobs > 1 else "one after the other"
         print(
@@ -184,7 +235,9 @@ def _run_one(args: Namespace, progress: "ProgressDisplay | None") -> None:
 
     config = load(args.config, *args.overrides)
     args.planned = runs(config)
-    result = run(config, args.out, args.force, progress, args.snapshots, args.keep_snapshot, args.continues)
+    result = run(
+        config, args.out, args.force, progress, args.snapshots, args.keep_snapshot, args.continues
+    )
     report([result], result.path, args)
 
 
@@ -206,8 +259,13 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
         return
     if versions := describe_versions(results):
         print(versions, file=sys.stderr)
-    if ended := [result.manifest["run"] for result in results if result.manifest["reached"] == "returned"]:
-        print(f"before any limit of `stop` all roles of the method returned: run {', '.join(ended)}", file=sys.stderr)
+    if ended := [
+        result.manifest["run"] for result in results if result.manifest["reached"] == "returned"
+    ]:
+        print(
+            f"before any limit of `stop` all roles of the method returned: run {', '.join(ended)}",
+            file=sys.stderr,
+        )
     path = folder / "figure.png"
     if not args.quiet:  # the table first: drawing takes seconds, and may fail
         print(format_table(summary(results)), flush=True)
@@ -218,6 +276,11 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
 
 COMMANDS = (
     Command("run", "simulate one config", single_arguments, run),
-    Command("watch", "simulate one config with a live display: curves, staleness, who waits", single_arguments, watch),
+    Command(
+        "watch",
+        "simulate one config with a live display: curves, staleness, who waits",
+        single_arguments,
+        watch,
+    ),
     Command("sweep", "simulate a grid of configs", sweep_arguments, sweep),
 )

@@ -1,4 +1,6 @@
-"""What a config may name, its works as BibTeX, and `laggard new`: an entry of one's own with a config and a test."""
+"""What a config may name, its works as BibTeX, and `laggard new`: an entry of one's own with a
+config and a test.
+"""
 
 import keyword
 import re
@@ -41,7 +43,10 @@ SECTIONS = {
 """Title -> entries; the title's first word is the name of the section."""
 MAPPINGS: Mapping[str, Sequence[type[Part]]] = {
     "config": [Config],
-    **{key: [Config.model_fields[key].metadata[0].func.model] for key in ("cluster", "stop", "evaluate", "record")},
+    **{
+        key: [Config.model_fields[key].metadata[0].func.model]
+        for key in ("cluster", "stop", "evaluate", "record")
+    },
     "network": list(clusters.NETWORK.parts.values()),
     "learning": list(parts.LEARNING.parts.values()),
     "task": [part for part in tasks.TASK.parts.values() if issubclass(part, tasks.SupervisedPart)],
@@ -75,13 +80,18 @@ def describe_entries(words: Sequence[str] = ()) -> Iterator[str]:
                 yield from describe_fully(word, title, part)
 
 
-def find_entries(name: str, command: str, sections: Iterable[str] = ()) -> list[tuple[str, type[Described]]]:
+def find_entries(
+    name: str, command: str, sections: Iterable[str] = ()
+) -> list[tuple[str, type[Described]]]:
     """The entries called `name`, each with the title of its section.
 
     Raises:
-        ConfigError: there is none; names the `command`, and what is called like it, also among `sections`.
+        ConfigError: there is none; names the `command`, and what is called like it, also among
+            `sections`.
     """
-    entries = [(title, choice.parts[name]) for title, choice in SECTIONS.items() if name in choice.parts]
+    entries = [
+        (title, choice.parts[name]) for title, choice in SECTIONS.items() if name in choice.parts
+    ]
     if not entries:
         known = [*sections, *(each for choice in SECTIONS.values() for each in choice.parts)]
         names = f"expected one of {', '.join(sections)}, or" if sections else "expected"
@@ -91,7 +101,9 @@ def find_entries(name: str, command: str, sections: Iterable[str] = ()) -> list[
 
 
 def describe_examples() -> Iterator[str]:
-    """The configs that laggard brings, which any command takes as `example:NAME`, and the question of each."""
+    """The configs that laggard brings, which any command takes as `example:NAME`, and the question
+    of each.
+    """
     yield "examples (laggard run example:NAME, or base: example:NAME)"
     for name, file in examples().items():
         yield f"  {name}: {question(file)}"
@@ -100,10 +112,16 @@ def describe_examples() -> Iterator[str]:
 def describe_mapping(name: str) -> Iterator[str]:
     """The keys of a mapping, each with its default and what it means."""
     first, *others = MAPPINGS[name]
-    meanings = describe_keys(first) | {key: of.description for key, of in first.model_fields.items() if of.description}
+    meanings = describe_keys(first) | {
+        key: of.description for key, of in first.model_fields.items() if of.description
+    }
     yield f"{name} ({ {'config': 'KEY', 'network': 'cluster.network.KEY'}.get(name, f'{name}.KEY') })"
     for key, field in first.model_fields.items():
-        if key in meanings and not key.endswith("_sha256") and all(key in part.model_fields for part in others):
+        if (
+            key in meanings
+            and not key.endswith("_sha256")
+            and all(key in part.model_fields for part in others)
+        ):
             yield f"  {_key(key, field)}: {meanings[key]}"
 
 
@@ -117,7 +135,12 @@ def lines(sections: Mapping[str, NamedChoice]) -> Iterator[str]:
 
 def describe_fully(name: str, title: str, part: type[Described]) -> Iterator[str]:
     """The full description of one entry, and its keys."""
-    text = re.sub(r"^(Raises|Example):\n( .*\n?|\n(?= ))*", "", cleandoc(part.__doc__ or ""), flags=re.MULTILINE)
+    text = re.sub(
+        r"^(Raises|Example):\n( .*\n?|\n(?= ))*",
+        "",
+        cleandoc(part.__doc__ or ""),
+        flags=re.MULTILINE,
+    )
     paragraphs = [""]
     for line in text.strip().splitlines():
         of_its_own = TABLE_ROW.match(line) or (line.startswith(" ") and ATTRIBUTE_LINE.match(line))
@@ -136,11 +159,15 @@ def describe_entry(part: type[Described]) -> str:
     text = cleandoc(part.__doc__ or "")
     first = _one_line(re.split(r"(?<=\.)\s|\n\n", text, maxsplit=1)[0])
     source = re.search(r"^Source: (.*?)(?=\n\n|\Z)", text, flags=re.MULTILINE | re.DOTALL)
-    return " ".join(piece for piece in (first, _keys(part), source and _one_line(source[0])) if piece)
+    return " ".join(
+        piece for piece in (first, _keys(part), source and _one_line(source[0])) if piece
+    )
 
 
 def wrap(lines: Iterable[str], width: int) -> Iterator[str]:
-    """Lines wrapped to `width` columns: continuation lines are indented, sections separated by blank lines."""
+    """Lines wrapped to `width` columns: continuation lines are indented, sections separated by
+    blank lines.
+    """
     for number, line in enumerate(lines):
         indent = line[: len(line) - len(line.lstrip())]
         if number and line and not indent:
@@ -152,14 +179,18 @@ def wrap(lines: Iterable[str], width: int) -> Iterator[str]:
 
 
 def _keys(part: type[Described]) -> str:
-    """`[required, other = its default]`; where a key takes one of a few values, all of them, the default first."""
+    """`[required, other = its default]`; where a key takes one of a few values, all of them, the
+    default first.
+    """
     said = [_key(key, field) for key, field in part.model_fields.items() if key in part.settings]
     return f"[{', '.join(said)}]" if said else ""
 
 
 def _key(key: str, field: FieldInfo) -> str:
     default = [] if field.is_required() else [field.default]
-    values = default + [value for value in _default_values(field.annotation) if value not in default]
+    values = default + [
+        value for value in _default_values(field.annotation) if value not in default
+    ]
     return f"{key} = {' | '.join(map(format_value, values))}" if values else key
 
 
@@ -182,7 +213,8 @@ def new(kind: str, name: str, folder: str | Path = ".") -> Sequence[Path]:
 
     Args:
         kind: algorithm, compensation, dataset, law, model or topology.
-        name: of the module, in snake case; its class is called the same in CamelCase, a data set's function as it is.
+        name: of the module, in snake case; its class is called the same in CamelCase, a data set's
+            function as it is.
 
     Raises:
         ConfigError: there is no such kind, the name is invalid, or one of the files exists already.
@@ -192,14 +224,20 @@ def new(kind: str, name: str, folder: str | Path = ".") -> Sequence[Path]:
     if kind not in kinds:
         raise unknown_name("KIND", kind, kinds).relocate(where="laggard new")
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name) or keyword.iskeyword(name):
-        raise ConfigError("NAME", f"expected a name in snake case, as my_{kind}, got {name!r}", "laggard new")
+        raise ConfigError(
+            "NAME", f"expected a name in snake case, as my_{kind}, got {name!r}", "laggard new"
+        )
     sources = sorted((TEMPLATES / kind).glob("*.txt"), key=lambda path: path.name != "name.py.txt")
     files = {Path(folder) / source.stem.replace("name", name): source for source in sources}
     for file in files:
         if file.exists():
             raise ConfigError("", "exists already: nothing is written", str(file))
     if find_spec(name) is not None:
-        raise ConfigError("NAME", f"there is a module {name} already: choose another name, as my_{name}", "laggard new")
+        raise ConfigError(
+            "NAME",
+            f"there is a module {name} already: choose another name, as my_{name}",
+            "laggard new",
+        )
     words = {"name": name, "Class": "".join(word.capitalize() for word in name.split("_"))}
     for file, source in files.items():
         with file.open("x", encoding="utf-8") as text:
@@ -216,7 +254,8 @@ PREPRINT = re.compile(r"arXiv[: ](\d{4}\.\d{4,5})")
 def citations(name: str) -> Iterator[str]:
     """The works that an entry's docstring names as its sources, a BibTeX entry each.
 
-    `author` has those that the docstring has, `and others` for et al.; what it says besides goes to `note`.
+    `author` has those that the docstring has, `and others` for et al.; what it says besides goes to
+    `note`.
 
     Raises:
         ConfigError: nothing is called so, or no work is named.
@@ -232,8 +271,13 @@ def citations(name: str) -> Iterator[str]:
         }
     """
     docstrings = [cleandoc(part.__doc__ or "") for _, part in find_entries(name, "laggard cite")]
-    sources = [re.search(r"^Source: (.*?)(?=\n\n|\Z)", text, flags=re.MULTILINE | re.DOTALL) for text in docstrings]
-    works = [work for source in sources if source for work in WORK.finditer(" ".join(source[1].split()))]
+    sources = [
+        re.search(r"^Source: (.*?)(?=\n\n|\Z)", text, flags=re.MULTILINE | re.DOTALL)
+        for text in docstrings
+    ]
+    works = [
+        work for source in sources if source for work in WORK.finditer(" ".join(source[1].split()))
+    ]
     if not works:
         raise ConfigError("", f"{name}: its description names no published work", "laggard cite")
     yield from dict.fromkeys(map(_bibtex, works))

@@ -1,11 +1,19 @@
-"""`cluster` in a config: compute times, slowdowns, the network, and machines that others have measured."""
+"""`cluster` in a config: compute times, slowdowns, the network, and machines that others have
+measured.
+"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, ValidationInfo, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationInfo,
+    model_validator,
+)
 
 from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, format_value
@@ -94,8 +102,12 @@ COMPUTE = NamedChoice.of(
 )
 SLOWDOWN = NamedChoice.of("kind", {**SLOWDOWNS, "recorded": SlowdownTable}, _slowdown, Slowdown)
 NETWORK = NamedChoice.of("topology", TOPOLOGIES, "auto", Topology, base=NetworkPart, **WIRES)
-FAILURES = NamedChoice("kind", {"server_crash": SERVER_CRASH, "checkpoint": CHECKPOINT}, "server_crash", {})
-PRESET = NamedChoice("preset", {name: describe_preset(one) for name, one in PRESETS.items()}, "10gbe", {})
+FAILURES = NamedChoice(
+    "kind", {"server_crash": SERVER_CRASH, "checkpoint": CHECKPOINT}, "server_crash", {}
+)
+PRESET = NamedChoice(
+    "preset", {name: describe_preset(one) for name, one in PRESETS.items()}, "10gbe", {}
+)
 
 
 class ClusterPart(Part):
@@ -103,7 +115,9 @@ class ClusterPart(Part):
 
     describes = (simulator.Cluster,)
     workers: Count = 8
-    compute: Annotated[Any, BeforeValidator(COMPUTE)] = Field({"law": "constant", "mean": 1.0}, validate_default=True)
+    compute: Annotated[Any, BeforeValidator(COMPUTE)] = Field(
+        {"law": "constant", "mean": 1.0}, validate_default=True
+    )
     slowdowns: list[Annotated[Any, BeforeValidator(SLOWDOWN)]] = Field([])
     network: Annotated[Any, BeforeValidator(NETWORK)] = Field({}, validate_default=True)
     apply_seconds: SecondsOrLaw = 0.0
@@ -118,7 +132,8 @@ class ClusterPart(Part):
         """The cluster, on which a mini-batch has `batch` samples of so many `operations` each.
 
         Raises:
-            ConfigError: `compute.speed` is said where operations are not known, or along with `per: sample`.
+            ConfigError: `compute.speed` is said where operations are not known, or along with `per:
+                sample`.
         """
         law, factor = self.compute.build(), float(batch) if self.compute.per == "sample" else 1.0
         if self.compute.speed is not None:
@@ -126,7 +141,9 @@ class ClusterPart(Part):
                 problem = f"expected null, since only a network's operations are counted, got {self.compute.speed:g}"
                 raise ConfigError("compute.speed", f"{problem}: use mean, in seconds")
             if self.compute.per == "sample":
-                problem = "expected batch, since speed counts the operations of all samples, got 'sample'"
+                problem = (
+                    "expected batch, since speed counts the operations of all samples, got 'sample'"
+                )
                 raise ConfigError("compute.per", problem)
             factor = batch * operations / self.compute.speed
         return simulator.Cluster(

@@ -10,9 +10,21 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BeforeValidator, Field, ValidationError
 
 from laggard.experiments.config.clusters import ClusterPart
-from laggard.experiments.config.errors import ConfigError, error_at, refused_setting, translate_error
+from laggard.experiments.config.errors import (
+    ConfigError,
+    error_at,
+    refused_setting,
+    translate_error,
+)
 from laggard.experiments.config.files import without_paths
-from laggard.experiments.config.parts import ALGORITHM, LEARNING, SOURCE, EvaluatePart, RecordPart, StopPart
+from laggard.experiments.config.parts import (
+    ALGORITHM,
+    LEARNING,
+    SOURCE,
+    EvaluatePart,
+    RecordPart,
+    StopPart,
+)
 from laggard.experiments.config.plain import text_of
 from laggard.experiments.config.schema import Part, Seed, fill_defaults
 from laggard.experiments.config.tasks import TASK
@@ -34,12 +46,14 @@ class Config(Part):
         stop: when a run ends.
         evaluate: when the model is evaluated.
         record: what is recorded besides.
-        seed: of everything random; `cluster.seed` and `learning.seed` follow it where they are null.
+        seed: of everything random; `cluster.seed` and `learning.seed` follow it where they are
+            null.
         device: where gradients are computed; `auto` is a GPU where there is one.
-        backend: how gradients are taken: by `threads` on a CPU, and on a GPU by whichever of the others is the fastest,
-            unless it says which.
+        backend: how gradients are taken: by `threads` on a CPU, and on a GPU by whichever of the
+            others is the fastest, unless it says which.
         threads: that compute gradients; one per core by default.
-        sweep: dotted key -> its values; the grid is the product of all. Under `search`, settings are drawn at random.
+        sweep: dotted key -> its values; the grid is the product of all. Under `search`, settings
+            are drawn at random.
     """
 
     name: Annotated[str, Field(pattern=r"^\w[\w .-]*$", max_length=80)] = "experiment"
@@ -75,7 +89,9 @@ class Config(Part):
         return cluster
 
     def as_dict(self) -> dict[str, Any]:
-        """The config of one run as plain data, with every default written out; `parse` reads it back."""
+        """The config of one run as plain data, with every default written out; `parse` reads it
+        back.
+        """
         return self.model_dump()
 
     def explicit(self) -> dict[str, Any]:
@@ -91,8 +107,8 @@ class Checks:
     """A cache of checks for a grid's configs: equal parts are parsed, built and checked once.
 
     Attributes:
-        known: the parts, by where they stand and what was written there; they stay alive here, so that their ids
-            stay theirs.
+        known: the parts, by where they stand and what was written there; they stay alive here, so
+            that their ids stay theirs.
     """
 
     def __init__(self) -> None:
@@ -105,7 +121,16 @@ class Checks:
         Raises:
             ConfigError: it cannot; says what would have to change.
         """
-        parts = (id(part) for part in (config.algorithm, config.cluster, config.task, config.stop, config.evaluate))
+        parts = (
+            id(part)
+            for part in (
+                config.algorithm,
+                config.cluster,
+                config.task,
+                config.stop,
+                config.evaluate,
+            )
+        )
         clip = config.learning.clip
         agreed = ("agree", type(clip), *parts)
         if agreed not in self._fine:
@@ -120,19 +145,30 @@ class Checks:
             self._fine.add(agreed)
 
     def fit(self, config: Config, members: int) -> None:
-        """Check that task, workers, device and members fit together and the model can be cut, once for each of them.
+        """Check that task, workers, device and members fit together and the model can be cut, once
+        for each of them.
 
         Raises:
             ConfigError: they do not; says what would have to change.
         """
         task, workers = config.task, config.cluster.workers
-        parts = ("fit", id(task), id(config.algorithm), workers, config.device, config.backend, members)
+        parts = (
+            "fit",
+            id(task),
+            id(config.algorithm),
+            workers,
+            config.device,
+            config.backend,
+            members,
+        )
         if parts not in self._fine:
             task.fits(workers, config.device, config.backend)
             task.check_start(members)
             layers = task.layers()
             with _report_under_key(config):
-                config.algorithm.build(workers).slices(workers, sum(layer.params for layer in layers), layers)
+                config.algorithm.build(workers).slices(
+                    workers, sum(layer.params for layer in layers), layers
+                )
             self._fine.add(parts)
 
 
@@ -140,11 +176,13 @@ def parse(document: Mapping[str, Any], kept: bool = False, checks: Checks | None
     """The config that a document describes; each of its parts has been built once as a check.
 
     Args:
-        kept: the document is a result's: nothing is built, and entries of one's own are not imported.
+        kept: the document is a result's: nothing is built, and entries of one's own are not
+            imported.
         checks: of the grid that the document belongs to.
 
     Raises:
-        ConfigError: an unknown key or name, a wrong type, a value out of its range; names the dotted key.
+        ConfigError: an unknown key or name, a wrong type, a value out of its range; names the
+            dotted key.
     """
     context = {"kept": kept, "known": checks.known if checks else None}
     try:
@@ -161,7 +199,9 @@ def _report_under_key(config: Config) -> Iterator[None]:
     except InvalidSettingError as error:
         network = config.cluster.network
         own = {"Network": "cluster.network", type(network).recipe.__name__: "cluster.network"}
-        owner = {**own, "Rule": "learning", "Stop": "stop", "Evaluate": "evaluate"}.get(error.owner, "cluster")
+        owner = {**own, "Rule": "learning", "Stop": "stop", "Evaluate": "evaluate"}.get(
+            error.owner, "cluster"
+        )
         if error.owner != "Network" and error.field in type(config.algorithm).model_fields:
             owner = "algorithm"
         raise refused_setting(owner, error) from None
@@ -170,37 +210,49 @@ def _report_under_key(config: Config) -> Iterator[None]:
 IGNORED = ("name", "question", "device", "backend", "threads", "evaluate.target_accuracy", "record")
 """Keys that do not change a run's outcome: names, execution, targets and additional records."""
 DEFAULTS_VERSION = 1
-"""To be increased whenever a default changes, since a run's digest leaves out settings that equal their default."""
-_standard: dict[type[Part], tuple[set[str], dict[str, str]]] = {}  # of each kind of part, as `_standard_of`
+"""To be increased whenever a default changes, since a run's digest leaves out settings that equal
+their default.
+"""
+# of each kind of part, as `_standard_of`
+_standard: dict[type[Part], tuple[set[str], dict[str, str]]] = {}
 
 
 def digest_of(config: Config) -> str:
-    """SHA-256 of what decides a run's outcome: the settings that differ from the defaults, without those in `IGNORED`.
+    """SHA-256 of what decides a run's outcome: the settings that differ from the defaults, without
+    those in `IGNORED`.
 
-    Of files it is their content, of entries of one's own their sources too. A key that a later version adds with a
-    default changes no digest.
+    Of files it is their content, of entries of one's own their sources too. A key that a later
+    version adds with a default changes no digest.
     """
     return digest_of_settings(
-        {"defaults": DEFAULTS_VERSION, **without_paths(_differences(config, config.as_dict())), "sweep": config.sweep}
+        {
+            "defaults": DEFAULTS_VERSION,
+            **without_paths(_differences(config, config.as_dict())),
+            "sweep": config.sweep,
+        }
     )
 
 
 def digest_of_settings(resolved: Mapping[str, Any]) -> str:
-    """SHA-256 of a resolved config, with every default, without the keys in `IGNORED`: to check what is stored.
+    """SHA-256 of a resolved config, with every default, without the keys in `IGNORED`: to check
+    what is stored.
 
-    It is also that of a config with keys that this version does not have; up to version 0.1 it was the run's digest.
+    It is also that of a config with keys that this version does not have; up to version 0.1 it was
+    the run's digest.
     """
     document = {**resolved, "evaluate": dict(resolved.get("evaluate", {}))}
     for key in IGNORED:
         owner, _, name = key.rpartition(".")
         (document[owner] if owner else document).pop(name, None)  # older results lack some
-    document["sweep"] = list(document.get("sweep", {}).items())  # their order is the order of the members
+    # their order is the order of the members
+    document["sweep"] = list(document.get("sweep", {}).items())
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _differences(value: Any, every: Any) -> Any:
-    """The settings of a part that differ from their defaults, and its name; all settings of an entry of one's own.
+    """The settings of a part that differ from their defaults, and its name; all settings of an
+    entry of one's own.
 
     Args:
         every: all its settings, as plain data.
@@ -218,11 +270,22 @@ def _differences(value: Any, every: Any) -> Any:
 
 
 def _standard_of(kind: type[Part], every: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
-    """The keys of a kind of part that have no default or name it, and what the others are by default."""
+    """The keys of a kind of part that have no default or name it, and what the others are by
+    default.
+    """
     if kind not in _standard:
         hints = {key: field.annotation for key, field in kind.model_fields.items()}
-        constants = {key for key, hint in hints.items() if get_origin(hint) is Literal and len(get_args(hint)) == 1}
-        always = constants | {key for key, field in kind.model_fields.items() if field.is_required()}
+        constants = {
+            key
+            for key, hint in hints.items()
+            if get_origin(hint) is Literal and len(get_args(hint)) == 1
+        }
+        always = constants | {
+            key for key, field in kind.model_fields.items() if field.is_required()
+        }
         standard = kind.model_validate({key: every[key] for key in always}, context={"kept": True})
-        _standard[kind] = always, {key: repr(setting) for key, setting in standard.model_dump().items()}
+        _standard[kind] = (
+            always,
+            {key: repr(setting) for key, setting in standard.model_dump().items()},
+        )
     return _standard[kind]

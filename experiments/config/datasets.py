@@ -1,4 +1,6 @@
-"""`task.dataset` and `task.partition` in a config: what can be known of them, and checked, without torch."""
+"""`task.dataset` and `task.partition` in a config: what can be known of them, and checked, without
+torch.
+"""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,8 +16,8 @@ from laggard.models.generated import ALPHABET, check_sizes
 
 
 class Sizes(NamedTuple):
-    """What can be known of a data set without torch: shape of an input, classes, training samples, shape of the labels
-    of one, writers where they are known.
+    """What can be known of a data set without torch: shape of an input, classes, training samples,
+    shape of the labels of one, writers where they are known.
     """
 
     shape: tuple[int, ...]
@@ -26,8 +28,12 @@ class Sizes(NamedTuple):
 
 
 SIZES = {
-    name: Sizes((1, 28, 28), 10, n) for name, n in {"digits": 1500, "mnist": 60000, "fashion_mnist": 60000}.items()
-} | {name: Sizes((3, 32, 32), classes, 50_000) for name, classes in {"cifar10": 10, "cifar100": 100}.items()}
+    name: Sizes((1, 28, 28), 10, n)
+    for name, n in {"digits": 1500, "mnist": 60000, "fashion_mnist": 60000}.items()
+} | {
+    name: Sizes((3, 32, 32), classes, 50_000)
+    for name, classes in {"cifar10": 10, "cifar100": 100}.items()
+}
 DATASET = NamedChoice.of("name", DATASETS, "mnist", Dataset)
 PARTITION = NamedChoice.of(
     "name",
@@ -38,7 +44,8 @@ PARTITION = NamedChoice.of(
 
 
 def sizes_of(dataset: Any) -> Sizes | None:
-    """What is known of a data set, where anything is: a file that a config names is read, what is downloaded is not.
+    """What is known of a data set, where anything is: a file that a config names is read, what is
+    downloaded is not.
 
     Raises:
         ValueError: a file is not what it should be.
@@ -47,7 +54,9 @@ def sizes_of(dataset: Any) -> Sizes | None:
         return Sizes((dataset.features,), dataset.classes, dataset.samples)
     if dataset.name == "synthetic_images":
         shape = (dataset.channels, dataset.size, dataset.size)
-        return Sizes(shape, dataset.classes, dataset.samples, writers=min(dataset.writers, dataset.samples))
+        return Sizes(
+            shape, dataset.classes, dataset.samples, writers=min(dataset.writers, dataset.samples)
+        )
     if dataset.name == "characters":
         return Sizes((dataset.positions,), len(ALPHABET), dataset.samples, (dataset.positions,))
     return _read_sizes(dataset) if type(dataset).recipe in READERS else SIZES.get(dataset.name)
@@ -69,7 +78,9 @@ def check_dataset(dataset: Any) -> None:
         ConfigError: a size is out of its range, or a file is not what it should be.
     """
     try:
-        check_sizes(type(dataset).recipe, **{key: getattr(dataset, key) for key in dataset.settings})
+        check_sizes(
+            type(dataset).recipe, **{key: getattr(dataset, key) for key in dataset.settings}
+        )
         sizes_of(dataset)
     except ValueError as error:
         raise error_at("task.dataset", error) from None
@@ -88,11 +99,15 @@ def check_partition(partition: Any, dataset: Any, sizes: Sizes, workers: int) ->
     if name == "by_writer":
         most = sizes.writers
         if not sizes.writers:
-            problem = f"expected one that needs no writers, since {dataset.name} names none, got {name!r}"
+            problem = (
+                f"expected one that needs no writers, since {dataset.name} names none, got {name!r}"
+            )
             raise ConfigError("task.partition", problem)
     if name == "from_file":
         try:
-            partition.build(workers).shards(np.empty(sizes.samples), workers, np.random.default_rng())
+            partition.build(workers).shards(
+                np.empty(sizes.samples), workers, np.random.default_rng()
+            )
         except ValueError as error:
             raise error_at("task", error) from None
     elif name != "iid" and workers > most:

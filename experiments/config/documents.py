@@ -1,4 +1,6 @@
-"""The document of a config: read from a file or from an example of laggard's, after the config that it is based on."""
+"""The document of a config: read from a file or from an example of laggard's, after the config that
+it is based on.
+"""
 
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
@@ -13,12 +15,15 @@ from laggard.experiments.config.search import without_range
 
 EXAMPLE, BASE = "example:", "base"
 ENTRY_KEYS = ("name", "law", "model", "preset")
-"""The keys that say which entry a mapping describes: where they differ, the other keys are another's."""
+"""The keys that say which entry a mapping describes: where they differ, the other keys are
+another's.
+"""
 MOST_BASES = 20
 
 
 def find_config(name: str | Path, folder: Path | None = None) -> Path:
-    """The file of a config: an example that laggard brings, or a path, which may be relative to `folder`.
+    """The file of a config: an example that laggard brings, or a path, which may be relative to
+    `folder`.
 
     Raises:
         ConfigError: no example is called so, or several are.
@@ -31,29 +36,42 @@ def find_config(name: str | Path, folder: Path | None = None) -> Path:
     if not wanted.startswith(EXAMPLE):
         return Path(name) if folder is None else folder / name
     known, wanted = examples(), wanted.removeprefix(EXAMPLE).removesuffix(".yaml")
-    found = [wanted] if wanted in known else [each for each in known if each.rpartition("/")[2] == wanted]
+    found = (
+        [wanted]
+        if wanted in known
+        else [each for each in known if each.rpartition("/")[2] == wanted]
+    )
     if len(found) == 1:
         return known[found[0]]
-    hint = f"it may be {' or '.join(found)}" if found else suggest(wanted, known) or "see `laggard list examples`"
+    hint = (
+        f"it may be {' or '.join(found)}"
+        if found
+        else suggest(wanted, known) or "see `laggard list examples`"
+    )
     raise ConfigError("", f"expected the name of an example; {hint}", str(name))
 
 
 def examples() -> dict[str, Path]:
     """The configs that laggard brings, by name."""
     root = Path(str(files("laggard") / "examples"))
-    return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.yaml"))}
+    return {
+        path.relative_to(root).with_suffix("").as_posix(): path
+        for path in sorted(root.rglob("*.yaml"))
+    }
 
 
 def read(path: str | Path) -> dict[str, Any]:
     """The mapping in a YAML 1.2 file.
 
     Raises:
-        ConfigError: the file cannot be read, is no YAML (with line and column), names a key twice, or holds no mapping.
+        ConfigError: the file cannot be read, is no YAML (with line and column), names a key twice,
+            or holds no mapping.
     """
     try:
         with Path(path).open(encoding="utf-8") as file:
             text = file.read(MOST_TEXT + 1)
-    except (OSError, ValueError) as error:  # a path with a null character, or bytes that are no text
+    # a path with a null character, or bytes that are no text
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is no text in UTF-8"
         name = str(path).removeprefix("configs/").removesuffix(".yaml")
         if isinstance(error, FileNotFoundError) and name in examples():
@@ -61,16 +79,20 @@ def read(path: str | Path) -> dict[str, Any]:
         raise ConfigError("", f"cannot be read: {reason}", str(path)) from None
     document = parse_yaml(text, str(path))
     if not isinstance(document, dict):
-        raise ConfigError("", f"expected a mapping of keys, got {format_value(document)}", str(path))
+        raise ConfigError(
+            "", f"expected a mapping of keys, got {format_value(document)}", str(path)
+        )
     return document
 
 
 def read_based(path: Path, later: tuple[Path, ...] = ()) -> Mapping[str, Any]:
-    """The document of a config file, whose keys override those of the config that its key `base` names.
+    """The document of a config file, whose keys override those of the config that its key `base`
+    names.
 
-    Mappings are merged key by key. One that names another entry than the base's (another `name`, `law`, `model` or
-    `preset`) replaces it, a null takes a key away, and a key that the base sweeps is fixed and swept no more. Its own
-    `name` and `question` are not the base's. Names of files are relative to the file in which they stand.
+    Mappings are merged key by key. One that names another entry than the base's (another `name`,
+    `law`, `model` or `preset`) replaces it, a null takes a key away, and a key that the base sweeps
+    is fixed and swept no more. Its own `name` and `question` are not the base's. Names of files are
+    relative to the file in which they stand.
 
     Args:
         later: the files that are based on this one.
@@ -87,7 +109,9 @@ def read_based(path: Path, later: tuple[Path, ...] = ()) -> Mapping[str, Any]:
         expected = "expected a config's file, or example:NAME"
         raise ConfigError(BASE, f"{expected}, got {format_value(name)}", str(path))
     if len(later) >= MOST_BASES:
-        raise ConfigError(BASE, f"expected at most {MOST_BASES} configs based on one another", str(path))
+        raise ConfigError(
+            BASE, f"expected at most {MOST_BASES} configs based on one another", str(path)
+        )
     try:
         found = find_config(name, path.resolve().parent)
         if found.resolve() in (each.resolve() for each in (path, *later)):
@@ -95,7 +119,9 @@ def read_based(path: Path, later: tuple[Path, ...] = ()) -> Mapping[str, Any]:
         below = read_based(found, (path, *later))
     except ConfigError as error:
         raise ConfigError(BASE, str(error), str(path)) from None
-    merged: Mapping[str, Any] = {key: value for key, value in below.items() if key not in ("name", "question")}
+    merged: Mapping[str, Any] = {
+        key: value for key, value in below.items() if key not in ("name", "question")
+    }
     try:
         for key, value in sorted(_changes(own, merged), key=_turn):
             merged = _remove(merged, key) if value is None else override(merged, key, value)
@@ -105,7 +131,9 @@ def read_based(path: Path, later: tuple[Path, ...] = ()) -> Mapping[str, Any]:
 
 
 def file_of(key: str, path: Path) -> Path:
-    """The file in which a dotted key of a config stands: its own, or the nearest of those that it is based on."""
+    """The file in which a dotted key of a config stands: its own, or the nearest of those that it
+    is based on.
+    """
     file, document = path, read(path)
     while not _stands_in(document, key):
         if BASE not in document:
@@ -122,8 +150,12 @@ def _stands_in(document: Any, key: str) -> bool:
     return key in document or (first in document and _stands_in(document[first], rest))
 
 
-def _changes(own: Mapping[str, Any], base: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
-    """The dotted keys of `own` with their values, mappings whole where the base has none or another entry."""
+def _changes(
+    own: Mapping[str, Any], base: Mapping[str, Any], place: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """The dotted keys of `own` with their values, mappings whole where the base has none or another
+    entry.
+    """
     for key, value in own.items():
         below = base.get(key)
         below = {"name": below} if isinstance(below, str) else below
@@ -144,7 +176,9 @@ def _changes(own: Mapping[str, Any], base: Mapping[str, Any], place: str = "") -
 
 
 def _turn(change: tuple[str, Any]) -> int:
-    """When a change is made: axes of the base go first, then keys are set, and swept no more, then own axes come."""
+    """When a change is made: axes of the base go first, then keys are set, and swept no more, then
+    own axes come.
+    """
     key, value = change
     swept = key == "sweep" or key.startswith("sweep.")
     return 1 if not swept else 0 if value is None else 2
@@ -165,7 +199,9 @@ def override(document: Mapping[str, Any], key: str, value: Any) -> Mapping[str, 
     return _remove_axis(put(document, key, value), key, sweep)
 
 
-def _remove_axis(document: Mapping[str, Any], key: str, sweep: Mapping[str, Any]) -> Mapping[str, Any]:
+def _remove_axis(
+    document: Mapping[str, Any], key: str, sweep: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """`document` without the axis that swept `key`."""
     if key == "sweep" or not sweep:
         return document
@@ -173,8 +209,12 @@ def _remove_axis(document: Mapping[str, Any], key: str, sweep: Mapping[str, Any]
     rest = without_range({axis: values for axis, values in sweep.items() if axis not in own}, key)
     for axis in axes(rest):
         if key in axis.keys:
-            place = next((option.place for option in axis.options if key in option.settings), axis.keys[key])
-            raise ConfigError(key, f"is set by {place}; override that, or leave the sweep out: sweep={{}}")
+            place = next(
+                (option.place for option in axis.options if key in option.settings), axis.keys[key]
+            )
+            raise ConfigError(
+                key, f"is set by {place}; override that, or leave the sweep out: sweep={{}}"
+            )
     return {**document, "sweep": rest}
 
 
@@ -185,7 +225,10 @@ def _remove(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
         if first != "sweep":
             return {**document, first: _remove(held, rest)}
         if rest.startswith("search."):
-            return {**document, first: {**held, "search": _without(held["search"], rest.removeprefix("search."))}}
+            return {
+                **document,
+                first: {**held, "search": _without(held["search"], rest.removeprefix("search."))},
+            }
         return {**document, first: _without(held, rest)}
     return _without(document, first)
 

@@ -1,4 +1,6 @@
-"""Errors of configs, in one line: the place, what was expected, what was given, and a suggestion."""
+"""Errors of configs, in one line: the place, what was expected, what was given, and a
+suggestion.
+"""
 
 import difflib
 import re
@@ -40,7 +42,9 @@ class ConfigError(ValueError):
         others: further problems of the same config.
     """
 
-    def __init__(self, key: str, problem: str, where: str = "", others: "Iterable[ConfigError]" = ()) -> None:
+    def __init__(
+        self, key: str, problem: str, where: str = "", others: "Iterable[ConfigError]" = ()
+    ) -> None:
         super().__init__(printable(": ".join(part for part in (where, key[:200], problem) if part)))
         self.key, self.problem, self.where, self.others = key, problem, where, tuple(others)
 
@@ -52,7 +56,9 @@ class ConfigError(ValueError):
 
 
 UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError)
-"""What a part may raise when it is built from values outside of its ranges: reported as an error of the config."""
+"""What a part may raise when it is built from values outside of its ranges: reported as an error of
+the config.
+"""
 
 
 def describe_failure(error: BaseException) -> str:
@@ -67,10 +73,14 @@ def error_line(error: Exception) -> str:
 
 
 def unknown_key(key: str, known: Iterable[str], moved: Mapping[str, str] = {}) -> ConfigError:
-    """The refusal of a key that does not exist, with what it has become, or the one that was probably meant."""
+    """The refusal of a key that does not exist, with what it has become, or the one that was
+    probably meant.
+    """
     if key in moved:
         return ConfigError(key, moved[key])
-    return ConfigError(key, f"unknown key; {suggest(key, known) or 'expected one of ' + ', '.join(known)}")
+    return ConfigError(
+        key, f"unknown key; {suggest(key, known) or 'expected one of ' + ', '.join(known)}"
+    )
 
 
 def unknown_name(key: str, got: object, known: Iterable[str]) -> ConfigError:
@@ -95,7 +105,8 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def printable(text: str) -> str:
-    r"""A text in one line without what a terminal acts on: line breaks, escapes and their like are spelt out.
+    r"""A text in one line without what a terminal acts on: line breaks, escapes and their like are
+    spelt out.
 
     Example:
         >>> print(printable("two\nlines, \x1b[31mred"))
@@ -103,7 +114,9 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
+    )
 
 
 def format_value(value: object) -> str:
@@ -114,12 +127,16 @@ def format_value(value: object) -> str:
         ('true', 'null', "'1e-3'", '17')
     """
     plain = {True: "true", False: "false", None: "null"}
-    text = plain[value] if value is None or isinstance(value, bool) else " ".join(repr(value).split())
+    text = (
+        plain[value] if value is None or isinstance(value, bool) else " ".join(repr(value).split())
+    )
     return text if len(text) <= 160 else text[:157] + "..."
 
 
 def translate_error(error: ValidationError, document: Mapping[str, Any]) -> ConfigError:
-    """The problems that pydantic found in `document`, each under its dotted key: the first one, with the others."""
+    """The problems that pydantic found in `document`, each under its dotted key: the first one,
+    with the others.
+    """
     problems: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for item in error.errors(include_url=False):
         problems.setdefault(_path(item["loc"], document, item["type"]), []).append(item)
@@ -138,7 +155,9 @@ def _translate(path: tuple[str, ...], items: Sequence[Mapping[str, Any]]) -> Con
     if cause is not None:
         return error_at(".".join(path), cause)
     expected = dict.fromkeys(map(_expectation_of, items))  # one per branch of a union
-    return ConfigError(".".join(path), f"expected {' or '.join(expected)}, got {format_value(first['input'])}")
+    return ConfigError(
+        ".".join(path), f"expected {' or '.join(expected)}, got {format_value(first['input'])}"
+    )
 
 
 def refused_setting(owner: str, error: InvalidSettingError) -> ConfigError:
@@ -148,7 +167,9 @@ def refused_setting(owner: str, error: InvalidSettingError) -> ConfigError:
 
 
 def error_at(key: str, error: Exception) -> ConfigError:
-    """An error of a part at `key` as a `ConfigError`; one like `alpha = 0.0: expected ...` is blamed on `key.alpha`."""
+    """An error of a part at `key` as a `ConfigError`; one like `alpha = 0.0: expected ...` is
+    blamed on `key.alpha`.
+    """
     if isinstance(error, InvalidSettingError):
         return refused_setting(key, error)
     named = re.fullmatch(r"(\w+) = ([^=]*): (expected [^:]*)", str(error))
@@ -160,13 +181,19 @@ def error_at(key: str, error: Exception) -> ConfigError:
 
 def _expectation_of(item: Mapping[str, Any]) -> str:
     wanted = EXPECTED.get(item["type"])
-    if item["type"] == "int_type" and isinstance(given := item.get("input"), float) and given.is_integer():
+    if (
+        item["type"] == "int_type"
+        and isinstance(given := item.get("input"), float)
+        and given.is_integer()
+    ):
         return f"a whole number, as in {int(given)}" if abs(given) < 1e15 else "a whole number"
     return wanted.format(**item.get("ctx", {})) if wanted else item["msg"]
 
 
 def _path(location: tuple[int | str, ...], document: Any, kind: str) -> tuple[str, ...]:
-    """The keys of `location` that stand in `document`; pydantic names the branches of unions among them."""
+    """The keys of `location` that stand in `document`; pydantic names the branches of unions among
+    them.
+    """
     path: list[str] = []
     for depth, step in enumerate(location):
         there = step in document if isinstance(document, Mapping) else isinstance(step, int)

@@ -1,4 +1,6 @@
-"""Files that a config names: a key `file`, or one that ends in `_file`; their content decides, not their place."""
+"""Files that a config names: a key `file`, or one that ends in `_file`; their content decides, not
+their place.
+"""
 
 import hashlib
 from pathlib import Path
@@ -32,7 +34,9 @@ def names_file(key: object) -> bool:
 
 
 def locate(document: Any, folder: Path) -> None:
-    """Let the names of files in a document that was just read be relative to `folder`; it is changed in place."""
+    """Let the names of files in a document that was just read be relative to `folder`; it is
+    changed in place.
+    """
     left, seen = [(document, False)], set()
     while left:
         held, are_files = left.pop()
@@ -40,7 +44,11 @@ def locate(document: Any, folder: Path) -> None:
             continue
         seen.add((id(held), are_files))
         for place, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
-            is_file = names_file(place) or (are_files and place == "choice") if isinstance(held, dict) else are_files
+            is_file = (
+                names_file(place) or (are_files and place == "choice")
+                if isinstance(held, dict)
+                else are_files
+            )
             if isinstance(value, dict | list):
                 left.append((value, is_file))
             elif isinstance(value, str) and is_file:
@@ -49,14 +57,18 @@ def locate(document: Any, folder: Path) -> None:
 
 
 def absolute(value: Any) -> Any:
-    """The absolute path of a file's name, by default from the working directory; what is no string, as it is."""
+    """The absolute path of a file's name, by default from the working directory; what is no string,
+    as it is.
+    """
     if not isinstance(value, str):
         return value
     return str(Path(getattr(value, "folder", ""), str(value)).absolute())
 
 
 def absolute_path(value: Any, info: ValidationInfo) -> Any:
-    """The absolute path of a file that a config names; in the config of a result it is one already."""
+    """The absolute path of a file that a config names; in the config of a result it is one
+    already.
+    """
     return value if is_from_result(info) else absolute(value)
 
 
@@ -66,7 +78,9 @@ def is_from_result(info: ValidationInfo) -> bool:
 
 
 def hash_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal; of a folder, that of its files' hashes, in the order of their names."""
+    """SHA-256 of a file, in hexadecimal; of a folder, that of its files' hashes, in the order of
+    their names.
+    """
     if path.is_dir():
         each = [hash_of(file) for file in sorted(path.iterdir()) if file.is_file()]
         return hashlib.sha256("\n".join(each).encode()).hexdigest()
@@ -75,10 +89,17 @@ def hash_of(path: Path) -> str:
 
 
 def without_paths(document: Any) -> Any:
-    """A resolved document in which a file that has been hashed has but the suffix of its name, which says its form."""
+    """A resolved document in which a file that has been hashed has but the suffix of its name,
+    which says its form.
+    """
     if isinstance(document, list):
         return [without_paths(one) for one in document]
     if not isinstance(document, dict):
         return document
-    hashed = {key for key in document if document.get(f"{key}_sha256") and isinstance(document[key], str)}
-    return {key: Path(value).suffix if key in hashed else without_paths(value) for key, value in document.items()}
+    hashed = {
+        key for key in document if document.get(f"{key}_sha256") and isinstance(document[key], str)
+    }
+    return {
+        key: Path(value).suffix if key in hashed else without_paths(value)
+        for key, value in document.items()
+    }

@@ -1,8 +1,10 @@
-"""Grids: the runs that a config expands to, and the members of the ensemble that each run trains at once.
+"""Grids: the runs that a config expands to, and the members of the ensemble that each run trains at
+once.
 
-There is one way to write a grid (`axes.py`), and the engine's second fact sorts its axes: no event time depends on
-a tensor. Numbers of the learning rule, and its seed, move no event: they become members of one run, inside a
-variant too. Names there, variants of several keys, and everything else become runs.
+There is one way to write a grid (`axes.py`), and the engine's second fact sorts its axes: no event
+time depends on
+a tensor. Numbers of the learning rule, and its seed, move no event: they become members of one run,
+inside a variant too. Names there, variants of several keys, and everything else become runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +14,14 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
-from laggard.experiments.config.axes import MOST_MODELS, Axis, Option, axes, count_models, read_sweep
+from laggard.experiments.config.axes import (
+    MOST_MODELS,
+    Axis,
+    Option,
+    axes,
+    count_models,
+    read_sweep,
+)
 from laggard.experiments.config.config import Checks, Config, digest_of, parse
 from laggard.experiments.config.errors import ConfigError, error_at, printable
 from laggard.experiments.config.plain import put
@@ -38,13 +47,20 @@ class RunSpec:
     @property
     def title(self) -> str:
         """Its coordinates as text; without any, its name."""
-        return ", ".join(f"{key} = {label}" for key, label in self.labels.items()) or self.config.name
+        return (
+            ", ".join(f"{key} = {label}" for key, label in self.labels.items()) or self.config.name
+        )
 
     @cached_property
     def members(self) -> list[dict[str, Any]]:
-        """The swept values of each member of the ensemble: the product of its axes, the first the slowest."""
+        """The swept values of each member of the ensemble: the product of its axes, the first the
+        slowest.
+        """
         every = product(*(axis.options for axis in axes(self.config.sweep)))
-        return [dict(chain.from_iterable(option.settings.items() for option in options)) for options in every]
+        return [
+            dict(chain.from_iterable(option.settings.items() for option in options))
+            for options in every
+        ]
 
     @cached_property
     def digest(self) -> str:
@@ -70,11 +86,16 @@ class RunSpec:
         """What is learnt, on its device; the training set is partitioned by `seed`.
 
         Raises:
-            ConfigError: network, data set and partition do not fit together, or the device is not there.
+            ConfigError: network, data set and partition do not fit together, or the device is not
+                there.
             DataMissingError: the data set is not there.
         """
         config = self.config
-        hardware = {"device": config.device, "backend": config.backend, "threads": config.threads or self.threads}
+        hardware = {
+            "device": config.device,
+            "backend": config.backend,
+            "threads": config.threads or self.threads,
+        }
         try:
             made = config.task.task(workers=config.cluster.workers, seed=config.seed, **hardware)
             task: Task = config.task.warm_start(made, len(self.members))
@@ -85,7 +106,8 @@ class RunSpec:
         return task
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of `simulate`; swept numbers of the rule are float64 tensors `(ensemble, 1)`.
+        """The arguments of `simulate`; swept numbers of the rule are float64 tensors `(ensemble,
+        1)`.
 
         Raises:
             ConfigError, DataMissingError: as in `task`.
@@ -94,14 +116,18 @@ class RunSpec:
 
         config, task = self.config, self.task()
         swept = {
-            key.removeprefix("learning."): torch.tensor([[each[key]] for each in self.members], dtype=torch.float64)
+            key.removeprefix("learning."): torch.tensor(
+                [[each[key]] for each in self.members], dtype=torch.float64
+            )
             for key in self.members[0]
             if key != "learning.seed"
         }
         workers = config.cluster.workers
         return {
             "cluster": config.build_cluster(),
-            "algorithm": config.algorithm.build(workers, rule=config.learning.build(workers, **swept)),
+            "algorithm": config.algorithm.build(
+                workers, rule=config.learning.build(workers, **swept)
+            ),
             "task": task,
             "stop": config.stop.build(),
             "evaluate": config.evaluate.build(),
@@ -114,19 +140,24 @@ class RunSpec:
 def runs(config: Config) -> list[RunSpec]:
     """The runs of a config, each with only what its ensemble spans under `sweep`.
 
-    Every member of every ensemble is validated as a config of its own first; what several have in common is parsed,
-    built and checked against the rest once. A config is expanded once: `load` checks the runs that `sweep` simulates.
+    Every member of every ensemble is validated as a config of its own first; what several have in
+    common is parsed,
+    built and checked against the rest once. A config is expanded once: `load` checks the runs that
+    `sweep` simulates.
 
     Raises:
-        ConfigError: one of them cannot be run, or two of them are the same; names the axis where that is to blame.
+        ConfigError: one of them cannot be run, or two of them are the same; names the axis where
+            that is to blame.
     """
-    folders = tuple(FOLDERS)  # where modules of one's own are looked for: another one may hold one of the same name
+    # where modules of one's own are looked for: another one may hold one of the same name
+    folders = tuple(FOLDERS)
     if not (_last and _last[0][0] is config and _last[0][1] == folders):
         _last[:] = [(config, folders, _expand(config))]
     return list(_last[0][2])
 
 
-_last: list[tuple[Config, tuple[Path, ...], list[RunSpec]]] = []  # the config that was expanded last, and its runs
+# the config that was expanded last, and its runs
+_last: list[tuple[Config, tuple[Path, ...], list[RunSpec]]] = []
 
 
 def _expand(config: Config) -> list[RunSpec]:
@@ -139,12 +170,15 @@ def _expand(config: Config) -> list[RunSpec]:
             run = _run(config, [*options, *more], inner, checks)
             same = found.setdefault(run.digest, run)
             if same is not run:
-                raise ConfigError("sweep", f"{run.title} is the same run as {same.title}: leave one of them out")
+                raise ConfigError(
+                    "sweep", f"{run.title} is the same run as {same.title}: leave one of them out"
+                )
     return list(found.values())
 
 
 def fill_swept_keys(document: Mapping[str, Any]) -> Config:
-    """The config of a document, with swept keys that it lacks set to the first values of its `sweep`.
+    """The config of a document, with swept keys that it lacks set to the first values of its
+    `sweep`.
 
     Raises:
         ConfigError: as in `parse`.
@@ -155,7 +189,9 @@ def fill_swept_keys(document: Mapping[str, Any]) -> Config:
 
 
 def _branches(swept: Sequence[Axis]) -> Iterator[tuple[list[Option], list[Axis]]]:
-    """Each combination of the options of axes that change the timeline, with the remaining axes of numbers."""
+    """Each combination of the options of axes that change the timeline, with the remaining axes of
+    numbers.
+    """
     numbers = [axis for axis in swept if _are_numbers(axis)]
     for options in product(*(axis.options for axis in swept if not _are_numbers(axis))):
         own = [axis for option in options for axis in option.axes]
@@ -166,17 +202,27 @@ def _branches(swept: Sequence[Axis]) -> Iterator[tuple[list[Option], list[Axis]]
 def _are_numbers(axis: Axis) -> bool:
     """Whether an axis sets numbers below `learning`, and nothing else."""
     return not axis.named and all(
-        is_rule_number(key, value) for option in axis.options for key, value in option.settings.items()
+        is_rule_number(key, value)
+        for option in axis.options
+        for key, value in option.settings.items()
     )
 
 
-def _ensemble(config: Config, options: Sequence[Option], numbers: Sequence[Axis], checks: Checks) -> list[Axis]:
-    """Those axes of numbers that the members of one run may differ in: it depends on the rule, which variants name."""
+def _ensemble(
+    config: Config, options: Sequence[Option], numbers: Sequence[Axis], checks: Checks
+) -> list[Axis]:
+    """Those axes of numbers that the members of one run may differ in: it depends on the rule,
+    which variants name.
+    """
     if not numbers:
         return []
-    learning = _parse_options(config.explicit(), [*options, *(axis.options[0] for axis in numbers)], checks).learning
+    learning = _parse_options(
+        config.explicit(), [*options, *(axis.options[0] for axis in numbers)], checks
+    ).learning
     keys = [[key.removeprefix("learning.") for key in axis.options[0].settings] for axis in numbers]
-    return [axis for axis, own in zip(numbers, keys, strict=True) if all(map(learning.per_member, own))]
+    return [
+        axis for axis, own in zip(numbers, keys, strict=True) if all(map(learning.per_member, own))
+    ]
 
 
 def _run(config: Config, outer: Sequence[Option], inner: Sequence[Axis], checks: Checks) -> RunSpec:
@@ -185,14 +231,22 @@ def _run(config: Config, outer: Sequence[Option], inner: Sequence[Axis], checks:
     members = [_parse_options(given, [*outer, *values], checks) for values in every]
     for member in members:
         checks.agree(member)
-    run = parse({**members[0].explicit(), "sweep": _sweep_document(inner)}, checks=checks) if inner else members[0]
+    run = (
+        parse({**members[0].explicit(), "sweep": _sweep_document(inner)}, checks=checks)
+        if inner
+        else members[0]
+    )
     checks.fit(run, len(members))
-    return RunSpec(run, printable_labels(dict(chain.from_iterable(option.labels.items() for option in outer))))
+    return RunSpec(
+        run, printable_labels(dict(chain.from_iterable(option.labels.items() for option in outer)))
+    )
 
 
 def printable_labels(labels: Mapping[str, Any]) -> dict[str, Any]:
     """The coordinates of a run as texts of one line, without what a terminal acts on."""
-    return {printable(key): printable(at) if isinstance(at, str) else at for key, at in labels.items()}
+    return {
+        printable(key): printable(at) if isinstance(at, str) else at for key, at in labels.items()
+    }
 
 
 def _sweep_document(inner: Sequence[Axis]) -> dict[str, Any]:
@@ -201,14 +255,22 @@ def _sweep_document(inner: Sequence[Axis]) -> dict[str, Any]:
     spanned: dict[str, Any] = {"most": members} if members > MOST_MODELS else {}
     for axis in inner:
         number = {key: int if key == "learning.seed" else float for key in axis.options[0].settings}
-        lists = {key: [number[key](option.settings[key]) for option in axis.options] for key in number}
+        lists = {
+            key: [number[key](option.settings[key]) for option in axis.options] for key in number
+        }
         spanned |= lists if len(lists) == 1 else {"zip": [*spanned.get("zip", []), lists]}
     return spanned
 
 
-def _parse_options(document: Mapping[str, Any], options: Sequence[Option], checks: Checks) -> Config:
-    """The config of `document` with what `options` set; errors in it are blamed on the option that set the key."""
-    settings = [(key, value, option) for option in options for key, value in option.settings.items()]
+def _parse_options(
+    document: Mapping[str, Any], options: Sequence[Option], checks: Checks
+) -> Config:
+    """The config of `document` with what `options` set; errors in it are blamed on the option that
+    set the key.
+    """
+    settings = [
+        (key, value, option) for option in options for key, value in option.settings.items()
+    ]
     settings.sort(key=lambda setting: setting[0].count("."))  # a whole part before a key in it
     try:
         for key, value, _ in settings:

@@ -16,15 +16,18 @@ from laggard.experiments.config.rungs import check_rungs
 
 
 def load(path: str | Path, *overrides: str) -> Config:
-    """The config in a YAML file, with `key=value` overrides; all runs that it expands to have been validated.
+    """The config in a YAML file, with `key=value` overrides; all runs that it expands to have been
+    validated.
 
-    `example:quickstart` is a config that laggard brings. The key `base` names another config, whose keys are changed.
-    Modules of one's own that it names are found on Python's path, in the current directory and beside the file. Names
-    of files are relative to its folder, in overrides to the current directory.
+    `example:quickstart` is a config that laggard brings. The key `base` names another config, whose
+    keys are changed. Modules of one's own that it names are found on Python's path, in the current
+    directory and beside the file. Names of files are relative to its folder, in overrides to the
+    current directory.
 
     Args:
-        overrides: a dotted key and a YAML value, as in `learning.lr=0.1` or `sweep.learning.lr=[0.1, 0.2]`. A key
-            that `sweep` lists is fixed by its override and swept no more.
+        overrides: a dotted key and a YAML value, as in `learning.lr=0.1` or
+            `sweep.learning.lr=[0.1, 0.2]`. A key that `sweep` lists is fixed by its override and
+            swept no more.
 
     Raises:
         ConfigError: one line with the file, the dotted key, what was expected and what came.
@@ -32,7 +35,11 @@ def load(path: str | Path, *overrides: str) -> Config:
     file = find_config(path)
     name = re.sub(r"[^\w .-]", "-", file.stem).lstrip(" .-")
     written = read_based(file)
-    document: Mapping[str, Any] = {**({"name": name} if name else {}), "question": question(file), **written}
+    document: Mapping[str, Any] = {
+        **({"name": name} if name else {}),
+        "question": question(file),
+        **written,
+    }
     look_in(Path.cwd(), file.resolve().parent)
     try:
         config = fill_swept_keys(apply_overrides(document, overrides))
@@ -45,12 +52,23 @@ def load(path: str | Path, *overrides: str) -> Config:
     return config
 
 
-def _locate_error(error: ConfigError, path: str | Path, file: Path, overrides: Sequence[str]) -> ConfigError:
-    """`error`, and the others with it, with the base in which its key stands; overrides count as the config's own."""
-    own = not error.key or any(error.key.startswith(change.partition("=")[0]) for change in overrides)
+def _locate_error(
+    error: ConfigError, path: str | Path, file: Path, overrides: Sequence[str]
+) -> ConfigError:
+    """`error`, and the others with it, with the base in which its key stands; overrides count as
+    the config's own.
+    """
+    own = not error.key or any(
+        error.key.startswith(change.partition("=")[0]) for change in overrides
+    )
     place = file if own else file_of(error.key, file)
     others = [_locate_error(other, path, file, overrides) for other in error.others]
-    return ConfigError(error.key, error.problem, str(path) if place == file else f"{path} (from {place.name})", others)
+    return ConfigError(
+        error.key,
+        error.problem,
+        str(path) if place == file else f"{path} (from {place.name})",
+        others,
+    )
 
 
 def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Mapping[str, Any]:

@@ -1,11 +1,21 @@
-"""The parts of a config but for cluster and task: what each key means, and which object of the simulator it becomes."""
+"""The parts of a config but for cluster and task: what each key means, and which object of the
+simulator it becomes.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import signature
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, ValidationInfo
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+)
 from pydantic.errors import PydanticUserError
 
 from laggard import simulator
@@ -23,8 +33,11 @@ SOURCE = "sha256"
 """The key, in a resolved config, of the hash of the source of an entry of one's own."""
 
 
-def own_part(plugin: Plugin, tag: str, name: str, base: type[Described] = Described, **shape: Any) -> type[Described]:
-    """A part for an entry of one's own, which holds the hash of its source: another source makes another run.
+def own_part(
+    plugin: Plugin, tag: str, name: str, base: type[Described] = Described, **shape: Any
+) -> type[Described]:
+    """A part for an entry of one's own, which holds the hash of its source: another source makes
+    another run.
 
     Raises:
         ValueError: it has fields that can be no keys of a config.
@@ -33,18 +46,23 @@ def own_part(plugin: Plugin, tag: str, name: str, base: type[Described] = Descri
         said = keys(plugin.recipe, shape.get("without", ()))
         for key in said:
             if key in {tag, SOURCE, *base.model_fields, *shape} - base.replaceable:
-                raise ValueError(f"{key} is a key of the config's own: call the field something else")
+                raise ValueError(
+                    f"{key} is a key of the config's own: call the field something else"
+                )
         shape[SOURCE] = (Literal[plugin.sha256], plugin.sha256)
         made = part(plugin.recipe, tag, name, base, **shape)
         made.model_rebuild()  # now, so that a type that no config can give is found here
         return made
     except (NameError, TypeError, PydanticUserError) as error:
-        raise ValueError(f"its fields can be no keys of a config: {str(error).splitlines()[0]}") from None
+        raise ValueError(
+            f"its fields can be no keys of a config: {str(error).splitlines()[0]}"
+        ) from None
 
 
 def part_of_result(base: type[Described] = Described, **_: Any) -> type[Described]:
-    """A part in the config of a result: of an entry of one's own, which is read without its source, or of one that an
-    earlier version had. It has the keys that it was stored with."""
+    """A part in the config of a result: of an entry of one's own, which is read without its source,
+    or of one that an earlier version had. It has the keys that it was stored with.
+    """
 
     class KeptPart(base):  # type: ignore[valid-type, misc]
         model_config = ConfigDict(extra="allow")
@@ -59,8 +77,8 @@ def part_of_result(base: type[Described] = Described, **_: Any) -> type[Describe
 class NamedChoice:
     """One of several parts, named by a key of its own, as `law` names the law of compute times.
 
-    Where that key is `name`, the name alone stands for the mapping {name: ...}. A name with a colon,
-    `package.module:Name`, is an entry of one's own.
+    Where that key is `name`, the name alone stands for the mapping {name: ...}. A name with a
+    colon, `package.module:Name`, is an entry of one's own.
 
     Attributes:
         tag: the key.
@@ -73,15 +91,27 @@ class NamedChoice:
     parts: Mapping[str, type[Described]]
     default: str | Callable[[Mapping[str, Any]], str]
     kinds: Mapping[type, Mapping[str, Any]]
-    _own: dict[tuple[str, Plugin], type[Described]] = field(default_factory=dict, compare=False, repr=False)
+    _own: dict[tuple[str, Plugin], type[Described]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @classmethod
     def of(
-        cls, tag: str, table: Mapping[str, Callable[..., Any]], default: Any, kind: type, **shape: Any
+        cls,
+        tag: str,
+        table: Mapping[str, Callable[..., Any]],
+        default: Any,
+        kind: type,
+        **shape: Any,
     ) -> "NamedChoice":
-        """The choice among the entries of a table, each a `kind`, with `part`'s further arguments."""
+        """The choice among the entries of a table, each a `kind`, with `part`'s further
+        arguments.
+        """
         return cls(
-            tag, {name: part(recipe, tag, name, **shape) for name, recipe in table.items()}, default, {kind: shape}
+            tag,
+            {name: part(recipe, tag, name, **shape) for name, recipe in table.items()},
+            default,
+            {kind: shape},
         )
 
     def named(self, name: Any, info: ValidationInfo) -> type[Described]:
@@ -108,7 +138,8 @@ class NamedChoice:
         """The part that `value` describes.
 
         Raises:
-            ConfigError: it is no mapping, or names nothing in the table and nothing that can be imported.
+            ConfigError: it is no mapping, or names nothing in the table and nothing that can be
+                imported.
             ValidationError: the part that it names refuses it.
         """
         if isinstance(value, Described):
@@ -119,14 +150,21 @@ class NamedChoice:
         if isinstance(value, str) and self.tag == "name":
             value = {"name": value}
         if not isinstance(value, Mapping):
-            raise ConfigError("", f"expected a mapping{' or a name' * (self.tag == 'name')}, got {format_value(value)}")
+            raise ConfigError(
+                "",
+                f"expected a mapping{' or a name' * (self.tag == 'name')}, got {format_value(value)}",
+            )
         default = self.default if isinstance(self.default, str) else self.default(value)
         try:
-            return self.named(value.get(self.tag, default), info).model_validate(value, context=info.context)
+            return self.named(value.get(self.tag, default), info).model_validate(
+                value, context=info.context
+            )
         except (ConfigError, ValidationError):
             if not is_from_result(info):
                 raise
-            return part_of_result(**next(iter(self.kinds.values()))).model_validate(value, context=info.context)
+            return part_of_result(**next(iter(self.kinds.values()))).model_validate(
+                value, context=info.context
+            )
 
 
 class AlgorithmPart(Described):
@@ -134,7 +172,9 @@ class AlgorithmPart(Described):
 
     name: str
 
-    def build(self, workers: int = 1, rule: simulator.Rule | None = None, **given: Any) -> simulator.Algorithm:
+    def build(
+        self, workers: int = 1, rule: simulator.Rule | None = None, **given: Any
+    ) -> simulator.Algorithm:
         learns = "rule" in signature(type(self).recipe).parameters
         learning = {"rule": rule or simulator.Rule()} if learns else {}
         algorithm: simulator.Algorithm = super().build(workers, **learning, **given)
@@ -142,7 +182,12 @@ class AlgorithmPart(Described):
 
 
 ALGORITHM = NamedChoice.of(
-    "name", simulator.ALGORITHMS, "async_ps", simulator.Algorithm, base=AlgorithmPart, without=["rule"]
+    "name",
+    simulator.ALGORITHMS,
+    "async_ps",
+    simulator.Algorithm,
+    base=AlgorithmPart,
+    without=["rule"],
 )
 SCHEDULE = NamedChoice.of("name", SCHEDULES, "constant", Schedule)
 COMPENSATION = NamedChoice.of("name", COMPENSATIONS, "none", Compensation)
@@ -151,7 +196,8 @@ COMPENSATION = NamedChoice.of("name", COMPENSATIONS, "none", Compensation)
 CLIP = NamedChoice.of("name", CLIPS, lambda given: "value" if "value" in given else "norm", Clip)
 OneSchedule = Annotated[Any, BeforeValidator(SCHEDULE)]
 Schedules = Annotated[
-    Annotated[OneSchedule, Tag("one")] | Annotated[list[OneSchedule], Field(min_length=1), Tag("several")],
+    Annotated[OneSchedule, Tag("one")]
+    | Annotated[list[OneSchedule], Field(min_length=1), Tag("several")],
     Discriminator(lambda value: "several" if isinstance(value, list) else "one"),
 ]
 """A schedule, or a list of them."""
@@ -171,7 +217,9 @@ class LearningPart(Described):
     optimizer: str
     lr: Finite = 0.05
     schedule: Schedules = Field("constant", validate_default=True)
-    compensation: Annotated[Any, BeforeValidator(COMPENSATION)] = Field("none", validate_default=True)
+    compensation: Annotated[Any, BeforeValidator(COMPENSATION)] = Field(
+        "none", validate_default=True
+    )
     clip: Annotated[Any, BeforeValidator(CLIP)] = Field("none", validate_default=True)
     weight_decay: Finite = 0.0
     seed: Seed | None = None
@@ -180,11 +228,19 @@ class LearningPart(Described):
     def parts(self) -> dict[str, Described]:
         """The parts of the rule but for the optimiser, by their dotted keys below `learning`."""
         several = isinstance(self.schedule, list)
-        each = {f"schedule.{place}": one for place, one in enumerate(self.schedule)} if several else {}
-        return {**(each or {"schedule": self.schedule}), "compensation": self.compensation, "clip": self.clip}
+        each = (
+            {f"schedule.{place}": one for place, one in enumerate(self.schedule)} if several else {}
+        )
+        return {
+            **(each or {"schedule": self.schedule}),
+            "compensation": self.compensation,
+            "clip": self.clip,
+        }
 
     def build(self, workers: int = 1, **given: Any) -> simulator.Rule:
-        """The rule, with `given` at dotted keys below `learning` instead of the part's own values."""
+        """The rule, with `given` at dotted keys below `learning` instead of the part's own
+        values.
+        """
         parts = self.parts
         own: dict[str, dict[str, Any]] = {owner: {} for owner in ("", *parts)}
         for key, value in given.items():
@@ -193,12 +249,18 @@ class LearningPart(Described):
         numbers = {key: own[""].pop(key, getattr(self, key)) for key in self._numbers()}
         built = {place: part.build(workers, **own[place]) for place, part in parts.items()}
         compensation, clip = built.pop("compensation"), built.pop("clip")
-        schedule = Chained(list(built.values())) if isinstance(self.schedule, list) else built["schedule"]
+        schedule = (
+            Chained(list(built.values())) if isinstance(self.schedule, list) else built["schedule"]
+        )
         optimizer = super().build(workers, **own[""])
-        return simulator.Rule(optimizer, schedule=schedule, compensation=compensation, clip=clip, **numbers)
+        return simulator.Rule(
+            optimizer, schedule=schedule, compensation=compensation, clip=clip, **numbers
+        )
 
     def per_member(self, key: str) -> bool:
-        """Whether the dotted `key` below `learning` may differ among the members of one ensemble."""
+        """Whether the dotted `key` below `learning` may differ among the members of one
+        ensemble.
+        """
         owner, _, name = key.rpartition(".")
         of = {"": self, **self.parts}.get(owner)
         return key in ("seed", *self._numbers()) or (of is not None and name in of.scalars)
@@ -212,5 +274,8 @@ LEARNING = NamedChoice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=Learni
 StopPart = part(simulator.Stop)
 Accuracy = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 TARGET = "test accuracy (0 to 1) of which tables and figures say when it was reached"
-EvaluatePart = part(simulator.Evaluate, target_accuracy=(Annotated[Accuracy | None, Field(description=TARGET)], None))
+EvaluatePart = part(
+    simulator.Evaluate,
+    target_accuracy=(Annotated[Accuracy | None, Field(description=TARGET)], None),
+)
 RecordPart = part(simulator.Record)

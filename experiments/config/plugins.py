@@ -22,7 +22,9 @@ _refused: list[bool] = []  # not empty within `refuse`
 
 
 class Plugin(NamedTuple):
-    """An entry of one's own: the class or function, what it serves as, and the SHA-256 of its module's sources."""
+    """An entry of one's own: the class or function, what it serves as, and the SHA-256 of its
+    module's sources.
+    """
 
     recipe: Callable[..., Any]
     kind: type
@@ -32,7 +34,8 @@ class Plugin(NamedTuple):
 def look_in(*folders: Path) -> None:
     """From now on, modules are also looked for in `folders`.
 
-    They go to the end of Python's path, for good: what a module imports while it runs is found there too.
+    They go to the end of Python's path, for good: what a module imports while it runs is found
+    there too.
     """
     for folder in folders:
         FOLDERS[folder] = None
@@ -42,7 +45,9 @@ def look_in(*folders: Path) -> None:
 
 @contextmanager
 def refuse() -> Iterator[None]:
-    """Within this context no module is imported for a config: one that names an entry of one's own is refused."""
+    """Within this context no module is imported for a config: one that names an entry of one's own
+    is refused.
+    """
     _refused.append(True)
     try:
         yield
@@ -51,26 +56,37 @@ def refuse() -> Iterator[None]:
 
 
 def load_entry(name: str, kinds: Iterable[type]) -> Plugin:
-    """What `module:Name` names in a config; a module is loaded anew if its source, or one that it imports, has changed.
+    """What `module:Name` names in a config; a module is loaded anew if its source, or one that it
+    imports, has changed.
 
     Args:
-        kinds: what the entry may serve as: classes to derive from, protocols to fulfil, or what a function returns.
+        kinds: what the entry may serve as: classes to derive from, protocols to fulfil, or what a
+            function returns.
 
     Raises:
-        ConfigError: there is no such module or name, the module cannot be imported, or the entry is of another kind.
+        ConfigError: there is no such module or name, the module cannot be imported, or the entry is
+            of another kind.
     """
     place, _, attribute = name.partition(":")
     if not all(word.isidentifier() for word in (*place.split("."), attribute)):
-        raise ConfigError("", f"expected a name of the table or package.module:Name, got {format_value(name)}")
+        raise ConfigError(
+            "", f"expected a name of the table or package.module:Name, got {format_value(name)}"
+        )
     if _refused:
-        raise ConfigError("", f"expected a name of the table under --no-plugins, got {format_value(name)}")
+        raise ConfigError(
+            "", f"expected a name of the table under --no-plugins, got {format_value(name)}"
+        )
     module = _module(place)
     recipe = getattr(module, attribute, None)
     if recipe is None:
         hint = suggest(attribute, vars(module))
         file = getattr(module, "__file__", None) or "no file"
-        raise ConfigError("", f"{module.__name__} ({file}) has no {attribute}" + (f"; {hint}" if hint else ""))
-    return Plugin(recipe, _kind(name, recipe, list(kinds)), _hashes.get(place) or _hash_functions(recipe))
+        raise ConfigError(
+            "", f"{module.__name__} ({file}) has no {attribute}" + (f"; {hint}" if hint else "")
+        )
+    return Plugin(
+        recipe, _kind(name, recipe, list(kinds)), _hashes.get(place) or _hash_functions(recipe)
+    )
 
 
 def _module(name: str) -> ModuleType:
@@ -83,7 +99,9 @@ def _module(name: str) -> ModuleType:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             problem = f"no module {error.name} on Python's path, in the current directory or beside the config"
             raise ConfigError("", problem) from None
-        raise ConfigError("", f"{name} cannot be imported: {_describe_failure(error, name)}") from None
+        raise ConfigError(
+            "", f"{name} cannot be imported: {_describe_failure(error, name)}"
+        ) from None
     _check_unique(name.partition(".")[0])
     if sources := sources or _hash_module(name):
         _hashes.setdefault(name, sources)
@@ -91,15 +109,23 @@ def _module(name: str) -> ModuleType:
 
 
 def _hash_module(name: str) -> str:
-    """SHA-256 of the sources of a module, or of its file where Python's path leads to none; empty without a file."""
+    """SHA-256 of the sources of a module, or of its file where Python's path leads to none; empty
+    without a file.
+    """
     file = getattr(sys.modules.get(name), "__file__", None)
     sources = "" if name == "__main__" else hash_of_sources(name)
     return sources or (hash_of(Path(file)) if file and Path(file).is_file() else "")
 
 
 def _forget_outdated(name: str) -> None:
-    """Forget modules whose sources have changed, and `name` if it was imported elsewhere, perhaps before a change."""
-    outdated = {known for known, was in _hashes.items() if known in sys.modules and _hash_module(known) != was}
+    """Forget modules whose sources have changed, and `name` if it was imported elsewhere, perhaps
+    before a change.
+    """
+    outdated = {
+        known
+        for known, was in _hashes.items()
+        if known in sys.modules and _hash_module(known) != was
+    }
     loaded = str(getattr(sys.modules.get(name), "__file__", None))
     if name not in _hashes and loaded in {str(file) for file in source_files(name).values()}:
         outdated.add(name)
@@ -114,11 +140,15 @@ def _check_unique(top: str) -> None:
     for folder in FOLDERS:
         for other in (folder / f"{top}.py", folder / top / "__init__.py"):
             if other.is_file() and loaded and not other.samefile(loaded):
-                raise ConfigError("", f"{top} is {loaded}, and {other} is another: rename one of them")
+                raise ConfigError(
+                    "", f"{top} is {loaded}, and {other} is another: rename one of them"
+                )
 
 
 def _hash_functions(recipe: Any) -> str:
-    """SHA-256 of the source of an entry's functions, where its module has no file, as in a notebook."""
+    """SHA-256 of the source of an entry's functions, where its module has no file, as in a
+    notebook.
+    """
     source = b""
     for function in [recipe, *vars(recipe).values()]:
         with suppress(OSError, TypeError):  # what a dataclass writes itself has no source
@@ -134,12 +164,16 @@ def _kind(name: str, recipe: Any, kinds: list[type]) -> type:
             return returned  # type: ignore[no-any-return]
     wanted = " or ".join(f"{kind.__module__}.{kind.__name__}" for kind in kinds)
     if not isclass(recipe):
-        raise ConfigError("", f"expected a class that serves as {wanted}, but {name} is {format_value(recipe)}")
+        raise ConfigError(
+            "", f"expected a class that serves as {wanted}, but {name} is {format_value(recipe)}"
+        )
     lacks = {kind: _find_missing(recipe, kind) for kind in kinds}
     fitting = [kind for kind, lacking in lacks.items() if not lacking]
     if not fitting:
         nearest = min(kinds, key=lambda kind: len(lacks[kind]))
-        raise ConfigError("", f"expected a class that serves as {wanted}, but {name} {lacks[nearest][0]}")
+        raise ConfigError(
+            "", f"expected a class that serves as {wanted}, but {name} {lacks[nearest][0]}"
+        )
     if not is_dataclass(recipe) and fitting[0] is not TorchModule:
         problem = f"{name} is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys"
         raise ConfigError("", problem)
@@ -150,7 +184,11 @@ def _find_missing(recipe: type, kind: type) -> list[str]:
     """The members that the class `recipe` lacks to serve as `kind`."""
     if not getattr(kind, "_is_protocol", False):
         return [] if issubclass(recipe, kind) else [f"does not derive from {kind.__name__}"]
-    there = {name for base in recipe.__mro__ for name in (*vars(base), *vars(base).get("__annotations__", {}))}
+    there = {
+        name
+        for base in recipe.__mro__
+        for name in (*vars(base), *vars(base).get("__annotations__", {}))
+    }
     asked = [
         name
         for base in kind.__mro__
@@ -162,7 +200,9 @@ def _find_missing(recipe: type, kind: type) -> list[str]:
 
 
 def _describe_failure(error: BaseException, module: str) -> str:
-    """An error in one line: its type, its first line, and the last line of the module itself that led to it."""
+    """An error in one line: its type, its first line, and the last line of the module itself that
+    led to it.
+    """
     if isinstance(error, SyntaxError):
         where, line, text = error.filename, error.lineno, error.msg
     else:

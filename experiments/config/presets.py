@@ -1,4 +1,6 @@
-"""Clusters by name: `cluster: {preset: dgx1-v100, workers: 16}`; whatever else is said there replaces the preset's."""
+"""Clusters by name: `cluster: {preset: dgx1-v100, workers: 16}`; whatever else is said there
+replaces the preset's.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -76,7 +78,13 @@ PRESETS: Mapping[str, Preset] = {
     "two-sites": Preset(
         "sites of eight workers at 10 Gb/s, joined by 1 Gb/s and 30 ms",
         "an example; not measured",
-        {"network": {"bandwidth": 1.25e8, "latency": 0.03, "hosts": {"size": 8, "bandwidth": 1.25e9, "latency": LAN}}},
+        {
+            "network": {
+                "bandwidth": 1.25e8,
+                "latency": 0.03,
+                "hosts": {"size": 8, "bandwidth": 1.25e9, "latency": LAN},
+            }
+        },
     ),
 }
 
@@ -114,5 +122,9 @@ def _as_yaml(value: Any) -> str:
 
 
 def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    both = {key for key in over if isinstance(over[key], Mapping) and isinstance(under.get(key), Mapping)}
+    both = {
+        key
+        for key in over
+        if isinstance(over[key], Mapping) and isinstance(under.get(key), Mapping)
+    }
     return {**under, **over, **{key: _merge(under[key], over[key]) for key in both}}

@@ -1,4 +1,6 @@
-"""Tables that a config names, as CSV or Parquet: workers and the network over time, and who has which samples."""
+"""Tables that a config names, as CSV or Parquet: workers and the network over time, and who has
+which samples.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -24,13 +26,15 @@ DOWN, ANY = "down", ("", "*")
 
 
 class SlowdownTable(Recorded):
-    """What happened to workers, a row of a table each: so many times as slow from one moment to another, or down.
+    """What happened to workers, a row of a table each: so many times as slow from one moment to
+    another, or down.
 
-    Rows act as windows and crashes would in the list of slowdowns: factors multiply where they overlap.
+    Rows act as windows and crashes would in the list of slowdowns: factors multiply where they
+    overlap.
 
     Attributes:
-        file: CSV or Parquet with the columns `worker`, `from` and `to` in seconds, where an empty `to` is for ever, and
-            `factor`: a number, or `down`.
+        file: CSV or Parquet with the columns `worker`, `from` and `to` in seconds, where an empty
+            `to` is for ever, and `factor`: a number, or `down`.
     """
 
     def __init__(self, file: str) -> None:
@@ -40,14 +44,16 @@ class SlowdownTable(Recorded):
 class NetworkTable(Changes):
     """Bandwidths and latencies that hold from one moment to another, a row of a table each.
 
-    Of rows that hold at once that of a pair counts, else the sender's, else the receiver's, else that of all; where
-    there is none, what the network says. What its `links` say of a pair is changed by rows of that pair alone.
+    Of rows that hold at once that of a pair counts, else the sender's, else the receiver's, else
+    that of all; where there is none, what the network says. What its `links` say of a pair is
+    changed by rows of that pair alone.
 
     Attributes:
-        file: CSV or Parquet with the columns `sender` and `receiver`, where -1 is the server and an empty cell or `*`
-            is any node, `from` and `to` in seconds, where an empty `to` is for ever, `bandwidth` in bytes per second,
-            of the pair's link, the sender's up link, the receiver's down link or all cards, and `latency` in seconds;
-            where one of the two is empty, it does not change.
+        file: CSV or Parquet with the columns `sender` and `receiver`, where -1 is the server and an
+            empty cell or `*` is any node, `from` and `to` in seconds, where an empty `to` is for
+            ever, `bandwidth` in bytes per second, of the pair's link, the sender's up link, the
+            receiver's down link or all cards, and `latency` in seconds; where one of the two is
+            empty, it does not change.
     """
 
     def __init__(self, file: str) -> None:
@@ -56,7 +62,9 @@ class NetworkTable(Changes):
         self.table = table
 
     def error(self, index: int, name: str, expected: str) -> InvalidSettingError:
-        return InvalidSettingError("Network", "changes.file", *self.table.problem(index, name, expected))
+        return InvalidSettingError(
+            "Network", "changes.file", *self.table.problem(index, name, expected)
+        )
 
 
 class TextTable:
@@ -69,7 +77,9 @@ class TextTable:
     """
 
     def __init__(self, owner: str, path: Path, columns: Sequence[str]) -> None:
-        """Raises `InvalidSettingError` where the file cannot be read, lacks one of the columns, or has no row."""
+        """Raises `InvalidSettingError` where the file cannot be read, lacks one of the columns, or
+        has no row.
+        """
         import pandas as pd
 
         self.owner, self.path = owner, path
@@ -81,18 +91,25 @@ class TextTable:
                 table = pd.read_csv(path, skipinitialspace=True, encoding="utf-8-sig", **plain)
         except (OSError, ValueError) as error:  # also pandas' and Arrow's own errors
             got = f"{path}: {getattr(error, 'strerror', None) or ' '.join(str(error).split())}"
-            raise InvalidSettingError(owner, "file", "a CSV or Parquet file that can be read", got) from None
+            raise InvalidSettingError(
+                owner, "file", "a CSV or Parquet file that can be read", got
+            ) from None
         if not set(columns) <= set(table.columns) or table.empty:
             got = f"{path} with {len(table)} rows of {', '.join(map(str, table.columns)) or 'nothing'}"
-            raise InvalidSettingError(owner, "file", f"rows with the columns {', '.join(columns)}", got)
-        texts = [["" if pd.isna(cell) else str(cell).strip() for cell in table[name]] for name in columns]
+            raise InvalidSettingError(
+                owner, "file", f"rows with the columns {', '.join(columns)}", got
+            )
+        texts = [
+            ["" if pd.isna(cell) else str(cell).strip() for cell in table[name]] for name in columns
+        ]
         self.cells = list(zip(*texts, strict=True))
 
     def rows(self, read: Callable[..., RowT]) -> list[RowT]:
         """What `read` makes of the cells of each row.
 
         Raises:
-            InvalidSettingError: one of them cannot be read, with a `ValueError` of what was expected.
+            InvalidSettingError: one of them cannot be read, with a `ValueError` of what was
+                expected.
         """
         found = []
         for index, cells in enumerate(self.cells):
@@ -102,13 +119,18 @@ class TextTable:
                 problem = self.problem(index, error.field, error.expected)
                 raise InvalidSettingError(self.owner, "file", *problem) from None
             except ValueError as error:
-                raise InvalidSettingError(self.owner, "file", *self.problem(index, "", str(error))) from None
+                raise InvalidSettingError(
+                    self.owner, "file", *self.problem(index, "", str(error))
+                ) from None
         return found
 
     def problem(self, index: int, name: str, expected: str) -> tuple[str, str]:
         """What was expected of the field `name` of a row, and the row that came instead."""
         as_column = f" as {COLUMN_OF.get(name, name)}" if name else ""
-        return f"{expected}{as_column}", f"{','.join(self.cells[index])!r} in row {index + 1} of {self.path}"
+        return (
+            f"{expected}{as_column}",
+            f"{','.join(self.cells[index])!r} in row {index + 1} of {self.path}",
+        )
 
 
 def _event(worker: str, start: str, end: str, factor: str) -> Window | Crash:
@@ -125,9 +147,16 @@ def _event(worker: str, start: str, end: str, factor: str) -> Window | Crash:
     return Window(int(worker), factor=slow, start=begin, end=HUGE if until is None else until)
 
 
-def _change(sender: str, receiver: str, start: str, end: str, bandwidth: str, latency: str) -> Change:
+def _change(
+    sender: str, receiver: str, start: str, end: str, bandwidth: str, latency: str
+) -> Change:
     """What a row says."""
-    own: dict[str, float | None] = {"start": math.nan, "end": math.inf, "bandwidth": None, "latency": None}
+    own: dict[str, float | None] = {
+        "start": math.nan,
+        "end": math.inf,
+        "bandwidth": None,
+        "latency": None,
+    }
     for name, cell in zip(own, (start, end, bandwidth, latency), strict=True):
         try:
             own[name] = float(cell) if cell else own[name]
@@ -160,11 +189,12 @@ def _sample(worker: str, sample: str) -> tuple[int, int]:
 class PartitionTable:
     """The samples that a table gives to each worker, a row `worker,sample` each.
 
-    A sample may be at several workers, or at none, where nobody trains on it. Samples count from 0 in the order of the
-    training set, which for files is that of the file.
+    A sample may be at several workers, or at none, where nobody trains on it. Samples count from 0
+    in the order of the training set, which for files is that of the file.
 
     Attributes:
-        file: CSV or Parquet with the columns `worker` and `sample`: ranks, and places in the training set.
+        file: CSV or Parquet with the columns `worker` and `sample`: ranks, and places in the
+            training set.
     """
 
     file: str
@@ -178,10 +208,14 @@ class PartitionTable:
         table = TextTable("PartitionTable", Path(self.file), PARTITION_COLUMNS)
         rows = table.rows(_sample)
         if len(set(table.cells)) < len(rows):
-            raise InvalidSettingError("PartitionTable", "file", "every row once", f"some twice in {self.file}")
+            raise InvalidSettingError(
+                "PartitionTable", "file", "every row once", f"some twice in {self.file}"
+            )
         return np.array(rows, dtype=np.int64).T
 
-    def shards(self, labels: np.ndarray, workers: int, rng: np.random.Generator) -> list[np.ndarray]:
+    def shards(
+        self, labels: np.ndarray, workers: int, rng: np.random.Generator
+    ) -> list[np.ndarray]:
         """The samples of each worker, in the order of the table.
 
         Raises:
@@ -194,5 +228,7 @@ class PartitionTable:
         if strange := set(owners) ^ set(range(workers)):
             wrong = min(strange)
             got = f"{'none' if wrong < workers else 'some'} for worker {wrong} in {self.file}"
-            raise ValueError(f"partition: expected samples for each of {workers} workers, got {got}")
+            raise ValueError(
+                f"partition: expected samples for each of {workers} workers, got {got}"
+            )
         return [samples[owners == rank] for rank in range(workers)]

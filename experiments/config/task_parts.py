@@ -1,4 +1,6 @@
-"""The tasks that are no network on a data set: what `task` has in common, time alone, and quadratics."""
+"""The tasks that are no network on a data set: what `task` has in common, time alone, and
+quadratics.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Literal
@@ -30,7 +32,9 @@ class TaskPart(Described):
 
     @property
     def workers_differ(self) -> bool:
-        """Whether workers learn from data of their own, so that the model depends on who contributes."""
+        """Whether workers learn from data of their own, so that the model depends on who
+        contributes.
+        """
         return False
 
     def fits(self, workers: int, device: str, backend: str = "auto") -> None:
@@ -40,12 +44,19 @@ class TaskPart(Described):
             ConfigError: they do not; says what would have to change.
         """
         if device == "cuda":
-            raise ConfigError("device", f"expected auto or cpu, since {self.model} uses no GPU, got 'cuda'")
+            raise ConfigError(
+                "device", f"expected auto or cpu, since {self.model} uses no GPU, got 'cuda'"
+            )
         if backend != "auto":
-            raise ConfigError("backend", f"expected auto, since {self.model} has a way of its own, got {backend!r}")
+            raise ConfigError(
+                "backend",
+                f"expected auto, since {self.model} has a way of its own, got {backend!r}",
+            )
 
     def layers(self) -> Sequence[Layer]:
-        """The layers that a pipeline could cut, as far as they can be known without reading data."""
+        """The layers that a pipeline could cut, as far as they can be known without reading
+        data.
+        """
         return layers_of(self.build())
 
     def check_start(self, members: int) -> None:
@@ -56,21 +67,26 @@ class TaskPart(Described):
         """
 
     def warm_start(self, task: Any, members: int) -> simulator.Task:
-        """`task`, of so many members, with its initial weights in place of its own, where it has some.
+        """`task`, of so many members, with its initial weights in place of its own, where it has
+        some.
 
         Raises:
-            InvalidSettingError, ConfigError: their file has changed since the config was read, or is of another model.
+            InvalidSettingError, ConfigError: their file has changed since the config was read, or
+                is of another model.
         """
         return task  # type: ignore[no-any-return]
 
     def operations(self) -> float | None:
         """Operations of a gradient of one sample, where they are counted: of networks.
 
-        A multiplication and an addition for each entry of the forward pass, and twice as many for the backward pass.
+        A multiplication and an addition for each entry of the forward pass, and twice as many for
+        the backward pass.
         """
         return None
 
-    def task(self, *, workers: int, seed: int, device: str, backend: str, threads: int | None) -> simulator.Task:
+    def task(
+        self, *, workers: int, seed: int, device: str, backend: str, threads: int | None
+    ) -> simulator.Task:
         """The task, for a cluster of `workers`; `seed` deals the training set.
 
         Raises:
@@ -87,8 +103,9 @@ class LearntPart(TaskPart):
     """`task` where weights are learnt: from the task's own start, or from a file's.
 
     Attributes:
-        initial_file: initial weights of the same network, `weights.safetensors` of a result or a state_dict of torch in
-            that format; of one model, or of one for each member of the ensemble.
+        initial_file: initial weights of the same network, `weights.safetensors` of a result or a
+            state_dict of torch in that format; of one model, or of one for each member of the
+            ensemble.
     """
 
     files: ClassVar[frozenset[str]] = frozenset({"initial_file"})
@@ -96,7 +113,9 @@ class LearntPart(TaskPart):
     initial_file_sha256: FileHash = None
 
     def check_start(self, members: int) -> None:
-        if self.initial_file is not None and (params := sum(layer.params for layer in self.layers())):
+        if self.initial_file is not None and (
+            params := sum(layer.params for layer in self.layers())
+        ):
             self._check_initial(self.initial_file, members, params, self.parameter_shapes)
 
     def parameter_shapes(self) -> Shapes:
@@ -111,7 +130,9 @@ class LearntPart(TaskPart):
             task = WarmStart(task, read_initial(self.initial_file, task.params, shapes()))
         return task  # type: ignore[no-any-return]
 
-    def _check_initial(self, file: str, members: int, params: int, shapes: Callable[[], Shapes]) -> None:
+    def _check_initial(
+        self, file: str, members: int, params: int, shapes: Callable[[], Shapes]
+    ) -> None:
         try:
             found = count_initial(file, params, shapes)
         except ValueError as error:
@@ -135,10 +156,11 @@ class TimingPart(TaskPart):
 def network_timing(
     network: str = "resnet50", image: int = 224, batch: int = 32, epoch: int = 1_281_167
 ) -> simulator.Timing:
-    """A network of torchvision on images: nothing is learnt, but its layers say what takes how long.
+    """A network of torchvision on images: nothing is learnt, but its layers say what takes how
+    long.
 
-    A message has 4 bytes a parameter; gradients are sent in buckets of its layers, and pipelines cut there;
-    `cluster.compute.speed` makes seconds of its operations.
+    A message has 4 bytes a parameter; gradients are sent in buckets of its layers, and pipelines
+    cut there; `cluster.compute.speed` makes seconds of its operations.
 
     Args:
         network: a classifier's name in torchvision, such as `resnet50` or `vgg16`.
@@ -180,4 +202,6 @@ class QuadraticPart(LearntPart):
         super().fits(workers, device, backend)
         for key in ("shift", "scale"):
             if (own := getattr(self, key)) and len(own) != workers:
-                raise ConfigError(f"task.{key}", f"expected one for each of the {workers} workers, got {len(own)}")
+                raise ConfigError(
+                    f"task.{key}", f"expected one for each of the {workers} workers, got {len(own)}"
+                )

@@ -7,7 +7,14 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, Field
 
 from laggard import simulator
-from laggard.experiments.config.datasets import DATASET, PARTITION, Sizes, check_dataset, check_partition, sizes_of
+from laggard.experiments.config.datasets import (
+    DATASET,
+    PARTITION,
+    Sizes,
+    check_dataset,
+    check_partition,
+    sizes_of,
+)
 from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, error_at
 from laggard.experiments.config.parts import NamedChoice
 from laggard.experiments.config.schema import Count, Described, fill_defaults, part
@@ -39,8 +46,8 @@ from laggard.simulator.learning.task import Layer
 
 
 class Known(NamedTuple):
-    """What can be known of a network on a data set before a run: sizes, layers, whether `unfold` can take it, and the
-    samples that a mini-batch has at least.
+    """What can be known of a network on a data set before a run: sizes, layers, whether `unfold`
+    can take it, and the samples that a mini-batch has at least.
     """
 
     sizes: Sizes
@@ -98,7 +105,10 @@ class SupervisedPart(LearntPart):
             raise ConfigError("backend", problem)
         samples = known.sizes.samples
         if self.batch > samples:
-            raise ConfigError("task.batch", f"expected at most the {samples} samples that there are, got {self.batch}")
+            raise ConfigError(
+                "task.batch",
+                f"expected at most the {samples} samples that there are, got {self.batch}",
+            )
         if self.batch < known.least:
             problem = f"expected at least {known.least} under batch normalisation, got {self.batch}"
             raise ConfigError("task.batch", problem)
@@ -108,7 +118,11 @@ class SupervisedPart(LearntPart):
         return () if self.known is None else self.known.layers
 
     def operations(self) -> float | None:
-        return None if self.known is None else float(OPERATIONS * sum(layer.work for layer in self.known.layers))
+        return (
+            None
+            if self.known is None
+            else float(OPERATIONS * sum(layer.work for layer in self.known.layers))
+        )
 
     def parameter_shapes(self) -> Shapes:
         import torch
@@ -116,7 +130,9 @@ class SupervisedPart(LearntPart):
         if self.known is None:
             return {}
         with torch.device("meta"):  # shapes only
-            module = self.build().build(self.known.sizes.shape, self.loss.build().outputs(self.known.sizes.classes))
+            module = self.build().build(
+                self.known.sizes.shape, self.loss.build().outputs(self.known.sizes.classes)
+            )
         return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
 
     @cached_property
@@ -124,7 +140,8 @@ class SupervisedPart(LearntPart):
         """What is known before a run; cached, since all runs of a sweep need it.
 
         Raises:
-            ValueError: the network cannot take the data set's inputs, or does not answer its labels.
+            ValueError: the network cannot take the data set's inputs, or does not answer its
+                labels.
         """
         if (sizes := sizes_of(self.dataset)) is None:
             return None
@@ -136,10 +153,14 @@ class SupervisedPart(LearntPart):
         _check_params(described.params)
         check_labels(described.labels, sizes.labels)
         self.augment.build().check(sizes.shape)
-        layers = [layer._replace(activations=self.batch * layer.activations) for layer in described.layers]
+        layers = [
+            layer._replace(activations=self.batch * layer.activations) for layer in described.layers
+        ]
         return Known(sizes, list[Layer](layers), described.unfolds, described.least)
 
-    def task(self, *, workers: int, seed: int, device: str, backend: str, threads: int | None) -> simulator.Task:
+    def task(
+        self, *, workers: int, seed: int, device: str, backend: str, threads: int | None
+    ) -> simulator.Task:
         import torch
 
         from laggard.models import Supervised
@@ -164,7 +185,9 @@ class ModulePart(SupervisedPart):
     """`task` where a class that derives from `nn.Module` classifies."""
 
     def build(self, workers: int = 1, **given: Any) -> ModuleNetwork:
-        return ModuleNetwork(partial(type(self).recipe, **{key: getattr(self, key) for key in self.settings}))
+        return ModuleNetwork(
+            partial(type(self).recipe, **{key: getattr(self, key) for key in self.settings})
+        )
 
 
 def _check_params(params: int) -> None:
@@ -176,7 +199,8 @@ def _describe_own(network: Network, shape: tuple[int, ...], classes: int) -> Des
     """What is known of a network of one's own, which is built for that, without memory.
 
     Raises:
-        ValueError: it cannot take such inputs, or is no function of its parameters and its input alone.
+        ValueError: it cannot take such inputs, or is no function of its parameters and its input
+            alone.
     """
     import torch
 
@@ -213,9 +237,14 @@ def _dataset(described: Described) -> Dataset:
 TASK = NamedChoice(
     "model",
     {
-        **{name: part(network, "model", name, base=SupervisedPart) for name, network in NETWORKS.items()},
         **{
-            name: part(form, "model", name, base=QuadraticPart, without=["dtype"], dtype=(DType, "float32"))
+            name: part(network, "model", name, base=SupervisedPart)
+            for name, network in NETWORKS.items()
+        },
+        **{
+            name: part(
+                form, "model", name, base=QuadraticPart, without=["dtype"], dtype=(DType, "float32")
+            )
             for name, form in {"quadratic": Quadratic, "tridiagonal": Tridiagonal}.items()
         },
         "timing": part(simulator.Timing, "model", "timing", base=TimingPart, without=["network"]),

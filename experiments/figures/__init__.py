@@ -1,7 +1,8 @@
 """Figures of results: pictures for a README or a paper, drawn without a display.
 
-Every figure is a function of results; given a path it is saved there, as PNG, SVG or PDF. A new one is a function in a
-module of this folder, its family, and its row in `ENTRIES`. A family is imported when one of its figures is needed.
+Every figure is a function of results; given a path it is saved there, as PNG, SVG or PDF. A new one
+is a function in a module of this folder, its family, and its row in `ENTRIES`. A family is imported
+when one of its figures is needed.
 """
 
 import sys
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A figure, and how reports show it: below which title, with which caption, of one run and of several.
+    """A figure, and how reports show it: below which title, with which caption, of one run and of
+    several.
 
     Attributes:
         name: of its function.
         family: the module that has it.
-        one, several: whether reports of one run, and of several, have it; where it does not apply they leave it out.
+        one, several: whether reports of one run, and of several, have it; where it does not apply
+            they leave it out.
     """
 
     name: str
@@ -39,12 +42,17 @@ class Entry(NamedTuple):
         return found
 
     def draw(self, results: "Runs", path: "File" = None, **options: Any) -> "Figure":
-        """Draw it, with the target of the first run and a name for each run where `options` say nothing of them."""
+        """Draw it, with the target of the first run and a name for each run where `options` say
+        nothing of them.
+        """
         from laggard.experiments.figures.lines import by_method
         from laggard.experiments.figures.style import as_sequence
 
         results = as_sequence(results)
-        standard = {"target": results[0].config.evaluate.target_accuracy, "label": by_method(results)}
+        standard = {
+            "target": results[0].config.evaluate.target_accuracy,
+            "label": by_method(results),
+        }
         taken = signature(self.function).parameters
         given = {key: value for key, value in standard.items() if key in taken} | options
         figure: Figure = self.function(results, path, **given)

@@ -1,4 +1,6 @@
-"""The figure of accuracy over learning rate and delay, a panel an optimiser, with the stability line of a quadratic."""
+"""The figure of accuracy over learning rate and delay, a panel an optimiser, with the stability
+line of a quadratic.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,14 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
 from laggard.experiments.figures.lines import label_text
-from laggard.experiments.figures.style import LIGHT, PERCENT, File, legend, name_ticks, styled_figure
+from laggard.experiments.figures.style import (
+    LIGHT,
+    PERCENT,
+    File,
+    legend,
+    name_ticks,
+    styled_figure,
+)
 
 if TYPE_CHECKING:
     from xarray import DataArray
@@ -20,12 +29,15 @@ if TYPE_CHECKING:
 TITLES = {"momentum": "SGD, momentum 0.9", "adam": "Adam"}
 
 
-def accuracy_grid(accuracy: "DataArray", line: "DataArray | None" = None, path: File = None) -> Figure:
-    """Final accuracy over learning rate and delay: a cell is the mean over the seeds that there are.
+def accuracy_grid(
+    accuracy: "DataArray", line: "DataArray | None" = None, path: File = None
+) -> Figure:
+    """Final accuracy over learning rate and delay: a cell is the mean over the seeds that there
+    are.
 
     Args:
-        accuracy: over `delay`, `optimiser`, `lr` and `seed`; NaN where a run is missing, which leaves its cell hatched.
-            Over `batch` too, it has a row of panels for each.
+        accuracy: over `delay`, `optimiser`, `lr` and `seed`; NaN where a run is missing, which
+            leaves its cell hatched. Over `batch` too, it has a row of panels for each.
         line: the stability limit over `delay` for SGD with momentum.
     """
     colours = ScalarMappable(Normalize(0.1, 1.0), "viridis")
@@ -35,7 +47,11 @@ def accuracy_grid(accuracy: "DataArray", line: "DataArray | None" = None, path: 
         panels = figure.subplots(len(batches), len(names), sharex=True, sharey=True, squeeze=False)
         for row, batch in zip(panels, batches, strict=True):
             for axes, name in zip(row, names, strict=True):
-                cells = accuracy.sel(optimiser=name) if batch is None else accuracy.sel(optimiser=name, batch=batch)
+                cells = (
+                    accuracy.sel(optimiser=name)
+                    if batch is None
+                    else accuracy.sel(optimiser=name, batch=batch)
+                )
                 _draw_cells(axes, cells.mean("seed"), colours)
                 title = TITLES.get(name, name) + ("" if batch is None else f", batch {batch:,}")
                 axes.set_title(title, fontsize="small")
@@ -65,9 +81,14 @@ def _describe_line(line: "DataArray | None", accuracy: "DataArray") -> str:
         return ""
     outside = line[(line > accuracy["lr"].max()) | (line < accuracy["lr"].min())]
     where = [
-        f"{float(rate):.2g} at delay {delay}" for delay, rate in zip(outside["delay"].values, outside, strict=True)
+        f"{float(rate):.2g} at delay {delay}"
+        for delay, rate in zip(outside["delay"].values, outside, strict=True)
     ]
-    return f" The line is drawn at the end of the grid where it lies beyond: {', '.join(where)}." if where else ""
+    return (
+        f" The line is drawn at the end of the grid where it lies beyond: {', '.join(where)}."
+        if where
+        else ""
+    )
 
 
 def _draw_cells(axes: Axes, accuracy: "DataArray", colours: ScalarMappable) -> None:
@@ -75,7 +96,9 @@ def _draw_cells(axes: Axes, accuracy: "DataArray", colours: ScalarMappable) -> N
     axes.pcolormesh(np.ma.masked_invalid(values), cmap=colours.cmap, norm=colours.norm)  # type: ignore[arg-type]
     for (row, column), value in np.ndenumerate(values):
         if not np.isfinite(value):
-            axes.add_patch(Rectangle((column, row), 1, 1, hatch="////", facecolor="white", edgecolor=LIGHT))
+            axes.add_patch(
+                Rectangle((column, row), 1, 1, hatch="////", facecolor="white", edgecolor=LIGHT)
+            )
             continue
         colour = colours.to_rgba(value)
         dark = matplotlib.colors.rgb_to_hsv(colour[:3])[2] < 0.65
@@ -83,8 +106,15 @@ def _draw_cells(axes: Axes, accuracy: "DataArray", colours: ScalarMappable) -> N
         text = f"{100 * value:.1f}" if value >= 0.2 else f"{100 * value:.0f}"
         axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=6.5, zorder=4,
                   color="white" if dark else "black", path_effects=halo)  # fmt: skip
-    name_ticks(axes.xaxis, np.arange(values.shape[1]) + 0.5, map(label_text, accuracy["lr"].values), rotation=45)
-    name_ticks(axes.yaxis, np.arange(values.shape[0]) + 0.5, map(label_text, accuracy["delay"].values))
+    name_ticks(
+        axes.xaxis,
+        np.arange(values.shape[1]) + 0.5,
+        map(label_text, accuracy["lr"].values),
+        rotation=45,
+    )
+    name_ticks(
+        axes.yaxis, np.arange(values.shape[0]) + 0.5, map(label_text, accuracy["delay"].values)
+    )
     axes.grid(visible=False)
 
 
@@ -93,9 +123,15 @@ def _draw_line(axes: Axes, line: "DataArray", rates: np.ndarray) -> None:
     centres = np.arange(len(rates)) + 0.5
     first, last = (np.log(pair[1] / pair[0]) for pair in (rates[:2], rates[-2:]))
     logs = np.array([np.log(rates[0]) - first, *np.log(rates), np.log(rates[-1]) + last])
-    places = np.interp(np.log(line.values), logs, [-0.5, *centres, len(rates) + 0.5]).clip(0, len(rates))
+    places = np.interp(np.log(line.values), logs, [-0.5, *centres, len(rates) + 0.5]).clip(
+        0, len(rates)
+    )
     rows = np.arange(len(places) + 1)
     for colour, width in (("white", 4), ("black", 2)):
-        label = "stability line of a quadratic, one curvature fitted to delays from 8" if colour == "black" else None
+        label = (
+            "stability line of a quadratic, one curvature fitted to delays from 8"
+            if colour == "black"
+            else None
+        )
         axes.stairs(places, rows, orientation="horizontal", baseline=None, color=colour, linewidth=width,
                     clip_on=False, label=label)  # fmt: skip

@@ -33,7 +33,8 @@ SEED_KEY = "seed"
 TICKS = 12
 CLOSE = 0.02  # settings that lie closer than this, as a share of the axis, are not named each
 CURVE = 25  # a line of more settings than these is a curve
-APART, BESIDE = 0.1, 0.035  # of a step from one name to the next: two lines, and a mean from its seeds
+# of a step from one name to the next: two lines, and a mean from its seeds
+APART, BESIDE = 0.1, 0.035
 
 
 class SeedPoints(NamedTuple):
@@ -41,9 +42,11 @@ class SeedPoints(NamedTuple):
 
     Attributes:
         at: where each setting lies on the axis, `(settings,)`.
-        mean, low, high: of the values that are finite, with the mean's 95 % interval; of a single one itself.
+        mean, low, high: of the values that are finite, with the mean's 95 % interval; of a single
+            one itself.
         never: how many seeds of each setting have no finite value.
-        seeds, values: of every setting and seed, where it lies on the axis and its value; NaN where that is not finite.
+        seeds, values: of every setting and seed, where it lies on the axis and its value; NaN where
+            that is not finite.
         named: whether settings are names, between which nothing lies.
     """
 
@@ -63,11 +66,12 @@ class SeedPoints(NamedTuple):
 
 
 def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str = "") -> Figure:
-    """A claim's statistic: means over seeds with the 95 % interval of the mean, of the values that are finite.
+    """A claim's statistic: means over seeds with the 95 % interval of the mean, of the values that
+    are finite.
 
-    On a logarithmic axis they are means of logarithms, if all values have one. Single seeds are pale points beside
-    their mean; those without a finite value, as one that never reached a loss, are counted above the frame. What theory
-    has for a line lies beneath it.
+    On a logarithmic axis they are means of logarithms, if all values have one. Single seeds are
+    pale points beside their mean; those without a finite value, as one that never reached a loss,
+    are counted above the frame. What theory has for a line lies beneath it.
 
     Args:
         table: a row per setting and seed, with the statistic as `value`.
@@ -98,12 +102,18 @@ def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str 
             axes.axhline(bar, color=LIGHT, linestyle=":", linewidth=1.5, label="bar", zorder=1)
         _set_x_axis(axes, drawn, settings or sorted(set(table[drawn.x])), settings is not None)
         _set_y_axis(axes, drawn, lines, bar)
-        legend(figure, axes, [f"{claim.id}: {answer or claim.question}{_note(table, lines, drawn, log)}"])
+        legend(
+            figure,
+            axes,
+            [f"{claim.id}: {answer or claim.question}{_note(table, lines, drawn, log)}"],
+        )
     return figure
 
 
 def _draw_theory(axes: Axes, table: pd.DataFrame, x: str, names: list[Any] | None) -> None:
-    """What theory has for a line, where it says something, beneath it; the first of them is in the legend."""
+    """What theory has for a line, where it says something, beneath it; the first of them is in the
+    legend.
+    """
     known = table.dropna(subset=["theory"]).drop_duplicates(x)
     if len(known):
         places = known[x].map(names.index) if names else known[x]
@@ -115,7 +125,9 @@ def _bar_height(table: pd.DataFrame, drawn: "Picture") -> float | None:
     """Where the bar lies, if there is one: a value, or so much above the mean of one setting."""
     if not isinstance(drawn.bar, tuple):
         return drawn.bar
-    return float(table.loc[table[drawn.x].astype(str) == drawn.bar[0], "value"].mean()) + drawn.bar[1]
+    return (
+        float(table.loc[table[drawn.x].astype(str) == drawn.bar[0], "value"].mean()) + drawn.bar[1]
+    )
 
 
 def _claim_label(drawn: "Picture", name: Any) -> str | None:
@@ -137,7 +149,9 @@ def _set_x_axis(axes: Axes, drawn: "Picture", settings: list[Any], named: bool) 
     places = np.array(settings, float)
     if drawn.log_x:
         positive = places[places > 0]
-        linear = {"linthresh": positive.min(), "linscale": 0.5} if len(positive) < len(places) else {}
+        linear = (
+            {"linthresh": positive.min(), "linscale": 0.5} if len(positive) < len(places) else {}
+        )
         axes.set_xscale("symlog" if linear else "log", **linear)
         places = np.log(np.maximum(places, positive.min() / 3))
     if len(settings) <= TICKS and np.all(np.diff(places) >= CLOSE * np.ptp(places)):
@@ -146,7 +160,9 @@ def _set_x_axis(axes: Axes, drawn: "Picture", settings: list[Any], named: bool) 
 
 
 def _set_y_axis(axes: Axes, drawn: "Picture", lines: list[SeedPoints], bar: float | None) -> None:
-    """Set up the y axis, with the bar; a logarithmic one of less than two decades has plain numbers as tick labels."""
+    """Set up the y axis, with the bar; a logarithmic one of less than two decades has plain numbers
+    as tick labels.
+    """
     low, high = y_range(lines, drawn.log_y)
     if bar is not None and not drawn.log_y:
         beyond = 0.03 * (high - low)
@@ -165,9 +181,9 @@ def _note(table: pd.DataFrame, lines: list[SeedPoints], drawn: "Picture", log: b
     """A note on the meaning of points and bars."""
     if SEED_KEY not in table or table[SEED_KEY].nunique() < 2:
         return ""
-    least, most = (table.groupby([key for key in (drawn.x, drawn.lines) if key])[SEED_KEY].nunique()).agg(
-        ["min", "max"]
-    )
+    least, most = (
+        table.groupby([key for key in (drawn.x, drawn.lines) if key])[SEED_KEY].nunique()
+    ).agg(["min", "max"])
     count = f"{most}" if least == most else f"{least} to {most}"
     points = "" if all(line.is_curve for line in lines) else "; pale points are single seeds"
     points += ", some beyond the frame" * bool(points and drawn.limits)
@@ -178,7 +194,11 @@ def _note(table: pd.DataFrame, lines: list[SeedPoints], drawn: "Picture", log: b
 
 
 def seeds(
-    table: pd.DataFrame, x: str, names: list[Any] | None = None, aside: float = 0.0, log: bool = False
+    table: pd.DataFrame,
+    x: str,
+    names: list[Any] | None = None,
+    aside: float = 0.0,
+    log: bool = False,
 ) -> SeedPoints:
     """Statistics over the seeds of each setting `x`.
 
@@ -194,14 +214,23 @@ def seeds(
     mean, n = by.mean(), by.count()
     half = half_width(by.std(ddof=1), n).fillna(0)
     places = {name: place + APART * aside for place, name in enumerate(names)} if names else {}
-    every, at = (np.array([places.get(each, each) for each in of], float) for of in (table[x], mean.index))
-    middle, low, high = (np.asarray(back(each.to_numpy())) for each in (mean, mean - half, mean + half))
+    every, at = (
+        np.array([places.get(each, each) for each in of], float) for of in (table[x], mean.index)
+    )
+    middle, low, high = (
+        np.asarray(back(each.to_numpy())) for each in (mean, mean - half, mean + half)
+    )
     never, beside = (by.size() - n).to_numpy(), BESIDE if names else 0.0
-    return SeedPoints(at, middle, low, high, never, every + beside, finite.to_numpy(float), bool(names))
+    return SeedPoints(
+        at, middle, low, high, never, every + beside, finite.to_numpy(float), bool(names)
+    )
 
 
-def draw_seeds(axes: Axes, line: SeedPoints, number: int, label: str | None, lost: str = "never") -> None:
-    """A curve in its band, or a point at each setting with its interval, and its seeds as light points.
+def draw_seeds(
+    axes: Axes, line: SeedPoints, number: int, label: str | None, lost: str = "never"
+) -> None:
+    """A curve in its band, or a point at each setting with its interval, and its seeds as light
+    points.
 
     Seeds without a finite value are counted above the frame, with what is to be said of them.
     """
@@ -223,11 +252,15 @@ def draw_seeds(axes: Axes, line: SeedPoints, number: int, label: str | None, los
 
 
 def y_range(lines: list[SeedPoints], log: bool) -> tuple[float, float]:
-    """The limits of the y axis: all seeds, and intervals up to half the range of the seeds beyond them.
+    """The limits of the y axis: all seeds, and intervals up to half the range of the seeds beyond
+    them.
 
-    The interval of a mean of few seeds can go where no value can, as below 0; there it ends at the frame.
+    The interval of a mean of few seeds can go where no value can, as below 0; there it ends at the
+    frame.
     """
-    values = np.concatenate([line.values[np.isfinite(line.values)] for line in lines] or [np.empty(0)])
+    values = np.concatenate(
+        [line.values[np.isfinite(line.values)] for line in lines] or [np.empty(0)]
+    )
     values = values[values > 0] if log else values
     if not len(values):
         return (0.1, 1.0) if log else (0.0, 1.0)

@@ -1,4 +1,6 @@
-"""Figures of staleness: its distribution beside theory's and reality's, each worker's over time, and its phases."""
+"""Figures of staleness: its distribution beside theory's and reality's, each worker's over time,
+and its phases.
+"""
 
 import math
 import textwrap
@@ -47,30 +49,39 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 def histograms(results: Runs, path: File = None, label: Label | None = None) -> Figure:
-    """The distribution of the staleness of applied gradients, of all seeds of a setting, beside theory's.
+    """The distribution of the staleness of applied gradients, of all seeds of a setting, beside
+    theory's.
 
-    Theory is `staleness_theory` of the config, for the steady state: a curve where the whole law is known, else a
-    triangle at the mean. A run begins with fresh gradients, which theory leaves out.
+    Theory is `staleness_theory` of the config, for the steady state: a curve where the whole law is
+    known, else a triangle at the mean. A run begins with fresh gradients, which theory leaves out.
     """
     results = as_sequence(results)
     pooled = pool_seeds(results, label)
     shown = pooled[:PANELS]
     columns = 2 if len(shown) == 4 else min(len(shown), 4 if len(shown) > 6 else 3)
-    with styled_figure(8 if columns > 1 else 5, 1 + 2.3 * math.ceil(len(shown) / columns), path) as figure:
+    with styled_figure(
+        8 if columns > 1 else 5, 1 + 2.3 * math.ceil(len(shown) / columns), path
+    ) as figure:
         panels = panels_of(figure, len(shown), columns)
         for number, (axes, (name, seeds)) in enumerate(zip(panels, shown, strict=True)):
-            theory, updates = staleness_theory(seeds[0].config), pd.concat([result.updates for result in seeds])
-            histogram(axes, updates, _top(updates), PALETTE[0], name, wrap=112 // columns, theory=theory)
+            theory, updates = (
+                staleness_theory(seeds[0].config),
+                pd.concat([result.updates for result in seeds]),
+            )
+            histogram(
+                axes, updates, _top(updates), PALETTE[0], name, wrap=112 // columns, theory=theory
+            )
             axes.set_ylabel(axes.get_ylabel() if number % columns == 0 else "")
         _legend(figure, panels, [omission_note(len(pooled), len(shown), "panels")])
     return figure
 
 
 def staleness(results: Runs, path: File = None, label: Label | None = None) -> Figure:
-    """How stale the applied gradients of runs were: their distribution beside theory's, and each worker's over time.
+    """How stale the applied gradients of runs were: their distribution beside theory's, and each
+    worker's over time.
 
-    A row a run. Points are gradients, lines each worker's rolling mean; of more than eight workers the stalest alone
-    has a colour.
+    A row a run. Points are gradients, lines each worker's rolling mean; of more than eight workers
+    the stalest alone has a colour.
     """
     results = as_sequence(results)
     shown = results[:ROWS]
@@ -78,20 +89,42 @@ def staleness(results: Runs, path: File = None, label: Label | None = None) -> F
         panels = figure.subplots(len(shown), 2, width_ratios=(2, 3), squeeze=False)
         for (left, right), result, name in zip(panels, shown, titles(results, label), strict=False):
             applied = applied_gradients(result.updates)
-            histogram(left, result.updates, _top(result.updates), PALETTE[0], name, 44, staleness_theory(result.config))
+            histogram(
+                left,
+                result.updates,
+                _top(result.updates),
+                PALETTE[0],
+                name,
+                44,
+                staleness_theory(result.config),
+            )
             coloured, others = _over_time(right, applied)
-        notes = [f"lines: rolling mean of {ROLLING} gradients, of a {SMOOTH}th of a worker's where that is more"]
+        notes = [
+            f"lines: rolling mean of {ROLLING} gradients, of a {SMOOTH}th of a worker's where that is more"
+        ]
         alone = f"colour: the stalest worker, {coloured}; grey: the other {others}"
         each = "colour: the stalest worker of each run; grey: the others"
         notes += [alone if len(shown) == 1 else each] if others else []
-        _legend(figure, [*panels[:, 1], *panels[:, 0]], [*notes, omission_note(len(results), len(shown))])
+        _legend(
+            figure,
+            [*panels[:, 1], *panels[:, 0]],
+            [*notes, omission_note(len(results), len(shown))],
+        )
     return figure
 
 
 def histogram(
-    axes: Axes, updates: pd.DataFrame, top: float, colour: str, title: str, wrap: int = 50, theory: Theory | None = None
+    axes: Axes,
+    updates: pd.DataFrame,
+    top: float,
+    colour: str,
+    title: str,
+    wrap: int = 50,
+    theory: Theory | None = None,
 ) -> None:
-    """Shares of the applied gradients by staleness up to `top`, in bins one update wide unless that is too narrow."""
+    """Shares of the applied gradients by staleness up to `top`, in bins one update wide unless that
+    is too narrow.
+    """
     applied = applied_gradients(updates)["staleness"]
     top = np.nan_to_num(top)  # NaN where none was applied
     top = max(top, math.ceil(theory.mean)) if theory else top
@@ -105,7 +138,9 @@ def histogram(
     measured = f"mean {applied.mean():.2f}, max {applied.max()}, " if len(applied) else ""
     stated = [title, f"{measured}n = {len(applied):,}", _besides(updates, edges, width)]
     stated += [f"theory: {theory.law}, mean {theory.mean:.2f}"] if theory else []
-    axes.set_title("\n".join(textwrap.fill(text, wrap) for text in stated if text), fontsize="small", pad=8)
+    axes.set_title(
+        "\n".join(textwrap.fill(text, wrap) for text in stated if text), fontsize="small", pad=8
+    )
     axes.set(xlabel="staleness (updates)", ylabel="share of gradients (%)")
     axes.yaxis.set_major_formatter(PERCENT)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -115,15 +150,25 @@ def histogram(
 
 
 def _besides(updates: pd.DataFrame, edges: np.ndarray, width: int) -> str:
-    """A note below a histogram: gradients that were not applied or lie beyond its axis, and wide bins."""
+    """A note below a histogram: gradients that were not applied or lie beyond its axis, and wide
+    bins.
+    """
     beyond = int((applied_gradients(updates)["staleness"] > edges[-1]).sum())
-    counts = {status: int((updates["status"] == status).sum()) for status in ("dropped", "cancelled")}
+    counts = {
+        status: int((updates["status"] == status).sum()) for status in ("dropped", "cancelled")
+    }
     besides = [f"{count:,} {status}" for status, count in counts.items() if count]
-    return ", ".join(besides + [f"bins of {width}"] * (width > 1) + [f"{beyond:,} beyond the axis"] * (beyond > 0))
+    return ", ".join(
+        besides
+        + [f"bins of {width}"] * (width > 1)
+        + [f"{beyond:,} beyond the axis"] * (beyond > 0)
+    )
 
 
 def _top(updates: pd.DataFrame) -> float:
-    """Where a histogram by itself ends: at the largest staleness or, where a few lie far out, at 99.8 % of them."""
+    """Where a histogram by itself ends: at the largest staleness or, where a few lie far out, at
+    99.8 % of them.
+    """
     applied = applied_gradients(updates)["staleness"]
     if not len(applied):
         return 0.0
@@ -134,7 +179,16 @@ def _top(updates: pd.DataFrame) -> float:
 def _theory(axes: Axes, theory: Theory, edges: np.ndarray, width: int) -> None:
     """Theory's share of each bin; of a mean alone, a triangle on the axis."""
     if theory.probabilities is None:
-        axes.plot(theory.mean, 0, "^", color=PALETTE[1], markersize=8, clip_on=False, zorder=3, label="theory: mean")
+        axes.plot(
+            theory.mean,
+            0,
+            "^",
+            color=PALETTE[1],
+            markersize=8,
+            clip_on=False,
+            zorder=3,
+            label="theory: mean",
+        )
         return
     ks = (edges[:-1, None] + 0.5 + np.arange(width)).round()
     shares = theory.probabilities(ks.ravel()).reshape(ks.shape).sum(1)
@@ -148,17 +202,39 @@ def _over_time(axes: Axes, applied: pd.DataFrame) -> tuple[int | None, int]:
     means = applied.groupby("worker")["staleness"].mean()
     many = len(means) > len(PALETTE)
     shown = [means.idxmax()] if many else list(means.index)
-    looks = {worker: (PALETTE[index], DASHES[index % len(DASHES)]) for index, worker in enumerate(shown)}
+    looks = {
+        worker: (PALETTE[index], DASHES[index % len(DASHES)]) for index, worker in enumerate(shown)
+    }
     for worker, of in applied.groupby("worker"):
         colour, dash = looks.get(worker, (LIGHT, "-"))
         above, alpha = 2 + (worker in looks), max(0.05, min(0.3, 600 / len(applied)))
         axes.scatter(of["time"], of["staleness"], s=4, alpha=alpha, linewidth=0, rasterized=True, color=colour,
                      zorder=above)  # fmt: skip
         smooth = of["staleness"].rolling(max(ROLLING, len(of) // SMOOTH), min_periods=1).mean()
-        label = f"worker {worker}" if worker in looks and not many else "stalest worker" if worker in looks else None
-        axes.plot(of["time"], smooth, linewidth=1.2, linestyle=dash, label=label, color=colour, zorder=above)
+        label = (
+            f"worker {worker}"
+            if worker in looks and not many
+            else "stalest worker"
+            if worker in looks
+            else None
+        )
+        axes.plot(
+            of["time"],
+            smooth,
+            linewidth=1.2,
+            linestyle=dash,
+            label=label,
+            color=colour,
+            zorder=above,
+        )
     if len(applied):
-        axes.axhline(applied["staleness"].mean(), color="black", linewidth=1, linestyle=DASHES[1], label="mean")
+        axes.axhline(
+            applied["staleness"].mean(),
+            color="black",
+            linewidth=1,
+            linestyle=DASHES[1],
+            label="mean",
+        )
     axes.set(xlabel=AXIS_LABELS["time"], ylabel="staleness (updates)")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     if not applied["staleness"].any():
@@ -168,28 +244,43 @@ def _over_time(axes: Axes, applied: pd.DataFrame) -> tuple[int | None, int]:
 
 def _legend(figure: Figure, panels: Sequence[Axes], notes: Sequence[str]) -> None:
     """The legend, with the meaning of dashes and curves."""
-    theory = any(text.startswith("theory") for axes in panels for text in axes.get_legend_handles_labels()[1])
+    theory = any(
+        text.startswith("theory") for axes in panels for text in axes.get_legend_handles_labels()[1]
+    )
     legend(figure, panels, ["dashed: mean of the run", *["theory: steady state"] * theory, *notes])
 
 
 def split(results: Runs, path: File = None, label: Label | None = None) -> Figure:
     """Where staleness comes from: the updates, and the seconds, of each phase of a gradient's life.
 
-    A bar a worker for one run, a bar a run for several; means over the applied gradients. See `phases`.
+    A bar a worker for one run, a bar a run for several; means over the applied gradients. See
+    `phases`.
     """
     results = as_sequence(results)
     names = ["all workers"] if len(results) == 1 else titles(results, label)
-    tables = {name: (phases(of.updates), seconds(of.updates)) for name, of in zip(names, results, strict=True)}
+    tables = {
+        name: (phases(of.updates), seconds(of.updates))
+        for name, of in zip(names, results, strict=True)
+    }
     if len(results) == 1:  # each counts the updates of all
         counts, spent = tables["all workers"]
         for rank in sorted(results[0].updates["worker"].unique()):
-            tables[f"worker {rank}"] = counts[counts["worker"] == rank], spent[spent["worker"] == rank]
+            tables[f"worker {rank}"] = (
+                counts[counts["worker"] == rank],
+                spent[spent["worker"] == rank],
+            )
     shown = dict(list(tables.items())[:BARS])
     with styled_figure(8, 1.3 + 0.25 * max(3, len(shown)), path) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
         counted = [len(counts) for counts, _ in shown.values()]
-        _stack(left, [counts.drop(columns=["worker", "staleness"]).mean() for counts, _ in shown.values()], "{:.2f}")
-        _stack(right, [spent.drop(columns="worker").mean() for _, spent in shown.values()], "{:.3g}")
+        _stack(
+            left,
+            [counts.drop(columns=["worker", "staleness"]).mean() for counts, _ in shown.values()],
+            "{:.2f}",
+        )
+        _stack(
+            right, [spent.drop(columns="worker").mean() for _, spent in shown.values()], "{:.3g}"
+        )
         names = [f"{shorten(name, 36)} (n = {n:,})" for name, n in zip(shown, counted, strict=True)]
         left.set_xlabel("mean staleness (updates)")
         name_ticks(left.yaxis, range(len(shown)), names)
@@ -198,7 +289,11 @@ def split(results: Runs, path: File = None, label: Label | None = None) -> Figur
         notes = ["n: applied gradients", more]
         if not all(has_arrivals(of.updates) for of in results):
             recorded = all(of.config.record.messages for of in results)
-            why = "gradients are no messages here" if recorded else "arrivals were not recorded (record.messages: true)"
+            why = (
+                "gradients are no messages here"
+                if recorded
+                else "arrivals were not recorded (record.messages: true)"
+            )
             notes.append(f"{why}: the last three phases are one")
         legend(figure, [left, right], notes)
     return figure
@@ -216,8 +311,11 @@ def _stack(axes: Axes, means: Sequence[pd.Series], form: str) -> None:
     axes.grid(visible=False, axis="y")
 
 
-def agreement(real: "Figures", simulated: "Figures", missing: pd.DataFrame, path: File = None) -> Figure:
-    """The staleness of a real run and of its simulation, and the error in its rate that each missing time makes.
+def agreement(
+    real: "Figures", simulated: "Figures", missing: pd.DataFrame, path: File = None
+) -> Figure:
+    """The staleness of a real run and of its simulation, and the error in its rate that each
+    missing time makes.
 
     Args:
         missing: as `what_is_missing` gives it.

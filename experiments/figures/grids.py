@@ -57,11 +57,13 @@ def lr_batch(results: Runs, path: File = None) -> Figure:
 
 
 def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figure:
-    """The final accuracy, or loss, over two parameters; a cell is the mean over seeds, a panel a value of the others.
+    """The final accuracy, or loss, over two parameters; a cell is the mean over seeds, a panel a
+    value of the others.
 
-    Hatched cells diverged, in at least one seed. Over the learning rate the stability limit is drawn: on a quadratic
-    where theory knows it, the exact one (`exact_limit`); else the measured one, a step line between the largest lr
-    that learns and the next, which diverges in at least one seed or ends below twice chance.
+    Hatched cells diverged, in at least one seed. Over the learning rate the stability limit is
+    drawn: on a quadratic where theory knows it, the exact one (`exact_limit`); else the measured
+    one, a step line between the largest lr that learns and the next, which diverges in at least one
+    seed or ends below twice chance.
 
     Args:
         x, y: dotted keys of the config whose values differ.
@@ -92,12 +94,18 @@ def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figur
             bar.formatter = PERCENT
         cells = f"cells: mean of n = {counts(table.groupby(['panel', x, y]).size())}"
         failing = "hatched: diverged" if table["learnt"].isna().any() else ""
-        legend(figure, panels, [cells, failing, limit, omission_note(len(found), len(shown), "panels")])
+        legend(
+            figure, panels, [cells, failing, limit, omission_note(len(found), len(shown), "panels")]
+        )
     return figure
 
 
-def _colour_map(values: pd.Series, measure: str, results: Sequence[Result]) -> tuple[ScalarMappable, bool]:
-    """The colours of all cells, of losses on a log scale where they span much, and whether some lie beyond them."""
+def _colour_map(
+    values: pd.Series, measure: str, results: Sequence[Result]
+) -> tuple[ScalarMappable, bool]:
+    """The colours of all cells, of losses on a log scale where they span much, and whether some lie
+    beyond them.
+    """
     spread = values[np.isfinite(values) & (values > 0)]
     logs = measure != "test_accuracy" and len(spread) > 1 and spread.max() > 30 * spread.min()
     low, high = (spread.min(), spread.max()) if len(spread) else (0.0, 1.0)
@@ -109,7 +117,8 @@ def _colour_map(values: pd.Series, measure: str, results: Sequence[Result]) -> t
 
 
 def grid_table(results: Sequence[Result], x: str, y: str, single: bool = False) -> pd.DataFrame:
-    """The final rows with their parameters and the name of their `panel`: all that differs besides x, y and seeds.
+    """The final rows with their parameters and the name of their `panel`: all that differs besides
+    x, y and seeds.
 
     Raises:
         ValueError: x, or unless `single` y, does not differ.
@@ -120,7 +129,9 @@ def grid_table(results: Sequence[Result], x: str, y: str, single: bool = False) 
             raise ValueError(f"{key}: expected several values, got one: sweep it")
     names = [key for key in swept_keys(table) if key not in (x, y) and not key.endswith("seed")]
     others = [key for key in names if table[key].nunique() > 1]
-    table["panel"] = [", ".join(label_text(row[key], key) for key in others) for _, row in table.iterrows()]
+    table["panel"] = [
+        ", ".join(label_text(row[key], key) for key in others) for _, row in table.iterrows()
+    ]
     return table
 
 
@@ -131,19 +142,30 @@ def initial_loss(results: Sequence[Result], measure: str) -> float:
 
 
 def _heat(
-    axes: Axes, table: pd.DataFrame, keys: tuple[str, str], colours: ScalarMappable, measure: str, width: float
+    axes: Axes,
+    table: pd.DataFrame,
+    keys: tuple[str, str],
+    colours: ScalarMappable,
+    measure: str,
+    width: float,
 ) -> None:
     """The cells of one panel, `width` inches wide."""
     x, y = keys
     xs, ys = _settings(table[x]), _settings(table[y], upwards=True)
-    broken = table.assign(nan=table["learnt"].isna()).pivot_table(index=y, columns=x, values="nan", aggfunc="max")
-    cells = table.pivot_table(index=y, columns=x, values="learnt", aggfunc="mean").reindex(index=ys, columns=xs)
+    broken = table.assign(nan=table["learnt"].isna()).pivot_table(
+        index=y, columns=x, values="nan", aggfunc="max"
+    )
+    cells = table.pivot_table(index=y, columns=x, values="learnt", aggfunc="mean").reindex(
+        index=ys, columns=xs
+    )
     diverged = broken.reindex(index=ys, columns=xs).to_numpy() == 1
     values = np.where(diverged, np.nan, cells.to_numpy(float))
     axes.pcolormesh(np.ma.masked_invalid(values), cmap=colours.cmap, norm=colours.norm)  # type: ignore[arg-type]
     for (row, column), value in np.ndenumerate(values):
         if diverged[row, column]:
-            axes.add_patch(Rectangle((column, row), 1, 1, hatch="////", facecolor="white", edgecolor=LIGHT))
+            axes.add_patch(
+                Rectangle((column, row), 1, 1, hatch="////", facecolor="white", edgecolor=LIGHT)
+            )
         elif np.isfinite(value) and values.size <= CELLS:
             colour = colours.to_rgba(value)
             dark = matplotlib.colors.rgb_to_hsv(colour[:3])[2] < 0.65
@@ -161,13 +183,17 @@ def _heat(
 
 
 def _settings(column: pd.Series, upwards: bool = False) -> list[Any]:
-    """The values of a key in the order of its axis: numbers grow, and names are read from the left or from above."""
+    """The values of a key in the order of its axis: numbers grow, and names are read from the left
+    or from above.
+    """
     values = sorted(column.dropna().unique(), key=order)
     return values[::-1] if upwards and isinstance(values[0], str) else values
 
 
 def _limit(axes: Axes, table: pd.DataFrame, results: Sequence[Result], y: str) -> str:
-    """The stability limit, a step a row, in places of cells; what it is, or nothing where there is none."""
+    """The stability limit, a step a row, in places of cells; what it is, or nothing where there is
+    none.
+    """
     xs, ys = _settings(table[LR]), _settings(table[y], upwards=True)
     firsts = table.groupby(y)["run"].first()
     at = [exact_limit(results[firsts[value]].config) for value in ys]
@@ -178,8 +204,14 @@ def _limit(axes: Axes, table: pd.DataFrame, results: Sequence[Result], y: str) -
         return ""
     centres = np.arange(len(xs)) + 0.5
     ratio = math.log(xs[-1] / xs[0]) / (len(xs) - 1)
-    logs, beyond = np.log([xs[0] * math.exp(-ratio), *xs, xs[-1] * math.exp(ratio)]), [-0.5, *centres, len(xs) + 0.5]
-    inside = [len(xs) if limit is None else np.interp(math.log(max(limit, 1e-300)), logs, beyond) for limit in at]
+    logs, beyond = (
+        np.log([xs[0] * math.exp(-ratio), *xs, xs[-1] * math.exp(ratio)]),
+        [-0.5, *centres, len(xs) + 0.5],
+    )
+    inside = [
+        len(xs) if limit is None else np.interp(math.log(max(limit, 1e-300)), logs, beyond)
+        for limit in at
+    ]
     places = np.clip(inside, 0, len(xs))
     name = "stability limit: theory" if exact else "stability limit: measured"
     for colour, width in (("white", 4), ("black", 2)):
@@ -189,7 +221,9 @@ def _limit(axes: Axes, table: pd.DataFrame, results: Sequence[Result], y: str) -
     if exact:
         return "limit: the learning rate at which the quadratic oscillates for ever, between cells by its logarithm"
     fails = "a seed that does not learn diverges or ends below twice the accuracy of chance"
-    return f"limit: between the largest learning rate at which all seeds learn and the next; {fails}"
+    return (
+        f"limit: between the largest learning rate at which all seeds learn and the next; {fails}"
+    )
 
 
 def _row_limit(row: pd.DataFrame, results: Sequence[Result], xs: list[Any]) -> float | None:
@@ -209,7 +243,9 @@ def counts(sizes: pd.Series) -> str:
 
 
 def has_same_values(table: pd.DataFrame, key: str) -> bool:
-    """Whether a key has the same values in every panel, so that one panel's ticks can stand for all."""
+    """Whether a key has the same values in every panel, so that one panel's ticks can stand for
+    all.
+    """
     return len({frozenset(values.dropna()) for _, values in table.groupby("panel")[key]}) == 1
 
 

@@ -51,20 +51,24 @@ def landscape(
     seed: int = 0,
     label: Label | None = None,
 ) -> Figure:
-    """The test loss around the final model in a plane, with the models evaluated on the way projected into it.
+    """The test loss around the final model in a plane, with the models evaluated on the way
+    projected into it.
 
-    `pca`: the two main directions of the way, the principal components of w_t - w_final over evaluations t, about 0;
-    the axes say which share of sum_t |w_t - w_final|^2 lies along each. `random`: two normal directions, each filter of
-    which has the norm of the model's filter, biases left out; the way is projected by least squares.
+    `pca`: the two main directions of the way, the principal components of w_t - w_final over
+    evaluations t, about 0; the axes say which share of sum_t |w_t - w_final|^2 lies along each.
+    `random`: two normal directions, each filter of which has the norm of the model's filter, biases
+    left out; the way is projected by least squares.
 
-    Needs `evaluate.keep_models`, and evaluates `points`^2 models a run on the test set. Of several runs the first four.
+    Needs `evaluate.keep_models`, and evaluates `points`^2 models a run on the test set. Of several
+    runs the first four.
 
     Args:
         points: of the grid, in each direction.
         member, seed: of the ensemble; of random directions.
 
     Raises:
-        ValueError: a run has kept no models, or less than three; the member's final model is not finite.
+        ValueError: a run has kept no models, or less than three; the member's final model is not
+            finite.
     Source: Li et al. (2018), arXiv 1712.09913, sections 4 and 7.
     """
     results = as_sequence(results)
@@ -75,11 +79,17 @@ def landscape(
     height = 0.7 + math.ceil(len(shown) / 2) * (3.4 if columns > 1 else 4.2)
     with styled_figure(8 if columns > 1 else 5.2, height, path) as figure:
         panels = panels_of(figure, len(shown), columns)
-        for axes, result, way, name in zip(panels, shown, ways, titles(results, label), strict=False):
-            _landscape(figure, axes, RunSpec(result.config).task(), way, directions == "pca", points, seed)
+        for axes, result, way, name in zip(
+            panels, shown, ways, titles(results, label), strict=False
+        ):
+            _landscape(
+                figure, axes, RunSpec(result.config).task(), way, directions == "pca", points, seed
+            )
             axes.set_title(shorten(name, 100 // columns) if len(shown) > 1 else "")
         evaluations = f"way: n = {span(map(len, ways))} evaluations, projected; member {member}"
-        units = "axes in units of " + ("|w|" if directions == "pca" else "filter-normalised directions")
+        units = "axes in units of " + (
+            "|w|" if directions == "pca" else "filter-normalised directions"
+        )
         legend(figure, panels, [evaluations, units, omission_note(len(results), len(shown))])
     return figure
 
@@ -96,11 +106,14 @@ def principal(way: np.ndarray) -> Plane:
     return Plane(directions[:2], apart @ directions[:2].T, (float(shares[0]), float(shares[1])))
 
 
-def filterwise(way: np.ndarray, shapes: Sequence[tuple[int, ...]], rng: np.random.Generator) -> Plane:
-    """The plane of two random directions whose filters have the norms of the last model's, through that model.
+def filterwise(
+    way: np.ndarray, shapes: Sequence[tuple[int, ...]], rng: np.random.Generator
+) -> Plane:
+    """The plane of two random directions whose filters have the norms of the last model's, through
+    that model.
 
-    A filter is a row of a weight of two dimensions or more; one-dimensional parameters do not move, unless there is
-    nothing else.
+    A filter is a row of a weight of two dimensions or more; one-dimensional parameters do not move,
+    unless there is nothing else.
     """
     directions = np.zeros((2, way.shape[1]))
     flat = all(len(shape) < 2 for shape in shapes)
@@ -113,7 +126,9 @@ def filterwise(way: np.ndarray, shapes: Sequence[tuple[int, ...]], rng: np.rando
                 filters = shape[0] if len(shape) > 1 else 1
                 rows = rng.standard_normal((filters, math.prod(shape) // filters))
                 own = way[-1][here].reshape(rows.shape)
-                norms = np.linalg.norm(own, axis=1, keepdims=True) / np.linalg.norm(rows, axis=1, keepdims=True)
+                norms = np.linalg.norm(own, axis=1, keepdims=True) / np.linalg.norm(
+                    rows, axis=1, keepdims=True
+                )
                 direction[here] = (rows * norms).ravel()
     apart = way - way[-1]
     coordinates = np.linalg.lstsq(directions.T, apart.T, rcond=None)[0].T
@@ -125,7 +140,8 @@ def filterwise(way: np.ndarray, shapes: Sequence[tuple[int, ...]], rng: np.rando
 def surface(
     task: Any, final: np.ndarray, plane: Plane, points: int, least: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Coordinates `(points,)` along each direction, and the test loss at `final` + x d_1 + y d_2 `(points, points)`.
+    """Coordinates `(points,)` along each direction, and the test loss at `final` + x d_1 + y d_2
+    `(points, points)`.
 
     They span the way, with a margin around it, and reach at least from -`least` to `least`.
     """
@@ -146,12 +162,16 @@ def _trajectory(result: Result, member: int) -> np.ndarray:
     """The models that a run evaluated `(evaluations, params)`, in double precision."""
     models, name = getattr(result, "models", None), result.config.name
     if models is None:
-        raise ValueError(f"{name}: no models on the way were kept: run it with evaluate.keep_models=true")
+        raise ValueError(
+            f"{name}: no models on the way were kept: run it with evaluate.keep_models=true"
+        )
     if not 0 <= member < models.shape[1]:
         raise ValueError(f"{name}: member: expected 0 to {models.shape[1] - 1}, got {member}")
     way: np.ndarray = models[:, member].double().numpy()
     if not np.isfinite(way[-1]).all():
-        raise ValueError(f"{name}: member {member} diverged: there is no final model to look around")
+        raise ValueError(
+            f"{name}: member {member} diverged: there is no final model to look around"
+        )
     way = way[np.isfinite(way).all(1)]
     if len(way) < 3 or way.shape[1] < 2:
         expected = "three evaluations or more of a model of two parameters or more"
@@ -159,8 +179,12 @@ def _trajectory(result: Result, member: int) -> np.ndarray:
     return way
 
 
-def _landscape(figure: Figure, axes: Axes, learnt: Any, way: np.ndarray, pca: bool, points: int, seed: int) -> None:
-    """Filled contours of the loss in the plane of the way's main directions, or of random ones, and the way."""
+def _landscape(
+    figure: Figure, axes: Axes, learnt: Any, way: np.ndarray, pca: bool, points: int, seed: int
+) -> None:
+    """Filled contours of the loss in the plane of the way's main directions, or of random ones, and
+    the way.
+    """
     shapes = (
         [*learnt.shapes().values()] if hasattr(learnt, "shapes") else [(way.shape[1],)]
     )  # of a task that says none, one vector
@@ -170,12 +194,18 @@ def _landscape(figure: Figure, axes: Axes, learnt: Any, way: np.ndarray, pca: bo
     low, high, positive = finite.min(), finite.max(), finite.min() > 0
     levels = (np.geomspace if positive else np.linspace)(low, high, 16)
     norm = (LogNorm if positive else Normalize)(low, high)
-    filled = axes.contourf(x, y, np.ma.masked_invalid(losses), np.unique(levels), cmap="viridis", norm=norm)
+    filled = axes.contourf(
+        x, y, np.ma.masked_invalid(losses), np.unique(levels), cmap="viridis", norm=norm
+    )
     figure.colorbar(filled, ax=axes, label="test loss", format="%.2g")
     for colour, width in (("white", 3), ("black", 1.2)):
         axes.plot(*plane.way.T, "-", color=colour, linewidth=width)
-    axes.plot(*plane.way.T, "o", color="black", markeredgecolor="white", markersize=4, label="evaluations")
-    axes.plot(*plane.way[0], "s", color=PALETTE[1], markeredgecolor="white", markersize=7, label="start")
+    axes.plot(
+        *plane.way.T, "o", color="black", markeredgecolor="white", markersize=4, label="evaluations"
+    )
+    axes.plot(
+        *plane.way[0], "s", color=PALETTE[1], markeredgecolor="white", markersize=7, label="start"
+    )
     axes.plot(*plane.way[-1], "*", color=PALETTE[4], markeredgecolor="black", markersize=12, label="final model",
               zorder=5)  # fmt: skip
     kind, (first, second) = "main" if pca else "random", plane.explained

@@ -1,4 +1,6 @@
-"""Figures of the network: its topology, the load of its busiest card, and the utilisation of its cards."""
+"""Figures of the network: its topology, the load of its busiest card, and the utilisation of its
+cards.
+"""
 
 import math
 from collections.abc import Mapping
@@ -48,11 +50,13 @@ class Drawing(NamedTuple):
 
 
 def topology(results: Runs, path: File = None) -> Figure:
-    """Who sends to whom: a graph for each topology of the results, and one for each step where it changes in time.
+    """Who sends to whom: a graph for each topology of the results, and one for each step where it
+    changes in time.
 
-    Lines carry messages both ways, arrows one way. A title says what the busiest card and trunk carry in one step, a
-    model along every edge, and how long that takes on an idle one. A collective may use fewer edges of a complete
-    graph. Groups are circles, trunks wide lines between switches, links of pairs dashed, with their bandwidths.
+    Lines carry messages both ways, arrows one way. A title says what the busiest card and trunk
+    carry in one step, a model along every edge, and how long that takes on an idle one. A
+    collective may use fewer edges of a complete graph. Groups are circles, trunks wide lines
+    between switches, links of pairs dashed, with their bandwidths.
     """
     drawings: dict[tuple[str, ...], list[Drawing]] = {}
     for result in as_sequence(results):
@@ -60,20 +64,25 @@ def topology(results: Runs, path: File = None) -> Figure:
             drawings.setdefault((one.title, *one.inside.labels), []).append(one)
     shown = []
     for same in list(drawings.values())[:PANELS]:
-        costs = list(dict.fromkeys(one.cost for one in same))  # results that differ in size or bandwidth share a graph
+        # results that differ in size or bandwidth share a graph
+        costs = list(dict.fromkeys(one.cost for one in same))
         firsts = list(dict.fromkeys(cost.partition("\n")[0] for cost in costs))
         shown.append(same[0]._replace(cost=costs[0] if len(costs) == 1 else "\n".join(firsts)))
     columns = min(len(shown), 3)
     rows = math.ceil(len(shown) / columns)
     side = min(8 / columns, 4.5)
-    with styled_figure(max(side * columns, 4.5), 0.45 + rows * (side + 0.35), path, "compressed") as figure:
+    with styled_figure(
+        max(side * columns, 4.5), 0.45 + rows * (side + 0.35), path, "compressed"
+    ) as figure:
         panels = panels_of(figure, len(shown), columns)
         for axes, one in zip(panels, shown, strict=True):
             draw_topology(axes, one)
         servers = any(rank < 0 for one in shown for rank in one.graph)
         more = omission_note(len(drawings), len(shown), "graphs")
         notes = dict.fromkeys(note for one in shown for note in one.inside.notes)
-        legend(figure, panels, ["line: both ways, arrow: one way", "s: server" * servers, *notes, more])
+        legend(
+            figure, panels, ["line: both ways, arrow: one way", "s: server" * servers, *notes, more]
+        )
     return figure
 
 
@@ -85,11 +94,16 @@ def steps(result: Result) -> list[Drawing]:
     """
     found = build_algorithm(result.config)
     if found is None:
-        raise ValueError(f"{result.config.name}: the source of its own entries is not at hand, or has changed")
+        raise ValueError(
+            f"{result.config.name}: the source of its own entries is not at hand, or has changed"
+        )
     algorithm, workers, network = found[0], found[1].workers, found[1].network
     graph = resolve_topology(network.topology, algorithm.topology)
     bandwidth = network.bandwidth if network.changes is None else math.inf
-    name, trunks = type(graph).__name__.lower(), None if network.groups is None else Trunks(network, workers)
+    name, trunks = (
+        type(graph).__name__.lower(),
+        None if network.groups is None else Trunks(network, workers),
+    )
     drawings = []
     for step in range(graph.period(workers)):
         edges = nx.DiGraph()
@@ -103,21 +117,36 @@ def steps(result: Result) -> list[Drawing]:
         collective = getattr(algorithm, "collective", "")
         machines = (network.on_machines(pair, workers) for pair in edges.edges)
         cards = nx.MultiDiGraph((start, end) for start, end in machines if start != end)
-        cost = f"its collective: {collective}" if collective else _cost(cards, model_bytes(result), bandwidth)
+        cost = (
+            f"its collective: {collective}"
+            if collective
+            else _cost(cards, model_bytes(result), bandwidth)
+        )
         title = f"{name} of {workers}{f', {network.host_size} on a host' * (network.host_size > 1)}"
         at_switch, places = dict[Switch, switches.Place](), _positions(graph, edges, workers)
         if trunks is not None:
             title += " in groups"
-            at_switch, places = switches.place_groups(trunks, {rank: network.machine(rank, workers) for rank in edges})
-            cost += "" if collective else switches.trunk_cost(trunks, cards.edges(), model_bytes(result))
-        inside, bends = switches.inside_of(network, trunks, at_switch, places), isinstance(graph, Torus) and not trunks
+            at_switch, places = switches.place_groups(
+                trunks, {rank: network.machine(rank, workers) for rank in edges}
+            )
+            cost += (
+                ""
+                if collective
+                else switches.trunk_cost(trunks, cards.edges(), model_bytes(result))
+            )
+        inside, bends = (
+            switches.inside_of(network, trunks, at_switch, places),
+            isinstance(graph, Torus) and not trunks,
+        )
         drawings.append(Drawing(title + at, cost, edges, places, bends, inside))
     return drawings
 
 
 def busiest(graph: nx.DiGraph) -> tuple[int, int]:
     """The most models that any card sends in one step, and the most that any receives."""
-    return max((n for _, n in graph.out_degree()), default=0), max((n for _, n in graph.in_degree()), default=0)
+    return max((n for _, n in graph.out_degree()), default=0), max(
+        (n for _, n in graph.in_degree()), default=0
+    )
 
 
 def _cost(graph: nx.DiGraph, size: float, bandwidth: float) -> str:
@@ -129,13 +158,20 @@ def _cost(graph: nx.DiGraph, size: float, bandwidth: float) -> str:
 
 
 def _positions(graph: Any, edges: nx.DiGraph, workers: int) -> dict[int, switches.Place]:
-    """A grid for a torus, a circle for graphs in which all are alike, springs for any other; servers in the middle."""
+    """A grid for a torus, a circle for graphs in which all are alike, springs for any other;
+    servers in the middle.
+    """
     if isinstance(graph, Torus):
-        rows = graph.rows or next(side for side in range(math.isqrt(workers), 0, -1) if workers % side == 0)
+        rows = graph.rows or next(
+            side for side in range(math.isqrt(workers), 0, -1) if workers % side == 0
+        )
         columns = workers // rows
         return {rank: (rank % columns, -(rank // columns)) for rank in range(workers)}
     if isinstance(graph, Graph):
-        return {rank: tuple(place) for rank, place in nx.kamada_kawai_layout(edges.to_undirected()).items()}
+        return {
+            rank: tuple(place)
+            for rank, place in nx.kamada_kawai_layout(edges.to_undirected()).items()
+        }
     angles = {rank: math.pi / 2 - 2 * math.pi * rank / workers for rank in range(workers)}
     places = {rank: (math.cos(angle), math.sin(angle)) for rank, angle in angles.items()}
     servers = sorted(rank for rank in edges if rank < 0)
@@ -169,19 +205,26 @@ def draw_topology(axes: Axes, drawing: Drawing) -> None:
                       fontsize=6.5, zorder=4)  # fmt: skip
     around = [(x + way, y + way) for x, y in drawing.inside.switches.values() for way in (-1, 1)]
     at = np.array([*places.values(), *around])
-    middle, half = (at.max(0) + at.min(0)) / 2, max(1.0, *np.ptp(at, axis=0) / 2) * (1.5 if drawing.bends else 1.18)
+    middle, half = (
+        (at.max(0) + at.min(0)) / 2,
+        max(1.0, *np.ptp(at, axis=0) / 2) * (1.5 if drawing.bends else 1.18),
+    )
     axes.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
     axes.set_title(f"{drawing.title}\n{drawing.cost}", fontsize="small")
     axes.set_aspect("equal")
     axes.axis("off")
 
 
-def utilisation(results: Runs, path: File = None, bins: int = 120, label: Label | None = None) -> Figure:
-    """How busy each card was: the bytes that went up and down it in each of `bins` stretches of time.
+def utilisation(
+    results: Runs, path: File = None, bins: int = 120, label: Label | None = None
+) -> Figure:
+    """How busy each card was: the bytes that went up and down it in each of `bins` stretches of
+    time.
 
-    The bytes of a message are exact, and spread evenly between its sending and its arrival: a message that queues is
-    drawn as if it went slowly. A row a direction of a card; as a share of the card's bandwidth, or in bytes per second
-    where that has no limit. Of several runs the first four.
+    The bytes of a message are exact, and spread evenly between its sending and its arrival: a
+    message that queues is drawn as if it went slowly. A row a direction of a card; as a share of
+    the card's bandwidth, or in bytes per second where that has no limit. Of several runs the first
+    four.
 
     Raises:
         ValueError: a run that has not recorded its messages.
@@ -192,16 +235,25 @@ def utilisation(results: Runs, path: File = None, bins: int = 120, label: Label 
     heights, beyond = [0.6 + 0.17 * len(load) for _, load, _ in loads], False
     with styled_figure(8, 1.0 + sum(heights), path) as figure:
         panels = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for axes, (edges, load, unit), name in zip(panels, loads, titles(results, label), strict=False):
+        for axes, (edges, load, unit), name in zip(
+            panels, loads, titles(results, label), strict=False
+        ):
             top = 100 if unit == "%" else None
             beyond |= unit == "%" and bool((load > 100.5).any(axis=None))
             cells = np.arange(len(load) + 1)
-            mesh = axes.pcolormesh(edges, cells, load, cmap="cividis", vmin=0, vmax=top, rasterized=True)
+            mesh = axes.pcolormesh(
+                edges, cells, load, cmap="cividis", vmin=0, vmax=top, rasterized=True
+            )
             axes.set_yticks(np.arange(len(load)) + 0.5, load.index, fontsize=7)
             title = shorten(name, 100) if len(shown) > 1 else ""
             axes.set(ylim=(len(load), 0), xlabel=AXIS_LABELS["time"], title=title)
             axes.grid(visible=False)
-            figure.colorbar(mesh, ax=axes, label="utilisation (%)" if unit == "%" else "load (bytes/s)", pad=0.01)
+            figure.colorbar(
+                mesh,
+                ax=axes,
+                label="utilisation (%)" if unit == "%" else "load (bytes/s)",
+                pad=0.01,
+            )
         spread = "bytes are exact, spread evenly between a message's sending and its arrival"
         spread += ", so that a bin may seem to hold more than 100 %" * beyond
         legend(figure, panels, [spread, f"{bins} bins", omission_note(len(results), len(shown))])
@@ -209,25 +261,36 @@ def utilisation(results: Runs, path: File = None, bins: int = 120, label: Label 
 
 
 def _card_loads(result: Result, bins: int) -> tuple[np.ndarray, pd.DataFrame, str]:
-    """Edges of the bins (s), the load of each direction of each card in each bin, and its unit: % or bytes/s."""
+    """Edges of the bins (s), the load of each direction of each card in each bin, and its unit: %
+    or bytes/s.
+    """
     if (messages := getattr(result, "messages", None)) is None or not len(messages):
         raise ValueError(f"{result.config.name}: {missing_messages(result)}")
     end = float(max(result.metrics["time"].max(), messages["arrived"].max()))
     edges = np.linspace(0, end, bins + 1)
     network, workers = result.config.cluster.network.build(), result.config.cluster.workers
     messages = messages[(messages["bytes"] > 0) & messages["arrived"].notna()]
-    cards = {way: messages[end].map(lambda rank: network.machine(int(rank), workers)) for way, end in WAYS.items()}
+    cards = {
+        way: messages[end].map(lambda rank: network.machine(int(rank), workers))
+        for way, end in WAYS.items()
+    }
     between = cards["up"] != cards["down"]  # on one machine there is no network
-    ranks = sorted({*cards["up"][between], *cards["down"][between]}, key=lambda rank: (rank >= 0, abs(rank)))
+    ranks = sorted(
+        {*cards["up"][between], *cards["down"][between]}, key=lambda rank: (rank >= 0, abs(rank))
+    )
     if not ranks:
-        raise ValueError(f"{result.config.name}: no message with a size has crossed a network: no card was used")
+        raise ValueError(
+            f"{result.config.name}: no message with a size has crossed a network: no card was used"
+        )
     speeds = [network.card_bandwidth(rank) for rank in ranks[:CARDS]]
     limited = bool(np.isfinite(speeds).all()) and network.changes is None
     rows = {}
     for rank, speed in zip(ranks[:CARDS], speeds, strict=True):
         for way in WAYS:
             load = _sum_into_bins(messages[between & (cards[way] == rank)], edges) / np.diff(edges)
-            rows[f"{_card(rank, network.host_size)} {way}"] = 100 * load / speed if limited else load
+            rows[f"{_card(rank, network.host_size)} {way}"] = (
+                100 * load / speed if limited else load
+            )
     return edges, pd.DataFrame(rows).T, "%" if limited else "bytes/s"
 
 
@@ -239,7 +302,9 @@ def _card(rank: int, host_size: int) -> str:
 
 
 def _sum_into_bins(messages: pd.DataFrame, edges: np.ndarray) -> np.ndarray:
-    """Bytes in each bin: each message's, spread evenly from sending to arrival; at once where that takes no time."""
+    """Bytes in each bin: each message's, spread evenly from sending to arrival; at once where that
+    takes no time.
+    """
     sent, arrived, size = (messages[name].to_numpy(float) for name in ("sent", "arrived", "bytes"))
     took = arrived - sent
     at_once = took <= 0

@@ -1,4 +1,6 @@
-"""An outcome along one swept key: what was learnt by learning rate, and the seconds of an update by workers."""
+"""An outcome along one swept key: what was learnt by learning rate, and the seconds of an update by
+workers.
+"""
 
 import math
 from collections.abc import Sequence
@@ -54,8 +56,8 @@ WORKERS, BANDWIDTH = "cluster.workers", "cluster.network.bandwidth"
 def cliff(results: Runs, path: File = None, by: str = DELAY, name: str | None = None) -> Figure:
     """The lr cliff: what was learnt at the end against the learning rate, a line per delay.
 
-    Points are means over seeds with the 95 % interval of the mean, of losses those of the logarithm; crosses at the
-    edge diverged in at least one seed.
+    Points are means over seeds with the 95 % interval of the mean, of losses those of the
+    logarithm; crosses at the edge diverged in at least one seed.
 
     Args:
         by: the dotted key that tells lines apart.
@@ -75,7 +77,14 @@ def cliff(results: Runs, path: File = None, by: str = DELAY, name: str | None = 
     with styled_figure(8, 1.2 + 2.9 * math.ceil(len(shown) / columns), path) as figure:
         panels = panels_of(figure, len(shown), columns, sharex=True, sharey=True)
         for axes, panel in zip(panels, shown, strict=True):
-            _lines(axes, table[table["panel"] == panel], by, sorted(table[by].dropna().unique(), key=order), name, top)
+            _lines(
+                axes,
+                table[table["panel"] == panel],
+                by,
+                sorted(table[by].dropna().unique(), key=order),
+                name,
+                top,
+            )
             axes.set_xscale("log")
             axes.set_title(panel if len(shown) > 1 else "", fontsize="small")
             if measure == "test_accuracy":
@@ -84,7 +93,11 @@ def cliff(results: Runs, path: File = None, by: str = DELAY, name: str | None = 
                 axes.set_yscale("log")
         tick_values(panels[0].xaxis, sorted(table[LR].unique()), 7.2 / columns - 0.5)
         name_axes(panels, columns, AXIS_NAMES[LR], f"final {CURVES.get(measure, measure)}")
-        legend(figure, panels, [*_cliff_notes(table, by, top), omission_note(len(found), len(shown), "panels")])
+        legend(
+            figure,
+            panels,
+            [*_cliff_notes(table, by, top), omission_note(len(found), len(shown), "panels")],
+        )
     return figure
 
 
@@ -95,30 +108,47 @@ def _cliff_notes(table: pd.DataFrame, by: str, top: float | None) -> list[str]:
     lost = table["learnt"].isna().any() or (top is not None and (table["learnt"] > top).any())
     worse = f", or ended above {LOST:g} times the loss of the start" if top is not None else ""
     points = "mean" if top is None else "geometric mean"
-    return [f"points: {points} of n = {seeds}", bars, f"crosses at the edge: a seed diverged{worse}" if lost else ""]
+    return [
+        f"points: {points} of n = {seeds}",
+        bars,
+        f"crosses at the edge: a seed diverged{worse}" if lost else "",
+    ]
 
 
-def _lines(axes: Axes, table: pd.DataFrame, by: str, values: Sequence[Any], name: str, top: float | None) -> None:
-    """A line for each value of the key `by`, or one for all where it has none; the legend names at most twelve."""
+def _lines(
+    axes: Axes, table: pd.DataFrame, by: str, values: Sequence[Any], name: str, top: float | None
+) -> None:
+    """A line for each value of the key `by`, or one for all where it has none; the legend names at
+    most twelve.
+    """
     shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.88, len(values)))
     colours = shades if len(values) > len(PALETTE) else PALETTE
     if not values:
         _cliff(axes, table, (PALETTE[0], 0), "mean", top)
     for index, value in enumerate(values):
-        named = len(values) <= NAMED or index % math.ceil(len(values) / NAMED) == 0 or index == len(values) - 1
+        named = (
+            len(values) <= NAMED
+            or index % math.ceil(len(values) / NAMED) == 0
+            or index == len(values) - 1
+        )
         title = f"{name} = {label_text(value)}" if named else None
         _cliff(axes, table[table[by] == value], (colours[index], index), title, top)
 
 
-def _cliff(axes: Axes, table: pd.DataFrame, look: tuple[Any, int], label: str | None, top: float | None) -> None:
-    """The mean at each learning rate and its interval, of a loss those of its logarithm; crosses where one is lost.
+def _cliff(
+    axes: Axes, table: pd.DataFrame, look: tuple[Any, int], label: str | None, top: float | None
+) -> None:
+    """The mean at each learning rate and its interval, of a loss those of its logarithm; crosses
+    where one is lost.
 
     Args:
         look: a colour, and the place of the line among the others.
         top: the loss above which a run is lost; None of an accuracy.
     """
     colour, place = look
-    learnt = table["learnt"] if top is None else np.log(table["learnt"].where(table["learnt"] <= top))
+    learnt = (
+        table["learnt"] if top is None else np.log(table["learnt"].where(table["learnt"] <= top))
+    )
     groups = learnt.groupby(table[LR])
     mean, n = groups.mean().where(groups.apply(lambda of: of.notna().all())), groups.size()
     half = half_width(groups.std(), n).fillna(0)
@@ -127,34 +157,52 @@ def _cliff(axes: Axes, table: pd.DataFrame, look: tuple[Any, int], label: str | 
         low, high = low.clip(lower=0), high.clip(upper=max(1.0, float(mean.max())))
     else:
         low, mean, high = np.exp(low), np.exp(mean), np.exp(high)
-    style = {"color": colour, "marker": MARKERS[place % len(MARKERS)], "linestyle": DASHES[place % len(DASHES)]}
+    style = {
+        "color": colour,
+        "marker": MARKERS[place % len(MARKERS)],
+        "linestyle": DASHES[place % len(DASHES)],
+    }
     bars: Any = [mean - low, high - mean]
-    axes.errorbar(mean.index, mean, bars, label=label, markersize=4, capsize=2, elinewidth=0.8, **style)
+    axes.errorbar(
+        mean.index, mean, bars, label=label, markersize=4, capsize=2, elinewidth=0.8, **style
+    )
     lost, height = mean.index[mean.isna()], 0.015 + 0.03 * (place % NAMED)
     if len(lost):
-        heights, across = np.full(len(lost), height if top is None else 1 - height), axes.get_xaxis_transform()
+        heights, across = (
+            np.full(len(lost), height if top is None else 1 - height),
+            axes.get_xaxis_transform(),
+        )
         axes.plot(lost, heights, "x", color=colour, transform=across, clip_on=False)
 
 
 def scaling(results: Runs, path: File = None) -> Figure:
-    """Virtual time per update against the number of workers: a colour a bandwidth, a panel a method.
+    """Virtual time per update against the number of workers: a colour a bandwidth, a panel a
+    method.
 
-    Markers are simulated, in the second half of a run; lines are the closed forms of `seconds_theory`, where there is
-    one. An update is a server's, a round of a collective, or one step of every node of a gossip.
+    Markers are simulated, in the second half of a run; lines are the closed forms of
+    `seconds_theory`, where there is one. An update is a server's, a round of a collective, or one
+    step of every node of a gossip.
 
     Raises:
         ValueError: all results have the same number of workers.
     """
     results = as_sequence(results)
     table = grid_table(results, WORKERS, BANDWIDTH, single=True)
-    table["seconds"] = table["run"].map({run: seconds_per_update(result) for run, result in enumerate(results)})
+    table["seconds"] = table["run"].map(
+        {run: seconds_per_update(result) for run, result in enumerate(results)}
+    )
     named = zip(table["panel"], table["run"], strict=True)
     table["panel"] = [panel or _method(results[run].config) for panel, run in named]
     shown = list(dict.fromkeys(table["panel"]))[:PANELS]
     columns, sizes = min(len(shown), 3), sorted(table[WORKERS].unique())
-    with styled_figure(8 if columns > 1 else 6, 1.2 + 2.7 * math.ceil(len(shown) / columns), path) as figure:
+    with styled_figure(
+        8 if columns > 1 else 6, 1.2 + 2.7 * math.ceil(len(shown) / columns), path
+    ) as figure:
         panels = panels_of(figure, len(shown), columns, sharex=True, sharey=True)
-        with_theory = [_update_seconds(axes, table, panel, results) for axes, panel in zip(panels, shown, strict=True)]
+        with_theory = [
+            _update_seconds(axes, table, panel, results)
+            for axes, panel in zip(panels, shown, strict=True)
+        ]
         for axes, panel in zip(panels, shown, strict=True):
             axes.set(xscale="log", yscale="log")
             axes.set_title(shorten(panel, 110 // columns), fontsize="small")
@@ -170,16 +218,23 @@ def scaling(results: Runs, path: File = None) -> Figure:
 
 
 def _update_seconds(axes: Axes, table: pd.DataFrame, panel: str, results: Sequence[Result]) -> bool:
-    """Seconds of an update in one panel, a colour a bandwidth; whether theory has a line for one of them."""
+    """Seconds of an update in one panel, a colour a bandwidth; whether theory has a line for one of
+    them.
+    """
     found = False
     for index, speed in enumerate(sorted(table[BANDWIDTH].unique())):
         own = table[(table["panel"] == panel) & (table[BANDWIDTH] == speed)]
         if not len(own):
             continue
-        colour, mark, mean = PALETTE[index % 8], MARKERS[index % 8], own.groupby(WORKERS)["seconds"].mean()
+        colour, mark, mean = (
+            PALETTE[index % 8],
+            MARKERS[index % 8],
+            own.groupby(WORKERS)["seconds"].mean(),
+        )
         axes.plot(mean.index, mean, mark, markersize=5, label=quantity(speed, "B/s"), color=colour)
         firsts = own.drop_duplicates(WORKERS).set_index(WORKERS)["run"]
-        expected = np.array([seconds_theory(results[int(firsts[P])]) for P in mean.index], float)  # None is NaN
+        # None is NaN
+        expected = np.array([seconds_theory(results[int(firsts[P])]) for P in mean.index], float)
         if np.isfinite(expected).any():
             found = True
             axes.plot(mean.index, expected, "-", linewidth=1, color=colour)

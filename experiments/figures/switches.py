@@ -1,4 +1,6 @@
-"""What is inside of a network, as a drawing: groups at their switches, trunks, slow links and cards."""
+"""What is inside of a network, as a drawing: groups at their switches, trunks, slow links and
+cards.
+"""
 
 import math
 from collections import Counter
@@ -20,7 +22,9 @@ Place = tuple[float, float]
 
 
 class Connection(NamedTuple):
-    """A trunk or a slow link: where it is, its bandwidth (bytes/s; None is no limit of its own), and what to write."""
+    """A trunk or a slow link: where it is, its bandwidth (bytes/s; None is no limit of its own),
+    and what to write.
+    """
 
     start: Place
     end: Place
@@ -33,7 +37,8 @@ class Inside(NamedTuple):
 
     Attributes:
         switches: their places, which are those of groups with numbers.
-        trunks, slow: lines between switches, and between pairs with a link or a latency of their own.
+        trunks, slow: lines between switches, and between pairs with a link or a latency of their
+            own.
         notes: what else differs from the rest.
     """
 
@@ -48,20 +53,27 @@ class Inside(NamedTuple):
         return [line.label for line in (*self.trunks, *self.slow)] + [*self.notes]
 
 
-def place_groups(trunks: Trunks, machines: Mapping[int, int]) -> tuple[dict[Switch, Place], dict[int, Place]]:
-    """Places of switches, by the trunks between them, and of the nodes on these machines, around their switches."""
+def place_groups(
+    trunks: Trunks, machines: Mapping[int, int]
+) -> tuple[dict[Switch, Place], dict[int, Place]]:
+    """Places of switches, by the trunks between them, and of the nodes on these machines, around
+    their switches.
+    """
     layout = nx.kamada_kawai_layout(trunks.graph)
     found: dict[Switch, list[int]] = {}
     for rank, machine in machines.items():
         found.setdefault(trunks.switch(machine), []).append(rank)
-    near = [math.dist(layout[one], layout[other]) for one in found for other in layout if one != other]
+    near = [
+        math.dist(layout[one], layout[other]) for one in found for other in layout if one != other
+    ]
     scale = 3 / min(near, default=1.0)
     left = math.copysign(scale, -layout[0][0])  # the first group is on the left
     switches = {switch: (float(x) * left, float(y) * scale) for switch, (x, y) in layout.items()}
     nodes = {}
     for switch, members in found.items():
         for number, rank in enumerate(members):
-            turn = (number + 0.25) / len(members) if len(members) > 1 else 0.5  # a single one is below its switch
+            # a single one is below its switch
+            turn = (number + 0.25) / len(members) if len(members) > 1 else 0.5
             angle = math.pi / 2 - 2 * math.pi * turn
             x, y = switches[switch]
             nodes[rank] = (x + 0.8 * math.cos(angle), y + 0.8 * math.sin(angle))
@@ -69,23 +81,41 @@ def place_groups(trunks: Trunks, machines: Mapping[int, int]) -> tuple[dict[Swit
 
 
 def inside_of(
-    network: Network, trunks: Trunks | None, switches: Mapping[Switch, Place], nodes: Mapping[int, Place]
+    network: Network,
+    trunks: Trunks | None,
+    switches: Mapping[Switch, Place],
+    nodes: Mapping[int, Place],
 ) -> Inside:
     """What to draw of a network whose switches and nodes are at these places."""
     edges = [] if trunks is None else list(trunks.graph.edges(data=True))
     lines = [
         Connection(
-            switches[one], switches[other], trunk["bandwidth"], _label(trunk["bandwidth"], trunk["latency"] or None)
+            switches[one],
+            switches[other],
+            trunk["bandwidth"],
+            _label(trunk["bandwidth"], trunk["latency"] or None),
         )
         for one, other, trunk in edges
     ]
     slow = [
-        Connection(nodes[link.sender], nodes[link.receiver], link.bandwidth, _label(link.bandwidth, link.latency))
+        Connection(
+            nodes[link.sender],
+            nodes[link.receiver],
+            link.bandwidth,
+            _label(link.bandwidth, link.latency),
+        )
         for link in network.links
         if link.sender in nodes and link.receiver in nodes
     ]
-    cards = [f"card of worker {card.worker}: {quantity(card.bandwidth, 'B/s')}" for card in network.cards]
-    return Inside(switches, lines, slow, cards if len(cards) < 4 else [f"{len(cards)} workers have another card"])
+    cards = [
+        f"card of worker {card.worker}: {quantity(card.bandwidth, 'B/s')}" for card in network.cards
+    ]
+    return Inside(
+        switches,
+        lines,
+        slow,
+        cards if len(cards) < 4 else [f"{len(cards)} workers have another card"],
+    )
 
 
 def trunk_cost(trunks: Trunks, pairs: Iterable[tuple[int, int]], size: float) -> str:
@@ -100,7 +130,10 @@ def trunk_cost(trunks: Trunks, pairs: Iterable[tuple[int, int]], size: float) ->
 
 
 def _label(bandwidth: float | None, latency: float | None) -> str:
-    parts = ["" if bandwidth is None else quantity(bandwidth, "B/s"), "" if latency is None else with_unit(latency)]
+    parts = [
+        "" if bandwidth is None else quantity(bandwidth, "B/s"),
+        "" if latency is None else with_unit(latency),
+    ]
     return "\n".join(filter(None, parts)) or "unlimited"
 
 
@@ -111,7 +144,9 @@ def with_unit(seconds: float) -> str:
 
 
 def draw_inside(axes: Axes, inside: Inside) -> None:
-    """Circles around groups, trunks as wide as they are fast, switches, and slow links, with their bandwidths."""
+    """Circles around groups, trunks as wide as they are fast, switches, and slow links, with their
+    bandwidths.
+    """
     for switch, place in inside.switches.items():
         if not isinstance(switch, str):
             axes.add_patch(Circle(place, 1.0, color=PALETTE[0], alpha=0.1, linewidth=0))
@@ -119,8 +154,16 @@ def draw_inside(axes: Axes, inside: Inside) -> None:
         least = min((line.bandwidth for line in lines if line.bandwidth), default=1.0)
         shown = set[str]()
         for line in lines:
-            width = 2 + min(4.0, 1.5 * math.log10(line.bandwidth / least)) if line.bandwidth else 1.2
-            axes.plot(*np.array([line.start, line.end]).T, color=colour, linewidth=width, linestyle=dash, zorder=2)
+            width = (
+                2 + min(4.0, 1.5 * math.log10(line.bandwidth / least)) if line.bandwidth else 1.2
+            )
+            axes.plot(
+                *np.array([line.start, line.end]).T,
+                color=colour,
+                linewidth=width,
+                linestyle=dash,
+                zorder=2,
+            )
             if len(lines) > LABELLED and line.label in shown:
                 continue
             shown.add(line.label)

@@ -1,10 +1,13 @@
-"""A run as a trace that ui.perfetto.dev and chrome://tracing open: with computations, messages and updates.
+"""A run as a trace that ui.perfetto.dev and chrome://tracing open: with computations, messages and
+updates.
 
-A process a machine, in it a thread for what it computes, for each direction of its card, and for the updates of its
-model. What overlaps on one of them goes to further lanes. Arrows lead from a gradient's computation over the message
-that carried it to the update that it made part of. Curves of what was learnt stand above.
+A process a machine, in it a thread for what it computes, for each direction of its card, and for
+the updates of its model. What overlaps on one of them goes to further lanes. Arrows lead from a
+gradient's computation over the message that carried it to the update that it made part of. Curves
+of what was learnt stand above.
 
-Source: Trace Event Format, Google, section "Event Types"; timestamps are microseconds, here to the nanosecond.
+Source: Trace Event Format, Google, section "Event Types"; timestamps are microseconds, here to the
+nanosecond.
 """
 
 import gzip
@@ -54,15 +57,21 @@ class Track(NamedTuple):
 
 
 def write_trace(result: Result, path: str | Path, window: TimeWindow = WHOLE_RUN) -> int:
-    """Write the trace of a run, compressed where `path` ends in .gz, whole or not at all; the number of its events.
+    """Write the trace of a run, compressed where `path` ends in .gz, whole or not at all; the
+    number of its events.
 
-    Without recorded messages it has no links. Gradients still in flight at the end of the run are not in it.
+    Without recorded messages it has no links. Gradients still in flight at the end of the run are
+    not in it.
 
     Raises:
         OSError: it cannot be written.
     """
     path = Path(path)
-    head = {"run": result.manifest["run"], "name": result.config.name, "messages recorded": result.has_messages}
+    head = {
+        "run": result.manifest["run"],
+        "name": result.config.name,
+        "messages recorded": result.has_messages,
+    }
     count = 0
     opened = gzip.open if path.suffix == ".gz" else open
     with whole_file(path) as part, opened(part, "wt", encoding="utf-8") as file:
@@ -76,7 +85,9 @@ def write_trace(result: Result, path: str | Path, window: TimeWindow = WHOLE_RUN
 def events(result: Result, window: TimeWindow = WHOLE_RUN) -> Iterator[Event]:
     """The events of the trace: the names of its tracks, then what happened, in order of time."""
     ended, sent = gradients(result.updates, window), messages(result, window)
-    slices = pd.concat([computation_slices(ended), update_slices(ended), *message_slices(sent)], ignore_index=True)
+    slices = pd.concat(
+        [computation_slices(ended), update_slices(ended), *message_slices(sent)], ignore_index=True
+    )
     slices, tracks = assign_tracks(slices.sort_values("start", kind="stable"), machines(result))
     kinds = _slices(slices), arrows(slices, ended, sent), _curves(result.metrics, window)
     happened = merge(*kinds, key=itemgetter("ts"))
@@ -84,7 +95,9 @@ def events(result: Result, window: TimeWindow = WHOLE_RUN) -> Iterator[Event]:
 
 
 def _slices(slices: pd.DataFrame) -> Iterator[Event]:
-    columns = (slices[name].tolist() for name in ("pid", "tid", "kind", "start", "end", "name", "args"))
+    columns = (
+        slices[name].tolist() for name in ("pid", "tid", "kind", "start", "end", "name", "args")
+    )
     for pid, tid, kind, start, end, name, args in zip(*columns, strict=True):
         yield {
             "ph": "X", "cat": kind, "name": name, "pid": pid, "tid": tid, "ts": start, "dur": (end - start) / 1000,
@@ -95,11 +108,19 @@ def _slices(slices: pd.DataFrame) -> Iterator[Event]:
 def _curves(metrics: pd.DataFrame, window: TimeWindow) -> Iterator[Event]:
     """The metrics of the first member of the ensemble, a counter each."""
     first = metrics[(metrics["member"] == 0) & window.meets(metrics["time"], metrics["time"])]
-    for time, evaluation in zip(nanoseconds(first["time"]).tolist(), first.to_dict("records"), strict=True):
+    for time, evaluation in zip(
+        nanoseconds(first["time"]).tolist(), first.to_dict("records"), strict=True
+    ):
         for measure in CURVES:
             value = evaluation.get(measure, float("nan"))
             if abs(value) < float("inf"):
-                yield {"ph": "C", "name": measure, "pid": LEARNING_TRACK, "ts": time, "args": {measure: value}}
+                yield {
+                    "ph": "C",
+                    "name": measure,
+                    "pid": LEARNING_TRACK,
+                    "ts": time,
+                    "args": {measure: value},
+                }
 
 
 def machines(result: Result) -> list[int]:
@@ -110,16 +131,21 @@ def machines(result: Result) -> list[int]:
 
 
 def assign_tracks(slices: pd.DataFrame, ranks: Sequence[int]) -> tuple[pd.DataFrame, list[Track]]:
-    """`slices`, in order of their starts, with the `pid` and the `tid` of their track; and all tracks."""
+    """`slices`, in order of their starts, with the `pid` and the `tid` of their track; and all
+    tracks.
+    """
     lanes = _lanes(slices)
     taken = {*lanes, *((rank, COMPUTING, 0) for rank in ranks if rank >= 0)}
     order = sorted(taken, key=lambda one: (ranks.index(one[0]), KINDS.index(one[1]), one[2]))
     pid = {rank: place for place, rank in enumerate(ranks, start=LEARNING_TRACK + 1)}
     tracks = {
-        one: Track(*one, pid[one[0]], LEARNING_TRACK + len(ranks) + place) for place, one in enumerate(order, start=1)
+        one: Track(*one, pid[one[0]], LEARNING_TRACK + len(ranks) + place)
+        for place, one in enumerate(order, start=1)
     }
     own = [tracks[lane] for lane in lanes]
-    return slices.assign(pid=[track.pid for track in own], tid=[track.tid for track in own]), list(tracks.values())
+    return slices.assign(pid=[track.pid for track in own], tid=[track.tid for track in own]), list(
+        tracks.values()
+    )
 
 
 def track_names(tracks: Sequence[Track]) -> Iterator[dict[str, Any]]:
@@ -136,7 +162,9 @@ def track_names(tracks: Sequence[Track]) -> Iterator[dict[str, Any]]:
 
 
 def _lanes(slices: pd.DataFrame) -> list[tuple[int, str, int]]:
-    """Machine, kind and lane of each slice: the first lane of its machine and kind that is free at its start."""
+    """Machine, kind and lane of each slice: the first lane of its machine and kind that is free at
+    its start.
+    """
     free: dict[tuple[int, str], list[int]] = {}
     under_way: dict[tuple[int, str], list[tuple[int, int]]] = {}
     lanes = []
@@ -146,6 +174,7 @@ def _lanes(slices: pd.DataFrame) -> list[tuple[int, str, int]]:
         while ends and ends[0][0] <= start:
             heappush(left, heappop(ends)[1])
         lane = heappop(left) if left else len(ends)
-        heappush(ends, (max(end, start + 1), lane))  # an instant lasts one nanosecond, so that arrows can address it
+        # an instant lasts one nanosecond, so that arrows can address it
+        heappush(ends, (max(end, start + 1), lane))
         lanes.append((rank, kind, lane))
     return lanes

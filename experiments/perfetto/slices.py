@@ -34,15 +34,21 @@ def machine(rank: int) -> str:
 
 
 def gradients(updates: pd.DataFrame, window: TimeWindow) -> pd.DataFrame:
-    """The gradients that have a part in the window, each under its `row` in `updates`, with its times in ns.
+    """The gradients that have a part in the window, each under its `row` in `updates`, with its
+    times in ns.
 
-    `computation` and `update` number the slices it has part in; -1 where it made part of none, or of one outside.
+    `computation` and `update` number the slices it has part in; -1 where it made part of none, or
+    of one outside.
     """
-    ended = updates.assign(computed=updates["computed"].fillna(updates["time"]), status=updates["status"].astype(str))
+    ended = updates.assign(
+        computed=updates["computed"].fillna(updates["time"]), status=updates["status"].astype(str)
+    )
     ended = ended.rename_axis("row").reset_index()
     ended = ended[window.meets(ended["started"], ended["time"])]
     applied = (ended["status"] == "applied") & window.meets(ended["time"], ended["time"])
-    ended = ended.assign(**{name: nanoseconds(ended[name]) for name in ("started", "computed", "time")})
+    ended = ended.assign(
+        **{name: nanoseconds(ended[name]) for name in ("started", "computed", "time")}
+    )
     computation = ended.groupby(["worker", "started", "computed"], sort=False).ngroup()
     update = ended.groupby(["target", "time"], sort=False).ngroup()
     return ended.assign(computation=computation, update=update.where(applied, -1))
@@ -51,17 +57,26 @@ def gradients(updates: pd.DataFrame, window: TimeWindow) -> pd.DataFrame:
 def messages(result: Result, window: TimeWindow) -> pd.DataFrame:
     """The messages that have a part in the window, with their times in ns.
 
-    One that is under way at the end of the run is on its way until then; one that was lost, for no time.
+    One that is under way at the end of the run is on its way until then; one that was lost, for no
+    time.
     """
     log = result.messages
-    ends = log["arrived"].where(log["status"] != "in flight", result.manifest["mileage"]["time"]).fillna(log["sent"])
-    log = log.assign(arrived=ends.astype(float), sent=log["sent"].astype(float), status=log["status"].astype(str))
+    ends = (
+        log["arrived"]
+        .where(log["status"] != "in flight", result.manifest["mileage"]["time"])
+        .fillna(log["sent"])
+    )
+    log = log.assign(
+        arrived=ends.astype(float), sent=log["sent"].astype(float), status=log["status"].astype(str)
+    )
     log = log[window.meets(log["sent"], log["arrived"])].reset_index(drop=True)
     return log.assign(sent=nanoseconds(log["sent"]), arrived=nanoseconds(log["arrived"]))
 
 
 def computation_slices(ended: pd.DataFrame) -> pd.DataFrame:
-    """A slice a gradient; the pieces that it may have share one computation, with the staleness of the stalest."""
+    """A slice a gradient; the pieces that it may have share one computation, with the staleness of
+    the stalest.
+    """
     of = ended.assign(applied=ended["status"] == "applied").groupby("computation", sort=False)
     whole = of.agg(
         worker=("worker", "first"), started=("started", "first"), computed=("computed", "first"),
@@ -72,7 +87,15 @@ def computation_slices(ended: pd.DataFrame) -> pd.DataFrame:
     stale = "staleness " + whole["staleness"].astype(str)
     args = whole[["staleness", "version_read"]].assign(fate=status).to_dict("records")
     name = "gradient, " + stale.where(whole["applied"], status)
-    return _table(whole["worker"], COMPUTING, whole["started"], whole["computed"], name, args, whole["computation"])
+    return _table(
+        whole["worker"],
+        COMPUTING,
+        whole["started"],
+        whole["computed"],
+        name,
+        args,
+        whole["computation"],
+    )
 
 
 def update_slices(ended: pd.DataFrame) -> pd.DataFrame:
@@ -86,30 +109,54 @@ def update_slices(ended: pd.DataFrame) -> pd.DataFrame:
     first, last = (each["first"] + 1).astype(str), (each["version"] + 1).astype(str)
     name = ("update " + last).where(first == last, "updates " + first + " to " + last)
     told = each.assign(version=each["version"] + 1)
-    args = told[["version", "gradients", "workers", "mean_staleness", "max_staleness"]].to_dict("records")
+    args = told[["version", "gradients", "workers", "mean_staleness", "max_staleness"]].to_dict(
+        "records"
+    )
     return _table(each["target"], UPDATES, each["time"], each["time"], name, args, each["update"])
 
 
 def message_slices(sent: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """A slice a message on its sender's up link, and one on its receiver's down link, from sending to arrival."""
+    """A slice a message on its sender's up link, and one on its receiver's down link, from sending
+    to arrival.
+    """
     args = sent[["bytes", "status"]].to_dict("records")
-    for own, kind, other, word in (("sender", UP, "receiver", " to "), ("receiver", DOWN, "sender", " from ")):
+    for own, kind, other, word in (
+        ("sender", UP, "receiver", " to "),
+        ("receiver", DOWN, "sender", " from "),
+    ):
         name = sent["content"].astype(str) + word + sent[other].map(machine).astype(str)
-        yield _table(sent[own], kind, sent["sent"], sent["arrived"], name, args, pd.Series(sent.index))
+        yield _table(
+            sent[own], kind, sent["sent"], sent["arrived"], name, args, pd.Series(sent.index)
+        )
 
 
 def _table(
-    rank: pd.Series, kind: str, start: pd.Series, end: pd.Series, name: pd.Series, args: list[Any], key: pd.Series
+    rank: pd.Series,
+    kind: str,
+    start: pd.Series,
+    end: pd.Series,
+    name: pd.Series,
+    args: list[Any],
+    key: pd.Series,
 ) -> pd.DataFrame:
     columns = {"rank": rank, "start": start, "end": end, "key": key}
     numbers = {column: np.asarray(values, dtype=np.int64) for column, values in columns.items()}
     return pd.DataFrame(
-        {**numbers, "kind": kind, "name": np.asarray(name, dtype=object), "args": pd.Series(args, dtype=object)}
+        {
+            **numbers,
+            "kind": kind,
+            "name": np.asarray(name, dtype=object),
+            "args": pd.Series(args, dtype=object),
+        }
     )
 
 
-def arrows(slices: pd.DataFrame, ended: pd.DataFrame, sent: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The flow events of all gradients, in order of time (ns); each is in the midst of the slice that it belongs to."""
+def arrows(
+    slices: pd.DataFrame, ended: pd.DataFrame, sent: pd.DataFrame
+) -> Iterator[dict[str, Any]]:
+    """The flow events of all gradients, in order of time (ns); each is in the midst of the slice
+    that it belongs to.
+    """
     ways = _stops(ended, sent)
     ways = ways.merge(slices[["kind", "key", "pid", "tid", "start", "end"]], on=["kind", "key"])
     ways["ts"] = (ways["start"] + ways["end"]) // 2
@@ -118,16 +165,31 @@ def arrows(slices: pd.DataFrame, ended: pd.DataFrame, sent: pd.DataFrame) -> Ite
     place, last = of.cumcount(), of["row"].transform("size") - 1
     ways["ph"] = np.where(place == 0, "s", np.where(place == last, "f", "t"))
     ways = ways[last > 0]
-    for row, ph, pid, tid, ts in zip(*(ways[name].tolist() for name in ("row", "ph", "pid", "tid", "ts")), strict=True):
+    for row, ph, pid, tid, ts in zip(
+        *(ways[name].tolist() for name in ("row", "ph", "pid", "tid", "ts")), strict=True
+    ):
         ends = {"bp": "e"} if ph == "f" else {}
-        yield {"ph": ph, "cat": "gradient", "name": "gradient", "id": row + 1, "pid": pid, "tid": tid, "ts": ts, **ends}
+        yield {
+            "ph": ph,
+            "cat": "gradient",
+            "name": "gradient",
+            "id": row + 1,
+            "pid": pid,
+            "tid": tid,
+            "ts": ts,
+            **ends,
+        }
 
 
 def _stops(ended: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
-    """The slices, by `kind` and `key`, at which each gradient (`row`) stops: one message, the first after it."""
+    """The slices, by `kind` and `key`, at which each gradient (`row`) stops: one message, the first
+    after it.
+    """
     carried = sent.assign(message=sent.index)[sent["status"] == "delivered"]
     carried = carried.merge(ended[["row", "computed", "time"]], left_on="gradient", right_on="row")
-    carried = carried[(carried["sent"] >= carried["computed"]) & (carried["arrived"] <= carried["time"])]
+    carried = carried[
+        (carried["sent"] >= carried["computed"]) & (carried["arrived"] <= carried["time"])
+    ]
     carried = carried.drop_duplicates("row")
     applied = ended[ended["update"] >= 0]
     stops = [

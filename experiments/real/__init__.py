@@ -1,4 +1,6 @@
-"""Real runs: processes of torch.distributed on this machine, and clusters to simulate, with the times measured."""
+"""Real runs: processes of torch.distributed on this machine, and clusters to simulate, with the
+times measured.
+"""
 
 
 class RealRunError(RuntimeError):

@@ -1,4 +1,6 @@
-"""A real run beside its simulations: by a cluster calibrated on another run, and by its own order of arrivals."""
+"""A real run beside its simulations: by a cluster calibrated on another run, and by its own order
+of arrivals.
+"""
 
 import math
 from collections.abc import Sequence
@@ -23,12 +25,15 @@ from laggard.experiments.real.processes import WARM_UP_SHARE, RealRun
 from laggard.simulator import Outcome, Stop, Timing, simulate
 
 RATE, WAITING, NOISE, WEIGHTS = 0.03, 0.02, 2.0, 1e-12
-"""How far a simulation may be off: updates per second relatively, waiting as a share of time, the staleness histogram
-in noises of a run as long, and weights in double precision."""
+"""How far a simulation may be off: updates per second relatively, waiting as a share of time, the
+staleness histogram in noises of a run as long, and weights in double precision.
+"""
 NO_TIME = {BANDWIDTH: math.inf}
 """The setting of a network's key that takes no time, where that is not 0."""
 REPETITIONS = 8
-"""Simulated runs with other draws of the same times, from which the noise of a histogram is known."""
+"""Simulated runs with other draws of the same times, from which the noise of a histogram is
+known.
+"""
 
 
 class Figures(NamedTuple):
@@ -71,7 +76,8 @@ def total_variation(one: NDArray[np.float64], other: NDArray[np.float64]) -> flo
 
 
 def compare_real(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFrame:
-    """A row per quantity: real, simulated, what they differ by, how much they may, and whether they agree.
+    """A row per quantity: real, simulated, what they differ by, how much they may, and whether they
+    agree.
 
     `agrees` is empty where the load of the machine exceeded its cores, and where there is no bar.
 
@@ -91,9 +97,13 @@ def compare_real(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFrame
         ("largest share of a worker", max(real.shares), max(simulated.shares), shared, math.nan),
     ]
     if len(real.staleness) > 1:
-        noise = np.mean([total_variation(simulated.staleness, one) for one in _repeated(config, updates)])
+        noise = np.mean(
+            [total_variation(simulated.staleness, one) for one in _repeated(config, updates)]
+        )
         apart = total_variation(real.staleness, simulated.staleness)
-        means = [float(each @ np.arange(len(each))) for each in (real.staleness, simulated.staleness)]
+        means = [
+            float(each @ np.arange(len(each))) for each in (real.staleness, simulated.staleness)
+        ]
         differences.append(("staleness, total variation", *means, apart, NOISE * float(noise)))
     if run.weights.size:
         imposed = imposed_order(run, spec)
@@ -101,8 +111,12 @@ def compare_real(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFrame
         norms = [float(np.linalg.norm(weights)) for weights in (run.weights, imposed)]
         bar = WEIGHTS if run.weights.dtype == np.float64 else math.nan
         differences.append(("weights in the order of arrival", *norms, apart, bar))
-    table = pd.DataFrame(differences, columns=["quantity", "real", "simulated", "difference", "at most"])
-    judged = table["at most"].notna() & (run.quiet | (table["quantity"] == "weights in the order of arrival"))
+    table = pd.DataFrame(
+        differences, columns=["quantity", "real", "simulated", "difference", "at most"]
+    )
+    judged = table["at most"].notna() & (
+        run.quiet | (table["quantity"] == "weights in the order of arrival")
+    )
     agrees = np.where(table["difference"].abs() <= table["at most"], "yes", "no")
     table["agrees"] = np.where(judged, agrees, "")
     return table.assign(load=round(run.load, 2), cores=run.cores)
@@ -115,37 +129,54 @@ def calibrated(spec: RunSpec, calibration: Path) -> Config:
         ConfigError: the calibration is one of another method, or of other workers or messages.
     """
     given, measured = spec.config.as_dict(), load(calibration / CLUSTER).as_dict()
-    for path in (("algorithm", "name"), ("cluster", "workers"), ("cluster", "network", "message_bytes")):
+    for path in (
+        ("algorithm", "name"),
+        ("cluster", "workers"),
+        ("cluster", "network", "message_bytes"),
+    ):
         got, expected = (reduce(getitem, path, config) for config in (given, measured))
         if got != expected:
-            raise ConfigError(".".join(path), f"expected {expected}, as calibrated in {calibration}, got {got}")
+            raise ConfigError(
+                ".".join(path), f"expected {expected}, as calibrated in {calibration}, got {got}"
+            )
     return parse({**given, "cluster": measured["cluster"]})
 
 
 def what_is_missing(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFrame:
-    """What each time of the calibrated cluster is worth: a row with all of them, one without each, one without any.
+    """What each time of the calibrated cluster is worth: a row with all of them, one without each,
+    one without any.
 
-    Columns: `missing`, and `error`, by which the simulated rate exceeds that of the real `run` (relative).
+    Columns: `missing`, and `error`, by which the simulated rate exceeds that of the real `run`
+    (relative).
     """
     config, updates = calibrated(spec, calibration), int(run.rows["version"].max()) + 1
     measured, given = figures(run.rows, spec.config.cluster.workers).rate, config.as_dict()
     times = pd.read_csv(calibration / ESTIMATES)["key"].tolist()
     without = {"nothing": [], **{key: [key] for key in times}, "all of them": times}
     variants = {
-        name: parse(reduce(lambda left, key: put(left, f"cluster.{key}", NO_TIME.get(key, 0.0)), keys, given))
+        name: parse(
+            reduce(
+                lambda left, key: put(left, f"cluster.{key}", NO_TIME.get(key, 0.0)), keys, given
+            )
+        )
         for name, keys in without.items()
     }
     law = parse({**spec.config.as_dict(), "stop": {"updates": updates}})
-    rates = {name: simulate_times(RunSpec(variant), updates).rate for name, variant in variants.items()}
+    rates = {
+        name: simulate_times(RunSpec(variant), updates).rate for name, variant in variants.items()
+    }
     rates["all but the law"] = simulate_times(RunSpec(law), updates).rate
-    return pd.DataFrame({"missing": list(rates), "error": [rate / measured - 1 for rate in rates.values()]})
+    return pd.DataFrame(
+        {"missing": list(rates), "error": [rate / measured - 1 for rate in rates.values()]}
+    )
 
 
 def imposed_order(run: RealRun, spec: RunSpec) -> NDArray[np.float64]:
-    """The weights `(1, params)` that the simulator learns where gradients arrive in the order of a real run.
+    """The weights `(1, params)` that the simulator learns where gradients arrive in the order of a
+    real run.
 
-    The n-th gradient that the server applied is computed at n seconds: a worker's next one takes as many seconds as
-    gradients were applied from its last one to it.
+    The n-th gradient that the server applied is computed at n seconds: a worker's next one takes as
+    many seconds as gradients were applied from its last one to it.
     """
     rows = run.rows.reset_index(drop=True)
     steps = []

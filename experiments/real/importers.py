@@ -1,4 +1,6 @@
-"""Recordings of real training, by other programs, as a table of compute times and a config that replays it."""
+"""Recordings of real training, by other programs, as a table of compute times and a config that
+replays it.
+"""
 
 import gzip
 import json
@@ -25,10 +27,12 @@ USED = ("dp_rank", "step", "optype", "start_ts", "duration")
 
 
 def chrome_steps(paths: Sequence[Path]) -> pd.DataFrame:
-    """The steps of PyTorch's profiler, of Chrome traces that each have one worker's: `worker`, `step`, `seconds`.
+    """The steps of PyTorch's profiler, of Chrome traces that each have one worker's: `worker`,
+    `step`, `seconds`.
 
-    A step is the event `ProfilerStep#N`, from one call of `profiler.step()` to the next: it contains what the worker
-    waited for others. Workers have the ranks that all files say, or without any the order of the files.
+    A step is the event `ProfilerStep#N`, from one call of `profiler.step()` to the next: it
+    contains what the worker waited for others. Workers have the ranks that all files say, or
+    without any the order of the files.
 
     Source: PyTorch, torch.profiler, `export_chrome_trace`.
 
@@ -46,10 +50,14 @@ def chrome_steps(paths: Sequence[Path]) -> pd.DataFrame:
     parts = []
     for path, rank, document in zip(paths, ranks, documents, strict=True):
         if isinstance(rank, bool) or not isinstance(rank, int) or ranks.count(rank) > 1:
-            problem = f"expected a rank of its own in each file, or in none, got {format_value(rank)}"
+            problem = (
+                f"expected a rank of its own in each file, or in none, got {format_value(rank)}"
+            )
             raise ConfigError("distributedInfo.rank", problem, str(path))
         steps = _profiler_steps(path, document["traceEvents"])
-        parts.append(pd.DataFrame({"worker": rank, "step": list(steps), "seconds": list(steps.values())}))
+        parts.append(
+            pd.DataFrame({"worker": rank, "step": list(steps), "seconds": list(steps.values())})
+        )
     return _common_steps(pd.concat(parts), str(paths[0].parent))
 
 
@@ -64,7 +72,9 @@ def _chrome_document(path: Path) -> Mapping[str, Any]:
         raise ConfigError("", f"expected a Chrome trace in JSON: {error}", str(path)) from None
     document = {"traceEvents": document} if isinstance(document, list) else document
     if not (isinstance(document, dict) and isinstance(document.get("traceEvents"), list)):
-        raise ConfigError("traceEvents", "expected a list of events: this is no Chrome trace", str(path))
+        raise ConfigError(
+            "traceEvents", "expected a list of events: this is no Chrome trace", str(path)
+        )
     return document
 
 
@@ -72,15 +82,25 @@ def _profiler_steps(path: Path, events: Sequence[Any]) -> dict[int, float]:
     """Step -> seconds; what a GPU's own track repeats of them is left out."""
     steps: dict[int, float] = {}
     for event in events:
-        named = STEP.fullmatch(str(event.get("name"))) if isinstance(event, dict) and event.get("ph") == "X" else None
+        named = (
+            STEP.fullmatch(str(event.get("name")))
+            if isinstance(event, dict) and event.get("ph") == "X"
+            else None
+        )
         if named is None or event.get("cat") == "gpu_user_annotation":
             continue
         step, lasted = int(named[1]), event.get("dur")
-        if isinstance(lasted, bool) or not isinstance(lasted, int | float) or not 0 < lasted < MOST_RECORDED:
+        if (
+            isinstance(lasted, bool)
+            or not isinstance(lasted, int | float)
+            or not 0 < lasted < MOST_RECORDED
+        ):
             problem = f"expected microseconds > 0 as dur, got {format_value(lasted)}"
             raise ConfigError(named[0], problem, str(path))
         if step in steps:
-            raise ConfigError(named[0], "expected once in a file, got it twice: a file is one worker's", str(path))
+            raise ConfigError(
+                named[0], "expected once in a file, got it twice: a file is one worker's", str(path)
+            )
         steps[step] = lasted / 1e6
     if not steps:
         problem = "expected events named ProfilerStep#N, got none: call profiler.step() after each mini-batch"
@@ -89,14 +109,15 @@ def _profiler_steps(path: Path, events: Sequence[Any]) -> dict[int, float]:
 
 
 def straggler_analysis_steps(path: Path) -> pd.DataFrame:
-    """The compute times of each data-parallel rank in a table of ByteDance's StragglerAnalysis: a row a step.
+    """The compute times of each data-parallel rank in a table of ByteDance's StragglerAnalysis: a
+    row a step.
 
     With the operations o of a rank and a step in which some GPU computes, of all of its stages,
 
         seconds = max_o (start_ts_o + duration_o) - min_o start_ts_o
 
-    from the first forward to the last backward operation: with the pipeline's own bubbles and messages, and without the
-    exchange of gradients between data-parallel ranks.
+    from the first forward to the last backward operation: with the pipeline's own bubbles and
+    messages, and without the exchange of gradients between data-parallel ranks.
 
     Source: Lin et al. (2025), arXiv 2505.05713, and the tables published with it.
 
@@ -104,7 +125,8 @@ def straggler_analysis_steps(path: Path) -> pd.DataFrame:
         path: Parquet.
 
     Raises:
-        ConfigError: the file cannot be read, lacks columns, or a row has impossible times; names the file.
+        ConfigError: the file cannot be read, lacks columns, or a row has impossible times; names
+            the file.
     """
     try:
         table = pd.read_parquet(path)
@@ -112,7 +134,9 @@ def straggler_analysis_steps(path: Path) -> pd.DataFrame:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise ConfigError("", f"expected a Parquet table: {reason}", str(path)) from None
     if missing := [name for name in USED if name not in table]:
-        raise ConfigError(missing[0], f"expected the columns {', '.join(USED)}, got {', '.join(table)}", str(path))
+        raise ConfigError(
+            missing[0], f"expected the columns {', '.join(USED)}, got {', '.join(table)}", str(path)
+        )
     rows = table[table["optype"].isin(COMPUTING)].reset_index(drop=True)
     if rows.empty:
         problem = f"expected operations such as {COMPUTING[0]}, got none"
@@ -140,7 +164,9 @@ def _check_numbers(
     numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
     wrong = ~(np.isfinite(numbers) & valid(numbers))
     if wrong.any():
-        raise ConfigError(str(column.name), f"expected {expected}, got {column[wrong].iloc[0]}", str(path))
+        raise ConfigError(
+            str(column.name), f"expected {expected}, got {column[wrong].iloc[0]}", str(path)
+        )
 
 
 def _common_steps(steps: pd.DataFrame, where: str) -> pd.DataFrame:
@@ -148,7 +174,9 @@ def _common_steps(steps: pd.DataFrame, where: str) -> pd.DataFrame:
     workers = sorted(int(worker) for worker in steps["worker"].unique())
     if workers != list(range(len(workers))):
         missing = next(rank for rank in range(len(workers) + 1) if rank not in workers)
-        raise ConfigError("worker", f"expected ranks 0, 1, 2, ... without a gap, got none of {missing}", where)
+        raise ConfigError(
+            "worker", f"expected ranks 0, 1, 2, ... without a gap, got none of {missing}", where
+        )
     common = steps.groupby("step")["worker"].transform("nunique") == len(workers)
     if not common.any():
         raise ConfigError("step", "expected a step that all workers have, got none", where)
@@ -157,9 +185,17 @@ def _common_steps(steps: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def write_import(steps: pd.DataFrame, name: str, folder: Path) -> Path:
-    """Write a table of compute times, and the config that replays it: synchronous, on a network that takes no time."""
+    """Write a table of compute times, and the config that replays it: synchronous, on a network
+    that takes no time.
+    """
     workers, updates = int(steps["worker"].nunique()), int(steps["step"].nunique())
-    compute = {"law": "trace", "file": COMPUTE, "column": "seconds", "worker": "worker", "order": "replay"}
+    compute = {
+        "law": "trace",
+        "file": COMPUTE,
+        "column": "seconds",
+        "worker": "worker",
+        "order": "replay",
+    }
     document = {
         "name": name,
         "question": "How long do the recorded steps take?",

@@ -12,7 +12,9 @@ from torch import Tensor
 
 
 class Channel:
-    """Messages of one model `(1, params)`, padded to a size in bytes, and whether the run goes on."""
+    """Messages of one model `(1, params)`, padded to a size in bytes, and whether the run goes
+    on.
+    """
 
     def __init__(self, start: Tensor, size: float) -> None:
         self._shape, self._params = start.shape, start.numel()
@@ -34,7 +36,9 @@ class Channel:
         dist.send(self.pack(model, more), rank)
 
     def receive(self, rank: int | None = None) -> tuple[int, Tensor, bool]:
-        """The next message of process `rank`, or of any: the sender, what it carries, whether the run goes on."""
+        """The next message of process `rank`, or of any: the sender, what it carries, whether the
+        run goes on.
+        """
         sender: int = dist.recv(self.message, rank)
         return sender, *self.unpack()
 
@@ -45,10 +49,14 @@ STARTUP = timedelta(seconds=180)
 
 def join(folder: Path, rank: int, members: int, patience: float) -> None:
     """Meet the other processes, over the machine's own loopback interface alone."""
-    os.environ["GLOO_SOCKET_IFNAME"] = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
+    os.environ["GLOO_SOCKET_IFNAME"] = next(
+        name for _, name in socket.if_nameindex() if name.startswith("lo")
+    )
     store = dist.FileStore(str(folder / "store"), members)  # type: ignore[attr-defined]
     store.set_timeout(STARTUP)
     if store.add("started", 1) == members:
         store.set("all", "started")
     store.wait(["all"])
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=members, timeout=timedelta(seconds=patience))
+    dist.init_process_group(
+        "gloo", store=store, rank=rank, world_size=members, timeout=timedelta(seconds=patience)
+    )

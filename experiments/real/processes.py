@@ -38,9 +38,10 @@ class RealRun:
     """What a real run has measured.
 
     Attributes:
-        rows: a row per applied gradient, in order of application: the columns of `updates.parquet`, and the seconds
-            since the start at which weights were `sent` and `read`, the gradient was `computed`, the server `asked`,
-            the gradient `arrived`, was `applied`, and the server had `replied`; `warm_up` marks the first tenth.
+        rows: a row per applied gradient, in order of application: the columns of `updates.parquet`,
+            and the seconds since the start at which weights were `sent` and `read`, the gradient
+            was `computed`, the server `asked`, the gradient `arrived`, was `applied`, and the
+            server had `replied`; `warm_up` marks the first tenth.
         weights: the final model `(1, params)`.
         load: the machine's load average before the run.
         cores: those that the processes could use.
@@ -53,12 +54,15 @@ class RealRun:
 
     @property
     def quiet(self) -> bool:
-        """Whether the machine had cores to spare when the run began: otherwise its times say little."""
+        """Whether the machine had cores to spare when the run began: otherwise its times say
+        little.
+        """
         return self.load <= self.cores
 
 
 def run_real(spec: RunSpec, seconds: float | None = None, patience: float | None = None) -> RealRun:
-    """Run a config's method on real processes of this machine until its limits, or for so many `seconds`.
+    """Run a config's method on real processes of this machine until its limits, or for so many
+    `seconds`.
 
     Args:
         patience: seconds after which a process that waits for another gives up.
@@ -106,25 +110,37 @@ def check_real(spec: RunSpec) -> Cluster:
     algorithm, cluster = config.algorithm.build(config.cluster.workers), config.build_cluster()
     name = config.algorithm.name
     if METHODS.get(name) is not type(algorithm):
-        raise ConfigError("algorithm.name", f"expected {', '.join(METHODS)} for real processes, got {name!r}")
+        raise ConfigError(
+            "algorithm.name", f"expected {', '.join(METHODS)} for real processes, got {name!r}"
+        )
     plain = type(algorithm)(algorithm.rule)
     for key, value in vars(algorithm).items():
         if key not in ("rule", "collective") and value != getattr(plain, key):
-            raise ConfigError(f"algorithm.{key}", f"expected {getattr(plain, key)} for real processes, got {value}")
+            raise ConfigError(
+                f"algorithm.{key}",
+                f"expected {getattr(plain, key)} for real processes, got {value}",
+            )
     network = replace(cluster.network, topology=default.topology, message_bytes=None)
     for key, value in vars(default).items():
         got = getattr(network, key)
         if got != value and (got or value):  # an empty list is an empty tuple
-            raise ConfigError(f"cluster.network.{key}", f"expected {value}, since messages are real ones, got {got}")
+            raise ConfigError(
+                f"cluster.network.{key}",
+                f"expected {value}, since messages are real ones, got {got}",
+            )
     for key in ("receive_seconds", "reply_seconds"):
         if (got := getattr(cluster, key)) != 0:
-            raise ConfigError(f"cluster.{key}", f"expected 0.0, since messages are real ones, got {got}")
+            raise ConfigError(
+                f"cluster.{key}", f"expected 0.0, since messages are real ones, got {got}"
+            )
     if cluster.crashes:
         raise ConfigError("cluster.slowdowns", "expected no crash in a real run")
     if cluster.server_crashes:
         raise ConfigError("cluster.server_crashes", "expected none in a real run")
     if len(spec.members) > 1:
-        raise ConfigError("sweep", f"expected one model in a real run, got {len(spec.members)} members")
+        raise ConfigError(
+            "sweep", f"expected one model in a real run, got {len(spec.members)} members"
+        )
     if config.device == "cuda":
         raise ConfigError("device", "expected cpu for real processes, got 'cuda'")
     return cluster
@@ -138,12 +154,20 @@ def _ends_of(spec: RunSpec, workers: int) -> tuple[float, float]:
     """
     stop, config = spec.config.stop.build(), spec.config
     if stop.accuracy is not None:
-        raise ConfigError("stop.accuracy", f"expected null, since a real run is not evaluated, got {stop.accuracy}")
+        raise ConfigError(
+            "stop.accuracy",
+            f"expected null, since a real run is not evaluated, got {stop.accuracy}",
+        )
     batches = 1 if config.algorithm.name == "async_ps" else workers
-    task = spec.config.task.task(workers=workers, seed=config.seed, device="cpu", backend="auto", threads=1)
+    task = spec.config.task.task(
+        workers=workers, seed=config.seed, device="cpu", backend="auto", threads=1
+    )
     start, size = task.start([0]), config.cluster.network.message_bytes
     if size is not None and size < start.nbytes:
-        raise ConfigError("cluster.network.message_bytes", f"expected at least a model's {start.nbytes}, got {size:g}")
+        raise ConfigError(
+            "cluster.network.message_bytes",
+            f"expected at least a model's {start.nbytes}, got {size:g}",
+        )
     epoch = task.epoch / task.batch
     updates = [
         math.inf if stop.updates is None else stop.updates,
@@ -160,9 +184,20 @@ def _processes(folder: Path, members: int) -> Iterator[Sequence["subprocess.Pope
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     try:
         for rank in range(members):
-            command = [sys.executable, "-m", "laggard.experiments.real.member", str(folder), str(rank)]
+            command = [
+                sys.executable,
+                "-m",
+                "laggard.experiments.real.member",
+                str(folder),
+                str(rank),
+            ]
             with (folder / f"{rank}.err").open("wb") as errors:
-                given = {"stdin": subprocess.PIPE, "stdout": errors, "stderr": errors, "env": environment}
+                given = {
+                    "stdin": subprocess.PIPE,
+                    "stdout": errors,
+                    "stderr": errors,
+                    "env": environment,
+                }
                 started.append(subprocess.Popen(command, **given))  # type: ignore[call-overload]
         yield started
     finally:
@@ -188,12 +223,16 @@ def _wait(processes: Sequence["subprocess.Popen[bytes]"], folder: Path, patience
         if 0 in codes:  # the run is over: the others are to leave as well
             deadline = min(deadline, time.monotonic() + patience)
         if time.monotonic() > deadline:
-            raise RealRunError(f"a real run: process {codes.index(None)} of {len(codes)} hangs at its end")
+            raise RealRunError(
+                f"a real run: process {codes.index(None)} of {len(codes)} hangs at its end"
+            )
         time.sleep(0.02)
 
 
 def _reason(folder: Path, rank: int, code: int, members: int) -> str:
-    """Why a process has failed, in one line: the signal that killed it, or the last line that it said."""
+    """Why a process has failed, in one line: the signal that killed it, or the last line that it
+    said.
+    """
     if code < 0:
         return f"a real run: process {rank} of {members} was killed by signal {-code}"
     said = (folder / f"{rank}.err").read_text(errors="replace").strip().splitlines()
@@ -210,9 +249,16 @@ def _join_rows(folder: Path, members: int, workers: int) -> pd.DataFrame:
     else:
         own = {rank: table.rename_axis("number") for rank, table in enumerate(tables[:workers])}
         computed = pd.concat(own, names=["worker"]).reset_index()
-        rows = tables[-1].merge(computed, on=["worker", "number"]).sort_values(["applied", "arrived"])
+        rows = (
+            tables[-1].merge(computed, on=["worker", "number"]).sort_values(["applied", "arrived"])
+        )
     rows = rows.astype({name: int for name in ("worker", "number", "version_read", "staleness")})
-    rows["time"], rows["started"], rows["status"], rows["mixings"] = rows["applied"], rows["read"], "applied", 0
+    rows["time"], rows["started"], rows["status"], rows["mixings"] = (
+        rows["applied"],
+        rows["read"],
+        "applied",
+        0,
+    )
     rows["version"] = rows["version_read"] + rows["staleness"]
     rows["target"] = rows["worker"] if members == workers else SERVER
     rows = rows.reset_index(drop=True)

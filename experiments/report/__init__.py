@@ -1,4 +1,6 @@
-"""A run or a sweep as one self-contained HTML page: facts, tables, figures (SVG), config and provenance."""
+"""A run or a sweep as one self-contained HTML page: facts, tables, figures (SVG), config and
+provenance.
+"""
 
 import math
 from base64 import b64encode
@@ -49,7 +51,11 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
         question: to stand below the title; by default what the results' configs asked.
     """
     environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
     )
     first, named = results[0], labels(results)
     return environment.get_template("page.html").render(
@@ -62,13 +68,16 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
         pictures=pictures(results, named),
         waiting=waiting_table(results, named),
         staleness=staleness_table(results, named),
-        configs=[(name, text_of(of.config.as_dict())) for name, of in zip(named, results, strict=True)],
+        configs=[
+            (name, text_of(of.config.as_dict())) for name, of in zip(named, results, strict=True)
+        ],
         manifests=[(name, provenance(of)) for name, of in zip(named, results, strict=True)],
     )
 
 
 def pictures(results: Sequence[Result], named: Sequence[str]) -> list[dict[str, str]]:
-    """The figures that these results have, each with its title, `source` (a data URI), text and caption.
+    """The figures that these results have, each with its title, `source` (a data URI), text and
+    caption.
 
     Those that say that they do not apply are left out.
     """
@@ -81,7 +90,9 @@ def pictures(results: Sequence[Result], named: Sequence[str]) -> list[dict[str, 
                 given = (None, target, label) if entry.name == "comparison" else ()
                 alt = f"{entry.caption} Of {runs}: {outcome}."
                 source = uri(entry.function(results, *given))
-                found.append({"title": entry.title, "source": source, "alt": alt, "caption": entry.caption})
+                found.append(
+                    {"title": entry.title, "source": source, "alt": alt, "caption": entry.caption}
+                )
     return found
 
 
@@ -101,7 +112,9 @@ def _figure_bytes(figure: Figure, **options: Any) -> bytes:
 
 
 REPORT_ROWS = 32
-"""Workers that a table of one run shows, and rows that a table of several does not exceed tenfold."""
+"""Workers that a table of one run shows, and rows that a table of several does not exceed
+tenfold.
+"""
 
 
 class ReportTable(NamedTuple):
@@ -115,14 +128,19 @@ class ReportTable(NamedTuple):
 def labels(results: Sequence[Result]) -> list[str]:
     """The label of each run: its coordinates in the sweep, or its method."""
     said = names(results)
-    return [", ".join(_row_label(*item) for item in of.labels.items()) or said[of.path] for of in results]
+    return [
+        ", ".join(_row_label(*item) for item in of.labels.items()) or said[of.path]
+        for of in results
+    ]
 
 
 def facts(results: Sequence[Result]) -> list[tuple[str, str]]:
     """The main facts: of one run its outcome, of several their number and the best."""
     table = summary(results)
     best = table.get("accuracy", pd.Series(dtype=float)).max()
-    accuracy = [("best accuracy" if len(table) > 1 else "test accuracy", f"{best:.2%}")] * (not math.isnan(best))
+    accuracy = [("best accuracy" if len(table) > 1 else "test accuracy", f"{best:.2%}")] * (
+        not math.isnan(best)
+    )
     stale = table["staleness"].mean()
     late = [("mean staleness", "–" if math.isnan(stale) else f"{stale:.2f}")]
     late += [("time waited", f"{table['waiting'].mean():.0%}")]
@@ -133,7 +151,10 @@ def facts(results: Sequence[Result]) -> list[tuple[str, str]]:
     (of,) = results
     progress = of.manifest["mileage"]
     run = [("method", method(of)), ("workers", f"{of.config.cluster.workers}")]
-    length = [("virtual time", f"{progress['time']:.4g} s"), ("updates", f"{progress['updates']:,.6g}")]
+    length = [
+        ("virtual time", f"{progress['time']:.4g} s"),
+        ("updates", f"{progress['updates']:,.6g}"),
+    ]
     return [*run, *accuracy, *length, *late]
 
 
@@ -141,51 +162,93 @@ def outcomes(results: Sequence[Result]) -> ReportTable:
     """The summary: a row a run and member, the first 320."""
     table = summary(results)
     shown = table.head(10 * REPORT_ROWS)
-    texts = [name for name in table if table[name].map(lambda value: isinstance(value, str | bool)).any()]
+    texts = [
+        name for name in table if table[name].map(lambda value: isinstance(value, str | bool)).any()
+    ]
     columns = [(name.replace("_", " "), name not in texts) for name in table]
-    rows = [[format_cell(name, value, "–") for name, value in row.items()] for row in shown.to_dict("records")]
+    rows = [
+        [format_cell(name, value, "–") for name, value in row.items()]
+        for row in shown.to_dict("records")
+    ]
     left = len(table) - len(shown)
     return ReportTable(columns, rows, f"{left} more rows are not shown" if left else "")
 
 
-def waiting_table(results: Sequence[Result], named: Sequence[str]) -> tuple[list[tuple[str, dict[str, float]]], str]:
-    """The shares (0 to 1) of the states in the time of one run's workers, or of several runs', each with its name; and
-    what was left out.
+def waiting_table(
+    results: Sequence[Result], named: Sequence[str]
+) -> tuple[list[tuple[str, dict[str, float]]], str]:
+    """The shares (0 to 1) of the states in the time of one run's workers, or of several runs', each
+    with its name; and what was left out.
     """
     if len(results) > 1:
-        spent, note = pd.DataFrame([of.workers.sum() for of in results]), "Each bar is the mean of a run's workers."
+        spent, note = (
+            pd.DataFrame([of.workers.sum() for of in results]),
+            "Each bar is the mean of a run's workers.",
+        )
     else:
         workers = results[0].workers
         spent, left = workers.head(REPORT_ROWS), len(workers) - REPORT_ROWS
-        named, note = [f"worker {rank}" for rank in spent["worker"]], f"{left} more workers are not shown." * (left > 0)
+        named, note = (
+            [f"worker {rank}" for rank in spent["worker"]],
+            f"{left} more workers are not shown." * (left > 0),
+        )
     found = [row.dropna().to_dict() for _, row in shares(spent).iterrows()]
     return list(zip(named, found, strict=True)), note
 
 
 def staleness_table(results: Sequence[Result], named: Sequence[str]) -> ReportTable:
-    """How stale the applied gradients of each run were, and the number of dropped and cancelled ones."""
-    titles = ("run", "applied", "mean", "std. dev.", "median", "95 %", "max", "dropped", "cancelled")
+    """How stale the applied gradients of each run were, and the number of dropped and cancelled
+    ones.
+    """
+    titles = (
+        "run",
+        "applied",
+        "mean",
+        "std. dev.",
+        "median",
+        "95 %",
+        "max",
+        "dropped",
+        "cancelled",
+    )
     rows = []
     for name, of in zip(named, results, strict=True):
         applied = of.updates.loc[of.updates["status"] == "applied", "staleness"]
         told = [applied.mean(), applied.std(ddof=0), *applied.quantile([0.5, 0.95]), applied.max()]
         totals = of.manifest["gradients"]
         counts = [f"{totals[status]:,}" for status in ("applied", "dropped", "cancelled")]
-        rows.append([name, counts[0], *(f"{value:.4g}" if len(applied) else "–" for value in told), *counts[1:]])
+        rows.append(
+            [
+                name,
+                counts[0],
+                *(f"{value:.4g}" if len(applied) else "–" for value in told),
+                *counts[1:],
+            ]
+        )
     return ReportTable([(title, title != "run") for title in titles], rows)
 
 
 def provenance(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
     """The provenance in the manifest, in groups of (name, text)."""
     manifest = result.manifest
-    run = {key: manifest[key] for key in ("run", "status", "reached", "stalled", "device", "threads", "wall_seconds")}
+    run = {
+        key: manifest[key]
+        for key in ("run", "status", "reached", "stalled", "device", "threads", "wall_seconds")
+    }
     run |= {"seed": manifest["seeds"]["seed"], "seed of the cluster": manifest["seeds"]["cluster"]}
     run |= {"seeds of learning": ", ".join(map(str, dict.fromkeys(manifest["seeds"]["learning"])))}
     counts = {f"gradients {status}": n for status, n in manifest["gradients"].items()}
     counts |= {"evaluated": manifest["evaluated"]}
     counts |= {f"messages {status}": n for status, n in manifest["messages"].items()}
     return [
-        ("Run", [(key.replace("_", " "), str(value)) for key, value in run.items() if value is not None]),
+        (
+            "Run",
+            [
+                (key.replace("_", " "), str(value))
+                for key, value in run.items()
+                if value is not None
+            ],
+        ),
         ("Counts", [(key, f"{value:,}") for key, value in counts.items()]),
         ("Versions", list(manifest["versions"].items())),
         ("Files, SHA-256", list(manifest["files"].items())),

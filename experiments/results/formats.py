@@ -16,7 +16,10 @@ def text(table: "Table") -> str:
     """Aligned for a terminal, the question above and the notes below."""
     lines = table.lines()
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    rows = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
     return "\n".join([*([table.question, ""] if table.question else []), *rows, "", *table.notes])
 
 
@@ -26,7 +29,9 @@ def markdown(table: "Table") -> str:
     rule = ["---"] * len(table.rows) + ["---:"] * (len(heading) - len(table.rows))
     rows = [f"| {' | '.join(line)} |" for line in (heading, rule, *body)]
     title = [f"**{_escape_markdown(table.question)}**", ""] if table.question else []
-    return "\n".join([*title, *rows, "", *(f"{_escape_markdown(note)}  " for note in table.notes)]).rstrip()
+    return "\n".join(
+        [*title, *rows, "", *(f"{_escape_markdown(note)}  " for note in table.notes)]
+    ).rstrip()
 
 
 def _escape_markdown(text: str) -> str:
@@ -35,7 +40,9 @@ def _escape_markdown(text: str) -> str:
 
 
 def csv(table: "Table") -> str:
-    """A line per cell with its numbers, for other programs; in units of the tables: seconds, shares of 1."""
+    """A line per cell with its numbers, for other programs; in units of the tables: seconds, shares
+    of 1.
+    """
     records = table.records.rename(columns=_defuse)
     return str(records.map(_defuse).to_csv(index=False)).rstrip("\n")
 
@@ -51,18 +58,36 @@ def latex(table: "Table") -> str:
     columns = "l" * len(table.rows) + "r" * (len(heading) - len(table.rows))
     rows = [f"{' & '.join(line)} \\\\" for line in body]
     notes = [f"% {note}" for note in (table.question, *table.notes) if note]
-    top = [f"\\begin{{tabular}}{{{columns}}}", "\\toprule", f"{' & '.join(heading)} \\\\", "\\midrule"]
+    top = [
+        f"\\begin{{tabular}}{{{columns}}}",
+        "\\toprule",
+        f"{' & '.join(heading)} \\\\",
+        "\\midrule",
+    ]
     return "\n".join([*notes, *top, *rows, "\\bottomrule", "\\end{tabular}"])
 
 
 def _escape_latex(cell: str) -> str:
-    plain = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "|": r"\textbar{}"}
+    plain = {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "|": r"\textbar{}",
+    }
     plain |= {"[": "{[}", "*": "{*}"}  # after the end of a row they would be its options
     signs = {"±": r"$\pm$", ">": "$>$", "<": "$<$"}
-    return "".join(plain.get(sign) or signs.get(sign) or (f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in cell)
+    return "".join(
+        plain.get(sign) or signs.get(sign) or (f"\\{sign}" if sign in "&%$#_{}" else sign)
+        for sign in cell
+    )
 
 
-FORMATS: dict[str, Callable[["Table"], str]] = {"text": text, "md": markdown, "csv": csv, "latex": latex}
+FORMATS: dict[str, Callable[["Table"], str]] = {
+    "text": text,
+    "md": markdown,
+    "csv": csv,
+    "latex": latex,
+}
 
 
 def format_setting(value: Any) -> str:
@@ -87,7 +112,9 @@ def format_cell(name: str, value: Any, missing: str = "-") -> str:
     """A value of a summary in its column."""
     if isinstance(value, str):
         return value
-    if isinstance(value, bool | np.bool_) or (isinstance(value, int | np.integer) and name not in WRITTEN):
+    if isinstance(value, bool | np.bool_) or (
+        isinstance(value, int | np.integer) and name not in WRITTEN
+    ):
         return str(value).lower()  # seeds and sizes in full
     if value is None or value != value:
         return "not reached" if name == "time_to_target" else missing

@@ -1,4 +1,6 @@
-"""The index of a sweep: its runs and their coordinates, `sweep.json`; one for each grid under a name."""
+"""The index of a sweep: its runs and their coordinates, `sweep.json`; one for each grid under a
+name.
+"""
 
 import hashlib
 import json
@@ -19,8 +21,8 @@ PAGES = (".png", ".svg", ".pdf", ".html")  # what is drawn of a sweep beside its
 def write_index(planned: Sequence[RunSpec], out: str | Path) -> Path | None:
     """Write the index of a sweep in `<out>/<name>`: its runs and their coordinates.
 
-    The index of another grid that stands there, and its figures and pages, are set aside in a folder of their own; what
-    had been set aside of this grid comes back.
+    The index of another grid that stands there, and its figures and pages, are set aside in a
+    folder of their own; what had been set aside of this grid comes back.
 
     Returns:
         That folder, where another grid was set aside.
@@ -32,7 +34,8 @@ def write_index(planned: Sequence[RunSpec], out: str | Path) -> Path | None:
     path.mkdir(parents=True, exist_ok=True)
     remove_stale(path)
     other = None
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # there is none, or it is damaged
+    # there is none, or it is damaged
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         present = json.loads((path / INDEX).read_bytes())
         other = present["runs"] if isinstance(present, dict) else present
     if aside := path / _folder_of(other) if other and other != entries else None:
@@ -46,7 +49,9 @@ def write_index(planned: Sequence[RunSpec], out: str | Path) -> Path | None:
 
 
 def sweep_folder(planned: Sequence[RunSpec], out: str | Path) -> Path:
-    """Where the index of a sweep is: `<out>/<name>`, or a folder in it where another sweep has been started since."""
+    """Where the index of a sweep is: `<out>/<name>`, or a folder in it where another sweep has been
+    started since.
+    """
     path = Path(out) / planned[0].config.name
     aside = path / _folder_of(_entries(planned))
     return aside if (aside / INDEX).is_file() else path
@@ -69,7 +74,11 @@ def _move_pages(source: Path, target: Path) -> None:
     """Move an index, and the figures and pages beside it, to another folder."""
     target.mkdir(exist_ok=True)
     for file in source.iterdir():
-        if file.is_file() and (file.name == INDEX or file.suffix in PAGES) and not file.name.startswith("."):
+        if (
+            file.is_file()
+            and (file.name == INDEX or file.suffix in PAGES)
+            and not file.name.startswith(".")
+        ):
             with suppress(FileNotFoundError):  # another process did it
                 file.replace(target / file.name)
 
@@ -82,9 +91,17 @@ def read_index(path: Path) -> list[tuple[str, dict[str, Any]]]:
     """
     try:
         text = path.read_bytes()  # the oldest are lists
-        entries = json.loads(text) if text.startswith(b"[") else read_sealed(path, "the index of a sweep")["runs"]
+        entries = (
+            json.loads(text)
+            if text.startswith(b"[")
+            else read_sealed(path, "the index of a sweep")["runs"]
+        )
         found = [(entry["run"], printable_labels(entry["labels"])) for entry in entries]
-        plain = all(isinstance(at, bool | int | float | str | None) for _, labels in found for at in labels.values())
+        plain = all(
+            isinstance(at, bool | int | float | str | None)
+            for _, labels in found
+            for at in labels.values()
+        )
         fine = plain and all(re.fullmatch("[0-9a-f]{12}", run) for run, _ in found)
     except ResultError:
         raise

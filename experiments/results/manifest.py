@@ -1,4 +1,6 @@
-"""Manifests and indices: JSON that holds the SHA-256 of itself, and the types of what is read from a manifest."""
+"""Manifests and indices: JSON that holds the SHA-256 of itself, and the types of what is read from
+a manifest.
+"""
 
 import hashlib
 import json
@@ -105,7 +107,9 @@ def read_sealed(path: Path, what: str) -> Any:
     except (ValueError, RecursionError, KeyError, TypeError):
         raise ResultError(f"{path}: not {what}") from None
     if schema not in (OLDER, SCHEMA) or isinstance(schema, bool | float):
-        raise ResultError(f"{path}: expected schema {SCHEMA}, got {format_value(schema)}: run it again")
+        raise ResultError(
+            f"{path}: expected schema {SCHEMA}, got {format_value(schema)}: run it again"
+        )
     if content.get(SEAL) != (_hash(content) if schema == SCHEMA else None):
         raise ResultError(f"{path}: not as it was written: its own SHA-256 is another")
     return content

@@ -1,4 +1,6 @@
-"""A finished run, read lazily: each file when first used, after its hash was compared with the manifest's."""
+"""A finished run, read lazily: each file when first used, after its hash was compared with the
+manifest's.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,19 +29,24 @@ MANIFEST = "manifest.json"
 TABLES = ("metrics", "updates", "workers", "nodes")
 FILES = ("config.yaml", *(f"{table}.parquet" for table in TABLES), "weights.safetensors")
 SNAPSHOT = "snapshot.safetensors"
-"""The last snapshot of a run, while it is simulated, and afterwards if that was asked for; no manifest lists it."""
+"""The last snapshot of a run, while it is simulated, and afterwards if that was asked for; no
+manifest lists it.
+"""
 MESSAGES, MODELS, RESTORES = "messages.parquet", "models.safetensors", "restores.parquet"
 OPTIONAL = (MESSAGES, MODELS, RESTORES)
 """Files that a run has where its config asks for them; the manifest lists those that it has."""
 
 
 class ResultError(ValueError):
-    """A folder that holds no finished run, or files that have changed; the text is one line that names the file."""
+    """A folder that holds no finished run, or files that have changed; the text is one line that
+    names the file.
+    """
 
 
 @dataclass(frozen=True)
 class Result(Views):
-    """A finished run; a file is read when it is first asked for, and refused unless its SHA-256 is the manifest's.
+    """A finished run; a file is read when it is first asked for, and refused unless its SHA-256 is
+    the manifest's.
 
     Attributes:
         path: its folder.
@@ -70,7 +77,9 @@ class Result(Views):
             config = parse(upgrade(document), kept=True)
         except ConfigError as error:
             problem = ": ".join(part for part in (error.key, error.problem) if part)
-            raise ResultError(f"{self.path / name}: this version cannot read it: {problem}") from None
+            raise ResultError(
+                f"{self.path / name}: this version cannot read it: {problem}"
+            ) from None
         if digest_of_settings(document) != self.manifest.get("resolved", self.manifest["config"]):
             raise ResultError(f"{self.path / name}: its digest is not the one in {MANIFEST}")
         return config
@@ -86,7 +95,9 @@ class Result(Views):
             if not path.is_file():
                 raise ResultError(f"{path}: missing, though {MANIFEST} lists it: run it again")
             if hash_of(path) != self.manifest["files"].get(name):
-                raise ResultError(f"{path}: not as the run left it: its SHA-256 is not the one in {MANIFEST}")
+                raise ResultError(
+                    f"{path}: not as the run left it: its SHA-256 is not the one in {MANIFEST}"
+                )
             self._checked.add(name)
         return path
 
@@ -96,7 +107,10 @@ class Result(Views):
         Raises:
             ResultError: one is not.
         """
-        for name in (*FILES, *(optional for optional in OPTIONAL if optional in self.manifest["files"])):
+        for name in (
+            *FILES,
+            *(optional for optional in OPTIONAL if optional in self.manifest["files"]),
+        ):
             self.file(name)
         return self
 
@@ -112,17 +126,18 @@ class Result(Views):
 
     @cached_property
     def metrics(self) -> "pd.DataFrame":
-        """A row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`, `train_loss`,
-        the task's measures, and a column per swept key.
+        """A row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`,
+        `train_loss`, the task's measures, and a column per swept key.
         """
         return self._of_members(self._table("metrics")).assign(**self.labels)
 
     @cached_property
     def updates(self) -> "pd.DataFrame":
-        """A row per gradient that has ended: `time` (s, of that end), `worker`, `target` (the node at whose model
-        it was taken), `started` and `computed` (s), `version_read`, `version`, `staleness`, `mixings` (of that model
-        since the read), `status`, `arrived` (s, first at another node; NaN where messages were not recorded). Shards
-        and stages of a pipeline have a row each.
+        """A row per gradient that has ended: `time` (s, of that end), `worker`, `target` (the node
+        at whose model it was taken), `started` and `computed` (s), `version_read`, `version`,
+        `staleness`, `mixings` (of that model since the read), `status`, `arrived` (s, first at
+        another node; NaN where messages were not recorded). Shards and stages of a pipeline have a
+        row each.
         """
         table = self._table("updates")
         return table if "arrived" in table else table.assign(arrived=float("nan"))
@@ -134,27 +149,34 @@ class Result(Views):
 
     @cached_property
     def nodes(self) -> "pd.DataFrame":
-        """A row per evaluation, node and member, where nodes have models of their own: `time` (s), `updates`, `node`,
-        `member`, `distance` to the mean model, push-sum `weight`, and under `evaluate.nodes` the task's measures.
+        """A row per evaluation, node and member, where nodes have models of their own: `time` (s),
+        `updates`, `node`, `member`, `distance` to the mean model, push-sum `weight`, and under
+        `evaluate.nodes` the task's measures.
         """
         return self._of_members(self._table("nodes"))
 
     @cached_property
     def messages(self) -> "pd.DataFrame":
-        """A row per message, in the order of their sending; none where `record.messages` did not ask for them.
+        """A row per message, in the order of their sending; none where `record.messages` did not
+        ask for them.
 
-        `sent`, `arrived` (s; NaN where it was lost or is in flight), `sender`, `receiver`, `bytes`, `status`, `content`
-        (token, weights, gradient, sum, other), `gradients` (how many it carries), `gradient` (the row in `updates` of
-        the first, or -1).
+        `sent`, `arrived` (s; NaN where it was lost or is in flight), `sender`, `receiver`, `bytes`,
+        `status`, `content` (token, weights, gradient, sum, other), `gradients` (how many it
+        carries), `gradient` (the row in `updates` of the first, or -1).
         """
         import pandas as pd
 
-        return self._table("messages") if self.has_messages else pd.DataFrame(columns=list(MESSAGE_COLUMNS))
+        return (
+            self._table("messages")
+            if self.has_messages
+            else pd.DataFrame(columns=list(MESSAGE_COLUMNS))
+        )
 
     @cached_property
     def restores(self) -> "pd.DataFrame":
-        """A row per crash of a server: `time` and `back` (s; NaN where the run ended before), `server`, `version` (the
-        updates that it had made), `lost` (how many of them are lost); none where servers do not crash.
+        """A row per crash of a server: `time` and `back` (s; NaN where the run ended before),
+        `server`, `version` (the updates that it had made), `lost` (how many of them are lost); none
+        where servers do not crash.
         """
         import pandas as pd
 
@@ -177,7 +199,9 @@ class Result(Views):
         import pandas as pd
 
         each = enumerate(RunSpec(self.config).members)
-        return self._of_members(pd.DataFrame([{"member": index, **self.labels, **values} for index, values in each]))
+        return self._of_members(
+            pd.DataFrame([{"member": index, **self.labels, **values} for index, values in each])
+        )
 
     @cached_property
     def weights(self) -> "Tensor":
@@ -186,11 +210,17 @@ class Result(Views):
 
     @cached_property
     def models(self) -> "Tensor | None":
-        """The models evaluated `(evaluations, ensemble, params)`, under `evaluate.keep_models`, or None."""
+        """The models evaluated `(evaluations, ensemble, params)`, under `evaluate.keep_models`, or
+        None.
+        """
         return self._tensor(MODELS) if MODELS in self.manifest["files"] else None
 
     def _of_members(self, table: "pd.DataFrame") -> "pd.DataFrame":
-        return table if self.only is None else table[table["member"].isin(self.only)].reset_index(drop=True)
+        return (
+            table
+            if self.only is None
+            else table[table["member"].isin(self.only)].reset_index(drop=True)
+        )
 
     def _table(self, name: str) -> "pd.DataFrame":
         import pyarrow as pa
@@ -200,7 +230,9 @@ class Result(Views):
         try:
             return parquet.read_table(path).to_pandas()
         except pa.ArrowException:
-            raise ResultError(f"{path}: no Parquet table, though {MANIFEST} lists it as one") from None
+            raise ResultError(
+                f"{path}: no Parquet table, though {MANIFEST} lists it as one"
+            ) from None
 
     def _tensor(self, name: str) -> "Tensor":
         from safetensors import SafetensorError
@@ -210,12 +242,20 @@ class Result(Views):
         try:
             return load_file(path)["weights"]
         except (SafetensorError, KeyError):
-            raise ResultError(f"{path}: no safetensors file of weights, though {MANIFEST} lists it as one") from None
+            raise ResultError(
+                f"{path}: no safetensors file of weights, though {MANIFEST} lists it as one"
+            ) from None
 
 
 def describe_versions(results: Iterable[Result]) -> str:
-    """Which other versions of laggard made some of the results; empty where this one made all of them."""
+    """Which other versions of laggard made some of the results; empty where this one made all of
+    them.
+    """
     versions = Counter(result.version for result in results)
-    others = {version: number for version, number in versions.items() if version != laggard.__version__}
+    others = {
+        version: number for version, number in versions.items() if version != laggard.__version__
+    }
     said = ", ".join(f"{number} by laggard {version}" for version, number in others.items())
-    return f"of {versions.total()} runs {said}; this is laggard {laggard.__version__}" if said else ""
+    return (
+        f"of {versions.total()} runs {said}; this is laggard {laggard.__version__}" if said else ""
+    )

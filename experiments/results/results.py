@@ -1,4 +1,6 @@
-"""Many runs as one: their tables joined, with the parameters as columns, read when they are needed."""
+"""Many runs as one: their tables joined, with the parameters as columns, read when they are
+needed.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,10 +21,12 @@ if TYPE_CHECKING:
 
 
 class Results(Views, Sequence[Result]):
-    """The runs of a sweep, or any others: a sequence of `Result`, whose tables are one each over all runs.
+    """The runs of a sweep, or any others: a sequence of `Result`, whose tables are one each over
+    all runs.
 
-    A table has a column `run` (the run's id), one per swept key, and those of the run's own table. Nothing but
-    manifests is read before it is asked for; a file is held against its manifest when it is first read.
+    A table has a column `run` (the run's id), one per swept key, and those of the run's own table.
+    Nothing but manifests is read before it is asked for; a file is held against its manifest when
+    it is first read.
 
     A run that is given twice under the same labels counts once: it is no other seed.
 
@@ -53,7 +57,9 @@ class Results(Views, Sequence[Result]):
 
     @cached_property
     def names(self) -> list[str]:
-        """The entries of the column `run`: each run's id, with a number where an id occurs twice."""
+        """The entries of the column `run`: each run's id, with a number where an id occurs
+        twice.
+        """
         ids = [result.manifest["run"] for result in self]
         counts, met, found = Counter(ids), Counter[str](), []
         for run in ids:
@@ -89,13 +95,15 @@ class Results(Views, Sequence[Result]):
 
     @cached_property
     def nodes(self) -> "pd.DataFrame":
-        """A row per run, evaluation, node and member, where nodes have models of their own: as `Result.nodes`."""
+        """A row per run, evaluation, node and member, where nodes have models of their own: as
+        `Result.nodes`.
+        """
         return self.scan("nodes")
 
     @cached_property
     def final(self) -> "pd.DataFrame":
-        """A row per run and member: its metrics at the end, `status` (finished, stalled, diverged), and `diverged_at`
-        (updates), NaN where it did not.
+        """A row per run and member: its metrics at the end, `status` (finished, stalled, diverged),
+        and `diverged_at` (updates), NaN where it did not.
         """
         import numpy as np
 
@@ -105,23 +113,31 @@ class Results(Views, Sequence[Result]):
             for name, result in zip(self.names, self, strict=True)
             for entry in result.manifest["diverged"]
         }
-        status = {name: result.manifest["status"] for name, result in zip(self.names, self, strict=True)}
+        status = {
+            name: result.manifest["status"] for name, result in zip(self.names, self, strict=True)
+        }
         members = list(zip(last["run"], last["member"], strict=True))
         ended = ["diverged" if member in moments else status[member[0]] for member in members]
-        return last.assign(status=ended, diverged_at=[moments.get(member, np.nan) for member in members])
+        return last.assign(
+            status=ended, diverged_at=[moments.get(member, np.nan) for member in members]
+        )
 
     @cached_property
     def parameters(self) -> "pd.DataFrame":
-        """A row per run, indexed by `run`: every dotted key of the configs in which the runs differ.
+        """A row per run, indexed by `run`: every dotted key of the configs in which the runs
+        differ.
 
-        What members of an ensemble differ in is no parameter of a run: `metrics` has a column for that.
+        What members of an ensemble differ in is no parameter of a run: `metrics` has a column for
+        that.
         """
         import pandas as pd
 
         each = [dict(dotted_items({**result.config.as_dict(), "sweep": {}})) for result in self]
         within = {"sweep", "question", *(key for result in self for key in result.swept)}
         every = dict.fromkeys(key for settings in each for key in settings if key not in within)
-        differ = [key for key in every if len({repr(settings.get(key, "")) for settings in each}) > 1]
+        differ = [
+            key for key in every if len({repr(settings.get(key, "")) for settings in each}) > 1
+        ]
         rows = [[settings.get(key) for key in differ] for settings in each]
         return pd.DataFrame(rows, columns=differ, index=pd.Index(self.names, name="run"))
 
@@ -131,15 +147,17 @@ class Results(Views, Sequence[Result]):
         columns: Sequence[str] | None = None,
         where: "Expression | Mapping[str, Any] | None" = None,
     ) -> "pd.DataFrame":
-        """One table over all runs, or the part of it that is wanted: nothing else is read into memory.
+        """One table over all runs, or the part of it that is wanted: nothing else is read into
+        memory.
 
-        Runs that a mapping `where` rules out by their coordinates are not read, and so not checked; of those that an
-        expression rules out, the names and types of the columns are.
+        Runs that a mapping `where` rules out by their coordinates are not read, and so not checked;
+        of those that an expression rules out, the names and types of the columns are.
 
         Args:
             table: metrics, updates, workers or nodes, or another that the runs have.
             columns: those wanted; by default all.
-            where: a value, or a list of values, for each of some columns; or an expression of `pyarrow.dataset`.
+            where: a value, or a list of values, for each of some columns; or an expression of
+                `pyarrow.dataset`.
 
         Raises:
             ValueError: no such table, or no such column.
@@ -149,7 +167,8 @@ class Results(Views, Sequence[Result]):
         return scan_table(self, table, columns, where)
 
     def where(self, **values: Any) -> "Results":
-        """The runs and members at these values of dotted keys, swept or not: `where(**{"learning.lr": [0.1, 0.2]})`.
+        """The runs and members at these values of dotted keys, swept or not:
+        `where(**{"learning.lr": [0.1, 0.2]})`.
 
         Raises:
             ValueError: no run has such a key.
@@ -157,7 +176,9 @@ class Results(Views, Sequence[Result]):
         kept: Iterable[Result] = self
         for key, value in values.items():
             wanted = list(value) if isinstance(value, list | tuple | set) else [value]
-            if key not in self.keys and not any(key in dict(dotted_items(result.config.as_dict())) for result in self):
+            if key not in self.keys and not any(
+                key in dict(dotted_items(result.config.as_dict())) for result in self
+            ):
                 hint = suggest(key, self.keys) or f"swept keys: {', '.join(self.keys) or 'none'}"
                 raise ValueError(f"{key}: no run has such a key; {hint}")
             kept = [part for result in kept if (part := _at(result, key, wanted)) is not None]
@@ -167,17 +188,19 @@ class Results(Views, Sequence[Result]):
 def load_results(path: str | Path) -> Results:
     """The runs of the sweep last started in a folder `<out>/<name>`, with their coordinates.
 
-    Sweeps of other grids that were started there before are in its folders `sweep-...`, with figures of their own. In
-    a folder without a sweep they are all finished runs below it; a run's own folder holds just that run. Manifests
-    are read at once, and every other file when it is first asked for, and held against its hash then: what was
-    damaged is refused by name at that moment.
+    Sweeps of other grids that were started there before are in its folders `sweep-...`, with
+    figures of their own. In a folder without a sweep they are all finished runs below it; a run's
+    own folder holds just that run. Manifests
+    are read at once, and every other file when it is first asked for, and held against its hash
+    then: what was damaged is refused by name at that moment.
 
     Raises:
         ResultError: as in `store.open_run`, or where no run of the sweep is finished.
     """
     path = Path(path)
     if not (path / INDEX).is_file():
-        below = sorted(run.parent for run in path.glob(f"[!.]*/{MANIFEST}"))  # a dot marks unfinished runs
+        # a dot marks unfinished runs
+        below = sorted(run.parent for run in path.glob(f"[!.]*/{MANIFEST}"))
         return Results([open_run(run) for run in below] if below else [open_run(path)])
     entries = read_index(path / INDEX)
     home = folder_of_runs(path)
@@ -188,7 +211,9 @@ def load_results(path: str | Path) -> Results:
     for run, labels in finished:
         result = open_run(home / run)
         if result.manifest["run"] != run:
-            raise ResultError(f"{home / run / MANIFEST}: the manifest of another run, {result.manifest['run']}")
+            raise ResultError(
+                f"{home / run / MANIFEST}: the manifest of another run, {result.manifest['run']}"
+            )
         found.append(replace(result, labels=labels))
     return Results(found, len(entries))
 
@@ -201,7 +226,9 @@ def load_one(path: str | Path) -> Result:
     """
     result, *others = load_results(path)
     if others:
-        raise ResultError(f"{path}: holds {1 + len(others)} runs: name the folder of one, such as {result.path}")
+        raise ResultError(
+            f"{path}: holds {1 + len(others)} runs: name the folder of one, such as {result.path}"
+        )
     return result
 
 

@@ -18,15 +18,24 @@ if TYPE_CHECKING:
 
 
 def scan_table(
-    results: "Results", table: str, columns: Sequence[str] | None, where: ds.Expression | Mapping[str, Any] | None
+    results: "Results",
+    table: str,
+    columns: Sequence[str] | None,
+    where: ds.Expression | Mapping[str, Any] | None,
 ) -> "pd.DataFrame":
     """As `Results.scan`."""
     if not results:
         raise ValueError(f"{table}: there are no runs")
     file = f"{table}.parquet"
-    runs = [(name, of) for name, of in zip(results.names, results, strict=True) if file in of.manifest["files"]]
+    runs = [
+        (name, of)
+        for name, of in zip(results.names, results, strict=True)
+        if file in of.manifest["files"]
+    ]
     if not runs:
-        known = dict.fromkeys([*TABLES, *(name.removesuffix(".parquet") for of in results for name in of.tables)])
+        known = dict.fromkeys(
+            [*TABLES, *(name.removesuffix(".parquet") for of in results for name in of.tables)]
+        )
         raise ValueError(
             f"{table}: no run has such a table; {suggest(table, known) or 'they have ' + ', '.join(known)}"
         )
@@ -38,19 +47,31 @@ def scan_table(
     stated = {key: _to_array(values) for key, values in coordinates.items()}
     own = pa.unify_schemas([_schema(of, file) for _, of in runs], promote_options="permissive")
     both = pa.unify_schemas(
-        [own, pa.schema({key: values.type for key, values in stated.items()})], promote_options="permissive"
+        [own, pa.schema({key: values.type for key, values in stated.items()})],
+        promote_options="permissive",
     )
-    order = list(dict.fromkeys(["run", *(key for key in results.keys if key in both.names), *own.names]))
+    order = list(
+        dict.fromkeys(["run", *(key for key in results.keys if key in both.names), *own.names])
+    )
     wanted = _known_columns(order if columns is None else columns, order)
     condition = _condition(where, order)
     try:
         parts = [
-            _part(of, file, both, {key: values[index] for key, values in stated.items()}, wanted, condition)
+            _part(
+                of,
+                file,
+                both,
+                {key: values[index] for key, values in stated.items()},
+                wanted,
+                condition,
+            )
             for index, (_, of) in enumerate(runs)
         ]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         problem = str(error).partition("\n")[0]
-        raise ValueError(f"{table}: where: cannot be compared with the columns: {problem}") from None
+        raise ValueError(
+            f"{table}: where: cannot be compared with the columns: {problem}"
+        ) from None
     found = [part for part in parts if part is not None] or [both.empty_table()]
     return pa.concat_tables(found, promote_options="permissive").select(wanted).to_pandas()
 
@@ -75,11 +96,13 @@ def _part(
     options, disk = ds.ParquetFileFormat(), LocalFileSystem()
     fragment = options.make_fragment(str(result.path / file), disk, partition_expression=facts)
     dataset = ds.FileSystemDataset([fragment], schema, options, disk)
-    if condition is not None and not list(dataset.get_fragments(condition)):  # its constants rule it out
+    # its constants rule it out
+    if condition is not None and not list(dataset.get_fragments(condition)):
         return None
     result.file(file)
     columns = [name for name in wanted if name in own.names]
-    found = dataset.to_table(columns=columns, filter=condition, use_threads=False)  # faster for small files
+    # faster for small files
+    found = dataset.to_table(columns=columns, filter=condition, use_threads=False)
     for name in wanted:
         if name not in own.names:
             value = stated.get(name, pa.scalar(None, schema.field(name).type))
@@ -104,7 +127,9 @@ def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple | set) else [value]
 
 
-def _condition(where: ds.Expression | Mapping[str, Any] | None, order: Sequence[str]) -> ds.Expression | None:
+def _condition(
+    where: ds.Expression | Mapping[str, Any] | None, order: Sequence[str]
+) -> ds.Expression | None:
     if where is None or isinstance(where, ds.Expression):
         return where
     condition = ds.scalar(True)
@@ -117,7 +142,9 @@ def _condition(where: ds.Expression | Mapping[str, Any] | None, order: Sequence[
 def _known_columns(columns: Iterable[str], order: Sequence[str]) -> list[str]:
     for name in columns:
         if name not in order:
-            raise ValueError(f"{name}: no such column; {suggest(name, order) or 'there are ' + ', '.join(order)}")
+            raise ValueError(
+                f"{name}: no such column; {suggest(name, order) or 'there are ' + ', '.join(order)}"
+            )
     return list(columns)
 
 
@@ -125,7 +152,12 @@ def _to_array(values: Sequence[Any]) -> pa.Array:
     """Values of several runs in one type: numbers where all are numbers, else strings."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float} or len(kinds) == 1:
-        return pa.array([float(value) if kinds == {int, float} and value is not None else value for value in values])
+        return pa.array(
+            [
+                float(value) if kinds == {int, float} and value is not None else value
+                for value in values
+            ]
+        )
     return pa.array([None if value is None else str(value) for value in values])
 
 

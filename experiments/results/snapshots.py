@@ -1,4 +1,6 @@
-"""Snapshots of runs in files: where a run that was killed, or that is to be longer, goes on from."""
+"""Snapshots of runs in files: where a run that was killed, or that is to be longer, goes on
+from.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -32,7 +34,10 @@ def find_shorter(spec: RunSpec, out: str | Path) -> Path:
     for file in folder.glob(f"[!.]*/{SNAPSHOT}"):
         with suppress(ResultError):
             result = open_run(file.parent)
-            same = digest_of(result.config.model_copy(update={"stop": spec.config.stop})) == spec.digest
+            same = (
+                digest_of(result.config.model_copy(update={"stop": spec.config.stop}))
+                == spec.digest
+            )
             if same and is_shorter(result.config.stop.build(), spec.config.stop.build()):
                 found[file] = result.manifest["mileage"]["updates"]
     if not found:
@@ -43,8 +48,12 @@ def find_shorter(spec: RunSpec, out: str | Path) -> Path:
 
 def is_shorter(stop: Stop, longer: Stop) -> bool:
     """Whether a run by `longer` passes through each moment of a run by `stop` before its end."""
-    limits = [(value, vars(longer)[name]) for name, value in vars(stop).items() if name != "accuracy"]
-    none_lower = all(after is before if None in (before, after) else before <= after for before, after in limits)
+    limits = [
+        (value, vars(longer)[name]) for name, value in vars(stop).items() if name != "accuracy"
+    ]
+    none_lower = all(
+        after is before if None in (before, after) else before <= after for before, after in limits
+    )
     return none_lower and stop.accuracy == longer.accuracy
 
 
@@ -54,10 +63,19 @@ def write_snapshot(path: Path, snapshot: Snapshot, made_by: Mapping[str, Any]) -
     Raises:
         OSError: it cannot be written.
     """
-    path.parent.stat()  # an error if it was removed; `whole_file` would make it anew, without the run's config
-    copies = [tensor.detach().to("cpu", copy=True).contiguous() for tensor in snapshot.tensors]  # none shares memory
-    facts = {"updates": str(snapshot.updates), "fingerprint": snapshot.fingerprint, "sha256": _digest_of_values(copies)}
-    stored = save({str(number): copy for number, copy in enumerate(copies)}, facts | {"made_by": json.dumps(made_by)})
+    # an error if it was removed; `whole_file` would make it anew, without the run's config
+    path.parent.stat()
+    # none shares memory
+    copies = [tensor.detach().to("cpu", copy=True).contiguous() for tensor in snapshot.tensors]
+    facts = {
+        "updates": str(snapshot.updates),
+        "fingerprint": snapshot.fingerprint,
+        "sha256": _digest_of_values(copies),
+    }
+    stored = save(
+        {str(number): copy for number, copy in enumerate(copies)},
+        facts | {"made_by": json.dumps(made_by)},
+    )
     with whole_file(path) as part:
         part.write_bytes(stored)
 
@@ -66,8 +84,8 @@ def read_snapshot(path: Path, made_by: Mapping[str, Any]) -> Snapshot:
     """The snapshot in a file.
 
     Raises:
-        SnapshotError: it is none, is damaged, or was made on another kind of machine or by other versions, where the
-            last bits of a sum may differ.
+        SnapshotError: it is none, is damaged, or was made on another kind of machine or by other
+            versions, where the last bits of a sum may differ.
     """
     try:
         with safe_open(path, "pt") as stored:

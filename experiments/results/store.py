@@ -1,4 +1,6 @@
-"""Runs on disk: a folder is written under a temporary name, renamed when complete, and read by its manifest."""
+"""Runs on disk: a folder is written under a temporary name, renamed when complete, and read by its
+manifest.
+"""
 
 import json
 import os
@@ -44,10 +46,12 @@ STALE = 3600.0  # seconds after which a temporary index is abandoned; writing on
 
 
 def open_run(path: str | Path) -> Result:
-    """The finished run in a folder, by its manifest alone: each file is checked when it is first read.
+    """The finished run in a folder, by its manifest alone: each file is checked when it is first
+    read.
 
     Raises:
-        ResultError: no finished run, written in another schema, or with a manifest that was changed.
+        ResultError: no finished run, written in another schema, or with a manifest that was
+            changed.
     """
     try:
         return Result(Path(path), read_manifest(Path(path) / MANIFEST))
@@ -60,14 +64,17 @@ def load_result(path: str | Path) -> Result:
     """The finished run in a folder; every file is checked against the manifest first.
 
     Raises:
-        ResultError: no finished run, written in another schema, or a file that is missing or not the run's own.
+        ResultError: no finished run, written in another schema, or a file that is missing or not
+            the run's own.
     """
     result = open_run(path).verify()
     return replace(result, given=result.config)
 
 
 def find_run(spec: RunSpec, out: str | Path) -> Result | None:
-    """The finished run, if it is in `out` and intact, with its messages if the config asks for them."""
+    """The finished run, if it is in `out` and intact, with its messages if the config asks for
+    them.
+    """
     try:
         result = open_run(spec.folder(out))
         lacks = spec.config.record.messages and not result.has_messages
@@ -80,10 +87,11 @@ def find_run(spec: RunSpec, out: str | Path) -> Result | None:
 
 @contextmanager
 def start_run(spec: RunSpec, out: str | Path, anew: bool = False) -> Iterator[Path]:
-    """A temporary folder of this process beside the run's own, with `config.yaml`; it is removed afterwards.
+    """A temporary folder of this process beside the run's own, with `config.yaml`; it is removed
+    afterwards.
 
-    Where a process of this machine was killed, its last snapshot of the run is there too, unless `anew`. An interrupt
-    leaves a folder that holds one.
+    Where a process of this machine was killed, its last snapshot of the run is there too, unless
+    `anew`. An interrupt leaves a folder that holds one.
 
     Raises:
         OSError: it cannot be written.
@@ -100,7 +108,9 @@ def start_run(spec: RunSpec, out: str | Path, anew: bool = False) -> Iterator[Pa
     except OSError as error:  # the temporary name means nothing to the user
         if not error.filename:
             raise
-        raise OSError(error.errno, error.strerror, str(error.filename).replace(str(own), str(path))) from None
+        raise OSError(
+            error.errno, error.strerror, str(error.filename).replace(str(own), str(path))
+        ) from None
     except BaseException as error:
         interrupted = not isinstance(error, Exception)
         raise
@@ -110,15 +120,19 @@ def start_run(spec: RunSpec, out: str | Path, anew: bool = False) -> Iterator[Pa
 
 
 def _take_over(path: Path, own: Path, anew: bool) -> None:
-    """Make the folder `own`, empty but for the last snapshot that a process left of the run in `path`.
+    """Make the folder `own`, empty but for the last snapshot that a process left of the run in
+    `path`.
 
     Of two processes that find it only one can rename it.
     """
     own.mkdir(exist_ok=True)
-    for file in own.iterdir():  # of this process, which was interrupted, or of one that had its number
+    # of this process, which was interrupted, or of one that had its number
+    for file in own.iterdir():
         if anew or file.name != SNAPSHOT:
             file.unlink()
-    left = [folder / SNAPSHOT for folder in path.parent.glob(f".{path.name}.*") if _abandoned(folder)]
+    left = [
+        folder / SNAPSHOT for folder in path.parent.glob(f".{path.name}.*") if _abandoned(folder)
+    ]
     for snapshot in [] if anew else sorted(left, key=_age):
         if not (own / SNAPSHOT).exists():
             with suppress(FileNotFoundError):
@@ -132,11 +146,17 @@ def private_folder(spec: RunSpec, out: str | Path) -> Path:
 
 
 def finish(spec: RunSpec, own: Path, outcome: Outcome, facts: Mapping[str, Any]) -> None:
-    """Write a run's tables and weights to `own`, and then the manifest, with `facts` in it: it is finished then."""
+    """Write a run's tables and weights to `own`, and then the manifest, with `facts` in it: it is
+    finished then.
+    """
     own.stat()  # an error if it was removed; `whole_file` would make it anew, without its config
     member = outcome.metrics["member"]
     swept = {key: np.array([spec.members[row][key] for row in member]) for key in spec.members[0]}
-    tables = {"metrics": {**outcome.metrics, **swept}, "updates": outcome.updates, "workers": outcome.workers}
+    tables = {
+        "metrics": {**outcome.metrics, **swept},
+        "updates": outcome.updates,
+        "workers": outcome.workers,
+    }
     for name, table in {**tables, "nodes": outcome.nodes}.items():
         _write_table(own / f"{name}.parquet", table)
     save_weights(own / "weights.safetensors", outcome.weights)
@@ -147,7 +167,12 @@ def finish(spec: RunSpec, own: Path, outcome: Outcome, facts: Mapping[str, Any])
     if outcome.restores:
         _write_table(own / RESTORES, outcome.restores)
     resolved = spec.config.as_dict()
-    identity = {"run": spec.id, "config": spec.digest, "resolved": digest_of_settings(resolved), "settings": resolved}
+    identity = {
+        "run": spec.id,
+        "config": spec.digest,
+        "resolved": digest_of_settings(resolved),
+        "settings": resolved,
+    }
     files = {name: hash_of(own / name) for name in (*FILES, *OPTIONAL) if (own / name).is_file()}
     write_sealed(own / MANIFEST, {**identity, **facts, "files": files})
 
@@ -156,12 +181,14 @@ def save_weights(path: Path, weights: "Tensor") -> None:
     """Write models `(ensemble, params)`, or `(evaluations, ensemble, params)`."""
     from safetensors.torch import save
 
-    with whole_file(path) as part:  # save_file makes files of mode 0600, and its errors name no file
+    # save_file makes files of mode 0600, and its errors name no file
+    with whole_file(path) as part:
         part.write_bytes(save({"weights": weights.detach().cpu().contiguous()}))
 
 
 def publish(own: Path, path: Path) -> None:
-    """Give the folder `own` the name `path`; files of what stood there before that are no run's are moved over.
+    """Give the folder `own` the name `path`; files of what stood there before that are no run's are
+    moved over.
 
     Raises:
         OSError: it cannot be done.
@@ -185,14 +212,18 @@ def publish(own: Path, path: Path) -> None:
 
 
 def remove_stale(path: Path) -> None:
-    """Remove what processes of this machine left in `path` when they were killed: what is not finished.
+    """Remove what processes of this machine left in `path` when they were killed: what is not
+    finished.
 
-    Snapshots stay, from which runs can go on, until these are finished. Of another machine's processes nobody knows;
-    their unfinished indices go after an hour, as do those of whom nobody knows the machine.
+    Snapshots stay, from which runs can go on, until these are finished. Of another machine's
+    processes nobody knows; their unfinished indices go after an hour, as do those of whom nobody
+    knows the machine.
     """
     here = re.escape(platform.node())
     for left in path.iterdir():
-        if _abandoned(left) and not ((left / SNAPSHOT).is_file() and not (path / left.name[1:13] / MANIFEST).is_file()):
+        if _abandoned(left) and not (
+            (left / SNAPSHOT).is_file() and not (path / left.name[1:13] / MANIFEST).is_file()
+        ):
             rmtree(left, ignore_errors=True)
         index = re.fullmatch(rf"\.{re.escape(INDEX)}\.(?:{here}\.(\d+)|.+)\.part", left.name)
         if index and ((index[1] and not alive(int(index[1]))) or _age(left) > STALE):
@@ -202,7 +233,9 @@ def remove_stale(path: Path) -> None:
 
 def _abandoned(folder: Path) -> bool:
     """Whether a process of this machine that has ended wrote a run there."""
-    ours = re.fullmatch(rf"\.[0-9a-f]{{12}}\.{re.escape(platform.node())}\.(\d+)(\.old)?", folder.name)
+    ours = re.fullmatch(
+        rf"\.[0-9a-f]{{12}}\.{re.escape(platform.node())}\.(\d+)(\.old)?", folder.name
+    )
     return ours is not None and not alive(int(ours[1]))
 
 
@@ -232,12 +265,19 @@ def _write_table(path: Path, columns: Mapping[str, np.ndarray]) -> None:
 
     def table(columns: Mapping[str, np.ndarray]) -> pa.Table:
         arrays = {name: pa.array(column) for name, column in columns.items()}
-        texts = {name: array.dictionary_encode() for name, array in arrays.items() if pa.types.is_string(array.type)}
+        texts = {
+            name: array.dictionary_encode()
+            for name, array in arrays.items()
+            if pa.types.is_string(array.type)
+        }
         return pa.table(arrays | texts)
 
     pieces = columns.parts(ROWS) if isinstance(columns, TraceColumns) else iter([columns])
     first = table(next(pieces))
-    with whole_file(path) as part, parquet.ParquetWriter(part, first.schema, compression="zstd") as writer:
+    with (
+        whole_file(path) as part,
+        parquet.ParquetWriter(part, first.schema, compression="zstd") as writer,
+    ):
         writer.write_table(first)
         for piece in pieces:
             writer.write_table(table(piece))

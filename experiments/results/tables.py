@@ -1,4 +1,6 @@
-"""A paper's table: settings as rows and columns, estimates over seeds in the cells; four formats."""
+"""A paper's table: settings as rows and columns, estimates over seeds in the cells; four
+formats.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +12,25 @@ from laggard.experiments.config.axes import axis_label
 from laggard.experiments.config.errors import suggest
 from laggard.experiments.config.grid import printable_labels
 from laggard.experiments.results.formats import format_setting, markdown, text
-from laggard.experiments.results.measures import AXES, MEASURES, as_results, goal, groups, is_seed, measure_runs
+from laggard.experiments.results.measures import (
+    AXES,
+    MEASURES,
+    as_results,
+    goal,
+    groups,
+    is_seed,
+    measure_runs,
+)
 from laggard.experiments.results.result import Result, describe_versions
 from laggard.experiments.results.results import Results, common_question
 from laggard.experiments.results.selection import Best, best
-from laggard.experiments.results.statistics import Estimate, format_estimate, interval, mean, time_to_reach
+from laggard.experiments.results.statistics import (
+    Estimate,
+    format_estimate,
+    interval,
+    mean,
+    time_to_reach,
+)
 
 Setting = tuple[Any, ...]
 
@@ -49,7 +65,9 @@ class Table:
 
     @property
     def records(self) -> pd.DataFrame:
-        """A row per cell: the keys, `measure`, `value`, its 95 % interval `low` to `high`, and `Estimate`'s fields."""
+        """A row per cell: the keys, `measure`, `value`, its 95 % interval `low` to `high`, and
+        `Estimate`'s fields.
+        """
         rows = []
         for (row, column, value), estimate in self.cells.items():
             keys = zip((*self.rows, *self.columns), (*row, *column), strict=True)
@@ -60,7 +78,9 @@ class Table:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """What is printed, as texts: settings as the index; `attrs` has the `question` and the `notes`."""
+        """What is printed, as texts: settings as the index; `attrs` has the `question` and the
+        `notes`.
+        """
         heading, *body = self.lines()
         found = pd.DataFrame(body, columns=heading)
         found.attrs = {"question": self.question, "notes": self.notes}
@@ -75,16 +95,24 @@ class Table:
         for row in dict.fromkeys(row for row, _, _ in self.cells):
             found = [self.cells.get((row, column, value)) for column, value in across]
             shown = [
-                format_estimate(cell, MEASURES[value].scale, MEASURES[value].unit, counted) if cell else ""
+                format_estimate(cell, MEASURES[value].scale, MEASURES[value].unit, counted)
+                if cell
+                else ""
                 for cell, (_, value) in zip(found, across, strict=True)
             ]
             body.append([*map(format_setting, row), *shown])
         return [heading, *body]
 
     def _heading(self, column: Setting, value: str) -> str:
-        where = ", ".join(f"{key} = {format_setting(at)}" for key, at in zip(self.columns, column, strict=True))
+        where = ", ".join(
+            f"{key} = {format_setting(at)}" for key, at in zip(self.columns, column, strict=True)
+        )
         title = self.titles[value]
-        return where if where and len(self.values) == 1 else ": ".join(part for part in (where, title) if part)
+        return (
+            where
+            if where and len(self.values) == 1
+            else ": ".join(part for part in (where, title) if part)
+        )
 
 
 def tabulate(
@@ -97,7 +125,8 @@ def tabulate(
     by: str | None = None,
     select_seeds: Sequence[int] | None = None,
 ) -> Table:
-    """What `laggard table` prints: the `table` of results, at the best setting of the keys `over` where there are any.
+    """What `laggard table` prints: the `table` of results, at the best setting of the keys `over`
+    where there are any.
 
     Raises:
         ValueError: as in `table` and `best`.
@@ -105,7 +134,9 @@ def tabulate(
     labelled, chosen = label_results(as_results(results)), None
     rows, value, over = ([of] if isinstance(of, str) else of for of in (rows, value, over))
     if not over and (by, select_seeds) != (None, None):
-        raise ValueError("by, select_seeds: say how a best setting is chosen: expected keys of which (--best)")
+        raise ValueError(
+            "by, select_seeds: say how a best setting is chosen: expected keys of which (--best)"
+        )
     if target is not None:
         goal(labelled, target)
     if over:
@@ -124,25 +155,33 @@ def table(
 ) -> Table:
     """Estimates over the seeds of each setting: mean and 95 % interval by t, n stated.
 
-    Where not every seed reaches the target of a `time_to` (`updates_to`, ...), the cell is a `statistics.duration`.
-    Members that diverged count in n and in `diverged`; they never reach a target, and no mean of an accuracy or a loss
-    includes them. One seed has no interval.
+    Where not every seed reaches the target of a `time_to` (`updates_to`, ...), the cell is a
+    `statistics.duration`. Members that diverged count in n and in `diverged`; they never reach a
+    target, and no mean of an accuracy or a loss includes them. One seed has no interval.
 
     Args:
-        rows: keys whose settings are rows; by default every swept key that is no seed and not in `columns`.
+        rows: keys whose settings are rows; by default every swept key that is no seed and not in
+            `columns`.
         columns: a key whose settings are columns.
-        values: of `MEASURES`; by default accuracy or loss, with a target time_to and updates_to, and staleness.
+        values: of `MEASURES`; by default accuracy or loss, with a target time_to and updates_to,
+            and staleness.
         target: as in `measure_runs`.
-        chosen: how `results` were chosen, if they were: what was chosen is a row's key too, or is noted.
+        chosen: how `results` were chosen, if they were: what was chosen is a row's key too, or is
+            noted.
 
     Raises:
-        ValueError: no such key or value, or a swept key in neither `rows` nor `columns`: its settings do not repeat.
+        ValueError: no such key or value, or a swept key in neither `rows` nor `columns`: its
+            settings do not repeat.
     """
     results = label_results(as_results(results))
     over = chosen.over if chosen else ()
     keys, across = [key for key in results.keys if not is_seed(key)], (columns,) if columns else ()
-    down = tuple(rows or [key for key in keys if key not in across and not (columns and key in over)])
-    varied = [key for key in keys if key not in over and results.final[key].nunique(dropna=False) > 1]
+    down = tuple(
+        rows or [key for key in keys if key not in across and not (columns and key in over)]
+    )
+    varied = [
+        key for key in keys if key not in over and results.final[key].nunique(dropna=False) > 1
+    ]
     _check_settings(down, across, varied, results.keys)
     values = tuple(values or _standard_values(results, target))
     cells = {
@@ -150,29 +189,48 @@ def table(
         for value in values
         for setting, members in groups(measure_runs(results, value, target), [*down, *across])
     }
-    notes = _table_notes(results, cells, values, titles := _titles(results, values, target), bool(columns))
+    notes = _table_notes(
+        results, cells, values, titles := _titles(results, values, target), bool(columns)
+    )
     if chosen:
         notes = [*([] if set(over) <= set(down) else chosen.choices), *chosen.notes, *notes]
-    return Table(down, across, values, _order_cells(cells, values), titles, tuple(notes), common_question(results))
+    return Table(
+        down,
+        across,
+        values,
+        _order_cells(cells, values),
+        titles,
+        tuple(notes),
+        common_question(results),
+    )
 
 
 def label_results(results: Results) -> Results:
-    """Results of a sweep, as they are; others each labelled with the keys in which their configs differ.
+    """Results of a sweep, as they are; others each labelled with the keys in which their configs
+    differ.
 
-    Keys that only some of the configs have follow from others, and are left out where those are enough.
+    Keys that only some of the configs have follow from others, and are left out where those are
+    enough.
     """
     if len(results) < 2 or any(result.labels for result in results):
         return results
     every = results.parameters
     shared = every.dropna(axis="columns")
     differ = every if shared.astype(str).duplicated().any() else shared
-    records = [{key: axis_label(value) for key, value in row.items()} for row in differ.to_dict("records")]
-    rows = [printable_labels({key: value for key, value in row.items() if value == value}) for row in records]
+    records = [
+        {key: axis_label(value) for key, value in row.items()} for row in differ.to_dict("records")
+    ]
+    rows = [
+        printable_labels({key: value for key, value in row.items() if value == value})
+        for row in records
+    ]
     labelled = [replace(result, labels=row) for result, row in zip(results, rows, strict=True)]
     return Results(labelled, planned=results.planned)
 
 
-def _check_settings(down: Sequence[str], across: Sequence[str], keys: Sequence[str], swept: Sequence[str]) -> None:
+def _check_settings(
+    down: Sequence[str], across: Sequence[str], keys: Sequence[str], swept: Sequence[str]
+) -> None:
     for key in (*down, *across):
         if key not in swept:
             hint = suggest(key, swept) or f"swept keys: {', '.join(swept) or 'none'}"
@@ -180,11 +238,15 @@ def _check_settings(down: Sequence[str], across: Sequence[str], keys: Sequence[s
     if twice := set(down) & set(across):
         raise ValueError(f"{', '.join(twice)}: expected as rows or as columns, not both")
     if left := [key for key in keys if key not in (*down, *across)]:
-        remedy = f"make it rows or columns, fix it by --where {left[0]}=VALUE, or take --best {left[0]}"
+        remedy = (
+            f"make it rows or columns, fix it by --where {left[0]}=VALUE, or take --best {left[0]}"
+        )
         raise ValueError(f"{left[0]}: was swept too, and its settings are no repetitions: {remedy}")
 
 
-def _order_cells(cells: Mapping[Any, Estimate], values: Sequence[str]) -> dict[tuple[Setting, Setting, str], Estimate]:
+def _order_cells(
+    cells: Mapping[Any, Estimate], values: Sequence[str]
+) -> dict[tuple[Setting, Setting, str], Estimate]:
     """Row by row, column by column, as they were first met."""
     rows, columns = (list(dict.fromkeys(at[place] for at in cells)) for place in (0, 1))
     every = [(row, column, value) for row in rows for column in columns for value in values]
@@ -192,7 +254,9 @@ def _order_cells(cells: Mapping[Any, Estimate], values: Sequence[str]) -> dict[t
 
 
 def _standard_values(results: Results, target: float | None) -> list[str]:
-    measure = next((name for name in ("accuracy", "loss") if MEASURES[name].column in results.metrics), "time")
+    measure = next(
+        (name for name in ("accuracy", "loss") if MEASURES[name].column in results.metrics), "time"
+    )
     try:
         goal(results, target)
         reaching = ["time_to", "updates_to"] if measure != "time" else []
@@ -217,7 +281,11 @@ def _titles(results: Results, values: Sequence[str], target: float | None) -> di
 
 
 def _table_notes(
-    results: Results, cells: Mapping[Any, Estimate], values: Sequence[str], titles: Mapping[str, str], columns: bool
+    results: Results,
+    cells: Mapping[Any, Estimate],
+    values: Sequence[str],
+    titles: Mapping[str, str],
+    columns: bool,
 ) -> list[str]:
     counts = {estimate.n for estimate in cells.values()}
     notes = [titles[values[0]]] if columns and len(values) == 1 else []
@@ -230,7 +298,9 @@ def _table_notes(
         notes.append(
             "k of n: only so many reached the target; median by Kaplan-Meier, > t where it lies beyond all seen"
         )
-    if any(estimate.diverged for estimate in cells.values()) and any(MEASURES[of].column not in AXES for of in values):
+    if any(estimate.diverged for estimate in cells.values()) and any(
+        MEASURES[of].column not in AXES for of in values
+    ):
         notes.append("diverged members are in n, and in no mean of an accuracy or a loss")
     if versions := describe_versions(results):
         notes.append(versions)

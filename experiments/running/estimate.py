@@ -1,4 +1,6 @@
-"""How long runs will take and how much memory they need: from a config alone, from a run's beginning, of a sweep."""
+"""How long runs will take and how much memory they need: from a config alone, from a run's
+beginning, of a sweep.
+"""
 
 import heapq
 import json
@@ -31,11 +33,15 @@ START_UP, WRITING = 3.0, 0.15
 ROW = 130
 """Bytes that a gradient takes in memory until its run's tables are written."""
 MULTIPLICATIONS, CYCLE, UPDATE = 5e9, 3e-5, 1e-4
-"""Of a core, a second; and seconds of a worker's cycle on the clock, and of an update where something is learnt."""
+"""Of a core, a second; and seconds of a worker's cycle on the clock, and of an update where
+something is learnt.
+"""
 
 
 class Forecast(NamedTuple):
-    """What a run is expected to take: seconds of wall time, and bytes of the process that simulates it."""
+    """What a run is expected to take: seconds of wall time, and bytes of the process that simulates
+    it.
+    """
 
     seconds: float
     memory: float
@@ -45,22 +51,39 @@ def rough_gradients(spec: RunSpec) -> float:
     """Gradients of each member, to within a factor of ten or so, from a run's config alone."""
     stop, task = spec.config.stop, spec.config.task
     known = sizes_of(task.dataset) if hasattr(task, "dataset") else None
-    batch, epoch = getattr(task, "batch", 32), known.samples if known else getattr(task, "epoch", 60_000)
+    batch, epoch = (
+        getattr(task, "batch", 32),
+        known.samples if known else getattr(task, "epoch", 60_000),
+    )
     counts = [(stop.epochs or 0) * epoch / batch, stop.updates, stop.gradients]
     if stop.time:
-        counts.append(stop.time * spec.config.cluster.workers / max(spec.config.build_cluster().compute.mean, 1e-9))
+        counts.append(
+            stop.time
+            * spec.config.cluster.workers
+            / max(spec.config.build_cluster().compute.mean, 1e-9)
+        )
     return float(min(filter(None, counts), default=1))
 
 
 def rough_seconds(spec: RunSpec) -> float:
-    """Seconds that a run takes, to within a factor of ten or so, from its config alone; nothing is run or read."""
+    """Seconds that a run takes, to within a factor of ten or so, from its config alone; nothing is
+    run or read.
+    """
     task, members = spec.config.task, len(spec.members)
-    work = 3 * getattr(task, "batch", 32) * sum(layer.work for layer in task.layers()) if task.learns else 0.0
-    return float(rough_gradients(spec) * (CYCLE + task.learns * UPDATE + members * work / MULTIPLICATIONS))
+    work = (
+        3 * getattr(task, "batch", 32) * sum(layer.work for layer in task.layers())
+        if task.learns
+        else 0.0
+    )
+    return float(
+        rough_gradients(spec) * (CYCLE + task.learns * UPDATE + members * work / MULTIPLICATIONS)
+    )
 
 
 class Evaluated(NamedTuple):
-    """A task whose evaluations, of so many seconds each, have been measured once: they cost nothing from now on."""
+    """A task whose evaluations, of so many seconds each, have been measured once: they cost nothing
+    from now on.
+    """
 
     task: Any
     measures: Mapping[str, Any]
@@ -73,10 +96,14 @@ class Evaluated(NamedTuple):
         return {name: value.expand(len(weights)) for name, value in self.measures.items()}
 
 
-def forecast(spec: RunSpec, seconds: float = 0.5, known: dict[str, Evaluated] | None = None) -> Forecast:
-    """What a run will take, from running the first of it for so many `seconds` and from one evaluation.
+def forecast(
+    spec: RunSpec, seconds: float = 0.5, known: dict[str, Evaluated] | None = None
+) -> Forecast:
+    """What a run will take, from running the first of it for so many `seconds` and from one
+    evaluation.
 
-    A run that may stop at an accuracy is taken to go on to its other limits. Evaluations in `known` are not measured.
+    A run that may stop at an accuracy is taken to go on to its other limits. Evaluations in `known`
+    are not measured.
     """
     start, known = perf_counter(), {} if known is None else known
     config, given = spec.config, spec.arguments()
@@ -94,13 +121,17 @@ def forecast(spec: RunSpec, seconds: float = 0.5, known: dict[str, Evaluated] | 
         rest = probe.remaining()
     ran = perf_counter() - began
     end = probe.end()
-    times = evaluations(given["evaluate"], end) * (config.cluster.workers if config.evaluate.nodes else 1)
+    times = evaluations(given["evaluate"], end) * (
+        config.cluster.workers if config.evaluate.nodes else 1
+    )
     seconds = built + ran + rest + WRITING + times * evaluation
     return Forecast(seconds, (probe.memory or resident_bytes()) + ROW * end.gradients)
 
 
 def _evaluation(task: Task, models: "Tensor") -> float:
-    """Seconds that an evaluation takes: of all models where that is quick, or else of one, times their number."""
+    """Seconds that an evaluation takes: of all models where that is quick, or else of one, times
+    their number.
+    """
     one = timeit(lambda: task.evaluate(models[:1]), number=1)
     return one * len(models) if one > QUICK else timeit(lambda: task.evaluate(models), number=1)
 
@@ -114,7 +145,8 @@ class StopAfter:
 
     def __init__(self, stop: Stop, seconds: float) -> None:
         self._stop, self._seconds = stop, seconds
-        self._seen: list[tuple[float, float]] = []  # moments, and the share of the run that was behind it
+        # moments, and the share of the run that was behind it
+        self._seen: list[tuple[float, float]] = []
         self._progress = RunProgress(0.0, 0.0, 0, 0.0, 0)
         self.memory = 0.0
 
@@ -123,36 +155,51 @@ class StopAfter:
         self._progress = progress
         self._seen.append((perf_counter(), self._share(progress)))
         (start, first), (now, share) = self._seen[0], self._seen[-1]
-        if now - start >= self._seconds and share > first:  # where an update takes longer, the next is waited for
+        # where an update takes longer, the next is waited for
+        if now - start >= self._seconds and share > first:
             self.memory = resident_bytes()
             raise ProbeFinished
 
     def remaining(self) -> float:
         """Seconds until the end at the last measured speed."""
         (start, first), (now, share) = self._seen[0], self._seen[-1]
-        warm = (at for at in self._seen if at[0] - start >= self._seconds / 4 and first < at[1] < share)
+        warm = (
+            at for at in self._seen if at[0] - start >= self._seconds / 4 and first < at[1] < share
+        )
         then, before = next(warm, self._seen[0])
         return (1 - share) * (now - then) / (share - before) if share > before else math.inf
 
     def end(self) -> RunProgress:
         """The expected progress at the end of the run."""
         share = max(self._share(self._progress), 1e-12)
-        time, updates, samples, epochs, gradients = (axis / min(share, 1.0) for axis in self._progress)
+        time, updates, samples, epochs, gradients = (
+            axis / min(share, 1.0) for axis in self._progress
+        )
         return RunProgress(time, updates, round(samples), epochs, round(gradients))
 
     def _share(self, progress: RunProgress) -> float:
-        limits: dict[str, Any] = {key: getattr(self._stop, key) for key in ("epochs", "updates", "gradients", "time")}
-        return float(max((getattr(progress, key) / limit for key, limit in limits.items() if limit), default=0.0))
+        limits: dict[str, Any] = {
+            key: getattr(self._stop, key) for key in ("epochs", "updates", "gradients", "time")
+        }
+        return float(
+            max(
+                (getattr(progress, key) / limit for key, limit in limits.items() if limit),
+                default=0.0,
+            )
+        )
 
 
 def evaluations(evaluate: Evaluate, end: RunProgress) -> float:
     """The number of evaluations of a run that ends there."""
     axes = {"every_epochs": end.epochs, "every_updates": end.updates, "every_seconds": end.time}
-    return 1 + max(1.0, *(at / float(getattr(evaluate, axis) or math.inf) for axis, at in axes.items()))
+    return 1 + max(
+        1.0, *(at / float(getattr(evaluate, axis) or math.inf) for axis, at in axes.items())
+    )
 
 
 def makespan(seconds: Sequence[float], jobs: int) -> float:
-    """The time at which the last run ends, if each starts, the longest first, as soon as one of `jobs` is free.
+    """The time at which the last run ends, if each starts, the longest first, as soon as one of
+    `jobs` is free.
 
     Source: Graham (1969), SIAM Journal on Applied Mathematics 17, longest processing time first.
 
@@ -167,11 +214,15 @@ def makespan(seconds: Sequence[float], jobs: int) -> float:
 
 
 def resident_bytes() -> float:
-    """Bytes of memory that this process has now, or its maximum where the system reports only that."""
+    """Bytes of memory that this process has now, or its maximum where the system reports only
+    that.
+    """
     table = Path("/proc/self/statm")
     if table.is_file():
         return float(table.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def jobs_for(missing: Sequence[RunSpec], backend: str = "loky") -> int:
@@ -184,7 +235,9 @@ def jobs_for(missing: Sequence[RunSpec], backend: str = "loky") -> int:
 
     first = missing[0].config
     on_gpu = first.device != "cpu" and hasattr(first.task, "dataset") and torch.cuda.is_available()
-    if backend == "loky" and (len(missing) < 2 or on_gpu or sum(map(rough_seconds, missing)) < BRIEF):
+    if backend == "loky" and (
+        len(missing) < 2 or on_gpu or sum(map(rough_seconds, missing)) < BRIEF
+    ):
         return 1
     return min(max(1, cores() // (first.threads or 1)), len(missing))
 
@@ -212,7 +265,9 @@ class SweepPlan(NamedTuple):
     @property
     def seconds(self) -> float:
         """Wall time of the sweep."""
-        return makespan([each.seconds for each in self.missing], self.jobs) + START_UP * (self.jobs > 1)
+        return makespan([each.seconds for each in self.missing], self.jobs) + START_UP * (
+            self.jobs > 1
+        )
 
     @property
     def memory(self) -> float:
@@ -221,9 +276,14 @@ class SweepPlan(NamedTuple):
 
 
 def plan(
-    config: Config, out: str | Path = "results", force: bool = False, jobs: int | None = None, backend: str = "loky"
+    config: Config,
+    out: str | Path = "results",
+    force: bool = False,
+    jobs: int | None = None,
+    backend: str = "loky",
 ) -> SweepPlan:
-    """What `sweep` would do with the same arguments; runs that differ in seeds only are taken to be alike.
+    """What `sweep` would do with the same arguments; runs that differ in seeds only are taken to be
+    alike.
 
     Raises:
         ConfigError: one of the runs cannot be run.
@@ -239,7 +299,9 @@ def plan(
     evaluated: dict[str, Evaluated] = {}
     alike = {kind: RunSpec(spec.config.model_copy(update=alone)) for kind, spec in kinds.items()}
     known = {kind: forecast(spec, seconds, evaluated) for kind, spec in alike.items()}
-    each = [(spec, known[_run_kind(spec.config)] if spec.id in missing else None) for spec in planned]
+    each = [
+        (spec, known[_run_kind(spec.config)] if spec.id in missing else None) for spec in planned
+    ]
     return SweepPlan(each, jobs, Path(out) / config.name)
 
 

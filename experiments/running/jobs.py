@@ -1,4 +1,6 @@
-"""Where the runs of a sweep are simulated: worker processes here, or a cluster engine, through joblib."""
+"""Where the runs of a sweep are simulated: worker processes here, or a cluster engine, through
+joblib.
+"""
 
 import os
 import signal
@@ -34,7 +36,9 @@ JobFunction = Callable[[str, Document], JobResult]
 
 KILLED = 0.05  # seconds between two looks for workers to be killed
 LIVES = 3
-"""The number of workers that a run may kill before it fails: twice beside other runs, the last time alone."""
+"""The number of workers that a run may kill before it fails: twice beside other runs, the last time
+alone.
+"""
 
 
 def check(backend: str) -> None:
@@ -51,12 +55,17 @@ def check(backend: str) -> None:
 
 
 def run_jobs(
-    work: JobFunction, documents: Mapping[str, Document], at_once: int, backend: str, finished: Callable[[str], bool]
+    work: JobFunction,
+    documents: Mapping[str, Document],
+    at_once: int,
+    backend: str,
+    finished: Callable[[str], bool],
 ) -> Iterator[JobResult]:
-    """The outcome of each run as it ends; where a worker dies, all workers are replaced and the work goes on.
+    """The outcome of each run as it ends; where a worker dies, all workers are replaced and the
+    work goes on.
 
-    A run in whose company a worker has died twice is simulated by itself, so that a run which kills its worker is
-    told from those that only stood beside it.
+    A run in whose company a worker has died twice is simulated by itself, so that a run which kills
+    its worker is told from those that only stood beside it.
 
     Args:
         work: simulates a run, in another process, and is handed over to it.
@@ -73,7 +82,9 @@ def run_jobs(
             company = [run for run in left if deaths[run] < LIVES - 1]
             together = {run: left[run] for run in company or list(left)[:1]}
             begun: list[str] = []
-            with closing(_round(work, together, at_once if company else 1, settings, begun)) as reports:
+            with closing(
+                _round(work, together, at_once if company else 1, settings, begun)
+            ) as reports:
                 try:
                     for done in reports:
                         del left[done.run]
@@ -100,9 +111,15 @@ def run_jobs(
 
 
 def _round(
-    work: JobFunction, documents: Mapping[str, Document], at_once: int, settings: Mapping[str, Any], begun: list[str]
+    work: JobFunction,
+    documents: Mapping[str, Document],
+    at_once: int,
+    settings: Mapping[str, Any],
+    begun: list[str],
 ) -> Generator[JobResult, None, None]:
-    """Yield results until all runs are done or a worker dies; append the ids of started ones to `begun`."""
+    """Yield results until all runs are done or a worker dies; append the ids of started ones to
+    `begun`.
+    """
     from joblib import Parallel, delayed
 
     def tasks() -> Iterator[Any]:
@@ -112,21 +129,26 @@ def _round(
 
     parallel = Parallel(**settings, pre_dispatch=at_once, batch_size=1)
     if parallel.return_generator:
-        resource_tracker.ensure_running()  # its start, which comes before the first worker's, ends the blocking
-    with block_interrupt() if parallel.return_generator else nullcontext():  # inherited by processes that start now
+        # its start, which comes before the first worker's, ends the blocking
+        resource_tracker.ensure_running()
+    # inherited by processes that start now
+    with block_interrupt() if parallel.return_generator else nullcontext():
         reports = parallel(tasks())
     try:
         for done in reports:  # noqa: UP028  (`yield from` would close them before the warnings are off)
             yield done
     finally:
-        with warnings.catch_warnings(), suppress(AttributeError):  # joblib warns about results that are not read
+        # joblib warns about results that are not read
+        with warnings.catch_warnings(), suppress(AttributeError):
             warnings.simplefilter("ignore")
             reports.close()
 
 
 @contextmanager
 def block_interrupt() -> Iterator[None]:
-    """Block Ctrl-C in this context, and so in the processes that are started in it, which inherit the mask."""
+    """Block Ctrl-C in this context, and so in the processes that are started in it, which inherit
+    the mask.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -136,10 +158,12 @@ def block_interrupt() -> Iterator[None]:
 
 @contextmanager
 def interrupt_by_killing(interrupts: list[int]) -> Iterator[None]:
-    """Have Ctrl-C, and SIGTERM where it is handled, kill loky's workers; KeyboardInterrupt is raised at the end.
+    """Have Ctrl-C, and SIGTERM where it is handled, kill loky's workers; KeyboardInterrupt is
+    raised at the end.
 
-    An exception in the middle of loky leaves its locks taken, so that the process hangs at its exit. Workers that die
-    are an event that loky expects at any moment. Those that it is starting meanwhile are killed too.
+    An exception in the middle of loky leaves its locks taken, so that the process hangs at its
+    exit. Workers that die are an event that loky expects at any moment. Those that it is starting
+    meanwhile are killed too.
 
     Args:
         interrupts: the numbers of the signals are appended.
@@ -177,14 +201,22 @@ def _loky(jobs: int, stack: ExitStack) -> dict[str, Any]:
     from joblib import parallel_config
     from joblib.externals.loky import get_reusable_executor
 
-    # A worker that has grown by 300 MB, as a data set makes it do, is replaced between runs; loky suspects a leak.
-    warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
+    # A worker that has grown by 300 MB, as a data set makes it do, is replaced between runs; loky
+    # suspects a leak.
+    warnings.filterwarnings(
+        "ignore", message="A worker stopped while some jobs", category=UserWarning
+    )
     # two at least: joblib simulates in this process what has one
-    stack.callback(lambda: get_reusable_executor(max_workers=max(2, jobs), reuse=True).shutdown(kill_workers=True))
+    stack.callback(
+        lambda: get_reusable_executor(max_workers=max(2, jobs), reuse=True).shutdown(
+            kill_workers=True
+        )
+    )
     watched = {"initializer": start_worker, "initargs": (os.getpid(),)}
     stack.enter_context(parallel_config("loky", inner_max_num_threads=1, **watched))
     _remove_semaphores()
-    return {"n_jobs": max(2, jobs), "max_nbytes": None, "temp_folder": gettempdir()}  # else it makes one in /dev/shm
+    # else it makes one in /dev/shm
+    return {"n_jobs": max(2, jobs), "max_nbytes": None, "temp_folder": gettempdir()}
 
 
 def _remove_semaphores() -> None:
@@ -197,7 +229,9 @@ def _remove_semaphores() -> None:
 
 
 def _dask(jobs: int, stack: ExitStack) -> dict[str, Any]:
-    """The cluster of the current client, or of DASK_SCHEDULER_ADDRESS, or else processes of this machine."""
+    """The cluster of the current client, or of DASK_SCHEDULER_ADDRESS, or else processes of this
+    machine.
+    """
     import dask
     from distributed import Client, default_client
     from joblib import parallel_config
@@ -213,7 +247,9 @@ def _dask(jobs: int, stack: ExitStack) -> dict[str, Any]:
 
 
 def _ray(jobs: int, stack: ExitStack) -> dict[str, Any]:
-    """The cluster that this process has joined, or that of RAY_ADDRESS, or else processes of this machine."""
+    """The cluster that this process has joined, or that of RAY_ADDRESS, or else processes of this
+    machine.
+    """
     import ray
     from joblib import parallel_config
     from ray.util.joblib import register_ray
@@ -229,4 +265,6 @@ def _ray(jobs: int, stack: ExitStack) -> dict[str, Any]:
 
 
 ENGINES = {"loky": _loky, "ray": _ray, "dask": _dask}
-"""Processes of this machine, Ray, Dask: each gives arguments of `joblib.Parallel`, for workers that last as `stack`."""
+"""Processes of this machine, Ray, Dask: each gives arguments of `joblib.Parallel`, for workers that
+last as `stack`.
+"""

@@ -29,9 +29,13 @@ if TYPE_CHECKING:
     from laggard.simulator.engine.simulation import Simulation
 
 NOTE, FRESH = "underway.json", 15.0
-"""The file in which a run writes its progress, and the seconds after which its writer counts as dead."""
+"""The file in which a run writes its progress, and the seconds after which its writer counts as
+dead.
+"""
 PERIOD, BAR_PERIOD = 1.0, 0.1
-"""Seconds between two writes of a run's progress, or two reads of a sweep's; and between two states of a bar."""
+"""Seconds between two writes of a run's progress, or two reads of a sweep's; and between two states
+of a bar.
+"""
 LIMITS = ("epochs", "updates", "gradients", "time")
 START = "starting; a network that is new here is compiled first"
 LINES, NAME = 16, 48
@@ -63,8 +67,14 @@ class Advance(NamedTuple):
 
     def __str__(self) -> str:
         unit = "s simulated" if self.limit == "time" else self.limit
-        reached, total = (f"{n:,.0f}" if self.limit in ("updates", "gradients") else f"{n:.3g}" for n in self[1:3])
-        return f"{self.share:.0%}, {reached} of {total} {unit}{self.time_left}" if self.reached else START
+        reached, total = (
+            f"{n:,.0f}" if self.limit in ("updates", "gradients") else f"{n:.3g}" for n in self[1:3]
+        )
+        return (
+            f"{self.share:.0%}, {reached} of {total} {unit}{self.time_left}"
+            if self.reached
+            else START
+        )
 
     @property
     def time_left(self) -> str:
@@ -92,17 +102,24 @@ class Observer:
         self._simulation = simulation
 
     def progress(self) -> tuple[RunProgress, float] | None:
-        """The progress, and the seconds of wall time up to now; None before the simulation begins."""
+        """The progress, and the seconds of wall time up to now; None before the simulation
+        begins.
+        """
         if self._simulation is None:
             return None
         return self._simulation.progress(), perf_counter() - self._began
 
     def advance(self) -> Advance | None:
-        """Progress towards the nearest limit; None before the start, or where only an accuracy stops the run."""
+        """Progress towards the nearest limit; None before the start, or where only an accuracy
+        stops the run.
+        """
         if (now := self.progress()) is None:
             return None
         progress, seconds = now
-        each = [Advance(limit, getattr(progress, limit), total, seconds) for limit, total in self.totals.items()]
+        each = [
+            Advance(limit, getattr(progress, limit), total, seconds)
+            for limit, total in self.totals.items()
+        ]
         return max(each, key=lambda advance: advance.share, default=None)
 
 
@@ -143,7 +160,9 @@ def heartbeat(spec: RunSpec, out: str | Path) -> Iterator[Observer]:
 
 
 def read_progress(path: Path) -> dict[str, Advance]:
-    """The progress of the running runs in a folder `<out>/<name>`, by run id; files half written are left out."""
+    """The progress of the running runs in a folder `<out>/<name>`, by run id; files half written
+    are left out.
+    """
     found = {}
     for note in path.glob(f".*/{NOTE}"):
         run = re.match(r"\.([0-9a-f]{12})\.", note.parent.name)
@@ -159,7 +178,9 @@ def display(file: TextIO, shown: bool = True) -> "Progress":
     from rich.progress import BarColumn, Progress, TextColumn
 
     columns = BarColumn(16), TextColumn("{task.description}", markup=False)
-    return Progress(*columns, console=Console(file=file, highlight=False), transient=True, disable=not shown)
+    return Progress(
+        *columns, console=Console(file=file, highlight=False), transient=True, disable=not shown
+    )
 
 
 @contextmanager
@@ -181,9 +202,11 @@ def bar(spec: RunSpec) -> Iterator[Observer]:
 
 
 class SweepDisplay(ExitStack):
-    """A line for each run of a sweep that is over and, on a terminal, a bar for all and for each one under way.
+    """A line for each run of a sweep that is over and, on a terminal, a bar for all and for each
+    one under way.
 
-    The first bar goes by the work that each run is roughly expected to be, of those under way by their share of it.
+    The first bar goes by the work that each run is roughly expected to be, of those under way by
+    their share of it.
 
     Args:
         folder: `<out>/<name>`, where runs are stored.
@@ -211,7 +234,9 @@ class SweepDisplay(ExitStack):
         return self
 
     def report(self, ended: "RunEnd") -> None:
-        """Print how a run ended; runs whose results existed already are counted and printed in one line."""
+        """Print how a run ended; runs whose results existed already are counted and printed in one
+        line.
+        """
         self._over += 1
         if ended.seconds is None:
             self._present += 1
@@ -233,7 +258,9 @@ class SweepDisplay(ExitStack):
         """Draw the current state of the bars."""
         ways = {run: way for run, way in read_progress(self._folder).items() if run in self._titles}
         begun = sum(self._work[run] * way.share for run, way in ways.items())
-        whole = Advance("", self._done + begun, sum(self._work.values()) or 1.0, perf_counter() - self._began)
+        whole = Advance(
+            "", self._done + begun, sum(self._work.values()) or 1.0, perf_counter() - self._began
+        )
         text = f"{self._over} of {self._runs} runs{whole.time_left}"
         self._rows.update(self._total, total=1.0, completed=whole.share, description=text)
         for run in self._lines.keys() - ways.keys():
@@ -241,7 +268,11 @@ class SweepDisplay(ExitStack):
         for run, way in sorted(ways.items())[:LINES]:
             if run not in self._lines:
                 self._lines[run] = self._rows.add_task("", total=1.0)
-            self._rows.update(self._lines[run], completed=way.share, description=f"{self._titles[run][:NAME]}: {way}")
+            self._rows.update(
+                self._lines[run],
+                completed=way.share,
+                description=f"{self._titles[run][:NAME]}: {way}",
+            )
         self._rows.refresh()
 
     def _print(self, line: str, bad: bool = False) -> None:

@@ -1,4 +1,6 @@
-"""A grid of runs: existing results are kept, and the rest is simulated, on all cores if that pays."""
+"""A grid of runs: existing results are kept, and the rest is simulated, on all cores if that
+pays.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -41,8 +43,8 @@ class RunEnd(NamedTuple):
     Attributes:
         run: which one.
         result: None where it failed.
-        seconds: of wall time that it took just now; None where its result existed already, NaN where the worker
-            that knew has died.
+        seconds: of wall time that it took just now; None where its result existed already, NaN
+            where the worker that knew has died.
         failure: what went wrong, in one line; empty where nothing did.
     """
 
@@ -69,15 +71,17 @@ def sweep(
 ) -> Results:
     """Simulate every run that a config expands to, and keep them all under `<out>/<name>`.
 
-    Runs that are there and intact are not simulated again, unless `force` asks for it: a sweep that was interrupted
-    goes on where it stopped, each run that was killed at its last snapshot. Neither a run that fails nor a worker that
-    is killed stops the others.
+    Runs that are there and intact are not simulated again, unless `force` asks for it: a sweep that
+    was interrupted goes on where it stopped, each run that was killed at its last snapshot. Neither
+    a run that fails nor a worker that is killed stops the others.
 
     Args:
         progress: is shown how far each run is, where they are simulated in this process.
-        jobs: how many runs at once, a process each with one thread, or as many as the config says; 1 simulates in this
-            process. By default all cores, but this process alone for ten seconds of work or less, and on a GPU.
-        backend: "loky", processes here; "ray" or "dask", an engine that runs already or is started here.
+        jobs: how many runs at once, a process each with one thread, or as many as the config says;
+            1 simulates in this process. By default all cores, but this process alone for ten
+            seconds of work or less, and on a GPU.
+        backend: "loky", processes here; "ray" or "dask", an engine that runs already or is started
+            here.
         tell: called with each run as soon as it has ended.
         find: how a finished run is found.
         snapshots: seconds of wall time from one snapshot of a run to the next.
@@ -94,13 +98,17 @@ def sweep(
     planned = runs(config)
     write_index(planned, out)
     found: dict[str, RunEnd] = {}
-    for ended in _execute_plan(planned, Path(out), None if force else find, progress, jobs, backend, snapshots):
+    for ended in _execute_plan(
+        planned, Path(out), None if force else find, progress, jobs, backend, snapshots
+    ):
         found[ended.run.id] = ended
         tell(ended)
     every = [found[spec.id] for spec in planned]
     results = Results([each.result for each in every if each.result is not None], len(planned))
     if failed := [each for each in every if each.result is None]:
-        raise SweepError(results, [f"run {of.run.id} ({of.run.title}): {of.failure}" for of in failed])
+        raise SweepError(
+            results, [f"run {of.run.id} ({of.run.title}): {of.failure}" for of in failed]
+        )
     return results
 
 
@@ -113,7 +121,9 @@ def _execute_plan(
     backend: str,
     snapshots: float,
 ) -> Iterator[RunEnd]:
-    """Every run of the plan as it ends; those that `find` gives come first, and None simulates all."""
+    """Every run of the plan as it ends; those that `find` gives come first, and None simulates
+    all.
+    """
     missing: list[RunSpec] = []
     force = find is None
     for spec in planned:
@@ -127,11 +137,15 @@ def _execute_plan(
     if backend == "loky" and at_once == 1:
         yield from (_run_here(spec, out, force, progress, snapshots) for spec in missing)
     else:
-        work = partial(run_job, folders=tuple(FOLDERS), out=out.resolve(), force=force, snapshots=snapshots)
+        work = partial(
+            run_job, folders=tuple(FOLDERS), out=out.resolve(), force=force, snapshots=snapshots
+        )
         yield from _run_elsewhere(missing, out, force, at_once, backend, work)
 
 
-def _run_here(spec: RunSpec, out: Path, force: bool, progress: ProgressDisplay | None, snapshots: float) -> RunEnd:
+def _run_here(
+    spec: RunSpec, out: Path, force: bool, progress: ProgressDisplay | None, snapshots: float
+) -> RunEnd:
     start = perf_counter()
     try:
         result = run_spec(spec, out, force, progress, snapshots)
@@ -141,7 +155,12 @@ def _run_here(spec: RunSpec, out: Path, force: bool, progress: ProgressDisplay |
 
 
 def _run_elsewhere(
-    missing: Sequence[RunSpec], out: Path, force: bool, at_once: int, backend: str, work: JobFunction
+    missing: Sequence[RunSpec],
+    out: Path,
+    force: bool,
+    at_once: int,
+    backend: str,
+    work: JobFunction,
 ) -> Iterator[RunEnd]:
     """The missing runs, simulated in other processes, the longest first."""
     queue = {spec.id: spec for spec in sorted(missing, key=rough_seconds, reverse=True)}
@@ -151,7 +170,8 @@ def _run_elsewhere(
         renewed = not force or _manifest_stamp(queue[run], out) != before[run]
         return renewed and store.find_run(queue[run], out) is not None
 
-    documents = {run: spec.config.as_dict() for run, spec in queue.items()}  # with the hashes of sources and files
+    # with the hashes of sources and files
+    documents = {run: spec.config.as_dict() for run, spec in queue.items()}
     try:
         for done in run_jobs(work, documents, at_once, backend, finished):
             yield _read_report(done, queue[done.run], out)

@@ -1,7 +1,8 @@
 """A live view of a run in the terminal: curves, staleness, and waiting workers.
 
-The view is drawn inside the process that simulates: nothing is written for it, so that nothing can be torn, and it sees
-what no file has yet. It is drawn at most twice a second, and so seldom that it takes a sixtieth of the time at most.
+The view is drawn inside the process that simulates: nothing is written for it, so that nothing can
+be torn, and it sees what no file has yet. It is drawn at most twice a second, and so seldom that it
+takes a sixtieth of the time at most.
 """
 
 import sys
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from laggard.simulator.engine.simulation import Simulation
 
 PERIOD, PLAIN_PERIOD, SHARE = 0.5, 5.0, 60
-"""Seconds of wall time between two views, on a terminal and as plain lines; and how often a drawing's own time."""
+"""Seconds of wall time between two views, on a terminal and as plain lines; and how often a
+drawing's own time.
+"""
 RECENT, WAITERS = 500, 5
 
 
@@ -60,25 +63,40 @@ class View(Observer):
             return
         from rich.text import Text
 
-        curve = plot_lines(self._simulation, self._console.width, max(8, self._console.height - len(lines) - 4))
+        curve = plot_lines(
+            self._simulation, self._console.width, max(8, self._console.height - len(lines) - 4)
+        )
         self.live.update(Text.from_ansi("\n".join([self._name, *curve, *lines])), refresh=True)
 
 
 @contextmanager
 def live_view(spec: RunSpec) -> Iterator[View]:
-    """Around a simulation; the view stays on the terminal after it, and the cursor is back after Ctrl-C."""
+    """Around a simulation; the view stays on the terminal after it, and the cursor is back after
+    Ctrl-C.
+    """
     view = View(spec.config, sys.stderr)
     with view.live or nullcontext():
         yield view
 
 
 def describe_state(simulation: "Simulation", progress: RunProgress, seconds: float) -> list[str]:
-    """Lines on the progress, the last metrics, the last gradients' staleness, and the longest waits."""
+    """Lines on the progress, the last metrics, the last gradients' staleness, and the longest
+    waits.
+    """
     lines = [describe_progress(progress, seconds)]
     curves = simulation.evaluations()
-    last = {name: curves[name][-1] for name in CURVES if name in curves and np.isfinite(curves[name][-1])}
+    last = {
+        name: curves[name][-1]
+        for name in CURVES
+        if name in curves and np.isfinite(curves[name][-1])
+    }
     if last:
-        lines.append(", ".join(f"{CURVES[name].split(' (')[0]} {_value(name, value)}" for name, value in last.items()))
+        lines.append(
+            ", ".join(
+                f"{CURVES[name].split(' (')[0]} {_value(name, value)}"
+                for name, value in last.items()
+            )
+        )
     updates = simulation.trace.columns()
     stale = updates["staleness"][updates["status"] == "applied"][-RECENT:]
     if len(stale):
@@ -90,8 +108,14 @@ def describe_state(simulation: "Simulation", progress: RunProgress, seconds: flo
 
 def describe_waiting(simulation: "Simulation", now: float) -> str:
     """Which workers wait, and for how many virtual seconds; the longest first."""
-    since = {rank: node.mailbox.waiting() for rank, node in simulation.nodes.items() if rank >= 0 and node.idle}
-    longest = sorted((min(receive.since for receive in of), rank) for rank, of in since.items() if of)
+    since = {
+        rank: node.mailbox.waiting()
+        for rank, node in simulation.nodes.items()
+        if rank >= 0 and node.idle
+    }
+    longest = sorted(
+        (min(receive.since for receive in of), rank) for rank, of in since.items() if of
+    )
     if not longest:
         return "no worker waits"
     shown = ", ".join(f"{rank} for {now - moment:.3g} s" for moment, rank in longest[:WAITERS])
@@ -102,7 +126,9 @@ def describe_waiting(simulation: "Simulation", now: float) -> str:
 def plot_lines(simulation: "Simulation", width: int, height: int) -> list[str]:
     """The lines of a plot of the metric against virtual time, a curve per member, six at most."""
     curves = simulation.evaluations()
-    measure = next((name for name in CURVES if name in curves and np.isfinite(curves[name]).sum() > 1), None)
+    measure = next(
+        (name for name in CURVES if name in curves and np.isfinite(curves[name]).sum() > 1), None
+    )
     if measure is None:
         return []
     import plotext
@@ -113,7 +139,9 @@ def plot_lines(simulation: "Simulation", width: int, height: int) -> list[str]:
     for member in sorted(set(curves["member"].tolist()))[:6]:
         of = (curves["member"] == member) & np.isfinite(curves[measure])
         scale = 100 if measure == "test_accuracy" else 1
-        plotext.plot(curves["time"][of].tolist(), (scale * curves[measure][of]).tolist(), marker="braille")
+        plotext.plot(
+            curves["time"][of].tolist(), (scale * curves[measure][of]).tolist(), marker="braille"
+        )
     plotext.title(f"{CURVES[measure]} against virtual time (s)")
     return plotext.build().rstrip("\n").split("\n")  # type: ignore[no-any-return]
 

@@ -1,4 +1,6 @@
-"""What a finished run would have been without what slowed it: a straggler, slowdowns, or the network."""
+"""What a finished run would have been without what slowed it: a straggler, slowdowns, or the
+network.
+"""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,7 +17,14 @@ from laggard.experiments.results.measures import STATES
 from laggard.experiments.results.result import Result
 from laggard.simulator import Cluster, Network, simulate
 from laggard.simulator.network.groups import Trunk
-from laggard.simulator.timing.distributions import Distribution, Gamma, Scaled, Seconds, Trace, TwoLevelGamma
+from laggard.simulator.timing.distributions import (
+    Distribution,
+    Gamma,
+    Scaled,
+    Seconds,
+    Trace,
+    TwoLevelGamma,
+)
 from laggard.simulator.timing.distributions.distribution import check_workers, of_worker
 from laggard.simulator.timing.distributions.per_machine import Measured
 from laggard.simulator.timing.recorded import Recorded
@@ -25,17 +34,20 @@ GroupT = TypeVar("GroupT", bound=Group)
 
 
 def whatif(result: Result, removals: Sequence[str]) -> pd.DataFrame:
-    """A finished run, and for each removal a simulation of its config without that: rates, times and the gain.
+    """A finished run, and for each removal a simulation of its config without that: rates, times
+    and the gain.
 
-    All else stays, also every random draw: those of a worker, a slowdown or a message come from a stream of its own.
+    All else stays, also every random draw: those of a worker, a slowdown or a message come from a
+    stream of its own.
 
     Args:
-        removals: each one of `straggler=RANK[,RANK...]`, as in `without_stragglers`; `slowdowns`, all of them with the
-            crashes; `network`, so that messages take no time.
+        removals: each one of `straggler=RANK[,RANK...]`, as in `without_stragglers`; `slowdowns`,
+            all of them with the crashes; `network`, so that messages take no time.
 
     Returns:
-        A row for the run and one for each removal: `without`, `seconds`, `updates`, `updates_per_second`, `gain` (that
-        rate over the run's), `waiting` (share of the workers' time), `end` (what ended it).
+        A row for the run and one for each removal: `without`, `seconds`, `updates`,
+        `updates_per_second`, `gain` (that rate over the run's), `waiting` (share of the workers'
+        time), `end` (what ended it).
 
     Raises:
         ConfigError: its config cannot be run any more, or a removal would change nothing.
@@ -48,13 +60,17 @@ def whatif(result: Result, removals: Sequence[str]) -> pd.DataFrame:
     arguments = spec.arguments()
     for removal, changed in clusters.items():
         outcome = simulate(**{**arguments, "cluster": changed})
-        rows.append(_rate_row(removal, outcome.progress._asdict(), outcome.workers, outcome.reached))
+        rows.append(
+            _rate_row(removal, outcome.progress._asdict(), outcome.workers, outcome.reached)
+        )
     table = pd.DataFrame(rows)
     table.insert(4, "gain", table["updates_per_second"] / table["updates_per_second"].iloc[0])
     return table
 
 
-def _rate_row(removal: str, progress: Mapping[str, float], workers: Mapping[str, Any], reached: str) -> dict[str, Any]:
+def _rate_row(
+    removal: str, progress: Mapping[str, float], workers: Mapping[str, Any], reached: str
+) -> dict[str, Any]:
     seconds, updates = progress["time"], progress["updates"]
     spent = sum(float(np.sum(workers[state])) for state in STATES)
     return {
@@ -92,7 +108,9 @@ def _nothing(removal: str, expected: str, got: str) -> ConfigError:
 
 
 def _without_network(cluster: Cluster) -> Cluster:
-    """Messages between the same nodes that take no time; the cluster itself where that holds already."""
+    """Messages between the same nodes that take no time; the cluster itself where that holds
+    already.
+    """
     network = cluster.network
     if network.unlimited and network.latency == 0:
         return cluster
@@ -101,7 +119,11 @@ def _without_network(cluster: Cluster) -> Cluster:
         network.groups, trunks=[Trunk(trunk.switches, trunk.to) for trunk in network.groups.trunks]
     )
     free = Network(
-        network.topology, message_bytes=network.message_bytes, colocated=network.colocated, hosts=hosts, groups=groups
+        network.topology,
+        message_bytes=network.message_bytes,
+        colocated=network.colocated,
+        hosts=hosts,
+        groups=groups,
     )
     return replace(cluster, network=free)
 
@@ -115,9 +137,9 @@ REMOVALS: Mapping[str, Callable[[Cluster], Cluster]] = {
 def without_stragglers(cluster: Cluster, ranks: Collection[int], removal: str) -> Cluster:
     """The cluster on which the workers `ranks` are like the others.
 
-    They have no slowdowns and no crashes. Where a trace has rows for each worker, their k-th is the median of the other
-    workers' k-th rows, which begin again at their end. Where machines differ by a law, their mean is the law's. Other
-    laws are the same for all workers.
+    They have no slowdowns and no crashes. Where a trace has rows for each worker, their k-th is the
+    median of the other workers' k-th rows, which begin again at their end. Where machines differ by
+    a law, their mean is the law's. Other laws are the same for all workers.
 
     Raises:
         ConfigError: they have nothing of their own, or something whose removal is not defined.
@@ -132,27 +154,40 @@ def without_stragglers(cluster: Cluster, ranks: Collection[int], removal: str) -
     elif isinstance(law, Trace) and law.worker is not None:
         if not others:
             raise _nothing(removal, "another worker, whose times it could have", "none")
-        compute = Replaced(law, dict.fromkeys(ranks, Measured(median_rows(law, others), law.order, repr(law))))
+        compute = Replaced(
+            law, dict.fromkeys(ranks, Measured(median_rows(law, others), law.order, repr(law)))
+        )
     elif not isinstance(law, Trace) and (hasattr(law, "of_worker") or hasattr(law, "machine")):
         raise _nothing(removal, "a law of laggard's own", type(law).__name__)
     slowdowns = [_spare(one, ranks, removal) for one in cluster.slowdowns]
     if compute is law and slowdowns == list(cluster.slowdowns):
-        raise _nothing(removal, "a worker with slowdowns or compute times of its own", "one like all others")
-    return replace(cluster, compute=Scaled(compute, factor) if factor != 1.0 else compute, slowdowns=slowdowns)
+        raise _nothing(
+            removal, "a worker with slowdowns or compute times of its own", "one like all others"
+        )
+    return replace(
+        cluster, compute=Scaled(compute, factor) if factor != 1.0 else compute, slowdowns=slowdowns
+    )
 
 
 def median_rows(trace: Trace, ranks: Sequence[int]) -> Seconds:
-    """The median of the k-th rows of the workers `ranks`, for each k of the longest: `(rows,)`, in seconds."""
+    """The median of the k-th rows of the workers `ranks`, for each k of the longest: `(rows,)`, in
+    seconds.
+    """
     each = [trace.by_rank[rank] for rank in ranks]
     return np.asarray(np.median([np.resize(own, max(map(len, each))) for own in each], axis=0))
 
 
 def _spare(slowdown: Slowdown | Crash | Recorded, ranks: Collection[int], removal: str) -> Any:
-    """A slowdown without the workers `ranks`; where nobody is left, one that slows nobody, so that others keep their
-    place in the list and with it their random moments."""
+    """A slowdown without the workers `ranks`; where nobody is left, one that slows nobody, so that
+    others keep their place in the list and with it their random moments.
+    """
     if isinstance(slowdown, Recorded):
         rows = [_without_ranks(row, ranks) for row in slowdown.rows]
-        return slowdown if rows == list(slowdown.rows) else Recorded([row for row in rows if row is not None])
+        return (
+            slowdown
+            if rows == list(slowdown.rows)
+            else Recorded([row for row in rows if row is not None])
+        )
     hit = [rank for rank in ranks if slowdown.hits(rank)]
     if not hit:
         return slowdown

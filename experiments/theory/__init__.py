@@ -1,4 +1,6 @@
-"""Closed forms: staleness, seconds per update, stability, compensation; found by the class of the algorithm."""
+"""Closed forms: staleness, seconds per update, stability, compensation; found by the class of the
+algorithm.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -18,9 +20,11 @@ Form = TypeVar("Form", bound=Callable[..., Any])
 
 
 class Forms(Generic[Found]):
-    """A closed form for each class of algorithm; an algorithm of one's own registers its own, as the others do.
+    """A closed form for each class of algorithm; an algorithm of one's own registers its own, as
+    the others do.
 
-    A class derived from one that has a form may behave otherwise: it has none until it registers one.
+    A class derived from one that has a form may behave otherwise: it has none until it registers
+    one.
 
     Example:
         >>> from laggard.experiments.theory.staleness import STALENESS, constant
@@ -37,7 +41,9 @@ class Forms(Generic[Found]):
         self._forms: dict[type, Callable[..., Found | None]] = {}
 
     def of(self, *classes: type) -> Callable[[Form], Form]:
-        """A decorator: the function is the closed form of these classes; it gives None where it does not hold."""
+        """A decorator: the function is the closed form of these classes; it gives None where it
+        does not hold.
+        """
 
         def register(form: Form) -> Form:
             self._forms.update(dict.fromkeys(classes, form))
@@ -52,10 +58,12 @@ class Forms(Generic[Found]):
 
 
 def build_algorithm(config: Any) -> tuple[Algorithm, Cluster] | None:
-    """The algorithm and the cluster of a config, for mini-batches of its size; None for what is no `Config`.
+    """The algorithm and the cluster of a config, for mini-batches of its size; None for what is no
+    `Config`.
 
-    A result does not hold the source of entries of one's own, as an algorithm: where their modules are not on Python's
-    path or in the current directory, or have changed since the run, None too, as where a file that it names has.
+    A result does not hold the source of entries of one's own, as an algorithm: where their modules
+    are not on Python's path or in the current directory, or have changed since the run, None too,
+    as where a file that it names has.
     """
     if not isinstance(config, Config):
         return None
@@ -77,20 +85,26 @@ def build_algorithm(config: Any) -> tuple[Algorithm, Cluster] | None:
 
 
 def _own_entries(document: Any) -> Iterator[tuple[str, str]]:
-    """The modules of entries of one's own in a part of a config, with the SHA-256 of their sources."""
+    """The modules of entries of one's own in a part of a config, with the SHA-256 of their
+    sources.
+    """
     if isinstance(document, list):
         for one in document:
             yield from _own_entries(one)
     elif isinstance(document, dict):
         if "sha256" in document:
-            name = next(value for value in document.values() if isinstance(value, str) and ":" in value)
+            name = next(
+                value for value in document.values() if isinstance(value, str) and ":" in value
+            )
             yield name.partition(":")[0], document["sha256"]
         for value in document.values():
             yield from _own_entries(value)
 
 
 def _is_unchanged(module: str, sha256: str) -> bool:
-    """Whether a module has the same sources still; of one without a file, as a notebook, `parse` finds out."""
+    """Whether a module has the same sources still; of one without a file, as a notebook, `parse`
+    finds out.
+    """
     try:
         return (hash_of_sources(module) or sha256) == sha256
     except OSError:
@@ -103,5 +117,11 @@ def name_of(result: Result) -> dict[str, Any]:
 
 
 def compare(theory: float, measured: float) -> dict[str, float]:
-    """The columns `theory`, `measured` and `ratio` of measured to theory, NaN where theory is 0 or NaN."""
-    return {"theory": theory, "measured": measured, "ratio": measured / theory if theory else math.nan}
+    """The columns `theory`, `measured` and `ratio` of measured to theory, NaN where theory is 0 or
+    NaN.
+    """
+    return {
+        "theory": theory,
+        "measured": measured,
+        "ratio": measured / theory if theory else math.nan,
+    }

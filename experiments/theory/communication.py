@@ -1,4 +1,6 @@
-"""Seconds of communication: a collective's by itself, and an update's whose messages overlap with the passes."""
+"""Seconds of communication: a collective's by itself, and an update's whose messages overlap with
+the passes.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,17 +22,23 @@ COLLECTIVE_SECONDS: dict[str, Callable[[int, float, float], float]] = {
     "naive_ring": lambda P, alpha, transfer: (P - 1) * (alpha + transfer),
     "mesh": lambda P, alpha, transfer: alpha + (P - 1) * transfer,
     "recursive_doubling": lambda P, alpha, transfer: math.log2(P) * (alpha + transfer),
-    "halving_doubling": lambda P, alpha, transfer: 2 * math.log2(P) * alpha + 2 * (P - 1) / P * transfer,
+    "halving_doubling": lambda P, alpha, transfer: (
+        2 * math.log2(P) * alpha + 2 * (P - 1) / P * transfer
+    ),
     "tree": lambda P, alpha, transfer: 2 * math.ceil(math.log2(P)) * (alpha + transfer),
     "server": lambda P, alpha, transfer: 2 * alpha + 2 * (P - 1) * transfer,
 }
 """Of P, alpha and N beta (`transfer`)."""
 OVERLAP_SECONDS: Forms[float] = Forms()
-"""With equal cards and constant times; of an algorithm, a cluster, the model's layers and its bytes."""
+"""With equal cards and constant times; of an algorithm, a cluster, the model's layers and its
+bytes.
+"""
 
 
 def collective_seconds(algorithm: Reducing, cluster: Cluster, transfer: float) -> float | None:
-    """What the collective of `algorithm` takes for bytes that a card sends in `transfer` seconds, if that is known."""
+    """What the collective of `algorithm` takes for bytes that a card sends in `transfer` seconds,
+    if that is known.
+    """
     P, name, fair = cluster.workers, algorithm.collective, cluster.network.sharing == "fair"
     if P == 1:
         return 0.0
@@ -47,7 +55,9 @@ def collective_seconds(algorithm: Reducing, cluster: Cluster, transfer: float) -
 
 
 def ring_in_slices_seconds(P: int, slices: int, alpha: float, transfer: float) -> float:
-    """Seconds of a ring whose messages are cut into slices, on cards that are queues; of alpha and N beta."""
+    """Seconds of a ring whose messages are cut into slices, on cards that are queues; of alpha and
+    N beta.
+    """
     tau = transfer / P / slices
     if (slices - 1) * tau >= alpha:
         return 2 * (P - 1) / P * transfer + alpha
@@ -55,26 +65,38 @@ def ring_in_slices_seconds(P: int, slices: int, alpha: float, transfer: float) -
 
 
 def trunk_seconds(algorithm: simulator.AllReduce, cluster: Cluster, size: float) -> float | None:
-    """What a ring or a hierarchical sum of N = `size` bytes takes over trunks between m groups of g workers.
+    """What a ring or a hierarchical sum of N = `size` bytes takes over trunks between m groups of g
+    workers.
 
-    P = m g; with alpha_i the latency from group i to the next, beta_i the seconds a byte of the slowest trunk there,
+    P = m g; with alpha_i the latency from group i to the next, beta_i the seconds a byte of the
+    slowest trunk there,
 
         ring            2 (P - 1) max_i (alpha_i + N max(beta, beta_i) / P)
-        hierarchical    2 (g - 1)(alpha + N beta / g) + 2 (m - 1) max_i (alpha_i + N max(beta, g beta_i) / P)
+        hierarchical    2 (g - 1)(alpha + N beta / g) + 2 (m - 1) max_i (alpha_i + N max(beta, g
+        beta_i) / P)
 
-    None for other collectives, where two of these ways share a trunk, where groups are no stretches of equally many
-    ranks, in buckets or slices; and where g messages would wait in a queue at the trunk.
+    None for other collectives, where two of these ways share a trunk, where groups are no stretches
+    of equally many ranks, in buckets or slices; and where g messages would wait in a queue at the
+    trunk.
     """
     network, P = cluster.network, cluster.workers
     g = network.group_size(P)
     if g is None or algorithm.bucket_bytes is not None or algorithm.ring_slices > 1:
         return None
-    m, trunks, alpha, beta = P // g, Trunks(network, P), mean_of(network.latency), 1 / network.bandwidth
+    m, trunks, alpha, beta = (
+        P // g,
+        Trunks(network, P),
+        mean_of(network.latency),
+        1 / network.bandwidth,
+    )
     ways = [trunks.between(group * g, (group + 1) % m * g) for group in range(m)] if m > 1 else []
     crossed = [ends for _, links in ways for ends in links]
     if len(set(crossed)) < len(crossed):
         return None
-    slowest = [max((1 / speed for speed in links.values() if speed is not None), default=0.0) for _, links in ways]
+    slowest = [
+        max((1 / speed for speed in links.values() if speed is not None), default=0.0)
+        for _, links in ways
+    ]
     at_once = 1 if algorithm.collective == "ring" else g
     between = [alpha + far + size / P * max(beta, at_once * slow)
                for (far, _), slow in zip(ways, slowest, strict=True)]  # fmt: skip
@@ -86,7 +108,9 @@ def trunk_seconds(algorithm: simulator.AllReduce, cluster: Cluster, size: float)
 
 
 class Slice(NamedTuple):
-    """A slice of a layer: the moment (s) from which on it can be sent, and the seconds that this takes."""
+    """A slice of a layer: the moment (s) from which on it can be sent, and the seconds that this
+    takes.
+    """
 
     there: float
     layer: int
@@ -94,7 +118,9 @@ class Slice(NamedTuple):
 
 
 def exchange(slices: Sequence[Slice], by_layer: bool) -> list[float]:
-    """When each of `slices` has been sent, one at a time: the front-most layer's first, or what has waited longest."""
+    """When each of `slices` has been sent, one at a time: the front-most layer's first, or what has
+    waited longest.
+    """
     ends, now = [math.nan] * len(slices), 0.0
     coming = sorted(range(len(slices)), key=lambda each: slices[each].there, reverse=True)
     waiting: list[tuple[int, float, int]] = []
@@ -111,7 +137,9 @@ def exchange(slices: Sequence[Slice], by_layer: bool) -> list[float]:
 
 
 class LayerTimes(NamedTuple):
-    """The seconds of the passes of a layer with parameters, and its slices: how many, and the bytes of each."""
+    """The seconds of the passes of a layer with parameters, and its slices: how many, and the bytes
+    of each.
+    """
 
     forward: float
     backward: float
@@ -119,8 +147,12 @@ class LayerTimes(NamedTuple):
     size: float
 
 
-def cut(algorithm: Sliced, cluster: Cluster, layers: Sequence[Layer], model_bytes: float) -> list[LayerTimes]:
-    """The layers of a model that have parameters, each with those behind it that have none, from the front."""
+def cut(
+    algorithm: Sliced, cluster: Cluster, layers: Sequence[Layer], model_bytes: float
+) -> list[LayerTimes]:
+    """The layers of a model that have parameters, each with those behind it that have none, from
+    the front.
+    """
     works, weights = list[float](), list[float]()
     learnt = any(layer.params for layer in layers)
     for layer in layers:
@@ -133,8 +165,12 @@ def cut(algorithm: Sliced, cluster: Cluster, layers: Sequence[Layer], model_byte
     found = []
     for work, weight in zip(works, weights, strict=True):
         size = model_bytes * weight / sum(weights)
-        count = min(MOST_SLICES, max(1, math.ceil(size / (algorithm.slice_bytes or math.inf) - 1e-9)))
-        found.append(LayerTimes(forward * work, algorithm.backward * forward * work, count, size / count))
+        count = min(
+            MOST_SLICES, max(1, math.ceil(size / (algorithm.slice_bytes or math.inf) - 1e-9))
+        )
+        found.append(
+            LayerTimes(forward * work, algorithm.backward * forward * work, count, size / count)
+        )
     return found
 
 
@@ -155,8 +191,12 @@ def gradient_slices(
     return found
 
 
-def next_backward(layers: Sequence[LayerTimes], slices: Sequence[Slice], ends: Sequence[float]) -> float:
-    """When the next backward pass begins, of `slices` that have come back at their `ends`: F_L of the recursion."""
+def next_backward(
+    layers: Sequence[LayerTimes], slices: Sequence[Slice], ends: Sequence[float]
+) -> float:
+    """When the next backward pass begins, of `slices` that have come back at their `ends`: F_L of
+    the recursion.
+    """
     there = sum(layer.backward for layer in layers)
     for number, layer in enumerate(layers):
         awaited = [end for end, one in zip(ends, slices, strict=True) if one.layer == number]
@@ -165,8 +205,12 @@ def next_backward(layers: Sequence[LayerTimes], slices: Sequence[Slice], ends: S
 
 
 @OVERLAP_SECONDS.of(simulator.P3)
-def _p3(algorithm: simulator.P3, cluster: Cluster, layers: Sequence[Layer], model_bytes: float) -> float | None:
-    """The recursion in the docstring of `P3`, from one backward pass to the next: nothing is sent when it begins."""
+def _p3(
+    algorithm: simulator.P3, cluster: Cluster, layers: Sequence[Layer], model_bytes: float
+) -> float | None:
+    """The recursion in the docstring of `P3`, from one backward pass to the next: nothing is sent
+    when it begins.
+    """
     network, by_layer = cluster.network, algorithm.order == "priority"
     if network.sharing != "fair" or not layers:
         return None
@@ -181,16 +225,27 @@ def _p3(algorithm: simulator.P3, cluster: Cluster, layers: Sequence[Layer], mode
 
 @OVERLAP_SECONDS.of(simulator.PriorityAllReduce)
 def _priority_all_reduce(
-    algorithm: simulator.PriorityAllReduce, cluster: Cluster, layers: Sequence[Layer], model_bytes: float
+    algorithm: simulator.PriorityAllReduce,
+    cluster: Cluster,
+    layers: Sequence[Layer],
+    model_bytes: float,
 ) -> float | None:
-    """The recursion in the docstring of `PriorityAllReduce`, where a collective ends at all nodes at once."""
+    """The recursion in the docstring of `PriorityAllReduce`, where a collective ends at all nodes
+    at once.
+    """
     network = cluster.network
-    apart = algorithm.collective == "tree" or (algorithm.collective == "server" and network.sharing == "fifo")
+    apart = algorithm.collective == "tree" or (
+        algorithm.collective == "server" and network.sharing == "fifo"
+    )
     if apart or not layers or collective_seconds(algorithm, cluster, 0.0) is None:
         return None
     alpha = mean_of(network.latency) if cluster.workers > 1 else 0.0
     parts = cut(algorithm, cluster, layers, model_bytes)
     found = gradient_slices(
-        parts, lambda size: alpha + (collective_seconds(algorithm, cluster, size / network.bandwidth) or 0.0), alpha
+        parts,
+        lambda size: (
+            alpha + (collective_seconds(algorithm, cluster, size / network.bandwidth) or 0.0)
+        ),
+        alpha,
     )
     return next_backward(parts, found, exchange(found, algorithm.order == "priority"))

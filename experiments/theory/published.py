@@ -22,7 +22,8 @@ class Published(NamedTuple):
     Attributes:
         source: who measured, and where that is published.
         unit: of the figures.
-        figures: by the labels of a run of the config, as text in the order of its axes, without how it is sent.
+        figures: by the labels of a run of the config, as text in the order of its axes, without how
+            it is sent.
         number: a figure, of a run and its seconds an update.
     """
 
@@ -32,17 +33,27 @@ class Published(NamedTuple):
     number: Callable[[RunSpec, float], float]
 
 
-def _by_labels(firsts: list[str], seconds: list[str], figures: list[list[float]]) -> dict[Labels, float]:
+def _by_labels(
+    firsts: list[str], seconds: list[str], figures: list[list[float]]
+) -> dict[Labels, float]:
     return {
-        (a, b): figure for a, row in zip(firsts, figures, strict=True) for b, figure in zip(seconds, row, strict=True)
+        (a, b): figure
+        for a, row in zip(firsts, figures, strict=True)
+        for b, figure in zip(seconds, row, strict=True)
     }
 
 
 def _nccl() -> dict[Labels, float]:
     networks = ["5 Gb/s, 1 ms", "2 Gb/s, 5 ms", "1 Gb/s, 10 ms"]
-    large = _by_labels(["4", "8", "16"], networks, [[655, 1650, 3298], [763, 1921, 3841], [817, 2057, 4114]])
-    small = _by_labels(["4", "8", "16"], networks, [[329, 835, 1669], [383, 970, 1940], [410, 1038, 2076]])
-    return {("256 MiB", *at): ms for at, ms in large.items()} | {("128 MiB", *at): ms for at, ms in small.items()}
+    large = _by_labels(
+        ["4", "8", "16"], networks, [[655, 1650, 3298], [763, 1921, 3841], [817, 2057, 4114]]
+    )
+    small = _by_labels(
+        ["4", "8", "16"], networks, [[329, 835, 1669], [383, 970, 1940], [410, 1038, 2076]]
+    )
+    return {("256 MiB", *at): ms for at, ms in large.items()} | {
+        ("128 MiB", *at): ms for at, ms in small.items()
+    }
 
 
 PUBLISHED: Mapping[str, Published] = {
@@ -65,7 +76,12 @@ PUBLISHED: Mapping[str, Published] = {
     "ddp_v100": Published(
         "PyTorch, benchmarks/distributed/ddp, 2 machines of 8 V100",
         "s a step",
-        {("ResNet-50",): 0.104, ("ResNet-101",): 0.179, ("ResNeXt-50",): 0.157, ("ResNeXt-101",): 0.450},
+        {
+            ("ResNet-50",): 0.104,
+            ("ResNet-101",): 0.179,
+            ("ResNeXt-50",): 0.157,
+            ("ResNeXt-101",): 0.450,
+        },
         lambda run, seconds: seconds,
     ),
     "horovod_p100": Published(
@@ -82,13 +98,15 @@ P3_GAINS = Published(
     {("VGG-19",): 1.66, ("ResNet-50",): 1.25},
     lambda run, seconds: seconds,
 )
-"""The throughput of P3 over that of whole layers in order, at the bandwidth at which it is greatest."""
+"""The throughput of P3 over that of whole layers in order, at the bandwidth at which it is
+greatest.
+"""
 
 
 def compare_published(name: str) -> pd.DataFrame:
-    """A row a figure: its labels, `reported`, and what the simulation has, as far as the config asks for it: gradients
-    sent `whole`, `in buckets` while the backward pass goes on, and `in slices` by a ring whose nodes pass on a slice
-    while the next one comes.
+    """A row a figure: its labels, `reported`, and what the simulation has, as far as the config
+    asks for it: gradients sent `whole`, `in buckets` while the backward pass goes on, and `in
+    slices` by a ring whose nodes pass on a slice while the next one comes.
 
     Raises:
         KeyError: there are no such measurements.
@@ -109,19 +127,32 @@ def compare_published(name: str) -> pd.DataFrame:
 
 
 def compare_gains() -> pd.DataFrame:
-    """A row a network and a place of its servers: `reported`, the `greatest gain` of P3 over whole layers in order in
-    the simulation, and the `bandwidth` (bytes/s) at which it has that, of those in the config.
+    """A row a network and a place of its servers: `reported`, the `greatest gain` of P3 over whole
+    layers in order in the simulation, and the `bandwidth` (bytes/s) at which it has that, of those
+    in the config.
     """
     rows = []
     for run in runs(_config("p3")):
         network, servers, sent, bandwidth = run.labels.values()
         rows.append(
-            {"network": network, "servers": servers, "bandwidth": bandwidth, "sent": sent, "took": step_seconds(run)}
+            {
+                "network": network,
+                "servers": servers,
+                "bandwidth": bandwidth,
+                "sent": sent,
+                "took": step_seconds(run),
+            }
         )
-    took = pd.DataFrame(rows).pivot(index=["network", "servers", "bandwidth"], columns="sent", values="took")
+    took = pd.DataFrame(rows).pivot(
+        index=["network", "servers", "bandwidth"], columns="sent", values="took"
+    )
     gains = (took["layers in order"] / took["P3"]).rename(P3_GAINS.unit).reset_index()
-    greatest = gains.loc[gains.groupby(["network", "servers"])[P3_GAINS.unit].idxmax()].reset_index(drop=True)
-    return greatest.assign(**{REPORTED: [P3_GAINS.figures[network,] for network in greatest["network"]]})
+    greatest = gains.loc[gains.groupby(["network", "servers"])[P3_GAINS.unit].idxmax()].reset_index(
+        drop=True
+    )
+    return greatest.assign(
+        **{REPORTED: [P3_GAINS.figures[network,] for network in greatest["network"]]}
+    )
 
 
 def _config(name: str) -> Config:
@@ -129,5 +160,7 @@ def _config(name: str) -> Config:
 
 
 def step_seconds(run: RunSpec) -> float:
-    """Virtual seconds from one start of all workers to the next, in a run whose updates are alike."""
+    """Virtual seconds from one start of all workers to the next, in a run whose updates are
+    alike.
+    """
     return float(np.diff(np.unique(simulate(**run.arguments()).updates["started"]))[-1])

@@ -20,7 +20,9 @@ Probabilities = Callable[[np.ndarray], np.ndarray]
 
 
 class Theory(NamedTuple):
-    """The staleness of gradients in the steady state: its mean, and Pr(k) of whole numbers k where that is known."""
+    """The staleness of gradients in the steady state: its mean, and Pr(k) of whole numbers k where
+    that is known.
+    """
 
     law: str
     mean: float
@@ -32,15 +34,21 @@ STALENESS: Forms[Theory] = Forms()
 
 
 def expected_staleness(results: Sequence[Result]) -> pd.DataFrame:
-    """A row a run: theory's mean staleness beside that of the gradients applied in the second half of its time.
+    """A row a run: theory's mean staleness beside that of the gradients applied in the second half
+    of its time.
 
-    Theory is of the steady state, `staleness_theory`; a run begins with fresh gradients, which is why its first half is
-    left out. Columns: what was swept (else `method`), `law` (what theory knows: a whole law, or by Little's law the
-    mean), `theory` and `measured` (updates), `ratio` of measured to theory (NaN of 0 and 0), `n` (gradients).
+    Theory is of the steady state, `staleness_theory`; a run begins with fresh gradients, which is
+    why its first half is
+    left out. Columns: what was swept (else `method`), `law` (what theory knows: a whole law, or by
+    Little's law the mean), `theory` and `measured` (updates), `ratio` of measured to theory (NaN of
+    0 and 0), `n` (gradients).
     """
     rows = []
     for result in results:
-        theory, applied = staleness_theory(result.config), result.updates[result.updates["status"] == "applied"]
+        theory, applied = (
+            staleness_theory(result.config),
+            result.updates[result.updates["status"] == "applied"],
+        )
         late = applied.loc[applied["time"] > result.metrics["time"].max() / 2, "staleness"]
         law, mean = (theory.law, theory.mean) if theory else ("", math.nan)
         rows.append({**name_of(result), "law": law, **compare(mean, late.mean()), "n": len(late)})
@@ -48,34 +56,44 @@ def expected_staleness(results: Sequence[Result]) -> pd.DataFrame:
 
 
 def staleness_theory(config: Any) -> Theory | None:
-    """The law of staleness under a config, if theory gives it; None where it does not, or where nodes crash.
+    """The law of staleness under a config, if theory gives it; None where it does not, or where
+    nodes crash.
 
-    P workers, each of which always holds one gradient; an update of K gradients; staleness in updates.
+    P workers, each of which always holds one gradient; an update of K gradients; staleness in
+    updates.
 
-    - No delay: synchronous methods, all-reduce, gossip, pipelines with a flush apply gradients of present weights.
-    - `delayed`: D for every gradient. A drawn delay has mean D: as many gradients leave the queue as enter.
-    - Pipelines without a flush: of n stages the s-th sees n - s, each a share 1/n of the pieces; 2BW sees 1.
-    - Asynchronous server, any law of times and any network: the P - 1 others' updates fall on average between a read
-      and the push that follows (Little's law); (P - 1) / K where K pushes make an update (`soft_sync`, `accumulate`);
-      P / K - 1 where contributors wait for it (`k_async`).
-    - ..., equal constant times on a free network: everybody pushes once a round, so that it is P - 1, always, unless
-      ties are broken at random.
+    - No delay: synchronous methods, all-reduce, gossip, pipelines with a flush apply gradients of
+      present weights.
+    - `delayed`: D for every gradient. A drawn delay has mean D: as many gradients leave the queue
+      as enter.
+    - Pipelines without a flush: of n stages the s-th sees n - s, each a share 1/n of the pieces;
+      2BW sees 1.
+    - Asynchronous server, any law of times and any network: the P - 1 others' updates fall on
+      average between a read and the push that follows (Little's law); (P - 1) / K where K pushes
+      make an update (`soft_sync`, `accumulate`); P / K - 1 where contributors wait for it
+      (`k_async`).
+    - ..., equal constant times on a free network: everybody pushes once a round, so that it is P -
+      1, always, unless ties are broken at random.
     - `async_pipelines`: likewise R - 1 on every stage, of R replicas.
-    - ..., exponential times with rates mu_i on a free network: they forget, so that the next push is worker i's with
-      probability p_i = mu_i / sum_j mu_j whatever has gone before. Between a read of i and its push there are N_i
-      others, Pr(N_i = k) = p_i (1 - p_i)^k, and a share p_i of all pushes is i's:
+    - ..., exponential times with rates mu_i on a free network: they forget, so that the next push
+      is worker i's with probability p_i = mu_i / sum_j mu_j whatever has gone before. Between a
+      read of i and its push there are N_i others, Pr(N_i = k) = p_i (1 - p_i)^k, and a share p_i of
+      all pushes is i's:
 
           Pr(k) = sum_i p_i^2 (1 - p_i)^k;    equal workers: Pr(k) = (1/P) (1 - 1/P)^k, geometric
 
-    - ..., exponential, equal, K pushes an update: after its push as the j-th of a group (j = K counts as 0 of the
-      next) a worker's next push closes floor((j + N) / K) groups later; j is uniform on 0 ... K - 1 and independent:
+    - ..., exponential, equal, K pushes an update: after its push as the j-th of a group (j = K
+      counts as 0 of the next) a worker's next push closes floor((j + N) / K) groups later; j is
+      uniform on 0 ... K - 1 and independent:
 
           Pr(k) = 1/K sum_(j < K) Pr(floor((j + N) / K) = k),    N geometric as above
 
-    - `k_async`, exponential, equal: at every update all P have as long to go as any other, so that it takes each of
-      them with probability K / P, whatever has gone before: Pr(k) = (K/P) (1 - K/P)^k, geometric.
+    - `k_async`, exponential, equal: at every update all P have as long to go as any other, so that
+      it takes each of them with probability K / P, whatever has gone before: Pr(k) = (K/P) (1 -
+      K/P)^k, geometric.
 
-    Source: Little's law; Dutta et al. (2018), arXiv 1803.01113; Narayanan et al. (2019), arXiv 1806.03377 (stages).
+    Source: Little's law; Dutta et al. (2018), arXiv 1803.01113; Narayanan et al. (2019), arXiv
+    1806.03377 (stages).
     """
     found = build_algorithm(config)
     return None if found is None or found[1].has_crashes else STALENESS(*found)
@@ -100,7 +118,11 @@ def _fresh(algorithm: Any, cluster: Cluster) -> Theory:
 def _delayed(algorithm: simulator.Delayed, cluster: Cluster) -> Theory | None:
     if algorithm.ramp_to is not None:
         return None
-    return constant(algorithm.delay) if algorithm.law == "constant" else Theory("mean", algorithm.delay)
+    return (
+        constant(algorithm.delay)
+        if algorithm.law == "constant"
+        else Theory("mean", algorithm.delay)
+    )
 
 
 @STALENESS.of(simulator.PipeDream)
@@ -116,7 +138,9 @@ def _downpour(algorithm: simulator.Downpour, cluster: Cluster) -> Theory | None:
         return None
     if fetch > push:
         return Theory(LITTLE, cluster.workers * (fetch / push + 1) / 2 - 1)
-    if fetch > 1:  # a push carries several gradients: it waits for several computations, whose sum is not memoryless
+    # a push carries several gradients: it waits for several computations, whose sum is not
+    # memoryless
+    if fetch > 1:
         return Theory(LITTLE, cluster.workers - 1)
     return _pushes(cluster, 1)
 
@@ -135,7 +159,11 @@ def _k_async(algorithm: simulator.KAsync, cluster: Cluster) -> Theory:
 def _async_pipelines(algorithm: simulator.AsyncPipelines, cluster: Cluster) -> Theory:
     R, rates = algorithm.replicas, _rates(cluster)
     in_turn = rates is not None and len(set(rates)) == 1 and cluster.ties == "rank"
-    return constant(R - 1) if R == 1 or (in_turn and isinstance(law_of(cluster), Constant)) else Theory(LITTLE, R - 1)
+    return (
+        constant(R - 1)
+        if R == 1 or (in_turn and isinstance(law_of(cluster), Constant))
+        else Theory(LITTLE, R - 1)
+    )
 
 
 STALENESS.of(simulator.AsyncPS)(lambda algorithm, cluster: _pushes(cluster, algorithm.accumulate))
@@ -154,7 +182,9 @@ def _pushes(cluster: Cluster, K: int) -> Theory:
     if isinstance(law, Exponential) and K == 1:
         p = rates / rates.sum()
         name = "geometric" if equal else "mixed geometric"
-        return Theory(name, P - 1, lambda k: (p**2 * (1 - p) ** np.maximum(k, 0)[:, None]).sum(1) * (k >= 0))
+        return Theory(
+            name, P - 1, lambda k: (p**2 * (1 - p) ** np.maximum(k, 0)[:, None]).sum(1) * (k >= 0)
+        )
     if isinstance(law, Exponential) and equal:
         ahead = np.arange(K)
 
@@ -177,6 +207,8 @@ def _up_to(p: float, k: np.ndarray) -> np.ndarray:
 
 
 def _rates(cluster: Cluster) -> np.ndarray | None:
-    """The workers' speeds, relative, where they are constant and network and server take no time; else None."""
+    """The workers' speeds, relative, where they are constant and network and server take no time;
+    else None.
+    """
     free = cluster.network.unlimited and cluster.network.latency == 0 and cluster.serves_at_once
     return 1 / factors_of(cluster) if free and is_steady(cluster) else None

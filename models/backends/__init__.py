@@ -1,4 +1,6 @@
-"""Ways to take the gradients of many models at once, with the same result: threads, and batched calls for a GPU."""
+"""Ways to take the gradients of many models at once, with the same result: threads, and batched
+calls for a GPU.
+"""
 
 BACKEND_NAMES = (
     "auto",

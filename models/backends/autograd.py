@@ -7,20 +7,27 @@ from torch import Tensor, nn
 
 from laggard.models.flat import Bound, flatten
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (batch, classes), targets (batch,) -> their mean loss, a scalar
+# outputs (batch, classes), targets (batch,) -> their mean loss, a scalar
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Autograd:
-    """One model at a time of a module, which it takes over; weights `(params,)` come with every call."""
+    """One model at a time of a module, which it takes over; weights `(params,)` come with every
+    call.
+    """
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
         self._bound, self._loss = Bound(module), loss
 
     @torch.enable_grad()
     def gradient(self, weights: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient `(params,)` and loss, a scalar, of inputs `(batch, ...)` and targets `(batch,)`."""
+        """Gradient `(params,)` and loss, a scalar, of inputs `(batch, ...)` and targets
+        `(batch,)`.
+        """
         loss = self._loss(self._bound.load(weights)(x), y)
-        return flatten(torch.autograd.grad(loss, self._bound.parameters, materialize_grads=True)), loss.detach()
+        return flatten(
+            torch.autograd.grad(loss, self._bound.parameters, materialize_grads=True)
+        ), loss.detach()
 
     @torch.no_grad()
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:

@@ -1,4 +1,6 @@
-"""What a backend is, its device, one batched call over all models (vmap), and the same through `torch.compile`."""
+"""What a backend is, its device, one batched call over all models (vmap), and the same through
+`torch.compile`.
+"""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -13,9 +15,11 @@ from laggard.models.backends.autograd import Loss
 from laggard.models.flat import shapes, unflatten
 from laggard.models.variants import Indexable
 
-EVALUATED = 250  # samples in one forward pass of an evaluation; 1,000 outgrow a CPU's cache and take twice the time
+# samples in one forward pass of an evaluation; 1,000 outgrow a CPU's cache and take twice the time
+EVALUATED = 250
 EVERYTHING = 1 << 20  # lanes of a device that takes all gradients in one call
-TorchSetting = tuple[Callable[[], Any], Callable[[Any], None], Any]  # of torch: reads it, writes it, its exact value
+# of torch: reads it, writes it, its exact value
+TorchSetting = tuple[Callable[[], Any], Callable[[Any], None], Any]
 
 
 class Backend(Protocol):
@@ -31,35 +35,44 @@ class Backend(Protocol):
     @property
     def name(self) -> str: ...
 
-    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Gradients `(models, params)` and losses `(models,)` at `weights` `(models, params)`.
 
-        A model's mini-batch is its row of `index` `(models, batch)` into `x` `(samples, ...)` and `y` `(samples,)`.
+        A model's mini-batch is its row of `index` `(models, batch)` into `x` `(samples, ...)` and
+        `y` `(samples,)`.
         """
         ...
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
-        """Outputs `(models, samples, classes)` of `weights` `(models, params)` on all of `x` `(samples, ...)`."""
+        """Outputs `(models, samples, classes)` of `weights` `(models, params)` on all of `x`
+        `(samples, ...)`.
+        """
         ...
 
 
 class Batched:
     """One call for all models: `vmap` over the gradient of a functional module.
 
-    Meant for a GPU, where convolutions with different weights for every model become one grouped convolution. On a CPU,
-    convolutions are up to three times slower than in a loop, and small linear layers up to seven times faster. Kernels
-    are deterministic and keep full float32 (no TF32), but grouping may change the last digits.
+    Meant for a GPU, where convolutions with different weights for every model become one grouped
+    convolution. On a CPU, convolutions are up to three times slower than in a loop, and small
+    linear layers up to seven times faster. Kernels are deterministic and keep full float32 (no
+    TF32), but grouping may change the last digits.
     """
 
     lanes = EVERYTHING
     name = "vmap"
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
-        self._module, self._loss = copy.deepcopy(module), loss  # torch stores tensors in the module that it calls
+        # torch stores tensors in the module that it calls
+        self._module, self._loss = copy.deepcopy(module), loss
         self._names, self._shapes = [name for name, _ in module.named_parameters()], shapes(module)
         self._recurrent = any(isinstance(layer, nn.RNNBase) for layer in module.modules())
 
-    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
+    ) -> tuple[Tensor, Tensor]:
         def loss(flat: Tensor, samples: Tensor) -> Tensor:
             return self._loss(self._forward(flat, x[samples]), y[samples])
 
@@ -70,7 +83,8 @@ class Batched:
     def hessian_products(
         self, weights: Tensor, directions: Tensor, x: Indexable, y: Indexable, index: Tensor
     ) -> Tensor:
-        """Products of each loss's Hessian with its row of `directions`, all `(models, params)`; a model at a time.
+        """Products of each loss's Hessian with its row of `directions`, all `(models, params)`; a
+        model at a time.
 
         As Hessians are symmetric, the gradient is differentiated backward once more.
         """
@@ -82,7 +96,9 @@ class Batched:
             return products[0]
 
         with exact_arithmetic(weights.is_cuda):
-            return torch.stack([product(*row) for row in zip(weights, directions, index.long(), strict=True)])
+            return torch.stack(
+                [product(*row) for row in zip(weights, directions, index.long(), strict=True)]
+            )
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
         with exact_arithmetic(weights.is_cuda), torch.no_grad():
@@ -97,10 +113,12 @@ class Batched:
 
 
 class Compiled:
-    """Another backend's gradients under `torch.compile`, which takes tens of seconds for each size of call.
+    """Another backend's gradients under `torch.compile`, which takes tens of seconds for each size
+    of call.
 
     Args:
-        compiler: the backend of `torch.compile`; the default needs Triton on a GPU, a C++ compiler on a CPU.
+        compiler: the backend of `torch.compile`; the default needs Triton on a GPU, a C++ compiler
+            on a CPU.
     """
 
     def __init__(self, backend: Backend, compiler: str = "inductor") -> None:
@@ -108,7 +126,9 @@ class Compiled:
         self._backend = backend
         self._gradients = torch.compile(backend.gradients, backend=compiler, dynamic=False)
 
-    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
+    ) -> tuple[Tensor, Tensor]:
         gradients, losses = self._gradients(weights, x, y, index)
         return gradients, losses
 
@@ -139,7 +159,8 @@ def _exact_settings() -> list[TorchSetting]:
     try:
         for read, _, _ in precisions:
             read()
-    except RuntimeError:  # the program has set precisions by the names of torch 2.9, and then torch reads no older ones
+    # the program has set precisions by the names of torch 2.9, and then torch reads no older ones
+    except RuntimeError:
         parts = matmul, *(getattr(cudnn, name) for name in ("conv", "rnn"))
         precisions = [_setting(part, "fp32_precision", "ieee") for part in parts]
     return kernels + precisions
@@ -158,7 +179,9 @@ def find_device(name: str) -> torch.device:
     if name not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device = {name!r}: expected 'auto', 'cpu' or 'cuda'")
     if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device = 'cuda', but torch sees no GPU here: use 'auto' or 'cpu', or install a CUDA torch")
+        raise ValueError(
+            "device = 'cuda', but torch sees no GPU here: use 'auto' or 'cpu', or install a CUDA torch"
+        )
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
@@ -173,4 +196,6 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 def describe(device: torch.device) -> str:
     """The device, and of a GPU its name: `cpu`, or `cuda (NVIDIA ...)`."""
-    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
+    return (
+        f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
+    )

@@ -17,7 +17,8 @@ from laggard.models.backends.threads import Threads
 from laggard.models.backends.unfolded import Unfolded, unfoldable
 from laggard.models.variants import Indexable
 
-WARM_UP = 2  # calls that are not timed: the first measures memory, the second may be the first of its size
+# calls that are not timed: the first measures memory, the second may be the first of its size
+WARM_UP = 2
 TIMED = 3  # calls
 RACED = 4096  # models in a timed call at most
 TOO_SLOW = 3.0  # times the best: not timed again
@@ -27,10 +28,11 @@ REUSED = 100  # calls that a recording is taken to serve
 class Fastest:
     """For each size of call, the fastest of some backends.
 
-    The first call of each size, in powers of two, is timed on all of them; the fastest then gets every call of that
-    size. A backend that records calls is charged a hundredth of the seconds that its recording took. A backend that
-    fails is not used. The choice may differ from run to run, and with it the last digits; `name` says which were
-    chosen, and a backend named instead of "auto" is always used.
+    The first call of each size, in powers of two, is timed on all of them; the fastest then gets
+    every call of that size. A backend that records calls is charged a hundredth of the seconds that
+    its recording took. A backend that fails is not used. The choice may differ from run to run, and
+    with it the last digits; `name` says which were chosen, and a backend named instead of "auto" is
+    always used.
 
     Args:
         candidates: a function that makes each, by name; those not chosen are released.
@@ -41,7 +43,9 @@ class Fastest:
         RuntimeError: every candidate failed; this is the last one's error.
     """
 
-    def __init__(self, candidates: Mapping[str, Callable[[], Backend]], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, candidates: Mapping[str, Callable[[], Backend]], clock: Callable[[], float]
+    ) -> None:
         self._candidates, self._clock = candidates, clock
         self._backends: dict[str, Backend] = {}
         self._chosen: dict[tuple[int, int], str] = {}
@@ -53,11 +57,15 @@ class Fastest:
         """The backends chosen so far."""
         return ", ".join(sorted(set(self._chosen.values()))) or "auto"
 
-    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
+    ) -> tuple[Tensor, Tensor]:
         key = (len(weights).bit_length(), index.shape[1])
         if key not in self._chosen:
             rows = slice(RACED)
-            self._chosen[key] = self._race(lambda backend: backend.gradients(weights[rows], x, y, index[rows]))
+            self._chosen[key] = self._race(
+                lambda backend: backend.gradients(weights[rows], x, y, index[rows])
+            )
         return self._backends[self._chosen[key]].gradients(weights, x, y, index)
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
@@ -124,9 +132,15 @@ RACING = ("unfold-graphs", "vmap-graphs", "unfold", "vmap")
 
 
 def choose(
-    name: str, module: nn.Module, loss: Loss, device: torch.device, threads: int | None = None, chunk: int | None = None
+    name: str,
+    module: nn.Module,
+    loss: Loss,
+    device: torch.device,
+    threads: int | None = None,
+    chunk: int | None = None,
 ) -> Backend:
-    """The backend called `name` for a module on `device`; "auto" is threads on a CPU, and on a GPU the fastest.
+    """The backend called `name` for a module on `device`; "auto" is threads on a CPU, and on a GPU
+    the fastest.
 
     Args:
         threads: of a CPU; None for one per core.
@@ -136,7 +150,9 @@ def choose(
         ValueError: an unknown name, or the backend does not support the module.
     """
     if name not in BACKEND_NAMES:
-        raise ValueError(f"backend = {name!r}: expected {', '.join(BACKEND_NAMES[:-1])} or {BACKEND_NAMES[-1]}")
+        raise ValueError(
+            f"backend = {name!r}: expected {', '.join(BACKEND_NAMES[:-1])} or {BACKEND_NAMES[-1]}"
+        )
     on_gpu = device.type == "cuda"
     if name == "threads" or (name == "auto" and not on_gpu):
         return Threads(module, loss, threads)

@@ -25,7 +25,9 @@ class CudaMemory:
 
     def free(self) -> int:
         """The free memory, with what is reserved but unused."""
-        unused = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(self._device)
+        unused = torch.cuda.memory_reserved(self._device) - torch.cuda.memory_allocated(
+            self._device
+        )
         return int(torch.cuda.mem_get_info(self._device)[0]) + unused
 
     def peak(self, call: Callable[[], T]) -> tuple[T, int]:
@@ -43,10 +45,11 @@ class CudaMemory:
 class Chunked:
     """Another backend, called for as many models at a time as fit into free memory.
 
-    The first call starts with a small piece, on which the memory per model is measured. A piece that runs out of memory
-    is halved, and larger ones are not tried again. Pieces are about equal, so that there are few sizes. Of a backend
-    that records its calls, that small piece is not recorded, since it does not come again. An evaluation takes 250
-    samples at a time, and where memory is measured, from the second on as many times 250 as fit.
+    The first call starts with a small piece, on which the memory per model is measured. A piece
+    that runs out of memory is halved, and larger ones are not tried again. Pieces are about equal,
+    so that there are few sizes. Of a backend that records its calls, that small piece is not
+    recorded, since it does not come again. An evaluation takes 250 samples at a time, and where
+    memory is measured, from the second on as many times 250 as fit.
 
     Args:
         most: models in a piece at most; None for as many as fit.
@@ -57,14 +60,19 @@ class Chunked:
         ValueError: `most` is below 1.
     """
 
-    def __init__(self, backend: Backend, most: int | None = None, memory: CudaMemory | None = None) -> None:
+    def __init__(
+        self, backend: Backend, most: int | None = None, memory: CudaMemory | None = None
+    ) -> None:
         if most is not None and most < 1:
-            raise ValueError(f"chunk = {most}: expected at least 1, or None for as many models as fit into memory")
+            raise ValueError(
+                f"chunk = {most}: expected at least 1, or None for as many models as fit into memory"
+            )
         self.lanes = backend.lanes
         self._backend, self._memory = backend, memory
         self._most = most or (ON_CPU if memory is None else 1 << 30)
         self._calls: dict[tuple[str, int], Pieces] = {}
-        self._samples: dict[int, int] = {}  # in one forward pass of an evaluation, by the number of models
+        # in one forward pass of an evaluation, by the number of models
+        self._samples: dict[int, int] = {}
 
     @property
     def name(self) -> str:
@@ -75,12 +83,16 @@ class Chunked:
         """Seconds that the backend's last recording took; 0 where it records nothing."""
         return float(getattr(self._backend, "preparation", 0.0))
 
-    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
+    ) -> tuple[Tensor, Tensor]:
         def piece(rows: slice, backend: Backend = self._backend) -> tuple[Tensor, Tensor]:
             return backend.gradients(weights[rows], x, y, index[rows])
 
         first: Backend = getattr(self._backend, "unrecorded", self._backend)
-        pieces = self._pieces(("gradients", index.shape[1]), len(weights), piece, partial(piece, backend=first))
+        pieces = self._pieces(
+            ("gradients", index.shape[1]), len(weights), piece, partial(piece, backend=first)
+        )
         if len(pieces) == 1:
             return pieces[0]
         gradients, losses = zip(*pieces, strict=True)
@@ -90,12 +102,18 @@ class Chunked:
         samples = self._evaluated(len(weights), len(x))
 
         def piece(rows: slice) -> Tensor:
-            return torch.cat([self._backend.outputs(weights[rows], chunk) for chunk in x.split(samples)], dim=1)
+            return torch.cat(
+                [self._backend.outputs(weights[rows], chunk) for chunk in x.split(samples)], dim=1
+            )
 
-        return torch.cat(self._pieces(("outputs", min(samples, len(x))), len(weights), piece, piece))
+        return torch.cat(
+            self._pieces(("outputs", min(samples, len(x))), len(weights), piece, piece)
+        )
 
     def _evaluated(self, models: int, samples: int) -> int:
-        """How many samples one forward pass of so many models takes, in an evaluation on `samples`."""
+        """How many samples one forward pass of so many models takes, in an evaluation on
+        `samples`.
+        """
         measured = self._calls.get(("outputs", min(EVALUATED, samples)))
         if self._memory is None or measured is None or not measured.bytes:
             return EVALUATED
@@ -108,10 +126,18 @@ class Chunked:
         return self._samples[models]
 
     def _pieces(
-        self, kind: tuple[str, int], count: int, piece: Callable[[slice], T], first: Callable[[slice], T]
+        self,
+        kind: tuple[str, int],
+        count: int,
+        piece: Callable[[slice], T],
+        first: Callable[[slice], T],
     ) -> list[T]:
-        """The results of `piece` for all of `count` rows, in order; `first` makes the piece that is measured."""
-        return self._calls.setdefault(kind, Pieces(self._most, self._memory)).run(count, piece, first)
+        """The results of `piece` for all of `count` rows, in order; `first` makes the piece that is
+        measured.
+        """
+        return self._calls.setdefault(kind, Pieces(self._most, self._memory)).run(
+            count, piece, first
+        )
 
 
 class Pieces:
@@ -127,7 +153,8 @@ class Pieces:
         self._seen = 0  # the largest piece that has fitted: no need to check smaller ones
 
     def run(self, count: int, piece: Callable[[slice], T], first: Callable[[slice], T]) -> list[T]:
-        """The results of `piece` for all of `count` rows, in order; `first` does the same where nothing is known yet.
+        """The results of `piece` for all of `count` rows, in order; `first` does the same where
+        nothing is known yet.
 
         Raises:
             torch.OutOfMemoryError: not even one model fits.

@@ -22,11 +22,12 @@ Call = Callable[[], CallResults]
 class Graphs:
     """Another backend's gradients as CUDA graphs, one for each size of call.
 
-    A graph's shapes and addresses are fixed. So a call is copied into the recording's own weights and indices, and its
-    results out of it; and its size is rounded up, so that calls of many sizes need few recordings. The additional rows
-    hold old values, and their results are discarded. The most recent recordings are kept, and share one pool of memory,
-    since they are replayed one at a time. A pool ends with the last recording in it, so that the next one gets another.
-    On a CPU nothing is recorded.
+    A graph's shapes and addresses are fixed. So a call is copied into the recording's own weights
+    and indices, and its results out of it; and its size is rounded up, so that calls of many sizes
+    need few recordings. The additional rows hold old values, and their results are discarded. The
+    most recent recordings are kept, and share one pool of memory, since they are replayed one at a
+    time. A pool ends with the last recording in it, so that the next one gets another. On a CPU
+    nothing is recorded.
 
     Evaluations are rare, and not recorded.
 
@@ -39,7 +40,9 @@ class Graphs:
         self.lanes, self.name = backend.lanes, f"{backend.name}-graphs"
         self.unrecorded, self.preparation = backend, 0.0
         self._pool: Any = None  # torch does not export the type of a handle
-        self._recordings: OrderedDict[tuple[int, ...], Callable[[Tensor, Tensor], CallResults]] = OrderedDict()
+        self._recordings: OrderedDict[tuple[int, ...], Callable[[Tensor, Tensor], CallResults]] = (
+            OrderedDict()
+        )
 
     def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> CallResults:
         # a recording refers to x and y, so that their ids stay theirs
@@ -50,7 +53,9 @@ class Graphs:
             if not self._recordings and weights.is_cuda:
                 self._pool = torch.cuda.graph_pool_handle()
             start = perf_counter()
-            self._recordings[key] = _record_call(self.unrecorded, key[0], weights, x, y, index, self._pool)
+            self._recordings[key] = _record_call(
+                self.unrecorded, key[0], weights, x, y, index, self._pool
+            )
             self.preparation = perf_counter() - start
         self._recordings.move_to_end(key)
         return self._recordings[key](weights, index)
@@ -60,14 +65,22 @@ class Graphs:
 
 
 def _record_call(
-    backend: Backend, size: int, weights: Tensor, x: Indexable, y: Indexable, index: Tensor, pool: Any
+    backend: Backend,
+    size: int,
+    weights: Tensor,
+    x: Indexable,
+    y: Indexable,
+    index: Tensor,
+    pool: Any,
 ) -> Callable[[Tensor, Tensor], CallResults]:
-    """A backend's gradients of `size` models on the data `x` and `y`, recorded: a function of weights and indices.
+    """A backend's gradients of `size` models on the data `x` and `y`, recorded: a function of
+    weights and indices.
 
     Every call overwrites the same memory, and returns a copy.
     """
     own_weights = weights.new_zeros(size, weights.shape[1])
-    own_index = index.new_zeros(size, index.shape[1], dtype=torch.int64)  # 64 bits are what indices are used in
+    # 64 bits are what indices are used in
+    own_index = index.new_zeros(size, index.shape[1], dtype=torch.int64)
 
     def load(weights: Tensor, index: Tensor) -> None:
         own_weights[: len(weights)].copy_(weights)
@@ -86,7 +99,9 @@ def _record_call(
 
 
 def record_graph(run: Call, pool: Any) -> Call:
-    """`run` as a CUDA graph, whose results are always in the same memory; `pool` is the handle of its pool."""
+    """`run` as a CUDA graph, whose results are always in the same memory; `pool` is the handle of
+    its pool.
+    """
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -113,10 +128,11 @@ RECORD: dict[str, Callable[[Call, Any], Call]] = {"cuda": record_graph}
 
 
 def rounded_up(size: int) -> int:
-    """The size of the recording for a call of `size` models: a power of two up to 256, then the next of eight sizes per
-    factor of two.
+    """The size of the recording for a call of `size` models: a power of two up to 256, then the
+    next of eight sizes per factor of two.
 
-    Small calls wait for launches, not for arithmetic: there fewer recordings are worth additional rows.
+    Small calls wait for launches, not for arithmetic: there fewer recordings are worth additional
+    rows.
     """
     if size <= POWERS_UP_TO:
         return 1 << (size - 1).bit_length()

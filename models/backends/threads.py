@@ -1,4 +1,6 @@
-"""A pool of threads over the gradients in flight: the backend of a CPU, and the memory that its process keeps."""
+"""A pool of threads over the gradients in flight: the backend of a CPU, and the memory that its
+process keeps.
+"""
 
 import copy
 import ctypes
@@ -21,25 +23,31 @@ from laggard.models.variants import Indexable, tensor_of
 
 T = TypeVar("T")
 
-# samples in one forward pass of an evaluation; more outgrow a CPU's cache, 1,000 take twice the time
+# samples in one forward pass of an evaluation; more outgrow a CPU's cache, 1,000 take twice the
+# time
 THREAD_SAMPLES = 96
 
 
 def cores() -> int:
-    """How many cores this process may use: by its affinity, where there is one, and not by quotas of CPU time."""
+    """How many cores this process may use: by its affinity, where there is one, and not by quotas
+    of CPU time.
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Threads:
     """A pool of threads; every model is a job of its own.
 
-    A chain of known layers is compiled (`compiled`), and its threads do not hold the interpreter's lock; of another
-    module each thread has a copy for autograd. A job uses its own row only, so that results are bitwise independent
-    of grouping and of thread. Two jobs per thread shorten the wait for the slowest thread (by 2 to 4 % on two cores).
-    A model whose last weight is NaN has diverged: its gradient is NaN throughout, and takes no time.
+    A chain of known layers is compiled (`compiled`), and its threads do not hold the interpreter's
+    lock; of another module each thread has a copy for autograd. A job uses its own row only, so
+    that results are bitwise independent of grouping and of thread. Two jobs per thread shorten the
+    wait for the slowest thread (by 2 to 4 % on two cores).
+    A model whose last weight is NaN has diverged: its gradient is NaN throughout, and takes no
+    time.
 
-    Sets torch's intra-op threads to one for the whole process: gradients run in parallel, which needs
-    no synchronisation (two intra-op threads made a step forty times slower on a busy machine).
+    Sets torch's intra-op threads to one for the whole process: gradients run in parallel, which
+    needs no synchronisation (two intra-op threads made a step forty times slower on a busy
+    machine).
 
     Raises:
         ValueError: fewer than one thread.
@@ -60,7 +68,9 @@ class Threads:
         self._pool = self._idle_pool()
         self._background = ThreadPoolExecutor(max(1, threads - 1), "background")
 
-    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
+    ) -> tuple[Tensor, Tensor]:
         gradients, losses = torch.empty_like(weights), weights.new_empty(len(weights))
 
         def by_autograd(row: int) -> None:
@@ -79,8 +89,8 @@ class Threads:
     ) -> BackgroundGradients | None:
         """Begin to compute what `gradients` does, of so many members each.
 
-        None where there is one thread, or where threads would hold the interpreter's lock: then the caller's Python
-        would wait for them.
+        None where there is one thread, or where threads would hold the interpreter's lock: then the
+        caller's Python would wait for them.
         """
         if self._threads == 1 or x is not tensor_of(x):
             return None
@@ -109,18 +119,23 @@ class Threads:
         return outputs
 
     def _each(self, job: Callable[[int], T], count: int) -> list[T]:
-        """The results of `job` for 0 to `count` - 1; inline where a second thread would have no work."""
+        """The results of `job` for 0 to `count` - 1; inline where a second thread would have no
+        work.
+        """
         if min(self._threads, count) == 1:
             return list(map(job, range(count)))
         try:
             return list(self._pool.map(job, range(count)))
-        except BaseException:  # Ctrl-C while jobs are submitted: else Python exits only after the last of them
+        # Ctrl-C while jobs are submitted: else Python exits only after the last of them
+        except BaseException:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = self._idle_pool()
             raise
 
     def _idle_pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(self._threads, "gradient", initializer=torch.set_num_threads, initargs=(1,))
+        return ThreadPoolExecutor(
+            self._threads, "gradient", initializer=torch.set_num_threads, initargs=(1,)
+        )
 
     def _mine(self) -> Autograd:
         """This thread's own instance, with a copy of the module."""
@@ -142,15 +157,18 @@ def _leave_out_lost(weights: Tensor, gradients: Tensor, losses: Tensor) -> Seque
 
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt(3)
-KEPT = 2**31 - 1  # bytes free at the heap's end before any are given back: the most that mallopt takes
+# bytes free at the heap's end before any are given back: the most that mallopt takes
+KEPT = 2**31 - 1
 LARGE = 32 * 2**20  # bytes of a block that is always given back: the most that mallopt takes
 
 
 @cache
 def keep_freed_memory() -> bool:
-    """Let this process keep the memory that it frees, for the next gradient; whether its C library can (glibc).
+    """Let this process keep the memory that it frees, for the next gradient; whether its C library
+    can (glibc).
 
-    A gradient by autograd frees its activations, which glibc gives back to the system and asks for again, a page at a
+    A gradient by autograd frees its activations, which glibc gives back to the system and asks for
+    again, a page at a
     time: 6,000 page faults, a tenth of the time of a mini-batch of 32 through ResNet-20.
 
     Source: mallopt(3), M_TRIM_THRESHOLD and M_MMAP_THRESHOLD.
@@ -159,4 +177,7 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library, macOS, Windows
         return False
-    return all(mallopt(parameter, size) == 1 for parameter, size in ((MMAP_THRESHOLD, LARGE), (TRIM_THRESHOLD, KEPT)))
+    return all(
+        mallopt(parameter, size) == 1
+        for parameter, size in ((MMAP_THRESHOLD, LARGE), (TRIM_THRESHOLD, KEPT))
+    )

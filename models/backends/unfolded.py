@@ -24,27 +24,33 @@ Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # x, weight, bias -
 
 
 class Unfolded:
-    """All models at once, layer by layer: a convolution is a batched product of its weights with its windows.
+    """All models at once, layer by layer: a convolution is a batched product of its weights with
+    its windows.
 
-    With windows X (channels x kernel, batch x places) of one model's maps, and its weights W (maps, channels x kernel):
-    Y = W X + b, a product that a GPU batches over all models; it has no fast kernels for so many groups of small
-    convolutions. The windows take the memory of a map times the size of a kernel. Maps are stored channel by channel,
-    so that nothing is transposed between layers. The last digits may differ, since sums have another order.
+    With windows X (channels x kernel, batch x places) of one model's maps, and its weights W (maps,
+    channels x kernel): Y = W X + b, a product that a GPU batches over all models; it has no fast
+    kernels for so many groups of small convolutions. The windows take the memory of a map times the
+    size of a kernel. Maps are stored channel by channel, so that nothing is transposed between
+    layers. The last digits may differ, since sums have another order.
 
     Raises:
-        ValueError: the module is no sequence of convolutions, poolings, activations, `Flatten` and `Linear`
-            without hooks.
+        ValueError: the module is no sequence of convolutions, poolings, activations, `Flatten` and
+            `Linear` without hooks.
     """
 
     lanes = EVERYTHING
     name = "unfold"
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
-        slots: dict[Tensor, int] = {parameter: number for number, parameter in enumerate(module.parameters())}
+        slots: dict[Tensor, int] = {
+            parameter: number for number, parameter in enumerate(module.parameters())
+        }
         self._steps = [_step(layer, slots) for layer in _sequence(module)]
         self._loss, self._shapes = loss, shapes(module)
 
-    def gradients(self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor) -> tuple[Tensor, Tensor]:
+    def gradients(
+        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
+    ) -> tuple[Tensor, Tensor]:
         index = index.long()  # once, not at each use
 
         def total(weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,17 +82,28 @@ def unfoldable(module: nn.Module) -> bool:
 
 
 def _sequence(module: nn.Module) -> list[nn.Module]:
-    """The layers of a module, those of sequences within it among them, in the order in which they are called."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    """The layers of a module, those of sequences within it among them, in the order in which they
+    are called.
+    """
+    hooks = (
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+    )
     if any(hooks) or "forward" in vars(module):
-        raise ValueError(f"backend 'unfold' cannot take {module}, which has hooks or a forward of its own: use 'vmap'")
+        raise ValueError(
+            f"backend 'unfold' cannot take {module}, which has hooks or a forward of its own: use 'vmap'"
+        )
     if type(module) is not nn.Sequential:
         return [module]
     return [layer for child in module for layer in _sequence(child)]
 
 
 def _step(layer: nn.Module, slots: dict[Tensor, int]) -> LayerStep:
-    """The function of `layer` on all parameters, indexed by `slots`; raises for subclasses of known layers."""
+    """The function of `layer` on all parameters, indexed by `slots`; raises for subclasses of known
+    layers.
+    """
     kind = type(layer)
     if kind in POINTWISE:
         return lambda parameters, x: layer(x)
@@ -101,10 +118,14 @@ def _step(layer: nn.Module, slots: dict[Tensor, int]) -> LayerStep:
     raise ValueError(f"backend 'unfold' cannot take {layer}: use 'vmap', which takes any module")
 
 
-def _with_parameters(product: Product, layer: nn.Linear | nn.Conv2d, slots: dict[Tensor, int]) -> LayerStep:
+def _with_parameters(
+    product: Product, layer: nn.Linear | nn.Conv2d, slots: dict[Tensor, int]
+) -> LayerStep:
     """A product with a layer's weight and bias, found by their places in `slots`."""
     weight, bias = slots[layer.weight], None if layer.bias is None else slots[layer.bias]
-    return lambda parameters, x: product(x, parameters[weight], None if bias is None else parameters[bias])
+    return lambda parameters, x: product(
+        x, parameters[weight], None if bias is None else parameters[bias]
+    )
 
 
 def _plain_layer(layer: nn.Conv2d) -> bool:
@@ -125,13 +146,19 @@ def _pool_channels(layer: nn.Module, x: Tensor) -> Tensor:
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`weight` `(models, out, in)` on `x` `(models, ..., in)`."""
     rows, transposed = x.flatten(1, -2), weight.transpose(1, 2)
-    product = torch.bmm(rows, transposed) if bias is None else torch.baddbmm(bias.unsqueeze(1), rows, transposed)
+    product = (
+        torch.bmm(rows, transposed)
+        if bias is None
+        else torch.baddbmm(bias.unsqueeze(1), rows, transposed)
+    )
     outputs: Tensor = product.unflatten(1, x.shape[1:-1])
     return outputs
 
 
 def _convolution(layer: nn.Conv2d) -> Product:
-    """A convolution of `x` `(models, batch, channels, height, width)` with `weight` `(models, maps, channels, ...)`."""
+    """A convolution of `x` `(models, batch, channels, height, width)` with `weight` `(models, maps,
+    channels, ...)`.
+    """
     (high, wide), (down, right) = layer.kernel_size, layer.stride
     assert not isinstance(layer.padding, str)  # `_plain_layer`
     above, beside = layer.padding
@@ -141,7 +168,11 @@ def _convolution(layer: nn.Conv2d) -> Product:
         windows = maps.unfold(3, high, down).unfold(4, wide, right).permute(0, 1, 5, 6, 2, 3, 4)
         columns, places = windows.flatten(4).flatten(1, 3), windows.shape[4:]
         rows = weight.flatten(2)
-        product = torch.bmm(rows, columns) if bias is None else torch.baddbmm(bias.unsqueeze(2), rows, columns)
+        product = (
+            torch.bmm(rows, columns)
+            if bias is None
+            else torch.baddbmm(bias.unsqueeze(2), rows, columns)
+        )
         outputs: Tensor = product.unflatten(2, places).transpose(1, 2)
         return outputs
 
@@ -149,7 +180,11 @@ def _convolution(layer: nn.Conv2d) -> Product:
 
 
 def _maps(x: Tensor) -> Tensor:
-    """Images `(models, batch, channels, height, width)`, channel by channel: `(models, channels, batch, ...)`."""
+    """Images `(models, batch, channels, height, width)`, channel by channel: `(models, channels,
+    batch, ...)`.
+    """
     if x.dim() != 5:
-        raise ValueError(f"backend 'unfold' expected images (channels, height, width), got {tuple(x.shape[2:])}")
+        raise ValueError(
+            f"backend 'unfold' expected images (channels, height, width), got {tuple(x.shape[2:])}"
+        )
     return x.transpose(1, 2)

@@ -18,38 +18,41 @@ from laggard.simulator.learning.promises import Later, Promise, concatenate
 
 @dataclass(frozen=True)
 class AllReduce(Reducing, Bucketed):
-    """All-reduce SGD: the nodes sum their gradients by a collective, and each updates its own model by the mean.
+    """All-reduce SGD: the nodes sum their gradients by a collective, and each updates its own model
+    by the mean.
 
     w <- w - lr (1/P) sum_j g_j(w), at every node. Models and the nodes' optimiser states are equal
-    after every update, bit for bit: it is `sync_ps` without a server, and with one worker plain SGD.
-    Staleness 0; a compensation sees the mean gradient, which is fresh, so that only `one_over_n` has an effect.
-    A worker that crashes is not readmitted, and the others wait for it forever.
+    after every update, bit for bit: it is `sync_ps` without a server, and with one worker plain
+    SGD. Staleness 0; a compensation sees the mean gradient, which is fresh, so that only
+    `one_over_n` has an effect. A worker that crashes is not readmitted, and the others wait for it
+    forever.
 
-    For P nodes that begin together, N bytes, latency alpha, beta seconds a byte, full duplex; all wait for a straggler:
-    ring                2 (P - 1) alpha + 2 ((P - 1) / P) N beta
-    naive_ring          (P - 1)(alpha + N beta)
-    mesh                alpha + (P - 1) N beta on a card each, alpha + N beta on a link a pair
-    recursive_doubling  log2 P (alpha + N beta)
-    halving_doubling    2 log2 P alpha + 2 ((P - 1) / P) N beta
-    tree                2 ceil(log2 P)(alpha + N beta)
-    server              2 alpha + 2 ((P - 1) / S) N beta, S of the nodes serve
-    hierarchical        2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha + N beta / m), m hosts of g workers
+    For P nodes that begin together, N bytes, latency alpha, beta seconds a byte, full duplex; all
+    wait for a straggler: ring                2 (P - 1) alpha + 2 ((P - 1) / P) N beta naive_ring
+          (P - 1)(alpha + N beta) mesh                alpha + (P - 1) N beta on a card each, alpha +
+    N beta on a link a pair recursive_doubling  log2 P (alpha + N beta) halving_doubling    2 log2 P
+    alpha + 2 ((P - 1) / P) N beta tree                2 ceil(log2 P)(alpha + N beta) server
+         2 alpha + 2 ((P - 1) / S) N beta, S of the nodes serve hierarchical        2 (g - 1)(alpha'
+    + N beta' / g) + 2 (m - 1)(alpha + N beta / m), m hosts of g workers
 
-    With `bucket_bytes`, buckets of gradients are summed one after another while the backward pass goes on. Bucket k of
-    c_k bytes is computed after r_k and summed after e_k = max(r_k, e_{k-1}) + R(c_k), R one of these times, and a step
-    takes e_K, where the K-th is the last: with alpha = 0 no more than the t_c + R(N) of one bucket.
+    With `bucket_bytes`, buckets of gradients are summed one after another while the backward pass
+    goes on. Bucket k of c_k bytes is computed after r_k and summed after e_k = max(r_k, e_{k-1}) +
+    R(c_k), R one of these times, and a step takes e_K, where the K-th is the last: with alpha = 0
+    no more than the t_c + R(N) of one bucket.
 
-    Source: Patarasuk & Yuan (2009), ring; Thakur, Rabenseifner, Gropp (2005), recursive doubling and halving, tree.
+    Source: Patarasuk & Yuan (2009), ring; Thakur, Rabenseifner, Gropp (2005), recursive doubling
+    and halving, tree.
 
     Attributes:
-        collective: how the gradients are summed. The naive ring forwards whole gradients; on the mesh every node sends
-            its own to every other; with `server` the first of the nodes add up gradients and send the sum to all, each
-            of which updates its own model; `hierarchical` goes inside and across the network's hosts, or groups.
-        ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one on while the next
-            comes, which hides the latency. With `sharing: fifo` only.
+        collective: how the gradients are summed. The naive ring forwards whole gradients; on the
+            mesh every node sends its own to every other; with `server` the first of the nodes add
+            up gradients and send the sum to all, each of which updates its own model;
+            `hierarchical` goes inside and across the network's hosts, or groups.
+        ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one
+            on while the next comes, which hides the latency. With `sharing: fifo` only.
         servers: S of `server`, at most all nodes; each adds up one part.
-        bucket_bytes: size of a bucket (bytes), filled from the last layer on, the first with 1 MiB at most; null sends
-            the whole gradient once it is computed.
+        bucket_bytes: size of a bucket (bytes), filled from the last layer on, the first with 1 MiB
+            at most; null sends the whole gradient once it is computed.
         backward: the time of a backward pass in forward passes; a mini-batch takes both.
     """
 
@@ -68,12 +71,17 @@ class AllReduce(Reducing, Bucketed):
             state = self.step(node, gradient, total, state)
 
     def in_buckets(self, node: Node) -> Role:
-        """Sum the gradients bucket by bucket, each as soon as it is there and the one before is summed."""
+        """Sum the gradients bucket by bucket, each as soon as it is there and the one before is
+        summed.
+        """
         collective, buckets = self.collective_of(node.group_size), self.buckets(node)
         sums = [collective.of_bucket(bucket.columns, bucket.size) for bucket in buckets]
         params, state = node.weights.shape[1], self.rule.init(node.weights)
         while True:
-            work, totals = node.compute(node.weights, buckets=[bucket.ready for bucket in buckets]), []
+            work, totals = (
+                node.compute(node.weights, buckets=[bucket.ready for bucket in buckets]),
+                [],
+            )
             for number, ready in enumerate(work.buckets):
                 gradient, tag = (yield ready), (node.version, number)
                 part = gradient[sums[number].columns]
@@ -87,38 +95,47 @@ COMPUTED, FREE, ORDER, SUM, GRADIENT = "computed", "free", "order", "sum", "grad
 
 @dataclass(frozen=True)
 class PriorityAllReduce(Reducing, Sliced):
-    """All-reduce SGD in slices: the front layers' are summed first, and a layer's forward pass waits only for its own.
+    """All-reduce SGD in slices: the front layers' are summed first, and a layer's forward pass
+    waits only for its own.
 
-    w <- w - lr (1/P) sum_j g_j(w), at every node: the weights of `all_reduce`, bit for bit, at other times. A layer is
-    cut into slices of at most c bytes. The nodes sum one slice after another by a collective, while they compute.
+    w <- w - lr (1/P) sum_j g_j(w), at every node: the weights of `all_reduce`, bit for bit, at
+    other times. A layer is cut into slices of at most c bytes. The nodes sum one slice after
+    another by a collective, while they compute.
 
-    All must sum the same slice next, or they would wait for each other forever. The first node names it, as Horovod's
-    coordinator does. A node tells it which layers it has computed, and whenever the first node is free, it names one of
-    the slices that all have computed, of the front-most layer. That takes messages of no bytes, there and back. So no
-    node waits inside a collective for a gradient that is not there, however slow a node is. There is no deadlock, since
+    All must sum the same slice next, or they would wait for each other forever. The first node
+    names it, as Horovod's coordinator does. A node tells it which layers it has computed, and
+    whenever the first node is free, it names one of the slices that all have computed, of the
+    front-most layer. That takes messages of no bytes, there and back. So no node waits inside a
+    collective for a gradient that is not there, however slow a node is. There is no deadlock, since
     forward passes wait for sums and backward passes for nothing. No collective is interrupted.
 
-    Let R(c) be the seconds in which P equal nodes sum c bytes (`all_reduce`), alpha the latency, and f_l and b_l those
-    of the passes of layer l, the last of which is L. A slice that is computed after r, and named after the one before,
-    is summed after e; x_l is the e of the layer's last slice:
+    Let R(c) be the seconds in which P equal nodes sum c bytes (`all_reduce`), alpha the latency,
+    and f_l and b_l those of the passes of layer l, the last of which is L. A slice that is computed
+    after r, and named after the one before, is summed after e; x_l is the e of the layer's last
+    slice:
 
         e = max(r + alpha, e of the one before) + alpha + R(c)
         F_l = max(F_{l-1}, x_l of the step before) + f_l,    B_L = F_L + b_L,    B_l = B_{l+1} + b_l
 
-    On a free network a step takes f + b, of uneven nodes that of the slowest; with one layer in one slice, 2 alpha more
-    than `all_reduce`. Where a collective ends everywhere at once, the network is busy at the same times in any order:
-    with constant latencies and slowdowns no update comes later than with `order: fifo`, whatever the nodes and slices.
-    A tree does not end so, nor does a server over queues (`sharing: fifo`): there a single update may come later.
-    A worker that crashes is not readmitted, and the others wait for it forever.
+    On a free network a step takes f + b, of uneven nodes that of the slowest; with one layer in one
+    slice, 2 alpha more
+    than `all_reduce`. Where a collective ends everywhere at once, the network is busy at the same
+    times in any order:
+    with constant latencies and slowdowns no update comes later than with `order: fifo`, whatever
+    the nodes and slices.
+    A tree does not end so, nor does a server over queues (`sharing: fifo`): there a single update
+    may come later. A worker that crashes is not readmitted, and the others wait for it forever.
 
     Attributes:
-        slice_bytes: c (bytes); null sums whole layers. ByteScheduler has 1,000,000 parameters. A layer has 4,096 slices
-            at most.
-        order: which slice is summed first: that of the front-most layer, or with `fifo` the one computed first.
+        slice_bytes: c (bytes); null sums whole layers. ByteScheduler has 1,000,000 parameters. A
+            layer has 4,096 slices at most.
+        order: which slice is summed first: that of the front-most layer, or with `fifo` the one
+            computed first.
         collective, ring_slices, servers: how a slice is summed, as those of `all_reduce`.
         backward: the time of a backward pass in forward passes; layers share both by their work.
 
-    Source: Peng et al. (2019), SOSP (ByteScheduler); the coordinator: Horovod, horovod/common/controller.h.
+    Source: Peng et al. (2019), SOSP (ByteScheduler); the coordinator: Horovod,
+    horovod/common/controller.h.
     """
 
     slice_bytes: Positive | None = 4_000_000.0
@@ -153,7 +170,9 @@ class PriorityAllReduce(Reducing, Sliced):
                     node.send(0, layer.number, COMPUTED, size=0)
 
     def coordinate(self, node: Node) -> Role:
-        """Whenever the first node is free, name the slice that is next of those that all nodes have computed."""
+        """Whenever the first node is free, name the slice that is next of those that all nodes have
+        computed.
+        """
         layers, waiting, computed = self.layers(node), SliceQueue(self.order), Counter[int]()
         for turn in count():
             yield node.receive(FREE)
@@ -169,7 +188,9 @@ class PriorityAllReduce(Reducing, Sliced):
             node.put(named, (ORDER, turn))
 
     def exchange(self, node: Node) -> Role:
-        """Sum the slices of a gradient, one after another as they are named; then update the model."""
+        """Sum the slices of a gradient, one after another as they are named; then update the
+        model.
+        """
         collective, params = self.collective_of(node.group_size), node.weights.shape[1]
         state = self.rule.init(node.weights)
         slices = {

@@ -16,18 +16,20 @@ from laggard.simulator.learning.weights import total
 
 @dataclass(frozen=True)
 class AsyncPS(Sharded):
-    """Asynchronous SGD: the server applies each gradient as it arrives and answers with the new weights.
+    """Asynchronous SGD: the server applies each gradient as it arrives and answers with the new
+    weights.
 
-    w <- w - lr g(w_read). With plain sgd as `rule` this is ASGD, with a DC-ASGD compensation DC-ASGD. With one worker
-    it is plain SGD; with P equal workers on a free network, `delayed` with delay P - 1. Mean staleness (P - 1) /
-    accumulate, in updates. Each shard applies gradients in its own order of arrival; where that is the same on all,
-    they learn what one server would.
+    w <- w - lr g(w_read). With plain sgd as `rule` this is ASGD, with a DC-ASGD compensation
+    DC-ASGD. With one worker it is plain SGD; with P equal workers on a free network, `delayed` with
+    delay P - 1. Mean staleness (P - 1) / accumulate, in updates. Each shard applies gradients in
+    its own order of arrival; where that is the same on all, they learn what one server would.
 
     Attributes:
-        accumulate: G, gradients that the server sums before one step of its optimiser; workers do not wait for it.
+        accumulate: G, gradients that the server sums before one step of its optimiser; workers do
+            not wait for it.
 
-    Source: Recht et al. (2011), arXiv 1106.5730; Zheng et al. (2017), arXiv 1609.08326, algorithms 1 and 2; Aji &
-    Heafield (2019) (accumulate).
+    Source: Recht et al. (2011), arXiv 1106.5730; Zheng et al. (2017), arXiv 1609.08326, algorithms
+    1 and 2; Aji & Heafield (2019) (accumulate).
     """
 
     recovers = True
@@ -63,17 +65,21 @@ class AsyncPS(Sharded):
 class Downpour(Sharded):
     """Downpour SGD: a replica makes local steps, and pushes and fetches periodically.
 
-    w' <- w' - lr g(w') at the replica; the sum of its gradients since its last push is one update of the server,
-    w <- w - lr sum g; fetched weights replace w', and a fetch that is due with a push is part of it. With n_push =
-    n_fetch = 1 it is `async_ps`. Mean staleness, in pushes: P - 1 where n_push = n_fetch, P (n_fetch / n_push + 1) / 2
-    - 1 where n_push divides n_fetch. A worker that crashes loses the gradients not pushed, and delays a barrier.
+    w' <- w' - lr g(w') at the replica; the sum of its gradients since its last push is one update
+    of the server, w <- w - lr sum g; fetched weights replace w', and a fetch that is due with a
+    push is part of it. With n_push = n_fetch = 1 it is `async_ps`. Mean staleness, in pushes: P - 1
+    where n_push = n_fetch, P (n_fetch / n_push + 1) / 2
+    - 1 where n_push divides n_fetch. A worker that crashes loses the gradients not pushed, and
+      delays a barrier.
 
     Attributes:
         n_push, n_fetch: mini-batches from one push to the next, and from one fetch to the next.
-        local_rule: the replica's own steps: plain `sgd` at the rule's learning rate, the `same` optimiser as the
-            server's with a state of its own, or `none`. They have no effect where every mini-batch fetches.
+        local_rule: the replica's own steps: plain `sgd` at the rule's learning rate, the `same`
+            optimiser as the server's with a state of its own, or `none`. They have no effect where
+            every mini-batch fetches.
         warm_start: updates that worker 0 makes alone before the others begin.
-        sync_every: mini-batches after which a worker waits until all have made as many, counted from the warm start.
+        sync_every: mini-batches after which a worker waits until all have made as many, counted
+            from the warm start.
 
     Source: Dean et al. (2012), NIPS, algorithm 7.1.
     """
@@ -87,7 +93,9 @@ class Downpour(Sharded):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sync_every is not None and (self.sync_every % self.n_push or self.sync_every % self.n_fetch):
+        if self.sync_every is not None and (
+            self.sync_every % self.n_push or self.sync_every % self.n_fetch
+        ):
             expected = f"a multiple of n_push = {self.n_push} and n_fetch = {self.n_fetch}"
             raise InvalidSettingError(type(self).__name__, "sync_every", expected, self.sync_every)
 

@@ -28,17 +28,20 @@ LAWS: dict[str, Callable[[Generator, int], int]] = {
 class Delayed(Algorithm):
     """SGD with a delay: the gradient at w_t is applied `delay` updates later.
 
-    w_{t+1} = w_t - lr g(w_{t-delay}). The first `delay` steps fill the queue and make no update; gradients queued at
-    the end stay in flight. With delay 0 it is plain SGD; delay D is equivalent to D + 1 equal asynchronous workers.
+    w_{t+1} = w_t - lr g(w_{t-delay}). The first `delay` steps fill the queue and make no update;
+    gradients queued at the end stay in flight. With delay 0 it is plain SGD; delay D is equivalent
+    to D + 1 equal asynchronous workers.
 
-    Where delays differ, the gradient of step t with a delay of d is due after step t + d has computed its own. All that
-    are due are then applied, the oldest first, an update each; there may be none. On average a step makes one update,
-    and the mean staleness is the mean delay, for every distribution.
+    Where delays differ, the gradient of step t with a delay of d is due after step t + d has
+    computed its own. All that are due are then applied, the oldest first, an update each; there may
+    be none. On average a step makes one update, and the mean staleness is the mean delay, for every
+    distribution.
 
     Attributes:
         delay: D, in updates; the mean where it is drawn, and the start of a ramp.
-        law: `constant`; or a distribution of each gradient's delay: `uniform` on 0 to 2 D, `poisson`, or `geometric`,
-            Pr(d) = (1 / (D + 1)) (D / (D + 1))^d, like the staleness of D + 1 workers with exponential times.
+        law: `constant`; or a distribution of each gradient's delay: `uniform` on 0 to 2 D,
+            `poisson`, or `geometric`, Pr(d) = (1 / (D + 1)) (D / (D + 1))^d, like the staleness of
+            D + 1 workers with exponential times.
         ramp_to: D goes from `delay` to `ramp_to` linearly, rounded, and stays there.
         over: updates that the ramp takes; 1 is a jump.
         after: updates before the ramp begins.
@@ -58,7 +61,9 @@ class Delayed(Algorithm):
             raise InvalidSettingError(type(self).__name__, "law", ", ".join(LAWS), self.law)
         super().__post_init__()
         if (self.ramp_to is None) != (self.over is None):
-            raise InvalidSettingError(type(self).__name__, "over", "updates beside ramp_to, or neither", self.over)
+            raise InvalidSettingError(
+                type(self).__name__, "over", "updates beside ramp_to, or neither", self.over
+            )
         if self.after and self.ramp_to is None:
             raise InvalidSettingError(type(self).__name__, "after", "0 without ramp_to", self.after)
 
@@ -69,7 +74,9 @@ class Delayed(Algorithm):
             raise InvalidSettingError("Cluster", "workers", expected, workers)
 
     def mean(self, updates: int) -> int:
-        """The delay, or its mean where it is drawn, of a gradient computed after so many updates."""
+        """The delay, or its mean where it is drawn, of a gradient computed after so many
+        updates.
+        """
         if self.ramp_to is None or self.over is None:
             return self.delay
         share = min(1.0, max(0, updates - self.after) / self.over)

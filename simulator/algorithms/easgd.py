@@ -18,21 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EASGD(Algorithm):
-    """Elastic averaging SGD: after every H local steps a worker and the centre move towards each other.
+    """Elastic averaging SGD: after every H local steps a worker and the centre move towards each
+    other.
 
     d = a (x_i - c);    x_i <- x_i - d;    c <- c + d
-    An exchange conserves x_i + c. Then, as at every step, x_i <- x_i - lr g(x), where x is x_i before the exchange.
-    With momentum in the worker's rule it is EAMSGD.
+    An exchange conserves x_i + c. Then, as at every step, x_i <- x_i - lr g(x), where x is x_i
+    before the exchange. With momentum in the worker's rule it is EAMSGD.
 
-    The model is the centre's, c, which changes through exchanges only. An exchange is an update; it applies the
-    worker's gradients since its last one, and their staleness is the exchanges that others made since then, P - 1 in
-    the mean, 0 together. A crash loses the gradients since the last exchange, and may lose x_i's half of one.
+    The model is the centre's, c, which changes through exchanges only. An exchange is an update; it
+    applies the worker's gradients since its last one, and their staleness is the exchanges that
+    others made since then, P - 1 in the mean, 0 together. A crash loses the gradients since the
+    last exchange, and may lose x_i's half of one.
 
     Attributes:
         elastic: a, the moving rate; 0.9 / P by default, the paper's beta = 0.9.
         local_steps: H, the paper's communication period tau.
-        together: False, each worker exchanges when it is ready; True, all exchange with the same centre, which moves by
-            the sum of their d.
+        together: False, each worker exchanges when it is ready; True, all exchange with the same
+            centre, which moves by the sum of their d.
 
     Source: Zhang, Choromanska, LeCun (2015), arXiv 1412.6651, algorithm 1; section 3 (together).
     """
@@ -59,7 +61,8 @@ class EASGD(Algorithm):
         asked: dict[int, tuple[Tensor, list[Gradient]]] = {}
         while True:
             worker, (theirs, gradients) = yield node.receive()
-            earlier = asked[worker][1] if worker in asked else []  # it has crashed since, and asks again
+            # it has crashed since, and asks again
+            earlier = asked[worker][1] if worker in asked else []
             asked[worker] = theirs, earlier + gradients
             if len(asked) == partners:
                 yield node.work(node.apply_seconds)

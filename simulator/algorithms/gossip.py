@@ -1,4 +1,6 @@
-"""Decentralised SGD: nodes average models with their neighbours, in lock step (D-PSGD) or in pairs (AD-PSGD)."""
+"""Decentralised SGD: nodes average models with their neighbours, in lock step (D-PSGD) or in pairs
+(AD-PSGD).
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,22 +18,26 @@ from laggard.simulator.network.topology import Ring, Topology, asked_by, graph_o
 
 @dataclass(frozen=True)
 class DPSGD(Algorithm):
-    """Decentralised parallel SGD: every node averages its model with its neighbours' and steps by its own gradient.
+    """Decentralised parallel SGD: every node averages its model with its neighbours' and steps by
+    its own gradient.
 
-    combine_then_adapt    x_i <- sum_j W_ij x_j - lr g_i(x_i)      max(t_c, alpha + 2 N beta) a step on a ring
-    adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
+    combine_then_adapt    x_i <- sum_j W_ij x_j - lr g_i(x_i)      max(t_c, alpha + 2 N beta) a step
+    on a ring adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
 
-    with W doubly stochastic; times for N bytes, latency alpha, beta seconds a byte, one card a node and gradients of
-    t_c seconds. The first order sends before it computes, so that messages and gradient overlap; `mixings`
-    is 1, since the model is averaged between read and step. The second is `sgp` without overlap, and on the complete
-    graph with weights 1/P and an optimiser that is linear in the gradient (SGD, momentum, Nesterov) `sync_ps`. Each
-    node keeps its own state of the optimiser. Staleness 0.
+    with W doubly stochastic; times for N bytes, latency alpha, beta seconds a byte, one card a node
+    and gradients of t_c seconds. The first order sends before it computes, so that messages and
+    gradient overlap; `mixings` is 1, since the model is averaged between read and step. The second
+    is `sgp` without overlap, and on the complete graph with weights 1/P and an optimiser that is
+    linear in the gradient (SGD, momentum, Nesterov) `sync_ps`. Each node keeps its own state of the
+    optimiser. Staleness 0.
 
-    Source: Lian et al. (2017), arXiv 1705.09056, algorithm 1; adapt-then-combine: Chen & Sayed (2012), arXiv 1111.0034.
+    Source: Lian et al. (2017), arXiv 1705.09056, algorithm 1; adapt-then-combine: Chen & Sayed
+    (2012), arXiv 1111.0034.
 
     Attributes:
         order: combine_then_adapt, as Lian et al. have it, or adapt_then_combine.
-        mixing: W by name; it must be doubly stochastic on the graph, or the nodes' mean would not be the average.
+        mixing: W by name; it must be doubly stochastic on the graph, or the nodes' mean would not
+            be the average.
     """
 
     topology: ClassVar[Topology] = Ring()
@@ -67,7 +73,9 @@ class DPSGD(Algorithm):
                 yield from self.combine(node, step)
 
     def tell(self, node: Node, step: int) -> None:
-        """Send the model to the neighbours. Messages are tagged by step, since a fast neighbour may be one ahead."""
+        """Send the model to the neighbours. Messages are tagged by step, since a fast neighbour may
+        be one ahead.
+        """
         for peer in node.out_peers(step):
             node.send(peer, node.weights, tag=step)
 
@@ -76,7 +84,10 @@ class DPSGD(Algorithm):
         mixing, theirs = node.mixing(self.mixing, step), {}
         for _ in mixing.into:
             peer, theirs[peer] = yield node.receive(tag=step)
-        node.weights = sum((weight * theirs[peer] for peer, weight in mixing.into.items()), mixing.own * node.weights)
+        node.weights = sum(
+            (weight * theirs[peer] for peer, weight in mixing.into.items()),
+            mixing.own * node.weights,
+        )
 
 
 ASK, ANSWER = "may we average?", "yes"
@@ -84,18 +95,23 @@ ASK, ANSWER = "may we average?", "yes"
 
 @dataclass(frozen=True)
 class ADPSGD(Algorithm):
-    """Asynchronous decentralised SGD: a gradient at its own model, an average with a random neighbour, then the step.
+    """Asynchronous decentralised SGD: a gradient at its own model, an average with a random
+    neighbour, then the step.
 
     g_i = g(x_i);    x_i, x_j <- (x_i + x_j) / 2;    x_i <- x_i - lr g_i
 
-    There is no deadlock, since nodes are in two halves: the active half asks, and the passive half only answers, at
-    once while it computes. The halves are the two colours of a bipartite graph, rank 0 active; on any other, even ranks
-    ask odd ones. An average conserves the sum of the models: the passive node moves half way to the model that it
-    received, and the active one by the opposite amount once it has the answer. No node waits for a slow one: with one
-    that is s times slower, P nodes on a free network compute P - 1 + 1/s times as many gradients as one. Staleness 0;
-    `mixings` counts the averages between a gradient's read and its step. Where a neighbour is down, another is asked.
+    There is no deadlock, since nodes are in two halves: the active half asks, and the passive half
+    only answers, at once while it computes. The halves are the two colours of a bipartite graph,
+    rank 0 active; on any other, even ranks
+    ask odd ones. An average conserves the sum of the models: the passive node moves half way to the
+    model that it
+    received, and the active one by the opposite amount once it has the answer. No node waits for a
+    slow one: with one that is s times slower, P nodes on a free network compute P - 1 + 1/s times
+    as many gradients as one. Staleness 0; `mixings` counts the averages between a gradient's read
+    and its step. Where a neighbour is down, another is asked.
 
-    Source: Lian et al. (2018), arXiv 1710.06952, algorithm 1, in its deadlock-free form on bipartite graphs.
+    Source: Lian et al. (2018), arXiv 1710.06952, algorithm 1, in its deadlock-free form on
+    bipartite graphs.
     """
 
     topology: ClassVar[Topology] = Ring()
@@ -110,7 +126,10 @@ class ADPSGD(Algorithm):
         return ()
 
     def check(self, cluster: Cluster) -> None:
-        asked_by(graph_of_workers(cluster.network.topology, self.topology, cluster.workers), cluster.workers)
+        asked_by(
+            graph_of_workers(cluster.network.topology, self.topology, cluster.workers),
+            cluster.workers,
+        )
 
     def worker(self, node: Node) -> Role:
         state = self.rule.init(node.weights, replicas=node.workers)
@@ -143,15 +162,18 @@ class ADPSGD(Algorithm):
 
 
 class OverlapADPSGD(ADPSGD):
-    """Asynchronous decentralised SGD whose nodes average while they compute: `adpsgd`, with messages hidden.
+    """Asynchronous decentralised SGD whose nodes average while they compute: `adpsgd`, with
+    messages hidden.
 
     g_i = g(x_i);    meanwhile x_i, x_j <- (x_i + x_j) / 2;    then x_i <- x_i - lr g_i
 
-    An average begins with the gradient instead of after it, so that an active node takes max(t_c, 2 (alpha + N beta))
-    seconds a step to a neighbour that nobody else asks, where `adpsgd` takes t_c + 2 (alpha + N beta). The gradient is
-    taken before the average in both. On a free network the two take the same time.
+    An average begins with the gradient instead of after it, so that an active node takes max(t_c, 2
+    (alpha + N beta)) seconds a step to a neighbour that nobody else asks, where `adpsgd` takes t_c
+    + 2 (alpha + N beta). The gradient is taken before the average in both. On a free network the
+    two take the same time.
 
-    Source: Lian et al. (2018), arXiv 1710.06952; their public code averages while the next gradient is computed.
+    Source: Lian et al. (2018), arXiv 1710.06952; their public code averages while the next gradient
+    is computed.
     """
 
     def worker(self, node: Node) -> Role:

@@ -1,4 +1,6 @@
-"""Parameter servers that update by some of the gradients: K-async, soft synchronisation and K-batch-sync."""
+"""Parameter servers that update by some of the gradients: K-async, soft synchronisation and
+K-batch-sync.
+"""
 
 import math
 from dataclasses import dataclass
@@ -15,10 +17,11 @@ from laggard.simulator.timing.distributions.distribution import mean_of
 
 @dataclass(frozen=True)
 class KAsync(ReadComputePush):
-    """K-async SGD: the first K distinct workers' gradients make an update; contributors wait for it, others go on.
+    """K-async SGD: the first K distinct workers' gradients make an update; contributors wait for
+    it, others go on.
 
-    w <- w - lr (1/K) sum_k g(w_read_k) over K different workers. With K = 1 it is `async_ps`, with K = P `sync_ps`.
-    Mean staleness P / K - 1.
+    w <- w - lr (1/K) sum_k g(w_read_k) over K different workers. With K = 1 it is `async_ps`, with
+    K = P `sync_ps`. Mean staleness P / K - 1.
 
     Attributes:
         wait_for: K, workers per update.
@@ -38,7 +41,8 @@ class KAsync(ReadComputePush):
             worker, gradient = yield node.receive()
             if gradient is not None:
                 gathered.append(gradient)  # its worker waits, so that all are of distinct workers
-            elif worker not in {one.worker for one in gathered}:  # else it has crashed, and waits for the update
+            # else it has crashed, and waits for the update
+            elif worker not in {one.worker for one in gathered}:
                 node.send(worker, node.weights)
             if len(gathered) == self.wait_for:
                 yield node.work(node.apply_seconds)
@@ -53,16 +57,19 @@ class KAsync(ReadComputePush):
 
 @dataclass(frozen=True)
 class SoftSync(ReadComputePush):
-    """K-batch-async SGD: any K gradients make an update, however old; a contributor re-reads at once.
+    """K-batch-async SGD: any K gradients make an update, however old; a contributor re-reads at
+    once.
 
-    w <- w - lr (1/K) sum_k g(w_read_k) over the next K gradients to arrive, possibly two of one worker; the
-    K-th contributor re-reads after the update. With K = 1 it is `async_ps`; with K = P / n it is n-softsync, and
-    without local steps FedBuff. Mean staleness (P - 1) / K; K E[X] / P seconds an update, for any distribution.
+    w <- w - lr (1/K) sum_k g(w_read_k) over the next K gradients to arrive, possibly two of one
+    worker; the K-th contributor re-reads after the update. With K = 1 it is `async_ps`; with K = P
+    / n it is n-softsync, and without local steps FedBuff. Mean staleness (P - 1) / K; K E[X] / P
+    seconds an update, for any distribution.
 
     Attributes:
         gradients: K, gradients per update.
 
-    Source: Zhang et al. (2016), arXiv 1511.05950 (n-softsync); Dutta et al. (2018), arXiv 1803.01113 (K-batch-async).
+    Source: Zhang et al. (2016), arXiv 1511.05950 (n-softsync); Dutta et al. (2018), arXiv
+    1803.01113 (K-batch-async).
     """
 
     gradients: PositiveInt = 1
@@ -84,23 +91,27 @@ class SoftSync(ReadComputePush):
 
 @dataclass(frozen=True)
 class KBatchSync(Algorithm):
-    """K-batch-sync SGD (Rennala): the first K mini-batches at the present weights make an update; others are cancelled.
+    """K-batch-sync SGD (Rennala): the first K mini-batches at the present weights make an update;
+    others are cancelled.
 
-    w <- w - lr (1/K) sum_k g(w). A worker continues at its weights until newer ones arrive, so that a fast one
-    may contribute several mini-batches; its computation is then cancelled, and late gradients are dropped. Staleness 0.
+    w <- w - lr (1/K) sum_k g(w). A worker continues at its weights until newer ones arrive, so that
+    a fast one may contribute several mini-batches; its computation is then cancelled, and late
+    gradients are dropped. Staleness 0.
     Exponential times with mean 1 / mu on a free network: K / (P mu) seconds an update.
 
     Attributes:
         gradients: K, gradients per update.
 
-    Source: Dutta et al. (2018), arXiv 1803.01113; Tyurin & Richtarik (2023), arXiv 2305.12387 (Rennala SGD).
+    Source: Dutta et al. (2018), arXiv 1803.01113; Tyurin & Richtarik (2023), arXiv 2305.12387
+    (Rennala SGD).
     """
 
     rule: Rule
     gradients: PositiveInt = 1
 
     def check(self, cluster: Cluster) -> None:
-        """Refuse a server that takes in gradients more slowly than workers, which never wait, make them.
+        """Refuse a server that takes in gradients more slowly than workers, which never wait, make
+        them.
 
         What it takes in would be older and older, and all of it dropped.
         """
@@ -108,7 +119,9 @@ class KBatchSync(Algorithm):
         seconds = cluster.compute.mean * math.prod(factors) / cluster.workers
         if cluster.receive_seconds != 0 and mean_of(cluster.receive_seconds) >= seconds:
             expected = f"a mean below {seconds:g} s, in which the workers of {type(self).__name__} make a gradient"
-            raise InvalidSettingError("Cluster", "receive_seconds", expected, cluster.receive_seconds)
+            raise InvalidSettingError(
+                "Cluster", "receive_seconds", expected, cluster.receive_seconds
+            )
 
     def worker(self, node: Node) -> Role:
         node.send(SERVER, None, size=0)  # announces the worker

@@ -22,13 +22,15 @@ Contribution = tuple[Sequence[GradientPromise], "Tensor"]
 
 @dataclass(frozen=True)
 class LocalSGD(Sharded):
-    """Local SGD: every worker makes H local steps from the same weights, then a server averages their models.
+    """Local SGD: every worker makes H local steps from the same weights, then a server averages
+    their models.
 
-    x_i <- w, H times x_i <- x_i - lr g(x_i), w <- (1/N) sum_i x_i over the first N workers; with `average: updates`,
-    w <- w + (1/N) sum_i (x_i - w), the same but for rounding. An update is a round; staleness 0. With H = 1 it is
-    `sync_ps` for SGD, momentum and Nesterov whose buffers persist, all waited for; not for Adagrad, RMSProp, Adam, nor
-    with `reset`. Workers keep the state of their optimiser from one round to the next; one that crashes loses it, and
-    its round. Each shard drops what arrives late at it.
+    x_i <- w, H times x_i <- x_i - lr g(x_i), w <- (1/N) sum_i x_i over the first N workers; with
+    `average: updates`, w <- w + (1/N) sum_i (x_i - w), the same but for rounding. An update is a
+    round; staleness 0. With H = 1 it is `sync_ps` for SGD, momentum and Nesterov whose buffers
+    persist, all waited for; not for Adagrad, RMSProp, Adam, nor with `reset`. Workers keep the
+    state of their optimiser from one round to the next; one that crashes loses it, and its round.
+    Each shard drops what arrives late at it.
 
     Attributes:
         local_steps: H, mini-batches of each worker from one average to the next.
@@ -36,7 +38,8 @@ class LocalSGD(Sharded):
         reset: whether the workers' optimisers reset their buffers at every read.
         wait_for: N, workers per round, or below 1 their share, rounded up; all by default.
 
-    Source: McMahan et al. (2017), arXiv 1602.05629 (FedAvg); Stich (2019), arXiv 1805.09767, algorithm 1.
+    Source: McMahan et al. (2017), arXiv 1602.05629 (FedAvg); Stich (2019), arXiv 1805.09767,
+    algorithm 1.
     """
 
     rule: Rule
@@ -53,13 +56,18 @@ class LocalSGD(Sharded):
         count_awaited(self, self.wait_for, cluster.workers)
 
     def worker(self, node: Node) -> Role:
-        servers, state = Shards(node, self.shards), self.rule.init(node.weights, replicas=node.workers)
+        servers, state = (
+            Shards(node, self.shards),
+            self.rule.init(node.weights, replicas=node.workers),
+        )
         servers.announce()
         while True:
             model = read = yield from servers.read()
             gradients: list[GradientPromise] = []
             if self.reset:
-                state = self.rule.init(read, replicas=node.workers)._replace(progress=state.progress)
+                state = self.rule.init(read, replicas=node.workers)._replace(
+                    progress=state.progress
+                )
             for _ in range(self.local_steps):
                 gradient = yield node.compute(model, read)
                 model, state = self.rule.update(model, [gradient], state)
@@ -76,14 +84,17 @@ class LocalSGD(Sharded):
             elif pushed is not None:  # it is late
                 for gradient in pushed[0]:
                     gradient.drop()
-            if worker not in gathered:  # else it has contributed, crashed since, and waits for the update
+            # else it has contributed, crashed since, and waits for the update
+            if worker not in gathered:
                 node.send(worker, node.weights, size=1 / self.shards)
             if len(gathered) == awaited:
                 yield node.work(node.apply_seconds)
                 offered = mean([gathered[rank][1] for rank in sorted(gathered)])
                 average = offered if self.average == "weights" else node.weights + offered
                 weights, state = self.merge(node.weights, average, state)
-                node.apply(weights, [gradient for taken, _ in gathered.values() for gradient in taken])
+                node.apply(
+                    weights, [gradient for taken, _ in gathered.values() for gradient in taken]
+                )
                 for reader in gathered:
                     node.send(reader, node.weights, size=1 / self.shards)
                 gathered = {}
@@ -92,7 +103,9 @@ class LocalSGD(Sharded):
         """The server's own rule."""
         return Rule(lr=1.0)
 
-    def merge(self, weights: "Tensor", average: "Tensor", state: RuleState) -> "tuple[Tensor, RuleState]":
+    def merge(
+        self, weights: "Tensor", average: "Tensor", state: RuleState
+    ) -> "tuple[Tensor, RuleState]":
         """The server's next weights `(ensemble, params)`, and its rule's state."""
         return average, state
 
@@ -101,15 +114,16 @@ class LocalSGD(Sharded):
 class DiLoCo(LocalSGD):
     """DiLoCo: local SGD whose average is used as a gradient by an outer optimiser at the server.
 
-    d = (1/P) sum_i (w - x_i) after H steps of each worker, then w <- outer step along -d: with Nesterov,
-    b <- momentum b + d, w <- w - outer_lr (d + momentum b). With SGD, outer_lr 1 and no momentum it is `local_sgd`,
-    whose other settings it shares.
+    d = (1/P) sum_i (w - x_i) after H steps of each worker, then w <- outer step along -d: with
+    Nesterov, b <- momentum b + d, w <- w - outer_lr (d + momentum b). With SGD, outer_lr 1 and no
+    momentum it is `local_sgd`, whose other settings it shares.
 
     Attributes:
         outer_lr, outer_momentum: of the outer optimiser.
         outer_optimizer: Nesterov, or SGD with heavy-ball momentum.
 
-    Source: Douillard et al. (2023), arXiv 2311.08105, algorithm 1; FedOpt of Reddi et al. (2021), arXiv 2003.00295.
+    Source: Douillard et al. (2023), arXiv 2311.08105, algorithm 1; FedOpt of Reddi et al. (2021),
+    arXiv 2003.00295.
     """
 
     outer_lr: Positive = 0.7
@@ -120,5 +134,7 @@ class DiLoCo(LocalSGD):
         optimizer = Nesterov if self.outer_optimizer == "nesterov" else SGD
         return Rule(optimizer(momentum=self.outer_momentum), lr=self.outer_lr)
 
-    def merge(self, weights: "Tensor", average: "Tensor", state: RuleState) -> "tuple[Tensor, RuleState]":
+    def merge(
+        self, weights: "Tensor", average: "Tensor", state: RuleState
+    ) -> "tuple[Tensor, RuleState]":
         return self.outer().step(weights, weights - average, state, epochs=0.0)

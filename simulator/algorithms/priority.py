@@ -1,4 +1,6 @@
-"""Synchronous SGD whose slices of gradients travel by priority, while the next forward pass begins layer by layer."""
+"""Synchronous SGD whose slices of gradients travel by priority, while the next forward pass begins
+layer by layer.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,29 +18,36 @@ from laggard.simulator.timing.events import Event, Message, with_list
 
 @dataclass(frozen=True)
 class P3(Sharded, Sliced):
-    """Priority-based parameter propagation: slices of the front layers go first, and a layer waits only for its own.
+    """Priority-based parameter propagation: slices of the front layers go first, and a layer waits
+    only for its own.
 
-    w <- w - lr (1/P) sum_i g_i(w): the weights of `sync_ps`, bit for bit, at other times. A layer is cut into n slices
-    of at most c bytes. A worker sends those whose gradients are computed, one at a time: whenever the one before has
-    arrived, the first of the front-most layer. A server answers a slice with its new values once all workers' have
-    come, one slice at a time by the same priority. The forward pass of a layer waits for the new values of its slices.
-    Of several shards, each has an equal part of every slice.
+    w <- w - lr (1/P) sum_i g_i(w): the weights of `sync_ps`, bit for bit, at other times. A layer
+    is cut into n slices
+    of at most c bytes. A worker sends those whose gradients are computed, one at a time: whenever
+    the one before has arrived, the first of the front-most layer. A server answers a slice with its
+    new values once all workers' have come, one slice at a time by the same priority. The forward
+    pass of a layer waits for the new values of its slices. Of several shards, each has an equal
+    part of every slice.
 
-    Let layer l have the share p_l of N bytes, f_l and b_l be the seconds of its passes, and x_l the moment at which all
-    its slices have been answered. With P equal workers on equal cards, full duplex, fair sharing, one server, latency
-    alpha and beta seconds a byte, a slice takes alpha + P p_l N beta / n_l either way, and layer l is through its
+    Let layer l have the share p_l of N bytes, f_l and b_l be the seconds of its passes, and x_l the
+    moment at which all its slices have been answered. With P equal workers on equal cards, full
+    duplex, fair sharing, one server, latency alpha and beta seconds a byte, a slice takes alpha + P
+    p_l N beta / n_l either way, and layer l is through its
     forward pass at F_l, its gradient there at B_l, for L layers:
 
         F_l = max(F_{l-1}, x_l of the step before) + f_l,    B_L = F_L + b_L,    B_l = B_{l+1} + b_l
 
-    On a free network a step takes f + b; with one layer in one slice, 2 (alpha + P N beta) more. For equal workers and
-    slices of one size, no step is longer than with `order: fifo`; for others, by no more than the largest slice takes.
-    A worker that crashes is not readmitted, and the others wait for it forever.
+    On a free network a step takes f + b; with one layer in one slice, 2 (alpha + P N beta) more.
+    For equal workers and
+    slices of one size, no step is longer than with `order: fifo`; for others, by no more than the
+    largest slice takes. A worker that crashes is not readmitted, and the others wait for it
+    forever.
 
     Attributes:
-        slice_bytes: c (bytes); null sends whole layers. MXNet's P3Store has 40,000 parameters. No layer has over 4,096
-            slices.
-        order: which slice goes first: that of the front-most layer, or with `fifo` the one that was computed first.
+        slice_bytes: c (bytes); null sends whole layers. MXNet's P3Store has 40,000 parameters. No
+            layer has over 4,096 slices.
+        order: which slice goes first: that of the front-most layer, or with `fifo` the one that was
+            computed first.
         backward: the time of a backward pass in forward passes; layers share both by their work.
 
     Source: Jayarajan et al. (2019), arXiv 1905.03960; Peng et al. (2019), SOSP (ByteScheduler).
@@ -52,16 +61,24 @@ class P3(Sharded, Sliced):
         return True
 
     def worker(self, node: Node) -> Role:
-        servers, layers, stream, first = Shards(node, self.shards), self.layers(node), Stream(self.order), True
+        servers, layers, stream, first = (
+            Shards(node, self.shards),
+            self.layers(node),
+            Stream(self.order),
+            True,
+        )
         servers.announce()
         yield from servers.read()
         while True:
             seconds, batch = node.duration(), node.batch()
-            started = yield from forward_by_layers(node, layers, seconds, None if first else servers.await_slices)
+            started = yield from forward_by_layers(
+                node, layers, seconds, None if first else servers.await_slices
+            )
             first, weights = False, servers.model()
             for layer in reversed(layers):
                 yield node.work(share=layer.backward, of=seconds)
-                gradient = None if layer.number else node.promise(weights, batch, started)  # all of it is computed
+                # all of it is computed
+                gradient = None if layer.number else node.promise(weights, batch, started)
                 for number in range(layer.slices):
                     content = layer.number, number, gradient
                     stream.put(layer.number, partial(servers.push, content, size=layer.size))
@@ -69,8 +86,10 @@ class P3(Sharded, Sliced):
     def server(self, node: Node) -> Role:
         """Answer each slice once it has come from all workers.
 
-        An update changes every parameter by itself, so that it can begin with the slices that are there. Its arithmetic
-        is done, and it is counted, once all are there: nobody computes a gradient at the new weights before.
+        An update changes every parameter by itself, so that it can begin with the slices that are
+        there. Its arithmetic
+        is done, and it is counted, once all are there: nobody computes a gradient at the new
+        weights before.
         """
         stream, layers, state = Stream(self.order), self.layers(node), self.rule.init(node.weights)
         come: dict[tuple[int, int], list[int]] = {}
@@ -95,16 +114,25 @@ class P3(Sharded, Sliced):
                 weights, state = self.rule.update(node.weights, taken, state)
                 node.apply(weights, taken)
                 left, gradients = slices, {}
-            stream.put(layer, partial(self.answer, node, come.pop((layer, number)), layers[layer], read))
+            stream.put(
+                layer, partial(self.answer, node, come.pop((layer, number)), layers[layer], read)
+            )
 
-    def answer(self, node: Node, readers: Sequence[int], layer: SlicedLayer, read: int) -> list[Message]:
-        """Send `readers` a slice of `layer` after version `read`, and with it the model once all of that is new."""
+    def answer(
+        self, node: Node, readers: Sequence[int], layer: SlicedLayer, read: int
+    ) -> list[Message]:
+        """Send `readers` a slice of `layer` after version `read`, and with it the model once all of
+        that is new.
+        """
         model = node.weights if node.version > read else None
-        return [node.send(reader, model, layer.number, layer.size / self.shards) for reader in readers]
+        return [
+            node.send(reader, model, layer.number, layer.size / self.shards) for reader in readers
+        ]
 
 
 class Stream:
-    """What a node sends one after another: whenever the last has arrived, the most urgent of what waits.
+    """What a node sends one after another: whenever the last has arrived, the most urgent of what
+    waits.
 
     Args:
         order: `priority`, or `fifo` for that which has waited longest.
@@ -114,7 +142,9 @@ class Stream:
         self._waiting, self._under_way = SliceQueue(order), 0
 
     def put(self, layer: int, send: Callable[[], Sequence[Message]]) -> None:
-        """Call `send`, which sends a slice of `layer` in one message or several, when it is its turn."""
+        """Call `send`, which sends a slice of `layer` in one message or several, when it is its
+        turn.
+        """
         self._waiting.put(layer, send)
         if not self._under_way:
             self._send_next()

@@ -19,28 +19,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SGP(Algorithm):
-    """Stochastic gradient push: nodes push shares of their model along directed edges; weights correct the bias.
+    """Stochastic gradient push: nodes push shares of their model along directed edges; weights
+    correct the bias.
 
-    x_i <- x_i - lr g_i(x_i / w_i);    x_i <- sum_j p_ij x_j,  w_i <- sum_j p_ij w_j,    p column stochastic
+    x_i <- x_i - lr g_i(x_i / w_i);    x_i <- sum_j p_ij x_j,  w_i <- sum_j p_ij w_j,    p column
+    stochastic
 
-    The model of a node is x / w. The sum of w over nodes and messages under way stays P, that of x changes by
-    gradients only, and x / w tends to the average on any strongly connected digraph,
-    though p need not average. Where p is doubly stochastic, w is 1 after every exchange and this is `dpsgd` with
-    adapt_then_combine; on the complete graph with weights 1/P, and with an optimiser that is linear in the gradient
-    (SGD, momentum, Nesterov), it is `sync_ps`. Each node keeps its own state of the optimiser. Staleness 0.
+    The model of a node is x / w. The sum of w over nodes and messages under way stays P, that of x
+    changes by gradients only, and x / w tends to the average on any strongly connected digraph,
+    though p need not average. Where p is doubly stochastic, w is 1 after every exchange and this is
+    `dpsgd` with adapt_then_combine; on the complete graph with weights 1/P, and with an optimiser
+    that is linear in the gradient (SGD, momentum, Nesterov), it is `sync_ps`. Each node keeps its
+    own state of the optimiser. Staleness 0.
 
-    With `overlap` tau, one exchange at a time overlaps with the gradients: messages that have arrived are received
-    without waiting after each of the next tau - 1 gradients, and waited for after the tau-th. For N bytes, latency
-    alpha and beta seconds a byte to one peer: t_c + alpha + N beta seconds a step; with tau = 1, max(t_c, alpha + N
-    beta). Several exchanges at a time, or one every H gradients, are `osgp`.
+    With `overlap` tau, one exchange at a time overlaps with the gradients: messages that have
+    arrived are received without waiting after each of the next tau - 1 gradients, and waited for
+    after the tau-th. For N bytes, latency
+    alpha and beta seconds a byte to one peer: t_c + alpha + N beta seconds a step; with tau = 1,
+    max(t_c, alpha + N beta). Several exchanges at a time, or one every H gradients, are `osgp`.
 
-    Source: Assran et al. (2019), arXiv 1811.10792, algorithms 1 and 2; one exchange at a time as in their public code.
+    Source: Assran et al. (2019), arXiv 1811.10792, algorithms 1 and 2; one exchange at a time as in
+    their public code.
 
     Attributes:
         mixing: p by name: `uniform` divides a model equally among the node and its peers.
         overlap: tau, in gradients; 0 waits for every exchange.
-        biased: use x as the model, as if w were 1. While a share of x is under way, w and x are smaller, and so are
-            steps. Without overlap it matters where w does not stay 1.
+        biased: use x as the model, as if w were 1. While a share of x is under way, w and x are
+            smaller, and so are steps. Without overlap it matters where w does not stay 1.
     """
 
     topology: ClassVar[Topology] = Exponential(peers=1)
@@ -56,9 +61,16 @@ class SGP(Algorithm):
         return ()
 
     def check(self, cluster: Cluster) -> None:
-        graph, workers = graph_of_workers(cluster.network.topology, self.topology, cluster.workers), cluster.workers
+        graph, workers = (
+            graph_of_workers(cluster.network.topology, self.topology, cluster.workers),
+            cluster.workers,
+        )
         steps = range(graph.period(workers))
-        own = min(mixing(self.mixing, graph, rank, step, workers).own for step in steps for rank in range(workers))
+        own = min(
+            mixing(self.mixing, graph, rank, step, workers).own
+            for step in steps
+            for rank in range(workers)
+        )
         if self.overlap and own == 0:
             expected = "weights that leave every node a share of its own model, with which it computes meanwhile"
             raise InvalidSettingError(type(self).__name__, "mixing", expected, self.mixing)
@@ -116,15 +128,18 @@ class SGP(Algorithm):
 
 @dataclass(frozen=True)
 class OverlapSGP(SGP):
-    """Overlap SGP: a node pushes shares every H gradients, and waits for those of its peers tau gradients later.
+    """Overlap SGP: a node pushes shares every H gradients, and waits for those of its peers tau
+    gradients later.
 
-    x_i <- x_i - lr g_i(x_i / w_i);    every H-th step  (x_i, w_i) <- p_ii (x_i, w_i), and p_ji (x_i, w_i) to peer j
+    x_i <- x_i - lr g_i(x_i / w_i);    every H-th step  (x_i, w_i) <- p_ii (x_i, w_i), and p_ji
+    (x_i, w_i) to peer j
 
-    After the gradient of step k a node waits for the shares of exchanges that it began at step k - tau or earlier, and
-    adds those of later exchanges that have arrived; then it pushes. So ceil(tau / H) exchanges are outstanding, and a
-    node computes at most tau + H - 1 gradients ahead of another whose shares it receives in every exchange. With H = 1
-    and tau = 0 or 1 it is `sgp` with that overlap. With tau <= 1 times do not change the weights. For N bytes, latency
-    alpha and beta seconds a byte to one peer, and E = alpha + N beta, H gradients of t_c seconds take:
+    After the gradient of step k a node waits for the shares of exchanges that it began at step k -
+    tau or earlier, and adds those of later exchanges that have arrived; then it pushes. So ceil(tau
+    / H) exchanges are outstanding, and a node computes at most tau + H - 1 gradients ahead of
+    another whose shares it receives in every exchange. With H = 1 and tau = 0 or 1 it is `sgp` with
+    that overlap. With tau <= 1 times do not change the weights. For N bytes, latency alpha and beta
+    seconds a byte to one peer, and E = alpha + N beta, H gradients of t_c seconds take:
 
     tau = 0         H t_c + E
     tau > 0         max(H t_c + max(0, E - tau t_c) / ceil(tau / H), N beta)
@@ -132,7 +147,8 @@ class OverlapSGP(SGP):
 
     A graph that changes from step to step changes from exchange to exchange.
 
-    Source: Assran et al. (2019), arXiv 1811.10792, overlap SGP, in which messages may be late by up to tau steps.
+    Source: Assran et al. (2019), arXiv 1811.10792, overlap SGP, in which messages may be late by up
+    to tau steps.
 
     Attributes:
         overlap: tau, in gradients; 0 waits for every exchange.
@@ -145,7 +161,8 @@ class OverlapSGP(SGP):
     def worker(self, node: Node) -> Role:
         state = self.rule.init(node.weights, replicas=node.workers)
         x, node.weight = node.weights, 1.0
-        awaited: list[int] = []  # the exchange of each message that is still to come, the oldest first
+        # the exchange of each message that is still to come, the oldest first
+        awaited: list[int] = []
         for step in count(1):
             gradient = yield node.compute(node.weights)
             x, state = self.rule.update(x, [gradient], state)
@@ -155,7 +172,9 @@ class OverlapSGP(SGP):
                 x = self.begin(node, x, number, awaited)
             late = []
             for exchange in awaited:
-                if self.local_steps * (exchange + 1) + self.overlap <= step or node.arrived(exchange):
+                if self.local_steps * (exchange + 1) + self.overlap <= step or node.arrived(
+                    exchange
+                ):
                     _, (dx, dw) = yield node.receive(tag=exchange)
                     x, node.weight = x + dx, node.weight + dw
                 else:
@@ -167,6 +186,8 @@ class OverlapSGP(SGP):
                 node.weights = self.model(x, node)
 
     def begin(self, node: Node, x: "Tensor", exchange: int, awaited: list[int]) -> "Tensor":
-        """Push shares to the peers, and await a message of each peer; return the node's own share of x."""
+        """Push shares to the peers, and await a message of each peer; return the node's own share
+        of x.
+        """
         awaited.extend([exchange] * len(node.in_peers(exchange)))
         return self.push(node, x, exchange)

@@ -1,4 +1,6 @@
-"""A parameter server divided into shards: the slice of each rank, and a worker's communication with all of them."""
+"""A parameter server divided into shards: the slice of each rank, and a worker's communication with
+all of them.
+"""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sharded(Algorithm):
-    """A method whose server may be divided into shards, each with a slice of the model and its own card.
+    """A method whose server may be divided into shards, each with a slice of the model and its own
+    card.
 
-    Its `server` runs on every shard, over the shard's slice; its `worker` communicates with them through `Shards`.
+    Its `server` runs on every shard, over the shard's slice; its `worker` communicates with them
+    through `Shards`.
 
     Attributes:
         shards: S, servers that share the parameters evenly; at most as many as there are workers.
@@ -35,14 +39,18 @@ class Sharded(Algorithm):
 
     def check(self, cluster: Cluster) -> None:
         if self.shards > cluster.workers:
-            expected = f"at most workers = {cluster.workers}, whose cards are the bottleneck from then on"
+            expected = (
+                f"at most workers = {cluster.workers}, whose cards are the bottleneck from then on"
+            )
             raise InvalidSettingError(type(self).__name__, "shards", expected, self.shards)
 
     def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
         roles = dict(super().roles(workers))
         return dict.fromkeys(split_parameters(0, self.shards), roles[SERVER]) | roles
 
-    def slices(self, workers: int, params: int, layers: Sequence[Layer] = ()) -> Mapping[int, slice]:
+    def slices(
+        self, workers: int, params: int, layers: Sequence[Layer] = ()
+    ) -> Mapping[int, slice]:
         return split_parameters(params, self.shards) if self.shards > 1 else {}
 
     def updates_in_parts(self, workers: int) -> bool:
@@ -50,7 +58,8 @@ class Sharded(Algorithm):
 
 
 class Shards:
-    """A worker's side of its shards: it reads a slice of the model from each, and pushes its part to each.
+    """A worker's side of its shards: it reads a slice of the model from each, and pushes its part
+    to each.
 
     With one shard it reads the whole model, and pushes its contents unchanged.
     """
@@ -69,18 +78,23 @@ class Shards:
             self._node.send(shard, None, size=0)
 
     def push(self, content: Any, size: float = 1.0) -> list[Message]:
-        """Send every shard its part of `content`: of promises and models, and of lists and tuples of them.
+        """Send every shard its part of `content`: of promises and models, and of lists and tuples
+        of them.
 
-        All of `content` has the size of `size` models. Returns the messages, which fire when they have arrived.
+        All of `content` has the size of `size` models. Returns the messages, which fire when they
+        have arrived.
         """
         if len(self._parts) == 1:
             return [self._node.send(SERVER, content, size=size)]
         return [
-            self._node.send(shard, self._part(content, shard), size=size / len(self._parts)) for shard in self._parts
+            self._node.send(shard, self._part(content, shard), size=size / len(self._parts))
+            for shard in self._parts
         ]
 
     def read(self) -> "Generator[Event, Any, Tensor]":
-        """Wait until every shard has sent its slice since the last read; return the model `(ensemble, params)`."""
+        """Wait until every shard has sent its slice since the last read; return the model
+        `(ensemble, params)`.
+        """
         if len(self._parts) == 1 and not self._fresh:
             _, model = yield self._node.receive()
             read: Tensor = model
@@ -92,7 +106,9 @@ class Shards:
         return self.model()
 
     def await_slices(self, layer: int, slices: int) -> Generator[Event, Any, None]:
-        """Wait for `slices` messages of every shard whose tag is `layer`, some of which bring the model."""
+        """Wait for `slices` messages of every shard whose tag is `layer`, some of which bring the
+        model.
+        """
         for _ in range(slices * len(self._parts)):
             shard, model = yield self._node.receive(layer)
             if model is not None:
@@ -103,7 +119,8 @@ class Shards:
         return join_slices([self._models[shard] for shard in sorted(self._models, reverse=True)])
 
     def wait_until_overtaken(self, work: Work) -> Generator[Event, Any, bool]:
-        """Wait for the end of `work`, or until every shard has sent newer weights; return whether they have.
+        """Wait for the end of `work`, or until every shard has sent newer weights; return whether
+        they have.
 
         A shard that has not can still use a gradient at the weights that were read.
         """
@@ -137,7 +154,8 @@ class Shards:
 
 
 def split_parameters(params: int, shards: int) -> dict[int, slice]:
-    """The slice of `params` parameters of each shard `SERVER`, `SERVER` - 1, ...; sizes differ by one at most.
+    """The slice of `params` parameters of each shard `SERVER`, `SERVER` - 1, ...; sizes differ by
+    one at most.
 
     Example:
         >>> split_parameters(5, 2)

@@ -1,4 +1,6 @@
-"""A gradient cut into slices of its layers, those of the front layers first, and a forward pass layer by layer."""
+"""A gradient cut into slices of its layers, those of the front layers first, and a forward pass
+layer by layer.
+"""
 
 import math
 from collections.abc import Callable, Generator, Sequence
@@ -47,15 +49,19 @@ class SlicedLayer(NamedTuple):
 class Sliced(Algorithm):
     """A method that sends its gradients in slices while the passes before and after go on.
 
-    The backward pass computes the gradient of one layer after another, the last one first, and each layer's forward
-    pass waits for its own slices alone. With f_l and b_l the seconds of the passes of layer l, and x_l the moment at
-    which all its slices have come back, it is through its forward pass at F_l, and its gradient is there at B_l:
+    The backward pass computes the gradient of one layer after another, the last one first, and each
+    layer's forward pass waits for its own slices alone. With f_l and b_l the seconds of the passes
+    of layer l, and x_l the moment at
+    which all its slices have come back, it is through its forward pass at F_l, and its gradient is
+    there at B_l:
 
         F_l = max(F_{l-1}, x_l of the step before) + f_l,    B_L = F_L + b_L,    B_l = B_{l+1} + b_l
 
     Attributes:
-        slice_bytes: bytes of a slice at most; null sends whole layers. No layer has over 4,096 slices.
-        order: which slice goes first: that of the front-most layer, or with `fifo` the one that was computed first.
+        slice_bytes: bytes of a slice at most; null sends whole layers. No layer has over 4,096
+            slices.
+        order: which slice goes first: that of the front-most layer, or with `fifo` the one that was
+            computed first.
         backward: the time of a backward pass in forward passes; layers share both by their work.
 
     Source: Jayarajan et al. (2019), arXiv 1905.03960; Peng et al. (2019), SOSP (ByteScheduler).
@@ -68,7 +74,9 @@ class Sliced(Algorithm):
 
     def layers(self, node: Node) -> list[SlicedLayer]:
         """The layers of the model of `node`, from the front."""
-        return slice_layers(node.layers, node.weights.shape[1], node.model_bytes, self.slice_bytes, self.backward)
+        return slice_layers(
+            node.layers, node.weights.shape[1], node.model_bytes, self.slice_bytes, self.backward
+        )
 
 
 def forward_by_layers(
@@ -77,13 +85,15 @@ def forward_by_layers(
     seconds: float,
     await_slices: Callable[[int, int], Generator[Event, Any, None]] | None,
 ) -> Generator[Event, Any, float]:
-    """Make the forward pass of a mini-batch layer by layer; return the moment (s) at which the first one begins.
+    """Make the forward pass of a mini-batch layer by layer; return the moment (s) at which the
+    first one begins.
 
     Args:
         node: the worker.
         layers: the model's, from the front.
         seconds: what both passes take at full speed.
-        await_slices: waits until so many slices of the layer of that number have come; None before the first update.
+        await_slices: waits until so many slices of the layer of that number have come; None before
+            the first update.
     """
     started = node.now
     for layer in layers:
@@ -99,7 +109,8 @@ class SliceQueue:
     """Slices that wait for their turn.
 
     Args:
-        order: `priority` for that of the front-most layer, or `fifo` for that which has waited longest.
+        order: `priority` for that of the front-most layer, or `fifo` for that which has waited
+            longest.
     """
 
     def __init__(self, order: str) -> None:
@@ -119,7 +130,11 @@ class SliceQueue:
 
 
 def slice_layers(
-    layers: Sequence[Layer], params: int, model_bytes: float, slice_bytes: float | None, backward: float
+    layers: Sequence[Layer],
+    params: int,
+    model_bytes: float,
+    slice_bytes: float | None,
+    backward: float,
 ) -> list[SlicedLayer]:
     """The layers of a model that have parameters, from the front, and how they are cut.
 
@@ -131,10 +146,19 @@ def slice_layers(
         backward: the work of a backward pass in forward passes.
     """
     found, done = [], 1 / (1 + backward)
-    buckets = fill_buckets(layers, params, model_bytes, 0.0, backward)  # a bucket a layer, the last one first
+    # a bucket a layer, the last one first
+    buckets = fill_buckets(layers, params, model_bytes, 0.0, backward)
     for number, bucket in zip(reversed(range(len(buckets))), buckets, strict=True):
         share, done = max(0.0, bucket.ready - done), bucket.ready
         size = model_bytes * bucket.size
-        slices = 1 if slice_bytes is None else min(max(1, math.ceil(size / slice_bytes - 1e-9)), MOST_SLICES)
-        found.append(SlicedLayer(number, share / backward, share, slices, bucket.size / slices, bucket.columns))
+        slices = (
+            1
+            if slice_bytes is None
+            else min(max(1, math.ceil(size / slice_bytes - 1e-9)), MOST_SLICES)
+        )
+        found.append(
+            SlicedLayer(
+                number, share / backward, share, slices, bucket.size / slices, bucket.columns
+            )
+        )
     return found[::-1]

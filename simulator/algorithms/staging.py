@@ -32,7 +32,8 @@ class Stage:
         params: their slice of the parameter vector.
         size: of their parameters, in models; where no layer has any, all weigh the same.
         work: their share of the work of the whole model.
-        activations: the size of what a mini-batch sends to the next stage, in models; the gradient is as large.
+        activations: the size of what a mini-batch sends to the next stage, in models; the gradient
+            is as large.
     """
 
     params: slice
@@ -47,7 +48,8 @@ def stage_layers(layers: Sequence[Layer], stages: int, cut: Sequence[str] = ()) 
     By default the cut, before layers with parameters, that minimises the work of the largest stage.
 
     Raises:
-        InvalidSettingError: too few layers for so many stages, or a cut that does not name layers in their order.
+        InvalidSettingError: too few layers for so many stages, or a cut that does not name layers
+            in their order.
     """
     names = [layer.name for layer in layers]
     expected = f"{stages - 1} of the layers {', '.join(names[1:])}, in this order: the first of each further stage"
@@ -61,7 +63,9 @@ def stage_layers(layers: Sequence[Layer], stages: int, cut: Sequence[str] = ()) 
     return [
         Stage(
             slice(offsets[first], offsets[end]),
-            (offsets[end] - offsets[first]) / params if offsets[-1] else (end - first) / len(layers),
+            (offsets[end] - offsets[first]) / params
+            if offsets[-1]
+            else (end - first) / len(layers),
             sum(layer.work for layer in layers[first:end]) / work,
             layers[end - 1].activations / params,
         )
@@ -78,17 +82,25 @@ def balance(layers: Sequence[Layer], stages: int) -> list[int]:
     learning = [number for number, layer in enumerate(layers) if layer.params] or range(len(layers))
     ends = [*learning[1:], len(layers)]  # a layer without parameters stays with the one before
     if stages * len(ends) ** 2 > MOST_CUTS:
-        expected = f"the layers to cut at: {len(ends)} are too many to divide evenly among {stages} stages"
+        expected = (
+            f"the layers to cut at: {len(ends)} are too many to divide evenly among {stages} stages"
+        )
         raise InvalidSettingError("Pipeline", "cut", expected, [])
     if len(ends) < stages:
         raise InvalidSettingError(
-            "Cluster", "workers", f"at most {len(ends)} for a pipeline, a stage for each layer of the model", stages
+            "Cluster",
+            "workers",
+            f"at most {len(ends)} for a pipeline, a stage for each layer of the model",
+            stages,
         )
     total = [0.0, *accumulate(layer.work for layer in layers)]
     best: dict[int, tuple[float, list[int]]] = {end: (total[end], []) for end in ends}
     for _ in range(1, stages):
         best = {
-            end: min((max(most, total[end] - total[start]), [*starts, start]) for start, (most, starts) in before)
+            end: min(
+                (max(most, total[end] - total[start]), [*starts, start])
+                for start, (most, starts) in before
+            )
             for end in ends
             if (before := [(start, found) for start, found in best.items() if start < end])
         }
@@ -104,7 +116,8 @@ class Pass(NamedTuple):
 
 
 class Carriage:
-    """The two passes of a stage: a mini-batch forward to the next one, and its gradient back to the one before.
+    """The two passes of a stage: a mini-batch forward to the next one, and its gradient back to the
+    one before.
 
     Attributes:
         size: of the stage's parameters, in models.
@@ -117,7 +130,9 @@ class Carriage:
         owner: the rank of the node that holds the stage's parameters.
     """
 
-    def __init__(self, node: Node, stages: Sequence[Stage], number: int, backward: float, owner: int) -> None:
+    def __init__(
+        self, node: Node, stages: Sequence[Stage], number: int, backward: float, owner: int
+    ) -> None:
         stage = stages[number]
         self._node, self._stage, self._owner, self.size = node, stage, owner, stage.size
         self._before = stages[number - 1] if number else None
@@ -140,7 +155,9 @@ class Carriage:
             node.send(node.rank + 1, passed, tag=FORWARD, size=self._stage.activations)
 
     def backward(self) -> Generator[Event, Any, GradientPromise]:
-        """Receive the oldest gradient, make the backward pass, and send it on; return the stage's own piece."""
+        """Receive the oldest gradient, make the backward pass, and send it on; return the stage's
+        own piece.
+        """
         node = self._node
         if not self.later:
             batch, started, reads = self._at_last_stage.popleft()
@@ -155,9 +172,11 @@ class Carriage:
     def make_passes(
         self, weights: "Tensor", micro_batches: int, warm_up: int
     ) -> Generator[Event, Any, list[GradientPromise]]:
-        """Make the passes of M `micro_batches` at `weights`; return the stage's own piece of each gradient.
+        """Make the passes of M `micro_batches` at `weights`; return the stage's own piece of each
+        gradient.
 
-        Before the first backward pass are `warm_up` forward passes, then one backward and one forward in turn.
+        Before the first backward pass are `warm_up` forward passes, then one backward and one
+        forward in turn.
         """
         ahead, pieces = min(warm_up, micro_batches), list[GradientPromise]()
         for _ in range(ahead):
@@ -175,8 +194,10 @@ class Pipeline(Algorithm):
     """The base class of pipelines: a model cut into as many stages as there are workers.
 
     Attributes:
-        cut: the first layer of each further stage; by default the work is divided as evenly as layers allow.
-        backward: the work of a backward pass in forward passes; compute times are those of both together.
+        cut: the first layer of each further stage; by default the work is divided as evenly as
+            layers allow.
+        backward: the work of a backward pass in forward passes; compute times are those of both
+            together.
     """
 
     topology: ClassVar[Topology] = Complete()
@@ -195,7 +216,9 @@ class Pipeline(Algorithm):
         later = (rank for rank in range(1, workers) if rank % depth)
         return (pair for rank in later for pair in ((rank - 1, rank), (rank, rank - 1)))
 
-    def slices(self, workers: int, params: int, layers: Sequence[Layer] = ()) -> Mapping[int, slice]:
+    def slices(
+        self, workers: int, params: int, layers: Sequence[Layer] = ()
+    ) -> Mapping[int, slice]:
         stages = stage_layers(layers, self.depth(workers), self.cut)
         return {rank: stages[rank % len(stages)].params for rank in range(workers)}
 

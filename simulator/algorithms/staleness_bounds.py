@@ -1,4 +1,6 @@
-"""Asynchronous parameter servers that bound the staleness: stale synchronous parallel, and Ringmaster."""
+"""Asynchronous parameter servers that bound the staleness: stale synchronous parallel, and
+Ringmaster.
+"""
 
 from dataclasses import dataclass
 
@@ -11,12 +13,14 @@ from laggard.simulator.network.topology import SERVER
 
 @dataclass(frozen=True)
 class SSP(ReadComputePush):
-    """Stale synchronous parallel SGD: asynchronous, but no worker is more than `bound` iterations ahead of the slowest.
+    """Stale synchronous parallel SGD: asynchronous, but no worker is more than `bound` iterations
+    ahead of the slowest.
 
-    w <- w - lr g(w_read), each gradient on arrival. A worker that has made c iterations reads the weights for its next
-    one as soon as c <= min over workers + s; it waits until then, and gets the newest weights. Without a bound it
-    is `async_ps`. With s = 0 it is lock-step in iterations: P updates a round, staleness 0 to P - 1, which is not
-    `sync_ps`. A crash does not change a worker's clock, so that the others wait at the bound until it returns.
+    w <- w - lr g(w_read), each gradient on arrival. A worker that has made c iterations reads the
+    weights for its next one as soon as c <= min over workers + s; it waits until then, and gets the
+    newest weights. Without a bound it is `async_ps`. With s = 0 it is lock-step in iterations: P
+    updates a round, staleness 0 to P - 1, which is not `sync_ps`. A crash does not change a
+    worker's clock, so that the others wait at the bound until it returns.
 
     Attributes:
         bound: s, in iterations; none if null.
@@ -49,15 +53,16 @@ class SSP(ReadComputePush):
 class Ringmaster(Algorithm):
     """Ringmaster ASGD: asynchronous SGD that discards every gradient of staleness R or more.
 
-    w <- w - lr g(w_read) if tau < R, else w stays; either way the worker re-reads. With R above every staleness it is
-    `async_ps`; with R = 1 only fresh gradients count.
+    w <- w - lr g(w_read) if tau < R, else w stays; either way the worker re-reads. With R above
+    every staleness it is `async_ps`; with R = 1 only fresh gradients count.
 
     Attributes:
         threshold: R, in updates.
-        cancel: True stops a computation as soon as its gradient would be discarded: the server sends the worker the
-            newest weights R updates after its read, and it starts again.
+        cancel: True stops a computation as soon as its gradient would be discarded: the server
+            sends the worker the newest weights R updates after its read, and it starts again.
 
-    Source: Maranjyan, Tyurin, Richtarik (2025), arXiv 2501.16168, Ringmaster ASGD without and with calculation stops.
+    Source: Maranjyan, Tyurin, Richtarik (2025), arXiv 2501.16168, Ringmaster ASGD without and with
+    calculation stops.
     """
 
     rule: Rule
@@ -91,7 +96,11 @@ class Ringmaster(Algorithm):
                 weights, state = self.rule.update(node.weights, [gradient], state)
                 node.apply(weights, [gradient])
                 if self.cancel:
-                    late = (other for other, version in read.items() if node.version - version >= self.threshold)
+                    late = (
+                        other
+                        for other, version in read.items()
+                        if node.version - version >= self.threshold
+                    )
                     readers += [other for other in late if other != worker]
             for reader in readers:
                 read[reader] = node.version

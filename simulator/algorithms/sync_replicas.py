@@ -1,4 +1,6 @@
-"""TensorFlow's synchronous replicas: a queue of tokens decides which worker continues, and for which step."""
+"""TensorFlow's synchronous replicas: a queue of tokens decides which worker continues, and for
+which step.
+"""
 
 from collections import deque
 from dataclasses import dataclass
@@ -15,21 +17,25 @@ from laggard.simulator.network.topology import SERVER
 
 @dataclass(frozen=True)
 class SyncReplicas(Algorithm):
-    """SyncReplicasOptimizer: the first R gradients of workers that hold a token of the present step make an update.
+    """SyncReplicasOptimizer: the first R gradients of workers that hold a token of the present step
+    make an update.
 
-    w <- w - lr (1/R) sum_k g(w); then max(R, P) tokens with the new step join a queue, from which a worker takes one
-    after each push. A gradient whose worker's token is older than the present step is dropped, whatever its weights. So
-    an update costs max(R, P) pushes, of which P - R are dropped where R < P; a worker may contribute twice. With R > P
-    workers make several mini-batches each. With R = P and num_tokens 0 it is `sync_ps`.
+    w <- w - lr (1/R) sum_k g(w); then max(R, P) tokens with the new step join a queue, from which a
+    worker takes one after each push. A gradient whose worker's token is older than the present step
+    is dropped, whatever its weights. So an update costs max(R, P) pushes, of which P - R are
+    dropped where R < P; a worker may contribute twice. With R > P workers make several mini-batches
+    each. With R = P and num_tokens 0 it is `sync_ps`.
 
     Attributes:
         replicas_to_aggregate: R, gradients per update; one for each worker by default.
-        num_tokens: tokens in the queue at the start; -1, the default, puts R there: an early worker may then
-            contribute twice, and equal workers waste a gradient each; 0 is lock-step.
+        num_tokens: tokens in the queue at the start; -1, the default, puts R there: an early worker
+            may then contribute twice, and equal workers waste a gradient each; 0 is lock-step.
 
-    A worker that starts, or returns from a crash, gets the present step without a token of the queue.
+    A worker that starts, or returns from a crash, gets the present step without a token of the
+    queue.
 
-    Source: tensorflow/python/training/sync_replicas_optimizer.py; Chen et al. (2016), arXiv 1604.00981.
+    Source: tensorflow/python/training/sync_replicas_optimizer.py; Chen et al. (2016), arXiv
+    1604.00981.
     """
 
     rule: Rule
@@ -39,9 +45,7 @@ class SyncReplicas(Algorithm):
     def check(self, cluster: Cluster) -> None:
         needed = (self.replicas_to_aggregate or cluster.workers) - cluster.workers
         if -1 < self.num_tokens < needed:
-            expected = (
-                f"-1, or at least replicas_to_aggregate - workers = {needed}, or the first step would wait for ever"
-            )
+            expected = f"-1, or at least replicas_to_aggregate - workers = {needed}, or the first step would wait for ever"
             raise InvalidSettingError(type(self).__name__, "num_tokens", expected, self.num_tokens)
 
     def worker(self, node: Node) -> Role:
@@ -59,7 +63,8 @@ class SyncReplicas(Algorithm):
         while True:
             worker, pushed = yield node.receive()
             if pushed is None:
-                waiting.pop(worker, None)  # it has crashed: the token that it waited for stays in the queue
+                # it has crashed: the token that it waited for stays in the queue
+                waiting.pop(worker, None)
                 node.send(worker, (node.version, node.weights))
             else:
                 waiting[worker] = None

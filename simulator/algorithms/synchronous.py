@@ -15,7 +15,9 @@ from laggard.simulator.network.topology import SERVER
 
 @dataclass(frozen=True)
 class Synchronous(Sharded):
-    """The family's server: w <- w - lr (mean of the gradients of the first workers at the present version)."""
+    """The family's server: w <- w - lr (mean of the gradients of the first workers at the present
+    version).
+    """
 
     recovers = True
     rule: Rule
@@ -23,14 +25,17 @@ class Synchronous(Sharded):
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
         if self.shards > 1 and cluster.server_crashes:
-            expected = "1 where servers crash: shards in different rounds may wait for each other for ever"
+            expected = (
+                "1 where servers crash: shards in different rounds may wait for each other for ever"
+            )
             raise InvalidSettingError(type(self).__name__, "shards", expected, self.shards)
 
     def first(self, node: Node, wait_for: int, cancel: bool = False) -> Role:
-        """Wait for `wait_for` workers an update; `cancel` interrupts the others with the new weights.
+        """Wait for `wait_for` workers an update; `cancel` interrupts the others with the new
+        weights.
 
-        A worker counts once per update, even if it crashes and returns. Gradients of weights from before a restore are
-        late too.
+        A worker counts once per update, even if it crashes and returns. Gradients of weights from
+        before a restore are late too.
         """
         state = node.state or self.rule.init(node.weights)
         workers, gathered = dict[int, None](), dict[int, list[GradientPromise]]()
@@ -62,21 +67,23 @@ BUCKET = "bucket"
 
 @dataclass(frozen=True)
 class SyncPS(Synchronous, Bucketed):
-    """Synchronous SGD: an update is the mean of all workers' gradients at the same weights, then all workers re-read.
+    """Synchronous SGD: an update is the mean of all workers' gradients at the same weights, then
+    all workers re-read.
 
     w <- w - lr (1/P) sum_i g_i(w): equal to one worker with all P mini-batches. Staleness 0.
 
-    With `bucket_bytes`, a worker sends the last mini-batch's gradient in buckets, one at a time, while the backward
-    pass goes on, and a server answers each with its new weights once all workers' have come. For equal workers, one
-    server's card with full duplex and fair sharing, latency alpha and beta seconds a byte, bucket k of c_k bytes is
-    computed after r_k, has come after e_k, its answer has left after a_k, and a step takes a_K + alpha for the last, K:
+    With `bucket_bytes`, a worker sends the last mini-batch's gradient in buckets, one at a time,
+    while the backward pass goes on, and a server answers each with its new weights once all
+    workers' have come. For equal workers, one server's card with full duplex and fair sharing,
+    latency alpha and beta seconds a byte, bucket k of c_k bytes is computed after r_k, has come
+    after e_k, its answer has left after a_k, and a step takes a_K + alpha for the last, K:
 
         e_k = max(r_k, e_{k-1}) + alpha + P c_k beta,    a_k = max(e_k, a_{k-1}) + P c_k beta
 
     Attributes:
         accumulate: mini-batches of a worker per update, all at the weights that it read.
-        bucket_bytes: size of a bucket (bytes), filled from the last layer on, the first with 1 MiB at most; null sends
-            the whole gradient once it is computed.
+        bucket_bytes: size of a bucket (bytes), filled from the last layer on, the first with 1 MiB
+            at most; null sends the whole gradient once it is computed.
         backward: the time of a backward pass in forward passes; a mini-batch takes both.
 
     Source: Chen et al. (2016), arXiv 1604.00981, algorithms 3 and 4, without backup workers.
@@ -91,7 +98,9 @@ class SyncPS(Synchronous, Bucketed):
         super().check(cluster)
         if self.bucket_bytes is not None and cluster.has_crashes:
             expected = "null where workers crash, or servers: others may have new weights of buckets of a lost gradient"
-            raise InvalidSettingError(type(self).__name__, "bucket_bytes", expected, self.bucket_bytes)
+            raise InvalidSettingError(
+                type(self).__name__, "bucket_bytes", expected, self.bucket_bytes
+            )
 
     def worker(self, node: Node) -> Role:
         if self.bucket_bytes is not None:
@@ -128,7 +137,8 @@ class SyncPS(Synchronous, Bucketed):
             work = node.compute(weights, buckets=[bucket.ready for bucket in buckets])
             for number, (bucket, ready) in enumerate(zip(buckets, work.buckets, strict=True)):
                 gradient = yield ready
-                whole = [*gradients, gradient] if ready is work else []  # their values are known with the last bucket
+                # their values are known with the last bucket
+                whole = [*gradients, gradient] if ready is work else []
                 sent = servers.push((number, whole), size=bucket.size)
                 while sent:
                     yield sent.pop()
@@ -136,12 +146,18 @@ class SyncPS(Synchronous, Bucketed):
                 yield node.receive(BUCKET)
 
     def server(self, node: Node) -> Role:
-        return self.first(node, node.workers) if self.bucket_bytes is None else self.bucket_by_bucket(node)
+        return (
+            self.first(node, node.workers)
+            if self.bucket_bytes is None
+            else self.bucket_by_bucket(node)
+        )
 
     def bucket_by_bucket(self, node: Node) -> Role:
-        """Answer each bucket with its new weights once it has come from all workers; the last completes the update.
+        """Answer each bucket with its new weights once it has come from all workers; the last
+        completes the update.
 
-        An update changes every parameter by itself, so that it can begin with those that are there. Its arithmetic is
+        An update changes every parameter by itself, so that it can begin with those that are there.
+        Its arithmetic is
         done, and it is counted, once all are there: nobody uses the new weights before.
         """
         state, sizes = self.rule.init(node.weights), [bucket.size for bucket in self.buckets(node)]
@@ -168,18 +184,23 @@ class SyncPS(Synchronous, Bucketed):
 
 @dataclass(frozen=True)
 class KSync(Synchronous):
-    """K-sync SGD (backup workers): the first K workers' gradients at the present weights make an update.
+    """K-sync SGD (backup workers): the first K workers' gradients at the present weights make an
+    update.
 
-    w <- w - lr (1/K) sum of the first K of P workers' gradients at the present version: the slowest P - K are backup
-    workers, and their late gradients are dropped. With K = P it is `sync_ps`. Exponential times with mean 1 / mu on a
-    free network, the late cancelled: (H_P - H_(P-K)) / mu seconds an update. Staleness 0. Each shard decides by
+    w <- w - lr (1/K) sum of the first K of P workers' gradients at the present version: the slowest
+    P - K are backup workers, and their late gradients are dropped. With K = P it is `sync_ps`.
+    Exponential times with mean 1 / mu on a
+    free network, the late cancelled: (H_P - H_(P-K)) / mu seconds an update. Staleness 0. Each
+    shard decides by
     itself which gradients were late: one may count on some shards only.
 
     Attributes:
         wait_for: K, workers per update, or below 1 their share, rounded up; all by default.
-        cancel: True interrupts the workers that are late with the new weights; False lets them finish first.
+        cancel: True interrupts the workers that are late with the new weights; False lets them
+            finish first.
 
-    Source: Chen et al. (2016), arXiv 1604.00981, algorithms 3 and 4; Dutta et al. (2018), arXiv 1803.01113.
+    Source: Chen et al. (2016), arXiv 1604.00981, algorithms 3 and 4; Dutta et al. (2018), arXiv
+    1803.01113.
     """
 
     wait_for: NumberOrShare | None = None

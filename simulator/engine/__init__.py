@@ -1,4 +1,6 @@
-"""The engine: `simulate` is its whole interface in Python; nodes, stopping criteria, faults and clockwork behind it."""
+"""The engine: `simulate` is its whole interface in Python; nodes, stopping criteria, faults and
+clockwork behind it.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -35,21 +37,25 @@ def simulate(
     observe: "Callable[[Simulation], None] | None" = None,
     snapshots: "Snapshots | None" = None,
 ) -> Outcome:
-    """Run `algorithm` on `cluster` in virtual time, learning `task` (without one the clock runs alone), until `stop`.
+    """Run `algorithm` on `cluster` in virtual time, learning `task` (without one the clock runs
+    alone), until `stop`.
 
     Args:
         evaluate: how often the model is evaluated; once an epoch by default.
         seed: of everything random; `cluster.seed` and `learning_seeds` override it.
         learning_seeds: a seed per member, for its initial weights and its mini-batches.
         ensemble: how many members, where they share one learning seed; 1 by default.
-        watch: called with the progress after every update; `observe` with the simulation, before it runs.
-        memory: bytes of promised weights and gradients above which promises are evaluated early; by default 4 GiB, and
-            on a GPU a quarter of its free memory.
-        defer: False evaluates every gradient when it is started, only slower; `record` may ask for every message.
+        watch: called with the progress after every update; `observe` with the simulation, before it
+            runs.
+        memory: bytes of promised weights and gradients above which promises are evaluated early; by
+            default 4 GiB, and on a GPU a quarter of its free memory.
+        defer: False evaluates every gradient when it is started, only slower; `record` may ask for
+            every message.
         snapshots: are taken of the run, and the one from which it goes on, if any.
 
     Raises:
-        Deadlock, InvalidSettingError: nothing can happen any more; a setting does not fit the others.
+        Deadlock, InvalidSettingError: nothing can happen any more; a setting does not fit the
+            others.
         TypeError: a class or something else where an object is expected.
         RuntimeError: weights were changed in place while a gradient of theirs was promised.
         SnapshotError: the run cannot go on from that snapshot.
@@ -65,12 +71,20 @@ def simulate(
     ):
         if not fits or isinstance(given, type):
             raise TypeError(f"simulate: {name}: expected {expected}, got {given!r:.100}")
-    members = [seed] * (1 if ensemble is None else ensemble) if learning_seeds is None else list(learning_seeds)
+    members = (
+        [seed] * (1 if ensemble is None else ensemble)
+        if learning_seeds is None
+        else list(learning_seeds)
+    )
     if not members or ensemble not in (None, len(members)):
-        raise InvalidSettingError("simulate", "ensemble", "one member or more, as many as learning_seeds", ensemble)
+        raise InvalidSettingError(
+            "simulate", "ensemble", "one member or more, as many as learning_seeds", ensemble
+        )
     seeds = Seeds(seed if cluster.seed is None else cluster.seed, members)
     task, evaluate = task or Timing(), evaluate or Evaluate()
-    simulation = Simulation(cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record)
+    simulation = Simulation(
+        cluster, algorithm, task, stop, evaluate, seeds, watch, memory, defer, record
+    )
     if observe is not None:
         observe(simulation)
     try:

@@ -1,4 +1,6 @@
-"""A cluster, as a config describes it: workers, their compute times, what slows them, and the network."""
+"""A cluster, as a config describes it: workers, their compute times, what slows them, and the
+network.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,19 +25,22 @@ class Cluster(Settings):
     Attributes:
         workers: how many, ranks 0 to workers - 1; servers are not counted.
         compute: the distribution of the time that one mini-batch's gradient takes (s).
-        slowdowns: what happens to workers over time: slower, with factors that multiply, or down; one by one, or many
-            of them as `Recorded`.
+        slowdowns: what happens to workers over time: slower, with factors that multiply, or down;
+            one by one, or many of them as `Recorded`.
         network: links and topology; free by default.
-        apply_seconds: what one update costs the server (s); a number, or a law that is drawn for every update.
-        receive_seconds: what taking in a message of one model costs the server (s), which does nothing else meanwhile;
-            a message of m models costs m times as much. A number, or a law that is drawn for every message.
-        reply_seconds: likewise, what sending a message costs it (s). The message departs when the server begins to
-            send.
+        apply_seconds: what one update costs the server (s); a number, or a law that is drawn for
+            every update.
+        receive_seconds: what taking in a message of one model costs the server (s), which does
+            nothing else meanwhile; a message of m models costs m times as much. A number, or a law
+            that is drawn for every message.
+        reply_seconds: likewise, what sending a message costs it (s). The message departs when the
+            server begins to send.
         server_crashes: servers that crash, and return from a checkpoint.
         checkpoint: how often servers save what they return with.
-        ties: who comes first among workers whose work ends in one instant: `rank`, the one that began first, which is
-            the lowest rank where all began together; or `random`, anew each time, from a random stream of its own.
-            With equal constant times and `rank`, a server that waits for some workers always waits for the same.
+        ties: who comes first among workers whose work ends in one instant: `rank`, the one that
+            began first, which is the lowest rank where all began together; or `random`, anew each
+            time, from a random stream of its own. With equal constant times and `rank`, a server
+            that waits for some workers always waits for the same.
         seed: of the compute times and ties, where it differs from the simulation's.
     """
 
@@ -62,8 +67,12 @@ class Cluster(Settings):
         self._check_part("compute", partial(check_workers, self.compute))
 
     def bound(self, seed: int) -> "Cluster":
-        """The cluster with random slowdowns drawn, each from the stream of its index in the list."""
-        bound = [one.bound(stream(seed, SLOWDOWNS, index)) for index, one in enumerate(self.slowdowns)]
+        """The cluster with random slowdowns drawn, each from the stream of its index in the
+        list.
+        """
+        bound = [
+            one.bound(stream(seed, SLOWDOWNS, index)) for index, one in enumerate(self.slowdowns)
+        ]
         return replace(self, slowdowns=bound)
 
     def slowdowns_of(self, rank: int) -> list[Slowdown]:
@@ -74,7 +83,10 @@ class Cluster(Settings):
     @property
     def serves_at_once(self) -> bool:
         """Whether servers take no time over messages and updates."""
-        return all(seconds == 0 for seconds in (self.apply_seconds, self.receive_seconds, self.reply_seconds))
+        return all(
+            seconds == 0
+            for seconds in (self.apply_seconds, self.receive_seconds, self.reply_seconds)
+        )
 
     @property
     def crashes(self) -> list[Crash]:
@@ -101,7 +113,9 @@ class Cluster(Settings):
         try:
             check(self.workers)
         except InvalidSettingError as error:
-            raise InvalidSettingError("Cluster", f"{key}.{error.field}", error.expected, error.got) from None
+            raise InvalidSettingError(
+                "Cluster", f"{key}.{error.field}", error.expected, error.got
+            ) from None
 
     def _check_ranks(self, key: str, slowdown: Slowdown | Crash | Recorded) -> None:
         wrong = [rank for rank in getattr(slowdown, "ranks", ()) if rank >= self.workers]
@@ -112,7 +126,9 @@ class Cluster(Settings):
         elif wrong or not any(slowdown.hits(rank) for rank in range(self.workers)):
             field = "workers" if getattr(slowdown, "workers", ()) else "worker"
             got = wrong[0] if wrong else slowdown
-            raise InvalidSettingError("Cluster", f"{key}.{field}", f"a rank below workers = {self.workers}", got)
+            raise InvalidSettingError(
+                "Cluster", f"{key}.{field}", f"a rank below workers = {self.workers}", got
+            )
 
     def _check_crashes(self) -> None:
         last: dict[int, Crash] = {}
@@ -127,7 +143,9 @@ class Cluster(Settings):
     def _check_server_crashes(self) -> None:
         """Refuse crashes of a server that is away, and a law of its crashes beside others."""
         for shard in {crash.shard for crash in self.server_crashes}:
-            own = {index: one for index, one in enumerate(self.server_crashes) if one.shard == shard}
+            own = {
+                index: one for index, one in enumerate(self.server_crashes) if one.shard == shard
+            }
             drawn = [index for index, one in own.items() if one.at is None]
             if drawn and len(own) > 1:
                 expected = f"null, since shard {shard} has other crashes too"

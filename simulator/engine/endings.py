@@ -1,4 +1,6 @@
-"""What the engine does when work ends and when a message arrives: the first callbacks of these events."""
+"""What the engine does when work ends and when a message arrives: the first callbacks of these
+events.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -27,22 +29,28 @@ def end_work(work: Work) -> None:
 
 
 def start_buckets(work: Work, seconds: float, ready: Sequence[float]) -> Work:
-    """Let buckets of the gradient of `work`, which has just begun, be there before its end; return `work`.
+    """Let buckets of the gradient of `work`, which has just begun, be there before its end; return
+    `work`.
 
     Args:
         seconds: what the work takes at full speed.
-        ready: the shares of it after which each bucket is there, the last of which is 1: the end of the work itself.
+        ready: the shares of it after which each bucket is there, the last of which is 1: the end of
+            the work itself.
 
     Raises:
         InvalidSettingError: the shares do not rise to 1.
     """
-    if not (ready[0] > 0 and ready[-1] == 1 and all(one <= other for one, other in pairwise(ready))):
+    if not (
+        ready[0] > 0 and ready[-1] == 1 and all(one <= other for one, other in pairwise(ready))
+    ):
         expected = "shares > 0 of the mini-batch's work that do not fall, the last of them 1"
         raise InvalidSettingError("compute", "buckets", expected, list(ready))
     node, buckets = work.node, []
     for share in ready[:-1]:
         bucket = BucketReady(work, BUCKET_READY)
-        node._env.after_work(apply_slowdowns(share * seconds, node._env._now, node._slowdowns), bucket)
+        node._env.after_work(
+            apply_slowdowns(share * seconds, node._env._now, node._slowdowns), bucket
+        )
         buckets.append(bucket)
     work.buckets = (*buckets, work)
     return work
@@ -55,7 +63,9 @@ def end_bucket(bucket: BucketReady) -> None:
 
 
 def deliver(message: Message) -> None:
-    """Give `message`, which has arrived, to its receiver; the role that waits for its arrival goes on."""
+    """Give `message`, which has arrived, to its receiver; the role that waits for its arrival goes
+    on.
+    """
     sender, mailbox = message.sender, message.receiver.mailbox
     sender._outgoing -= 1
     if not sender._outgoing and sender._work is None and sender._since != sender._env._now:
@@ -78,7 +88,10 @@ def deliver(message: Message) -> None:
 def deliver_or_lose(message: Message) -> None:
     """Deliver `message`, unless a crash has come between."""
     waiting, message.waiting = message.waiting, []
-    if message.lives == (message.sender.life, message.receiver.life) and message.receiver.life % 2 == 0:
+    if (
+        message.lives == (message.sender.life, message.receiver.life)
+        and message.receiver.life % 2 == 0
+    ):
         recoveries = message.sender._world.recoveries
         if recoveries is not None:
             recoveries.delivered(message)

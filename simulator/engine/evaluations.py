@@ -33,7 +33,12 @@ class Evaluations:
         models: Sequence[Machine],
         slices: Mapping[int, slice],
     ) -> None:
-        self._world, self._learning, self._evaluate, self._accuracy = world, learning, evaluate, accuracy
+        self._world, self._learning, self._evaluate, self._accuracy = (
+            world,
+            learning,
+            evaluate,
+            accuracy,
+        )
         self._models, self._slices, self._periods = models, slices, 0
 
     def model(self) -> Tensor:
@@ -41,7 +46,9 @@ class Evaluations:
         if not self._learning.learns:
             return torch.empty(self._models[0].weights.shape)
         if self._slices:
-            return mean_of_slices([(self._slices[node.rank], node.weights) for node in self._models])
+            return mean_of_slices(
+                [(self._slices[node.rank], node.weights) for node in self._models]
+            )
         return mean([node.weights for node in self._live()])
 
     def evaluate(self) -> None:
@@ -49,7 +56,8 @@ class Evaluations:
         nodes = self._live() if len(self._models) > 1 and not self._slices else ()
         world = self._world
         self._learning.evaluate(self.model(), world.progress(), nodes)
-        if world.snapshots is not None and world.snapshots.replays:  # these are not the run's values
+        # these are not the run's values
+        if world.snapshots is not None and world.snapshots.replays:
             return
         if self._learning.all_diverged:
             world.end("diverged")
@@ -64,9 +72,13 @@ class Evaluations:
         self._periods += 1
         if self._periods > MOST_EVALUATIONS:
             expected = f"a period of which a run has at most {MOST_EVALUATIONS:,}"
-            raise InvalidSettingError("Evaluate", "every_seconds", expected, self._evaluate.every_seconds)
+            raise InvalidSettingError(
+                "Evaluate", "every_seconds", expected, self._evaluate.every_seconds
+            )
         env = self._world.env
-        env.after_all(self._periods * self._evaluate.every_seconds - env.now, self.evaluate_periodically)
+        env.after_all(
+            self._periods * self._evaluate.every_seconds - env.now, self.evaluate_periodically
+        )
 
     def _live(self) -> Sequence[Machine]:
         """Those nodes that are up; all if none is."""

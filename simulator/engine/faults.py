@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 
 class Roles:
-    """The roles of one node, which run as processes of the clock, end with a crash and start again with a return."""
+    """The roles of one node, which run as processes of the clock, end with a crash and start again
+    with a return.
+    """
 
     __slots__ = ("_env", "_node", "_processes", "_roles")
 
-    def __init__(self, env: Clock, node: Machine, roles: "Sequence[Callable[[Machine], Role]]") -> None:
+    def __init__(
+        self, env: Clock, node: Machine, roles: "Sequence[Callable[[Machine], Role]]"
+    ) -> None:
         self._env, self._node, self._roles = env, node, roles
         self._processes: list[RoleProcess] = []
         self.start()
@@ -46,7 +50,9 @@ class Roles:
 
 
 def reraise(role: Event) -> None:
-    """Raise what a role raised, as it was: SimPy would make a copy of it, from its arguments alone."""
+    """Raise what a role raised, as it was: SimPy would make a copy of it, from its arguments
+    alone.
+    """
     if not role._ok:
         raise cast(BaseException, role.value)
 
@@ -72,7 +78,8 @@ class Faults:
         self.roles = {rank: Roles(env, machines[rank], on) for rank, on in roles.items()}
         self.outside: list[int] = []
         self._env = env
-        self._ends: dict[tuple[int, int], Event] = {}  # fired by the crash of a peer; by (asking rank, peer)
+        # fired by the crash of a peer; by (asking rank, peer)
+        self._ends: dict[tuple[int, int], Event] = {}
         for crash in crashes:
             for rank in crash.ranks:
                 env.daemon(crash.at, partial(self.crash, rank))
@@ -90,7 +97,9 @@ class Faults:
             cast(Message, message).lose()
 
     def restart(self, rank: int) -> None:
-        """Bring node `rank` back with the model that it had; start its roles if the algorithm readmits workers."""
+        """Bring node `rank` back with the model that it had; start its roles if the algorithm
+        readmits workers.
+        """
         self._machines[rank].revive()
         self._ends = {pair: event for pair, event in self._ends.items() if pair[1] != rank}
         if self._readmits:
@@ -109,16 +118,24 @@ class Faults:
 
     @property
     def waiting(self) -> bool:
-        """Whether a node is down or not readmitted, or a worker's role has not returned; servers never return."""
+        """Whether a node is down or not readmitted, or a worker's role has not returned; servers
+        never return.
+        """
         down = any(machine.life % 2 for machine in self._machines.values())
-        return down or bool(self.outside) or any(role.alive for rank, role in self.roles.items() if rank >= 0)
+        return (
+            down
+            or bool(self.outside)
+            or any(role.alive for rank, role in self.roles.items() if rank >= 0)
+        )
 
 
 SHOWN = 8
 
 
 def describe_waits(nodes: Mapping[int, Machine], outside: Sequence[int]) -> str:
-    """The receives that wait at `nodes`, workers' first since servers may wait, and the workers in `outside`."""
+    """The receives that wait at `nodes`, workers' first since servers may wait, and the workers in
+    `outside`.
+    """
     waits = [
         f"node {rank} waits since {receive.since:g} s for a message"
         + ("" if receive.tag is None else f" with tag {receive.tag!r}")

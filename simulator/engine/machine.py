@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 from numpy.random import Generator
 from torch import Tensor
 
-from laggard.simulator.engine.endings import MESSAGE_ARRIVES, WORK_ENDS, deliver_or_lose, start_buckets
+from laggard.simulator.engine.endings import (
+    MESSAGE_ARRIVES,
+    WORK_ENDS,
+    deliver_or_lose,
+    start_buckets,
+)
 from laggard.simulator.engine.mailbox import Mailbox, new_receive
 from laggard.simulator.engine.states import NodeState
 from laggard.simulator.errors import InvalidSettingError, check_duration
@@ -48,7 +53,8 @@ class Machine(NodeState):
         self.rank, self.workers, self.group_size = rank, world.cluster.workers, world.group_size
         self.version, self.mixings, self.weight, self.life = 0, -1, 1.0, 0  # -1: the start
         self.mailbox, self.weights = Mailbox(world.crashes), start
-        self.spent = [0.0, 0.0, 0.0, 0.0]  # seconds busy, sending, waiting, down; waiting is what is left at the end
+        # seconds busy, sending, waiting, down; waiting is what is left at the end
+        self.spent = [0.0, 0.0, 0.0, 0.0]
         self._pool, self._counters, self._transport = world.pool, world.counters, world.transport
         self._post = None if world.log is not None else world.transport.post
         self.model_bytes, self._log, self.lock_step = world.model_bytes, world.log, world.lock_step
@@ -64,11 +70,16 @@ class Machine(NodeState):
             self.mixings += 1
             self._weights = stamp(weights, self)
 
-    weights = property(attrgetter("_weights"), _set_weights)  # read without a call of a Python function
+    # read without a call of a Python function
+    weights = property(attrgetter("_weights"), _set_weights)
 
-    def compute(self, weights: Tensor, read: Tensor | None = None, buckets: Sequence[float] = ()) -> Work:
+    def compute(
+        self, weights: Tensor, read: Tensor | None = None, buckets: Sequence[float] = ()
+    ) -> Work:
         if self.rank < 0:
-            raise RuntimeError(f"node {self.rank} is a server: it has no mini-batches; compute on a worker's node")
+            raise RuntimeError(
+                f"node {self.rank} is a server: it has no mini-batches; compute on a worker's node"
+            )
         alone, now = self._durations.next(), self._env._now
         seconds = apply_slowdowns(alone, now, self._slowdowns) if self._slowdowns else alone
         promise = self._pool.promise
@@ -86,7 +97,8 @@ class Machine(NodeState):
     def layers(self) -> Sequence[Layer]:
         return self._world.layers
 
-    apply_seconds = property(attrgetter("_world.cluster.apply_seconds"))  # likewise; of a `Client` where it is a law
+    # likewise; of a `Client` where it is a law
+    apply_seconds = property(attrgetter("_world.cluster.apply_seconds"))
 
     @property
     def now(self) -> float:
@@ -161,7 +173,9 @@ class Machine(NodeState):
     def down(self, peer: int) -> Event:
         return self._world.faults.down(self.rank, peer)
 
-    def apply(self, weights: Tensor, gradients: Sequence[GradientPromise], state: Any = None) -> None:
+    def apply(
+        self, weights: Tensor, gradients: Sequence[GradientPromise], state: Any = None
+    ) -> None:
         world = self._world
         if world.applies(gradients):
             if world.recoveries is not None:
@@ -174,7 +188,9 @@ class Machine(NodeState):
     def _begin(self, gradient: Gradient | None, seconds: float) -> Work:
         if self._work is not None:
             at = f"node {self.rank} starts to compute at {self._env.now:g} s while it is computing already"
-            raise RuntimeError(f"{at}; yield the first computation, or cancel it, before the second")
+            raise RuntimeError(
+                f"{at}; yield the first computation, or cancel it, before the second"
+            )
         if not 0.0 <= seconds < INFINITE:
             check_duration(seconds, f"node {self.rank}", "work")
         now = self._env._now
@@ -191,7 +207,10 @@ class Machine(NodeState):
         heard, target = self.mailbox.heard, message.receiver
         if heard is not None:
             message.waiting = message.callbacks = [deliver_or_lose]
-            message.lives = self.life, heard.get(target.rank, target.life) if self.rank < 0 else target.life
+            message.lives = (
+                self.life,
+                heard.get(target.rank, target.life) if self.rank < 0 else target.life,
+            )
             if self._world.recoveries is not None:
                 self._world.recoveries.sent(message)
 
@@ -213,7 +232,10 @@ class Machine(NodeState):
         """The node `receiver`, once the topology allows messages to it; cached by `send`."""
         target = self._world.nodes.get(receiver)
         if target is None:
-            expected = f"a rank of {sorted(self._world.nodes)}" + " (the method has no `server`)" * (receiver == SERVER)
+            expected = (
+                f"a rank of {sorted(self._world.nodes)}"
+                + " (the method has no `server`)" * (receiver == SERVER)
+            )
             raise InvalidSettingError("send", "receiver", expected, receiver)
         self._transport.check(self.rank, receiver)
         if len(self._joined) >= REMEMBERED:

@@ -10,23 +10,26 @@ if TYPE_CHECKING:
     from laggard.simulator.engine.machine import Machine
 
 Mail = deque[Message] | list[Message]
-"""Those without a tag may be many; of one tag there are few, for which a deque would take 600 bytes."""
+"""Those without a tag may be many; of one tag there are few, for which a deque would take 600
+bytes.
+"""
 NO_MAIL: dict[Hashable, Mail] = {}
 NO_RECEIVES: dict[Hashable, list[Receive]] = {}
 """Those of a mailbox that has needed none yet: never filled."""
 
 
 class Mailbox:
-    """Messages by tag in order of arrival, or receives by tag in order of request; never both of one tag.
+    """Messages by tag in order of arrival, or receives by tag in order of request; never both of
+    one tag.
 
-    Most nodes have one receive without a tag at a time and nothing else: it has a place of its own, and the
-    dictionaries are made when they are needed.
+    Most nodes have one receive without a tag at a time and nothing else: it has a place of its own,
+    and the dictionaries are made when they are needed.
 
     Attributes:
         first: the oldest receive that waits for a message without a tag.
         mail: messages by tag.
-        plain: whether nobody crashes, no receive without a tag has waited behind another one, and what arrives is
-            received at once.
+        plain: whether nobody crashes, no receive without a tag has waited behind another one, and
+            what arrives is received at once.
         heard: each sender's `life` at the last message received from it; None where nobody crashes.
     """
 
@@ -35,7 +38,8 @@ class Mailbox:
     def __init__(self, crashes: bool) -> None:
         self.first: Receive | None = None
         self.mail: dict[Hashable, Mail] = NO_MAIL
-        self._receives: dict[Hashable, list[Receive]] = NO_RECEIVES  # a few of each tag: a deque takes 600 bytes
+        # a few of each tag: a deque takes 600 bytes
+        self._receives: dict[Hashable, list[Receive]] = NO_RECEIVES
         self.heard: dict[int, int] | None = {} if crashes else None
         self.plain = not crashes
 
@@ -71,7 +75,8 @@ class Mailbox:
             self._keep(tag).append(message)
 
     def forget(self, receive: Receive) -> None:
-        """Withdraw `receive`; a message that it has taken already is for another one that waits, or the next one.
+        """Withdraw `receive`; a message that it has taken already is for another one that waits, or
+        the next one.
 
         A crash may have cleared the receives before.
         """

@@ -32,12 +32,16 @@ class Node(Protocol):
         workers: how many workers the cluster has.
         version: updates that the node's model has seen.
         mixings: averaging steps: how often its model was set without an update.
-        weight: push-sum's weight, by which the node's sum is divided; 1 unless the algorithm sets it.
+        weight: push-sum's weight, by which the node's sum is divided; 1 unless the algorithm sets
+            it.
         model_bytes: the size of a message of one model, in bytes.
-        group_size: how many workers, one after another, are on a host or else in a group; 1 where that is not so.
-        lock_step: computes whole rounds of a collective; None where its messages are sent one by one.
-        state: what its last update left beside the weights, see `apply`; None before the first. A server that returns
-            from a crash finds that of its checkpoint here, as it does the weights.
+        group_size: how many workers, one after another, are on a host or else in a group; 1 where
+            that is not so.
+        lock_step: computes whole rounds of a collective; None where its messages are sent one by
+            one.
+        state: what its last update left beside the weights, see `apply`; None before the first. A
+            server that returns from a crash finds that of its checkpoint here, as it does the
+            weights.
     """
 
     rank: int
@@ -58,19 +62,24 @@ class Node(Protocol):
     @weights.setter
     def weights(self, weights: "Tensor") -> None: ...
 
-    def compute(self, weights: "Tensor", read: "Tensor | None" = None, buckets: Sequence[float] = ()) -> Work:
-        """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with the `Gradient` when it is done.
+    def compute(
+        self, weights: "Tensor", read: "Tensor | None" = None, buckets: Sequence[float] = ()
+    ) -> Work:
+        """Start a mini-batch's gradient at `weights` `(ensemble, params)`; fires with the
+        `Gradient` when it is done.
 
         Its staleness counts the updates of the owner of `weights` since they were read.
 
         Args:
             read: the model that was read, where local steps have changed it since.
-            buckets: shares of the mini-batch's work, rising to 1, after each of which a part of the gradient is there.
-                The events in `buckets` of what is returned fire then, with the gradient; nothing else changes.
+            buckets: shares of the mini-batch's work, rising to 1, after each of which a part of the
+                gradient is there. The events in `buckets` of what is returned fire then, with the
+                gradient; nothing else changes.
 
         Raises:
             RuntimeError: the node is computing already, or is a server.
-            InvalidSettingError: the compute-time distribution drew an invalid duration, or the shares do not rise to 1.
+            InvalidSettingError: the compute-time distribution drew an invalid duration, or the
+                shares do not rise to 1.
         """
         ...
 
@@ -86,7 +95,9 @@ class Node(Protocol):
 
     @property
     def apply_seconds(self) -> float:
-        """Seconds that one update costs the server, for `yield node.work(node.apply_seconds)`; a law draws anew."""
+        """Seconds that one update costs the server, for `yield node.work(node.apply_seconds)`; a
+        law draws anew.
+        """
         ...
 
     @property
@@ -99,18 +110,23 @@ class Node(Protocol):
         ...
 
     def promise(self, weights: "Tensor", batch: Any, started: float) -> Gradient:
-        """The gradient of `batch` at `weights`, whose time has been spent by `work` since `started` (s)."""
+        """The gradient of `batch` at `weights`, whose time has been spent by `work` since `started`
+        (s).
+        """
         ...
 
     def duration(self) -> float:
-        """Draw the seconds that the next mini-batch takes at full speed, for `work` that does it in several parts."""
+        """Draw the seconds that the next mini-batch takes at full speed, for `work` that does it in
+        several parts.
+        """
         ...
 
     def work(self, seconds: float = 0.0, *, share: float = 0.0, of: float | None = None) -> Work:
         """Keep the node busy for `seconds` without a gradient; 0 does not wait.
 
-        With `share`, for that part of a mini-batch's compute time instead, by the node's distribution and slowdowns:
-        of a mini-batch of its own, or of one that takes `of` seconds at full speed.
+        With `share`, for that part of a mini-batch's compute time instead, by the node's
+        distribution and slowdowns: of a mini-batch of its own, or of one that takes `of` seconds at
+        full speed.
 
         Raises:
             RuntimeError: the node is computing already.
@@ -121,10 +137,10 @@ class Node(Protocol):
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
         """Send `content` to node `receiver`; fires when it has arrived.
 
-        `size` is in models: 1 for weights or a gradient, 0 for a token. Weights are read when they are sent:
-        from then on their owner's updates make them stale. A server's answer to a worker that has crashed since its
-        request is lost, even if the worker has returned. Where sending takes a server time, the message departs when
-        the server is free.
+        `size` is in models: 1 for weights or a gradient, 0 for a token. Weights are read when they
+        are sent: from then on their owner's updates make them stale. A server's answer to a worker
+        that has crashed since its request is lost, even if the worker has returned. Where sending
+        takes a server time, the message departs when the server is free.
 
         Raises:
             InvalidSettingError: there is no such node, or the topology does not join the two.
@@ -132,11 +148,14 @@ class Node(Protocol):
         ...
 
     def put(self, content: Any, tag: Hashable = None) -> None:
-        """Put `content` into the node's own mailbox, for another of its roles: at once, over no network, no message."""
+        """Put `content` into the node's own mailbox, for another of its roles: at once, over no
+        network, no message.
+        """
         ...
 
     def receive(self, tag: Hashable = None) -> Receive:
-        """The next message with that tag; fires with `(sender, content)`, at once if one has come already.
+        """The next message with that tag; fires with `(sender, content)`, at once if one has come
+        already.
 
         Where taking in a message takes a server time, it fires after that.
         """
@@ -168,11 +187,16 @@ class Node(Protocol):
         ...
 
     def down(self, peer: int) -> Event:
-        """Fires when node `peer` crashes, at once if it is down: `yield node.receive() | node.down(peer)`."""
+        """Fires when node `peer` crashes, at once if it is down: `yield node.receive() |
+        node.down(peer)`.
+        """
         ...
 
-    def apply(self, weights: "Tensor", gradients: Sequence[GradientPromise], state: Any = None) -> None:
-        """One update: the node's model becomes `weights`, its version grows by 1, and `gradients` are applied.
+    def apply(
+        self, weights: "Tensor", gradients: Sequence[GradientPromise], state: Any = None
+    ) -> None:
+        """One update: the node's model becomes `weights`, its version grows by 1, and `gradients`
+        are applied.
 
         `state` is what a checkpoint has to hold beside the weights: the optimiser's.
         """

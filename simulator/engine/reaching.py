@@ -1,4 +1,6 @@
-"""All tensors that a simulation can still use, found in an order that is the same in every run of its events."""
+"""All tensors that a simulation can still use, found in an order that is the same in every run of
+its events.
+"""
 
 import gc
 from collections.abc import Iterator
@@ -36,17 +38,20 @@ UNREACHED: dict[type, set[str]] = {
     Learning: {"task"},
     Machine: {"_batches"},
 }
-"""Attributes without state that a later part of the run could need: tasks, limits, free memory, streams of batches."""
+"""Attributes without state that a later part of the run could need: tasks, limits, free memory,
+streams of batches.
+"""
 
 
 class Reached:
-    """What a simulation refers to: its events, the frames of its roles, and on to all that they hold.
+    """What a simulation refers to: its events, the frames of its roles, and on to all that they
+    hold.
 
     Attributes:
         tensors: each memory once, in the order in which it is found.
-        fingerprint: SHA-256 of the types found, of their references, and of all numbers that are no tensor's: the
-            clock, the trace, counters, variables of the roles. Two runs with one fingerprint have the same events up
-            to now, and differ in the values of `tensors` alone.
+        fingerprint: SHA-256 of the types found, of their references, and of all numbers that are no
+            tensor's: the clock, the trace, counters, variables of the roles. Two runs with one
+            fingerprint have the same events up to now, and differ in the values of `tensors` alone.
 
     Raises:
         TypeError: objects lie in a set, which has no order.
@@ -61,7 +66,9 @@ class Reached:
         for found in pending:
             for part in self._parts(found):
                 if isinstance(part, LEAVES):
-                    self._digest.update(part if isinstance(part, bytearray) else repr(part).encode())
+                    self._digest.update(
+                        part if isinstance(part, bytearray) else repr(part).encode()
+                    )
                     continue
                 number = numbers.setdefault(id(part), len(numbers))
                 self._digest.update(f"{type(part).__qualname__} {number};".encode())
@@ -84,14 +91,18 @@ class Reached:
                 raise TypeError(f"a set of {', '.join({type(each).__name__ for each in found})}")
             yield from sorted(found)
         elif found is self._simulation.env._queue:
-            yield from (entry for entry in sorted(found) if entry[-1] is not self._simulation._time_limit)
+            yield from (
+                entry for entry in sorted(found) if entry[-1] is not self._simulation._time_limit
+            )
         else:
             if isinstance(found, Tensor):
                 yield from self._describe(found)
             yield from self._references(found)
 
     def _references(self, found: Any) -> Iterator[Any]:
-        """Attributes and items by name and in their order, which Python's collector does not keep; then all others."""
+        """Attributes and items by name and in their order, which Python's collector does not keep;
+        then all others.
+        """
         named = getattr(found, "__dict__", {})
         left_out = next((names for kind, names in UNREACHED.items() if isinstance(found, kind)), ())
         for mapping in (named, found if isinstance(found, dict) else {}):
@@ -101,13 +112,18 @@ class Reached:
         seen = {id(value) for value in named.values()} | {id(named)}
         others = [] if isinstance(found, dict) else gc.get_referents(found)
         if isinstance(found, GeneratorType):
-            # it has a frame object only once a debugger or a profiler has looked at it, and refers to None as the error
-            # that it handles once an error was caught in it, as in a gradient, which is not computed again
-            others = [other for other in others if other is not None and not isinstance(other, FrameType)]
+            # it has a frame object only once a debugger or a profiler has looked at it, and refers
+            # to None as the error that it handles once an error was caught in it, as in a gradient,
+            # which is not computed again
+            others = [
+                other for other in others if other is not None and not isinstance(other, FrameType)
+            ]
         yield from (other for other in others if id(other) not in seen)
 
     def _describe(self, tensor: Tensor) -> Iterator[Any]:
-        """Shape, type and memory of a tensor, which is one of `tensors` unless that memory is known."""
+        """Shape, type and memory of a tensor, which is one of `tensors` unless that memory is
+        known.
+        """
         layout = tuple(tensor.shape), tensor.stride(), str(tensor.dtype), str(tensor.device)
         memory = tensor.data_ptr(), *layout
         if memory not in self._memories:

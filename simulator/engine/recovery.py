@@ -1,4 +1,6 @@
-"""Servers that crash and return: what each has saved, what it loses, and which workers ask it again."""
+"""Servers that crash and return: what each has saved, what it loses, and which workers ask it
+again.
+"""
 
 import math
 from collections.abc import Callable
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from laggard.simulator.engine.simulation import Simulation
 
 MOST_CRASHES = 1000
-"""Crashes in a row without an update, after which a run ends as stalled: it would practically never end."""
+"""Crashes in a row without an update, after which a run ends as stalled: it would practically never
+end.
+"""
 
 
 class Recovery:
@@ -55,17 +59,21 @@ class Recovery:
             self._save()
 
     def hold(self, content: Any) -> None:
-        """Remember the gradients in the content of a message that the server has: a crash loses them."""
+        """Remember the gradients in the content of a message that the server has: a crash loses
+        them.
+        """
         self._held += gradients_in(content)
         if len(self._held) > 2 * self._pruned + 16:
             self._held = [gradient for gradient in self._held if gradient.status == IN_FLIGHT]
             self._pruned = len(self._held)
 
     def lose(self, now: float) -> int:
-        """Drop the gradients that the server holds, and go back to the checkpoint; return the updates that are lost.
+        """Drop the gradients that the server holds, and go back to the checkpoint; return the
+        updates that are lost.
 
-        The version goes on: it counts the updates that the server has made. Where some are lost, its model is set
-        without an update, so that `mixings` tells the gradients of weights from before the crash.
+        The version goes on: it counts the updates that the server has made. Where some are lost,
+        its model is set without an update, so that `mixings` tells the gradients of weights from
+        before the crash.
         """
         for gradient in self._held:
             if gradient.status == IN_FLIGHT:
@@ -78,7 +86,11 @@ class Recovery:
         return lost
 
     def _save(self) -> None:
-        self._weights, self._state, self._version = self._node.weights, self._node.state, self._node.version
+        self._weights, self._state, self._version = (
+            self._node.weights,
+            self._node.state,
+            self._node.version,
+        )
 
 
 class Recoveries:
@@ -86,7 +98,11 @@ class Recoveries:
 
     def __init__(self, world: "Simulation") -> None:
         self._world, cluster = world, world.cluster
-        self._of = {rank: Recovery(node, cluster.checkpoint) for rank, node in world.nodes.items() if rank < 0}
+        self._of = {
+            rank: Recovery(node, cluster.checkpoint)
+            for rank, node in world.nodes.items()
+            if rank < 0
+        }
         self._rows: list[list[float]] = []  # as `columns` has them
         self._applies, self._in_vain = 0, 0
         for crash in cluster.server_crashes:
@@ -116,14 +132,19 @@ class Recoveries:
     def columns(self) -> Columns:
         """A row a crash, as `Outcome.restores` has them."""
         rows = np.array(self._rows, dtype=float).reshape(-1, len(RESTORE_COLUMNS))
-        return {name: rows[:, place].astype(kind) for place, (name, kind) in enumerate(RESTORE_COLUMNS.items())}
+        return {
+            name: rows[:, place].astype(kind)
+            for place, (name, kind) in enumerate(RESTORE_COLUMNS.items())
+        }
 
     def _await(self, rank: int, restore_seconds: float, draw: Callable[[], float]) -> None:
         """Let server `rank` crash after a time that is drawn, and again after each return."""
         again = partial(self._await, rank, restore_seconds, draw)
         self._world.env.daemon(draw(), partial(self._crash, rank, restore_seconds, again))
 
-    def _crash(self, rank: int, restore_seconds: float, again: Callable[[], None] | None = None) -> None:
+    def _crash(
+        self, rank: int, restore_seconds: float, again: Callable[[], None] | None = None
+    ) -> None:
         world, now = self._world, self._world.env.now
         world.faults.crash(rank)
         node = world.nodes[rank]
@@ -137,7 +158,9 @@ class Recoveries:
             world.end("stalled")
 
     def _restore(self, rank: int, row: list[float], again: Callable[[], None] | None) -> None:
-        """Bring server `rank` back; the workers to which it owes an answer announce themselves again."""
+        """Bring server `rank` back; the workers to which it owes an answer announce themselves
+        again.
+        """
         world, now = self._world, self._world.env.now
         row[1] = now
         self._of[rank].restart(now)

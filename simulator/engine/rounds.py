@@ -1,4 +1,6 @@
-"""Rounds of a collective in lock step: no messages, but a recurrence of times that is computed once a round."""
+"""Rounds of a collective in lock step: no messages, but a recurrence of times that is computed once
+a round.
+"""
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -10,7 +12,16 @@ from simpy.events import PENDING
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.learning.promises import Promise
 from laggard.simulator.network.hops import Exchange, Hops
-from laggard.simulator.network.lockstep import NEVER, Finish, Instants, Tally, finishes, follow, rotate, sort
+from laggard.simulator.network.lockstep import (
+    NEVER,
+    Finish,
+    Instants,
+    Tally,
+    finishes,
+    follow,
+    rotate,
+    sort,
+)
 from laggard.simulator.recording.trace import SENDING
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions.distribution import Seconds, is_law
@@ -26,7 +37,8 @@ NODES_SHOWN = 8
 
 
 class LockStepSchedule(Protocol):
-    """A collective, as the engine sees it: its steps for P nodes, in phases, and what they give of all values.
+    """A collective, as the engine sees it: its steps for P nodes, in phases, and what they give of
+    all values.
 
     Attributes:
         rotates: whether every step goes from each node to the next, in messages of one size.
@@ -77,7 +89,9 @@ class Round:
         self.nodes = [Participant(env) for _ in range(workers)]
 
     def join(self, rank: int, value: Promise, time: float, since: float, due: float) -> Participant:
-        """Node `rank` takes part with `value` from `time` on, as was scheduled at `since`; it computes until `due`."""
+        """Node `rank` takes part with `value` from `time` on, as was scheduled at `since`; it
+        computes until `due`.
+        """
         if due > time:
             self.busy = np.zeros(len(self.nodes)) if self.busy is None else self.busy
             self.busy[rank] = due
@@ -100,23 +114,30 @@ class Round:
         return finishes(instants), tally
 
     def latest(self, hops: Hops) -> Instants:
-        """The latest event of the round that has taken place: a node began its first step, or ended its last."""
+        """The latest event of the round that has taken place: a node began its first step, or ended
+        its last.
+        """
         events = [self._at(self.start, self.last)]
         gone = {rank for rank, node in enumerate(self.nodes) if node.fired}
         if gone:
             instants, _ = follow(self.start, self.phases, hops)
-            events += [self._at(instants, rank) for rank in sort(instants).tolist() if rank in gone][-1:]
+            events += [
+                self._at(instants, rank) for rank in sort(instants).tolist() if rank in gone
+            ][-1:]
         return max(events)
 
     def _at(self, instants: Instants, rank: int) -> Instants:
         time, since, hops, order = (column[rank].item() for column in instants)
-        return Instants(time, since, hops, order | 1)  # what receives the message, and what sends it
+        # what receives the message, and what sends it
+        return Instants(time, since, hops, order | 1)
 
 
 class Rounds:
-    """The rounds of a run whose messages are computed together, since nothing else is on their links.
+    """The rounds of a run whose messages are computed together, since nothing else is on their
+    links.
 
-    The result is that of messages, to rounding: the same rows in the same order, and the same counts.
+    The result is that of messages, to rounding: the same rows in the same order, and the same
+    counts.
     """
 
     def __init__(self, env: Clock, cluster: Cluster, model_bytes: float) -> None:
@@ -129,9 +150,12 @@ class Rounds:
     def apply_to(cluster: Cluster, algorithm: "Algorithm", recorded: bool) -> bool:
         """Whether a run's collectives can be computed in lock step.
 
-        No crash, no record of messages, no random ties, no latencies that are drawn, no network that changes.
+        No crash, no record of messages, no random ties, no latencies that are drawn, no network
+        that changes.
         """
-        plain = cluster.workers > 1 and cluster.ties == "rank" and not cluster.crashes and not recorded
+        plain = (
+            cluster.workers > 1 and cluster.ties == "rank" and not cluster.crashes and not recorded
+        )
         plain = plain and not is_law(cluster.network.latency) and cluster.network.changes is None
         return plain and algorithm.only_collectives
 
@@ -140,9 +164,16 @@ class Rounds:
         return self._hops.private or (schedule.rotates and self._hops.even)
 
     def join(
-        self, rank: int, schedule: LockStepSchedule, value: Promise, params: int, tag: Hashable, gradient: Any = None
+        self,
+        rank: int,
+        schedule: LockStepSchedule,
+        value: Promise,
+        params: int,
+        tag: Hashable,
+        gradient: Any = None,
     ) -> Participant:
-        """Node `rank` takes part in round `tag` with `value`; fires with what all get, `(ensemble, params)`.
+        """Node `rank` takes part in round `tag` with `value`; fires with what all get, `(ensemble,
+        params)`.
 
         `gradient` is the one of which `value` is a part, where it is not all of it.
         """
@@ -160,9 +191,15 @@ class Rounds:
         calls: list[tuple[float, int, int, Callable[[], object]]] = []
         for finish in ends:
             nodes = [entered.nodes[rank] for rank in finish.ranks]
-            go_on = partial(self._go_on, nodes, result, partial(self._end, tag, tally) if finish is ends[-1] else None)
+            go_on = partial(
+                self._go_on,
+                nodes,
+                result,
+                partial(self._end, tag, tally) if finish is ends[-1] else None,
+            )
             if ends[0].time <= finish.since and ends[0].time < finish.time:
-                # others have begun to compute before the last message is sent: it comes after work that ends with it
+                # others have begun to compute before the last message is sent: it comes after work
+                # that ends with it
                 send = partial(self._env.call_at, finish.time, go_on)
                 calls.append((finish.since, finish.hops - 1, finish.order // 2, send))
             else:
@@ -170,7 +207,9 @@ class Rounds:
         for time, _, _, call in sorted(calls, key=lambda call: call[:3]):
             self._env.call_at(time, call)
 
-    def _go_on(self, nodes: Sequence[Participant], result: Promise, end: Callable[[], None] | None) -> None:
+    def _go_on(
+        self, nodes: Sequence[Participant], result: Promise, end: Callable[[], None] | None
+    ) -> None:
         """Let nodes go on; then end the round, if they are the last."""
         for node in nodes:
             node.fire(result)
@@ -191,19 +230,29 @@ class Rounds:
             if each.joined < self._workers
         }
         return [
-            f"round {tag!r} of a collective waits for nodes {ranks[:NODES_SHOWN]}" for tag, ranks in missing.items()
+            f"round {tag!r} of a collective waits for nodes {ranks[:NODES_SHOWN]}"
+            for tag, ranks in missing.items()
         ]
 
     def close(self, world: "Simulation") -> None:
-        """Count the messages, those of rounds that have not ended up to the last event of the run."""
+        """Count the messages, those of rounds that have not ended up to the last event of the
+        run.
+        """
         sent = delivered = self._sent
         sending, until = self._sending, Instants(world.env.now, np.inf, 0, 0)
         rounds = list(self._open.values())
-        if rounds and world.reached in ("updates", "epochs", "gradients"):  # else after all else of the instant
-            until = max(until._replace(since=-np.inf), *(each.latest(self._hops) for each in rounds))
+        # else after all else of the instant
+        if rounds and world.reached in ("updates", "epochs", "gradients"):
+            until = max(
+                until._replace(since=-np.inf), *(each.latest(self._hops) for each in rounds)
+            )
         for each in rounds:
             _, tally = follow(each.start, each.phases, self._hops, until, each.busy)
-            sent, delivered, sending = sent + tally.sent, delivered + tally.delivered, sending + tally.sending
+            sent, delivered, sending = (
+                sent + tally.sent,
+                delivered + tally.delivered,
+                sending + tally.sending,
+            )
         world.counters.sent += sent
         world.counters.delivered += delivered
         for rank, seconds in enumerate(sending.tolist()):

@@ -1,4 +1,6 @@
-"""Servers that take time over messages: one thread, which takes in, works and sends one thing after another."""
+"""Servers that take time over messages: one thread, which takes in, works and sends one thing after
+another.
+"""
 
 from collections.abc import Hashable
 from functools import partial
@@ -17,7 +19,8 @@ from laggard.simulator.timing.streams import APPLY, RECEIVE, REPLY
 
 
 def kind_of(cluster: Cluster, rank: int) -> type[Machine]:
-    """What node `rank` is: a plain `Machine` unless servers take time over messages, or a law says how long updates do.
+    """What node `rank` is: a plain `Machine` unless servers take time over messages, or a law says
+    how long updates do.
 
     A cluster without servers has clients that are like machines.
     """
@@ -45,11 +48,12 @@ class Client(Machine):
 
 
 class Server(Client):
-    """A server, which is one thread: each thing that takes time begins when all that began before have ended.
+    """A server, which is one thread: each thing that takes time begins when all that began before
+    have ended.
 
-    Taking in a message of m models takes m receive_seconds, from the moment at which the server has asked for it, it
-    has arrived, and the server is free. Sending one takes m reply_seconds; it departs when that begins. All of this
-    time, and that of work, is busy.
+    Taking in a message of m models takes m receive_seconds, from the moment at which the server has
+    asked for it, it has arrived, and the server is free. Sending one takes m reply_seconds; it
+    departs when that begins. All of this time, and that of work, is busy.
     """
 
     def __init__(self, rank: int, world: Any, *rest: Any) -> None:
@@ -86,7 +90,8 @@ class Server(Client):
     def take_in(self, message: Message) -> float:
         """Take in `message` as soon as possible; return when that is done (s)."""
         self._reserve(message.size * self._receive_seconds() if message.size else 0.0)
-        message.size = 0.0  # if its receive is withdrawn, the next one has it without taking it in again
+        # if its receive is withdrawn, the next one has it without taking it in again
+        message.size = 0.0
         return self._free
 
     def cancelled(self, work: Work) -> None:
@@ -124,7 +129,9 @@ class Server(Client):
             self._hand_over(message, message.size * self.model_bytes)
 
     def _reserve(self, seconds: float) -> float:
-        """Begin something that takes `seconds` as soon as the server is free; return when that is (s)."""
+        """Begin something that takes `seconds` as soon as the server is free; return when that is
+        (s).
+        """
         self._settle()
         begin = max(self._env._now, self._free)
         self._free = begin + seconds
@@ -135,7 +142,9 @@ class Server(Client):
         self._spend(SENDING if self._outgoing else WAITING)
 
     def _spend(self, state: int) -> None:
-        """Add the time since the last call: as busy as far as the server was, the rest as in `state`."""
+        """Add the time since the last call: as busy as far as the server was, the rest as in
+        `state`.
+        """
         now = self._env._now
         busy = max(0.0, min(now, self._free) - self._since)
         self.spent[BUSY] += busy

@@ -80,7 +80,9 @@ class Simulation:
         self._task, self._stop, self._watch, self.crashes = task, stop, watch, cluster.has_crashes
         start = task.start([start_seed(seed) for seed in seeds.learning])
         message_bytes = cluster.network.message_bytes
-        self.model_bytes = bytes_of(task, start.shape[1]) if message_bytes is None else message_bytes
+        self.model_bytes = (
+            bytes_of(task, start.shape[1]) if message_bytes is None else message_bytes
+        )
         if start.shape[1] == 0:
             start = cast(Tensor, EmptyWeights(len(start)))
         self._learning = Learning(task, start, evaluate.nodes, evaluate.keep_models)
@@ -92,16 +94,22 @@ class Simulation:
         self.choices = partial(stream, seeds.cluster, CHOICES)
         self._start_roles(algorithm, start, seeds)
         models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
-        self._evaluations = Evaluations(self, self._learning, evaluate, stop.accuracy, models, self._slices)
+        self._evaluations = Evaluations(
+            self, self._learning, evaluate, stop.accuracy, models, self._slices
+        )
         self._criteria = StoppingCriteria(stop, evaluate, self.counters, len(models))
         self._replicas = len(models)
 
     def _connect(self, algorithm: "Algorithm", seed: int) -> None:
-        """Make the network of the cluster, and rounds in lock step where its times need no messages."""
+        """Make the network of the cluster, and rounds in lock step where its times need no
+        messages.
+        """
         cluster, network = self.cluster, self.cluster.network
         self.topology = resolve_topology(network.topology, algorithm.topology)
         self.group_size = network.group_size(cluster.workers) or 1
-        self.transport = Transport(self.env, network, self.topology, cluster.workers, self.crashes, seed)
+        self.transport = Transport(
+            self.env, network, self.topology, cluster.workers, self.crashes, seed
+        )
         lock_step = Rounds.apply_to(cluster, algorithm, recorded=self.log is not None)
         self.lock_step = Rounds(self.env, cluster, self.model_bytes) if lock_step else None
 
@@ -113,7 +121,9 @@ class Simulation:
         with rare_collections(workers):
             self.nodes = {rank: self._node(rank, start, seeds) for rank in roles}
             readmits = algorithm.readmits or workers == 1
-            self.faults = Faults(self.env, self.cluster.crashes, self.nodes, roles, readmits, self.transport)
+            self.faults = Faults(
+                self.env, self.cluster.crashes, self.nodes, roles, readmits, self.transport
+            )
         self.recoveries = Recoveries(self) if self.cluster.server_crashes else None
 
     def run(self) -> Outcome:
@@ -144,7 +154,9 @@ class Simulation:
         return self._learning.columns()
 
     def applies(self, gradients: Sequence[GradientPromise]) -> bool:
-        """Count one node's update by `gradients`; False once the end is reached, after which nothing counts."""
+        """Count one node's update by `gradients`; False once the end is reached, after which
+        nothing counts.
+        """
         if self.reached is not None:
             return False
         counters, criteria = self.counters, self._criteria
@@ -160,8 +172,8 @@ class Simulation:
         return True
 
     def lost(self, message: Message) -> None:
-        """Count a lost message: nobody else has the gradients that its sender computed, if that crashed or sent them to
-        a server.
+        """Count a lost message: nobody else has the gradients that its sender computed, if that
+        crashed or sent them to a server.
         """
         if self.log is not None:
             self.log.lost(message)
@@ -173,15 +185,23 @@ class Simulation:
         times = StoredStream(self._generator, seeds.cluster, COMPUTE, rank)
         durations = Durations(self.cluster.compute, times, rank)
         own = start[:, self._slices[rank]] if rank in self._slices else start
-        batches = self._task.batches(rank, Streams(seeds.data(), BATCHES, rank)) if rank >= 0 else iter(())
+        batches = (
+            self._task.batches(rank, Streams(seeds.data(), BATCHES, rank))
+            if rank >= 0
+            else iter(())
+        )
         kind = kind_of(self.cluster, rank)
         return kind(rank, self, own, durations, self.cluster.slowdowns_of(rank), batches)
 
     def draws(self, seconds: float | Distribution, purpose: int, rank: int) -> Callable[[], float]:
-        """The function that gives the next of node `rank`'s `seconds`, of a law by the stream of its `purpose`."""
+        """The function that gives the next of node `rank`'s `seconds`, of a law by the stream of
+        its `purpose`.
+        """
         if not is_law(seconds):
             return repeat(cast(float, seconds)).__next__
-        return Durations(seconds, StoredStream(self._generator, self._seed, purpose, rank), rank).next
+        return Durations(
+            seconds, StoredStream(self._generator, self._seed, purpose, rank), rank
+        ).next
 
     def _stall(self) -> None:
         """End a run in which no event is left although nodes wait.

@@ -1,8 +1,9 @@
 """Snapshots of a run, from which it goes on after its process has ended.
 
-Roles are generators, which cannot be stored. But no event time depends on a tensor. So a run goes on in three steps:
-all its events take place again, with gradients of zeros; at the moment of the snapshot every tensor that the simulation
-can still use gets the value that it had; from there on gradients are computed.
+Roles are generators, which cannot be stored. But no event time depends on a tensor. So a run goes
+on in three steps: all its events take place again, with gradients of zeros; at the moment of the
+snapshot every tensor that the simulation can still use gets the value that it had; from there on
+gradients are computed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,18 +46,22 @@ class Snapshot(NamedTuple):
 class Snapshots:
     """Takes snapshots of a run while it is simulated, and lets it go on from an earlier one.
 
-    They change neither its events nor its values. A run without learning has none: it would be simulated as a whole.
+    They change neither its events nor its values. A run without learning has none: it would be
+    simulated as a whole.
 
     Args:
         save: called with each snapshot, to write or copy it at once.
-        every: wall time (s) from one to the next, longer where they would take more than a twentieth of the time.
+        every: wall time (s) from one to the next, longer where they would take more than a
+            twentieth of the time.
         start: the one from which the run goes on; None simulates it from its start.
 
     Attributes:
         replays: whether the events up to `start` take place again.
     """
 
-    def __init__(self, save: Callable[[Snapshot], None], every: float, start: Snapshot | None = None) -> None:
+    def __init__(
+        self, save: Callable[[Snapshot], None], every: float, start: Snapshot | None = None
+    ) -> None:
         self._save, self._start, self._every = save, start, every
         self._due = monotonic() + every
         self.replays = False
@@ -65,8 +70,8 @@ class Snapshots:
         """Run the simulation to the end.
 
         Raises:
-            SnapshotError: its events up to the snapshot are not those of the run that the snapshot was taken of, or
-                what its roles do depends on values of tensors.
+            SnapshotError: its events up to the snapshot are not those of the run that the snapshot
+                was taken of, or what its roles do depends on values of tensors.
         """
         if not simulation.pool.learns:
             return simulation.run()
@@ -87,7 +92,9 @@ class Snapshots:
         return outcome
 
     def applied(self) -> None:
-        """Take a snapshot, or go on from the one given, after all else of this instant, if that is due."""
+        """Take a snapshot, or go on from the one given, after all else of this instant, if that is
+        due.
+        """
         updates, clock = self._simulation.counters.applies, self._simulation.env
         if self._start is not None:
             if updates == self._start.updates:
@@ -112,9 +119,12 @@ class Snapshots:
         except TypeError as error:
             raise SnapshotError(str(error)) from None
         if reached.fingerprint != start.fingerprint:
-            raise SnapshotError(f"after {start.updates} updates the run is not the one that it was taken of")
+            raise SnapshotError(
+                f"after {start.updates} updates the run is not the one that it was taken of"
+            )
         for tensor, value in zip(reached.tensors, start.tensors, strict=True):
-            tensor.data.copy_(value)  # not a change in place: only now has the tensor the value that it stands for
+            # not a change in place: only now has the tensor the value that it stands for
+            tensor.data.copy_(value)
         self._learn(self._task)
         self._start, self.replays = None, False
         self._due = monotonic() + self._every
@@ -124,7 +134,9 @@ class Snapshots:
 
 
 class Replayed:
-    """A task whose gradients, losses and measures are zeros; the first of each are computed, for their types."""
+    """A task whose gradients, losses and measures are zeros; the first of each are computed, for
+    their types.
+    """
 
     def __init__(self, task: Task) -> None:
         self._task, self.batch, self.epoch, self.lanes = task, task.batch, task.epoch, task.lanes

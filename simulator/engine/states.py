@@ -1,4 +1,6 @@
-"""What a node is doing, computing, sending, waiting or down, and for how long; crashes and returns."""
+"""What a node is doing, computing, sending, waiting or down, and for how long; crashes and
+returns.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -51,7 +53,9 @@ class NodeState(Node):
         return self._work is None and self.life % 2 == 0
 
     def crash(self) -> None:
-        """Go down: what it computes is cancelled, its mailbox is empty, and its receives wait no longer."""
+        """Go down: what it computes is cancelled, its mailbox is empty, and its receives wait no
+        longer.
+        """
         if self._work is not None:
             self._work.cancel()
         if self._outgoing:
@@ -69,7 +73,9 @@ class NodeState(Node):
         """Count the time up to now."""
         if self.life % 2 or self._work is not None or self._outgoing:
             self._spend(DOWN if self.life % 2 else BUSY if self._work is not None else SENDING)
-        self.spent[WAITING] = max(0.0, self._env.now - self.spent[BUSY] - self.spent[SENDING] - self.spent[DOWN])
+        self.spent[WAITING] = max(
+            0.0, self._env.now - self.spent[BUSY] - self.spent[SENDING] - self.spent[DOWN]
+        )
 
     def _spend(self, state: int) -> None:
         """Add the time since the node entered `state`, one of busy, sending and down."""

@@ -8,7 +8,8 @@ from torch import Tensor
 
 
 class EmptyWeights:
-    """A tensor `(ensemble, 0)` whose arithmetic makes no calls of torch, which would cost time and compute nothing.
+    """A tensor `(ensemble, 0)` whose arithmetic makes no calls of torch, which would cost time and
+    compute nothing.
 
     It behaves like a tensor; operations that are rare for weights are done on a real tensor.
 
@@ -51,7 +52,9 @@ class EmptyWeights:
     def _same(self, _: Any) -> "EmptyWeights":
         return self
 
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _same
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = (
+        _same
+    )
 
     def __getitem__(self, index: Any) -> Any:
         return _like(self.tensor()[index])
@@ -61,7 +64,11 @@ class EmptyWeights:
 
     @classmethod
     def __torch_function__(
-        cls, function: Callable[..., Any], types: Any, args: Sequence[Any] = (), named: Mapping[str, Any] | None = None
+        cls,
+        function: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        named: Mapping[str, Any] | None = None,
     ) -> Any:
         """Apply functions of torch to a real tensor."""
         return _like(function(*_real(args), **_real(named or {})))
@@ -72,12 +79,17 @@ def _asked(name: str) -> Any:
 
     def ask(empty: EmptyWeights) -> Any:
         asked = getattr(empty.tensor(), name)
-        return (lambda *args, **named: _like(asked(*_real(args), **_real(named)))) if callable(asked) else asked
+        return (
+            (lambda *args, **named: _like(asked(*_real(args), **_real(named))))
+            if callable(asked)
+            else asked
+        )
 
     return property(ask)
 
 
-for _name in dir(Tensor):  # `__getattr__` would make each attribute take three times as long, also those above
+# `__getattr__` would make each attribute take three times as long, also those above
+for _name in dir(Tensor):
     if not _name.startswith("_") and not hasattr(EmptyWeights, _name):
         setattr(EmptyWeights, _name, _asked(_name))
 
@@ -95,5 +107,10 @@ def _real(given: Any) -> Any:
 
 def _like(answer: Any) -> Any:
     """`EmptyWeights` where torch's answer has the shape and type of such weights."""
-    weights = isinstance(answer, Tensor) and answer.ndim == 2 and answer.shape[1] == 0 and answer.dtype == torch.float32
+    weights = (
+        isinstance(answer, Tensor)
+        and answer.ndim == 2
+        and answer.shape[1] == 0
+        and answer.dtype == torch.float32
+    )
     return EmptyWeights(answer.shape[0]) if weights else answer

@@ -1,4 +1,6 @@
-"""Gradients as promises: their weights, worker, staleness and status, and values derived from them."""
+"""Gradients as promises: their weights, worker, staleness and status, and values derived from
+them.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,8 @@ WHOLE: "dict[int, GradientPiece]" = {}  # the pieces of a gradient that is not d
 
 
 class GradientPromise(Promise):
-    """The promise of a gradient, of a piece of one, or of a value that a worker derives from one before sending it.
+    """The promise of a gradient, of a piece of one, or of a value that a worker derives from one
+    before sending it.
 
     Attributes:
         worker: the rank that computes it.
@@ -54,23 +57,30 @@ class GradientPromise(Promise):
         return self.version_read + self.staleness
 
     def piece(self, rank: int) -> "GradientPromise":
-        """The promise of the slice that belongs to node `rank`; the whole where one node owns all weights."""
+        """The promise of the slice that belongs to node `rank`; the whole where one node owns all
+        weights.
+        """
         return self
 
     def resolve(self, status: str) -> "Gradient | None":
-        """Make the status final: applied, dropped or cancelled; return the gradient if this makes its status final."""
+        """Make the status final: applied, dropped or cancelled; return the gradient if this makes
+        its status final.
+        """
         raise NotImplementedError
 
     def drop(self) -> None:
         """Discard it: it counts as dropped, and is never evaluated unless it already was."""
         self.resolve(DROPPED)
 
-    def map(self, function: "Callable[..., Tensor]", *promises: Promise, batches: float = 1) -> "GradientPromise":
+    def map(
+        self, function: "Callable[..., Tensor]", *promises: Promise, batches: float = 1
+    ) -> "GradientPromise":
         """This gradient with another value: `function(own, *theirs)` of values `(ensemble, n)`.
 
-        For what a worker does to a gradient before it sends it: compress, clip, correct, add noise, average. `function`
-        is pure and called at most once, when the value is first needed. State, such as the error in error feedback, is
-        passed in `promises`, since values may be computed late, together, or never.
+        For what a worker does to a gradient before it sends it: compress, clip, correct, add noise,
+        average. `function` is pure and called at most once, when the value is first needed. State,
+        such as the error in error feedback, is passed in `promises`, since values may be computed
+        late, together, or never.
 
         Args:
             function: from the gradient's value and those of `promises` to the new value.
@@ -91,7 +101,9 @@ class Read(GradientPromise):
 
     @property
     def staleness(self) -> int:  # type: ignore[override]
-        return self._owner.version - self.version_read if self.status is IN_FLIGHT else self._staleness
+        return (
+            self._owner.version - self.version_read if self.status is IN_FLIGHT else self._staleness
+        )
 
     @property
     def mixings(self) -> int:  # type: ignore[override]
@@ -152,7 +164,10 @@ class Gradient(Leaf, Read):
             check_repeated(self, status)
             return None
         owner, pool = self._owner, self._pool
-        self._staleness, self._mixings = owner.version - self.version_read, owner.mixings - self.mixed_read
+        self._staleness, self._mixings = (
+            owner.version - self.version_read,
+            owner.mixings - self.mixed_read,
+        )
         self.status = status
         if pool.learns:
             pool.withdraw(self)
@@ -161,16 +176,19 @@ class Gradient(Leaf, Read):
         return self
 
     def cancel(self) -> None:
-        """Withdraw the promise of a computation that was interrupted; a status that is final stays."""
+        """Withdraw the promise of a computation that was interrupted; a status that is final
+        stays.
+        """
         if self.status == IN_FLIGHT:
             self.resolve(CANCELLED)
 
 
 class GradientPiece(Derived, Read):
-    """The promise of the slice of a gradient that belongs to one of several owners: a shard, a pipeline's stage.
+    """The promise of the slice of a gradient that belongs to one of several owners: a shard, a
+    pipeline's stage.
 
-    It has a read, a staleness and a status of its own; the first piece that is applied makes its gradient applied, and
-    the gradient is dropped once all of its pieces are.
+    It has a read, a staleness and a status of its own; the first piece that is applied makes its
+    gradient applied, and the gradient is dropped once all of its pieces are.
     """
 
     __slots__ = (
@@ -182,7 +200,12 @@ class GradientPiece(Derived, Read):
         self.columns = slice(piece.start, piece.stop)
         super().__init__((whole,), lambda value: value[:, self.columns])
         self._owner, self.version_read, self.mixed_read = piece.stamp
-        self.whole, self.worker, self.share, self.status = whole, whole.worker, whole.share, IN_FLIGHT
+        self.whole, self.worker, self.share, self.status = (
+            whole,
+            whole.worker,
+            whole.share,
+            IN_FLIGHT,
+        )
 
     @property
     def weights(self) -> "Tensor":  # type: ignore[override]  # a view made when it is needed
@@ -211,16 +234,24 @@ def check_repeated(gradient: Gradient | GradientPiece, status: str) -> None:
         RuntimeError: it is not: only being applied again, by another node, is allowed.
     """
     if not gradient.status == status == APPLIED:
-        raise RuntimeError(f"a gradient of worker {gradient.worker} is to be {status}, but was {gradient.status}")
+        raise RuntimeError(
+            f"a gradient of worker {gradient.worker} is to be {status}, but was {gradient.status}"
+        )
 
 
 class MappedGradient(Derived, GradientPromise):
-    """What `GradientPromise.map` makes: another value, and all else as for the original gradient."""
+    """What `GradientPromise.map` makes: another value, and all else as for the original
+    gradient.
+    """
 
     __slots__ = ("_of", "share")
 
     def __init__(
-        self, of: GradientPromise, sources: tuple[Promise, ...], function: "Callable[..., Tensor]", share: float
+        self,
+        of: GradientPromise,
+        sources: tuple[Promise, ...],
+        function: "Callable[..., Tensor]",
+        share: float,
     ) -> None:
         super().__init__(sources, function)
         self._of, self.share = of, share

@@ -1,8 +1,8 @@
 """Every gradient in flight, evaluated together.
 
-A gradient depends only on its weights and its mini-batch, so its arithmetic can wait until the value is first
-needed, and then other gradients in flight can be evaluated with it. A gradient whose value is never needed costs
-nothing.
+A gradient depends only on its weights and its mini-batch, so its arithmetic can wait until the
+value is first needed, and then other gradients in flight can be evaluated with it. A gradient whose
+value is never needed costs nothing.
 """
 
 import heapq
@@ -17,16 +17,23 @@ from laggard.simulator.learning.gradients import APPLIED, IN_FLIGHT, WHOLE, Grad
 from laggard.simulator.learning.task import BackgroundCall, Task, submit
 from laggard.simulator.learning.weights import Model, Piece, Stamp
 
-AHEAD = 4  # times the lanes: threads wait for each other at the end of a call, so that longer calls are cheaper
+# times the lanes: threads wait for each other at the end of a call, so that longer calls are
+# cheaper
+AHEAD = 4
 MEMORY = 4.0 * 2**30  # bytes
 PROMISE_SHARE = 0.25  # of a GPU's free memory, for promises; calls take half of what is left
-FREE: dict[str, Callable[[torch.device], float]] = {"cuda": lambda device: torch.cuda.mem_get_info(device)[0]}
+FREE: dict[str, Callable[[torch.device], float]] = {
+    "cuda": lambda device: torch.cuda.mem_get_info(device)[0]
+}
 """Free bytes of a type of device."""
-UNUSED_SHARE = 0.05  # the largest share of evaluated but unused gradients at which calls are that long
+# the largest share of evaluated but unused gradients at which calls are that long
+UNUSED_SHARE = 0.05
 
 
 def memory_for(start: Tensor) -> float:
-    """Bytes for promises whose weights lie where `start` does: 4 GiB, and on a GPU a share of what is free now."""
+    """Bytes for promises whose weights lie where `start` does: 4 GiB, and on a GPU a share of what
+    is free now.
+    """
     free = FREE.get(start.device.type)
     return MEMORY if free is None else PROMISE_SHARE * free(start.device)
 
@@ -36,10 +43,12 @@ class GradientPool:
 
     Args:
         task: computes gradients.
-        start: weights `(ensemble, params)` give the shape; with zero parameters nothing is evaluated.
-        on_resolved: called when a gradient or a piece of one gets its final status, with it, the whole gradient, and
-            whether this makes the status of the whole final.
-        memory: bytes of promised weights and gradients above which some are evaluated early; `memory_for` by default.
+        start: weights `(ensemble, params)` give the shape; with zero parameters nothing is
+            evaluated.
+        on_resolved: called when a gradient or a piece of one gets its final status, with it, the
+            whole gradient, and whether this makes the status of the whole final.
+        memory: bytes of promised weights and gradients above which some are evaluated early;
+            `memory_for` by default.
         defer: False evaluates each promise when it is made, for comparison.
     """
 
@@ -60,13 +69,17 @@ class GradientPool:
         memory = memory_for(start) if memory is None else memory
         self._most = max(1, int(memory // max(1, 2 * start.numel() * start.element_size())))
         self._pending: dict[Gradient, None] = {}
-        self._background: dict[Gradient, tuple[BackgroundCall, int]] = {}  # of one call, and their places in it
+        # of one call, and their places in it
+        self._background: dict[Gradient, tuple[BackgroundCall, int]] = {}
         self.share = task.batch / task.epoch
         self.evaluated = self.unused = 0
         self.calls = 0
 
-    def promise(self, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor | None = None) -> Gradient:
-        """A gradient of `batch` at `weights`, read by worker `worker`, whose value is evaluated later or never.
+    def promise(
+        self, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor | None = None
+    ) -> Gradient:
+        """A gradient of `batch` at `weights`, read by worker `worker`, whose value is evaluated
+        later or never.
 
         `read` is the model that was read, where `weights` have changed since.
         """
@@ -81,8 +94,8 @@ class GradientPool:
     def evaluate(self, asked: Sequence[Gradient]) -> None:
         """Evaluate `asked`, and to fill the lanes others in flight, soonest due first.
 
-        These may be under way when it returns: then a later call waits for them, at the latest the next that begins
-        others. Which gradients a call is for does not depend on how far they are.
+        These may be under way when it returns: then a later call waits for them, at the latest the
+        next that begins others. Which gradients a call is for does not depend on how far they are.
         """
         self._take(asked)
         wanted = list(dict.fromkeys(gradient for gradient in asked if gradient._value is None))
@@ -101,7 +114,9 @@ class GradientPool:
             call.cancel()
 
     def withdraw(self, gradient: Gradient) -> None:
-        """Forget a gradient whose status is final: nobody needs its value, unless it has been evaluated or applied."""
+        """Forget a gradient whose status is final: nobody needs its value, unless it has been
+        evaluated or applied.
+        """
         if gradient in self._pending:
             del self._pending[gradient]
         elif gradient.status != APPLIED:
@@ -110,7 +125,9 @@ class GradientPool:
     def _new_gradient(
         self, worker: int, reader: Model, weights: Tensor, batch: Any, read: Tensor | None = None
     ) -> Gradient:
-        """The gradient in flight; made here, since a class with an `__init__` takes Python 3.11 longer to call."""
+        """The gradient in flight; made here, since a class with an `__init__` takes Python 3.11
+        longer to call.
+        """
         if read is None:
             read = weights
         gradient = Gradient()
@@ -119,7 +136,11 @@ class GradientPool:
         stamp: Stamp = getattr(read, "stamp", None) or (reader, reader.version, reader.mixings)
         gradient._owner, gradient.version_read, gradient.mixed_read = stamp
         pieces: Sequence[Piece] = getattr(read, "pieces", ())  # slices with different owners
-        gradient._pieces = {part.stamp[0].rank: GradientPiece(gradient, part) for part in pieces} if pieces else WHOLE
+        gradient._pieces = (
+            {part.stamp[0].rank: GradientPiece(gradient, part) for part in pieces}
+            if pieces
+            else WHOLE
+        )
         gradient._value, gradient._losses = None if self.learns else weights, self.no_losses
         gradient.started = gradient.due = gradient.computed = math.nan
         gradient.status = IN_FLIGHT
@@ -129,7 +150,9 @@ class GradientPool:
         if len(wanted) >= self.task.lanes:
             return []
         calls = AHEAD if self.unused <= UNUSED_SHARE * self.evaluated else 1
-        return self._soonest(max(0, calls * self.task.lanes // self._ensemble - len(wanted)), frozenset(wanted))
+        return self._soonest(
+            max(0, calls * self.task.lanes // self._ensemble - len(wanted)), frozenset(wanted)
+        )
 
     def _soonest(self, count: int, apart: frozenset[Gradient] = frozenset()) -> list[Gradient]:
         others = (gradient for gradient in self._pending if gradient not in apart)
@@ -154,10 +177,13 @@ class GradientPool:
                 )
             self._pending.pop(gradient, None)
         weights = [gradient.weights for gradient in gradients]
-        stacked = weights[0].unsqueeze(0) if len(weights) == 1 else torch.stack(weights)  # an ensemble can be large
+        # an ensemble can be large
+        stacked = weights[0].unsqueeze(0) if len(weights) == 1 else torch.stack(weights)
         batches = [gradient.batch for gradient in gradients]
         if call := submit(self.task, stacked, batches) if others else None:
-            self._background = {gradient: (call, number) for number, gradient in enumerate(gradients)}
+            self._background = {
+                gradient: (call, number) for number, gradient in enumerate(gradients)
+            }
         else:
             values, losses = self.task.gradients(stacked, batches)
             for gradient, value, loss in zip(gradients, values, losses, strict=True):

@@ -62,7 +62,9 @@ class Derived(Promise):
 
 
 class Later(Derived):
-    """A promise that stands for another one, which is not made yet: what is computed from it can be promised before."""
+    """A promise that stands for another one, which is not made yet: what is computed from it can be
+    promised before.
+    """
 
     __slots__ = ()
 
@@ -87,7 +89,11 @@ def _side_by_side(*values: "Tensor") -> "Tensor":
 
 def total(promises: Sequence[Promise]) -> Promise:
     """The sum of `promises`, added up in the order in which they are given."""
-    return promises[0] if len(promises) == 1 else Derived(tuple(promises), lambda *values: reduce(add, values))
+    return (
+        promises[0]
+        if len(promises) == 1
+        else Derived(tuple(promises), lambda *values: reduce(add, values))
+    )
 
 
 def evaluate(promises: Sequence[Promise]) -> "list[Tensor]":
@@ -108,7 +114,9 @@ def topological_order(promises: Sequence[Promise]) -> list[Promise]:
     pending = list(reversed(promises))  # no recursion: a ring's sums are as deep as it is long
     while pending:
         promise = pending[-1]
-        waits_for = [source for source in promise.sources if source._value is None and source not in order]
+        waits_for = [
+            source for source in promise.sources if source._value is None and source not in order
+        ]
         pending.extend(waits_for)
         if not waits_for:
             order[pending.pop()] = None

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ACCURACY_ROUNDING = 1e-7
-"""An accuracy in single precision may lie so far below the one that it stands for: 195 of 250 below 0.78."""
+"""An accuracy in single precision may lie so far below the one that it stands for: 195 of 250 below
+0.78.
+"""
 
 
 class Layer(Protocol):
@@ -43,7 +45,9 @@ def layers_of(task: "Task") -> Sequence[Layer]:
 
 
 def bytes_of(task: "Task", params: int) -> float:
-    """The bytes of a model of `params` entries; of its layers' parameters where nothing is learnt."""
+    """The bytes of a model of `params` entries; of its layers' parameters where nothing is
+    learnt.
+    """
     return 4.0 * (params or sum(layer.params for layer in layers_of(task)))
 
 
@@ -51,7 +55,9 @@ class BackgroundCall(Protocol):
     """A call of `Task.gradients` that is computed in the background."""
 
     def result(self, number: int) -> "tuple[Tensor, Tensor]":
-        """Gradient `number` of the call, `(ensemble, params)`, and its losses `(ensemble,)`, once they are computed."""
+        """Gradient `number` of the call, `(ensemble, params)`, and its losses `(ensemble,)`, once
+        they are computed.
+        """
         ...
 
     def cancel(self) -> None:
@@ -62,8 +68,9 @@ class BackgroundCall(Protocol):
 def submit(task: "Task", weights: "Tensor", batches: Sequence[Any]) -> BackgroundCall | None:
     """Begin `task.gradients(weights, batches)` in the background, where the task can.
 
-    It can where `submit` is defined beside its `gradients`. A class that has only the latter, as one that derives from
-    a task or passes all else on to one, computes in another way, and may answer None.
+    It can where `submit` is defined beside its `gradients`. A class that has only the latter, as
+    one that derives from a task or passes all else on to one, computes in another way, and may
+    answer None.
     """
     spaces = (getattr(task, "__dict__", {}), *map(vars, type(task).__mro__))
     found = next((space for space in spaces if "gradients" in space), {})
@@ -74,16 +81,17 @@ def submit(task: "Task", weights: "Tensor", batches: Sequence[Any]) -> Backgroun
 class Task(Protocol):
     """What is learnt, as the engine sees it: tensors `(ensemble, params)` and opaque mini-batches.
 
-    Tasks implement this protocol without importing it, so that `simulator` and `models` stay independent. The
-    same arguments must give the same values at any time, because the engine evaluates gradients when their values
-    are first needed, not when the simulated worker computes them.
+    Tasks implement this protocol without importing it, so that `simulator` and `models` stay
+    independent. The same arguments must give the same values at any time, because the engine
+    evaluates gradients when their values are first needed, not when the simulated worker computes
+    them.
 
     Attributes:
         batch: samples in one mini-batch.
         epoch: samples in one epoch, the size of the training set.
         lanes: how many model gradients keep the hardware busy at once; the pool fills a call to
-            `gradients` up to a multiple of it with promises in flight (on a GPU it is so large that all
-            gradients in flight are evaluated).
+            `gradients` up to a multiple of it with promises in flight (on a GPU it is so large that
+            all gradients in flight are evaluated).
     """
 
     batch: int
@@ -97,13 +105,15 @@ class Task(Protocol):
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Any]:
         """The endless mini-batches of worker `rank`: whatever `gradients` takes.
 
-        `rngs` holds one generator that all members share, or one per member where members have their own
-        data seed; then a batch carries a leading ensemble axis. A batch is always full.
+        `rngs` holds one generator that all members share, or one per member where members have
+        their own data seed; then a batch carries a leading ensemble axis. A batch is always full.
         """
         ...
 
     def gradients(self, weights: "Tensor", batches: Sequence[Any]) -> "tuple[Tensor, Tensor]":
-        """Gradients `(k, ensemble, params)` and losses `(k, ensemble)` at `weights` `(k, ensemble, params)`."""
+        """Gradients `(k, ensemble, params)` and losses `(k, ensemble)` at `weights` `(k, ensemble,
+        params)`.
+        """
         ...
 
     def evaluate(self, weights: "Tensor") -> "Mapping[str, Tensor]":
@@ -122,10 +132,12 @@ class EqualLayer(NamedTuple):
 
 @dataclass(eq=False)
 class Timing(Settings):
-    """A task with nothing to learn: the clock runs, the weights are `(ensemble, 0)`, epochs are as on MNIST.
+    """A task with nothing to learn: the clock runs, the weights are `(ensemble, 0)`, epochs are as
+    on MNIST.
 
-    A pipeline cuts its `depth` equal layers `layer1`, `layer2`, ...; a cut is crossed by `activations` models. With the
-    layers of a `network` instead, such as `vision_layers("resnet50")`, a message has 4 bytes a parameter of them.
+    A pipeline cuts its `depth` equal layers `layer1`, `layer2`, ...; a cut is crossed by
+    `activations` models. With the layers of a `network` instead, such as
+    `vision_layers("resnet50")`, a message has 4 bytes a parameter of them.
 
     Attributes:
         batch: samples in a mini-batch.
@@ -148,7 +160,8 @@ class Timing(Settings):
 
     def layers(self) -> Sequence[Layer]:
         return self.network or [
-            EqualLayer(f"layer{number}", 0, self.activations, 1.0) for number in range(1, self.depth + 1)
+            EqualLayer(f"layer{number}", 0, self.activations, 1.0)
+            for number in range(1, self.depth + 1)
         ]
 
     def start(self, seeds: Sequence[int]) -> "Tensor":

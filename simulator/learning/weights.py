@@ -24,7 +24,9 @@ class Model(Protocol):
 
 
 Stamp = tuple[Model, int, int]
-"""The owner of a model, and the updates and averaging steps that it had seen; made with every update."""
+"""The owner of a model, and the updates and averaging steps that it had seen; made with every
+update.
+"""
 
 
 class Piece(NamedTuple):
@@ -38,8 +40,8 @@ class Piece(NamedTuple):
 def stamp(weights: "Tensor", owner: Model) -> "Tensor":
     """An alias of `weights`, stamped with `owner` and its present version.
 
-    The caller's tensor gets no stamp; the alias shares its memory and its count of changes in place. Arithmetic on
-    it gives tensors without a stamp.
+    The caller's tensor gets no stamp; the alias shares its memory and its count of changes in
+    place. Arithmetic on it gives tensors without a stamp.
     """
     alias: Any = weights.detach()
     alias.stamp = owner, owner.version, owner.mixings
@@ -47,7 +49,9 @@ def stamp(weights: "Tensor", owner: Model) -> "Tensor":
 
 
 def join_slices(pieces: "Sequence[Tensor]") -> "Tensor":
-    """A model `(ensemble, params)` from slices of its parameters, each of which keeps its own stamp."""
+    """A model `(ensemble, params)` from slices of its parameters, each of which keeps its own
+    stamp.
+    """
     import torch
 
     if len(pieces) == 1:
@@ -63,10 +67,11 @@ def join_slices(pieces: "Sequence[Tensor]") -> "Tensor":
 
 
 def total(values: "Sequence[Tensor]") -> "Tensor":
-    """The sum of gradients or models `(ensemble, params)`, added up in the order in which they are given.
+    """The sum of gradients or models `(ensemble, params)`, added up in the order in which they are
+    given.
 
-    Last bits of a sum over a stack of them depend on its width, so that a member of an ensemble would differ from a
-    run alone.
+    Last bits of a sum over a stack of them depend on its width, so that a member of an ensemble
+    would differ from a run alone.
     """
     return reduce(add, values)
 
@@ -77,7 +82,9 @@ def mean(values: "Sequence[Tensor]") -> "Tensor":
 
 
 def mean_of_slices(parts: "Sequence[tuple[slice, Tensor]]") -> "Tensor":
-    """A model `(ensemble, params)` of its slices, in their order; of several values of one slice, the mean."""
+    """A model `(ensemble, params)` of its slices, in their order; of several values of one slice,
+    the mean.
+    """
     import torch
 
     values: dict[tuple[int, int], list[Tensor]] = {}

@@ -1,1 +1,3 @@
-"""What messages cross: cards, links, topologies, and how transfers share them. Nothing here sees a tensor."""
+"""What messages cross: cards, links, topologies, and how transfers share them. Nothing here sees a
+tensor.
+"""

@@ -1,7 +1,8 @@
 """A network, as a config describes it: cards, links, latency, and how messages share them.
 
-Every node has a card: an up link and a down link, each with its own bandwidth (full duplex). A message
-crosses its sender's up link and its receiver's down link, and arrives when its bytes have passed and the
+Every node has a card: an up link and a down link, each with its own bandwidth (full duplex). A
+message crosses its sender's up link and its receiver's down link, and arrives when its bytes have
+passed and the
 latency has passed: `latency + bytes / bandwidth` on a free network.
 """
 
@@ -11,7 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Literal
 
-from laggard.simulator.errors import InvalidSettingError, NonNegative, NonNegativeInt, Range, Settings
+from laggard.simulator.errors import (
+    InvalidSettingError,
+    NonNegative,
+    NonNegativeInt,
+    Range,
+    Settings,
+)
 from laggard.simulator.network.changes import Changes
 from laggard.simulator.network.groups import Groups
 from laggard.simulator.network.topology import Auto, Topology
@@ -21,7 +28,9 @@ from laggard.simulator.timing.distributions.distribution import check_seconds, i
 
 def _fast(owner: str, what: str, bandwidth: float) -> None:
     if not bandwidth >= 1e-9:
-        raise InvalidSettingError(owner, what, "bytes per second > 0" + ", at least 1e-9" * (bandwidth > 0), bandwidth)
+        raise InvalidSettingError(
+            owner, what, "bytes per second > 0" + ", at least 1e-9" * (bandwidth > 0), bandwidth
+        )
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,8 @@ class SlowLink(Settings):
         receiver: another rank.
         bandwidth: of a link that these messages cross besides the cards (bytes/s); none by default.
         latency: of these messages (s); the network's by default.
-        both: whether the same holds for messages from `receiver` to `sender`, with a link in each direction.
+        both: whether the same holds for messages from `receiver` to `sender`, with a link in each
+            direction.
     """
 
     sender: Annotated[int, Range(whole=True)]
@@ -62,9 +72,13 @@ class SlowLink(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sender == self.receiver:
-            raise InvalidSettingError("SlowLink", "receiver", "a rank other than the sender's", self.receiver)
+            raise InvalidSettingError(
+                "SlowLink", "receiver", "a rank other than the sender's", self.receiver
+            )
         if self.bandwidth is None and self.latency is None:
-            raise InvalidSettingError("SlowLink", "bandwidth", "a bandwidth or a latency, or both", None)
+            raise InvalidSettingError(
+                "SlowLink", "bandwidth", "a bandwidth or a latency, or both", None
+            )
         if self.bandwidth is not None:
             _fast("SlowLink", "bandwidth", self.bandwidth)
 
@@ -76,7 +90,8 @@ class SlowLink(Settings):
 
 @dataclass(frozen=True)
 class Hosts(Settings):
-    """Machines with several workers each, which share its card: ranks 0 to size - 1 are on the first, and so on.
+    """Machines with several workers each, which share its card: ranks 0 to size - 1 are on the
+    first, and so on.
 
     Workers of one host have an inner card each, and talk to each other over these alone.
 
@@ -102,22 +117,25 @@ class Network(Settings):
     Attributes:
         topology: which nodes may send to which; by default the one that the method needs.
         bandwidth: of every card, each direction (bytes/s); infinite by default.
-        latency: from the departure of the last byte to its arrival (s); a number, or a law that is drawn for every
-            message. Messages of one node to another do not overtake each other by it.
-        sharing: `fair`, concurrent messages share the links max-min fairly, or `fifo`, each link is a queue
-            in order of arrival at that link.
-        wiring: `cards`, or `pairs`: instead of cards, every ordered pair of nodes has a private link, as fast as the
-            slower of its two cards would be.
+        latency: from the departure of the last byte to its arrival (s); a number, or a law that is
+            drawn for every message. Messages of one node to another do not overtake each other by
+            it.
+        sharing: `fair`, concurrent messages share the links max-min fairly, or `fifo`, each link is
+            a queue in order of arrival at that link.
+        wiring: `cards`, or `pairs`: instead of cards, every ordered pair of nodes has a private
+            link, as fast as the slower of its two cards would be.
         server_latency: of messages that servers send (s), where it differs.
         server_bandwidth: of the servers' cards (bytes/s), where it differs from the workers'.
         message_bytes: the size of one model or gradient (bytes); 4 a parameter by default.
         cards: workers whose cards differ from the rest.
-        links: pairs of nodes whose messages differ from the rest; with `wiring: pairs` it replaces their private link.
-        colocated: whether server -1 - k stands on worker k's machine: they share its card, and messages between the
-            two cost nothing.
+        links: pairs of nodes whose messages differ from the rest; with `wiring: pairs` it replaces
+            their private link.
+        colocated: whether server -1 - k stands on worker k's machine: they share its card, and
+            messages between the two cost nothing.
         hosts: machines with several workers each; by default every worker has a machine of its own.
         changes: bandwidths and latencies that hold for a time only, instead of those above.
-        groups: racks or data centres, and the trunks that join them; by default all nodes are at one free switch.
+        groups: racks or data centres, and the trunks that join them; by default all nodes are at
+            one free switch.
     """
 
     topology: Topology | Auto = field(default_factory=Auto)
@@ -145,21 +163,36 @@ class Network(Settings):
             _fast("Network", "server_bandwidth", self.server_bandwidth)
             if self.colocated:
                 raise InvalidSettingError(
-                    "Network", "server_bandwidth", "null: a colocated server has a worker's card", self.server_bandwidth
+                    "Network",
+                    "server_bandwidth",
+                    "null: a colocated server has a worker's card",
+                    self.server_bandwidth,
                 )
 
     def _check_beside_hosts(self) -> None:
-        for name, free in (("wiring", "cards"), ("cards", ()), ("links", ()), ("colocated", False), ("changes", None)):
+        for name, free in (
+            ("wiring", "cards"),
+            ("cards", ()),
+            ("links", ()),
+            ("colocated", False),
+            ("changes", None),
+        ):
             value = getattr(self, name)
             if value != free and len(value if isinstance(value, Sequence) else "x"):
-                raise InvalidSettingError("Network", name, "nothing beside hosts, whose workers share a card", value)
+                raise InvalidSettingError(
+                    "Network", name, "nothing beside hosts, whose workers share a card", value
+                )
 
     def check(self, workers: int) -> None:
-        """Raise `InvalidSettingError` where the topology, a card or a link does not fit, or is given twice."""
+        """Raise `InvalidSettingError` where the topology, a card or a link does not fit, or is
+        given twice.
+        """
         if not isinstance(self.topology, Auto):
             self.topology.check(workers)
         if self.hosts is not None and workers % self.hosts.size:
-            raise InvalidSettingError("Network", "hosts.size", f"a divisor of workers = {workers}", self.hosts.size)
+            raise InvalidSettingError(
+                "Network", "hosts.size", f"a divisor of workers = {workers}", self.hosts.size
+            )
         if self.groups is not None:
             self.groups.check(self, workers)
         if self.changes is not None:
@@ -175,21 +208,34 @@ class Network(Settings):
             for end in ("sender", "receiver"):
                 if not -workers <= getattr(link, end) < workers:
                     expected = f"a worker below workers = {workers}, or a server from -1 down to -{workers}"
-                    raise InvalidSettingError("Network", f"links.{index}.{end}", expected, getattr(link, end))
+                    raise InvalidSettingError(
+                        "Network", f"links.{index}.{end}", expected, getattr(link, end)
+                    )
             self._check_pairs(index, link, linked, workers)
 
-    def _check_pairs(self, index: int, link: SlowLink, linked: set[tuple[int, int]], workers: int) -> None:
+    def _check_pairs(
+        self, index: int, link: SlowLink, linked: set[tuple[int, int]], workers: int
+    ) -> None:
         for pair in link.pairs:
             if self.on_machines(pair, workers) in linked:
                 raise InvalidSettingError(
-                    "Network", f"links.{index}.receiver", "one link a pair and direction", list(pair)
+                    "Network",
+                    f"links.{index}.receiver",
+                    "one link a pair and direction",
+                    list(pair),
                 )
             linked.add(self.on_machines(pair, workers))
         graph = self.topology
-        if isinstance(graph, Auto) or self.colocated or any(graph.joins(*pair, workers) for pair in link.pairs):
+        if (
+            isinstance(graph, Auto)
+            or self.colocated
+            or any(graph.joins(*pair, workers) for pair in link.pairs)
+        ):
             return
         expected = f"a pair that a {type(graph).__name__} joins"
-        raise InvalidSettingError("Network", f"links.{index}.receiver", expected, [link.sender, link.receiver])
+        raise InvalidSettingError(
+            "Network", f"links.{index}.receiver", expected, [link.sender, link.receiver]
+        )
 
     def card_bandwidth(self, rank: int) -> float:
         """Bytes per second of each direction of the card of node `rank`."""
@@ -198,7 +244,9 @@ class Network(Settings):
         return next((card.bandwidth for card in self.cards if card.worker == rank), self.bandwidth)
 
     def latency_from(self, rank: int) -> float | Distribution:
-        """The latency of messages that node `rank` sends to other machines: seconds, or their law."""
+        """The latency of messages that node `rank` sends to other machines: seconds, or their
+        law.
+        """
         return self.latency if rank >= 0 or self.server_latency is None else self.server_latency
 
     @property
@@ -212,7 +260,9 @@ class Network(Settings):
         return 1 if self.hosts is None else self.hosts.size
 
     def group_size(self, workers: int) -> int | None:
-        """How many workers, one after another, are on a host or else in a group; None where that is not so."""
+        """How many workers, one after another, are on a host or else in a group; None where that is
+        not so.
+        """
         if self.hosts is None:
             return None if self.groups is None else self.groups.size(workers)
         return self.hosts.size
@@ -230,7 +280,13 @@ class Network(Settings):
     @property
     def unlimited(self) -> bool:
         """Whether all messages take the same latency and no other time."""
-        finite = [self.server_bandwidth or math.inf, self.bandwidth, *(card.bandwidth for card in self.cards)]
+        finite = [
+            self.server_bandwidth or math.inf,
+            self.bandwidth,
+            *(card.bandwidth for card in self.cards),
+        ]
         alike = self.latency_from(-1) == self.latency and not self.draws_latency
         free = alike and min(finite) == math.inf and not self.links
-        return free and not self.colocated and not self.hosts and not self.changes and not self.groups
+        return (
+            free and not self.colocated and not self.hosts and not self.changes and not self.groups
+        )

@@ -1,4 +1,6 @@
-"""Max-min fair sharing: rates that are solved for where a change affects them, and stars in virtual time."""
+"""Max-min fair sharing: rates that are solved for where a change affects them, and stars in virtual
+time.
+"""
 
 import itertools
 import math
@@ -15,13 +17,15 @@ STAR = 4
 
 
 class MaxMin:
-    """Messages that share links in any way, connected or not, each with a rate, and a heap of the moments they end at.
+    """Messages that share links in any way, connected or not, each with a rate, and a heap of the
+    moments they end at.
 
-    Rates are solved once per instant, after its other events. Messages that form a star are then moved to a
-    `ProcessorSharingStar`.
+    Rates are solved once per instant, after its other events. Messages that form a star are then
+    moved to a `ProcessorSharingStar`.
 
     Attributes:
-        reach: how many rates each message changed, of those that came or left before the last solution.
+        reach: how many rates each message changed, of those that came or left before the last
+            solution.
     """
 
     def __init__(self, env: Clock, star: Callable[[Link], ProcessorSharingStar]) -> None:
@@ -29,7 +33,8 @@ class MaxMin:
         self._flows: dict[Rated, None] = {}
         self._moves, self.reach = 0, 0.0
         self._touched: dict[Link, None] = {}
-        self._ends: list[StarEntry] = []  # heap; entries whose end differs from the message's are outdated
+        # heap; entries whose end differs from the message's are outdated
+        self._ends: list[StarEntry] = []
         self._timer = Timer(env, self._wake)
 
     def join(self, flows: Iterable[Rated]) -> None:
@@ -41,7 +46,9 @@ class MaxMin:
             self._touch(flow)
 
     def dissolve(self) -> list[Rated]:
-        """Remove and return the messages, with `left` up to date, so that another group can take them."""
+        """Remove and return the messages, with `left` up to date, so that another group can take
+        them.
+        """
         flows = list(self._flows)
         for flow in flows:
             self._hand_over(flow)
@@ -135,7 +142,11 @@ class MaxMin:
 
     def is_star(self, link: Link) -> bool:
         """Whether the messages over `link` share no other link with another message."""
-        return all(crossed is link or len(crossed.flows) == 1 for flow in link.flows for crossed in flow.route)
+        return all(
+            crossed is link or len(crossed.flows) == 1
+            for flow in link.flows
+            for crossed in flow.route
+        )
 
     def _rest(self) -> None:
         """Set the timer: now where links are touched, else for the first end."""
@@ -152,9 +163,10 @@ class MaxMin:
 class FairSharing:
     """Messages under way share the links max-min fairly at every moment: the fluid model.
 
-    All rates grow equally until a link is full; the rates of its messages are then fixed and the others grow on. Only
-    messages connected through shared links affect each other. Such a group is a `ProcessorSharingStar` where they share
-    one link only, as at a parameter server's card, and otherwise part of a `MaxMin`.
+    All rates grow equally until a link is full; the rates of its messages are then fixed and the
+    others grow on. Only messages connected through shared links affect each other. Such a group is
+    a `ProcessorSharingStar` where they share one link only, as at a parameter server's card, and
+    otherwise part of a `MaxMin`.
 
     Source: Bertsekas & Gallager, Data Networks, section 6.5.2; SimGrid's CM02 with all factors 1.
     """
@@ -165,7 +177,9 @@ class FairSharing:
         self._numbers = itertools.count()
 
     def carry(self, size: float, route: tuple[Link, ...], passed: Passed) -> Flow:
-        """Carry `size` bytes over `route` from now on; call `passed` with the delay of the last byte."""
+        """Carry `size` bytes over `route` from now on; call `passed` with the delay of the last
+        byte.
+        """
         flow = Rated(next(self._numbers), size, route, passed)
         met = {link: next(iter(link.flows)).group for link in route if link.flows}
         group = self._group(met) if met else self._star(flow.narrowest)
@@ -174,13 +188,19 @@ class FairSharing:
         return flow
 
     def _star(self, link: Link) -> ProcessorSharingStar:
-        """The star at `link`, made once: it and its timer refer to each other, which makes them expensive to free."""
+        """The star at `link`, made once: it and its timer refer to each other, which makes them
+        expensive to free.
+        """
         if link not in self._stars:
             self._stars[link] = ProcessorSharingStar(self._env, link)
         return self._stars[link]
 
-    def _group(self, met: dict[Link, MaxMin | ProcessorSharingStar]) -> MaxMin | ProcessorSharingStar:
-        """The group of a message that shares links with the groups `met`; a star that it cannot join is dissolved."""
+    def _group(
+        self, met: dict[Link, MaxMin | ProcessorSharingStar]
+    ) -> MaxMin | ProcessorSharingStar:
+        """The group of a message that shares links with the groups `met`; a star that it cannot
+        join is dissolved.
+        """
         stars = [group for group in met.values() if isinstance(group, ProcessorSharingStar)]
         if len(met) == len(stars) == 1:
             (link,), (star,) = met, stars

@@ -1,7 +1,7 @@
 """Progressive filling compiled, for many messages at once: what `max_min.fill` finds, over arrays.
 
-Every array of messages has a row a message, of which the first `count` are used; `routes` `(messages, hops)` holds the
-numbers of the links that a message crosses, and -1 after them.
+Every array of messages has a row a message, of which the first `count` are used; `routes`
+`(messages, hops)` holds the numbers of the links that a message crosses, and -1 after them.
 """
 
 import math
@@ -14,12 +14,17 @@ Doubles = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 LEFT, RATE, SINCE, END, SIZE = range(5)
-"""What is known of a message: bytes left at a moment, bytes per second since then, that moment, its end, its bytes."""
+"""What is known of a message: bytes left at a moment, bytes per second since then, that moment, its
+end, its bytes.
+"""
 
 
 @njit(cache=True)
-def advance(now: float, routes: Indices, known: Doubles, count: int, bandwidths: Doubles, rounding: float) -> float:
-    """Give each message its max-min fair rate from `now` (s) on; the moment of the first end, infinite without one.
+def advance(
+    now: float, routes: Indices, known: Doubles, count: int, bandwidths: Doubles, rounding: float
+) -> float:
+    """Give each message its max-min fair rate from `now` (s) on; the moment of the first end,
+    infinite without one.
 
     A rate that differs from the former one by rounding alone stays.
     """
@@ -37,7 +42,9 @@ def advance(now: float, routes: Indices, known: Doubles, count: int, bandwidths:
 
 @njit(cache=True)
 def due(now: float, ulp: float, known: Doubles, count: int) -> Indices:
-    """The rows of the messages that end at `now` (s), up to rounding, the last row first; as `links.slack` has it."""
+    """The rows of the messages that end at `now` (s), up to rounding, the last row first; as
+    `links.slack` has it.
+    """
     found = np.empty(count, np.int64)
     number = 0
     for message in range(count - 1, -1, -1):
@@ -50,7 +57,9 @@ def due(now: float, ulp: float, known: Doubles, count: int) -> Indices:
 
 @njit(cache=True)
 def messages_by_link(routes: Indices, count: int, links: int) -> tuple[Indices, Indices, Indices]:
-    """How many messages cross each link, where those of each begin in the list of all, and that list."""
+    """How many messages cross each link, where those of each begin in the list of all, and that
+    list.
+    """
     hops = routes.shape[1]
     waiting, starts = np.zeros(links, np.int64), np.zeros(links + 1, np.int64)
     for message in range(count):
@@ -70,14 +79,21 @@ def messages_by_link(routes: Indices, count: int, links: int) -> tuple[Indices, 
 
 
 @njit(cache=True)
-def may_limit(routes: Indices, count: int, bandwidths: Doubles, waiting: Indices) -> NDArray[np.bool_]:
-    """The links that may be full first: a link of one message limits it only where that crosses no slower one."""
+def may_limit(
+    routes: Indices, count: int, bandwidths: Doubles, waiting: Indices
+) -> NDArray[np.bool_]:
+    """The links that may be full first: a link of one message limits it only where that crosses no
+    slower one.
+    """
     limits = waiting > 1
     for message in range(count):
         least = routes[message, 0]
         for hop in range(1, routes.shape[1]):
             link = routes[message, hop]
-            if link >= 0 and (bandwidths[link], -waiting[link]) < (bandwidths[least], -waiting[least]):
+            if link >= 0 and (bandwidths[link], -waiting[link]) < (
+                bandwidths[least],
+                -waiting[least],
+            ):
                 least = link
         limits[least] = True
     return limits
@@ -87,9 +103,9 @@ def may_limit(routes: Indices, count: int, bandwidths: Doubles, waiting: Indices
 def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
     """The max-min fair rates (bytes per second) of messages over links of these `bandwidths`.
 
-    All rates grow equally until a link is full; those of its messages are then fixed. What a link can still give to
-    each growing message increases when others are fixed, so that a heap of these values, which may be outdated but are
-    never too high, yields the next full link.
+    All rates grow equally until a link is full; those of its messages are then fixed. What a link
+    can still give to each growing message increases when others are fixed, so that a heap of these
+    values, which may be outdated but are never too high, yields the next full link.
 
     Source: Bertsekas & Gallager, Data Networks, section 6.5.2.
     """
@@ -132,7 +148,9 @@ def max_min_rates(routes: Indices, count: int, bandwidths: Doubles) -> Doubles:
 
 @njit(cache=True)
 def sink(levels: Doubles, heap: Indices, index: int, size: int) -> None:
-    """Move the entry at `index` of a heap of links down to its place: the least level first, of equal ones the link."""
+    """Move the entry at `index` of a heap of links down to its place: the least level first, of
+    equal ones the link.
+    """
     level, link = levels[index], heap[index]
     while 2 * index + 1 < size:
         child = 2 * index + 1

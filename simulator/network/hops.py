@@ -1,4 +1,6 @@
-"""What a message takes where no other message is on its links: for steps in which nodes exchange messages."""
+"""What a message takes where no other message is on its links: for steps in which nodes exchange
+messages.
+"""
 
 import math
 from collections.abc import Callable
@@ -50,8 +52,8 @@ MOST_ROUTES = 64
 class Hops:
     """What a message between two workers takes, where no other message is on its links.
 
-    On private links this is so for every collective in lock step; on cards for a rotation, in which each node sends to
-    one node only and receives from one only.
+    On private links this is so for every collective in lock step; on cards for a rotation, in which
+    each node sends to one node only and receives from one only.
     """
 
     def __init__(self, network: Network, workers: int, model_bytes: float) -> None:
@@ -68,7 +70,9 @@ class Hops:
         self.private = apart and (network.wiring == "pairs" or bool(np.isinf(speeds).all()))
 
     def route(self, step: Exchange) -> Route:
-        """Who sends to whom in a step, and what that takes; the same for steps that differ only in what is sent."""
+        """Who sends to whom in a step, and what that takes; the same for steps that differ only in
+        what is sent.
+        """
         key = step.to, step.source, step.size
         if key not in self._routes:
             if len(self._routes) > MOST_ROUTES:
@@ -80,10 +84,14 @@ class Hops:
 
     def _seconds(self, step: Exchange, to: NDArray[np.int64]) -> tuple[Any, Any]:
         size = step.size * self._model_bytes
-        return (size / self._network.bandwidth, self._latency) if self.even else self._uneven(size, to)
+        return (
+            (size / self._network.bandwidth, self._latency) if self.even else self._uneven(size, to)
+        )
 
     def arrive(self, time: Any, seconds: Any, latency: Any) -> tuple[Any, Any]:
-        """When a message sent at `time` arrives, and when its arrival is scheduled, as the network rounds both."""
+        """When a message sent at `time` arrives, and when its arrival is scheduled, as the network
+        rounds both.
+        """
         passed = (time + seconds) - time
         if self._fair:
             through = time + passed

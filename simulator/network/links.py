@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 Ends = tuple[str | int, int]
 """The key of a link: the two machines that it joins, or the direction and the machine of a card."""
 Passed = Callable[[float], None]
-"""Called, once it is known, with the seconds from now until the last byte has left the last link."""
+"""Called, once it is known, with the seconds from now until the last byte has left the last
+link.
+"""
 
 
 class Flow:
@@ -36,13 +38,24 @@ class Rated(Flow):
         left: bytes still to transfer, as of the moment `since` (s) of its last update.
         group: the group that determines its rate.
         end: the moment (s), or the virtual service (bytes), at which it ends.
-        rate, share, bottleneck: in a `MaxMin`, its bytes per second, the new value of that, and the full link that
-            limits it.
-        cap, bound: in a `ProcessorSharingStar`, the bandwidth of the narrowest link that it has to itself, and
-            whether that limits it.
+        rate, share, bottleneck: in a `MaxMin`, its bytes per second, the new value of that, and the
+            full link that limits it.
+        cap, bound: in a `ProcessorSharingStar`, the bandwidth of the narrowest link that it has to
+            itself, and whether that limits it.
     """
 
-    __slots__ = ("bottleneck", "bound", "cap", "end", "group", "left", "number", "rate", "share", "since")
+    __slots__ = (
+        "bottleneck",
+        "bound",
+        "cap",
+        "end",
+        "group",
+        "left",
+        "number",
+        "rate",
+        "share",
+        "since",
+    )
 
     def __init__(self, number: int, size: float, route: tuple["Link", ...], passed: Passed) -> None:
         self.size, self.route, self.passed = size, route, passed
@@ -74,7 +87,8 @@ class Link:
         bandwidth: bytes per second, finite.
         free: under `fifo`, the moment (s) at which its queue is empty.
         flows: under `fair`, the messages that cross it now.
-        unallocated, waiting: while rates are solved for, the remaining bandwidth and the messages without a rate.
+        unallocated, waiting: while rates are solved for, the remaining bandwidth and the messages
+            without a rate.
         level: the rate (bytes per second) at which it was full, if it was.
     """
 
@@ -87,7 +101,8 @@ class Link:
 
 
 def slack(size: float, rate: float, now: float) -> float:
-    """The rounding error, in bytes, of a message of `size` bytes at `rate` when the clock is at `now`.
+    """The rounding error, in bytes, of a message of `size` bytes at `rate` when the clock is at
+    `now`.
 
     Messages whose ends differ by less end together.
     """
@@ -97,8 +112,9 @@ def slack(size: float, rate: float, now: float) -> float:
 class Timer:
     """Calls a function at the moment (s) scheduled last.
 
-    At most one event is armed. Where the timer is postponed the event stays, and is armed again when it fires: a
-    message that joins others postpones the first end, and often another one joins before that.
+    At most one event is armed. Where the timer is postponed the event stays, and is armed again
+    when it fires: a message that joins others postpones the first end, and often another one joins
+    before that.
     """
 
     __slots__ = ("_armed", "_at", "_callback", "_env", "_event")
@@ -129,7 +145,9 @@ class Timer:
 
     def _arm(self) -> None:
         self._armed = self._at
-        delay = check_duration(max(self._at - self._env.now, 0.0), "Network", "bytes over bandwidth")
+        delay = check_duration(
+            max(self._at - self._env.now, 0.0), "Network", "bytes over bandwidth"
+        )
         self._event = self._env.call_in(delay, self._fire)
 
     def _fire(self) -> None:

@@ -1,13 +1,14 @@
-"""The times of messages in lock step: a recurrence over steps, where no two messages ever share a link.
+"""The times of messages in lock step: a recurrence over steps, where no two messages ever share a
+link.
 
-In a step, node i sends to `to(i)` and receives from `source(i)`, and begins the next one when both messages have
-arrived. With t_i(s) the moment at which it begins step s, and c_ij(m) the seconds of a message of m models on the link
-from i to j,
+In a step, node i sends to `to(i)` and receives from `source(i)`, and begins the next one when both
+messages have arrived. With t_i(s) the moment at which it begins step s, and c_ij(m) the seconds of
+a message of m models on the link from i to j,
 
     t_i(s + 1) = max(t_i(s) + c_(i, to(i)), t_source(i)(s) + c_(source(i), i))
 
-The recurrence makes the same floating-point operations as messages under a clock, and keeps the order of what happens
-in one instant, so that both ways give the same times in the same order.
+The recurrence makes the same floating-point operations as messages under a clock, and keeps the
+order of what happens in one instant, so that both ways give the same times in the same order.
 """
 
 import math
@@ -32,8 +33,8 @@ MOST_ORDER = 2**60
 class Instants(NamedTuple):
     """When something happens at each of P nodes, and its place among the events of that instant.
 
-    What happens in one instant does so in the order of its scheduling. So one event is later than another if it is so
-    by the first of these that differs.
+    What happens in one instant does so in the order of its scheduling. So one event is later than
+    another if it is so by the first of these that differs.
 
     Attributes:
         time: seconds.
@@ -94,7 +95,8 @@ def follow(
     until: Instants | None = None,
     busy: Seconds | None = None,
 ) -> tuple[Instants, Tally]:
-    """When each node has gone through all `phases`, whose steps begin together; and what happened `until` then.
+    """When each node has gone through all `phases`, whose steps begin together; and what happened
+    `until` then.
 
     Nodes that are still `busy` until a moment count as sending from then on only.
     """
@@ -127,12 +129,15 @@ def _through(
         theirs = Instants(*(column[source] for column in own))
         if not receives.all():
             theirs = theirs._replace(time=np.where(receives, theirs.time, NOTHING))
-        # a message is delivered before its sender goes on, and who sends none goes on from where it was
+        # a message is delivered before its sender goes on, and who sends none goes on from where it
+        # was
         both = latest(theirs, wherever(sends, own._replace(order=order + 1), ready))
         after = latest(after, both) if number else both
         sending = np.maximum(sending, np.where(sends, arrival, NOTHING))
         tally.sent += int(np.count_nonzero(sends & begun))
-        tally.delivered += int(np.count_nonzero(sends & begun if until is None else sends & ~later(own, until)))
+        tally.delivered += int(
+            np.count_nonzero(sends & begun if until is None else sends & ~later(own, until))
+        )
     if until is not None:
         sending = np.minimum(sending, until.time)
     since = ready.time if busy is None else np.maximum(ready.time, busy)
@@ -141,7 +146,9 @@ def _through(
 
 
 def _places(ready: Instants, arrival: Seconds) -> NDArray[np.int64]:
-    """The order in which nodes send: where messages sent at several moments arrive in one, the earlier comes first."""
+    """The order in which nodes send: where messages sent at several moments arrive in one, the
+    earlier comes first.
+    """
     moments = np.sort(arrival)
     if (moments[1:] > moments[:-1]).all() or (ready.time == ready.time[0]).all():
         return np.asarray(ready.order)
@@ -151,7 +158,8 @@ def _places(ready: Instants, arrival: Seconds) -> NDArray[np.int64]:
 
 
 class Finish(NamedTuple):
-    """Nodes that have gone through all steps, those first that go on first, and the arrival that lets them go on.
+    """Nodes that have gone through all steps, those first that go on first, and the arrival that
+    lets them go on.
 
     Attributes:
         time, since, hops, order: of the arrival, as of `Instants`.
@@ -165,12 +173,24 @@ class Finish(NamedTuple):
 
 
 def finishes(ends: Instants) -> list[Finish]:
-    """Who goes on when, in order; together those whom the same message lets go on: its receiver, then its sender."""
+    """Who goes on when, in order; together those whom the same message lets go on: its receiver,
+    then its sender.
+    """
     found: list[Finish] = []
-    seconds, places = np.stack([ends.time, ends.since]).T.tolist(), np.stack([ends.hops, ends.order]).T.tolist()
+    seconds, places = (
+        np.stack([ends.time, ends.since]).T.tolist(),
+        np.stack([ends.hops, ends.order]).T.tolist(),
+    )
     for rank in sort(ends).tolist():
-        finish, last = Finish(seconds[rank][0], (rank,), seconds[rank][1], *places[rank]), found[-1:]
-        if last and (*last[0][2:4], last[0].time, last[0].order // 2) == (*finish[2:4], finish.time, finish.order // 2):
+        finish, last = (
+            Finish(seconds[rank][0], (rank,), seconds[rank][1], *places[rank]),
+            found[-1:],
+        )
+        if last and (*last[0][2:4], last[0].time, last[0].order // 2) == (
+            *finish[2:4],
+            finish.time,
+            finish.order // 2,
+        ):
             found[-1] = last[0]._replace(ranks=(*last[0].ranks, rank))
         else:
             found.append(finish)
@@ -180,11 +200,13 @@ def finishes(ends: Instants) -> list[Finish]:
 def rotate(
     start: float, last: int, steps: Sequence[Sequence[Exchange]], hops: Hops, workers: int
 ) -> tuple[list[Finish], Tally]:
-    """Who goes on when after at least P - 1 steps from each node to the next, over links that are all alike.
+    """Who goes on when after at least P - 1 steps from each node to the next, over links that are
+    all alike.
 
-    Node `last`, which is ready last, at `start`, determines the time of one more node after it in every step. So all
-    end at max_i t_i(0) + the seconds of all steps: 2 (P - 1) c for a ring of chunks. In that instant the node before
-    `last` goes on first, then the one before that, and so on round to `last` itself.
+    Node `last`, which is ready last, at `start`, determines the time of one more node after it in
+    every step. So all end at max_i t_i(0) + the seconds of all steps: 2 (P - 1) c for a ring of
+    chunks. In that instant the node before `last` goes on first, then the one before that, and so
+    on round to `last` itself.
     """
     sending = 0.0
     for (step,) in steps:

@@ -10,12 +10,15 @@ FILL_ROUNDING = 1e-12
 
 
 def refill(touched: Iterable[Link]) -> list[Rated]:
-    """The messages whose `share` (bytes per second) is not their `rate` any more, now that messages came or left.
+    """The messages whose `share` (bytes per second) is not their `rate` any more, now that messages
+    came or left.
 
-    Rates are max-min fair if and only if each message has a bottleneck: a full link of its route over which no message
-    is faster. So the rates of messages over the links `touched` are solved for while all others keep theirs. A message
-    that has thereby lost its bottleneck, or exceeds the rate of another one at that one's bottleneck, is then included,
-    until every message has a bottleneck. Rates with this property are unique: solving for all gives the same.
+    Rates are max-min fair if and only if each message has a bottleneck: a full link of its route
+    over which no message is faster. So the rates of messages over the links `touched` are solved
+    for while all others keep theirs. A message that has thereby lost its bottleneck, or exceeds the
+    rate of another one at that one's bottleneck, is then included,
+    until every message has a bottleneck. Rates with this property are unique: solving for all gives
+    the same.
 
     Source: Bertsekas & Gallager, Data Networks, section 6.5.2, the bottleneck condition.
     """
@@ -37,14 +40,20 @@ def invalidated(link: Link, anew: dict[Rated, None]) -> list[Rated]:
     if sum(shares) < link.bandwidth * (1 - FILL_ROUNDING):
         least = math.inf
     most = link.level * (1 + FILL_ROUNDING)
-    return [flow for flow in others if flow.share > most or (flow.bottleneck is link and flow.share < least)]
+    return [
+        flow
+        for flow in others
+        if flow.share > most or (flow.bottleneck is link and flow.share < least)
+    ]
 
 
 def fill(flows: Iterable[Rated]) -> Iterable[Link]:
-    """Find the max-min fair `share` and `bottleneck` of each of `flows`, others fixed; return the links crossed.
+    """Find the max-min fair `share` and `bottleneck` of each of `flows`, others fixed; return the
+    links crossed.
 
-    All shares grow equally until a link is full, at its `level`; the shares of its messages are then fixed. What a link
-    can still give to each growing message increases when others are fixed. So a heap of these values, which may be
+    All shares grow equally until a link is full, at its `level`; the shares of its messages are
+    then fixed. What a link can still give to each growing message increases when others are fixed.
+    So a heap of these values, which may be
     outdated but are never too high, yields the next full link: O(n log n).
     """
     links = {link: None for flow in flows for link in flow.route}

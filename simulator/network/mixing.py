@@ -1,4 +1,6 @@
-"""Mixing matrices of gossip, W[i, j] the weight node i gives node j's model, and the peers that one node sees."""
+"""Mixing matrices of gossip, W[i, j] the weight node i gives node j's model, and the peers that one
+node sees.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -35,7 +37,8 @@ Weight = Callable[[Topology, int, int, int, int], float]
 def uniform(topology: Topology, sender: int, receiver: int, step: int, workers: int) -> float:
     """Every node keeps as much of its model as it sends to each peer: 1 / (1 + out-degree).
 
-    Column stochastic on every digraph; doubly stochastic where every in- and out-degree is the same.
+    Column stochastic on every digraph; doubly stochastic where every in- and out-degree is the
+    same.
 
     Source: Assran et al. (2019), arXiv 1811.10792, section 3.
     """
@@ -43,9 +46,11 @@ def uniform(topology: Topology, sender: int, receiver: int, step: int, workers: 
 
 
 def metropolis(topology: Topology, sender: int, receiver: int, step: int, workers: int) -> float:
-    """Two neighbours weight each other with 1 / (1 + the greater of their degrees), and keep the rest.
+    """Two neighbours weight each other with 1 / (1 + the greater of their degrees), and keep the
+    rest.
 
-    Symmetric and doubly stochastic on every undirected graph; `uniform` where all degrees are the same.
+    Symmetric and doubly stochastic on every undirected graph; `uniform` where all degrees are the
+    same.
 
     Source: Xiao, Boyd & Kim (2007), average consensus with least-mean-square deviation.
     """
@@ -57,7 +62,8 @@ def metropolis(topology: Topology, sender: int, receiver: int, step: int, worker
 
 
 def weights(topology: Topology, sender: int, receiver: int, step: int, workers: int) -> float:
-    """The graph's own edge weights, each the share of its sender's model; the sender keeps the rest.
+    """The graph's own edge weights, each the share of its sender's model; the sender keeps the
+    rest.
 
     Column stochastic.
     """
@@ -84,19 +90,30 @@ def _degree(topology: Topology, rank: int, step: int, workers: int) -> int:
 @lru_cache(maxsize=64)
 def _is_undirected(topology: Topology, step: int, workers: int) -> bool:
     return all(
-        topology.out_peers(rank, step, workers) == topology.in_peers(rank, step, workers) for rank in range(workers)
+        topology.out_peers(rank, step, workers) == topology.in_peers(rank, step, workers)
+        for rank in range(workers)
     )
 
 
 @lru_cache(maxsize=2**14)
 def _mixing(name: str, topology: Topology, rank: int, step: int, workers: int) -> Mixing:
     weight = MIXINGS[name]
-    out = {peer: weight(topology, rank, peer, step, workers) for peer in topology.out_peers(rank, step, workers)}
-    into = {peer: weight(topology, peer, rank, step, workers) for peer in topology.in_peers(rank, step, workers)}
+    out = {
+        peer: weight(topology, rank, peer, step, workers)
+        for peer in topology.out_peers(rank, step, workers)
+    }
+    into = {
+        peer: weight(topology, peer, rank, step, workers)
+        for peer in topology.in_peers(rank, step, workers)
+    }
     given = sum(out.values())
     if given > 1 + ROUNDING:
-        expected = f"weights that add up to at most 1 along the out-edges of every node, for mixing {name}"
-        raise InvalidSettingError(type(topology).__name__, "weight", expected, f"{given:g} at {rank}")
+        expected = (
+            f"weights that add up to at most 1 along the out-edges of every node, for mixing {name}"
+        )
+        raise InvalidSettingError(
+            type(topology).__name__, "weight", expected, f"{given:g} at {rank}"
+        )
     # one dict where the two are equal saves memory
     return Mixing(max(1 - given, 0.0), out, out if out == into else into)
 
@@ -117,7 +134,9 @@ def matrix(name: str, topology: Topology, step: int, workers: int) -> NDArray[np
 
 
 def doubly_stochastic(name: str, topology: Topology, workers: int) -> bool:
-    """Whether at every step the weights that each node receives add up to 1, as those it gives always do."""
+    """Whether at every step the weights that each node receives add up to 1, as those it gives
+    always do.
+    """
     steps = range(topology.period(workers))
     if name == "metropolis" and all(_is_undirected(topology, step, workers) for step in steps):
         return True  # symmetric by definition: the weights of a million nodes need not be added up
@@ -132,7 +151,9 @@ FEW_PEERS = 64  # mixings with more peers are not cached: a mesh of thousands wo
 
 
 class NodePeers:
-    """The topology as one node of `workers` sees it; answers are cached, since a method asks at every step."""
+    """The topology as one node of `workers` sees it; answers are cached, since a method asks at
+    every step.
+    """
 
     __slots__ = ("_mixings", "_neighbours", "_period", "_rank", "_topology", "_workers")
 
@@ -148,7 +169,10 @@ class NodePeers:
         found = self._neighbours.get(within)
         if found is None:
             place = self._rank, step, self._workers
-            found = self._neighbours[within] = self._topology.out_peers(*place), self._topology.in_peers(*place)
+            found = self._neighbours[within] = (
+                self._topology.out_peers(*place),
+                self._topology.in_peers(*place),
+            )
         return found
 
     def mixing(self, name: str, step: int) -> Mixing:

@@ -1,4 +1,6 @@
-"""Max-min fair sharing of trunks: a link is left out where all that cross it also cross one that is no faster."""
+"""Max-min fair sharing of trunks: a link is left out where all that cross it also cross one that is
+no faster.
+"""
 
 import math
 from collections.abc import Callable, Iterable
@@ -12,28 +14,36 @@ from laggard.simulator.network.star import ProcessorSharingStar
 from laggard.simulator.timing.clock import Clock
 
 REACH = 32
-"""Rates that each message changes by coming or leaving, from which on a `CompiledMaxMin` is faster."""
+"""Rates that each message changes by coming or leaving, from which on a `CompiledMaxMin` is
+faster.
+"""
 
 
 class NestedMaxMin(MaxMin):
     """As `MaxMin`, which also finds the stars of `NestedFairSharing`."""
 
     def is_star(self, link: Link) -> bool:
-        """Whether no link limits two or more of the messages over `link` before that does, or others."""
+        """Whether no link limits two or more of the messages over `link` before that does, or
+        others.
+        """
         checked = {link}
         for flow in link.flows:
             for crossed in flow.route:
                 if len(crossed.flows) > 1 and crossed not in checked:
                     checked.add(crossed)
-                    if crossed.bandwidth < link.bandwidth or any(link not in other.route for other in crossed.flows):
+                    if crossed.bandwidth < link.bandwidth or any(
+                        link not in other.route for other in crossed.flows
+                    ):
                         return False
         return True
 
 
 class CompiledMaxMin(NestedMaxMin):
-    """As `NestedMaxMin`, with all rates solved for at once, in compiled loops over arrays: O(n log n) an instant.
+    """As `NestedMaxMin`, with all rates solved for at once, in compiled loops over arrays: O(n log
+    n) an instant.
 
-    What is known of a message is a row of arrays; the last row takes the place of one that has left.
+    What is known of a message is a row of arrays; the last row takes the place of one that has
+    left.
 
     Raises:
         ImportError: there is no numba.
@@ -41,7 +51,8 @@ class CompiledMaxMin(NestedMaxMin):
     """
 
     def __init__(self, env: Clock, star: Callable[[Link], ProcessorSharingStar]) -> None:
-        from laggard.simulator.network import filling  # here, since few runs need it, and importing numba takes time
+        # here, since few runs need it, and importing numba takes time
+        from laggard.simulator.network import filling
 
         super().__init__(env, star)
         self._filling = filling
@@ -108,7 +119,9 @@ class CompiledMaxMin(NestedMaxMin):
         )
         self._release_stars(touched)
         if len(self._messages) < count:  # the first to end may be in a star now
-            self._first = self._known[: len(self._messages), self._filling.END].min(initial=math.inf)
+            self._first = self._known[: len(self._messages), self._filling.END].min(
+                initial=math.inf
+            )
 
     def _rest(self) -> None:
         if self._messages:
@@ -118,13 +131,16 @@ class CompiledMaxMin(NestedMaxMin):
 
 
 class NestedFairSharing(FairSharing):
-    """As `FairSharing`, for messages that cross several shared links, as a rack's trunk and then the server's card.
+    """As `FairSharing`, for messages that cross several shared links, as a rack's trunk and then
+    the server's card.
 
-    With b_l the bandwidth of link l, if all messages over link m also cross link l and b_l <= b_m, then what l allows
-    them together, m allows too. So messages that all cross l form a star at l, whatever else they share, where all
-    links that they share are as fast. So it is with the trunks of racks on the way to a server's card.
+    With b_l the bandwidth of link l, if all messages over link m also cross link l and b_l <= b_m,
+    then what l allows them together, m allows too. So messages that all cross l form a star at l,
+    whatever else they share, where all links that they share are as fast. So it is with the trunks
+    of racks on the way to a server's card.
 
-    Messages of no star, as between racks at random, are in a `CompiledMaxMin` once each changes the rates of many.
+    Messages of no star, as between racks at random, are in a `CompiledMaxMin` once each changes the
+    rates of many.
     """
 
     def __init__(self, env: Clock) -> None:
@@ -132,7 +148,9 @@ class NestedFairSharing(FairSharing):
         self._general = NestedMaxMin(env, self._star)
         self._may_compile = True
 
-    def _group(self, met: dict[Link, MaxMin | ProcessorSharingStar]) -> MaxMin | ProcessorSharingStar:
+    def _group(
+        self, met: dict[Link, MaxMin | ProcessorSharingStar]
+    ) -> MaxMin | ProcessorSharingStar:
         star = next(iter(met.values()))
         if isinstance(star, ProcessorSharingStar) and all(group is star for group in met.values()):
             narrowest = min(met, key=lambda link: link.bandwidth)

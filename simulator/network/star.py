@@ -1,4 +1,6 @@
-"""Max-min fairness on a star of messages, in virtual time: they all share one link, and no two of them another."""
+"""Max-min fairness on a star of messages, in virtual time: they all share one link, and no two of
+them another.
+"""
 
 import math
 from bisect import bisect_left, insort
@@ -14,24 +16,27 @@ StarEntry = tuple[float, int, Rated]
 class ProcessorSharingStar:
     """Messages that share one link; no other link of a message's route is used by another message.
 
-    The bandwidth of the narrowest link that a message has to itself is its cap. A message whose cap is below the rate
+    The bandwidth of the narrowest link that a message has to itself is its cap. A message whose cap
+    is below the rate
     of the others is bound by it:
 
         level = (bandwidth - caps of the bound) / number of the others
         rate of a message = min(cap, level)
 
-    The others all have the same rate. The bytes that each of them has received since a common start are the virtual
-    service: a message that joins with N bytes at virtual service v ends at v + N, whatever joins or leaves meanwhile. A
-    bound message ends at a fixed moment. So a join or a departure costs O(log messages), and one timer is set, for the
-    first end. Virtual service restarts from zero after as many departures as there are messages, to limit rounding,
-    and whenever the link is empty.
+    The others all have the same rate. The bytes that each of them has received since a common start
+    are the virtual
+    service: a message that joins with N bytes at virtual service v ends at v + N, whatever joins or
+    leaves meanwhile. A bound message ends at a fixed moment. So a join or a departure costs O(log
+    messages), and one timer is set, for the first end. Virtual service restarts from zero after as
+    many departures as there are messages, to limit rounding, and whenever the link is empty.
 
     Where no message is bound, this is processor sharing.
 
     Attributes:
         link: the one that they share.
 
-    Source: Bertsekas & Gallager, Data Networks, section 6.5.2; Parekh & Gallager (1993), virtual time.
+    Source: Bertsekas & Gallager, Data Networks, section 6.5.2; Parekh & Gallager (1993), virtual
+    time.
     """
 
     def __init__(self, env: Clock, link: Link) -> None:
@@ -39,11 +44,13 @@ class ProcessorSharingStar:
         self._reset()
 
     def _reset(self) -> None:
-        self._caps: list[StarEntry] = []  # below the bandwidth, smallest first; the first `_bound` of them bind
+        # below the bandwidth, smallest first; the first `_bound` of them bind
+        self._caps: list[StarEntry] = []
         self._bound, self._unallocated, self._level = 0, self.link.bandwidth, math.inf
         self._virtual_service, self._since = 0.0, self._env.now
         # both heaps may hold outdated entries
-        self._unbound_ends: list[StarEntry] = []  # heap of the virtual service at which unbound messages end
+        # heap of the virtual service at which unbound messages end
+        self._unbound_ends: list[StarEntry] = []
         self._bound_ends: list[StarEntry] = []  # heap of the moments at which bound ones do
         self._moved = 0
 
@@ -56,7 +63,9 @@ class ProcessorSharingStar:
         bandwidth = self.link.bandwidth
         for flow in flows:
             flow.group = self
-            flow.cap = min([link.bandwidth for link in flow.route if link is not self.link], default=math.inf)
+            flow.cap = min(
+                [link.bandwidth for link in flow.route if link is not self.link], default=math.inf
+            )
             self._free(flow)
             if flow.cap < bandwidth:
                 entry = (flow.cap, flow.number, flow)
@@ -72,7 +81,9 @@ class ProcessorSharingStar:
         self._reschedule()
 
     def dissolve(self) -> list[Rated]:
-        """Remove and return the messages, with `left` up to date, so that another group can take them."""
+        """Remove and return the messages, with `left` up to date, so that another group can take
+        them.
+        """
         self._advance()
         self._timer.cancel()
         for flow in self.link.flows:
@@ -88,7 +99,9 @@ class ProcessorSharingStar:
         self._since = now
 
     def _update(self, flow: Rated) -> None:
-        ahead = (flow.end - self._since) * flow.cap if flow.bound else flow.end - self._virtual_service
+        ahead = (
+            (flow.end - self._since) * flow.cap if flow.bound else flow.end - self._virtual_service
+        )
         flow.left = max(ahead, 0.0)
 
     def _free(self, flow: Rated) -> None:
@@ -101,12 +114,20 @@ class ProcessorSharingStar:
         self._update(flow)
         flow.bound, flow.end = True, self._since + flow.left / flow.cap
         heappush(self._bound_ends, (flow.end, flow.number, flow))
-        self._bound, self._unallocated, self._moved = self._bound + 1, self._unallocated - flow.cap, self._moved + 1
+        self._bound, self._unallocated, self._moved = (
+            self._bound + 1,
+            self._unallocated - flow.cap,
+            self._moved + 1,
+        )
 
     def _unbind(self, flow: Rated) -> None:
         self._update(flow)
         self._free(flow)
-        self._bound, self._unallocated, self._moved = self._bound - 1, self._unallocated + flow.cap, self._moved + 1
+        self._bound, self._unallocated, self._moved = (
+            self._bound - 1,
+            self._unallocated + flow.cap,
+            self._moved + 1,
+        )
 
     def _remove(self, flow: Rated) -> None:
         flow.leave()
@@ -143,7 +164,9 @@ class ProcessorSharingStar:
         """
         if not self._bound:
             self._unallocated = self.link.bandwidth
-        while self._bound and (self._unallocated < 0 or self._caps[self._bound - 1][0] > self._level_at(count)):
+        while self._bound and (
+            self._unallocated < 0 or self._caps[self._bound - 1][0] > self._level_at(count)
+        ):
             self._unbind(self._caps[self._bound - 1][2])
         while self._bound < len(self._caps) and self._caps[self._bound][0] < self._level_at(count):
             self._bind(self._caps[self._bound][2])
@@ -163,7 +186,9 @@ class ProcessorSharingStar:
         self._bound_ends = [(flow.end, flow.number, flow) for flow in flows if flow.bound]
         heapify(self._unbound_ends)
         heapify(self._bound_ends)
-        self._unallocated = self.link.bandwidth - math.fsum(cap for cap, _, _ in self._caps[: self._bound])
+        self._unallocated = self.link.bandwidth - math.fsum(
+            cap for cap, _, _ in self._caps[: self._bound]
+        )
 
     def complete(self) -> None:
         """Let the messages end whose bytes have passed."""

@@ -16,12 +16,19 @@ from laggard.simulator.network.latency import Latencies
 from laggard.simulator.network.links import Ends, Flow, Link
 from laggard.simulator.network.nested import NestedFairSharing
 from laggard.simulator.network.topology import Topology
-from laggard.simulator.network.varying import VaryingFairSharing, VaryingFifoSharing, VaryingLink, VaryingPaths
+from laggard.simulator.network.varying import (
+    VaryingFairSharing,
+    VaryingFifoSharing,
+    VaryingLink,
+    VaryingPaths,
+)
 from laggard.simulator.timing.clock import Clock
 
 
 class Transfer:
-    """A message under way, and how it crosses its links; once its arrival is `scheduled` it has crossed them."""
+    """A message under way, and how it crosses its links; once its arrival is `scheduled` it has
+    crossed them.
+    """
 
     __slots__ = ("flow", "receiver", "scheduled", "sender")
 
@@ -37,11 +44,18 @@ class Transport:
     With `crashes` it records the messages under way, so that a crash can lose them.
 
     Attributes:
-        post: schedules the arrival of any message, where all take the latency alone and none can be lost; else None.
+        post: schedules the arrival of any message, where all take the latency alone and none can be
+            lost; else None.
     """
 
     def __init__(
-        self, env: Clock, network: Network, topology: Topology, workers: int, crashes: bool = False, seed: int = 0
+        self,
+        env: Clock,
+        network: Network,
+        topology: Topology,
+        workers: int,
+        crashes: bool = False,
+        seed: int = 0,
     ) -> None:
         """`seed` is that of latencies that are drawn."""
         topology.check(workers)
@@ -50,26 +64,38 @@ class Transport:
         self.post = env.after_seconds(cast(float, network.latency)) if alike else None
         self._varying = None if network.changes is None else VaryingPaths(network, workers)
         self._trunks = None if network.groups is None else Trunks(network, workers)
-        draws = network.draws_latency or (self._varying is not None and self._varying.latencies_change)
+        draws = network.draws_latency or (
+            self._varying is not None and self._varying.latencies_change
+        )
         self._drawn = Latencies(env, network, seed) if draws else None
         if self._varying is None:
             fair = FairSharing if network.groups is None else NestedFairSharing
             self._sharing = fair(env) if network.sharing == "fair" else FifoSharing(env)
         else:
-            self._sharing = VaryingFairSharing(env) if network.sharing == "fair" else VaryingFifoSharing(env)
-        self._special = {network.on_machines(pair, workers): link for link in network.links for pair in link.pairs}
+            self._sharing = (
+                VaryingFairSharing(env) if network.sharing == "fair" else VaryingFifoSharing(env)
+            )
+        self._special = {
+            network.on_machines(pair, workers): link
+            for link in network.links
+            for pair in link.pairs
+        }
         self._links: dict[Ends, Link] = {}
-        self._path = lru_cache(maxsize=2**16)(self._between)  # bounded: a mesh of 1,024 has a million pairs
+        # bounded: a mesh of 1,024 has a million pairs
+        self._path = lru_cache(maxsize=2**16)(self._between)
         self._transfers: dict[Event, Transfer] | None = {} if crashes else None
 
     def check(self, sender: int, receiver: int) -> None:
         """Raise `InvalidSettingError` unless the topology joins the two."""
         if not self._topology.joins(sender, receiver, self._workers):
             topology = type(self._topology).__name__
-            raise InvalidSettingError(topology, "send", f"a pair that a {topology} joins", f"{sender} -> {receiver}")
+            raise InvalidSettingError(
+                topology, "send", f"a pair that a {topology} joins", f"{sender} -> {receiver}"
+            )
 
     def carry(self, sender: int, receiver: int, size: float, arrival: Event) -> None:
-        """Schedule `arrival` for the moment at which `size` bytes from `sender` have reached `receiver`.
+        """Schedule `arrival` for the moment at which `size` bytes from `sender` have reached
+        `receiver`.
 
         Whether the topology joins the two is not checked here: see `check`.
         """
@@ -78,7 +104,8 @@ class Transport:
             return
         latency, beside, route = self._path(sender, receiver)
         drawn = self._drawn
-        seconds: Any = latency if drawn is None else drawn.draw(latency, sender) + beside  # a number
+        # a number
+        seconds: Any = latency if drawn is None else drawn.draw(latency, sender) + beside
         transfer = None
         if self._transfers is not None:  # recorded until it arrives
             transfer = self._transfers[arrival] = Transfer(sender, receiver)
@@ -101,14 +128,20 @@ class Transport:
             transfer.flow = flow
 
     def cut(self, rank: int) -> list[Event]:
-        """Lose the messages under way from and to worker `rank`; their arrivals, which are returned, never happen.
+        """Lose the messages under way from and to worker `rank`; their arrivals, which are
+        returned, never happen.
 
-        They free their links. In a queue (`fifo`) their time stays reserved, except on the worker's own links.
+        They free their links. In a queue (`fifo`) their time stays reserved, except on the worker's
+        own links.
         """
         assert self._transfers is not None, "without crashes, messages under way are not recorded"
         if self._drawn is not None:
             self._drawn.cut(rank)
-        lost = {arrival: one for arrival, one in self._transfers.items() if rank in (one.sender, one.receiver)}
+        lost = {
+            arrival: one
+            for arrival, one in self._transfers.items()
+            if rank in (one.sender, one.receiver)
+        }
         for arrival, transfer in lost.items():
             del self._transfers[arrival]
             if transfer.scheduled:
@@ -123,7 +156,9 @@ class Transport:
         return list(lost)
 
     def _between(self, sender: int, receiver: int) -> tuple[Any, float, tuple[Link, ...]]:
-        """The latency between two nodes, what is added to one that is drawn, and the links with a bandwidth between."""
+        """The latency between two nodes, what is added to one that is drawn, and the links with a
+        bandwidth between.
+        """
         start, end = self._network.on_machines((sender, receiver), self._workers)
         if start == end:
             return self._inside(sender, receiver)
@@ -137,20 +172,37 @@ class Transport:
                     self._links[ends] = VaryingLink(steps)
             route = tuple(self._links[ends] for ends in links)
         else:
-            latency = network.latency_from(sender) if own is None or own.latency is None else own.latency
+            latency = (
+                network.latency_from(sender) if own is None or own.latency is None else own.latency
+            )
             route = self._route(start, end, None if own is None else own.bandwidth, trunks)
-        return (latency + beside, 0.0, route) if beside and self._drawn is None else (latency, beside, route)
+        return (
+            (latency + beside, 0.0, route)
+            if beside and self._drawn is None
+            else (latency, beside, route)
+        )
 
     def _route(
         self, start: int, end: int, between: float | None, trunks: Mapping[Ends, float | None]
     ) -> tuple[Link, ...]:
-        """The links between two machines: their cards, one of the pair with the bandwidth `between`, and `trunks`."""
+        """The links between two machines: their cards, one of the pair with the bandwidth
+        `between`, and `trunks`.
+        """
         cards = [self._network.card_bandwidth(rank) for rank in (start, end)]
         if self._network.wiring == "pairs":
             crossed: list[tuple[Ends, float | None]] = [((start, end), between or min(cards))]
         else:
-            crossed = [(("up", start), cards[0]), ((start, end), between), *trunks.items(), (("down", end), cards[1])]
-        return tuple(self._link(key, speed) for key, speed in crossed if speed is not None and speed < math.inf)
+            crossed = [
+                (("up", start), cards[0]),
+                ((start, end), between),
+                *trunks.items(),
+                (("down", end), cards[1]),
+            ]
+        return tuple(
+            self._link(key, speed)
+            for key, speed in crossed
+            if speed is not None and speed < math.inf
+        )
 
     def _inside(self, sender: int, receiver: int) -> tuple[float, float, tuple[Link, ...]]:
         """The same between two nodes of one machine: nothing, or the inner cards of a host."""

@@ -1,4 +1,6 @@
-"""Links whose bandwidth changes over time, and how messages share them: in queues, or max-min fairly."""
+"""Links whose bandwidth changes over time, and how messages share them: in queues, or max-min
+fairly.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -23,7 +25,8 @@ class VaryingPaths:
         machine = partial(network.machine, workers=workers)
         self._network, self._latencies = network, network.changes.by_pair("latency", machine)
         self._bandwidths = network.changes.by_pair("bandwidth", machine)
-        self._steps = lru_cache(maxsize=2**16)(self._changed)  # most links of a network change alike
+        # most links of a network change alike
+        self._steps = lru_cache(maxsize=2**16)(self._changed)
         self._lowest = lru_cache(maxsize=2**16)(lowest)
 
     @property
@@ -32,7 +35,8 @@ class VaryingPaths:
         return bool(self._latencies)
 
     def latency(self, sender: int, pair: tuple[int, int], own: SlowLink | None) -> Any:
-        """The latency of messages of node `sender` between two machines: seconds, a law, or a step function of them.
+        """The latency of messages of node `sender` between two machines: seconds, a law, or a step
+        function of them.
 
         Args:
             own: what `links` says of the pair.
@@ -48,14 +52,19 @@ class VaryingPaths:
     def links(
         self, pair: tuple[int, int], own: SlowLink | None, trunks: Mapping[Ends, float | None]
     ) -> dict[Ends, StepFunction]:
-        """The bandwidth of each link between two machines, some of which are `trunks`, if it ever has one."""
+        """The bandwidth of each link between two machines, some of which are `trunks`, if it ever
+        has one.
+        """
         network, (start, end) = self._network, pair
         up = self._bandwidth(network.card_bandwidth(start), (start, None), (None, None))
         down = self._bandwidth(network.card_bandwidth(end), (None, end), (None, None))
         between = math.inf if own is None or own.bandwidth is None else own.bandwidth
         found: dict[Ends, StepFunction] = {pair: self._bandwidth(between, pair)}
         if network.wiring == "cards":
-            constant = {ends: self._bandwidth(math.inf if speed is None else speed) for ends, speed in trunks.items()}
+            constant = {
+                ends: self._bandwidth(math.inf if speed is None else speed)
+                for ends, speed in trunks.items()
+            }
             found = {("up", start): up, **found, **constant, ("down", end): down}
         elif between == math.inf:
             rows = [self._bandwidths[pair]] if pair in self._bandwidths else []
@@ -63,11 +72,17 @@ class VaryingPaths:
         return {ends: steps for ends, steps in found.items() if steps.values != [HUGE]}
 
     def _bandwidth(self, base: float, *pairs: Pair) -> StepFunction:
-        """`base`, and where rows hold what the first of `pairs` has that has one; `HUGE` where it is infinite."""
-        return self._steps(min(base, HUGE), tuple(pair for pair in pairs if pair in self._bandwidths))
+        """`base`, and where rows hold what the first of `pairs` has that has one; `HUGE` where it
+        is infinite.
+        """
+        return self._steps(
+            min(base, HUGE), tuple(pair for pair in pairs if pair in self._bandwidths)
+        )
 
     def _changed(self, base: float, pairs: Iterable[Pair]) -> StepFunction:
-        return overlay(StepFunction([], [base]), [self._bandwidths[pair] for pair in pairs], "bandwidth")
+        return overlay(
+            StepFunction([], [base]), [self._bandwidths[pair] for pair in pairs], "bandwidth"
+        )
 
 
 class VaryingLink(Link):
@@ -84,7 +99,9 @@ class VaryingLink(Link):
         self.steps = steps
 
     def finish(self, begin: float, size: float) -> float:
-        """The moment e (s) at which `size` bytes have passed that begin at `begin`: int_begin^e c(t) dt = size."""
+        """The moment e (s) at which `size` bytes have passed that begin at `begin`: int_begin^e
+        c(t) dt = size.
+        """
         left, time = size, begin
         while True:
             rate, until = float(self.steps.at(time)), self.steps.until(time)
@@ -105,17 +122,20 @@ class VaryingLink(Link):
         return least
 
     def head(self, before: "VaryingLink", begin: float, tail: float, size: float) -> float:
-        """The first moment (s) from which on a message can cross this link without a pause as it leaves that before.
+        """The first moment (s) from which on a message can cross this link without a pause as it
+        leaves that before.
 
-        With c(t) the bandwidth here and d(t) that of the link before, which the message leaves from `begin` to `tail`,
-        it is the first b with int_b^t c <= int_begin^t d at all t. It need hold only where a time with c > d ends.
+        With c(t) the bandwidth here and d(t) that of the link before, which the message leaves from
+        `begin` to `tail`, it is the first b with int_b^t c <= int_begin^t d at all t. It need hold
+        only where a time with c > d ends.
         """
         first, time, passed = begin, begin, 0.0
         while time < tail:
             until = min(before.steps.until(time), self.steps.until(time), tail)
             here, there = self.steps.at(time), before.steps.at(time)
             passed = min(passed + there * (until - time), size)
-            if until == tail and size - passed <= slack(size, there, tail):  # else the rest leaves at once, at `tail`
+            # else the rest leaves at once, at `tail`
+            if until == tail and size - passed <= slack(size, there, tail):
                 passed = size
             if here > there:
                 first = self.latest_begin(until, passed, first)
@@ -125,14 +145,17 @@ class VaryingLink(Link):
 
 def narrowest(route: tuple[VaryingLink, ...]) -> VaryingLink:
     """A link that is at each moment as fast as the slowest of `route`."""
-    return route[0] if len(route) == 1 else VaryingLink(reduce(lowest, [link.steps for link in route]))
+    return (
+        route[0] if len(route) == 1 else VaryingLink(reduce(lowest, [link.steps for link in route]))
+    )
 
 
 class VaryingFifoSharing(FifoSharing):
-    """Queues over links that change: each serves one message after another, as fast as it is at the moment.
+    """Queues over links that change: each serves one message after another, as fast as it is at the
+    moment.
 
-    The head of a message reaches the next link as soon as that can serve the message without a pause. On links that
-    never change these are the queues of `FifoSharing`.
+    The head of a message reaches the next link as soon as that can serve the message without a
+    pause. On links that never change these are the queues of `FifoSharing`.
     """
 
     def __init__(self, env: Clock) -> None:
@@ -169,10 +192,11 @@ class VaryingMaxMin(MaxMin):
 
 
 class VaryingFairSharing(FairSharing):
-    """Max-min fair sharing of links that change: at each change the rates that it affects are solved for anew.
+    """Max-min fair sharing of links that change: at each change the rates that it affects are
+    solved for anew.
 
-    What is left of a message then goes on at its new rate, which is 0 in an outage. On links that never change it is
-    `FairSharing`.
+    What is left of a message then goes on at its new rate, which is 0 in an outage. On links that
+    never change it is `FairSharing`.
     """
 
     def __init__(self, env: Clock) -> None:
@@ -214,7 +238,9 @@ class VaryingFairSharing(FairSharing):
         passed(delay)
 
     def _leave(self) -> None:
-        """One message less: where none is left, no change is awaited, which would keep the clock running."""
+        """One message less: where none is left, no change is awaited, which would keep the clock
+        running.
+        """
         self._under_way -= 1
         if not self._under_way:
             self._timer.cancel()
@@ -228,14 +254,18 @@ class VaryingFairSharing(FairSharing):
     def _change(self) -> None:
         """Give the links with messages the bandwidths of this moment."""
         now, self._next = self._env.now, math.inf
-        changed = [link for link in self._links if link.flows and link.bandwidth != link.steps.at(now)]
+        changed = [
+            link for link in self._links if link.flows and link.bandwidth != link.steps.at(now)
+        ]
         for star in self._stars_at(changed):
             star.complete()
         self._dissolve(changed)
         for link in changed:
             link.bandwidth = link.steps.at(now)
         self._general.touch(changed)
-        self._await(min((link.steps.until(now) for link in self._links if link.flows), default=math.inf))
+        self._await(
+            min((link.steps.until(now) for link in self._links if link.flows), default=math.inf)
+        )
 
     def _stars_at(self, links: Iterable[Link]) -> dict[ProcessorSharingStar, None]:
         groups = [next(iter(link.flows)).group for link in links if link.flows]

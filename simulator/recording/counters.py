@@ -4,7 +4,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from laggard.simulator.learning.gradients import APPLIED, DROPPED, IN_FLIGHT, Gradient, GradientPromise
+from laggard.simulator.learning.gradients import (
+    APPLIED,
+    DROPPED,
+    IN_FLIGHT,
+    Gradient,
+    GradientPromise,
+)
 from laggard.simulator.learning.task import Task
 
 
@@ -13,7 +19,8 @@ class RunProgress(NamedTuple):
 
     Attributes:
         time: virtual seconds.
-        updates: of the model; where P nodes keep models of their own, each of their updates counts 1/P.
+        updates: of the model; where P nodes keep models of their own, each of their updates counts
+            1/P.
         samples: of the mini-batches whose gradients were applied.
         epochs: samples over the size of the training set.
         gradients: computed, whatever their status.
@@ -45,7 +52,9 @@ class Counters:
         self.applies = self.applied = 0
 
     def apply(self, gradients: Sequence[GradientPromise]) -> list[Gradient]:
-        """Count an update of one model, and resolve its `gradients`; return those not applied before."""
+        """Count an update of one model, and resolve its `gradients`; return those not applied
+        before.
+        """
         fresh = []
         for gradient in gradients:
             whole = gradient.resolve(APPLIED)
@@ -63,22 +72,37 @@ class Counters:
                 gradient.resolve(DROPPED)
 
     def progress(self, time: float, models: int) -> RunProgress:
-        """How far the simulation has come at `time` (s), where an update of one of `models` counts 1 / models."""
-        return self.at(self.applies, self.applied, models)._replace(time=time, gradients=self.computed)
+        """How far the simulation has come at `time` (s), where an update of one of `models` counts
+        1 / models.
+        """
+        return self.at(self.applies, self.applied, models)._replace(
+            time=time, gradients=self.computed
+        )
 
     def at(self, applies: int, applied: int, models: int) -> RunProgress:
-        """The progress, without time and computations, after so many updates by so many gradients."""
+        """The progress, without time and computations, after so many updates by so many
+        gradients.
+        """
         samples = applied * self._task.batch
         return RunProgress(0.0, applies / models, samples, samples / self._task.epoch, 0)
 
     def messages(self) -> dict[str, int]:
         """Counts `sent`, `delivered`, `lost`, `in flight`."""
         under_way = self.sent - self.delivered - self.lost
-        return {"sent": self.sent, "delivered": self.delivered, "lost": self.lost, "in flight": under_way}
+        return {
+            "sent": self.sent,
+            "delivered": self.delivered,
+            "lost": self.lost,
+            "in flight": under_way,
+        }
 
     def gradients(self, statuses: Mapping[str, int]) -> dict[str, int]:
         """Counts `started`, those of the `statuses`, `in flight`."""
-        return {"started": self.started, **statuses, "in flight": self.started - sum(statuses.values())}
+        return {
+            "started": self.started,
+            **statuses,
+            "in flight": self.started - sum(statuses.values()),
+        }
 
 
 def gradients_in(content: Any) -> Iterator[GradientPromise]:

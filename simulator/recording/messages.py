@@ -1,4 +1,6 @@
-"""What was sent, when it arrived, and which gradient it carried: a row per message, for a run that asks for it."""
+"""What was sent, when it arrived, and which gradient it carried: a row per message, for a run that
+asks for it.
+"""
 
 import math
 from array import array
@@ -36,13 +38,18 @@ class Record:
 
 
 class MessageLog:
-    """Every message: when it was sent and arrived, its sender and receiver, bytes, status and content."""
+    """Every message: when it was sent and arrived, its sender and receiver, bytes, status and
+    content.
+    """
 
     def __init__(self, env: Clock) -> None:
         self._env = env
-        self._columns: dict[str, array[Any]] = {name: array(code) for name, code in MESSAGE_TYPES.items()}
+        self._columns: dict[str, array[Any]] = {
+            name: array(code) for name, code in MESSAGE_TYPES.items()
+        }
         self._under_way: dict[Message, int] = {}
-        self._carrier = array("q")  # a message's row for each gradient that it carries, and the key of that gradient
+        # a message's row for each gradient that it carries, and the key of that gradient
+        self._carrier = array("q")
         self._worker, self._target, self._started = array("i"), array("i"), array("d")
 
     def sent(self, message: Message, size: float) -> None:
@@ -50,7 +57,15 @@ class MessageLog:
         row = self._under_way[message] = len(self._columns["sent"])
         carried = list(gradients_in(message.content))
         content = CONTENTS.index("gradient" if carried else kind(message.content, size))
-        values = self._env.now, math.nan, message.sender.rank, message.receiver.rank, size, FLYING, content
+        values = (
+            self._env.now,
+            math.nan,
+            message.sender.rank,
+            message.receiver.rank,
+            size,
+            FLYING,
+            content,
+        )
         for column, value in zip(self._columns.values(), values, strict=True):
             column.append(value)
         for gradient in carried:
@@ -71,10 +86,10 @@ class MessageLog:
     def columns(self, updates: Columns) -> Columns:
         """A row a message, in the order in which they were sent.
 
-        `sent`, `arrived` (s; NaN where it was lost or is in flight), `sender`, `receiver` (ranks), `bytes`, `status`
-        (delivered, lost, in flight), `content` (token, weights, gradient, sum of gradients, other), `gradients` (how
-        many it carries), `gradient` (the row in `updates` of the first of them, -1 where there is none or it has no
-        final status).
+        `sent`, `arrived` (s; NaN where it was lost or is in flight), `sender`, `receiver` (ranks),
+        `bytes`, `status` (delivered, lost, in flight), `content` (token, weights, gradient, sum of
+        gradients, other), `gradients` (how many it carries), `gradient` (the row in `updates` of
+        the first of them, -1 where there is none or it has no final status).
         """
         rows = self._rows(updates)
         carriers, first = np.unique(np.array(self._carrier, dtype=np.int64), return_index=True)
@@ -84,7 +99,9 @@ class MessageLog:
         return columns | {
             "status": np.array(MESSAGE_STATES)[columns["status"]],
             "content": np.array(CONTENTS)[columns["content"]],
-            "gradients": np.bincount(np.array(self._carrier, dtype=np.int64), minlength=len(gradient)),
+            "gradients": np.bincount(
+                np.array(self._carrier, dtype=np.int64), minlength=len(gradient)
+            ),
             "gradient": gradient,
         }
 
@@ -100,9 +117,12 @@ class MessageLog:
     def _rows(self, updates: Columns) -> np.ndarray:
         """The row in `updates` of every gradient that was carried: a worker starts one at a time.
 
-        Where several start in one instant, since the first were cancelled at once, the row is that of the last.
+        Where several start in one instant, since the first were cancelled at once, the row is that
+        of the last.
         """
-        keys = zip(*(updates[name].tolist() for name in ("worker", "target", "started")), strict=True)
+        keys = zip(
+            *(updates[name].tolist() for name in ("worker", "target", "started")), strict=True
+        )
         row_of = {gradient: row for row, gradient in enumerate(keys)}
         carried = zip(self._worker, self._target, self._started, strict=True)
         return np.array([row_of.get(gradient, NONE) for gradient in carried], dtype=np.int64)

@@ -22,17 +22,23 @@ if TYPE_CHECKING:
 class Spread:
     """A row per evaluation, node and member: the distance of the node's model from the mean of all.
 
-    `distance` is |x_i - x_mean|, `weight` push-sum's w_i (1 elsewhere); the task's measures of each node's model
-    are added where they were asked for.
+    `distance` is |x_i - x_mean|, `weight` push-sum's w_i (1 elsewhere); the task's measures of each
+    node's model are added where they were asked for.
     """
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []  # tensors where values are learnt
 
     def note(
-        self, progress: RunProgress, nodes: "Sequence[Node]", mean: Tensor, measures: Sequence[Mapping[str, Tensor]]
+        self,
+        progress: RunProgress,
+        nodes: "Sequence[Node]",
+        mean: Tensor,
+        measures: Sequence[Mapping[str, Tensor]],
     ) -> Tensor:
-        """Record the nodes' models; return the consensus distance `(ensemble,)`, their root mean square."""
+        """Record the nodes' models; return the consensus distance `(ensemble,)`, their root mean
+        square.
+        """
         distances = torch.stack([(node.weights - mean).double().norm(dim=1) for node in nodes])
         members = np.arange(len(mean))
         rows = len(nodes) * len(members)
@@ -53,23 +59,32 @@ class Spread:
         return distances.square().mean(0).sqrt()
 
     def columns(self) -> Columns:
-        """`time` (s), `updates`, `node`, `member`, `distance`, `weight`, and measures; no columns without rows."""
-        return {name: np.concatenate([row[name] for row in self._rows]) for name in (self._rows or [{}])[0]}
+        """`time` (s), `updates`, `node`, `member`, `distance`, `weight`, and measures; no columns
+        without rows.
+        """
+        return {
+            name: np.concatenate([row[name] for row in self._rows])
+            for name in (self._rows or [{}])[0]
+        }
 
 
-FOLD = 1024  # losses buffered before they are summed, so that the update of a divergence can be named
+# losses buffered before they are summed, so that the update of a divergence can be named
+FOLD = 1024
 FOLD_AFAR = 64 * FOLD  # on a GPU, where reading them makes the program wait
 
 
 class Learning:
-    """The record of an ensemble: `train_loss` since the last evaluation, the task's measures, and divergence.
+    """The record of an ensemble: `train_loss` since the last evaluation, the task's measures, and
+    divergence.
 
     Attributes:
         spread: the distances between nodes' models.
         learns: whether there is anything to learn; without parameters only the clock runs.
     """
 
-    def __init__(self, task: Task, start: Tensor, every_node: bool = False, keep_models: bool = False) -> None:
+    def __init__(
+        self, task: Task, start: Tensor, every_node: bool = False, keep_models: bool = False
+    ) -> None:
         self.spread, self._every_node = Spread(), every_node
         self._models: list[Tensor] | None = [] if keep_models else None
         self.task, self._ensemble, self.learns = task, start.shape[0], start.shape[1] > 0
@@ -79,7 +94,8 @@ class Learning:
         self._total, self._count = torch.zeros(self._ensemble, dtype=torch.float64), 0
         self._rows: list[RunProgress] = []
         self._measures: list[dict[str, Tensor]] = []
-        self._diverged = torch.full((self._ensemble, 2), math.nan, dtype=torch.float64)  # a `Divergence` each
+        # a `Divergence` each
+        self._diverged = torch.full((self._ensemble, 2), math.nan, dtype=torch.float64)
 
     @property
     def accuracy(self) -> float:
@@ -88,7 +104,9 @@ class Learning:
         return 0.0 if measured is None else float(measured.nan_to_num().max())
 
     def reaches(self, accuracy: float) -> bool:
-        """Whether the best member had this accuracy at the last evaluation, up to the rounding of its type."""
+        """Whether the best member had this accuracy at the last evaluation, up to the rounding of
+        its type.
+        """
         return self.accuracy >= accuracy - ACCURACY_ROUNDING
 
     @property
@@ -110,15 +128,20 @@ class Learning:
         if len(self._losses) >= self._most:
             self._fold()
 
-    def evaluate(self, weights: Tensor, progress: RunProgress, nodes: "Sequence[Node]" = ()) -> None:
-        """Add a row for the models `weights` `(ensemble, params)`, unless the last row has the same progress.
+    def evaluate(
+        self, weights: Tensor, progress: RunProgress, nodes: "Sequence[Node]" = ()
+    ) -> None:
+        """Add a row for the models `weights` `(ensemble, params)`, unless the last row has the same
+        progress.
 
         Where they are the mean of several `nodes`' models, record their distances too.
         """
         if self._rows and self._rows[-1] == progress:
             return
         self._fold()
-        losses = self._total / self._count if self._count else torch.full_like(self._total, math.nan)
+        losses = (
+            self._total / self._count if self._count else torch.full_like(self._total, math.nan)
+        )
         self._total, self._count = torch.zeros_like(self._total), 0
         self._mark(weights.isfinite().all(1).cpu(), progress.updates, progress.time)
         self._rows.append(progress)
@@ -131,14 +154,17 @@ class Learning:
 
     @property
     def models(self) -> Tensor | None:
-        """The models evaluated `(evaluations, ensemble, params)`, in the order of `columns`; None unless kept."""
+        """The models evaluated `(evaluations, ensemble, params)`, in the order of `columns`; None
+        unless kept.
+        """
         return None if self._models is None else torch.stack(self._models)
 
     def columns(self) -> Columns:
-        """`time` (s), `updates`, `samples`, `epoch`, `member`, `train_loss` and the task's measures.
+        """`time` (s), `updates`, `samples`, `epoch`, `member`, `train_loss` and the task's
+        measures.
 
-        Where several nodes have models of their own also `consensus`, the root mean square of their distances to the
-        mean.
+        Where several nodes have models of their own also `consensus`, the root mean square of their
+        distances to the mean.
         """
         rows, members = len(self._rows), np.arange(self._ensemble)
         shared = {"time": "time", "updates": "updates", "samples": "samples", "epoch": "epochs"}
@@ -148,7 +174,11 @@ class Learning:
         }
         columns["member"] = np.tile(members, rows)
         for name in self._measures[-1] if self._measures else ():
-            columns[name] = torch.stack([measure[name].detach().cpu() for measure in self._measures]).flatten().numpy()
+            columns[name] = (
+                torch.stack([measure[name].detach().cpu() for measure in self._measures])
+                .flatten()
+                .numpy()
+            )
         return columns
 
     def _fold(self) -> None:

@@ -25,27 +25,34 @@ class Outcome:
     """What a simulation leaves behind.
 
     Attributes:
-        metrics: columns, a row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`,
-            `train_loss`, and the task's measures.
-        updates: columns, a row per gradient with a final status; see `Trace.columns`. `arrived` (s) is when it
-            first arrived at another node, NaN where it did not or messages were not recorded.
+        metrics: columns, a row per evaluation and member: `time` (s), `updates`, `samples`,
+            `epoch`, `member`, `train_loss`, and the task's measures.
+        updates: columns, a row per gradient with a final status; see `Trace.columns`. `arrived` (s)
+            is when it first arrived at another node, NaN where it did not or messages were not
+            recorded.
         workers: columns `worker`, `computing`, `sending`, `waiting`, `down` (s).
-        nodes: columns, a row per evaluation, node and member, where nodes have models of their own: `time` (s),
-            `updates`, `node`, `member`, `distance` to the mean, push-sum `weight`, measures if asked for.
+        nodes: columns, a row per evaluation, node and member, where nodes have models of their own:
+            `time` (s), `updates`, `node`, `member`, `distance` to the mean, push-sum `weight`,
+            measures if asked for.
         weights: the final models `(ensemble, params)`.
         gradients: counts `started`, `applied`, `dropped`, `cancelled`, `in flight`.
         messages: counts `sent`, `delivered`, `lost`, `in flight`.
         evaluated: gradients that were evaluated.
-        reached: the limit that ended it, `returned` where every worker's roles did, `diverged`, or `stalled`.
+        reached: the limit that ended it, `returned` where every worker's roles did, `diverged`, or
+            `stalled`.
         progress: the progress on each axis.
         diverged: per member, where its loss ceased to be finite, or None.
-        stalled: what each node waits for and since when, where no event was left after a crash, or None.
-        models: those evaluated `(evaluations, ensemble, params)`, under `Evaluate.keep_models`, or None.
-        message_log: columns, a row per message, see `MessageLog.columns`; None where they were not recorded.
-        restores: columns, a row per crash of a server: `time` and `back` (s; NaN where the run ended before), `server`
-            (its rank), `version` (the updates that it had made), `lost` (how many of these are lost). They are those
-            whose `version` in `updates`, where it is `target`, is from version - lost to version - 1: the version goes
-            on after a restore, and the status of their gradients stays applied. No columns where servers do not crash.
+        stalled: what each node waits for and since when, where no event was left after a crash, or
+            None.
+        models: those evaluated `(evaluations, ensemble, params)`, under `Evaluate.keep_models`, or
+            None.
+        message_log: columns, a row per message, see `MessageLog.columns`; None where they were not
+            recorded.
+        restores: columns, a row per crash of a server: `time` and `back` (s; NaN where the run
+            ended before), `server` (its rank), `version` (the updates that it had made), `lost`
+            (how many of these are lost). They are those whose `version` in `updates`, where it is
+            `target`, is from version - lost to version - 1: the version goes on after a restore,
+            and the status of their gradients stays applied. No columns where servers do not crash.
     """
 
     metrics: Columns

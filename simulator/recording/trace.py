@@ -11,7 +11,9 @@ from laggard.simulator.learning.gradients import STATUSES, Gradient, GradientPie
 from laggard.simulator.timing.clock import Clock
 
 BUSY, SENDING, WAITING, DOWN = range(4)
-"""A node's states: computing; else sending, while a message is under way; else waiting; down after a crash."""
+"""A node's states: computing; else sending, while a message is under way; else waiting; down after
+a crash.
+"""
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -33,7 +35,8 @@ class Trace:
     def record(self, gradient: Gradient | GradientPiece, whole: Gradient, counts: bool) -> None:
         """Record that the status of `gradient`, all of `whole` or a piece of it, is final now.
 
-        A piece of a gradient has a row of its own, and `counts` where it makes the status of `whole` final.
+        A piece of a gradient has a row of its own, and `counts` where it makes the status of
+        `whole` final.
         """
         status = gradient.status
         self._rows += pack(
@@ -52,10 +55,12 @@ class Trace:
 class TraceColumns(dict[str, NDArray[Any]]):
     """A row per gradient or piece with a final status, in columns that share the record's memory.
 
-    `time`, `worker`, `target` (the node whose model was read), `started`, `computed`, `version_read`, `version`,
-    `staleness`, `mixings` (of that model since the read), `status`, `arrived` (s; NaN where that was not
-    recorded). Three are computed on access: `version`, `arrived`, and `status` as strings, which take as much memory
-    as all others. It is a dict because pandas requires one, and stores no items itself.
+    `time`, `worker`, `target` (the node whose model was read), `started`, `computed`,
+    `version_read`, `version`, `staleness`, `mixings` (of that model since the read), `status`,
+    `arrived` (s; NaN where that was not
+    recorded). Three are computed on access: `version`, `arrived`, and `status` as strings, which
+    take as much memory as all others. It is a dict because pandas requires one, and stores no items
+    itself.
     """
 
     NAMES = (
@@ -75,7 +80,9 @@ class TraceColumns(dict[str, NDArray[Any]]):
         for start in range(0, max(1, len(self._columns["time"])), rows):
             part = slice(start, start + rows)
             arrived = None if self._arrived is None else self._arrived[part]
-            yield TraceColumns({name: column[part] for name, column in self._columns.items()}, arrived)
+            yield TraceColumns(
+                {name: column[part] for name, column in self._columns.items()}, arrived
+            )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         if name == "version":
@@ -84,7 +91,11 @@ class TraceColumns(dict[str, NDArray[Any]]):
         if name == "status":
             return np.array(STATUSES)[self._columns["status"]]
         if name == "arrived":
-            return np.full(len(self._columns["time"]), np.nan) if self._arrived is None else self._arrived
+            return (
+                np.full(len(self._columns["time"]), np.nan)
+                if self._arrived is None
+                else self._arrived
+            )
         return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""What every algorithm must satisfy, whatever it learns and on whichever cluster: for your own tests.
+"""What every algorithm must satisfy, whatever it learns and on whichever cluster: for your own
+tests.
 
 from laggard.simulator.testing import check_algorithm
 
@@ -28,12 +29,16 @@ def check_algorithm(
 ) -> list[str]:
     """Check every identity of `IDENTITIES`; return the names of those that could be checked.
 
-    Hash seeds are not checked for an algorithm that another process cannot import, as from a notebook.
+    Hash seeds are not checked for an algorithm that another process cannot import, as from a
+    notebook.
 
     Args:
-        algorithm: an instance, or a function that makes one from a rule: the class, where all else has defaults.
-        cluster: by default four uneven workers on a slow network, or as many as the algorithm accepts.
-        task: a noisy quadratic by default; one of your own must give the same bits in an ensemble as alone.
+        algorithm: an instance, or a function that makes one from a rule: the class, where all else
+            has defaults.
+        cluster: by default four uneven workers on a slow network, or as many as the algorithm
+            accepts.
+        task: a noisy quadratic by default; one of your own must give the same bits in an ensemble
+            as alone.
         updates: of each run.
         seed: of everything random.
 

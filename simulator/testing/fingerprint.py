@@ -22,34 +22,49 @@ def fingerprint(outcome: Outcome) -> str:
 
 
 def fingerprints_elsewhere(trials: Sequence[Trial]) -> list[str] | None:
-    """The fingerprints of runs in another process with another hash seed; None where it cannot import them."""
+    """The fingerprints of runs in another process with another hash seed; None where it cannot
+    import them.
+    """
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
     script = "from laggard.simulator.testing.fingerprint import answer; answer()"
     try:
         asked = pickle.dumps(
-            [(each.make(each.rule), each.cluster, each.task, each.updates, each.seed) for each in trials]
+            [
+                (each.make(each.rule), each.cluster, each.task, each.updates, each.seed)
+                for each in trials
+            ]
         )
     except (pickle.PicklingError, AttributeError, TypeError):
         return None
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path}
     done = subprocess.run(
-        [sys.executable, "-c", script], input=asked, capture_output=True, env=environment, check=False
+        [sys.executable, "-c", script],
+        input=asked,
+        capture_output=True,
+        env=environment,
+        check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"another process fails: {done.stderr.decode().strip().splitlines()[-1]}")
+        raise RuntimeError(
+            f"another process fails: {done.stderr.decode().strip().splitlines()[-1]}"
+        )
     return cast("list[str] | None", pickle.loads(done.stdout))
 
 
 def answer() -> None:
-    """Read trials from standard input, run them, and write their fingerprints to standard output."""
+    """Read trials from standard input, run them, and write their fingerprints to standard
+    output.
+    """
     try:
         asked = pickle.load(sys.stdin.buffer)
     except (ImportError, AttributeError):
         made = None
     else:
         made = [
-            fingerprint(trial_of(algorithm, cluster=cluster, task=task, updates=updates, seed=seed).run())
+            fingerprint(
+                trial_of(algorithm, cluster=cluster, task=task, updates=updates, seed=seed).run()
+            )
             for algorithm, cluster, task, updates, seed in asked
         ]
     sys.stdout.buffer.write(pickle.dumps(made))

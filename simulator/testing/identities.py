@@ -39,7 +39,11 @@ def identity(name: str, look_for: str) -> Callable[[Check], Check]:
             try:
                 return check(trial)
             except Exception as error:
-                how = str(error) if isinstance(error, Broken) else f"the run raised {type(error).__name__}: {error}"
+                how = (
+                    str(error)
+                    if isinstance(error, Broken)
+                    else f"the run raised {type(error).__name__}: {error}"
+                )
                 raise AssertionError(f"{name}: {how}. Look for {look_for}.") from error
 
         IDENTITIES[name] = checked
@@ -53,12 +57,16 @@ def identity(name: str, look_for: str) -> Callable[[Check], Check]:
     "a message that is never sent, a receive with another tag, or what the engine's message names",
 )
 def check_progress(trial: Trial) -> None:
-    """The run ends by its updates or because its workers are done: no deadlock, no error of the engine."""
+    """The run ends by its updates or because its workers are done: no deadlock, no error of the
+    engine.
+    """
     outcome = trial.run()
     if not outcome.gradients["applied"]:
         raise Broken(f"{outcome.gradients['started']} gradients were started and none was applied")
     if outcome.reached not in ("updates", "returned"):
-        raise Broken(f"it ended by {outcome.reached} after {outcome.progress.updates:g} of {trial.updates:g} updates")
+        raise Broken(
+            f"it ended by {outcome.reached} after {outcome.progress.updates:g} of {trial.updates:g} updates"
+        )
 
 
 @identity(
@@ -67,7 +75,9 @@ def check_progress(trial: Trial) -> None:
     "and state that survives from one run to the next",
 )
 def check_determinism(trial: Trial) -> None:
-    """Two runs are bit for bit the same, and leave Python's, numpy's and torch's global streams where they were."""
+    """Two runs are bit for bit the same, and leave Python's, numpy's and torch's global streams
+    where they were.
+    """
     with _global_streams_untouched():
         _expect_equal(trial.run(), trial.run(), "two runs with the same seed")
 
@@ -92,7 +102,9 @@ def check_ensemble(trial: Trial) -> None:
 def check_divergence(trial: Trial) -> None:
     """Members beside one that diverges are bit for bit what they are beside one that does not."""
     seeds = [trial.seed, trial.seed + 1, trial.seed + 2]
-    runs = [trial.run(trial.with_rates(1.0, rate, 0.5), learning_seeds=seeds) for rate in (1.0, 1e200)]
+    runs = [
+        trial.run(trial.with_rates(1.0, rate, 0.5), learning_seeds=seeds) for rate in (1.0, 1e200)
+    ]
     for member in (0, 2):
         who = f"member {member} beside a sound member and beside a diverging one"
         _expect_equal(runs[0], runs[1], who, member, member)
@@ -103,9 +115,15 @@ def check_divergence(trial: Trial) -> None:
     "weights or mini-batches that are written to after a gradient was asked at them, as through `.data` or `.numpy()`",
 )
 def check_deferral(trial: Trial) -> None:
-    """Gradients are the same evaluated when first needed, when they start, or one by one since memory is short."""
+    """Gradients are the same evaluated when first needed, when they start, or one by one since
+    memory is short.
+    """
     deferred = trial.run()
-    _expect_equal(deferred, trial.run(defer=False), "evaluation when a value is needed and when a gradient starts")
+    _expect_equal(
+        deferred,
+        trial.run(defer=False),
+        "evaluation when a value is needed and when a gradient starts",
+    )
     _expect_equal(deferred, trial.run(memory=1.0), "evaluation in groups and one by one")
 
 
@@ -114,7 +132,9 @@ def check_deferral(trial: Trial) -> None:
     "a gradient that is applied before `yield node.compute(...)` has fired, or at weights of the future",
 )
 def check_counts(trial: Trial) -> None:
-    """Gradients and messages have one final status each; time never runs backwards, no staleness is negative."""
+    """Gradients and messages have one final status each; time never runs backwards, no staleness is
+    negative.
+    """
     outcome = trial.run()
     rows, counts, messages = outcome.updates, outcome.gradients, outcome.messages
     statuses = [status for status in counts if status not in ("started", "in flight")]
@@ -125,18 +145,37 @@ def check_counts(trial: Trial) -> None:
             f"{found} rows of {counts[status]} {status} gradients",
         )
     _expect(
-        sum(counts[status] for status in statuses) + counts["in flight"] == counts["started"], f"gradients: {counts}"
+        sum(counts[status] for status in statuses) + counts["in flight"] == counts["started"],
+        f"gradients: {counts}",
     )
     _expect(sum(messages.values()) == 2 * messages["sent"], f"messages: {messages}")
-    _expect(min(*counts.values(), *messages.values()) >= 0, f"gradients: {counts}, messages: {messages}")
-    _expect((np.diff(rows["time"]) >= 0).all(), "a gradient was resolved before one that was resolved earlier")
-    _expect((rows["staleness"] >= 0).all(), "a gradient was taken at weights that did not exist yet")
+    _expect(
+        min(*counts.values(), *messages.values()) >= 0, f"gradients: {counts}, messages: {messages}"
+    )
+    _expect(
+        (np.diff(rows["time"]) >= 0).all(),
+        "a gradient was resolved before one that was resolved earlier",
+    )
+    _expect(
+        (rows["staleness"] >= 0).all(), "a gradient was taken at weights that did not exist yet"
+    )
     applied = rows["status"] == "applied"
-    _expect(not np.isnan(rows["computed"][applied]).any(), "a gradient was applied before it was computed")
+    _expect(
+        not np.isnan(rows["computed"][applied]).any(),
+        "a gradient was applied before it was computed",
+    )
     ended = ~np.isnan(rows["computed"])
-    _expect((rows["started"] <= rows["time"]).all(), "a gradient was resolved before it was started")
-    _expect((rows["started"][ended] <= rows["computed"][ended]).all(), "a gradient ended before it was started")
-    _expect((rows["computed"][ended] <= rows["time"][ended]).all(), "a gradient was resolved before it was computed")
+    _expect(
+        (rows["started"] <= rows["time"]).all(), "a gradient was resolved before it was started"
+    )
+    _expect(
+        (rows["started"][ended] <= rows["computed"][ended]).all(),
+        "a gradient ended before it was started",
+    )
+    _expect(
+        (rows["computed"][ended] <= rows["time"][ended]).all(),
+        "a gradient was resolved before it was computed",
+    )
 
 
 @identity(
@@ -144,10 +183,11 @@ def check_counts(trial: Trial) -> None:
     "sets of gradients or nodes, sorting by `id()`, and polling for what arrived in this very instant",
 )
 def check_ties(trial: Trial) -> None:
-    """Where all workers end at once, a run is the same wherever its objects lie in memory, and however often evaluated.
+    """Where all workers end at once, a run is the same wherever its objects lie in memory, and
+    however often evaluated.
 
-    Which worker comes first in a tie is no part of it: neither ranks nor an exchange of two workers need leave a run
-    as it is, since a ring has neighbours and a warm start has a first replica.
+    Which worker comes first in a tie is no part of it: neither ranks nor an exchange of two workers
+    need leave a run as it is, since a ring has neighbours and a warm start has a first replica.
     """
     network = Network(topology=trial.cluster.network.topology)
     at_once = replace(trial.cluster, apply_seconds=0.0, receive_seconds=0.0, reply_seconds=0.0)
@@ -158,7 +198,9 @@ def check_ties(trial: Trial) -> None:
         _expect_equal(first, tied.run(), "two runs with the same ties")
         apart += [object() for _ in range(1001)]
     evaluated = tied.run(evaluate=Evaluate(every_seconds=1.0))
-    _expect_equal(first, evaluated, "a run that is evaluated at its ends and one that is at every second")
+    _expect_equal(
+        first, evaluated, "a run that is evaluated at its ends and one that is at every second"
+    )
 
 
 @identity(
@@ -167,7 +209,9 @@ def check_ties(trial: Trial) -> None:
     "write `weights = weights + step`",
 )
 def check_in_place(trial: Trial) -> None:
-    """What a node has sent, computed at or stood for is the same ever after, and so is a gradient's value."""
+    """What a node has sent, computed at or stood for is the same ever after, and so is a gradient's
+    value.
+    """
     handed: list[Handed] = []
     gradients: list[Gradient] = []
     trial.run(observe=partial(watch_nodes, handed, gradients))
@@ -184,17 +228,24 @@ def check_in_place(trial: Trial) -> None:
     "the order of a set of texts or objects, and `hash()`; dicts and lists keep their order",
 )
 def check_hash_seed(trial: Trial) -> bool | None:
-    """Another process, with another PYTHONHASHSEED, gets bit for bit the same run; False where it cannot be asked."""
+    """Another process, with another PYTHONHASHSEED, gets bit for bit the same run; False where it
+    cannot be asked.
+    """
     there = fingerprints_elsewhere([trial])
     if there is None:
         return False
-    _expect(there == [fingerprint(trial.run())], "another process with another PYTHONHASHSEED gets another run")
+    _expect(
+        there == [fingerprint(trial.run())],
+        "another process with another PYTHONHASHSEED gets another run",
+    )
     return True
 
 
 @contextmanager
 def _global_streams_untouched() -> Iterator[None]:
-    """Raise `Broken` if a global stream is moved or seeded; each starts from a seed drawn at random."""
+    """Raise `Broken` if a global stream is moved or seeded; each starts from a seed drawn at
+    random.
+    """
     before = _global_streams()
     unusual = secrets.randbits(31)
     random.seed(unusual)
@@ -203,7 +254,10 @@ def _global_streams_untouched() -> Iterator[None]:
     try:
         start = _plain_outcome(_global_streams())
         yield
-        _expect(_plain_outcome(_global_streams()) == start, "it draws from a global random stream, or seeds one")
+        _expect(
+            _plain_outcome(_global_streams()) == start,
+            "it draws from a global random stream, or seeds one",
+        )
     finally:
         random.setstate(before[0])
         np.random.set_state(before[1])  # noqa: NPY002
@@ -225,15 +279,30 @@ def _expect(holds: bool | np.bool_, how: str) -> None:
         raise Broken(how)
 
 
-def _expect_equal(one: Outcome, other: Outcome, who: str, row: int | None = None, other_row: int = 0) -> None:
-    """Raise `Broken` unless two runs have one timeline and, bit for bit, one model; or one row of it each."""
+def _expect_equal(
+    one: Outcome, other: Outcome, who: str, row: int | None = None, other_row: int = 0
+) -> None:
+    """Raise `Broken` unless two runs have one timeline and, bit for bit, one model; or one row of
+    it each.
+    """
     for name, values in one.updates.items():
         others = other.updates[name]
         if not np.array_equal(values, others, equal_nan=values.dtype.kind == "f"):
             common = min(len(values), len(others))
-            at = next((i for i in range(common) if values[i] != others[i] and values[i] == values[i]), common)
+            at = next(
+                (i for i in range(common) if values[i] != others[i] and values[i] == values[i]),
+                common,
+            )
             raise Broken(f"{who} differ in the {name} of gradient {at}, in order of resolution")
-    weights = (one.weights, other.weights) if row is None else (one.weights[row], other.weights[other_row])
-    if weights[0].shape != weights[1].shape or not torch.allclose(*weights, rtol=0, atol=0, equal_nan=True):
-        apart = (weights[0] - weights[1]).abs().max() if weights[0].shape == weights[1].shape else "all"
+    weights = (
+        (one.weights, other.weights)
+        if row is None
+        else (one.weights[row], other.weights[other_row])
+    )
+    if weights[0].shape != weights[1].shape or not torch.allclose(
+        *weights, rtol=0, atol=0, equal_nan=True
+    ):
+        apart = (
+            (weights[0] - weights[1]).abs().max() if weights[0].shape == weights[1].shape else "all"
+        )
         raise Broken(f"{who} differ: their final weights by {apart:g}")

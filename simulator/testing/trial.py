@@ -1,4 +1,6 @@
-"""An algorithm, what it is tested on, a small task to learn, and nodes that record the tensors that they pass on."""
+"""An algorithm, what it is tested on, a small task to learn, and nodes that record the tensors that
+they pass on.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -59,7 +61,9 @@ def _watched(kind: type[Machine], handed: list[Handed], gradients: list[Gradient
         @weights.setter
         def weights(self, weights: Tensor) -> None:
             Machine._set_weights(self, weights)
-            self.hand(f"the model of node {self.rank} after {self.version} updates", super().weights)
+            self.hand(
+                f"the model of node {self.rank} after {self.version} updates", super().weights
+            )
 
         def compute(self, weights: Tensor, *args: Any, **given: Any) -> Work:
             self.hand(f"what node {self.rank} computed at", weights)
@@ -97,7 +101,8 @@ def _tensors(content: Any) -> Iterator[Tensor]:
 class Bowl:
     """A noisy quadratic in double precision, of which every operation is element by element.
 
-    f(w) = 1/2 sum_i h_i w_i^2, gradient h w + noise xi; a mini-batch is its xi `(params,)`, or `(ensemble, params)`.
+    f(w) = 1/2 sum_i h_i w_i^2, gradient h w + noise xi; a mini-batch is its xi `(params,)`, or
+    `(ensemble, params)`.
     """
 
     dim: int = 6
@@ -116,7 +121,12 @@ class Bowl:
         return [EqualLayer(f"w{number}", 1, 1.0, 1.0) for number in range(1, self.dim + 1)]
 
     def start(self, seeds: Sequence[int]) -> Tensor:
-        return torch.stack([torch.from_numpy(np.random.default_rng(seed).standard_normal(self.dim)) for seed in seeds])
+        return torch.stack(
+            [
+                torch.from_numpy(np.random.default_rng(seed).standard_normal(self.dim))
+                for seed in seeds
+            ]
+        )
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
         while True:
@@ -160,18 +170,26 @@ class Trial:
         """One run, with further arguments of `simulate`."""
         algorithm = self.make(self.rule if rule is None else rule)
         stop = Stop(updates=self.updates, gradients=PATIENCE * self.cluster.workers * self.updates)
-        return simulate(self.cluster, algorithm, self.task, stop=stop, **{"seed": self.seed, **given})
+        return simulate(
+            self.cluster, algorithm, self.task, stop=stop, **{"seed": self.seed, **given}
+        )
 
     @property
     def slices(self) -> int:
-        """Into how many slices the algorithm cuts the model, on a node each: a gradient may have a row each."""
+        """Into how many slices the algorithm cuts the model, on a node each: a gradient may have a
+        row each.
+        """
         params = self.task.start([self.seed]).shape[1]
-        return max(1, len(self.make(self.rule).slices(self.cluster.workers, params, layers_of(self.task))))
+        return max(
+            1, len(self.make(self.rule).slices(self.cluster.workers, params, layers_of(self.task)))
+        )
 
     def with_rates(self, *rates: float) -> Rule:
         """The rule with its learning rate times each of `rates`, a member each."""
         lr = self.rule.lr if isinstance(self.rule.lr, float) else cast(float, RULE.lr)
-        return replace(self.rule, lr=torch.tensor([[lr * rate] for rate in rates], dtype=torch.float64))
+        return replace(
+            self.rule, lr=torch.tensor([[lr * rate] for rate in rates], dtype=torch.float64)
+        )
 
 
 def trial_of(

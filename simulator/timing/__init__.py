@@ -1,1 +1,3 @@
-"""When things happen: clock, events, slowdowns, random streams and distributions. Nothing here imports torch."""
+"""When things happen: clock, events, slowdowns, random streams and distributions. Nothing here
+imports torch.
+"""

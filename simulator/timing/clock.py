@@ -1,4 +1,6 @@
-"""The virtual clock: SimPy's environment with a queue for the present instant; and Python's garbage collector."""
+"""The virtual clock: SimPy's environment with a queue for the present instant; and Python's garbage
+collector.
+"""
 
 import gc
 from collections import deque
@@ -17,19 +19,24 @@ LAST = EventPriority(2)  # after everything else of an instant
 
 
 class Clock(Environment):
-    """SimPy's environment, in whose queue some events are void: cancelled ones, limits, evaluations.
+    """SimPy's environment, in whose queue some events are void: cancelled ones, limits,
+    evaluations.
 
-    Events of the present instant wait in a queue of their own, in the order of scheduling; those scheduled for it
-    earlier come first. On a free network these are all messages, and a heap of 65,536 entries would be slow. SimPy's
+    Events of the present instant wait in a queue of their own, in the order of scheduling; those
+    scheduled for it earlier come first. On a free network these are all messages, and a heap of
+    65,536 entries would be slow. SimPy's
     own `run` and `step` do not see that queue: `run_to_end` is the way to run it.
 
     Attributes:
         stopped: set this to end the run after the present event.
-        after_work: schedules the end of a node's work in so many seconds, as `after` does unless ties are random.
+        after_work: schedules the end of a node's work in so many seconds, as `after` does unless
+            ties are random.
     """
 
     def __init__(self, ties: np.random.Generator | None = None) -> None:
-        """`ties` draws the order of the work that ends in one instant; without it, it is the order of scheduling."""
+        """`ties` draws the order of the work that ends in one instant; without it, it is the order
+        of scheduling.
+        """
         super().__init__()
         self._ties = ties
         self.after_work = self.after if ties is None else self._after_work
@@ -46,7 +53,9 @@ class Clock(Environment):
             heappush(self._queue, (at, NORMAL, next(self._eid), event))
 
     def at(self, time: float, event: Event) -> None:
-        """Schedule `event` at `time` (s), now or later: not in `time - now` seconds, which may be rounded."""
+        """Schedule `event` at `time` (s), now or later: not in `time - now` seconds, which may be
+        rounded.
+        """
         if time == self._now:
             self._instant.append(event)
         else:
@@ -57,7 +66,9 @@ class Clock(Environment):
         return partial(self.after, delay) if delay else self._instant.append
 
     def _after_work(self, delay: float, event: Event) -> None:
-        """Schedule the end of a node's work in `delay` seconds, at a random place between `NORMAL` and `LAST`."""
+        """Schedule the end of a node's work in `delay` seconds, at a random place between `NORMAL`
+        and `LAST`.
+        """
         assert self._ties is not None
         priority = cast(EventPriority, NORMAL + self._ties.random())
         heappush(self._queue, (self._now + delay, priority, next(self._eid), event))
@@ -72,14 +83,17 @@ class Clock(Environment):
     def run_to_end(self) -> None:
         """Process events until the clock is stopped or all that are left are void."""
         queue, instant = self._queue, self._instant
-        while not self.stopped and (len(queue) > self._void or len(queue) + len(instant) > self._void):
+        while not self.stopped and (
+            len(queue) > self._void or len(queue) + len(instant) > self._void
+        ):
             if instant and not (queue and queue[0][0] == self._now and queue[0][1] <= NORMAL):
                 event = instant.popleft()
             else:
                 self._now, _, _, event = heappop(queue)
             callbacks: Any = event.callbacks
             event.callbacks = None  # type: ignore[assignment]
-            if callbacks.__class__ is tuple:  # a verb's: the engine listens to it alone, and it does not fail
+            # a verb's: the engine listens to it alone, and it does not fail
+            if callbacks.__class__ is tuple:
                 callbacks[0](event)
                 continue
             for callback in callbacks:
@@ -89,7 +103,9 @@ class Clock(Environment):
 
     @property
     def instant_goes_on(self) -> bool:
-        """Whether events of urgent or normal priority still wait in the present instant (random ties come after)."""
+        """Whether events of urgent or normal priority still wait in the present instant (random
+        ties come after).
+        """
         return bool(self._instant) or (
             bool(self._queue) and self._queue[0][0] == self._now and self._queue[0][1] <= NORMAL
         )
@@ -109,7 +125,9 @@ class Clock(Environment):
         event.callbacks = callbacks
 
     def call_in(self, delay: float, call: Callable[[], None]) -> Event:
-        """Call `call()` in `delay` seconds, unless the event is cancelled; the clock runs until then."""
+        """Call `call()` in `delay` seconds, unless the event is cancelled; the clock runs until
+        then.
+        """
         event = self.timeout(delay)
         cast("list[Callable[[Event], None]]", event.callbacks).append(lambda _: call())
         return event
@@ -120,18 +138,26 @@ class Clock(Environment):
         event._ok, event._value, event.callbacks = True, None, [lambda _: call()]  # type: ignore[list-item]
         self.at(time, event)
 
-    def daemon(self, delay: float, call: Callable[[], None], priority: EventPriority = NORMAL) -> Event:
-        """Call `call()` in `delay` seconds, if the clock still runs then; it does not keep the clock running."""
+    def daemon(
+        self, delay: float, call: Callable[[], None], priority: EventPriority = NORMAL
+    ) -> Event:
+        """Call `call()` in `delay` seconds, if the clock still runs then; it does not keep the
+        clock running.
+        """
         event = self._void_event(call)
         self.schedule(event, priority, delay)
         return event
 
     def after_all(self, delay: float, call: Callable[[], None]) -> Event:
-        """Call `call()` in `delay` seconds, after all else of that instant; it does not keep the clock running."""
+        """Call `call()` in `delay` seconds, after all else of that instant; it does not keep the
+        clock running.
+        """
         return self.daemon(delay, call, LAST)
 
     def at_end_of_instant(self, call: Callable[[], None]) -> None:
-        """Call `call()`, one at a time, after all else of this instant; other events are numbered as without it."""
+        """Call `call()`, one at a time, after all else of this instant; other events are numbered
+        as without it.
+        """
         heappush(self._queue, (self._now, LAST, cast(int, inf), self._void_event(call)))
 
     def _void_event(self, call: Callable[[], None]) -> Event:
@@ -141,19 +167,24 @@ class Clock(Environment):
         return event
 
 
-PER_WORKER = 64  # new objects per worker at which a collection starts; messages and work leave no cycles
+# new objects per worker at which a collection starts; messages and work leave no cycles
+PER_WORKER = 64
 MANY = 1024  # workers from which on the memory of an earlier run must be freed first
 
 
 def collect_garbage(workers: int) -> None:
-    """Run the garbage collector if there are many workers: an earlier run leaves reference cycles."""
+    """Run the garbage collector if there are many workers: an earlier run leaves reference
+    cycles.
+    """
     if workers >= MANY:
         gc.collect()
 
 
 @contextmanager
 def rare_collections(workers: int) -> Iterator[None]:
-    """Run the garbage collector rarely within the context, but often enough for an algorithm's own cycles."""
+    """Run the garbage collector rarely within the context, but often enough for an algorithm's own
+    cycles.
+    """
     before = gc.get_threshold()
     if before[0]:
         gc.set_threshold(max(before[0], PER_WORKER * workers), *before[1:])

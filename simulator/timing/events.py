@@ -1,7 +1,9 @@
-"""The events that a node's verbs return; `yield` waits for one, `|` for the first of several, `&` for all.
+"""The events that a node's verbs return; `yield` waits for one, `|` for the first of several, `&`
+for all.
 
-They are cheap SimPy events: a computation and a message are one entry each in the event queue, a message is
-delivered inside its own event, and none of them needs a process, a store, or a list of callbacks of its own.
+They are cheap SimPy events: a computation and a message are one entry each in the event queue, a
+message is delivered inside its own event, and none of them needs a process, a store, or a list of
+callbacks of its own.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,10 +23,11 @@ if TYPE_CHECKING:
 else:
 
     class Slotted:
-        """What SimPy's `Event` tells about itself, for events without a dictionary, which take less memory.
+        """What SimPy's `Event` tells about itself, for events without a dictionary, which take less
+        memory.
 
-        With many workers, the time of a cycle depends on how much of it fits the cache. SimPy asks of an event only
-        that it has `env`, `callbacks`, `_ok` and `_value`.
+        With many workers, the time of a cycle depends on how much of it fits the cache. SimPy asks
+        of an event only that it has `env`, `callbacks`, `_ok` and `_value`.
         """
 
         __slots__ = ()
@@ -39,8 +42,8 @@ class Verb(Slotted):
     """An event that a verb of a node returns.
 
     Attributes:
-        callbacks: as SimPy has them, but a tuple that all events share until somebody listens besides the engine and
-            `role`; None once the event has fired.
+        callbacks: as SimPy has them, but a tuple that all events share until somebody listens
+            besides the engine and `role`; None once the event has fired.
         role: the role that waits for it, if it is the only one.
     """
 
@@ -67,7 +70,9 @@ class Verb(Slotted):
 
 
 def with_list(event: Event) -> Event:
-    """`event`, whose callbacks are a list from now on if it has not fired, as SimPy's conditions need it."""
+    """`event`, whose callbacks are a list from now on if it has not fired, as SimPy's conditions
+    need it.
+    """
     if isinstance(event, Verb) and isinstance(event.callbacks, tuple):
         event.callbacks = [*event.callbacks, *([] if event.role is None else [event.role._resume])]
         event.role = None
@@ -77,8 +82,8 @@ def with_list(event: Event) -> Event:
 class Choice(Verb, Condition):
     """The first, or all, of several events.
 
-    Once one has fired, the other receives are withdrawn: they take no message later, and a message that one of them
-    has taken from the mailbox is put back.
+    Once one has fired, the other receives are withdrawn: they take no message later, and a message
+    that one of them has taken from the mailbox is put back.
     """
 
     role = None
@@ -106,7 +111,8 @@ class Work(Verb):
     """A node is busy until this fires; its value is the gradient that it computes, if any.
 
     Attributes:
-        buckets: what fires when each bucket of the gradient is there, where some were asked for; the last is itself.
+        buckets: what fires when each bucket of the gradient is there, where some were asked for;
+            the last is itself.
     """
 
     __slots__ = ("_value", "buckets", "callbacks", "node", "role")
@@ -140,7 +146,9 @@ class Work(Verb):
 
 
 def new_work(node: "Machine", gradient: "Gradient | None", callbacks: Callbacks | None) -> Work:
-    """A function instead of `__init__`, as for all that is made in a cycle: Python 3.11 calls it 25 ns sooner."""
+    """A function instead of `__init__`, as for all that is made in a cycle: Python 3.11 calls it 25
+    ns sooner.
+    """
     work = Work()  # type: ignore[call-arg]
     work.node, work._value, work.callbacks = node, gradient, callbacks
     work.role, work.buckets = None, ()
@@ -148,7 +156,9 @@ def new_work(node: "Machine", gradient: "Gradient | None", callbacks: Callbacks 
 
 
 class BucketReady(Verb):
-    """A bucket of the gradient that `work` computes is there, while the rest is computed; its value is the gradient."""
+    """A bucket of the gradient that `work` computes is there, while the rest is computed; its value
+    is the gradient.
+    """
 
     __slots__ = ("_value", "callbacks", "role", "work")
 
@@ -163,18 +173,33 @@ class BucketReady(Verb):
 
 
 class Message(Verb):
-    """A message under way; fires, with its content as value, when it has arrived and been delivered.
+    """A message under way; fires, with its content as value, when it has arrived and been
+    delivered.
 
-    It is lost, and never fires, where its sender crashes before it arrives, or its receiver does or is down already.
+    It is lost, and never fires, where its sender crashes before it arrives, or its receiver does or
+    is down already.
 
     Attributes:
         content: what it carries.
-        size: in models, where servers take time over messages: what is left to take in, nothing unless it was sent.
-        lives: the sender's `life` when it was sent, and the receiver's `life` for which it is meant.
+        size: in models, where servers take time over messages: what is left to take in, nothing
+            unless it was sent.
+        lives: the sender's `life` when it was sent, and the receiver's `life` for which it is
+            meant.
         waiting: its callbacks, where a crash can lose it.
     """
 
-    __slots__ = ("_value", "callbacks", "content", "lives", "receiver", "role", "sender", "size", "tag", "waiting")
+    __slots__ = (
+        "_value",
+        "callbacks",
+        "content",
+        "lives",
+        "receiver",
+        "role",
+        "sender",
+        "size",
+        "tag",
+        "waiting",
+    )
 
     _ok = True
     content: Any
@@ -195,7 +220,9 @@ class Message(Verb):
         self.sender.lost(self)
 
 
-def new_message(sender: "Machine", receiver: "Machine", content: Any, tag: Any, callbacks: Callbacks) -> Message:
+def new_message(
+    sender: "Machine", receiver: "Machine", content: Any, tag: Any, callbacks: Callbacks
+) -> Message:
     """A message that its sender is about to send."""
     message = Message()  # type: ignore[call-arg]
     message.sender, message.receiver = sender, receiver

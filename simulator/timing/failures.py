@@ -20,16 +20,18 @@ from laggard.simulator.timing.distributions.distribution import is_law, mean_of
 
 @dataclass(frozen=True)
 class Checkpoint(Settings):
-    """How often each server saves its weights and the state of its rule; a checkpoint costs it no time.
+    """How often each server saves its weights and the state of its rule; a checkpoint costs it no
+    time.
 
-    Without a period the only checkpoint is the model at the start. With period T seconds and crashes after exponential
-    times of rate r, the age of the last checkpoint at a crash has the mean 1 / r - T / (exp(r T) - 1), T / 2 for rare
-    crashes.
+    Without a period the only checkpoint is the model at the start. With period T seconds and
+    crashes after exponential times of rate r, the age of the last checkpoint at a crash has the
+    mean 1 / r - T / (exp(r T) - 1), T / 2 for rare crashes.
 
     Attributes:
-        every_updates: updates of the server from its start, its return or its last checkpoint to the next.
-        every_seconds: T, instead (s), counted from the start and from each return. A checkpoint precedes the
-            updates of its instant.
+        every_updates: updates of the server from its start, its return or its last checkpoint to
+            the next.
+        every_seconds: T, instead (s), counted from the start and from each return. A checkpoint
+            precedes the updates of its instant.
 
     Source: Young (1974), CACM 17.9.
     """
@@ -40,22 +42,26 @@ class Checkpoint(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.every_updates is not None and self.every_seconds is not None:
-            raise InvalidSettingError("Checkpoint", "every_seconds", "null beside every_updates", self.every_seconds)
+            raise InvalidSettingError(
+                "Checkpoint", "every_seconds", "null beside every_updates", self.every_seconds
+            )
 
 
 @dataclass(frozen=True)
 class ServerCrash(Settings):
     """A server, or one shard of it, that crashes and returns from its last checkpoint.
 
-    It loses its updates since then, the gradients that it holds, and the messages under way to and from it; what is
-    sent to it while it is away is lost too. When it is back, each worker that it owes an answer announces itself again
-    and reads its weights. A worker that is computing then goes on: its gradient, of weights from before the crash,
-    counts as any other; a synchronous server drops it as late if it has lost updates. Other shards keep their newer
-    slices, so that the model is of two ages.
+    It loses its updates since then, the gradients that it holds, and the messages under way to and
+    from it; what is sent to it while it is away is lost too. When it is back, each worker that it
+    owes an answer announces itself again
+    and reads its weights. A worker that is computing then goes on: its gradient, of weights from
+    before the crash, counts as any other; a synchronous server drops it as late if it has lost
+    updates. Other shards keep their newer slices, so that the model is of two ages.
 
     Attributes:
         at: when it crashes (s).
-        uptime: instead, the time from the start, and from each return, to the next crash (s): a number, or a law.
+        uptime: instead, the time from the start, and from each return, to the next crash (s): a
+            number, or a law.
         restore_seconds: from a crash to the return (s), until then the server is away.
         shard: which of the server's shards, from 0.
 
@@ -70,7 +76,9 @@ class ServerCrash(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.at is None) == (self.uptime is None):
-            raise InvalidSettingError("ServerCrash", "at", "either a moment as at, or an uptime", self.at)
+            raise InvalidSettingError(
+                "ServerCrash", "at", "either a moment as at, or an uptime", self.at
+            )
         if self.uptime is not None and not is_law(self.uptime):
             bounded(self, "uptime", above=0, most=HUGE)
 

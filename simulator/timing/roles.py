@@ -10,22 +10,29 @@ from laggard.simulator.timing.events import with_list
 
 
 class RoleProcess(Process):
-    """A running role: SimPy's process, which an event of a verb resumes with a value, without a callback."""
+    """A running role: SimPy's process, which an event of a verb resumes with a value, without a
+    callback.
+    """
 
     def __init__(self, env: Environment, role: Generator[Event, Any, None]) -> None:
         if not isinstance(role, Generator):
-            raise TypeError(f"a role is {role!r}: expected a generator, a function with a `yield` in it")
+            raise TypeError(
+                f"a role is {role!r}: expected a generator, a function with a `yield` in it"
+            )
         self._send = role.send
         super().__init__(env, role)
 
     def resume(self, value: Any) -> None:
-        """Run the role, which has waited for `value`, until it waits for an event that has not fired."""
+        """Run the role, which has waited for `value`, until it waits for an event that has not
+        fired.
+        """
         send = self._send
         try:
             event: Any = send(value)
             while (callbacks := event.callbacks) is None:
                 event = send(event._value)
-        except Exception as error:  # an interrupt may come at any line, and is nothing that the role did
+        # an interrupt may come at any line, and is nothing that the role did
+        except Exception as error:
             self._end(error)
         else:
             self._target = event
@@ -40,7 +47,8 @@ class RoleProcess(Process):
             event: Any = self.target
             if getattr(event, "role", None) is self:
                 event.role = None
-            elif self._resume in (event.callbacks or ()):  # it is missing where the message waited for is lost
+            # it is missing where the message waited for is lost
+            elif self._resume in (event.callbacks or ()):
                 event.callbacks.remove(self._resume)
             self._generator.close()
 

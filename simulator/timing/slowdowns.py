@@ -8,7 +8,14 @@ from typing import Any, Protocol
 
 from numpy.random import Generator
 
-from laggard.simulator.errors import InvalidSettingError, NonNegative, Positive, Ratio, Settings, bounded
+from laggard.simulator.errors import (
+    InvalidSettingError,
+    NonNegative,
+    Positive,
+    Ratio,
+    Settings,
+    bounded,
+)
 
 
 class Slowdown(Protocol):
@@ -105,11 +112,13 @@ class Window(Group):
 
 @dataclass(frozen=True)
 class Markov(Group):
-    """Workers that are `factor` times as slow at random times: a Markov chain with two states, slow and normal.
+    """Workers that are `factor` times as slow at random times: a Markov chain with two states, slow
+    and normal.
 
-    Either state lasts for an exponential time, of mean `slow_for` or `fast_for` (s), and the chain starts in its
-    stationary state, slow with probability p = slow_for / (slow_for + fast_for): the mean speed is 1 - p + p / factor
-    at every moment. With fast_for << slow_for it is `Factor`. Workers of one group are slow at the same moments.
+    Either state lasts for an exponential time, of mean `slow_for` or `fast_for` (s), and the chain
+    starts in its stationary state, slow with probability p = slow_for / (slow_for + fast_for): the
+    mean speed is 1 - p + p / factor at every moment. With fast_for << slow_for it is `Factor`.
+    Workers of one group are slow at the same moments.
 
     Source: Gilbert (1960), the two-state chain.
 
@@ -166,7 +175,9 @@ class Path:
         return self
 
     def _skip(self, time: float) -> None:
-        """Enter the stationary state at `time`: so long after the last change, the state does not depend on it."""
+        """Enter the stationary state at `time`: so long after the last change, the state does not
+        depend on it.
+        """
         slow = self._draw_state()
         self._changes.append(time)
         if self._is_slow(len(self._changes)) != slow:
@@ -174,7 +185,10 @@ class Path:
 
     def _draw_state(self) -> bool:
         """Whether the chain is slow, in its stationary state."""
-        return self._rng.random() * (self._chain.slow_for + self._chain.fast_for) < self._chain.slow_for
+        return (
+            self._rng.random() * (self._chain.slow_for + self._chain.fast_for)
+            < self._chain.slow_for
+        )
 
     def _is_slow(self, number: int) -> bool:
         """Whether the chain is slow in its `number`-th state, from 1."""
@@ -189,7 +203,8 @@ class Path:
 
 @dataclass(frozen=True)
 class Crash(Group):
-    """Workers that go down at `at` (s) and return at `back` or never; their work and messages are lost.
+    """Workers that go down at `at` (s) and return at `back` or never; their work and messages are
+    lost.
 
     A worker that returns has the model that it had, and its roles start anew.
 
@@ -212,7 +227,8 @@ SLOWDOWNS: dict[str, type] = {"factor": Factor, "window": Window, "markov": Mark
 
 
 def apply_slowdowns(seconds: float, now: float, slowdowns: Sequence[Slowdown]) -> float:
-    """How long work of `seconds` at full speed takes from `now` on, with the slowdowns' factors multiplied.
+    """How long work of `seconds` at full speed takes from `now` on, with the slowdowns' factors
+    multiplied.
 
     The worker's speed is 1 / prod(factors), constant between the moments at which a factor changes:
     the work done is integrated from one such moment to the next.
@@ -229,7 +245,10 @@ def apply_slowdowns(seconds: float, now: float, slowdowns: Sequence[Slowdown]) -
         factor, until = float(math.prod(factors)), float(min(untils))
         if not 0 < factor < math.inf or until <= time:
             raise InvalidSettingError(
-                repr(slowdowns), f"at({time})", "a positive factor that holds for a while", (factor, until)
+                repr(slowdowns),
+                f"at({time})",
+                "a positive factor that holds for a while",
+                (factor, until),
             )
         if left * factor <= until - time:
             return float(time - now + left * factor)

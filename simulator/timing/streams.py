@@ -1,4 +1,6 @@
-"""Random streams: one child of the seed per purpose and rank, so that a change to one leaves the others alone."""
+"""Random streams: one child of the seed per purpose and rank, so that a change to one leaves the
+others alone.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -6,8 +8,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 Drawn = TypeVar("Drawn")
-COMPUTE, BATCHES, WEIGHTS, SLOWDOWNS, CHOICES, TIES, APPLY, RECEIVE, REPLY, LATENCY, CRASHES = range(11)
-"""Purposes. Adding a worker or changing the algorithm leaves every other (purpose, rank) stream as it was."""
+COMPUTE, BATCHES, WEIGHTS, SLOWDOWNS, CHOICES, TIES, APPLY, RECEIVE, REPLY, LATENCY, CRASHES = (
+    range(11)
+)
+"""Purposes. Adding a worker or changing the algorithm leaves every other (purpose, rank) stream as
+it was.
+"""
 
 
 def stream(seed: int, purpose: int, rank: int = 0) -> np.random.Generator:
@@ -22,7 +28,8 @@ def stream(seed: int, purpose: int, rank: int = 0) -> np.random.Generator:
 
 
 class StoredStream:
-    """A random stream of which only the state is stored, while many share one generator: 0.3 kB instead of 1.6.
+    """A random stream of which only the state is stored, while many share one generator: 0.3 kB
+    instead of 1.6.
 
     Its numbers are those of `stream(seed, purpose, rank)`.
     """
@@ -33,7 +40,9 @@ class StoredStream:
         self._shared, self._state = shared, words(stream(seed, purpose, rank))
 
     def draw(self, draws: Callable[[np.random.Generator], Drawn]) -> Drawn:
-        """What `draws` makes of the stream's generator, which is the stream's during this call only."""
+        """What `draws` makes of the stream's generator, which is the stream's during this call
+        only.
+        """
         state, increment, has_uint32, uinteger = self._state
         self._shared.bit_generator.state = {
             "bit_generator": "PCG64",
@@ -53,7 +62,9 @@ def words(rng: np.random.Generator) -> tuple[int, int, int, int]:
 
 
 class Streams(Sequence[np.random.Generator]):
-    """The generators of one purpose of one worker under several seeds, each made when it is first used."""
+    """The generators of one purpose of one worker under several seeds, each made when it is first
+    used.
+    """
 
     __slots__ = ("_found", "_purpose", "_rank", "_seeds")
 
@@ -76,7 +87,9 @@ class Streams(Sequence[np.random.Generator]):
 
 def start_seed(seed: int) -> int:
     """The seed of the initial weights for a learning seed."""
-    return int(np.random.SeedSequence(seed, spawn_key=(WEIGHTS,)).generate_state(1, np.uint64)[0] >> 1)
+    return int(
+        np.random.SeedSequence(seed, spawn_key=(WEIGHTS,)).generate_state(1, np.uint64)[0] >> 1
+    )
 
 
 class Seeds(NamedTuple):

@@ -1,7 +1,8 @@
-"""Measuring in turn: on a machine that is shared, only what was measured in the same round can be compared.
+"""Measuring in turn: on a machine that is shared, only what was measured in the same round can be
+compared.
 
-pytest-benchmark measures one contestant after the other, and what a machine's neighbours do between them is in its
-ratios; so these rounds are our own.
+pytest-benchmark measures one contestant after the other, and what a machine's neighbours do between
+them is in its ratios; so these rounds are our own.
 """
 
 import gc
@@ -27,7 +28,8 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Row:
-    """One case of a measure: a ratio of each round, and the speed behind it, on this machine at that hour.
+    """One case of a measure: a ratio of each round, and the speed behind it, on this machine at
+    that hour.
 
     Attributes:
         measure: what is divided by what.
@@ -41,7 +43,9 @@ class Row:
     speed: str
 
     @classmethod
-    def between(cls, measure: str, case: str, mine: Sequence[float], theirs: Sequence[float], unit: str) -> "Row":
+    def between(
+        cls, measure: str, case: str, mine: Sequence[float], theirs: Sequence[float], unit: str
+    ) -> "Row":
         """Of the speeds `mine` over `theirs`, round by round."""
         ratios = [one / other for one, other in zip(mine, theirs, strict=True)]
         return cls(measure, case, ratios, f"{rounded(median(mine))} {unit}")
@@ -52,7 +56,9 @@ class Row:
         return f"| {' | '.join([self.measure, self.case, *numbers, self.speed])} |"
 
 
-HEAD = "| measure | case | ratio | least | most | speed |\n| --- | --- | ---: | ---: | ---: | ---: |"
+HEAD = (
+    "| measure | case | ratio | least | most | speed |\n| --- | --- | ---: | ---: | ---: | ---: |"
+)
 
 
 def rounded(number: float) -> str:
@@ -113,7 +119,9 @@ def speed_of(step: Callable[[], object], seconds: float) -> float:
     return calls / spent
 
 
-def in_a_process(function: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
+def in_a_process(
+    function: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs
+) -> Answer:
     """What `function` answers in a process of its own, forked from one that has imports only."""
     context = get_context("forkserver")
     context.set_forkserver_preload(["laggard.simulator", function.__module__])

@@ -1,4 +1,6 @@
-"""The clock without learning: cycles per second, messages per second, and what a record of them takes."""
+"""The clock without learning: cycles per second, messages per second, and what a record of them
+takes.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import cycle
@@ -18,10 +20,22 @@ from laggard.simulator.network.topology import SERVER, Complete, Star, Topology
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions import Exponential
-from tests.benchmarks.alternation import BareSimPy, Row, in_a_process, peak_memory, rounded, speed_of
+from tests.benchmarks.alternation import (
+    BareSimPy,
+    Row,
+    in_a_process,
+    peak_memory,
+    rounded,
+    speed_of,
+)
 
-SIZES = {**dict.fromkeys(("async_ps", "sync_ps", "sgp"), (16, 256, 4096, 65_536)), "all_reduce": (16, 256, 4096)}
-"""Numbers of workers of each method; a round of all-reduce would be 2 P (P - 1) messages, and is in lock step."""
+SIZES = {
+    **dict.fromkeys(("async_ps", "sync_ps", "sgp"), (16, 256, 4096, 65_536)),
+    "all_reduce": (16, 256, 4096),
+}
+"""Numbers of workers of each method; a round of all-reduce would be 2 P (P - 1) messages, and is in
+lock step.
+"""
 FLOWS = (16, 256, 1024)
 ALLOWED = 2**30 / 10**7
 """Bytes an update, where ten million fill 1 GiB."""
@@ -31,14 +45,20 @@ class Turns(Timing):
     """No learning; at each evaluation bare SimPy, with as many processes, takes its turn.
 
     Attributes:
-        seconds, bare: process time of each of the engine's turns, and timeouts a second of SimPy's after it.
+        seconds, bare: process time of each of the engine's turns, and timeouts a second of SimPy's
+            after it.
         memory: bytes of the process after its first turn.
     """
 
     def __init__(self, processes: int, turn: float) -> None:
         super().__init__()
         self._rival, self._turn = BareSimPy(processes), turn
-        self.seconds, self.bare, self.memory, self._since = list[float](), list[float](), 0, process_time()
+        self.seconds, self.bare, self.memory, self._since = (
+            list[float](),
+            list[float](),
+            0,
+            process_time(),
+        )
 
     def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
         """End the engine's turn, measure the rival, and begin the next turn."""
@@ -49,19 +69,28 @@ class Turns(Timing):
         return super().evaluate(weights)
 
 
-def cycles(method: str, workers: int, turn: float, rounds: int) -> tuple[list[float], list[float], float]:
-    """Cycles and bare SimPy's timeouts per second of process time, a turn each, and bytes of memory a worker.
+def cycles(
+    method: str, workers: int, turn: float, rounds: int
+) -> tuple[list[float], list[float], float]:
+    """Cycles and bare SimPy's timeouts per second of process time, a turn each, and bytes of memory
+    a worker.
 
-    Compute times are exponential, the network is free. A cycle is a worker's: it computes, sends, receives. Turns
-    have at least two cycles of every worker, and two rounds of a method in lock-step.
+    Compute times are exponential, the network is free. A cycle is a worker's: it computes, sends,
+    receives. Turns have at least two cycles of every worker, and two rounds of a method in
+    lock-step.
     """
     before = peak_memory()
     seconds = max(2 if method == "async_ps" else 2 * log(workers) + 2, turn * 1e5 / workers)
     task, stop = Turns(workers, turn), Stop(time=(rounds + 1.5) * seconds)
     evaluate, cluster = Evaluate(every_seconds=seconds), Cluster(workers, Exponential(mean=1.0))
-    applied = simulate(cluster, ALGORITHMS[method](Rule()), task, stop=stop, evaluate=evaluate).metrics["samples"]
+    applied = simulate(
+        cluster, ALGORITHMS[method](Rule()), task, stop=stop, evaluate=evaluate
+    ).metrics["samples"]
     counts = np.diff(applied)[1 : rounds + 1]  # the first turn has the start in it
-    speeds = [float(count) / task.batch / spent for count, spent in zip(counts, task.seconds[2:], strict=False)]
+    speeds = [
+        float(count) / task.batch / spent
+        for count, spent in zip(counts, task.seconds[2:], strict=False)
+    ]
     return speeds, task.bare[2 : len(speeds) + 2], (task.memory - before) / workers
 
 
@@ -72,7 +101,9 @@ def clock(quick: bool, device: torch.device) -> Iterator[Row]:
         for workers in sizes[:3] if quick else sizes:
             speeds, bare, memory = in_a_process(cycles, method, workers, turn, rounds)
             unit = f"cycles/s, {rounded(memory / 1024)} KiB/worker"
-            yield Row.between("cycles / SimPy's timeouts", f"{method}, P = {workers:,}", speeds, bare, unit)
+            yield Row.between(
+                "cycles / SimPy's timeouts", f"{method}, P = {workers:,}", speeds, bare, unit
+            )
 
 
 class Arrival(Event):
@@ -90,7 +121,11 @@ class Traffic:
     """
 
     def __init__(
-        self, flows: int, route: Callable[[int], tuple[int, int]], topology: Topology, groups: Groups | None = None
+        self,
+        flows: int,
+        route: Callable[[int], tuple[int, int]],
+        topology: Topology,
+        groups: Groups | None = None,
     ) -> None:
         self.clock, self._route, self.arrived = Clock(), route, 0
         network = Network(topology=topology, bandwidth=1e9, sharing="fair", groups=groups)
@@ -106,7 +141,9 @@ class Traffic:
 
     def _send(self, flow: int) -> None:
         sender, receiver = self._route(flow)
-        self._transport.carry(sender, receiver, next(self._sizes), Arrival(self.clock, lambda: self._on(flow)))
+        self._transport.carry(
+            sender, receiver, next(self._sizes), Arrival(self.clock, lambda: self._on(flow))
+        )
 
     def _on(self, flow: int) -> None:
         self.arrived += 1
@@ -129,14 +166,18 @@ def at_random(flows: int) -> Traffic:
 
 
 def racks(flows: int) -> Groups:
-    """As many racks as workers in each, 4 to 1 at a core, so that a message between two crosses four links."""
+    """As many racks as workers in each, 4 to 1 at a core, so that a message between two crosses
+    four links.
+    """
     count = isqrt(flows)
     return Groups(count, trunks=[Trunk(range(count), "core", oversubscription=4.0)], servers="core")
 
 
 def to_the_next_rack(flows: int) -> Traffic:
     """Every flow goes from a worker to the one at its place in the next rack."""
-    return Traffic(flows, lambda flow: (flow, (flow + isqrt(flows)) % flows), Complete(), racks(flows))
+    return Traffic(
+        flows, lambda flow: (flow, (flow + isqrt(flows)) % flows), Complete(), racks(flows)
+    )
 
 
 def to_the_core(flows: int) -> Traffic:
@@ -148,7 +189,9 @@ def across_racks(flows: int) -> Traffic:
     """Every message goes between two workers of different racks, drawn anew for each."""
     rng, size = np.random.default_rng(1), isqrt(flows)
     senders = rng.integers(flows, size=4099)
-    receivers = (senders // size + 1 + rng.integers(size - 1, size=4099)) % size * size + rng.integers(size, size=4099)
+    receivers = (
+        senders // size + 1 + rng.integers(size - 1, size=4099)
+    ) % size * size + rng.integers(size, size=4099)
     drawn = cycle(zip(senders.tolist(), receivers.tolist(), strict=True))
     return Traffic(flows, lambda _: next(drawn), Complete(), racks(flows))
 
@@ -163,7 +206,9 @@ TRAFFIC: dict[str, Callable[[int], Traffic]] = {
 
 
 def messages(kind: str, flows: int, turn: float, rounds: int) -> tuple[list[float], list[float]]:
-    """Messages per second of process time, and bare SimPy's timeouts with as many processes, a turn each."""
+    """Messages per second of process time, and bare SimPy's timeouts with as many processes, a turn
+    each.
+    """
     traffic, rival = TRAFFIC[kind](flows), BareSimPy(flows)
     speed_of(traffic.next_arrival, turn / 4)
     pairs = [(speed_of(traffic.next_arrival, turn), rival.speed(turn)) for _ in range(rounds)]
@@ -175,11 +220,15 @@ def network(quick: bool, device: torch.device) -> Iterator[Row]:
     for kind in TRAFFIC:
         for flows in FLOWS:
             speeds, bare = in_a_process(messages, kind, flows, *((0.15, 3) if quick else (1.0, 5)))
-            yield Row.between("messages / SimPy's timeouts", f"{kind}, {flows} flows", speeds, bare, "messages/s")
+            yield Row.between(
+                "messages / SimPy's timeouts", f"{kind}, {flows} flows", speeds, bare, "messages/s"
+            )
 
 
 def record(updates: int) -> tuple[int, int, float]:
-    """Bytes in memory at the peak, bytes on disk, and updates a second of a run from its config to its files."""
+    """Bytes in memory at the peak, bytes on disk, and updates a second of a run from its config to
+    its files.
+    """
     from laggard.experiments.config.grid import fill_swept_keys
     from laggard.experiments.running.run import run
 
@@ -191,7 +240,8 @@ def record(updates: int) -> tuple[int, int, float]:
         "evaluate": {"every_updates": 10 * updates},
     }
     with TemporaryDirectory() as out:
-        run(fill_swept_keys({**document, "stop": {"updates": 100}}), out)  # the imports that a first run makes
+        # the imports that a first run makes
+        run(fill_swept_keys({**document, "stop": {"updates": 100}}), out)
         before, start = peak_memory(), process_time()
         result = run(fill_swept_keys({**document, "stop": {"updates": updates}}), out)
         disk = sum(file.stat().st_size for file in Path(result.path).iterdir())
@@ -202,5 +252,8 @@ def recording(quick: bool, device: torch.device) -> Iterator[Row]:
     """One row: memory of recorded updates, over what ten million in 1 GiB may take."""
     updates = 10**6 if quick else 10**7
     memory, disk, speed = in_a_process(record, updates)
-    ratio, behind = memory / updates / ALLOWED, f"{disk / updates:.3g} bytes/update on disk, {rounded(speed)} updates/s"
+    ratio, behind = (
+        memory / updates / ALLOWED,
+        f"{disk / updates:.3g} bytes/update on disk, {rounded(speed)} updates/s",
+    )
     yield Row("memory / (1 GiB / 10^7)", f"{updates:,} updates recorded", [ratio], behind)

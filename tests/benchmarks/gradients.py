@@ -1,7 +1,9 @@
-"""Real gradients per second, over those of the best plain training loop; and of E members over E runs.
+"""Real gradients per second, over those of the best plain training loop; and of E members over E
+runs.
 
-The engine's are counted from a run's first update to its last: clock, network, rules and recording are in it,
-evaluations and start-up are not. The plain loop's are its steps. Gradients that no update applied do not count.
+The engine's are counted from a run's first update to its last: clock, network, rules and recording
+are in it, evaluations and start-up are not. The plain loop's are its steps. Gradients that no
+update applied do not count.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +17,16 @@ import torch
 
 from laggard.models import DATASETS, Dataset, LeNet5, Supervised
 from laggard.models.data import IDX_FILES, data_root
-from laggard.simulator import ALGORITHMS, Cluster, Evaluate, Network, Rule, RunProgress, Stop, simulate
+from laggard.simulator import (
+    ALGORITHMS,
+    Cluster,
+    Evaluate,
+    Network,
+    Rule,
+    RunProgress,
+    Stop,
+    simulate,
+)
 from laggard.simulator.timing.distributions import Gamma
 from tests.benchmarks.alternation import Row, Speed, alternate
 from tests.benchmarks.plain import Loop, best, loops, wait_for
@@ -23,11 +34,14 @@ from tests.benchmarks.plain import Loop, best, loops, wait_for
 WORKERS = 16
 BATCHES = (32, 64, 128)
 MEMBERS = (1, 4, 16, 64)
-WARM = 3 * WORKERS  # updates until every worker has read anew, and memory is not asked of the system any more
+# updates until every worker has read anew, and memory is not asked of the system any more
+WARM = 3 * WORKERS
 
 
 def images(device: torch.device) -> Dataset:
-    """MNIST where it lies on this machine, else images of its shape; few to test, since evaluations are not timed."""
+    """MNIST where it lies on this machine, else images of its shape; few to test, since evaluations
+    are not timed.
+    """
     here = all((data_root() / "MNIST" / "raw" / file).is_file() for file in IDX_FILES)
     data = DATASETS["mnist"]() if here else mnist_shaped()
     data = replace(data, test_x=data.test_x[:250], test_y=data.test_y[:250])
@@ -35,7 +49,9 @@ def images(device: torch.device) -> Dataset:
 
 
 def mnist_shaped(samples: int = 60_000, tested: int = 10_000) -> Dataset:
-    """Ten random images under noise, as many and as large as MNIST's: they take as long, and mean nothing."""
+    """Ten random images under noise, as many and as large as MNIST's: they take as long, and mean
+    nothing.
+    """
     rng = np.random.default_rng(0)
     labels = rng.integers(10, size=samples + tested)
     noise = rng.standard_normal((len(labels), 28, 28, 1), dtype=np.float32)
@@ -47,11 +63,20 @@ def mnist_shaped(samples: int = 60_000, tested: int = 10_000) -> Dataset:
 
 def methods(rule: Rule) -> dict[str, dict[str, Any]]:
     """Cluster and algorithm of each method, for `simulate`: sixteen uneven workers at 10 Gb/s."""
-    cluster = Cluster(WORKERS, Gamma(mean=0.01, cv=0.1), network=Network(bandwidth=1.25e9, latency=1e-4))
+    cluster = Cluster(
+        WORKERS, Gamma(mean=0.01, cv=0.1), network=Network(bandwidth=1.25e9, latency=1e-4)
+    )
     served = {
-        name: {"cluster": cluster, "algorithm": ALGORITHMS[name](rule)} for name in ("async_ps", "sync_ps", "sgp")
+        name: {"cluster": cluster, "algorithm": ALGORITHMS[name](rule)}
+        for name in ("async_ps", "sync_ps", "sgp")
     }
-    return {**served, "delayed": {"cluster": Cluster(1), "algorithm": ALGORITHMS["delayed"](rule, delay=WORKERS - 1)}}
+    return {
+        **served,
+        "delayed": {
+            "cluster": Cluster(1),
+            "algorithm": ALGORITHMS["delayed"](rule, delay=WORKERS - 1),
+        },
+    }
 
 
 def gradients(quick: bool, device: torch.device) -> Iterator[Row]:
@@ -64,39 +89,62 @@ def gradients(quick: bool, device: torch.device) -> Iterator[Row]:
 
 
 def versus(
-    contest: Mapping[str, dict[str, Any]], plain: dict[str, Loop], batch: int, rounds: int, seconds: float
+    contest: Mapping[str, dict[str, Any]],
+    plain: dict[str, Loop],
+    batch: int,
+    rounds: int,
+    seconds: float,
 ) -> Iterator[Row]:
-    """A row for each of `contest`, all of whom take turns of about so many seconds with the best `plain` loops."""
+    """A row for each of `contest`, all of whom take turns of about so many seconds with the best
+    `plain` loops.
+    """
     chosen, speed = best(plain, steps=20)
     steps = max(3 * WORKERS, round(seconds * speed))
-    turns: dict[str, Speed] = {f"plain, {name}": partial(loop, steps) for name, loop in chosen.items()}
+    turns: dict[str, Speed] = {
+        f"plain, {name}": partial(loop, steps) for name, loop in chosen.items()
+    }
     turns |= {name: partial(engine_speed, given, steps) for name, given in contest.items()}
     speeds = alternate(turns, rounds)
-    fastest = [max(of_round) for of_round in zip(*(speeds[name] for name in turns if name not in contest), strict=True)]
+    fastest = [
+        max(of_round)
+        for of_round in zip(*(speeds[name] for name in turns if name not in contest), strict=True)
+    ]
     for name in contest:
         case = f"{name}, batch {batch}"
         yield Row.between("gradients / best plain loop", case, speeds[name], fastest, "gradients/s")
 
 
 def ensemble(quick: bool, device: torch.device) -> Iterator[Row]:
-    """A row a number of members, each with a learning rate of its own, over as many runs one after another."""
+    """A row a number of members, each with a learning rate of its own, over as many runs one after
+    another.
+    """
     task = Supervised(LeNet5().build, images(device), batch=32, device=device.type)
     single = {**methods(Rule(lr=0.01))["async_ps"], "task": task}
     engine_speed(single, 2 * WORKERS)
     steps = (0.2 if quick else 1.2) * engine_speed(single, 4 * WORKERS)
-    least = 24 if device.type == "cpu" else 4 * WORKERS  # a GPU evaluates all sixteen in flight at once
+    # a GPU evaluates all sixteen in flight at once
+    least = 24 if device.type == "cpu" else 4 * WORKERS
     turns: dict[str, Speed] = {"single": partial(engine_speed, single, max(32, round(steps)))}
     for members in MEMBERS:
         rates = torch.linspace(0.001, 0.02, members, dtype=torch.float64).unsqueeze(1)
         given = {**methods(Rule(lr=rates))["async_ps"], "task": task, "ensemble": members}
-        turns[str(members)] = partial(engine_speed, given, 1 + WARM + max(least, round(steps / members)), WARM)
+        turns[str(members)] = partial(
+            engine_speed, given, 1 + WARM + max(least, round(steps / members)), WARM
+        )
     speeds = alternate(turns, 3 if quick else 5)
     for number in map(str, MEMBERS):
-        yield Row.between("one run of E / E runs", f"E = {number}", speeds[number], speeds["single"], "gradients/s")
+        yield Row.between(
+            "one run of E / E runs",
+            f"E = {number}",
+            speeds[number],
+            speeds["single"],
+            "gradients/s",
+        )
 
 
 def engine_speed(given: Mapping[str, Any], gradients: int, first: int = 0) -> float:
-    """Applied gradients per second, of every member, from the engine's update number `first` to its last.
+    """Applied gradients per second, of every member, from the engine's update number `first` to its
+    last.
 
     The run is over once `gradients` were computed.
     """
@@ -105,7 +153,8 @@ def engine_speed(given: Mapping[str, Any], gradients: int, first: int = 0) -> fl
         torch.set_num_threads(1)  # a plain loop may have had more
 
     def watch(progress: RunProgress) -> None:
-        if len(moments) == first or progress.gradients >= gradients - WORKERS:  # where it begins, and may end
+        # where it begins, and may end
+        if len(moments) == first or progress.gradients >= gradients - WORKERS:
             wait_for(task.device)
         moments.append((perf_counter(), progress.samples))
 

@@ -1,8 +1,9 @@
 """Plain training loops, as anyone would write them: the honest opponents of the engine.
 
-All keep the training set in memory (a GPU's, if that is the device), draw mini-batches by index, and step with
-`torch.optim.SGD`. The best of them counts: on a CPU, one and all intra-op threads, with LeNet-5 as laggard builds it
-(ReLU after pooling) and as text books do; on a GPU eager, captured as a CUDA graph, and compiled.
+All keep the training set in memory (a GPU's, if that is the device), draw mini-batches by index,
+and step with `torch.optim.SGD`. The best of them counts: on a CPU, one and all intra-op threads,
+with LeNet-5 as laggard builds it (ReLU after pooling) and as text books do; on a GPU eager,
+captured as a CUDA graph, and compiled.
 """
 
 import time
@@ -23,7 +24,9 @@ Step = Callable[[Tensor, Tensor], object]
 
 
 def text_book_lenet5() -> nn.Module:
-    """LeNet-5 with its units before its pools; the same function as `LeNet5().build` with the same weights."""
+    """LeNet-5 with its units before its pools; the same function as `LeNet5().build` with the same
+    weights.
+    """
     return nn.Sequential(
         nn.Conv2d(1, 6, kernel_size=5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(6, 16, kernel_size=5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
@@ -34,9 +37,16 @@ def text_book_lenet5() -> nn.Module:
 def loops(data: Dataset, batch: int) -> dict[str, Loop]:
     """Every plain loop of LeNet-5 where `data` lies, by what is special about it."""
     found: dict[str, Loop] = {}
-    for form, build in {"": lambda: LeNet5().build(data.shape, data.classes), "text book, ": text_book_lenet5}.items():
+    for form, build in {
+        "": lambda: LeNet5().build(data.shape, data.classes),
+        "text book, ": text_book_lenet5,
+    }.items():
         if data.train_x.device.type == "cuda":
-            for name, prepare in {"eager": eager, "CUDA graph": captured, "compiled": compiled}.items():
+            for name, prepare in {
+                "eager": eager,
+                "CUDA graph": captured,
+                "compiled": compiled,
+            }.items():
                 found[form + name] = loop(_module(build, data), data, batch, prepare=prepare)
         else:
             for threads in sorted({1, cores()}):
@@ -44,10 +54,14 @@ def loops(data: Dataset, batch: int) -> dict[str, Loop]:
     return found
 
 
-def best(candidates: dict[str, Loop], steps: int, near: float = 0.75) -> tuple[dict[str, Loop], float]:
-    """Those of `candidates` that reach `near` of the fastest one's speed in a trial, and that speed.
+def best(
+    candidates: dict[str, Loop], steps: int, near: float = 0.75
+) -> tuple[dict[str, Loop], float]:
+    """Those of `candidates` that reach `near` of the fastest one's speed in a trial, and that
+    speed.
 
-    One that cannot run here, as a compiled one without a compiler, is left out; if none can, its error is raised.
+    One that cannot run here, as a compiled one without a compiler, is left out; if none can, its
+    error is raised.
     """
     speeds: dict[str, float] = {}
     failures: list[RuntimeError] = []
@@ -76,12 +90,16 @@ def eager(module: nn.Module, sample: tuple[Tensor, Tensor]) -> Step:
 
 
 def compiled(module: nn.Module, sample: tuple[Tensor, Tensor]) -> Step:
-    """The step with forward and backward compiled by `torch.compile`, as CUDA graphs where it can."""
+    """The step with forward and backward compiled by `torch.compile`, as CUDA graphs where it
+    can.
+    """
     return eager(torch.compile(module, mode="reduce-overhead"), sample)  # type: ignore[arg-type]
 
 
 def captured(module: nn.Module, sample: tuple[Tensor, Tensor]) -> Step:
-    """The whole step as one CUDA graph on buffers of its own, into which each mini-batch is copied."""
+    """The whole step as one CUDA graph on buffers of its own, into which each mini-batch is
+    copied.
+    """
     x, y = (tensor.clone() for tensor in sample)
     step = eager(module, sample)
     aside = torch.cuda.Stream()
@@ -109,7 +127,9 @@ def loop(
     threads: int = 1,
     prepare: Callable[[nn.Module, tuple[Tensor, Tensor]], Step] = eager,
 ) -> Loop:
-    """A plain training loop on `threads` intra-op threads, where `data` lies; its step is prepared at first use."""
+    """A plain training loop on `threads` intra-op threads, where `data` lies; its step is prepared
+    at first use.
+    """
     device = data.train_x.device
     order = torch.randperm(len(data.train_y), generator=torch.Generator().manual_seed(0)).to(device)
     prepared: list[Step] = []

@@ -18,9 +18,15 @@ RUNS = 24
 
 
 def grids(quick: bool) -> dict[str, Config]:
-    """The grids, each of 24 seeds; some two seconds a run, or a tenth of one where it is to be quick."""
+    """The grids, each of 24 seeds; some two seconds a run, or a tenth of one where it is to be
+    quick.
+    """
     cluster = {"workers": 16, "compute": {"law": "exponential", "mean": 0.01}}
-    every: dict[str, Any] = {"cluster": cluster, "algorithm": "async_ps", "sweep": {"seed": list(range(RUNS))}}
+    every: dict[str, Any] = {
+        "cluster": cluster,
+        "algorithm": "async_ps",
+        "sweep": {"seed": list(range(RUNS))},
+    }
     clock = {"task": {"model": "timing"}, "stop": {"updates": 3000 if quick else 150_000}}
     learning = {
         "task": {"model": "lenet5", "dataset": "digits", "batch": 32},
@@ -34,14 +40,20 @@ def grids(quick: bool) -> dict[str, Config]:
 
 
 def sweep(quick: bool, device: torch.device) -> Iterator[Row]:
-    """A row for each grid and each way in which one process can carry it out: with several threads, and with one."""
+    """A row for each grid and each way in which one process can carry it out: with several threads,
+    and with one.
+    """
     for name, config in grids(quick).items():
         turns = {"all": partial(speed, config, cores()), "one process": partial(speed, config, 1)}
         if config.task.model != "timing":
-            turns["one process, one thread"] = partial(speed, config.model_copy(update={"threads": 1}), 1)
+            turns["one process, one thread"] = partial(
+                speed, config.model_copy(update={"threads": 1}), 1
+            )
         speeds = alternate(turns, 1 if quick else 2)
         for other in (turn for turn in turns if turn != "all"):
-            yield Row.between(f"sweep on {cores()} cores / {other}", name, speeds["all"], speeds[other], "runs/s")
+            yield Row.between(
+                f"sweep on {cores()} cores / {other}", name, speeds["all"], speeds[other], "runs/s"
+            )
 
 
 def speed(config: Config, jobs: int) -> float:

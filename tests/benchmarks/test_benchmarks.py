@@ -1,4 +1,6 @@
-"""Each ratio is of what it says, held against fakes of known speed; and loose guards on the speed itself."""
+"""Each ratio is of what it says, held against fakes of known speed; and loose guards on the speed
+itself.
+"""
 
 import time
 from collections.abc import Callable
@@ -27,13 +29,16 @@ def test_contestants_take_turns():
 
 
 def test_a_ratio_is_of_what_was_measured_in_the_same_round():
-    row = Row.between("mine / theirs", "a case", [150.0, 100.0, 90.0], [100.0, 50.0, 100.0], "gradients/s")
+    row = Row.between(
+        "mine / theirs", "a case", [150.0, 100.0, 90.0], [100.0, 50.0, 100.0], "gradients/s"
+    )
     assert row.ratios == [1.5, 2.0, 0.9]
     assert str(row) == "| mine / theirs | a case | 1.5 | 0.9 | 2 | 100 gradients/s |"
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(123456.0, "123,000"), (1234.5, "1,230"), (99.9, "99.9"), (0.01234, "0.0123")]
+    ("number", "text"),
+    [(123456.0, "123,000"), (1234.5, "1,230"), (99.9, "99.9"), (0.01234, "0.0123")],
 )
 def test_numbers_have_three_digits(number, text):
     assert rounded(number) == text
@@ -50,7 +55,11 @@ def test_a_speed_is_work_over_process_time(monkeypatch):
 
 
 def test_the_best_plain_loop_of_each_round_counts_and_slow_ones_are_left_out(monkeypatch):
-    tried = {"slow": speeds(9.0, 9.0), "one": speeds(90.0, 90.0, 100.0, 40.0), "two": speeds(80.0, 80.0, 80.0, 50.0)}
+    tried = {
+        "slow": speeds(9.0, 9.0),
+        "one": speeds(90.0, 90.0, 100.0, 40.0),
+        "two": speeds(80.0, 80.0, 80.0, 50.0),
+    }
     monkeypatch.setattr(gradients, "engine_speed", speeds(150.0, 100.0))
     (row,) = gradients.versus({"async_ps": {}}, tried, 32, rounds=2, seconds=0.1)
     assert row.case == "async_ps, batch 32"
@@ -77,7 +86,9 @@ class Timed(Quadratic):
         return super().gradients(weights, batches)
 
 
-@pytest.mark.parametrize(("algorithm", "workers"), [(AsyncPS(Rule()), 4), (SyncPS(Rule()), 4), (Delayed(Rule()), 1)])
+@pytest.mark.parametrize(
+    ("algorithm", "workers"), [(AsyncPS(Rule()), 4), (SyncPS(Rule()), 4), (Delayed(Rule()), 1)]
+)
 @pytest.mark.parametrize("members", [1, 3])
 def test_the_engine_is_as_fast_as_its_gradients(algorithm, workers, members, monkeypatch):
     task = Timed(dim=2, noise=0.1)
@@ -105,22 +116,35 @@ def test_a_plain_loop_learns_where_the_data_lies(monkeypatch):
     loop = plain.loop(module, data, batch=4)
     assert loop(3) > 0
     assert waits == [torch.device("cpu")] * 2
-    assert not any(torch.equal(new, old) for new, old in zip(module.parameters(), before, strict=True))
+    assert not any(
+        torch.equal(new, old) for new, old in zip(module.parameters(), before, strict=True)
+    )
 
 
 def best_of(tries: int, ratio: Callable[[], float], enough: float) -> float:
-    """The best `ratio` of several tries, since a machine has neighbours; none is made once one was `enough`."""
+    """The best `ratio` of several tries, since a machine has neighbours; none is made once one was
+    `enough`.
+    """
     found: list[float] = []
     while len(found) < tries and (not found or max(found) < enough):
         found.append(ratio())
     return max(found)
 
 
-@pytest.mark.parametrize(("name", "algorithm"), [("async_ps", AsyncPS(Rule())), ("sync_ps", SyncPS(Rule()))])
-def test_cycles_are_those_of_a_run_and_cost_no_more_than_sixty_timeouts_of_bare_simpy(name, algorithm):
+@pytest.mark.parametrize(
+    ("name", "algorithm"), [("async_ps", AsyncPS(Rule())), ("sync_ps", SyncPS(Rule()))]
+)
+def test_cycles_are_those_of_a_run_and_cost_no_more_than_sixty_timeouts_of_bare_simpy(
+    name, algorithm
+):
     def direct() -> float:
         start, stop = time.process_time(), Stop(gradients=6000)
-        run = simulate(Cluster(16, Exponential(1.0)), algorithm, stop=stop, evaluate=Evaluate(every_updates=10**9))
+        run = simulate(
+            Cluster(16, Exponential(1.0)),
+            algorithm,
+            stop=stop,
+            evaluate=Evaluate(every_updates=10**9),
+        )
         return run.progress.gradients / (time.process_time() - start)
 
     close, ratios = [], []
@@ -137,7 +161,10 @@ def test_cycles_are_those_of_a_run_and_cost_no_more_than_sixty_timeouts_of_bare_
 
 
 def test_more_workers_need_more_memory():
-    few, many = (workers * in_a_process(clock.cycles, "async_ps", workers, 0.02, 1)[2] for workers in (16, 1040))
+    few, many = (
+        workers * in_a_process(clock.cycles, "async_ps", workers, 0.02, 1)[2]
+        for workers in (16, 1040)
+    )
     assert many - few > 1024 * 1000  # a worker is a thousand bytes at least
 
 
@@ -146,14 +173,18 @@ def test_as_many_messages_are_always_under_way(kind):
     traffic = clock.TRAFFIC[kind](16)
     for _ in range(1200):
         traffic.next_arrival()
-        assert len({flow for link in traffic._transport._links.values() for flow in link.flows}) == 16
+        assert (
+            len({flow for link in traffic._transport._links.values() for flow in link.flows}) == 16
+        )
     if kind == "star":  # the server's card is never idle: 1 MB a millisecond
         assert traffic.clock.now == pytest.approx(traffic.arrived * 1e-3, rel=0.15)
 
 
 def test_sharing_a_card_among_many_costs_little_more_than_among_few():
     def ratio() -> float:
-        many, few = (max(in_a_process(clock.messages, "star", flows, 0.1, 3)[0]) for flows in (256, 16))
+        many, few = (
+            max(in_a_process(clock.messages, "star", flows, 0.1, 3)[0]) for flows in (256, 16)
+        )
         return many / few
 
     assert best_of(3, ratio, 1 / 4) >= 1 / 4
@@ -162,10 +193,15 @@ def test_sharing_a_card_among_many_costs_little_more_than_among_few():
 @pytest.mark.parametrize("method", ["async_ps", "delayed"])
 def test_sixteen_workers_cost_hardly_more_than_the_best_plain_loop(method):
     data = gradients.mnist_shaped(samples=2000, tested=20)
-    given = {**gradients.methods(Rule(lr=0.01))[method], "task": Supervised(LeNet5().build, data, 32, device="cpu")}
+    given = {
+        **gradients.methods(Rule(lr=0.01))[method],
+        "task": Supervised(LeNet5().build, data, 32, device="cpu"),
+    }
 
     def ratio() -> float:
-        loops = {name: loop for name, loop in plain.loops(data, 32).items() if "text book" not in name}
+        loops = {
+            name: loop for name, loop in plain.loops(data, 32).items() if "text book" not in name
+        }
         (row,) = gradients.versus({method: given}, loops, 32, rounds=3, seconds=0.1)
         return max(row.ratios)
 

@@ -30,7 +30,9 @@ stop: {updates: 40}
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """What the test starts hears Ctrl-C, even where a shell has shut that off, as it does in the background."""
+    """What the test starts hears Ctrl-C, even where a shell has shut that off, as it does in the
+    background.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -65,13 +67,17 @@ def module(tmp_path: Path) -> Iterator[Callable[[str, str], Path]]:
         now.clear()
         now.update(before)
     for name, loaded in list(sys.modules.items()):
-        if str(getattr(loaded, "__file__", None) or "").startswith(str(tmp_path)) or name.startswith("package."):
+        if str(getattr(loaded, "__file__", None) or "").startswith(
+            str(tmp_path)
+        ) or name.startswith("package."):
             del sys.modules[name]
 
 
 @pytest.fixture(scope="session")
 def bench() -> Callable[..., SimpleNamespace]:
-    """Simulates a config, without a folder: what figures read of a result; `labels` are columns of its metrics."""
+    """Simulates a config, without a folder: what figures read of a result; `labels` are columns of
+    its metrics.
+    """
 
     def simulated(text: str, **labels: object) -> SimpleNamespace:
         config = parse(YAML(typ="safe").load(text))
@@ -80,7 +86,9 @@ def bench() -> Callable[..., SimpleNamespace]:
         metrics = pd.DataFrame(outcome.metrics)
         for key, values in swept.items():
             metrics[key] = [values[member] for member in metrics["member"]]
-        tables = {name: pd.DataFrame(getattr(outcome, name)) for name in ("updates", "workers", "nodes")}
+        tables = {
+            name: pd.DataFrame(getattr(outcome, name)) for name in ("updates", "workers", "nodes")
+        }
         messages = None if outcome.message_log is None else pd.DataFrame(outcome.message_log)
         return SimpleNamespace(
             metrics=metrics.assign(**labels), config=config, weights=outcome.weights, models=outcome.models,

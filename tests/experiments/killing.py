@@ -1,9 +1,10 @@
-"""Kills a sweep at random moments, again and again, and holds what is left against a sweep that nobody disturbed.
+"""Kills a sweep at random moments, again and again, and holds what is left against a sweep that
+nobody disturbed.
 
-Each kill is a SIGKILL to the parent or to one of its workers, or Ctrl-C. After the last, the sweep is called until it
-has ended.
-Then every run is to be there, none that had been finished was begun again (the manifest is the same file, written at
-the same moment), and updates, metrics and weights are byte for byte those of a sweep in one process.
+Each kill is a SIGKILL to the parent or to one of its workers, or Ctrl-C. After the last, the sweep
+is called until it has ended. Then every run is to be there, none that had been finished was begun
+again (the manifest is the same file, written at the same moment), and updates, metrics and weights
+are byte for byte those of a sweep in one process.
 """
 
 import os
@@ -26,14 +27,23 @@ learning: {lr: 0.1}
 stop: {updates: %d}
 sweep: {seeds: %d}
 """
-COMPARED = ("updates.parquet", "metrics.parquet", "workers.parquet", "nodes.parquet", "weights.safetensors")
+COMPARED = (
+    "updates.parquet",
+    "metrics.parquet",
+    "workers.parquet",
+    "nodes.parquet",
+    "weights.safetensors",
+)
 
 
 Kill = Callable[[subprocess.Popen[str], random.Random], str]
 
 
-def disturbed(config: Path, out: Path, kills: int, within: float, rng: random.Random, kill: Kill) -> dict[str, int]:
-    """Sweep until all is done, with so many kills, each within so many seconds of the last; counts what was killed.
+def disturbed(
+    config: Path, out: Path, kills: int, within: float, rng: random.Random, kill: Kill
+) -> dict[str, int]:
+    """Sweep until all is done, with so many kills, each within so many seconds of the last; counts
+    what was killed.
 
     Where all is done too soon, they are fewer.
     """
@@ -43,7 +53,10 @@ def disturbed(config: Path, out: Path, kills: int, within: float, rng: random.Ra
         process = start(config, out, "--jobs", "2")
         count["calls"] += 1
         while process.poll() is None:
-            wait(process, rng.uniform(0, within) if sum(count.values()) - count["calls"] < kills else 1e9)
+            wait(
+                process,
+                rng.uniform(0, within) if sum(count.values()) - count["calls"] < kills else 1e9,
+            )
             check_kept(results, finished)
             if process.poll() is None:
                 count[kill(process, rng)] += 1
@@ -86,7 +99,9 @@ def kill(process: subprocess.Popen[str], rng: random.Random) -> str:
 
 
 def interrupt(process: subprocess.Popen[str], rng: random.Random) -> str:
-    """Press Ctrl-C, of which the workers hear too, or send the signal to the parent alone, as `timeout` does."""
+    """Press Ctrl-C, of which the workers hear too, or send the signal to the parent alone, as
+    `timeout` does.
+    """
     if rng.random() < 1 / 2:
         os.killpg(process.pid, signal.SIGINT)
     else:
@@ -96,7 +111,9 @@ def interrupt(process: subprocess.Popen[str], rng: random.Random) -> str:
 
 
 def check_report(err: str, results: Path) -> None:
-    """Hold what an interrupted sweep has printed against the runs that there are, and look for what it has left."""
+    """Hold what an interrupted sweep has printed against the runs that there are, and look for what
+    it has left.
+    """
     assert "Traceback" not in err, err
     assert "Warning" not in err, err
     last = err.splitlines()[-1]

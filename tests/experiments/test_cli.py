@@ -53,7 +53,10 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.fixture
 def laggard(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[Any]
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    drawn: list[Any],
 ) -> Laggard:
     """Calls the command line; answers exit code, output and errors."""
     monkeypatch.chdir(tmp_path)
@@ -74,12 +77,16 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
         "import sys\nfrom laggard.experiments.cli import parser\nparser().format_help()\n"
         "print(sorted({'torch', 'numpy', 'pandas', 'pydantic', 'simpy', 'matplotlib'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert done.stdout == "[]\n"
 
 
 def test_python_m_experiments_is_the_console_script() -> None:
-    done = subprocess.run([sys.executable, "-m", "experiments", "--help"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments", "--help"], cwd=ROOT, capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert all(command in done.stdout for command in ("run", "sweep", "plot", "validate", "list"))
 
@@ -93,30 +100,53 @@ def test_laggard_alone_shows_help_and_knows_its_version(laggard: Laggard) -> Non
 
 
 @pytest.mark.slow
-def test_a_warning_is_one_line_without_a_place_in_the_code(toy: Callable[..., Path], tmp_path: Path) -> None:
-    """In a process of its own, for it is from there on; there numba cannot be imported, of which a run warns."""
+def test_a_warning_is_one_line_without_a_place_in_the_code(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    """In a process of its own, for it is from there on; there numba cannot be imported, of which a
+    run warns.
+    """
     script = (
         "import sys\nsys.modules['numba'] = None\n"
         "from laggard.experiments.cli import main\nsys.exit(main(sys.argv[1:]))"
     )
-    config = toy(text="algorithm: sync_ps\ntask: {model: logistic, dataset: digits}\nstop: {updates: 1}\n")
-    command = [sys.executable, "-c", script, "run", str(config), "--out", str(tmp_path / "out"), "--quiet"]
+    config = toy(
+        text="algorithm: sync_ps\ntask: {model: logistic, dataset: digits}\nstop: {updates: 1}\n"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        script,
+        "run",
+        str(config),
+        "--out",
+        str(tmp_path / "out"),
+        "--quiet",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0
-    assert re.fullmatch(r"warning: gradients are not compiled, and slower: ModuleNotFoundError: .*\n", done.stderr)
+    assert re.fullmatch(
+        r"warning: gradients are not compiled, and slower: ModuleNotFoundError: .*\n", done.stderr
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes of POSIX")
 def test_a_reader_that_has_enough_ends_it_quietly() -> None:
     command = [sys.executable, "-m", "laggard", "list"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         process.stdout.close()  # before anything is written
         assert process.stderr.read() == b""
     assert process.returncode == 128 + signal.SIGPIPE
 
 
-def test_run_prints_a_table_and_draws_a_figure(laggard: Laggard, toy: Callable[..., Path], drawn: list[Any]) -> None:
-    code, out, err = laggard("run", toy(), "stop.updates=20", "--out", "here", "evaluate.target_accuracy=0.9")
+def test_run_prints_a_table_and_draws_a_figure(
+    laggard: Laggard, toy: Callable[..., Path], drawn: list[Any]
+) -> None:
+    code, out, err = laggard(
+        "run", toy(), "stop.updates=20", "--out", "here", "evaluate.target_accuracy=0.9"
+    )
     assert (code, err) == (0, "")
     header, row, _, figure = out.splitlines()
     assert header.split()[0] == "method"
@@ -136,7 +166,9 @@ def test_sweep_prints_a_row_per_run_and_member(laggard: Laggard, toy: Callable[.
     start, *ends = err.splitlines()
     assert start == "2 runs in results/toy"
     for number, method, line in zip((1, 2), ("synchronous", "late"), ends, strict=True):
-        assert re.fullmatch(rf"{number} of 2: run \w{{12}} \(method = {method}\) finished in \d+\.\d s", line)
+        assert re.fullmatch(
+            rf"{number} of 2: run \w{{12}} \(method = {method}\) finished in \d+\.\d s", line
+        )
     rows = out.splitlines()
     assert rows[0].split()[:2] == ["method", "learning.lr"]
     expected = [["synchronous", "0.1"], ["synchronous", "0.2"], ["late", "0.1"], ["late", "0.2"]]
@@ -144,7 +176,9 @@ def test_sweep_prints_a_row_per_run_and_member(laggard: Laggard, toy: Callable[.
     assert laggard("sweep", toy(GRID)) == (0, out, f"{start}\n2 of 2 runs already exist\n")
 
 
-def test_a_sweep_whose_runs_diverge_is_code_1_with_a_summary(laggard: Laggard, toy: Callable[..., Path]) -> None:
+def test_a_sweep_whose_runs_diverge_is_code_1_with_a_summary(
+    laggard: Laggard, toy: Callable[..., Path]
+) -> None:
     path = toy("sweep: {m: {fine: {}, wild: {learning.lr: 1.0e+30}}}")
     for _ in range(2):  # a second call, which finds both, says so too
         code, out, err = laggard("sweep", path)
@@ -173,7 +207,9 @@ def test_quiet_says_nothing(laggard: Laggard, toy: Callable[..., Path]) -> None:
 
 
 def test_overrides_may_follow_options(laggard: Laggard, toy: Callable[..., Path]) -> None:
-    assert laggard("run", "--quiet", toy(), "stop.updates=20", "--out", "here", "learning.lr=0.3") == (0, "", "")
+    assert laggard(
+        "run", "--quiet", toy(), "stop.updates=20", "--out", "here", "learning.lr=0.3"
+    ) == (0, "", "")
     (config,) = Path("here/toy").glob("*/config.yaml")
     assert "lr: 0.3" in config.read_text()
 
@@ -184,7 +220,9 @@ def test_run_on_a_grid_points_to_sweep(laggard: Laggard, toy: Callable[..., Path
     assert laggard("run", path) == (2, "", said)
 
 
-def test_validate_counts_runs_and_members(laggard: Laggard, toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_validate_counts_runs_and_members(
+    laggard: Laggard, toy: Callable[..., Path], tmp_path: Path
+) -> None:
     path = toy(GRID)
     bad = tmp_path / "bad.yaml"
     bad.write_text("seed: a\n")
@@ -192,7 +230,11 @@ def test_validate_counts_runs_and_members(laggard: Laggard, toy: Callable[..., P
     code, out, err = laggard("validate", bad, path)
     assert (code, out) == (2, f"{path}: fine: 2 runs, 4 members\n")
     assert err == f"{bad}: seed: expected a whole number, got 'a'\n"
-    assert laggard("validate", path, "sweep={}", "seed=3") == (0, f"{path}: fine: 1 run, 1 member\n", "")
+    assert laggard("validate", path, "sweep={}", "seed=3") == (
+        0,
+        f"{path}: fine: 1 run, 1 member\n",
+        "",
+    )
     assert laggard("validate", path, "sweep={}", "seed=a") == (
         2,
         "",
@@ -200,7 +242,11 @@ def test_validate_counts_runs_and_members(laggard: Laggard, toy: Callable[..., P
     )
     longer = f"sweep={{seed: {list(range(100))}}}"  # than a file's name may be
     assert laggard("validate", path, longer) == (0, f"{path}: fine: 100 runs, 100 members\n", "")
-    assert laggard("validate", "seed=a") == (2, "", "laggard validate: expected a CONFIG before key=value\n")
+    assert laggard("validate", "seed=a") == (
+        2,
+        "",
+        "laggard validate: expected a CONFIG before key=value\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,7 +255,8 @@ def test_validate_counts_runs_and_members(laggard: Laggard, toy: Callable[..., P
         ("{}", True),
         ("{ties: random}", False),
         ("{compute: {law: gamma, mean: 1, cv: 0.1}}", False),
-        ("{slowdowns: [{workers: [6, 7], factor: 3}]}", False),  # they would be late at random ties too
+        # they would be late at random ties too
+        ("{slowdowns: [{workers: [6, 7], factor: 3}]}", False),
     ],
 )
 def test_validate_warns_of_shards_that_are_never_learnt(
@@ -222,7 +269,9 @@ def test_validate_warns_of_shards_that_are_never_learnt(
     )
     code, out, err = laggard("validate", path)
     assert (code, out) == (0, f"{path}: fine: 1 run, 1 member\n")
-    problem = "equal times and ties by rank: ranks 6, 7 never contribute to an update; set it to random"
+    problem = (
+        "equal times and ties by rank: ranks 6, 7 never contribute to an update; set it to random"
+    )
     assert err == (f"{path}: warning: cluster.ties: tied: {problem}\n" if warned else "")
     shifted = "task={model: quadratic, shift: [0, 1, 2, 3, 4, 5, 6, 7]}"
     assert (laggard("validate", path, shifted)[2] != "") == warned
@@ -232,14 +281,19 @@ def test_validate_warns_of_shards_that_are_never_learnt(
         assert err == f"{path}: warning: cluster.ties: seed = 0 (and 2 other runs): {problem}\n"
 
 
-def test_plot_draws_runs_and_sweeps(laggard: Laggard, toy: Callable[..., Path], drawn: list[Any]) -> None:
+def test_plot_draws_runs_and_sweeps(
+    laggard: Laggard, toy: Callable[..., Path], drawn: list[Any]
+) -> None:
     laggard("sweep", toy(GRID), "--quiet")
     drawn.clear()
     assert laggard("plot", "results/toy", "--to", "all.png") == (0, "all.png\n", "")
     runs = sorted(path.parent for path in Path("results/toy").glob("*/manifest.json"))
     assert laggard("plot", *runs) == (0, f"{runs[0]}/figure.png\n", "")
     (sweep, path, given), (singles, _, named) = drawn
-    assert ([result.labels["method"] for result in sweep], path) == (["synchronous", "late"], Path("all.png"))
+    assert ([result.labels["method"] for result in sweep], path) == (
+        ["synchronous", "late"],
+        Path("all.png"),
+    )
     assert given["label"] is None
     assert given["target"] is named["target"] is None
     assert sorted(map(named["label"], singles)) == ["async_ps", "sync_ps"]
@@ -247,12 +301,20 @@ def test_plot_draws_runs_and_sweeps(laggard: Laggard, toy: Callable[..., Path], 
 
 def test_plot_draws_the_figure_that_is_named(laggard: Laggard, toy: Callable[..., Path]) -> None:
     laggard("sweep", toy(GRID), "--quiet")
-    assert laggard("plot", "results/toy", "--figure", "staleness") == (0, "results/toy/staleness.png\n", "")
-    assert laggard("plot", "results/toy", "--figure", "learning", "--x", "epoch", "--to", "a.svg") == (0, "a.svg\n", "")
+    assert laggard("plot", "results/toy", "--figure", "staleness") == (
+        0,
+        "results/toy/staleness.png\n",
+        "",
+    )
+    assert laggard(
+        "plot", "results/toy", "--figure", "learning", "--x", "epoch", "--to", "a.svg"
+    ) == (0, "a.svg\n", "")
     assert Path("results/toy/staleness.png").read_bytes().startswith(b"\x89PNG")
     code, out, err = laggard("plot", "results/toy", "--figure", "consensus")
     assert (code, out) == (2, "")
-    assert err.startswith("results/toy/consensus.png: no result has a consensus distance: expected a method")
+    assert err.startswith(
+        "results/toy/consensus.png: no result has a consensus distance: expected a method"
+    )
     assert err.count("\n") == 1
 
 
@@ -303,7 +365,9 @@ def test_list_has_an_entry_for_every_entry_of_every_table(laggard: Laggard) -> N
 
 def test_validate_names_all_mistakes_and_run_the_first(laggard: Laggard, tmp_path: Path) -> None:
     file = tmp_path / "mistakes.yaml"
-    file.write_text("cluster: {workers: zero, ties: no}\nlearning: {lr: x}\nstop: {epoch: 3}\nalgorithm: async_p\n")
+    file.write_text(
+        "cluster: {workers: zero, ties: no}\nlearning: {lr: x}\nstop: {epoch: 3}\nalgorithm: async_p\n"
+    )
     code, out, err = laggard("validate", str(file))
     assert (code, out) == (2, "")
     keys = [line.removeprefix(f"{file}: ").partition(":")[0] for line in err.splitlines()]
@@ -317,7 +381,9 @@ def test_validate_names_all_mistakes_and_run_the_first(laggard: Laggard, tmp_pat
     [("config", ""), ("cluster", "cluster."), ("stop", "stop."), ("record", "record."), ("evaluate", "evaluate."),
      ("network", "cluster.network."), ("task", "task."), ("learning", "learning.")],
 )  # fmt: skip
-def test_list_of_what_has_keys_says_what_each_of_them_means(laggard: Laggard, name: str, place: str) -> None:
+def test_list_of_what_has_keys_says_what_each_of_them_means(
+    laggard: Laggard, name: str, place: str
+) -> None:
     code, out, err = laggard("list", name)
     assert (code, err) == (0, "")
     assert out.startswith(f"{name} ({place}KEY)\n")
@@ -333,7 +399,10 @@ def test_list_of_what_has_keys_says_what_each_of_them_means(laggard: Laggard, na
 def test_list_of_a_section_or_an_entry(laggard: Laggard) -> None:
     code, out, _ = laggard("list", "schedules", "laws")
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines() if line and line[0] != " "] == ["schedules", "laws"]
+    assert [line.split()[0] for line in out.splitlines() if line and line[0] != " "] == [
+        "schedules",
+        "laws",
+    ]
     code, out, _ = laggard("list", "constant", "sync_ps")
     assert code == 0
     first = [line for line in out.splitlines() if line and line[0] != " "]
@@ -354,7 +423,9 @@ def test_list_of_a_section_or_an_entry(laggard: Laggard) -> None:
     [("algorithm", "methods"), ("law", "laws"), ("dataset", "data"), ("optimizer", "optimizers"), ("clip", "clipping"),
      ("server_crashes", "failures"), ("topology", "topologies"), ("loss", "losses"), ("model", "models")],
 )  # fmt: skip
-def test_a_section_is_found_by_the_key_that_it_fills(laggard: Laggard, key: str, section: str) -> None:
+def test_a_section_is_found_by_the_key_that_it_fills(
+    laggard: Laggard, key: str, section: str
+) -> None:
     assert laggard("list", key) == laggard("list", section)
 
 
@@ -365,7 +436,10 @@ def test_in_a_terminal_the_list_is_wrapped_and_loses_no_word(
     words = ["list", "optimizers", "quadratic", "dc_asgd_a"]
     flat = laggard(*words)[1]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr("laggard.experiments.commands.configs.get_terminal_size", lambda: os.terminal_size((width, 24)))
+    monkeypatch.setattr(
+        "laggard.experiments.commands.configs.get_terminal_size",
+        lambda: os.terminal_size((width, 24)),
+    )
     wrapped = laggard(*words)[1]
     longest = max(len(word) for word in flat.split()) + 12
     assert max(map(len, wrapped.splitlines())) <= max(width, longest)
@@ -382,7 +456,12 @@ def test_every_choice_of_a_config_is_listed() -> None:
     from laggard.experiments.config.catalogue import SECTIONS
 
     modules = (clusters, parts, tasks)
-    choices = {id(value) for module in modules for value in vars(module).values() if isinstance(value, NamedChoice)}
+    choices = {
+        id(value)
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, NamedChoice)
+    }
     assert choices == {id(choice) for choice in SECTIONS.values()}
 
 
@@ -405,10 +484,18 @@ def test_every_choice_of_a_config_is_listed() -> None:
             "tridiagonal, timing, network_timing, got {'name': 'mlp', 'hidden': [3]}; write model: mlp, with its keys "
             "beside it",
         ),
-        (["run", "TOY", "learning.lr"], 2, "learning.lr: expected an override key=value, as in learning.lr=0.1"),
+        (
+            ["run", "TOY", "learning.lr"],
+            2,
+            "learning.lr: expected an override key=value, as in learning.lr=0.1",
+        ),
         (["run", "TOY", "--out", "/proc/none"], 2, "/proc/none: No such file or directory"),
         (["sweep", "TOY", "--out", "/dev/null"], 2, "/dev/null/toy: Not a directory"),
-        (["plot"], 2, "laggard plot: expected a RESULT to draw, got none: a run's folder, or results/<name>"),
+        (
+            ["plot"],
+            2,
+            "laggard plot: expected a RESULT to draw, got none: a run's folder, or results/<name>",
+        ),
         (
             ["plot", "nowhere", "--figure", "histogram"],
             2,
@@ -420,9 +507,21 @@ def test_every_choice_of_a_config_is_listed() -> None:
             "laggard plot --x: comparison has axes of its own; learning and consensus take one",
         ),
         (["plot", "nowhere"], 2, "nowhere: no such folder"),
-        (["run", "TOY", "--fast"], 2, "laggard: unrecognized arguments: --fast (see laggard --help)"),
-        (["validate", "TOY", "--fast"], 2, "laggard: unrecognized arguments: --fast (see laggard --help)"),
-        (["run"], 2, "laggard run: the following arguments are required: CONFIG, key=value (see laggard run --help)"),
+        (
+            ["run", "TOY", "--fast"],
+            2,
+            "laggard: unrecognized arguments: --fast (see laggard --help)",
+        ),
+        (
+            ["validate", "TOY", "--fast"],
+            2,
+            "laggard: unrecognized arguments: --fast (see laggard --help)",
+        ),
+        (
+            ["run"],
+            2,
+            "laggard run: the following arguments are required: CONFIG, key=value (see laggard run --help)",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_no_traceback(
@@ -442,13 +541,19 @@ def test_data_that_is_missing_is_one_line(
         raise DataMissingError(f"{name} is missing: put it there")
 
     monkeypatch.setattr("laggard.models.data.read_images", offline)
-    code, out, err = laggard("run", toy(), "task={model: logistic, dataset: fashion_mnist}", "device=cpu")
+    code, out, err = laggard(
+        "run", toy(), "task={model: logistic, dataset: fashion_mnist}", "device=cpu"
+    )
     assert (code, out, err) == (2, "", "FashionMNIST is missing: put it there\n")
 
 
-def test_pieces_that_do_not_fit_together_are_one_line(laggard: Laggard, toy: Callable[..., Path]) -> None:
+def test_pieces_that_do_not_fit_together_are_one_line(
+    laggard: Laggard, toy: Callable[..., Path]
+) -> None:
     path = toy()
-    code, _, err = laggard("run", path, "task={model: lenet5, dataset: {name: synthetic, samples: 8}}")
+    code, _, err = laggard(
+        "run", path, "task={model: lenet5, dataset: {name: synthetic, samples: 8}}"
+    )
     assert code == 2
     assert err.startswith(f"{path}: task: lenet5: expected inputs of shape (1, 28, 28), got (20,)")
     assert err.count("\n") == 1
@@ -463,7 +568,10 @@ def test_a_run_that_fails_is_one_line_and_code_1(
     path = toy(GRID)
     monkeypatch.setattr("laggard.experiments.running.run.simulate", deadlock)
     code, _, err = laggard("run", path, "sweep={}")
-    assert (code, err) == (1, f"{path}: deadlock at 3 s after 2 updates: node 0 waits since 1 s for a message\n")
+    assert (code, err) == (
+        1,
+        f"{path}: deadlock at 3 s after 2 updates: node 0 waits since 1 s for a message\n",
+    )
     code, _, err = laggard("sweep", path)
     _, first, second, total = err.splitlines()
     assert code == 1
@@ -472,7 +580,9 @@ def test_a_run_that_fails_is_one_line_and_code_1(
     assert total == "2 of 2 runs failed"
 
 
-def test_ctrl_c_says_what_is_saved(laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_says_what_is_saved(
+    laggard: Laggard, toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from laggard.experiments.running import run as runs
 
     simulate, calls = runs.simulate, []
@@ -496,7 +606,8 @@ def test_ctrl_c_says_what_is_saved(laggard: Laggard, toy: Callable[..., Path], m
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize(
-    ("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+    ("number", "code", "said"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
 )
 @pytest.mark.parametrize("patience", [0, 0.05, 0.3, 0.7, None])
 def test_a_signal_ends_the_process_at_once_and_without_a_traceback(
@@ -509,13 +620,29 @@ def test_a_signal_ends_the_process_at_once_and_without_a_traceback(
     ctrl_c: None,
     request: pytest.FixtureRequest,
 ) -> None:
-    command = [sys.executable, "-X", "faulthandler", "-c", SIGNALLED, "run", str(toy()), "--out", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-X",
+        "faulthandler",
+        "-c",
+        SIGNALLED,
+        "run",
+        str(toy()),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     command += ["stop={updates: 100000000}"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     request.addfinalizer(process.kill)  # it has no end of its own
     process.stdout.readline()  # the command has begun
     deadline = monotonic() + 60
-    while patience is None and not list(tmp_path.glob("out/toy/.*/config.yaml")) and monotonic() < deadline:
+    while (
+        patience is None
+        and not list(tmp_path.glob("out/toy/.*/config.yaml"))
+        and monotonic() < deadline
+    ):
         sleep(0.05)
     sleep(0.1 if patience is None else patience)
     process.send_signal(number)
@@ -523,7 +650,8 @@ def test_a_signal_ends_the_process_at_once_and_without_a_traceback(
     _, err = process.communicate(timeout=20)
     saved = f"{said}: 0 of 1 run saved in {tmp_path}/out/toy; run the same command to complete it\n"
     assert process.returncode == code
-    assert err == saved or (err == f"{said}\n" and patience is not None)  # before it is known what is to be run
+    # before it is known what is to be run
+    assert err == saved or (err == f"{said}\n" and patience is not None)
     assert not list(tmp_path.glob("out/toy/.*"))
 
 
@@ -541,7 +669,9 @@ sys.exit(entry())
 """
 
 
-def test_the_figure_of_a_run_is_not_that_of_its_sweep(laggard: Laggard, toy: Callable[..., Path]) -> None:
+def test_the_figure_of_a_run_is_not_that_of_its_sweep(
+    laggard: Laggard, toy: Callable[..., Path]
+) -> None:
     laggard("sweep", toy(GRID))
     figure = Path("results/toy/figure.png")
     figure.write_text("the sweep's")
@@ -573,10 +703,16 @@ def test_runs_that_are_given_twice_count_once(laggard: Laggard, toy: Callable[..
 
 def test_a_report_is_no_folder(laggard: Laggard, toy: Callable[..., Path]) -> None:
     laggard("run", toy())
-    assert laggard("report", "results/toy", "--to", ".") == (2, "", "--to .: expected a file, got a folder\n")
+    assert laggard("report", "results/toy", "--to", ".") == (
+        2,
+        "",
+        "--to .: expected a file, got a folder\n",
+    )
 
 
-def test_plot_after_run_draws_the_same_target(laggard: Laggard, toy: Callable[..., Path], drawn: list[Any]) -> None:
+def test_plot_after_run_draws_the_same_target(
+    laggard: Laggard, toy: Callable[..., Path], drawn: list[Any]
+) -> None:
     laggard("run", toy(), "evaluate.target_accuracy=0.9")
     assert laggard("plot", "results/toy")[0] == 0
     assert [given["target"] for _, _, given in drawn] == [0.9, 0.9]
@@ -598,7 +734,9 @@ def test_on_the_way_to_an_accuracy_updates_are_counted(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr("laggard.experiments.running.progress.BAR_PERIOD", 0.001)
     learns = "task={model: logistic, dataset: {name: synthetic, samples: 64}, batch: 8}"
-    code, _, err = laggard("run", toy(), learns, "stop={accuracy: 0.5, epochs: 1e6}", "evaluate={every_updates: 5}")
+    code, _, err = laggard(
+        "run", toy(), learns, "stop={accuracy: 0.5, epochs: 1e6}", "evaluate={every_updates: 5}"
+    )
     assert code == 0
     assert "s simulated, 5 updates, " in err
 

@@ -20,12 +20,20 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def left():
-    settings = {"delay_adaptive": {"ceiling": 0.3}, "dc_asgd_c": {"strength": 0.4}, "dc_asgd_a": {"strength": 3.0}}
+    settings = {
+        "delay_adaptive": {"ceiling": 0.3},
+        "dc_asgd_c": {"strength": 0.4},
+        "dc_asgd_a": {"strength": 3.0},
+    }
     return compensation_table(TAUS.tolist(), lr=LR, slope=SLOPE, workers=5, settings=settings)
 
 
 def test_every_compensation_has_a_row(left):
-    assert list(left.index) == list(COMPENSATIONS) == [name for name in COMPENSATIONS if name in EXPECTED]
+    assert (
+        list(left.index)
+        == list(COMPENSATIONS)
+        == [name for name in COMPENSATIONS if name in EXPECTED]
+    )
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -164,9 +164,16 @@ def test_what_is_wrong_is_said_in_one_line(toy: Callable[..., Path], override: s
 
 
 @pytest.mark.parametrize(
-    "override", [key for key in WRONG if not key.startswith(("cluster.workers.x", "cluster.slowdowns.1", "sweep"))]
+    "override",
+    [
+        key
+        for key in WRONG
+        if not key.startswith(("cluster.workers.x", "cluster.slowdowns.1", "sweep"))
+    ],
 )
-def test_the_file_is_held_to_the_same_as_the_command_line(toy: Callable[..., Path], override: str) -> None:
+def test_the_file_is_held_to_the_same_as_the_command_line(
+    toy: Callable[..., Path], override: str
+) -> None:
     key, _, value = override.partition("=")
     document = put(parse_yaml(STRAGGLERS, "here"), key, parse_yaml(value, "there"))
     from_file = toy(text=text_of(document))
@@ -178,19 +185,30 @@ def test_the_file_is_held_to_the_same_as_the_command_line(toy: Callable[..., Pat
     [
         ("seed: 1\nseed: 2\n", 'line 2, column 1: found duplicate key "seed" with value "2"'),
         ("seed: [1\n", "line 2, column 1: expected ',' or ']', but got '<stream end>'"),
-        ("cluster:\n\tworkers: 2\n", "line 2, column 1: found character '\\t' that cannot start any token"),
-        ("seed: !!python/object:os.system 1\n", "line 1, column 7: could not determine a constructor for the tag *"),
+        (
+            "cluster:\n\tworkers: 2\n",
+            "line 2, column 1: found character '\\t' that cannot start any token",
+        ),
+        (
+            "seed: !!python/object:os.system 1\n",
+            "line 1, column 7: could not determine a constructor for the tag *",
+        ),
         ("- 1\n", "expected a mapping of keys, got [1]"),
         ("", "expected a mapping of keys, got null"),
     ],
 )
-def test_what_is_no_config_is_said_with_its_place(toy: Callable[..., Path], text: str, said: str) -> None:
+def test_what_is_no_config_is_said_with_its_place(
+    toy: Callable[..., Path], text: str, said: str
+) -> None:
     path = toy(text=text)
     assert refusal(path).startswith(f"{path}: {said.rstrip('*')}")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    assert refusal(tmp_path / "none.yaml") == f"{tmp_path / 'none.yaml'}: cannot be read: No such file or directory"
+    assert (
+        refusal(tmp_path / "none.yaml")
+        == f"{tmp_path / 'none.yaml'}: cannot be read: No such file or directory"
+    )
     assert refusal(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     assert refusal(tmp_path / "binary.yaml").endswith("cannot be read: is no text in UTF-8")
@@ -201,13 +219,18 @@ def test_an_override_is_checked_as_one(toy: Callable[..., Path]) -> None:
     assert refusal(toy(), "learning.lr=[1").startswith("learning.lr=[1: line 1, column 3: expected")
 
 
-def test_workers_with_optima_of_their_own_are_as_many_as_there_are(toy: Callable[..., Path]) -> None:
+def test_workers_with_optima_of_their_own_are_as_many_as_there_are(
+    toy: Callable[..., Path],
+) -> None:
     path, task = toy(), "task={model: %s, dim: 2, shift: [1, [0, 2]], scale: %s}"
     for model in ("quadratic", "tridiagonal"):
         workers = "cluster.workers=2"
         assert load(path, workers, task % (model, "[2, 3]")).task.build().workers == 2
         said = "task.scale: expected one for each of the 3 workers, got 2"
-        assert refusal(path, "cluster.workers=3", f"task={{model: {model}, scale: [2, 3]}}") == f"{path}: {said}"
+        assert (
+            refusal(path, "cluster.workers=3", f"task={{model: {model}, scale: [2, 3]}}")
+            == f"{path}: {said}"
+        )
         said = "task.scale: expected 2 numbers, one for each worker that has a shift, got [2.0]"
         assert refusal(path, workers, task % (model, "[2]")) == f"{path}: {said}"
 
@@ -215,9 +238,18 @@ def test_workers_with_optima_of_their_own_are_as_many_as_there_are(toy: Callable
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("task.model=logistic", "device: expected a GPU, but torch sees none here: use auto or cpu"),
-        ("task={model: quadratic}", "device: expected auto or cpu, since quadratic uses no GPU, got 'cuda'"),
-        ("task={model: timing}", "device: expected auto or cpu, since timing uses no GPU, got 'cuda'"),
+        (
+            "task.model=logistic",
+            "device: expected a GPU, but torch sees none here: use auto or cpu",
+        ),
+        (
+            "task={model: quadratic}",
+            "device: expected auto or cpu, since quadratic uses no GPU, got 'cuda'",
+        ),
+        (
+            "task={model: timing}",
+            "device: expected auto or cpu, since timing uses no GPU, got 'cuda'",
+        ),
     ],
 )
 def test_a_gpu_that_is_not_there_or_of_no_use_is_refused_before_anything_runs(
@@ -232,8 +264,14 @@ def test_a_gpu_that_is_not_there_or_of_no_use_is_refused_before_anything_runs(
     ("override", "said"),
     [
         ("backend=tpu", "backend: expected"),
-        ("task={model: quadratic}", "backend: expected auto, since quadratic has a way of its own, got 'unfold'"),
-        ("task.model=house:Odd", "backend: expected threads or vmap, since house:Odd is no plain sequence of layers"),
+        (
+            "task={model: quadratic}",
+            "backend: expected auto, since quadratic has a way of its own, got 'unfold'",
+        ),
+        (
+            "task.model=house:Odd",
+            "backend: expected threads or vmap, since house:Odd is no plain sequence of layers",
+        ),
     ],
 )
 def test_a_backend_that_is_not_there_or_cannot_take_the_model_is_refused_before_anything_runs(
@@ -254,10 +292,14 @@ def test_what_is_known_of_a_data_set_without_reading_it_is_true() -> None:
         datasets.DATASET.parts["characters"](samples=12, positions=7),
     ):
         data = part.build()
-        assert (data.shape, data.classes, len(data.train_y), data.labels) == datasets.sizes_of(part)[:4]
+        assert (data.shape, data.classes, len(data.train_y), data.labels) == datasets.sizes_of(
+            part
+        )[:4]
 
 
-@pytest.mark.parametrize(("file", "name"), [("my run (2)", "my run -2-"), ("(a)", "a-"), ("((", "experiment")])
+@pytest.mark.parametrize(
+    ("file", "name"), [("my run (2)", "my run -2-"), ("(a)", "a-"), ("((", "experiment")]
+)
 def test_a_file_may_be_called_what_a_run_may_not(
     toy: Callable[..., Path], tmp_path: Path, file: str, name: str
 ) -> None:
@@ -268,7 +310,11 @@ def test_a_file_may_be_called_what_a_run_may_not(
 def test_overrides_change_what_the_file_says(toy: Callable[..., Path]) -> None:
     path = toy(text=STRAGGLERS)
     config = load(
-        path, "learning.lr=1e-3", "cluster.slowdowns.0.factor=2", "task.partition=disjoint", "stop={updates: 7}"
+        path,
+        "learning.lr=1e-3",
+        "cluster.slowdowns.0.factor=2",
+        "task.partition=disjoint",
+        "stop={updates: 7}",
     )
     assert config.learning.lr == 1e-3
     assert config.cluster.slowdowns[0].factor == 2
@@ -302,7 +348,11 @@ def test_a_resolved_config_is_complete_and_comes_back_from_yaml(toy: Callable[..
 
 def test_what_is_not_said_has_a_default(toy: Callable[..., Path]) -> None:
     config = load(toy(text="seed: 3\n"))
-    assert (config.name, config.task.dataset.name, config.algorithm.name) == ("toy", "mnist", "async_ps")
+    assert (config.name, config.task.dataset.name, config.algorithm.name) == (
+        "toy",
+        "mnist",
+        "async_ps",
+    )
 
 
 def test_a_name_stands_for_a_mapping_with_that_name(toy: Callable[..., Path]) -> None:
@@ -310,7 +360,9 @@ def test_a_name_stands_for_a_mapping_with_that_name(toy: Callable[..., Path]) ->
     assert load(short, "learning.compensation=staleness") == load(short, long)
 
 
-def test_one_over_n_counts_the_workers_of_the_cluster_unless_told_otherwise(toy: Callable[..., Path]) -> None:
+def test_one_over_n_counts_the_workers_of_the_cluster_unless_told_otherwise(
+    toy: Callable[..., Path],
+) -> None:
     path = toy()
     config = load(path, "learning.compensation=one_over_n")
     assert config.learning.build(config.cluster.workers).compensation.workers == 3
@@ -325,9 +377,17 @@ def test_a_law_per_sample_is_scaled_by_the_batch(toy: Callable[..., Path]) -> No
 
 
 def test_what_messages_cost_a_server_is_a_number_or_a_law(toy: Callable[..., Path]) -> None:
-    config = load(toy(), "cluster.receive_seconds={law: gamma, mean: 0.005, cv: 0.5}", "cluster.reply_seconds=1")
+    config = load(
+        toy(),
+        "cluster.receive_seconds={law: gamma, mean: 0.005, cv: 0.5}",
+        "cluster.reply_seconds=1",
+    )
     cluster = config.build_cluster()
-    assert (cluster.receive_seconds, cluster.reply_seconds, cluster.apply_seconds) == (Gamma(0.005, 0.5), 1.0, 0.0)
+    assert (cluster.receive_seconds, cluster.reply_seconds, cluster.apply_seconds) == (
+        Gamma(0.005, 0.5),
+        1.0,
+        0.0,
+    )
     again = parse(config.as_dict())
     assert again.build_cluster() == cluster
     swept = load(toy("sweep: {cluster.receive_seconds: [0, 0.1, {law: exponential, mean: 0.1}]}"))
@@ -337,19 +397,31 @@ def test_what_messages_cost_a_server_is_a_number_or_a_law(toy: Callable[..., Pat
 
 
 def test_a_latency_is_a_number_or_a_law(toy: Callable[..., Path]) -> None:
-    network = load(toy(), "cluster.network={latency: {law: gamma, mean: 0.005, cv: 0.5}, server_latency: 1}")
+    network = load(
+        toy(), "cluster.network={latency: {law: gamma, mean: 0.005, cv: 0.5}, server_latency: 1}"
+    )
     assert network.build_cluster().network.latency == Gamma(0.005, 0.5)
     assert network.build_cluster().network.server_latency == 1.0
     assert parse(network.as_dict()).build_cluster() == network.build_cluster()
-    assert load(toy(), "cluster.network.server_latency=null").build_cluster().network.server_latency is None
+    assert (
+        load(toy(), "cluster.network.server_latency=null").build_cluster().network.server_latency
+        is None
+    )
 
 
-def test_a_trace_with_ranks_needs_rows_of_every_worker(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_trace_with_ranks_needs_rows_of_every_worker(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     (tmp_path / "ranked.csv").write_text("rank,seconds\n0,0.5\n1,0.25\n")
-    law = f"cluster.compute={{law: trace, file: {tmp_path}/ranked.csv, worker: rank, order: replay}}"
+    law = (
+        f"cluster.compute={{law: trace, file: {tmp_path}/ranked.csv, worker: rank, order: replay}}"
+    )
     assert load(toy(), law, "cluster.workers=2").build_cluster().compute.mean == 0.375
     said = refusal(toy(), law, "cluster.workers=3")
-    assert "cluster.compute.worker: expected a column in which each rank below workers = 3 has a row" in said
+    assert (
+        "cluster.compute.worker: expected a column in which each rank below workers = 3 has a row"
+        in said
+    )
     assert said.endswith("got 'rank without 2'")
 
 

@@ -1,4 +1,6 @@
-"""Data sets and partitions in configs: a config each, that runs; sizes known before a run; files by their contents."""
+"""Data sets and partitions in configs: a config each, that runs; sizes known before a run; files by
+their contents.
+"""
 
 import json
 import shutil
@@ -50,11 +52,14 @@ def config(folder: Path, task: str) -> Path:
     return path
 
 
-# --------------------------------------------------------------------------------------------------- what is shipped
+# ---------------------------------------------------------------------------------------------------
+# what is shipped
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_a_data_sets_config_asks_a_question_and_runs(path: Path, small_cifar: None, tmp_path: Path) -> None:
+def test_a_data_sets_config_asks_a_question_and_runs(
+    path: Path, small_cifar: None, tmp_path: Path
+) -> None:
     """Of its runs the last."""
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert first.startswith("# ")
@@ -62,7 +67,8 @@ def test_a_data_sets_config_asks_a_question_and_runs(path: Path, small_cifar: No
     result = run_spec(runs(load(path))[-1], tmp_path)
     assert result.manifest["gradients"]["applied"] > 0
     losses = result.metrics["test_loss"]
-    assert losses.iloc[-1] < losses.iloc[0] or path.stem.startswith("cifar")  # whose images are random here
+    # whose images are random here
+    assert losses.iloc[-1] < losses.iloc[0] or path.stem.startswith("cifar")
 
 
 def test_every_data_set_that_is_read_or_made_of_images_has_a_config() -> None:
@@ -73,7 +79,8 @@ def test_every_data_set_that_is_read_or_made_of_images_has_a_config() -> None:
     assert {"by_writer", "from_file"} <= partitions
 
 
-# ------------------------------------------------------------------------------------------- known before the run
+# ------------------------------------------------------------------------------------------- known
+# before the run
 
 GIVEN: dict[str, dict[str, Any]] = {
     "synthetic": {"samples": 12, "features": 3, "classes": 2},
@@ -98,12 +105,16 @@ def test_what_is_known_of_a_data_set_before_a_run_is_true(
         assert known.writers == len(set(there.writers.tolist()))
 
 
-LIBSVM, TEXT = "dataset: {name: libsvm, file: rows.txt%s}", "dataset: {name: text, file: prose.txt%s}"
+LIBSVM, TEXT = (
+    "dataset: {name: libsvm, file: rows.txt%s}",
+    "dataset: {name: text, file: prose.txt%s}",
+)
 SYNTHETIC = "dataset: {name: synthetic, samples: 9}, partition: %s"
 REFUSED = {
     f"{LIBSVM % ''}, model: lenet5": "task: lenet5: expected inputs of shape (1, 28, 28), got (5,): *",
     TEXT % "": "task: model: expected one that predicts a label for each position*",
-    TEXT % ", positions: 70": "task.dataset.file: expected 141 to * characters, got *prose.txt with 108",
+    TEXT
+    % ", positions: 70": "task.dataset.file: expected 141 to * characters, got *prose.txt with 108",
     TEXT % ", positions: 0": "task.dataset.positions: expected a number from 2 to 10000, got 0",
     LIBSVM % ", test_share: 2.0": "task.dataset.test_share: expected a number > 0 and < 1, got 2.0",
     f"{LIBSVM % ''}, batch: 11": "task.batch: expected at most the 10 samples *, got 11",
@@ -111,17 +122,27 @@ REFUSED = {
         "task.partition: expected one that needs no writers, since libsvm names none, got 'by_writer'"
     ),
     "dataset: {name: libsvm}": "task.dataset.file: missing*",
-    (LIBSVM % "").replace("rows", "none"): "task.dataset.file: expected a file that can be read, got *",
-    (LIBSVM % "").replace("rows", "prose"): "task.dataset.file: expected lines in the format of libsvm, got *prose.*",
-    LIBSVM % ", test_file: prose.txt": "task.dataset.test_file: expected lines in the format of libsvm, got *prose.*",
-    (TEXT % "").replace("prose", "latin"): "task.dataset.file: expected text in UTF-8, got *latin.txt with the byte *",
-    (TEXT % "").replace("prose.txt", "train"): "task.dataset.file: expected a file that can be read, got * directory",
+    (LIBSVM % "").replace(
+        "rows", "none"
+    ): "task.dataset.file: expected a file that can be read, got *",
+    (LIBSVM % "").replace(
+        "rows", "prose"
+    ): "task.dataset.file: expected lines in the format of libsvm, got *prose.*",
+    LIBSVM
+    % ", test_file: prose.txt": "task.dataset.test_file: expected lines in the format of libsvm, got *prose.*",
+    (TEXT % "").replace(
+        "prose", "latin"
+    ): "task.dataset.file: expected text in UTF-8, got *latin.txt with the byte *",
+    (TEXT % "").replace(
+        "prose.txt", "train"
+    ): "task.dataset.file: expected a file that can be read, got * directory",
     "dataset: {name: femnist, file: train, test_file: rows.txt}": "task.dataset.test_file: expected JSON, got *rows.*",
     "dataset: {name: synthetic_images, size: 2}": "task.dataset.size: expected a number from 4 to 1000, got 2",
     "dataset: {name: synthetic_images, contrast: 0.0}": "task.dataset.contrast: expected a number from 1e-06 *",
     "dataset: {name: synthetic_images, samples: 100000}": "task.dataset.samples: expected at most 100000000 numbers *",
     SYNTHETIC % "{file: none.csv}": "task.partition.file: expected a file that can be read, got *",
-    SYNTHETIC % "{file: rows.txt}": "task.partition.file: expected rows with the columns worker, sample, got *",
+    SYNTHETIC
+    % "{file: rows.txt}": "task.partition.file: expected rows with the columns worker, sample, got *",
     SYNTHETIC % "{name: from_file}": "task.partition.file: missing*",
     SYNTHETIC % "{file: shards.csv}": (
         "task: partition: expected samples from 0 to 8, those of the training set, got 9 in *shards.csv"
@@ -160,11 +181,14 @@ def test_a_broken_release_is_one_line_and_exit_code_2(
 def test_more_workers_than_writers_are_refused(data: Path) -> None:
     task = "dataset: {name: femnist, file: train, test_file: test}, partition: by_writer"
     assert load(config(data, task), "cluster.workers=3")
-    with pytest.raises(ConfigError, match=r"cluster\.workers: expected at most 3, .*by_writer.*, got 4"):
+    with pytest.raises(
+        ConfigError, match=r"cluster\.workers: expected at most 3, .*by_writer.*, got 4"
+    ):
         load(config(data, task), "cluster.workers=4")
 
 
-# ------------------------------------------------------------------------------------------ contents, not places
+# ------------------------------------------------------------------------------------------
+# contents, not places
 
 FILES = {
     "rows.txt": ("dataset: {name: libsvm, file: rows.txt}", ROWS + "2 1:7\n"),
@@ -226,12 +250,15 @@ def test_the_chance_of_a_result_whose_file_is_gone_is_not_known(data: Path, tmp_
         assert chance(result.config) is None
 
 
-# ------------------------------------------------------------------------------------------------ tables of shards
+# ------------------------------------------------------------------------------------------------
+# tables of shards
 
 
 def test_a_table_says_who_has_which_sample(data: Path) -> None:
     """A sample at two workers, others at none."""
-    task = RunSpec(load(config(data, "dataset: {name: synthetic, samples: 10}, partition: {file: shards.csv}"))).task()
+    task = RunSpec(
+        load(config(data, "dataset: {name: synthetic, samples: 10}, partition: {file: shards.csv}"))
+    ).task()
     assert [shard.tolist() for shard in task._shards] == [[0, 9], [3, 0]]
 
 
@@ -240,9 +267,18 @@ def test_a_table_says_who_has_which_sample(data: Path) -> None:
     [
         ("worker,sample\n", "expected rows with the columns worker, sample, got *"),
         ("worker\n0\n", "expected rows with the columns worker, sample, got *"),
-        ("worker,sample\n0,a\n1,2\n", "expected two numbers 0, 1, ... in every row, got \"'0,a' in row 1 of *"),
-        ("worker,sample\n0,1\n1,-2\n", "expected two numbers 0, 1, ... in every row, got \"'1,-2' in row 2 of *"),
-        ("worker,sample\n0,1\n1\n", "expected two numbers 0, 1, ... in every row, got \"'1,' in row 2 of *"),
+        (
+            "worker,sample\n0,a\n1,2\n",
+            "expected two numbers 0, 1, ... in every row, got \"'0,a' in row 1 of *",
+        ),
+        (
+            "worker,sample\n0,1\n1,-2\n",
+            "expected two numbers 0, 1, ... in every row, got \"'1,-2' in row 2 of *",
+        ),
+        (
+            "worker,sample\n0,1\n1\n",
+            "expected two numbers 0, 1, ... in every row, got \"'1,' in row 2 of *",
+        ),
         ("worker,sample\n0,1\n1,2\n0,1\n", "expected every row once, got 'some twice in *"),
     ],
 )
@@ -259,19 +295,35 @@ def test_a_table_that_gives_workers_no_shards_is_refused_in_one_line(
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ("worker,sample\n0,1\n0,2\n", "expected samples for each of 2 workers, got none for worker 1 in *"),
-        ("worker,sample\n0,1\n1,2\n3,0\n", "expected samples for each of 2 workers, got some for worker 3 in *"),
-        ("worker,sample\n0,1\n1,10\n", "expected samples from 0 to 9, those of the training set, got 10 in *"),
+        (
+            "worker,sample\n0,1\n0,2\n",
+            "expected samples for each of 2 workers, got none for worker 1 in *",
+        ),
+        (
+            "worker,sample\n0,1\n1,2\n3,0\n",
+            "expected samples for each of 2 workers, got some for worker 3 in *",
+        ),
+        (
+            "worker,sample\n0,1\n1,10\n",
+            "expected samples from 0 to 9, those of the training set, got 10 in *",
+        ),
     ],
 )
 @pytest.mark.parametrize("name", ["synthetic", "own:ten"])
 def test_a_table_for_other_workers_or_samples_is_refused_in_one_line(
-    name: str, rows: str, said: str, data: Path, module: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+    name: str,
+    rows: str,
+    said: str,
+    data: Path,
+    module: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Where the size of the data set is not known before, when the run starts."""
     module("own", TEN)
     (data / "shards.csv").write_text(rows)
-    path = config(data, f"dataset: {{name: '{name}', samples: 10}}, partition: {{file: shards.csv}}")
+    path = config(
+        data, f"dataset: {{name: '{name}', samples: 10}}, partition: {{file: shards.csv}}"
+    )
     assert main(["run", str(path), "--out", str(data / "out")]) == 2
     err = capsys.readouterr().err
     assert fnmatchcase(err, f"{path}: task: partition: {said}\n"), err
@@ -289,11 +341,14 @@ def test_a_table_may_be_parquet(data: Path, module: Callable[..., Path]) -> None
     import pandas as pd
 
     pd.read_csv(data / "shards.csv").to_parquet(data / "shards.parquet")
-    path = config(data, "dataset: {name: synthetic, samples: 10}, partition: {file: shards.parquet}")
+    path = config(
+        data, "dataset: {name: synthetic, samples: 10}, partition: {file: shards.parquet}"
+    )
     assert [shard.tolist() for shard in RunSpec(load(path)).task()._shards] == [[0, 9], [3, 0]]
 
 
-# ----------------------------------------------------------------------------------------------------- of one's own
+# -----------------------------------------------------------------------------------------------------
+# of one's own
 
 OWN = """
 import numpy as np

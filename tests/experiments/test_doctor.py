@@ -21,7 +21,11 @@ def idx(*sizes: int) -> bytes:
     content = 1
     for size in sizes:
         content *= size
-    return bytes([0, 0, 8, len(sizes)]) + b"".join(size.to_bytes(4, "big") for size in sizes) + bytes(content)
+    return (
+        bytes([0, 0, 8, len(sizes)])
+        + b"".join(size.to_bytes(4, "big") for size in sizes)
+        + bytes(content)
+    )
 
 
 @pytest.fixture
@@ -39,7 +43,9 @@ def states(out: Path) -> dict[str, doctor.Diagnosis]:
     return {finding.subject: finding for finding in doctor.diagnose(out)}
 
 
-def test_here_a_run_can_work(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_here_a_run_can_work(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["doctor", "--out", str(tmp_path / "results")]) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[-1] == "a run can work here"
@@ -60,7 +66,9 @@ def test_data_are_whole_or_not(data: Path, tmp_path: Path) -> None:
     assert f"without {IDX_FILES[0]}" in states(tmp_path)["mnist"].said
 
 
-def test_releases_of_cifar_are_whole_or_not(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_releases_of_cifar_are_whole_or_not(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("CIFAR10", "CIFAR100"):
         release = getattr(cifar, name)._replace(records=2, tests=2)
         monkeypatch.setattr(cifar, name, release)
@@ -74,7 +82,9 @@ def test_releases_of_cifar_are_whole_or_not(data: Path, tmp_path: Path, monkeypa
         assert found.remedy
 
 
-def test_a_version_outside_the_bounds_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_outside_the_bounds_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(doctor, "_requirements", lambda: ["numpy>=1000"])
     found = states(tmp_path)["numpy"]
     assert found.state == "missing"
@@ -100,7 +110,10 @@ def test_a_library_that_is_missing_or_fails_is_broken(
     monkeypatch.setattr(doctor, "_requirements", lambda: ["laggard-no-such>=1", "numpy>=1.26"])
     monkeypatch.setattr(doctor, "IMPORTED", {"numpy": "ill"})
     found = states(tmp_path)
-    assert (found["laggard-no-such"].state, found["laggard-no-such"].said) == ("broken", "not installed")
+    assert (found["laggard-no-such"].state, found["laggard-no-such"].said) == (
+        "broken",
+        "not installed",
+    )
     assert found["numpy"].state == "broken"
     assert "its import fails: OSError: libill.so: no such file" in found["numpy"].said
     assert found["numpy"].remedy

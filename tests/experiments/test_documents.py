@@ -1,4 +1,6 @@
-"""Configs based on another, the examples that laggard brings, the JSON schema of a config, and citations."""
+"""Configs based on another, the examples that laggard brings, the JSON schema of a config, and
+citations.
+"""
 
 import json
 import re
@@ -61,7 +63,10 @@ def digests(path: Path, *overrides: str) -> list[str]:
             "cluster: {compute: {cv: 0.1}, network: {latency: 0.0}}",
             ["cluster.compute.cv=0.1", "cluster.network.latency=0"],
         ),
-        ("cluster: {compute: {law: constant, mean: 1.0}}", ["cluster.compute={law: constant, mean: 1.0}"]),
+        (
+            "cluster: {compute: {law: constant, mean: 1.0}}",
+            ["cluster.compute={law: constant, mean: 1.0}"],
+        ),
         ("cluster: {compute: {law: gamma, mean: 1.0}}", ["cluster.compute.mean=1.0"]),
         ("algorithm: {name: sgp}", ["algorithm={name: sgp}"]),
         ("algorithm: sync_ps", ["algorithm=sync_ps"]),
@@ -71,7 +76,10 @@ def digests(path: Path, *overrides: str) -> list[str]:
         ("learning: {optimizer: adam, momentum: null}", ["learning={optimizer: adam, lr: 0.1}"]),
         ("cluster: {network: null}", ["cluster.network={}"]),
         ("sweep: {learning.lr: null}", ["sweep={seed: [0, 1]}"]),
-        ("sweep: {seed: [3], cluster.workers: [2, 3]}", ["sweep.seed=[3]", "sweep.cluster.workers=[2, 3]"]),
+        (
+            "sweep: {seed: [3], cluster.workers: [2, 3]}",
+            ["sweep.seed=[3]", "sweep.cluster.workers=[2, 3]"],
+        ),
         ("sweep: null", ["sweep={}"]),
         ("seed: 5", ["seed=5"]),
     ],
@@ -83,11 +91,17 @@ def test_what_a_config_changes_in_its_base_is_what_overrides_change(
     assert digests(based) == digests(based.with_name("base.yaml"), *overrides)
 
 
-OWN = ("sweep: {learning.lr: [0.3, 0.4], seed: null, cluster.workers: [2, 4]}", "learning: {lr: 0.7}", "seed: 3")
+OWN = (
+    "sweep: {learning.lr: [0.3, 0.4], seed: null, cluster.workers: [2, 4]}",
+    "learning: {lr: 0.7}",
+    "seed: 3",
+)
 
 
 @pytest.mark.parametrize("lines", list(permutations(OWN)))
-def test_own_axes_stay_whatever_comes_first(write: Callable[..., Path], lines: tuple[str, ...]) -> None:
+def test_own_axes_stay_whatever_comes_first(
+    write: Callable[..., Path], lines: tuple[str, ...]
+) -> None:
     """The keys that a file sets take away axes of its base, not its own."""
     own = load(write("\n".join(("base: base.yaml", *lines))))
     assert own.sweep == {"learning.lr": [0.3, 0.4], "cluster.workers": [2, 4]}
@@ -95,33 +109,51 @@ def test_own_axes_stay_whatever_comes_first(write: Callable[..., Path], lines: t
 
 
 @pytest.mark.parametrize("lines", list(permutations(("learning: {lr: 0.5}", "sweep: {m: null}"))))
-def test_a_variant_that_is_taken_away_sets_nothing(write: Callable[..., Path], lines: tuple[str, ...]) -> None:
-    write("base: base.yaml\nsweep: {learning.lr: null, m: {a: {learning.lr: 1.0}, b: {learning.lr: 2.0}}}", "m.yaml")
+def test_a_variant_that_is_taken_away_sets_nothing(
+    write: Callable[..., Path], lines: tuple[str, ...]
+) -> None:
+    write(
+        "base: base.yaml\nsweep: {learning.lr: null, m: {a: {learning.lr: 1.0}, b: {learning.lr: 2.0}}}",
+        "m.yaml",
+    )
     own = load(write("\n".join(("base: m.yaml", *lines))))
     assert (own.sweep, own.learning.lr) == ({"seed": [0, 1]}, 0.5)
 
 
 def test_a_search_keeps_what_is_not_changed(write: Callable[..., Path]) -> None:
     ranges = "learning.lr: {uniform: [0, 1]}, learning.momentum: {choice: [0.1, 0.2, 0.3]}"
-    write(BASE.replace("{learning.lr: [0.1, 0.2], seed: [0, 1]}", f"{{search: {{runs: 9, {ranges}}}}}"))
-    own = load(write("base: own.yaml\nsweep: {search: {runs: 2, learning.momentum: null}}", "few.yaml"))
+    write(
+        BASE.replace(
+            "{learning.lr: [0.1, 0.2], seed: [0, 1]}", f"{{search: {{runs: 9, {ranges}}}}}"
+        )
+    )
+    own = load(
+        write("base: own.yaml\nsweep: {search: {runs: 2, learning.momentum: null}}", "few.yaml")
+    )
     assert own.sweep == {"search": {"runs": 2, "learning.lr": {"uniform": [0, 1]}}}
     other = "base: own.yaml\nsweep: {search: null, seed: [4, 5]}"
     assert load(write(other, "other.yaml")).sweep == {"seed": [4, 5]}
 
 
 def test_an_error_names_the_file_in_which_its_key_stands(write: Callable[..., Path]) -> None:
-    base = write(BASE.replace("lr: 0.1}", "lr: 0.1, decay: 1}").replace("updates: 20", "updates: no"), "wrong.yaml")
+    base = write(
+        BASE.replace("lr: 0.1}", "lr: 0.1, decay: 1}").replace("updates: 20", "updates: no"),
+        "wrong.yaml",
+    )
     middle = write("base: wrong.yaml\nlearning: {clip: 1}", "middle.yaml")
     own = write("base: middle.yaml\ntask: {dim: -1}")
     with pytest.raises(ConfigError) as caught:
         load(own)
     found = {error.key: error.where for error in (caught.value, *caught.value.others)}
     there = {"learning.decay": base, "stop.updates": base, "learning.clip": middle}
-    assert found == {key: f"{own} (from {file.name})" for key, file in there.items()} | {"task.dim": str(own)}
+    assert found == {key: f"{own} (from {file.name})" for key, file in there.items()} | {
+        "task.dim": str(own)
+    }
     with pytest.raises(ConfigError) as caught:
         load(own, "stop.updates=never")
-    assert {error.where for error in (caught.value, *caught.value.others) if error.key == "stop.updates"} == {str(own)}
+    assert {
+        error.where for error in (caught.value, *caught.value.others) if error.key == "stop.updates"
+    } == {str(own)}
 
 
 def test_name_and_question_are_its_own(write: Callable[..., Path]) -> None:
@@ -133,16 +165,27 @@ def test_name_and_question_are_its_own(write: Callable[..., Path]) -> None:
 
 def test_a_name_in_the_base_is_an_entry_whose_keys_may_change(write: Callable[..., Path]) -> None:
     write("base: base.yaml\nalgorithm: sync_ps\n", "middle.yaml")
-    assert load(write("base: middle.yaml\nalgorithm: {accumulate: 3}\n")).algorithm.name == "sync_ps"
+    assert (
+        load(write("base: middle.yaml\nalgorithm: {accumulate: 3}\n")).algorithm.name == "sync_ps"
+    )
 
 
-def test_a_base_may_have_a_base_in_another_folder(write: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_base_may_have_a_base_in_another_folder(
+    write: Callable[..., Path], tmp_path: Path
+) -> None:
     """Names of files are relative to the file in which they stand."""
     write("seconds\n1.0\n2.0\n", "middle/times.csv")
-    write("base: ../base.yaml\ncluster: {compute: {law: trace, file: times.csv}}\n", "middle/middle.yaml")
+    write(
+        "base: ../base.yaml\ncluster: {compute: {law: trace, file: times.csv}}\n",
+        "middle/middle.yaml",
+    )
     config = load(write("base: middle/middle.yaml\nlearning: {lr: 0.5}\n"))
     assert Path(config.cluster.compute.file) == tmp_path / "middle/times.csv"
-    assert (config.learning.lr, config.learning.momentum, list(config.sweep)) == (0.5, 0.9, ["seed"])
+    assert (config.learning.lr, config.learning.momentum, list(config.sweep)) == (
+        0.5,
+        0.9,
+        ["seed"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,10 +194,19 @@ def test_a_base_may_have_a_base_in_another_folder(write: Callable[..., Path], tm
         ("base: none.yaml", "none.yaml: cannot be read: No such file or directory"),
         ("base: own.yaml", "own.yaml: base: own.yaml is based on this config itself"),
         ("base: other.yaml", "other.yaml: base: own.yaml is based on this config itself"),
-        ("base: [base.yaml]", "own.yaml: base: expected a config's file, or example:NAME, got ['base.yaml']"),
+        (
+            "base: [base.yaml]",
+            "own.yaml: base: expected a config's file, or example:NAME, got ['base.yaml']",
+        ),
         ("base: example:quikstart", "expected the name of an example; did you mean quickstart?"),
-        ("base: base.yaml\nlearning: {optimizer: adam}", "own.yaml (from base.yaml): learning.momentum: unknown key"),
-        ("base: base.yaml\nstop: {update: 3}", "own.yaml: stop.update: unknown key; did you mean updates?"),
+        (
+            "base: base.yaml\nlearning: {optimizer: adam}",
+            "own.yaml (from base.yaml): learning.momentum: unknown key",
+        ),
+        (
+            "base: base.yaml\nstop: {update: 3}",
+            "own.yaml: stop.update: unknown key; did you mean updates?",
+        ),
         ("base: base.yaml\nstop: {updates: {at: 3}}", "own.yaml: stop.updates: expected"),
         ("base: base.yaml\nstop: 3", "own.yaml: stop: expected a mapping"),
     ],
@@ -172,7 +224,9 @@ def test_examples_are_found_by_their_names(tmp_path: Path, monkeypatch: pytest.M
     known = examples()
     assert {"quickstart", "methods/pipedream"} <= set(known)
     assert (
-        find_config("example:pipedream") == find_config("example:methods/pipedream.yaml") == known["methods/pipedream"]
+        find_config("example:pipedream")
+        == find_config("example:methods/pipedream.yaml")
+        == known["methods/pipedream"]
     )
     assert load("example:quickstart", "stop.epochs=1").name == "quickstart"
     Path("own.yaml").write_text("base: example:quickstart\nstop: {epochs: 1}\n")
@@ -182,15 +236,23 @@ def test_examples_are_found_by_their_names(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_name_of_several_examples_is_refused_with_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "examples", lambda: {"a/x": Path("a"), "b/x": Path("b"), "c/y": Path("c")})
+    monkeypatch.setattr(
+        documents, "examples", lambda: {"a/x": Path("a"), "b/x": Path("b"), "c/y": Path("c")}
+    )
     assert find_config("example:y") == Path("c")
-    with pytest.raises(ConfigError, match=r"^example:x: expected the name of an example; it may be a/x or b/x$"):
+    with pytest.raises(
+        ConfigError, match=r"^example:x: expected the name of an example; it may be a/x or b/x$"
+    ):
         find_config("example:x")
 
 
 def test_the_command_knows_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "examples"]) == 0
-    names = {line.strip().partition(":")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    names = {
+        line.strip().partition(":")[0]
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("  ")
+    }
     assert set(examples()) <= names
     assert main(["validate", "example:quickstart"]) == 0
     assert capsys.readouterr().out == "example:quickstart: fine: 3 runs, 3 members\n"
@@ -241,7 +303,9 @@ def test_every_example_follows_the_schema(schema: Draft202012Validator, name: st
         "sweep: {search: {learning.lr: {uniform: [0, 1]}, runs: 2, halving: {form: 1, to: 3}}}",
     ],
 )
-def test_the_schema_finds_what_validate_finds(schema: Draft202012Validator, tmp_path: Path, wrong: str) -> None:
+def test_the_schema_finds_what_validate_finds(
+    schema: Draft202012Validator, tmp_path: Path, wrong: str
+) -> None:
     (tmp_path / "wrong.yaml").write_text(wrong)
     assert not schema.is_valid(read(tmp_path / "wrong.yaml"))
     with pytest.raises(ConfigError):
@@ -249,40 +313,66 @@ def test_the_schema_finds_what_validate_finds(schema: Draft202012Validator, tmp_
 
 
 def test_the_schema_leaves_entries_of_ones_own_their_keys(schema: Draft202012Validator) -> None:
-    assert schema.is_valid({"algorithm": {"name": "mine:Method", "patience": 3}, "learning": {"optimizer": "mine:Own"}})
+    assert schema.is_valid(
+        {"algorithm": {"name": "mine:Method", "patience": 3}, "learning": {"optimizer": "mine:Own"}}
+    )
 
 
 def test_a_fresh_process_prints_the_same_schema(schema: Draft202012Validator) -> None:
-    printed = subprocess.run([sys.executable, "-m", "laggard", "schema"], capture_output=True, check=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-m", "laggard", "schema"], capture_output=True, check=True
+    ).stdout
     assert json.loads(printed) == schema.schema
 
 
 def test_every_key_has_a_description_and_a_type(schema: Draft202012Validator) -> None:
     """A new key gets its description from the docstring of what it fills."""
     parts = {"Config": schema.schema, **schema.schema["$defs"]}
-    keys = {(part, key): of for part, said in parts.items() for key, of in said.get("properties", {}).items()}
+    keys = {
+        (part, key): of
+        for part, said in parts.items()
+        for key, of in said.get("properties", {}).items()
+    }
     assert len(keys) > 400
     typed = {"type", "enum", "anyOf", "$ref"}
-    assert [key for key, said in keys.items() if "const" not in said and not said.get("description")] == []
-    assert [key for key, said in keys.items() if "const" not in said and not typed & set(said)] == []
-    assert schema.is_valid({"cluster": {"preset": "10gbe", "apply_seconds": {"law": "constant", "mean": 1.0}}})
+    assert [
+        key for key, said in keys.items() if "const" not in said and not said.get("description")
+    ] == []
+    assert [
+        key for key, said in keys.items() if "const" not in said and not typed & set(said)
+    ] == []
+    assert schema.is_valid(
+        {"cluster": {"preset": "10gbe", "apply_seconds": {"law": "constant", "mean": 1.0}}}
+    )
 
 
 def test_every_work_that_a_docstring_names_can_be_cited() -> None:
-    """A year in brackets and a preprint's number stand in each source as often as in its citations."""
+    """A year in brackets and a preprint's number stand in each source as often as in its
+    citations.
+    """
     sources: dict[str, str] = {}
-    for name, part in ((name, part) for choice in SECTIONS.values() for name, part in choice.parts.items()):
+    for name, part in (
+        (name, part) for choice in SECTIONS.values() for name, part in choice.parts.items()
+    ):
         text = cleandoc(part.__doc__ or "").partition("\nSource: ")[2].partition("\n\n")[0]
-        sources[name] = " ".join([*sources.get(name, "").split(), *text.split()])  # a law and a topology share a name
+        # a law and a topology share a name
+        sources[name] = " ".join([*sources.get(name, "").split(), *text.split()])
     for name, source in sources.items():
         years = re.findall(r"(?:[A-Z][\w'-]+|al\.) \((\d{4})\)", source)
         if not years:
-            with pytest.raises(ConfigError, match=f"^laggard cite: {name}: its description names no published work$"):
+            with pytest.raises(
+                ConfigError,
+                match=f"^laggard cite: {name}: its description names no published work$",
+            ):
                 list(citations(name))
             continue
         text = "\n".join(citations(name))
-        assert len(set(re.findall(r"eprint = {(.*)}", text))) == len(set(re.findall(r"arXiv.(\d+\.\d+)", source)))
-        assert set(re.findall(r"year = {(.*)}", text)) | set(re.findall(r"as in .* \((\d{4})\)", source)) >= set(years)
+        assert len(set(re.findall(r"eprint = {(.*)}", text))) == len(
+            set(re.findall(r"arXiv.(\d+\.\d+)", source))
+        )
+        assert set(re.findall(r"year = {(.*)}", text)) | set(
+            re.findall(r"as in .* \((\d{4})\)", source)
+        ) >= set(years)
 
 
 def test_the_command_cites(capsys: pytest.CaptureFixture[str]) -> None:
@@ -293,4 +383,7 @@ def test_the_command_cites(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cite", "k_async"]) == 0
     assert "note" not in capsys.readouterr().out
     assert main(["cite", "adpsdg"]) == 2
-    assert capsys.readouterr().err == "laggard cite: 'adpsdg': nothing is called so; did you mean adpsgd?\n"
+    assert (
+        capsys.readouterr().err
+        == "laggard cite: 'adpsdg': nothing is called so; did you mean adpsgd?\n"
+    )

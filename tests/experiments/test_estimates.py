@@ -22,7 +22,10 @@ def test_the_interval_is_students() -> None:
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     rng = np.random.default_rng(0)
     trials = 4000
-    covered = sum(abs(of.value - 3) <= of.half for of in (mean(rng.normal(3, 2, size=3)) for _ in range(trials)))
+    covered = sum(
+        abs(of.value - 3) <= of.half
+        for of in (mean(rng.normal(3, 2, size=3)) for _ in range(trials))
+    )
     assert covered / trials == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / trials))
 
 
@@ -51,7 +54,9 @@ def median_of_scipy(times: list[float], followed: list[float], never: list[bool]
     if not there:
         return None
     gone = [
-        1e9 if hopeless else end for time, end, hopeless in zip(times, followed, never, strict=True) if math.isnan(time)
+        1e9 if hopeless else end
+        for time, end, hopeless in zip(times, followed, never, strict=True)
+        if math.isnan(time)
     ]
     survival = stats.ecdf(stats.CensoredData(uncensored=there, right=gone)).sf
     below = survival.quantiles[survival.probabilities <= 0.5 + 1e-12]
@@ -80,7 +85,9 @@ def test_the_median_is_the_product_limits() -> None:
             assert of.value == expected
         elif of.kind == "more":
             assert expected is None
-            assert of.value == max(np.where(np.isnan(times), end, times)[~(never & np.isnan(times))])
+            assert of.value == max(
+                np.where(np.isnan(times), end, times)[~(never & np.isnan(times))]
+            )
     assert kinds == {"mean", "median", "more", "never"}
 
 
@@ -92,8 +99,12 @@ def test_not_reached_is_not_dropped() -> None:
 
 
 def test_who_diverged_never_gets_there() -> None:
-    """Were they taken as runs that ended early, the estimate would be 1: two of two that were left."""
-    of = time_to_reach([1.0, 1.0, NAN, NAN, NAN], [9.0, 9.0, 0.1, 0.1, 0.1], [False] * 2 + [True] * 3, diverged=3)
+    """Were they taken as runs that ended early, the estimate would be 1: two of two that were
+    left.
+    """
+    of = time_to_reach(
+        [1.0, 1.0, NAN, NAN, NAN], [9.0, 9.0, 0.1, 0.1, 0.1], [False] * 2 + [True] * 3, diverged=3
+    )
     assert (of.kind, of.value) == ("more", 1.0)
     none = time_to_reach([NAN, NAN], [0.1, 0.2], [True, True], diverged=2)
     assert format_estimate(none) == "never (0 of 2, 2 diverged)"
@@ -110,5 +121,7 @@ def test_who_diverged_never_gets_there() -> None:
         (5.12345, NAN, "5.123"),
     ],
 )
-def test_a_number_has_the_digits_that_its_interval_warrants(value: float, half: float, said: str) -> None:
+def test_a_number_has_the_digits_that_its_interval_warrants(
+    value: float, half: float, said: str
+) -> None:
     assert format_estimate(Estimate(value, half, "mean", 3, None, 0), counted=False) == said

@@ -28,16 +28,23 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
-def test_a_file_that_cannot_be_written_is_named_where_it_was_to_stand(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_named_where_it_was_to_stand(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     command = [sys.executable, "-c", LIMITED, "run", str(toy()), "--out", str(tmp_path / "out")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
-    assert re.fullmatch(rf"{tmp_path}/out/toy/\w{{12}}/[\w.]+: File too large\n", done.stderr), done.stderr
+    assert re.fullmatch(rf"{tmp_path}/out/toy/\w{{12}}/[\w.]+: File too large\n", done.stderr), (
+        done.stderr
+    )
     assert not list(tmp_path.glob("out/toy/.*"))
 
 
 def test_a_run_whose_folder_is_removed_names_its_own(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     simulate = running.simulate
 
@@ -65,7 +72,9 @@ def test_an_index_that_is_a_folder_is_named(
     [
         MemoryError(),
         np._core._exceptions._ArrayMemoryError((10**12,), np.dtype(float)),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes."),
+        RuntimeError(
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes."
+        ),
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB."),
     ],
 )
@@ -91,7 +100,9 @@ def test_a_name_that_no_file_system_takes_is_refused(
 ) -> None:
     path = toy(f"name: {'n' * 300}")
     assert main(["validate", str(path)]) == 2
-    assert re.fullmatch(rf"{path}: name: expected at most 80 characters, got 'n+\.\.\.\n", capsys.readouterr().err)
+    assert re.fullmatch(
+        rf"{path}: name: expected at most 80 characters, got 'n+\.\.\.\n", capsys.readouterr().err
+    )
     assert main(["validate", str(toy(f"name: {'n' * 80}"))]) == 0
 
 

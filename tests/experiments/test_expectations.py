@@ -1,4 +1,6 @@
-"""Theory stands beside what was measured: the right row, the right half of the run, and their ratio."""
+"""Theory stands beside what was measured: the right row, the right half of the run, and their
+ratio.
+"""
 
 import sys
 from collections.abc import Callable
@@ -24,7 +26,9 @@ sweep:
 
 
 def test_staleness_by_theory_and_as_measured(toy: Callable[..., Path], tmp_path: Path) -> None:
-    """Equal constant times: three others push in between, but for the first gradients, which are left out."""
+    """Equal constant times: three others push in between, but for the first gradients, which are
+    left out.
+    """
     results = sweep(load(toy("", TEXT)), tmp_path)
     assert results[0].updates["staleness"].min() == 0
     table = expected_staleness(results)
@@ -33,17 +37,25 @@ def test_staleness_by_theory_and_as_measured(toy: Callable[..., Path], tmp_path:
     assert list(table["theory"][:2]) == [3.0, 0.0]
     assert list(table["measured"][:2]) == [3.0, 0.0]
     assert table["ratio"][0] == 1.0
-    assert table[["theory", "ratio"]].isna().to_numpy().tolist() == [[False, False], [False, True], [True, True]]
+    assert table[["theory", "ratio"]].isna().to_numpy().tolist() == [
+        [False, False],
+        [False, True],
+        [True, True],
+    ]
     end = results[0].metrics["time"].max()
     assert table["n"][0] == (results[0].updates["time"] > end / 2).sum()
 
 
-def test_seconds_of_an_update_by_theory_and_as_measured(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_seconds_of_an_update_by_theory_and_as_measured(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     more = "cluster.slowdowns=[{worker: 0, factor: 5}]"
     table = expected_seconds(sweep(load(toy("", TEXT), more, "stop.updates=640"), tmp_path))
     assert table["theory"][:2].tolist() == pytest.approx([1 / 3.2, 5.0])
     assert table["measured"][:2].tolist() == pytest.approx([1 / 3.2, 5.0], rel=0.02)
-    assert table["ratio"].tolist() == pytest.approx((table["measured"] / table["theory"]).tolist(), nan_ok=True)
+    assert table["ratio"].tolist() == pytest.approx(
+        (table["measured"] / table["theory"]).tolist(), nan_ok=True
+    )
     assert table["theory"].isna().tolist() == [False, False, True]
     (alone,) = expected_seconds(sweep(load(toy("", TEXT), "sweep={}"), tmp_path)).to_dict("records")
     assert alone["method"] == "async_ps"
@@ -87,7 +99,9 @@ def seconds(algorithm, cluster):
 
 
 @pytest.fixture
-def own(module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+def own(
+    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path
+) -> Callable[..., Path]:
     """Runs an algorithm of one's own that brings its closed forms; the folder of the result."""
     module("brings", OWN)
     text = "task: {model: timing}\nstop: {updates: 41}\n"
@@ -103,25 +117,37 @@ def own(module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path) -
 
 
 @pytest.mark.parametrize("reloaded", [False, True])
-def test_an_algorithm_of_ones_own_brings_its_closed_forms(own: Callable[..., Path], reloaded: bool) -> None:
+def test_an_algorithm_of_ones_own_brings_its_closed_forms(
+    own: Callable[..., Path], reloaded: bool
+) -> None:
     """They stand in the tables and in the figure, also of a result that another process reads."""
     result = load_result(own())
     if reloaded:
         del sys.modules["brings"]
-    (stale,), (seconds,) = (table([result]).to_dict("records") for table in (expected_staleness, expected_seconds))
+    (stale,), (seconds,) = (
+        table([result]).to_dict("records") for table in (expected_staleness, expected_seconds)
+    )
     assert (stale["law"], stale["theory"], stale["measured"]) == ("constant", 3.0, 3.0)
     assert (seconds["theory"], seconds["measured"]) == (5.0, pytest.approx(5.0))
-    assert "theory: constant, mean 3.00" in figures.histograms([result]).axes[0].get_title(loc="left")
+    assert "theory: constant, mean 3.00" in figures.histograms([result]).axes[0].get_title(
+        loc="left"
+    )
 
 
-def test_a_class_has_the_closed_forms_that_it_registered_and_no_others(own: Callable[..., Path]) -> None:
-    """Held derives from AsyncPS, whose P - 1 is not its own; it refuses two workers; Derived registered nothing."""
+def test_a_class_has_the_closed_forms_that_it_registered_and_no_others(
+    own: Callable[..., Path],
+) -> None:
+    """Held derives from AsyncPS, whose P - 1 is not its own; it refuses two workers; Derived
+    registered nothing.
+    """
     for folder in (own(workers=2), own("Derived")):
         (row,) = expected_staleness([load_result(folder)]).to_dict("records")
         assert (row["law"], row["theory"] != row["theory"]) == ("", True)
 
 
-def test_theory_runs_no_source_that_has_changed_since_the_run(own: Callable[..., Path], tmp_path: Path) -> None:
+def test_theory_runs_no_source_that_has_changed_since_the_run(
+    own: Callable[..., Path], tmp_path: Path
+) -> None:
     result = load_result(own())
     del sys.modules["brings"]
     (tmp_path / "brings.py").write_text(OWN.replace("constant(algorithm.hold)", "constant(7)"))

@@ -1,4 +1,6 @@
-"""Exports to TensorBoard, W&B and MLflow: what is written is what the run's own tables and config say."""
+"""Exports to TensorBoard, W&B and MLflow: what is written is what the run's own tables and config
+say.
+"""
 
 import math
 import sys
@@ -31,7 +33,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 class Recorder:
-    """Stands in for a writer of a library; keeps the calls of all its methods, a list for each one made."""
+    """Stands in for a writer of a library; keeps the calls of all its methods, a list for each one
+    made.
+    """
 
     made: list["Recorder"]
 
@@ -59,7 +63,10 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> type[Recorder]:
     class Writer(Recorder):
         made: list[Recorder] = []  # noqa: RUF012
 
-    for name, told in [("torch.utils.tensorboard", {"SummaryWriter": Writer}), ("wandb", {"init": Writer})]:
+    for name, told in [
+        ("torch.utils.tensorboard", {"SummaryWriter": Writer}),
+        ("wandb", {"init": Writer}),
+    ]:
         module = ModuleType(name)
         vars(module).update(told, Settings=dict)
         monkeypatch.setitem(sys.modules, name, module)
@@ -67,12 +74,17 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> type[Recorder]:
 
 
 def runs_of(results: Results) -> dict[str, Any]:
-    """By the name that exports give a member: its metrics, and what its config and its member say."""
+    """By the name that exports give a member: its metrics, and what its config and its member
+    say.
+    """
     found = {}
     for result in results:
         for member, rows in result.metrics.groupby("member"):
             method, lr = result.labels["algorithm.name"], float(rows["learning.lr"].iloc[0])
-            found[f"{result.manifest['run']}.{member}"] = rows, {"algorithm.name": method, "learning.lr": lr}
+            found[f"{result.manifest['run']}.{member}"] = (
+                rows,
+                {"algorithm.name": method, "learning.lr": lr},
+            )
     return found
 
 
@@ -84,9 +96,13 @@ def test_tensorboard_gets_measures_over_updates_and_virtual_time(
     assert set(written) == set(runs_of(results))
     for name, (rows, settings) in runs_of(results).items():
         losses = [
-            (given[1:], named["walltime"]) for given, named in written[name].of("add_scalar") if given[0] == "test_loss"
+            (given[1:], named["walltime"])
+            for given, named in written[name].of("add_scalar")
+            if given[0] == "test_loss"
         ]
-        assert losses == [((row.test_loss, round(row.updates)), row.time) for row in rows.itertuples()]
+        assert losses == [
+            ((row.test_loss, round(row.updates)), row.time) for row in rows.itertuples()
+        ]
         ((given, _),) = written[name].of("add_hparams")
         assert given[0] | settings == given[0]
         assert given[1]["final/test_loss"] == rows["test_loss"].iloc[-1]
@@ -95,28 +111,43 @@ def test_tensorboard_gets_measures_over_updates_and_virtual_time(
         assert "\n    cluster:\n      workers: 2\n" in given[1]
 
 
-def test_wandb_is_offline_and_gets_every_row(results: Results, tmp_path: Path, stand_in: type[Recorder]) -> None:
+def test_wandb_is_offline_and_gets_every_row(
+    results: Results, tmp_path: Path, stand_in: type[Recorder]
+) -> None:
     results[0].export("wandb", tmp_path)
-    expected = {name: told for name, told in runs_of(results).items() if name.startswith(results.names[0])}
+    expected = {
+        name: told for name, told in runs_of(results).items() if name.startswith(results.names[0])
+    }
     assert len(stand_in.made) == len(expected) == 2
     for writer in stand_in.made:
         ((_, made),) = writer.of("made")
         rows, settings = expected[made["name"]]
         assert (made["mode"], made["dir"], made["project"]) == ("offline", str(tmp_path), "rates")
         assert made["config"] | settings == made["config"]
-        logged = [(given[0]["updates"], given[0]["time"], given[0]["test_loss"]) for given, _ in writer.of("log")]
+        logged = [
+            (given[0]["updates"], given[0]["time"], given[0]["test_loss"])
+            for given, _ in writer.of("log")
+        ]
         assert logged == [(row.updates, row.time, row.test_loss) for row in rows.itertuples()]
 
 
-def test_what_is_not_finite_is_left_out(results: Results, tmp_path: Path, stand_in: type[Recorder]) -> None:
+def test_what_is_not_finite_is_left_out(
+    results: Results, tmp_path: Path, stand_in: type[Recorder]
+) -> None:
     assert results[0].metrics["train_loss"].isna().any(), "nothing is tested"
     results[0].export("tensorboard", tmp_path)
-    assert all(math.isfinite(given[1]) for writer in stand_in.made for given, _ in writer.of("add_scalar"))
+    assert all(
+        math.isfinite(given[1]) for writer in stand_in.made for given, _ in writer.of("add_scalar")
+    )
 
 
 @pytest.mark.parametrize("to", MODULES)
 def test_a_library_that_is_missing_is_named_in_one_line(
-    to: str, results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    to: str,
+    results: Results,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, MODULES[to], None)
     assert main(["export", str(results[0].path), "--to", to, str(tmp_path / "there")]) == 2
@@ -129,7 +160,10 @@ def test_a_name_that_is_none_and_a_run_that_is_there_are_one_line(
     results: Results, tmp_path: Path, stand_in: type[Recorder], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / f"{results.names[0]}.0").mkdir()
-    for to, said in [("mlfow", "did you mean mlflow?"), ("tensorboard", "remove it or name another folder")]:
+    for to, said in [
+        ("mlfow", "did you mean mlflow?"),
+        ("tensorboard", "remove it or name another folder"),
+    ]:
         assert main(["export", str(results[0].path), "--to", to, str(tmp_path)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line.endswith(said)
@@ -142,8 +176,12 @@ def test_tensorboard_reads_what_was_written(results: Results, tmp_path: Path) ->
     assert main(["export", str(results[0].path.parent), "--to", "tensorboard", str(tmp_path)]) == 0
     for name, (rows, _) in runs_of(load_results(results[0].path.parent)).items():
         events = reading.EventAccumulator(str(tmp_path / name)).Reload()
-        found = [(event.step, event.wall_time, event.value) for event in events.Scalars("test_loss")]
-        assert np.array(found) == pytest.approx(rows[["updates", "time", "test_loss"]].to_numpy(), rel=1e-6)
+        found = [
+            (event.step, event.wall_time, event.value) for event in events.Scalars("test_loss")
+        ]
+        assert np.array(found) == pytest.approx(
+            rows[["updates", "time", "test_loss"]].to_numpy(), rel=1e-6
+        )
 
 
 @pytest.mark.slow
@@ -161,5 +199,7 @@ def test_mlflow_reads_what_was_written(results: Results, tmp_path: Path) -> None
         assert sorted((metric.step, metric.timestamp, metric.value) for metric in history) == [
             (round(row.updates), round(1000 * row.time), row.test_loss) for row in rows.itertuples()
         ]
-        text = next((tmp_path / "artifacts" / runs[name].info.run_id).rglob("config.yaml")).read_text()
+        text = next(
+            (tmp_path / "artifacts" / runs[name].info.run_id).rglob("config.yaml")
+        ).read_text()
         assert "cluster:\n  workers: 2\n" in text

@@ -24,22 +24,47 @@ from laggard.simulator.timing.slowdowns import Factor
 NETWORK = Network(bandwidth=1e8, latency=1e-3, message_bytes=1e5)
 
 
-def result(algorithm=None, name="stragglers", task=None, seeds=(0,), seed=0, accuracy=True, workers=4, **columns):
-    """A run on four workers of which worker 0 is five times slower; its accuracy is made up of its loss."""
+def result(
+    algorithm=None,
+    name="stragglers",
+    task=None,
+    seeds=(0,),
+    seed=0,
+    accuracy=True,
+    workers=4,
+    **columns,
+):
+    """A run on four workers of which worker 0 is five times slower; its accuracy is made up of its
+    loss.
+    """
     task = task or Quadratic(dim=3, noise=0.3, jitter=0.5, curvature=0.1, batch=8)
-    cluster = Cluster(workers, Gamma(mean=0.01, cv=0.2), [Factor(worker=0, factor=5.0)], NETWORK, seed=seed)
+    cluster = Cluster(
+        workers, Gamma(mean=0.01, cv=0.2), [Factor(worker=0, factor=5.0)], NETWORK, seed=seed
+    )
     algorithm = algorithm or AsyncPS(Rule())
     outcome = simulate(
-        cluster, algorithm, task, stop=Stop(updates=200), evaluate=Evaluate(every_updates=20), learning_seeds=seeds
+        cluster,
+        algorithm,
+        task,
+        stop=Stop(updates=200),
+        evaluate=Evaluate(every_updates=20),
+        learning_seeds=seeds,
     )
     metrics = pd.DataFrame(outcome.metrics)
     if accuracy:
         metrics["test_accuracy"] = np.exp(-metrics["test_loss"])
     for column, values in columns.items():
         by_member = isinstance(values, list)
-        metrics[column.replace("__", ".")] = [values[m] for m in metrics["member"]] if by_member else values
-    config, tables = SimpleNamespace(name=name), (pd.DataFrame(outcome.updates), pd.DataFrame(outcome.workers))
-    return SimpleNamespace(metrics=metrics, updates=tables[0], workers=tables[1], config=config, manifest={})
+        metrics[column.replace("__", ".")] = (
+            [values[m] for m in metrics["member"]] if by_member else values
+        )
+    config, tables = (
+        SimpleNamespace(name=name),
+        (pd.DataFrame(outcome.updates), pd.DataFrame(outcome.workers)),
+    )
+    return SimpleNamespace(
+        metrics=metrics, updates=tables[0], workers=tables[1], config=config, manifest={}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +121,9 @@ def test_a_histogram_holds_the_shares_of_the_applied_gradients_alone(asynchronou
         shares = applied(of).value_counts(normalize=True)
         lefts, _, heights = bars(axes).T
         assert heights.sum() == pytest.approx(1)
-        assert {round(left + 0.5): height for left, height in zip(lefts, heights, strict=True) if height} == dict(
-            shares
-        )
+        assert {
+            round(left + 0.5): height for left, height in zip(lefts, heights, strict=True) if height
+        } == dict(shares)
         assert axes.lines[0].get_xdata()[0] == applied(of).mean()
         assert f"mean {applied(of).mean():.2f}" in axes.get_title(loc="left")
         assert f"n = {len(applied(of)):,}" in axes.get_title(loc="left")
@@ -123,9 +148,15 @@ def test_members_that_differ_only_in_their_seed_are_one_line_in_the_interval_of_
     np.testing.assert_allclose(drawn(axes)["stragglers (n = 3)"][:, 1], values.mean(axis=1))
     band = axes.collections[0].get_paths()[0].vertices
     for at, row in values.astype(float).iterrows():
-        low, high = stats.t.interval(0.95, 2, row.mean(), stats.sem(row)) if row.std() else (row.mean(),) * 2
+        low, high = (
+            stats.t.interval(0.95, 2, row.mean(), stats.sem(row))
+            if row.std()
+            else (row.mean(),) * 2
+        )
         drawn_there = band[np.isclose(band[:, 0], at), 1]
-        np.testing.assert_allclose((drawn_there.min(), drawn_there.max()), np.clip((low, high), 0, 1), atol=1e-6)
+        np.testing.assert_allclose(
+            (drawn_there.min(), drawn_there.max()), np.clip((low, high), 0, 1), atol=1e-6
+        )
     assert "95 % interval" in words(figure)
 
 
@@ -140,7 +171,9 @@ def test_an_interval_of_two_seeds_ends_where_its_measure_does(accuracy, most):
 
 
 def test_members_that_differ_otherwise_are_lines_of_their_own():
-    of = result(seeds=(0, 1, 0, 1), learning__lr=[0.01, 0.01, 0.1, 0.1], learning__seed=[0, 1, 0, 1])
+    of = result(
+        seeds=(0, 1, 0, 1), learning__lr=[0.01, 0.01, 0.1, 0.1], learning__seed=[0, 1, 0, 1]
+    )
     assert set(drawn(figures.comparison([of]).axes[0])) == {"lr = 0.01 (n = 2)", "lr = 0.1 (n = 2)"}
 
 
@@ -156,13 +189,22 @@ def test_runs_that_differ_only_in_their_seed_are_one_line_where_all_have_come():
 
 
 def test_runs_with_members_share_a_colour_and_are_told_apart_by_dashes(asynchronous):
-    runs = [result(seeds=(0, 0), learning__lr=[0.01, 0.1], method=method) for method in ("one", "two")]
+    runs = [
+        result(seeds=(0, 0), learning__lr=[0.01, 0.1], method=method) for method in ("one", "two")
+    ]
     left, _, *panels = figures.comparison(runs).axes
     colours = {line.get_label(): (line.get_color(), line.get_linestyle()) for line in left.lines}
-    assert colours["one, lr = 0.01"][0] == colours["one, lr = 0.1"][0] != colours["two, lr = 0.01"][0]
-    assert colours["one, lr = 0.01"][1] == colours["two, lr = 0.01"][1] != colours["one, lr = 0.1"][1]
+    assert (
+        colours["one, lr = 0.01"][0] == colours["one, lr = 0.1"][0] != colours["two, lr = 0.01"][0]
+    )
+    assert (
+        colours["one, lr = 0.01"][1] == colours["two, lr = 0.01"][1] != colours["one, lr = 0.1"][1]
+    )
     for axes, name in zip(panels, ("one", "two"), strict=True):
-        assert matplotlib.colors.to_hex(axes.patches[0].get_facecolor()).upper() == colours[f"{name}, lr = 0.1"][0]
+        assert (
+            matplotlib.colors.to_hex(axes.patches[0].get_facecolor()).upper()
+            == colours[f"{name}, lr = 0.1"][0]
+        )
 
 
 def test_of_too_many_lines_each_runs_best_are_shown_and_the_figure_says_so():
@@ -171,7 +213,9 @@ def test_of_too_many_lines_each_runs_best_are_shown_and_the_figure_says_so():
     for of in runs:
         of.metrics["test_accuracy"] = of.metrics["member"] / 10 + of.metrics["updates"] / 1000
     figure = figures.comparison(runs)
-    assert set(drawn(figure.axes[0])) == {f"{run}, lr = {lr:g}" for run in ("one", "two") for lr in lrs[2:]}
+    assert set(drawn(figure.axes[0])) == {
+        f"{run}, lr = {lr:g}" for run in ("one", "two") for lr in lrs[2:]
+    }
     assert "8 of 12 lines" in words(figure)
 
 
@@ -185,7 +229,9 @@ def test_a_diverged_line_ends_and_is_not_the_best():
 
 
 def test_a_line_goes_on_where_nothing_was_measured_and_ends_where_nothing_is_finite():
-    curve = pd.DataFrame({"time": [0.0, 1, 2, 3, 4], "train_loss": [np.nan, 8.0, np.nan, 4.0, np.inf]})
+    curve = pd.DataFrame(
+        {"time": [0.0, 1, 2, 3, 4], "train_loss": [np.nan, 8.0, np.nan, 4.0, np.inf]}
+    )
     at, values = Line("run", "run", [curve]).points("time", "train_loss")
     np.testing.assert_array_equal(at, curve["time"])
     np.testing.assert_array_equal(values, [[np.nan, 8, 6, 4, np.nan]])
@@ -231,7 +277,10 @@ def test_results_are_named_by_what_was_swept_else_by_their_config_or_by_the_call
     ]
     labels = iter(("ours", "theirs"))
     twins = [asynchronous, asynchronous]
-    assert set(drawn(figures.comparison(twins, label=lambda _: next(labels)).axes[0])) == {"ours", "theirs"}
+    assert set(drawn(figures.comparison(twins, label=lambda _: next(labels)).axes[0])) == {
+        "ours",
+        "theirs",
+    }
     with pytest.raises(ValueError, match="label="):
         figures.comparison(twins)
 
@@ -243,11 +292,20 @@ def test_a_timeline_has_a_bar_from_each_start_to_each_end_and_then_to_each_fate(
     fates = cancelling.updates[cancelling.updates["started"] < until]
     assert set(fates["status"]) == {"applied", "dropped", "cancelled"}
     by_label = {of.get_label(): of.patches for of in axes.containers}
-    for status, label in (("applied", "computing"), ("dropped", "dropped"), ("cancelled", "cancelled")):
+    for status, label in (
+        ("applied", "computing"),
+        ("dropped", "dropped"),
+        ("cancelled", "cancelled"),
+    ):
         of = fates[fates["status"] == status]
         ends = of["computed"].fillna(of["time"])
-        got = [(bar.get_x(), bar.get_x() + bar.get_width(), bar.get_y() + 0.35) for bar in by_label[label]]
-        np.testing.assert_allclose(got, np.stack([of["started"], ends, of["worker"]], axis=1), atol=1e-12)
+        got = [
+            (bar.get_x(), bar.get_x() + bar.get_width(), bar.get_y() + 0.35)
+            for bar in by_label[label]
+        ]
+        np.testing.assert_allclose(
+            got, np.stack([of["started"], ends, of["worker"]], axis=1), atol=1e-12
+        )
     way = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in by_label["on its way or queued"]]
     computed = fates["computed"].fillna(fates["time"])
     np.testing.assert_allclose(way, np.stack([computed, fates["time"]], axis=1), atol=1e-12)
@@ -293,15 +351,24 @@ def test_of_many_workers_the_stalest_has_a_colour():
 def test_curves_are_drawn_against_all_four_axes(asynchronous):
     figure = figures.curves(asynchronous)
     panels = np.reshape(figure.axes, (3, 4))
-    assert [axes.get_xlabel() for axes in panels[-1]] == ["virtual time (s)", "updates", "samples", "epochs"]
+    assert [axes.get_xlabel() for axes in panels[-1]] == [
+        "virtual time (s)",
+        "updates",
+        "samples",
+        "epochs",
+    ]
     for row, measure in zip(panels, LEARNT, strict=True):
         assert row[0].get_ylabel() == CURVES[measure]
         for axes, x in zip(row, AXIS_LABELS, strict=True):
-            np.testing.assert_array_equal(drawn(axes)["stragglers"], asynchronous.metrics[[x, measure]])
+            np.testing.assert_array_equal(
+                drawn(axes)["stragglers"], asynchronous.metrics[[x, measure]]
+            )
 
 
 def test_a_run_of_which_nothing_was_applied_is_drawn_all_the_same(asynchronous):
-    of = SimpleNamespace(**vars(asynchronous) | {"updates": asynchronous.updates.assign(status="cancelled")})
+    of = SimpleNamespace(
+        **vars(asynchronous) | {"updates": asynchronous.updates.assign(status="cancelled")}
+    )
     for figure in (figures.comparison([of]), figures.staleness(of), figures.timeline(of)):
         figure.draw_without_rendering()
 
@@ -322,7 +389,9 @@ def test_a_figure_is_written_as_its_suffix_says_and_alone(tmp_path, backup, draw
 def test_a_failed_save_leaves_what_was_there(tmp_path):
     path = tmp_path / "figure.nonsense"
     path.write_text("before")
-    with pytest.raises(ValueError, match=r"expected a name that ends in one of .*\.png.*, got 'figure\.nonsense'"):
+    with pytest.raises(
+        ValueError, match=r"expected a name that ends in one of .*\.png.*, got 'figure\.nonsense'"
+    ):
         figures.save(Figure(), path)
     with pytest.raises(ValueError, match=r"\.png, .* got 'noext'"):
         figures.save(Figure(), tmp_path / "noext")
@@ -338,12 +407,18 @@ def test_a_target_that_cannot_be_written_is_named(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("draw", [figures.timeline, figures.staleness, figures.curves, figures.comparison])
+@pytest.mark.parametrize(
+    "draw", [figures.timeline, figures.staleness, figures.curves, figures.comparison]
+)
 def test_nothing_overlaps_or_is_cut(asynchronous, cancelling, draw):
     """Every text lies within the figure, and no title, label or legend on another."""
     figure = draw([asynchronous, cancelling] if draw is figures.comparison else cancelling)
     figure.draw_without_rendering()
-    texts = [text for axes in figure.axes for text in (axes._left_title, axes.xaxis.label, axes.yaxis.label)]
+    texts = [
+        text
+        for axes in figure.axes
+        for text in (axes._left_title, axes.xaxis.label, axes.yaxis.label)
+    ]
     boxes = [
         of.get_window_extent()
         for of in (*texts, *figure.legends, figure._supxlabel)
@@ -369,12 +444,16 @@ def test_no_global_state_is_touched(asynchronous):
 
 
 def test_a_loss_within_a_decade_is_labelled_in_plain_numbers_and_fits(asynchronous, tmp_path):
-    """Minor ticks of a short log axis once pushed its neighbour out of the figure; a warning of that fails the test."""
+    """Minor ticks of a short log axis once pushed its neighbour out of the figure; a warning of
+    that fails the test.
+    """
     short = SimpleNamespace(**vars(asynchronous))
     short.metrics = asynchronous.metrics.drop(columns="test_accuracy")
     short.metrics["test_loss"] = np.linspace(2.0, 1.04, len(short.metrics))
     figure = figures.comparison([short], tmp_path / "short.png")
     left, right = figure.axes[:2]
-    shown = [text.get_text() for text in (*left.get_yticklabels(), *left.get_yticklabels(minor=True))]
+    shown = [
+        text.get_text() for text in (*left.get_yticklabels(), *left.get_yticklabels(minor=True))
+    ]
     assert "1.4" in shown
     assert not any(text.get_visible() for text in right.get_yticklabels(minor=True))

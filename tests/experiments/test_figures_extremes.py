@@ -1,4 +1,6 @@
-"""Figures of results that are hardly any, or too many: drawn without a warning, or refused in a line."""
+"""Figures of results that are hardly any, or too many: drawn without a warning, or refused in a
+line.
+"""
 
 import numpy as np
 import pytest
@@ -14,7 +16,11 @@ stop: {updates: 30}
 evaluate: {every_updates: 10, keep_models: true}
 """
 LONG = "a method whose name goes on and on until nobody can remember how it began, least of all a legend"
-EVERYWHERE = [name for name in FIGURES if name not in ("lr_delay", "lr_batch", "cliff", "scaling", "consensus")]
+EVERYWHERE = [
+    name
+    for name in FIGURES
+    if name not in ("lr_delay", "lr_batch", "cliff", "scaling", "consensus")
+]
 
 
 def drawn(name, results):
@@ -60,7 +66,10 @@ def test_a_run_that_diverged_from_the_start(plain, name):
 @pytest.mark.parametrize("name", ["lr_delay", "cliff"])
 def test_a_grid_of_which_everything_diverged(bench, name):
     sweep = "algorithm: {name: delayed, delay: %d}\nlearning: {optimizer: sgd}\nsweep: {learning.lr: [1e20, 1e30]}\n"
-    runs = [bench(TEXT.replace("workers: 3", "workers: 1") + sweep % D, **{"algorithm.delay": D}) for D in (1, 9)]
+    runs = [
+        bench(TEXT.replace("workers: 3", "workers: 1") + sweep % D, **{"algorithm.delay": D})
+        for D in (1, 9)
+    ]
     assert not any(np.isfinite(run.metrics["test_loss"].iloc[-2:]).any() for run in runs)
     figure = drawn(name, runs)
     assert "diverged" in figure.get_supxlabel()
@@ -82,7 +91,11 @@ def test_forty_lines(bench, name):
 def test_forty_delays_on_one_cliff(plain):
     metrics = plain.metrics.assign(**{"learning.lr": 0.1})
     other = plain.metrics.assign(**{"learning.lr": 0.2})
-    runs = [changed(plain, metrics=of.assign(**{"algorithm.delay": D})) for D in range(40) for of in (metrics, other)]
+    runs = [
+        changed(plain, metrics=of.assign(**{"algorithm.delay": D}))
+        for D in range(40)
+        for of in (metrics, other)
+    ]
     figure = drawn("cliff", runs)
     assert len(figure.axes[0].containers) == 40
     named = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -94,7 +107,10 @@ def test_forty_delays_on_one_cliff(plain):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in EVERYWHERE if name != "topology"])
 def test_long_names_stay_in_the_figure(plain, name):
-    runs = [changed(plain, metrics=plain.metrics.assign(method=f"{LONG} {number}")) for number in range(3)]
+    runs = [
+        changed(plain, metrics=plain.metrics.assign(method=f"{LONG} {number}"))
+        for number in range(3)
+    ]
     figure = drawn(name, runs)
     for legend in figure.legends:
         box = legend.get_window_extent()
@@ -103,7 +119,11 @@ def test_long_names_stay_in_the_figure(plain, name):
     for axes in figure.axes:
         title = axes._left_title.get_window_extent()
         assert not axes._left_title.get_text() or title.x1 <= figure.bbox.x1 + 1
-        assert axes.get_window_extent().width > 0.1 * figure.bbox.width or not axes.get_visible() or name != "split"
+        assert (
+            axes.get_window_extent().width > 0.1 * figure.bbox.width
+            or not axes.get_visible()
+            or name != "split"
+        )
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -1,4 +1,6 @@
-"""Grids, phases, links, graphs, consensus and landscapes show what an independent calculation gives."""
+"""Grids, phases, links, graphs, consensus and landscapes show what an independent calculation
+gives.
+"""
 
 import math
 from itertools import pairwise
@@ -30,7 +32,10 @@ sweep: {learning.lr: [0.01, 0.1, 0.9, 1.9], learning.seed: [0, 1, 2]}
 def grid(bench):
     """Delay by learning rate, three seeds."""
     label = "algorithm.delay"
-    return [bench(f"{QUADRATIC}algorithm: {{name: delayed, delay: {D}}}\n", **{label: D}) for D in (0, 1, 8)]
+    return [
+        bench(f"{QUADRATIC}algorithm: {{name: delayed, delay: {D}}}\n", **{label: D})
+        for D in (0, 1, 8)
+    ]
 
 
 def words(figure):
@@ -63,19 +68,25 @@ def accurate(grid, accuracies):
     changed = []
     for of, row in zip(grid, accuracies, strict=True):
         lrs = sorted(of.metrics["learning.lr"].unique())
-        metrics = of.metrics.assign(test_accuracy=[row[lrs.index(lr)] for lr in of.metrics["learning.lr"]])
+        metrics = of.metrics.assign(
+            test_accuracy=[row[lrs.index(lr)] for lr in of.metrics["learning.lr"]]
+        )
         changed.append(type(of)(**vars(of) | {"metrics": metrics}))
     return changed
 
 
 def test_the_measured_limit_stands_between_what_learns_and_what_fails(grid, monkeypatch):
-    """Of the first row nothing fails; the second fails at its last; the third learns nowhere; 0.5 is chance."""
+    """Of the first row nothing fails; the second fails at its last; the third learns nowhere; 0.5
+    is chance.
+    """
     monkeypatch.setattr("laggard.experiments.figures.grids.exact_limit", lambda config: None)
     monkeypatch.setattr("laggard.experiments.figures.grids.chance", lambda config: 0.1)
     accuracy = [[0.5, 0.9, 0.8, 0.7], [0.5, 0.9, 0.8, 0.1], [0.1, 0.12, 0.1, 0.1]]
     figure = figures.lr_delay(accurate(grid, accuracy))
     axes = figure.axes[0]
-    (stairs,) = [patch for patch in axes.patches if patch.get_label() == "stability limit: measured"]
+    (stairs,) = [
+        patch for patch in axes.patches if patch.get_label() == "stability limit: measured"
+    ]
     np.testing.assert_allclose(stairs.get_data().values, [4.0, 3.0, 0.0])
     assert "twice the accuracy of chance" in words(figure)
     np.testing.assert_allclose(axes.collections[0].get_array(), accuracy)
@@ -84,20 +95,30 @@ def test_the_measured_limit_stands_between_what_learns_and_what_fails(grid, monk
 def test_a_cell_in_which_one_seed_diverged_is_hatched_and_has_no_mean(grid):
     broken = [type(of)(**vars(of) | {"metrics": of.metrics.copy()}) for of in grid]
     metrics = broken[2].metrics
-    metrics.loc[(metrics["learning.lr"] == 1.9) & (metrics["learning.seed"] == 1), "test_loss"] = np.nan
+    metrics.loc[(metrics["learning.lr"] == 1.9) & (metrics["learning.seed"] == 1), "test_loss"] = (
+        np.nan
+    )
     figure = figures.lr_delay(broken)
-    hatched = [patch.get_xy() for patch in figure.axes[0].patches if getattr(patch, "get_hatch", str)()]
+    hatched = [
+        patch.get_xy() for patch in figure.axes[0].patches if getattr(patch, "get_hatch", str)()
+    ]
     assert hatched == [(3, 2)]
     assert np.ma.getmaskarray(figure.axes[0].collections[0].get_array()).sum() == 1
     assert "hatched: diverged" in words(figure)
 
 
 def test_what_else_was_swept_has_panels_of_its_own(grid):
-    other = [type(of)(**vars(of) | {"metrics": of.metrics.assign(**{"task.batch": 2})}) for of in grid]
-    first = [type(of)(**vars(of) | {"metrics": of.metrics.assign(**{"task.batch": 1})}) for of in grid]
+    other = [
+        type(of)(**vars(of) | {"metrics": of.metrics.assign(**{"task.batch": 2})}) for of in grid
+    ]
+    first = [
+        type(of)(**vars(of) | {"metrics": of.metrics.assign(**{"task.batch": 1})}) for of in grid
+    ]
     figure = figures.lr_delay([*first, *other])
     assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["batch = 1", "batch = 2"]
-    with pytest.raises(ValueError, match=r"task\.batch: expected several values, got one: sweep it"):
+    with pytest.raises(
+        ValueError, match=r"task\.batch: expected several values, got one: sweep it"
+    ):
         figures.lr_batch(first)
 
 
@@ -131,16 +152,22 @@ def test_names_are_read_from_above_in_the_order_of_the_sweep(grid):
 
 @pytest.mark.parametrize("panels", [1, 2, 3, 4, 5])
 def test_the_lowest_panel_of_each_column_names_the_learning_rates(grid, panels):
-    figure = figures.cliff([run for number in range(panels) for run in swept(grid, method=f"m{number}")])
+    figure = figures.cliff(
+        [run for number in range(panels) for run in swept(grid, method=f"m{number}")]
+    )
     shown = [axes for axes in figure.axes if axes.get_visible()]
     lowest = {axes.get_subplotspec().colspan.start: axes for axes in shown}
-    assert [axes for axes in shown if axes.get_xlabel()] == [axes for axes in shown if axes in lowest.values()]
+    assert [axes for axes in shown if axes.get_xlabel()] == [
+        axes for axes in shown if axes in lowest.values()
+    ]
     assert all(bool(ticks(axes, "x")) == (axes in lowest.values()) for axes in shown)
 
 
 def test_learning_rates_that_would_touch_are_turned(grid):
     wide = swept(grid, **{"learning.lr": grid[0].metrics["learning.lr"] * 0.0123})
-    turned = [figures.lr_delay(runs).axes[0].get_xticklabels()[0].get_rotation() for runs in (grid, wide)]
+    turned = [
+        figures.lr_delay(runs).axes[0].get_xticklabels()[0].get_rotation() for runs in (grid, wide)
+    ]
     six = figures.lr_delay([run for number in range(6) for run in swept(wide, method=f"m{number}")])
     assert [*turned, six.axes[3].get_xticklabels()[0].get_rotation()] == [0, 0, 45]
 
@@ -152,24 +179,44 @@ def test_the_cliff_is_the_mean_and_its_interval_at_each_learning_rate(grid):
     figure = figures.cliff(accuracies)
     axes = figure.axes[0]
     assert axes.get_xscale() == "log"
-    assert [container.get_label() for container in axes.containers] == [f"delay D = {D}" for D in (0, 1, 8)]
+    assert [container.get_label() for container in axes.containers] == [
+        f"delay D = {D}" for D in (0, 1, 8)
+    ]
     line, _, (bars,) = axes.containers[1]
-    np.testing.assert_allclose(line.get_xydata(), np.c_[[0.01, 0.1, 0.9, 1.9], [0.51, 0.91, 0.81, 0.71]])
+    np.testing.assert_allclose(
+        line.get_xydata(), np.c_[[0.01, 0.1, 0.9, 1.9], [0.51, 0.91, 0.81, 0.71]]
+    )
     low, high = stats.t.interval(0.95, 2, 0.91, 0.01 / np.sqrt(3))
     np.testing.assert_allclose(bars.get_segments()[1][:, 1], (low, high))
 
 
 def test_phases_count_the_updates_that_fell_into_them():
-    """Read at version 0: two updates before the start, one while it is computed, one on the way, one in the queue."""
+    """Read at version 0: two updates before the start, one while it is computed, one on the way,
+    one in the queue.
+    """
     times = {"started": 2.5, "computed": 3.5, "arrived": 4.5, "time": 6.0}
     others = pd.DataFrame({
         "time": [1.0, 2.0, 3.0, 4.0, 5.0], "worker": 1, "target": -1, "started": 0.0, "computed": 0.5, "arrived": 0.6,
         "version_read": range(5), "version": range(5), "staleness": 0, "status": "applied",
     })  # fmt: skip
-    row = {"worker": 0, "target": -1, "version_read": 0, "version": 5, "staleness": 5, "status": "applied", **times}
+    row = {
+        "worker": 0,
+        "target": -1,
+        "version_read": 0,
+        "version": 5,
+        "staleness": 5,
+        "status": "applied",
+        **times,
+    }
     table = pd.concat([others, pd.DataFrame([row])], ignore_index=True)
     split = phases(table).iloc[-1]
-    assert split[["network down", "compute", "network up", "barrier", "queue"]].tolist() == [2, 1, 1, 0, 1]
+    assert split[["network down", "compute", "network up", "barrier", "queue"]].tolist() == [
+        2,
+        1,
+        1,
+        0,
+        1,
+    ]
     took = seconds(table).iloc[-1]
     assert took[["compute", "network up", "barrier", "queue"]].tolist() == [1.0, 1.0, 0.0, 1.5]
     unsplit = phases(table.drop(columns="arrived")).iloc[-1]
@@ -194,11 +241,17 @@ def test_the_phases_of_a_run_add_up_to_staleness_and_to_its_age(logged):
     applied = logged.updates[logged.updates["status"] == "applied"]
     assert (split.drop(columns=["worker", "staleness"]) >= 0).all(axis=None)
     assert (split.drop(columns=["worker", "staleness"]).sum(axis=1) == applied["staleness"]).all()
-    np.testing.assert_allclose(took.drop(columns="worker").sum(axis=1), applied["time"] - applied["started"])
+    np.testing.assert_allclose(
+        took.drop(columns="worker").sum(axis=1), applied["time"] - applied["started"]
+    )
     assert (took.drop(columns="worker") > -1e-12).all(axis=None)
     figure = figures.split(logged)
     left = figure.axes[0]
-    ends = {round(bar.get_y() + 0.36): bar.get_x() + bar.get_width() for bar in left.patches if bar.get_width()}
+    ends = {
+        round(bar.get_y() + 0.36): bar.get_x() + bar.get_width()
+        for bar in left.patches
+        if bar.get_width()
+    }
     assert ends.get(0, 0.0) == pytest.approx(applied["staleness"].mean())
     for row, (_, of) in enumerate(applied.groupby("worker"), start=1):
         assert ends.get(row, 0.0) == pytest.approx(of["staleness"].mean())
@@ -234,15 +287,22 @@ HOSTS = "{workers: 4, network: {bandwidth: 20, message_bytes: 4, hosts: {size: 2
 
 @pytest.mark.parametrize("method", ["sync_ps", "{name: all_reduce, collective: mesh}"])
 def test_the_bytes_of_a_hosts_card_are_those_that_leave_or_enter_the_host(bench, method):
-    run = bench(LOGGED.replace(LOGGED.splitlines()[1], f"cluster: {HOSTS}") + f"algorithm: {method}\n")
+    run = bench(
+        LOGGED.replace(LOGGED.splitlines()[1], f"cluster: {HOSTS}") + f"algorithm: {method}\n"
+    )
     axes = figures.utilisation(run).axes[0]
     mesh = axes.collections[0]
     loads = mesh.get_array() * np.diff(mesh.get_coordinates()[0, :, 0]) * 20 / 100
-    found = {tick.get_text(): row.sum() for tick, row in zip(axes.get_yticklabels(), loads, strict=True)}
+    found = {
+        tick.get_text(): row.sum() for tick, row in zip(axes.get_yticklabels(), loads, strict=True)
+    }
     there = run.messages[run.messages["arrived"].notna()]
     names = {-1: "server", 0: "host 0", 1: "host 0", 2: "host 1", 3: "host 1"}
     start, end = there["sender"].map(names), there["receiver"].map(names)
-    sums = [there["bytes"][start != end].groupby(name + way).sum() for name, way in ((start, " up"), (end, " down"))]
+    sums = [
+        there["bytes"][start != end].groupby(name + way).sum()
+        for name, way in ((start, " up"), (end, " down"))
+    ]
     assert found == pytest.approx(pd.concat(sums).to_dict())
 
 
@@ -259,9 +319,13 @@ def test_a_message_is_spread_evenly_over_its_way(bench):
     with pytest.raises(ValueError, match="experiment: its method sent no message"):
         figures.utilisation(run)
     silent = bench("cluster: {workers: 1}\ntask: {model: timing}\nstop: {updates: 1}\n")
-    with pytest.raises(ValueError, match=r"no messages recorded: run it with record\.messages=true"):
+    with pytest.raises(
+        ValueError, match=r"no messages recorded: run it with record\.messages=true"
+    ):
         figures.utilisation(silent)
-    weightless = bench("cluster: {workers: 1}\ntask: {model: timing}\nrecord: {messages: true}\nstop: {updates: 1}\n")
+    weightless = bench(
+        "cluster: {workers: 1}\ntask: {model: timing}\nrecord: {messages: true}\nstop: {updates: 1}\n"
+    )
     with pytest.raises(ValueError, match="no message with a size has crossed a network"):
         figures.utilisation(weightless)
 
@@ -273,8 +337,12 @@ def test_arrivals_part_a_timelines_thin_bars(logged):
     fates = logged.updates[logged.updates["started"] < until]
     ways = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars["on its way"]]
     np.testing.assert_allclose(ways, fates[["computed", "arrived"]], atol=1e-12)
-    assert ("arrived, not yet applied" in bars) == (fates["arrived"] < fates["time"]).any()  # named where it is seen
-    queued = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars.get("arrived, not yet applied", [])]
+    # named where it is seen
+    assert ("arrived, not yet applied" in bars) == (fates["arrived"] < fates["time"]).any()
+    queued = [
+        (bar.get_x(), bar.get_x() + bar.get_width())
+        for bar in bars.get("arrived, not yet applied", [])
+    ]
     if queued:
         np.testing.assert_allclose(queued, fates[["arrived", "time"]], atol=1e-12)
     (ticks,) = labelled(axes, "update")
@@ -287,18 +355,25 @@ GOSSIP = "task: {model: quadratic, dim: 3, noise: 1, jitter: 1}\nstop: {updates:
 
 def test_consensus_is_the_metrics_and_needs_nodes_with_models(bench, grid):
     runs = [
-        bench(f"name: {name}\ncluster: {{workers: 4}}\nalgorithm: {name}\n{GOSSIP}") for name in ("dpsgd", "adpsgd")
+        bench(f"name: {name}\ncluster: {{workers: 4}}\nalgorithm: {name}\n{GOSSIP}")
+        for name in ("dpsgd", "adpsgd")
     ]
     axes = figures.consensus(runs).axes[0]
     assert axes.get_yscale() == "log"
     for of in runs:
         (line,) = labelled(axes, of.config.name)
-        np.testing.assert_allclose(line.get_xydata(), of.metrics[["updates", "consensus"]].iloc[1:], rtol=1e-6)
+        np.testing.assert_allclose(
+            line.get_xydata(), of.metrics[["updates", "consensus"]].iloc[1:], rtol=1e-6
+        )
     with pytest.raises(ValueError, match="no result has a consensus distance"):
         figures.consensus(grid[:1])
-    with pytest.raises(ValueError, match="x: expected one of time, updates, samples, epoch, got 'steps'"):
+    with pytest.raises(
+        ValueError, match="x: expected one of time, updates, samples, epoch, got 'steps'"
+    ):
         figures.consensus(runs, x="steps")
-    short = bench(f"cluster: {{workers: 4}}\nalgorithm: dpsgd\n{GOSSIP.replace('updates: 20', 'time: 1.0e-6')}")
+    short = bench(
+        f"cluster: {{workers: 4}}\nalgorithm: dpsgd\n{GOSSIP.replace('updates: 20', 'time: 1.0e-6')}"
+    )
     with pytest.raises(ValueError, match="no result has a consensus distance after an update"):
         figures.consensus(short)
 
@@ -313,19 +388,26 @@ def test_consensus_is_the_metrics_and_needs_nodes_with_models(bench, grid):
     ],
 )
 def test_a_topology_has_the_edges_of_its_config(bench, method, workers, count, cost):
-    run = bench(f"cluster: {{workers: {workers}}}\nalgorithm: {method}\n{GOSSIP.replace('20', '1')}")
+    run = bench(
+        f"cluster: {{workers: {workers}}}\nalgorithm: {method}\n{GOSSIP.replace('20', '1')}"
+    )
     drawings = steps(run)
     assert [one.graph.number_of_edges() for one in drawings] == count
     assert [busiest(one.graph) for one in drawings] == cost
     assert all(nx.is_directed(one.graph) for one in drawings)
     figure = figures.topology(run)
-    arrows = [sum(isinstance(patch, figures.network.FancyArrowPatch) for patch in axes.patches) for axes in figure.axes]
+    arrows = [
+        sum(isinstance(patch, figures.network.FancyArrowPatch) for patch in axes.patches)
+        for axes in figure.axes
+    ]
     pairs = [len({frozenset(edge) for edge in one.graph.edges}) for one in drawings]
     assert arrows[: len(pairs)] == pairs
 
 
 def test_the_busiest_card_of_hosts_carries_what_all_workers_of_one_send_to_others(bench):
-    """On a complete graph of four, two on a host: two messages of each of two workers, 4 x 4 B at 20 B/s."""
+    """On a complete graph of four, two on a host: two messages of each of two workers, 4 x 4 B at
+    20 B/s.
+    """
     text = f"cluster: {HOSTS.replace('bandwidth: 20', 'topology: complete, bandwidth: 20')}\nalgorithm: dpsgd\n"
     (panel,) = figures.topology(bench(text + GOSSIP.replace("20", "1"))).axes
     said = "complete of 4, 2 on a host\nbusiest card: 4 up, 4 down\n4 x 4 B: 800 ms"
@@ -338,7 +420,9 @@ TREE = """{count: 4, servers: core, trunks: [{switches: [0, 1], to: east, oversu
 
 def test_trunks_and_slow_links_are_drawn_with_their_bandwidths(bench):
     """Eight workers push over the trunks of the core, four over each: 4 x 6 B at 2 B/s."""
-    links = "links: [{sender: 2, receiver: -1, bandwidth: 0.5}], cards: [{worker: 3, bandwidth: 12}]"
+    links = (
+        "links: [{sender: 2, receiver: -1, bandwidth: 0.5}], cards: [{worker: 3, bandwidth: 12}]"
+    )
     network = f"{{bandwidth: 20, message_bytes: 6, groups: {TREE}, {links}}}"
     text = f"cluster: {{workers: 8, network: {network}}}\nalgorithm: sync_ps\n{GOSSIP.replace('20', '1')}"
     for run in (bench(text), bench(text.replace("bandwidth: 20", "bandwidth: 20, latency: 0.5"))):
@@ -360,14 +444,23 @@ def test_trunks_and_slow_links_are_drawn_with_their_bandwidths(bench):
 
 def test_collectives_that_share_a_graph_are_both_named(bench):
     text = f"cluster: {{workers: 4}}\n{GOSSIP.replace('20', '1')}algorithm: {{name: all_reduce, collective: NAME}}\n"
-    (panel,) = figures.topology([bench(text.replace("NAME", name)) for name in ("mesh", "ring")]).axes
-    assert panel.get_title(loc="left") == "complete of 4\nits collective: mesh\nits collective: ring"
+    (panel,) = figures.topology(
+        [bench(text.replace("NAME", name)) for name in ("mesh", "ring")]
+    ).axes
+    assert (
+        panel.get_title(loc="left") == "complete of 4\nits collective: mesh\nits collective: ring"
+    )
 
 
 def test_a_torus_stands_on_a_grid(bench):
-    run = bench("cluster: {workers: 12, network: {topology: torus}}\nalgorithm: dpsgd\n" + GOSSIP.replace("20", "1"))
+    run = bench(
+        "cluster: {workers: 12, network: {topology: torus}}\nalgorithm: dpsgd\n"
+        + GOSSIP.replace("20", "1")
+    )
     (drawing,) = steps(run)
-    assert {place for place in drawing.places.values()} == {(x, -y) for x in range(4) for y in range(3)}
+    assert {place for place in drawing.places.values()} == {
+        (x, -y) for x in range(4) for y in range(3)
+    }
     assert all(degree == 4 for _, degree in drawing.graph.out_degree())
 
 
@@ -376,7 +469,12 @@ def test_scaling_draws_what_was_measured_and_the_closed_form(bench):
     for workers in (2, 4):
         network = "{bandwidth: 8, latency: 0.125, message_bytes: 2}"
         text = f"cluster: {{workers: {workers}, network: {network}}}\nalgorithm: sync_ps\n"
-        runs.append(bench(f"{text}task: {{model: timing}}\nstop: {{updates: 9}}\n", **{"cluster.workers": workers}))
+        runs.append(
+            bench(
+                f"{text}task: {{model: timing}}\nstop: {{updates: 9}}\n",
+                **{"cluster.workers": workers},
+            )
+        )
     figure = figures.scaling(runs)
     points, line = figure.axes[0].lines
     np.testing.assert_allclose(points.get_xydata(), [(2, 1.25 + 4 * 0.25), (4, 1.25 + 8 * 0.25)])
@@ -387,12 +485,12 @@ def test_scaling_draws_what_was_measured_and_the_closed_form(bench):
 
 
 def test_scaling_asks_theory_at_each_size_for_what_was_run_there(bench):
-    """Of two workers the server waits for one, of four for all: the line is no curve of one setting."""
+    """Of two workers the server waits for one, of four for all: the line is no curve of one
+    setting.
+    """
     runs = []
     for P, K in ((2, 1), (4, 4)):
-        cluster = (
-            f"cluster: {{workers: {P}, compute: {{law: constant, mean: 1}}, slowdowns: [{{worker: 0, factor: 3}}]}}"
-        )
+        cluster = f"cluster: {{workers: {P}, compute: {{law: constant, mean: 1}}, slowdowns: [{{worker: 0, factor: 3}}]}}"
         method = f"algorithm: {{name: k_sync, wait_for: {K}, cancel: true}}"
         text = f"{cluster}\n{method}\ntask: {{model: timing}}\nstop: {{updates: 9}}\n"
         runs.append(bench(text, **{"cluster.workers": P}))
@@ -404,17 +502,26 @@ def test_scaling_asks_theory_at_each_size_for_what_was_run_there(bench):
 def test_an_occupation_shows_the_shares_of_each_worker_and_of_each_run(bench):
     """Worker 0 takes 3 s, the others 1 s of each synchronous round and wait for 2."""
     text = "cluster: {workers: 3, slowdowns: [{worker: 0, factor: 3}]}\ntask: {model: timing}\nstop: {updates: 12}\n"
-    sync, free = (bench(f"{text}algorithm: {name}\n", name=name) for name in ("sync_ps", "async_ps"))
+    sync, free = (
+        bench(f"{text}algorithm: {name}\n", name=name) for name in ("sync_ps", "async_ps")
+    )
     for results, computing in ([sync], [1, 1 / 3, 1 / 3]), ([sync, free], [5 / 9, 1]):
         axes = figures.occupation(results).axes[0]
         bars = {container.get_label(): np.zeros(len(computing)) for container in axes.containers}
         for container in axes.containers:
             for bar in container:  # of what took no time there is none
-                bars[container.get_label()][round(bar.get_y() + bar.get_height() / 2)] = bar.get_width()
+                bars[container.get_label()][round(bar.get_y() + bar.get_height() / 2)] = (
+                    bar.get_width()
+                )
         np.testing.assert_allclose(bars["computing"], computing)
         np.testing.assert_allclose(bars["waiting"], 1 - np.array(computing), atol=1e-12)
-        assert [text.get_text() for text in axes.texts] == [f"{1 - share:.0%}" for share in computing]
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["sync_ps (n = 3)", "async_ps (n = 3)"]
+        assert [text.get_text() for text in axes.texts] == [
+            f"{1 - share:.0%}" for share in computing
+        ]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == [
+        "sync_ps (n = 3)",
+        "async_ps (n = 3)",
+    ]
 
 
 def test_the_plane_of_a_way_is_that_of_its_principal_components():
@@ -476,7 +583,8 @@ def test_a_cliffs_ticks_are_the_swept_rates_and_lie_apart(bench) -> None:
     figure = figures.cliff(grid)
     figure.draw_without_rendering()
     shown = [tick for tick in figure.axes[0].xaxis.get_ticklabels(which="both") if tick.get_text()]
-    assert [float(tick.get_text()) for tick in shown] == [0.02, 0.05, 0.1, 1.0]  # 0.11 has a tick, and no name
+    # 0.11 has a tick, and no name
+    assert [float(tick.get_text()) for tick in shown] == [0.02, 0.05, 0.1, 1.0]
     assert list(figure.axes[0].xaxis.get_ticklocs(minor=True)) == [0.11]
     boxes = [tick.get_window_extent() for tick in shown]
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
@@ -484,7 +592,10 @@ def test_a_cliffs_ticks_are_the_swept_rates_and_lie_apart(bench) -> None:
 
 def test_a_histogram_pools_the_seeds_of_a_setting(bench) -> None:
     runs = [
-        bench(f"{TIMED.replace('seed: 0', f'seed: {seed}')}algorithm: {name}", **{"algorithm.name": name, "seed": seed})
+        bench(
+            f"{TIMED.replace('seed: 0', f'seed: {seed}')}algorithm: {name}",
+            **{"algorithm.name": name, "seed": seed},
+        )
         for name in ("async_ps", "sync_ps")
         for seed in (0, 1, 2)
     ]

@@ -1,4 +1,6 @@
-"""Theory drawn beside data is theory's: laws of staleness, stability limits, closed forms of time."""
+"""Theory drawn beside data is theory's: laws of staleness, stability limits, closed forms of
+time.
+"""
 
 import math
 from types import SimpleNamespace
@@ -30,8 +32,16 @@ EXPONENTIAL = "compute: {law: exponential, mean: 2}"
 TIMING = "task: {model: timing}\nstop: {updates: 4000}\n"
 LAWS = [
     ("geometric", f"cluster: {{workers: 5, {EXPONENTIAL}}}\nalgorithm: async_ps\n", 4.0),
-    ("geometric", f"cluster: {{workers: 5, {EXPONENTIAL}}}\nalgorithm: {{name: soft_sync, gradients: 1}}\n", 4.0),
-    ("mixed geometric", f"cluster: {{workers: 4, {EXPONENTIAL}, slowdowns: [{{worker: 0, factor: 5}}]}}\n", 3.0),
+    (
+        "geometric",
+        f"cluster: {{workers: 5, {EXPONENTIAL}}}\nalgorithm: {{name: soft_sync, gradients: 1}}\n",
+        4.0,
+    ),
+    (
+        "mixed geometric",
+        f"cluster: {{workers: 4, {EXPONENTIAL}, slowdowns: [{{worker: 0, factor: 5}}]}}\n",
+        3.0,
+    ),
     (
         "grouped geometric",
         f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: soft_sync, gradients: 4}}\n",
@@ -46,7 +56,11 @@ LAWS = [
     ("Little's law", "cluster: {workers: 5, ties: random}\nalgorithm: async_ps\n", 4.0),
     ("constant", "cluster: {workers: 1}\nalgorithm: {name: delayed, delay: 6}\n", 6.0),
     ("constant", "cluster: {workers: 4}\nalgorithm: {name: k_sync, wait_for: 3}\n", 0.0),
-    ("geometric", f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: k_async, wait_for: 2}}\n", 2.0),
+    (
+        "geometric",
+        f"cluster: {{workers: 6, {EXPONENTIAL}}}\nalgorithm: {{name: k_async, wait_for: 2}}\n",
+        2.0,
+    ),
     (
         "Little's law",
         f"cluster: {{workers: 6, {EXPONENTIAL}, slowdowns: [{{worker: 0, factor: 3}}]}}\n"
@@ -59,7 +73,11 @@ LAWS = [
         f"cluster: {{workers: 4, {EXPONENTIAL}}}\nalgorithm: {{name: downpour, n_push: 2, n_fetch: 4}}\n",
         5.0,
     ),
-    ("constant", "cluster: {workers: 4}\nalgorithm: {name: async_pipelines, replicas: 2, micro_batches: 1}\n", 1.0),
+    (
+        "constant",
+        "cluster: {workers: 4}\nalgorithm: {name: async_pipelines, replicas: 2, micro_batches: 1}\n",
+        1.0,
+    ),
     (
         "Little's law",
         f"cluster: {{workers: 4, {EXPONENTIAL}}}\n"
@@ -69,7 +87,9 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize(("law", "text", "mean"), LAWS, ids=lambda value: str(value)[:40].replace("\n", " "))
+@pytest.mark.parametrize(
+    ("law", "text", "mean"), LAWS, ids=lambda value: str(value)[:40].replace("\n", " ")
+)
 def test_the_law_of_staleness_is_what_a_simulation_measures(bench, law, text, mean):
     """Mean and shares within five standard errors, by batches of rows, which are correlated."""
     run = bench(text + TIMING)
@@ -117,7 +137,9 @@ def test_where_theory_says_nothing_nothing_is_drawn(bench, text):
 
 
 def test_the_histogram_draws_the_law_and_the_shares(bench):
-    run = bench(f"cluster: {{workers: 5, {EXPONENTIAL}}}\ntask: {{model: timing}}\nstop: {{updates: 900}}\n")
+    run = bench(
+        f"cluster: {{workers: 5, {EXPONENTIAL}}}\ntask: {{model: timing}}\nstop: {{updates: 900}}\n"
+    )
     axes = figures.histograms([run]).axes[0]
     (curve,) = [line for line in axes.lines if line.get_label() == "theory"]
     ks, shares = curve.get_xydata().T
@@ -130,17 +152,27 @@ def test_the_histogram_draws_the_law_and_the_shares(bench):
     assert "theory: geometric, mean 4.00" in axes.get_title(loc="left")
 
 
-QUADRATIC = (
-    "cluster: {workers: 1}\ntask: {model: quadratic, curvature: 2.5, initial: 1}\nevaluate: {every_updates: 20}\n"
-)
+QUADRATIC = "cluster: {workers: 1}\ntask: {model: quadratic, curvature: 2.5, initial: 1}\nevaluate: {every_updates: 20}\n"
 
 
 @pytest.mark.parametrize(
     ("delay", "momentum", "product"),
-    [(0, 0.0, 2.0), (1, 0.0, 1.0), (4, 0.0, 0.3473), (16, 0.0, 0.09516), (0, 0.9, 3.8), (4, 0.9, 0.0265)],
+    [
+        (0, 0.0, 2.0),
+        (1, 0.0, 1.0),
+        (4, 0.0, 0.3473),
+        (16, 0.0, 0.09516),
+        (0, 0.9, 3.8),
+        (4, 0.9, 0.0265),
+    ],
 )
-def test_the_exact_limit_parts_runs_that_shrink_from_runs_that_grow(bench, delay, momentum, product):
-    text = QUADRATIC + f"algorithm: {{name: delayed, delay: {delay}}}\nstop: {{updates: {4000 if delay else 800}}}\n"
+def test_the_exact_limit_parts_runs_that_shrink_from_runs_that_grow(
+    bench, delay, momentum, product
+):
+    text = (
+        QUADRATIC
+        + f"algorithm: {{name: delayed, delay: {delay}}}\nstop: {{updates: {4000 if delay else 800}}}\n"
+    )
     text += f"learning: {{optimizer: sgd, momentum: {momentum}}}\nsweep: {{learning.lr: [LRS]}}\n"
     limit = exact_limit(parse(YAML(typ="safe").load(text.replace("LRS", "0.1"))))
     assert limit * 2.5 == pytest.approx(product, rel=2e-3)
@@ -155,8 +187,11 @@ def test_the_exact_limit_parts_runs_that_shrink_from_runs_that_grow(bench, delay
 def test_the_exact_limit_of_a_tridiagonal_is_by_its_smoothness():
     text = "cluster: {workers: 1}\nalgorithm: {name: delayed, delay: 1}\nstop: {updates: 1}\n"
     config = parse(YAML(typ="safe").load(text + "task: {model: tridiagonal, dim: 2, shift: [3]}\n"))
-    assert exact_limit(config) == pytest.approx(4 / 3)  # 1 over the larger eigenvalue of 1/4 (2, -1; -1, 2)
-    uneven = text.replace("delayed, delay: 1", "sync_ps") + "task: {model: tridiagonal, scale: [2]}\n"
+    # 1 over the larger eigenvalue of 1/4 (2, -1; -1, 2)
+    assert exact_limit(config) == pytest.approx(4 / 3)
+    uneven = (
+        text.replace("delayed, delay: 1", "sync_ps") + "task: {model: tridiagonal, scale: [2]}\n"
+    )
     assert exact_limit(parse(YAML(typ="safe").load(uneven))) is None
 
 
@@ -171,8 +206,12 @@ def test_there_is_no_exact_limit_where_its_conditions_fail(bench):
 
 def test_a_measured_limit_lies_between_what_learns_and_what_fails():
     lrs = np.array([0.001, 0.01, 0.1, 1.0])
-    assert measured_limit(lrs, np.array([False, False, True, True]), best=1) == pytest.approx(math.sqrt(0.001))
-    assert measured_limit(lrs, np.array([True, False, False, True]), best=1) == pytest.approx(math.sqrt(0.1))
+    assert measured_limit(lrs, np.array([False, False, True, True]), best=1) == pytest.approx(
+        math.sqrt(0.001)
+    )
+    assert measured_limit(lrs, np.array([True, False, False, True]), best=1) == pytest.approx(
+        math.sqrt(0.1)
+    )
     assert measured_limit(lrs, np.array([False, False, False, False]), best=2) is None
 
 
@@ -198,16 +237,26 @@ def test_closed_forms_of_time_are_what_a_simulation_takes(bench, method, sharing
 
 
 @pytest.mark.parametrize("workers", [1, 2, 6])
-@pytest.mark.parametrize(("late", "local"), [(0, 1), (0, 3), (1, 1), (2, 1), (3, 1), (4, 1), (3, 2), (4, 2), (2, 3)])
+@pytest.mark.parametrize(
+    ("late", "local"), [(0, 1), (0, 3), (1, 1), (2, 1), (3, 1), (4, 1), (3, 2), (4, 2), (2, 3)]
+)
 @pytest.mark.parametrize("seconds", [1.0, 0.3, 0.05])
-def test_the_closed_form_of_overlap_sgp_is_what_a_simulation_takes(bench, seconds, late, local, workers):
-    """12 gradients of a node are measured, a multiple of H ceil(tau / H), after which waiting repeats itself."""
+def test_the_closed_form_of_overlap_sgp_is_what_a_simulation_takes(
+    bench, seconds, late, local, workers
+):
+    """12 gradients of a node are measured, a multiple of H ceil(tau / H), after which waiting
+    repeats itself.
+    """
     network = "{bandwidth: 8, latency: 0.75, message_bytes: 2, sharing: fifo}"
     cluster = f"cluster: {{workers: {workers}, compute: {{law: constant, mean: {seconds}}}, network: {network}}}"
     method = f"algorithm: {{name: osgp, overlap: {late}, local_steps: {local}}}\n"
     run = bench(f"{cluster}\n{method}task: {{model: timing}}\nstop: {{updates: 25}}\n")
     assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
-    fair = bench(f"{cluster}\n{method}task: {{model: timing}}\nstop: {{updates: 25}}\n".replace("fifo", "fair"))
+    fair = bench(
+        f"{cluster}\n{method}task: {{model: timing}}\nstop: {{updates: 25}}\n".replace(
+            "fifo", "fair"
+        )
+    )
     if seconds_theory(fair) is None:
         assert late > local
         assert local * seconds < 0.25
@@ -220,11 +269,15 @@ def test_the_closed_form_of_overlap_sgp_is_what_a_simulation_takes(bench, second
     "network", ["{latency: 0.125}", "{bandwidth: 8, latency: 0.1, message_bytes: 2, sharing: fifo}"]
 )
 @pytest.mark.parametrize("costs", [(0.3, 0, 0), (0, 0.2, 0), (0, 0, 0.25), (0.1, 0.05, 0.12)])
-def test_the_closed_form_of_an_asynchronous_server_heeds_what_messages_cost_it(bench, workers, network, costs):
+def test_the_closed_form_of_an_asynchronous_server_heeds_what_messages_cost_it(
+    bench, workers, network, costs
+):
     receive, update, reply = costs
     own = f"receive_seconds: {receive}, apply_seconds: {update}, reply_seconds: {reply}"
     cluster = f"cluster: {{workers: {workers}, network: {network}, {own}}}"
-    run = bench(f"{cluster}\nalgorithm: async_ps\ntask: {{model: timing}}\nstop: {{updates: {120 * workers + 1}}}\n")
+    run = bench(
+        f"{cluster}\nalgorithm: async_ps\ntask: {{model: timing}}\nstop: {{updates: {120 * workers + 1}}}\n"
+    )
     assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
 
 
@@ -232,22 +285,31 @@ def test_the_closed_form_of_an_asynchronous_server_heeds_what_messages_cost_it(b
 def test_closed_forms_heed_the_latency_of_a_servers_messages(bench, method):
     network = "{bandwidth: 8, latency: 0.125, server_latency: 0.5, message_bytes: 2, sharing: fifo}"
     cluster = f"cluster: {{workers: 3, network: {network}}}"
-    run = bench(f"{cluster}\nalgorithm: {method}\ntask: {{model: timing}}\nstop: {{updates: 181}}\n")
+    run = bench(
+        f"{cluster}\nalgorithm: {method}\ntask: {{model: timing}}\nstop: {{updates: 181}}\n"
+    )
     assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
     cluster = cluster.replace("0.125", "{mean: 0.125}")
-    drawn = bench(f"{cluster}\nalgorithm: {method}\ntask: {{model: timing}}\nstop: {{updates: 4}}\n")
+    drawn = bench(
+        f"{cluster}\nalgorithm: {method}\ntask: {{model: timing}}\nstop: {{updates: 4}}\n"
+    )
     assert seconds_theory(drawn) is None
 
 
 @pytest.mark.parametrize("order", ["priority", "fifo"])
 def test_the_recursion_of_p3_heeds_latencies_shards_and_layers(bench, order):
-    network = "{bandwidth: 7.3, latency: 0.0137, server_latency: 0.031, message_bytes: 2, sharing: %s}"
+    network = (
+        "{bandwidth: 7.3, latency: 0.0137, server_latency: 0.031, message_bytes: 2, sharing: %s}"
+    )
     method = f"{{name: p3, slice_bytes: 0.17, order: {order}, shards: 2, backward: 1.3}}"
     text = f"algorithm: {method}\ntask: {{model: timing, depth: 5}}\nstop: {{updates: 24}}\n"
     run = bench(f"cluster: {{workers: 3, network: {network % 'fair'}}}\n{text}")
     assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
     assert seconds_theory(run) > 1.01
-    assert seconds_theory(bench(f"cluster: {{workers: 3, network: {network % 'fifo'}}}\n{text}")) is None
+    assert (
+        seconds_theory(bench(f"cluster: {{workers: 3, network: {network % 'fifo'}}}\n{text}"))
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -264,8 +326,12 @@ def test_the_recursion_of_p3_heeds_latencies_shards_and_layers(bench, order):
 )  # fmt: skip
 @pytest.mark.parametrize("collective", ["ring", "hierarchical"])
 def test_all_reduce_over_trunks_takes_what_theory_says(bench, groups, sharing, known, collective):
-    """In the last tree, ranks of neighbouring groups are in different halves, whose trunk all of them share."""
-    network = f"{{bandwidth: 8, latency: 0.125, message_bytes: 48, sharing: {sharing}, groups: {groups}}}"
+    """In the last tree, ranks of neighbouring groups are in different halves, whose trunk all of
+    them share.
+    """
+    network = (
+        f"{{bandwidth: 8, latency: 0.125, message_bytes: 48, sharing: {sharing}, groups: {groups}}}"
+    )
     method = f"{{name: all_reduce, collective: {collective}}}"
     run = bench(f"cluster: {{workers: 8, network: {network}}}\nalgorithm: {method}\ntask: {{model: timing}}\n"
                 "stop: {updates: 24}\n")  # fmt: skip
@@ -277,8 +343,12 @@ def test_all_reduce_over_trunks_takes_what_theory_says(bench, groups, sharing, k
 
 @pytest.mark.parametrize("size", [0, "null"])
 def test_a_message_has_four_bytes_a_parameter_unless_the_network_says_how_many(bench, size):
-    cluster = f"cluster: {{workers: 4, network: {{bandwidth: 8, latency: 0.125, message_bytes: {size}}}}}"
-    run = bench(f"{cluster}\nalgorithm: all_reduce\ntask: {{model: quadratic, dim: 12}}\nstop: {{updates: 24}}\n")
+    cluster = (
+        f"cluster: {{workers: 4, network: {{bandwidth: 8, latency: 0.125, message_bytes: {size}}}}}"
+    )
+    run = bench(
+        f"{cluster}\nalgorithm: all_reduce\ntask: {{model: quadratic, dim: 12}}\nstop: {{updates: 24}}\n"
+    )
     transfer = 0 if size == 0 else 4 * 12 / 8
     assert seconds_theory(run) == pytest.approx(1 + 2 * 3 * (0.125 + transfer / 4))
     assert seconds_per_update(run) == pytest.approx(seconds_theory(run), rel=1e-9)
@@ -303,7 +373,9 @@ def test_a_message_has_four_bytes_a_parameter_unless_the_network_says_how_many(b
 )
 def test_there_is_no_closed_form_for_uneven_clusters(bench, network, more):
     cluster = f"{{workers: 2, network: {{{', '.join(filter(None, ('bandwidth: 8, latency: 0.1', network)))}}}, {more}}}"
-    run = bench(f"cluster: {cluster}\nalgorithm: sync_ps\ntask: {{model: timing}}\nstop: {{updates: 4}}\n")
+    run = bench(
+        f"cluster: {cluster}\nalgorithm: sync_ps\ntask: {{model: timing}}\nstop: {{updates: 4}}\n"
+    )
     assert seconds_theory(run) is None
 
 
@@ -313,7 +385,9 @@ def harmonic(n):
 
 def beta_ratio(n, k, shift):
     """E[U_(k:n)^shift], of the k-th smallest of n uniform durations."""
-    return math.exp(math.lgamma(k + shift) - math.lgamma(k) + math.lgamma(n + 1) - math.lgamma(n + 1 + shift))
+    return math.exp(
+        math.lgamma(k + shift) - math.lgamma(k) + math.lgamma(n + 1) - math.lgamma(n + 1 + shift)
+    )
 
 
 @pytest.mark.parametrize(("P", "K"), [(1, 1), (8, 3), (8, 7), (8, 8), (40, 36)])
@@ -321,21 +395,30 @@ def test_order_statistics_are_those_of_the_textbook(P, K):
     same = [1.0] * P
     above = harmonic(P) - harmonic(P - K)
     assert order_statistic(Exponential(2.0), same, K) == pytest.approx(2 * above, rel=1e-4)
-    assert order_statistic(ShiftedExponential(3.0, 2.0), same, K) == pytest.approx(3 + 2 * above, rel=1e-4)
+    assert order_statistic(ShiftedExponential(3.0, 2.0), same, K) == pytest.approx(
+        3 + 2 * above, rel=1e-4
+    )
     assert order_statistic(Gamma(2.0, 1.0), same, K) == pytest.approx(2 * above, rel=1e-4)
-    assert order_statistic(Uniform(1.0, 3.0), same, K) == pytest.approx(1 + 2 * K / (P + 1), rel=1e-4)
-    pareto = beta_ratio(P, P - K + 1, -1 / 2.5)  # X = U^(-1/a): the K-th smallest X is the K-th largest U
+    assert order_statistic(Uniform(1.0, 3.0), same, K) == pytest.approx(
+        1 + 2 * K / (P + 1), rel=1e-4
+    )
+    # X = U^(-1/a): the K-th smallest X is the K-th largest U
+    pareto = beta_ratio(P, P - K + 1, -1 / 2.5)
     assert order_statistic(Pareto(1.0, 2.5), same, K) == pytest.approx(pareto, rel=1e-4)
     assert order_statistic(Scaled(Constant(2.0), 3.0), same, K) == pytest.approx(6.0)
 
 
 def test_order_statistics_of_uneven_workers():
-    """Two exponential workers: the first of rate mu_1 + mu_2, and the sum of both is the sum of the means."""
+    """Two exponential workers: the first of rate mu_1 + mu_2, and the sum of both is the sum of the
+    means.
+    """
     first, last = (order_statistic(Exponential(1.0), [1.0, 4.0], K) for K in (1, 2))
     assert first == pytest.approx(1 / (1 + 1 / 4), rel=1e-4)
     assert last == pytest.approx(5 - 0.8, rel=1e-4)
     assert order_statistic(Constant(1.0), [5.0, 1.0, 2.0], 2) == 2.0
-    assert order_statistic(TwoPoint(1.0, 10.0, 0.05), [1.0] * 6, 6) == pytest.approx(1 + 9 * (1 - 0.95**6))
+    assert order_statistic(TwoPoint(1.0, 10.0, 0.05), [1.0] * 6, 6) == pytest.approx(
+        1 + 9 * (1 - 0.95**6)
+    )
     lognormal = order_statistic(LogNormal(2.0, 0.8), [1.0, 3.0], 1) + order_statistic(
         LogNormal(2.0, 0.8), [1.0, 3.0], 2
     )
@@ -352,7 +435,10 @@ STOCHASTIC = [
     ("p3", f"workers: 4, compute: {{law: gamma, mean: 2, cv: 0.4}}, {SLOW}"),
     ("async_ps", f"workers: 4, compute: {{law: uniform, low: 1, high: 3}}, {SLOW}"),
     ("{name: async_ps, accumulate: 3}", f"workers: 4, {EXPONENTIAL}"),
-    ("{name: soft_sync, gradients: 3}", f"workers: 4, compute: {{law: lognormal, mean: 2, cv: 0.6}}, {SLOW}"),
+    (
+        "{name: soft_sync, gradients: 3}",
+        f"workers: 4, compute: {{law: lognormal, mean: 2, cv: 0.6}}, {SLOW}",
+    ),
     ("{name: k_async, wait_for: 1}", f"workers: 4, {EXPONENTIAL}, {SLOW}"),
     ("{name: k_async, wait_for: 3}", f"workers: 4, {EXPONENTIAL}, {SLOW}"),
     ("{name: k_batch_sync, gradients: 3}", f"workers: 4, {EXPONENTIAL}, {SLOW}"),
@@ -360,16 +446,23 @@ STOCHASTIC = [
     ("dpsgd", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
     ("sgp", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
     ("{name: osgp, overlap: 3}", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
-    ("{name: local_sgd, local_steps: 3}", f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}"),
+    (
+        "{name: local_sgd, local_steps: 3}",
+        f"workers: 4, compute: {{law: constant, mean: 2}}, {SLOW}",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("method", "cluster"), STOCHASTIC, ids=lambda text: text[:44])
 def test_closed_forms_on_a_free_network_are_what_a_simulation_takes(bench, method, cluster):
-    """Within five standard errors over seeds, and two thousandths: a run may end within a period."""
+    """Within five standard errors over seeds, and two thousandths: a run may end within a
+    period.
+    """
     seconds = []
     for seed in range(5):
-        run = bench(f"cluster: {{{cluster}}}\nalgorithm: {method}\nseed: {seed}\n{TIMING.replace('4000', '400')}")
+        run = bench(
+            f"cluster: {{{cluster}}}\nalgorithm: {method}\nseed: {seed}\n{TIMING.replace('4000', '400')}"
+        )
         seconds.append(seconds_per_update(run))
     expected = seconds_theory(run)
     error = np.std(seconds, ddof=1) / math.sqrt(len(seconds))
@@ -382,7 +475,11 @@ FLUSHED = [  # seven layers on stages of 3, 2 and 2 of them, or one on each
     ("{name: gpipe, micro_batches: 5, replicas: 2}", 6, "slowdowns: [{worker: 4, factor: 3}]"),
     ("{name: 1f1b, micro_batches: 5}", 7, ""),
     ("{name: 1f1b, micro_batches: 1, replicas: 2}", 6, "slowdowns: [{worker: 4, factor: 3}]"),
-    ("{name: async_pipelines, micro_batches: 5, replicas: 2}", 6, "slowdowns: [{worker: 4, factor: 3}]"),
+    (
+        "{name: async_pipelines, micro_batches: 5, replicas: 2}",
+        6,
+        "slowdowns: [{worker: 4, factor: 3}]",
+    ),
     (
         "{name: async_pipelines, micro_batches: 1, replicas: 2, schedule: 1f1b}",
         6,
@@ -392,12 +489,20 @@ FLUSHED = [  # seven layers on stages of 3, 2 and 2 of them, or one on each
 ]
 
 
-@pytest.mark.parametrize(("method", "workers", "slowdowns"), FLUSHED, ids=lambda value: str(value)[:60])
-def test_closed_forms_of_pipelines_with_a_flush_are_what_a_simulation_takes(bench, method, workers, slowdowns):
-    """The rate of a model is the sum of those at which its replicas update it, where they do so each by itself."""
+@pytest.mark.parametrize(
+    ("method", "workers", "slowdowns"), FLUSHED, ids=lambda value: str(value)[:60]
+)
+def test_closed_forms_of_pipelines_with_a_flush_are_what_a_simulation_takes(
+    bench, method, workers, slowdowns
+):
+    """The rate of a model is the sum of those at which its replicas update it, where they do so
+    each by itself.
+    """
     task = "task: {model: timing, depth: 7}\nstop: {updates: 24}\n"
     run = bench(f"cluster: {{workers: {workers}, {slowdowns}}}\nalgorithm: {method}\n{task}")
-    first = run.updates[run.updates["target"] == run.updates["target"].max()].drop_duplicates("version")
+    first = run.updates[run.updates["target"] == run.updates["target"].max()].drop_duplicates(
+        "version"
+    )
     own = first.groupby("worker")["time"] if "async" in method else [(0, first["time"])]
     gaps = np.stack([[np.diff(times).min(), np.diff(times).max()] for _, times in own])
     np.testing.assert_allclose(1 / (1 / gaps).sum(0), seconds_theory(run), rtol=1e-9)
@@ -413,10 +518,15 @@ def test_closed_forms_of_pipelines_with_a_flush_are_what_a_simulation_takes(benc
         ("async_ps", "workers: 4, slowdowns: [{worker: 0, factor: 5, start: 1, end: 2}]"),
         ("{name: 1f1b, micro_batches: 2}", "workers: 4, slowdowns: [{worker: 0, factor: 5}]"),
         ("{name: async_pipelines, replicas: 2}", f"workers: 4, {EXPONENTIAL}"),
-        ("async_ps", "workers: 4, compute: {law: two_level_gamma, mean: 1, machine_cv: 0.3, batch_cv: 0.1}"),
+        (
+            "async_ps",
+            "workers: 4, compute: {law: two_level_gamma, mean: 1, machine_cv: 0.3, batch_cv: 0.1}",
+        ),
     ],
     ids=lambda text: text[:44],
 )
 def test_where_theory_has_no_closed_form_it_says_none(bench, method, cluster):
-    run = bench(f"cluster: {{{cluster}}}\nalgorithm: {method}\ntask: {{model: timing}}\nstop: {{updates: 3}}\n")
+    run = bench(
+        f"cluster: {{{cluster}}}\nalgorithm: {method}\ntask: {{model: timing}}\nstop: {{updates: 3}}\n"
+    )
     assert seconds_theory(run) is None

@@ -1,4 +1,6 @@
-"""Runs that were killed go on from their last snapshot, and leave the bytes of one that nobody disturbed."""
+"""Runs that were killed go on from their last snapshot, and leave the bytes of one that nobody
+disturbed.
+"""
 
 import json
 import os
@@ -44,8 +46,12 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def interrupted(monkeypatch: pytest.MonkeyPatch, seconds: None) -> Callable[[RunSpec, Path, float], Path]:
-    """Simulates a run up to its first snapshot after so many updates, at which it is interrupted; the snapshot."""
+def interrupted(
+    monkeypatch: pytest.MonkeyPatch, seconds: None
+) -> Callable[[RunSpec, Path, float], Path]:
+    """Simulates a run up to its first snapshot after so many updates, at which it is interrupted;
+    the snapshot.
+    """
 
     def interrupt(spec: RunSpec, out: Path, after: float = 28) -> Path:
         def write(*given: Any) -> None:
@@ -66,7 +72,11 @@ def contents(result: Result) -> dict[str, Any]:
     """The bytes of every file of a result; of the manifest what does not tell of the wall clock."""
     manifest = json.loads((result.path / "manifest.json").read_text(encoding="utf-8"))
     kept = {key: value for key, value in manifest.items() if key not in CIRCUMSTANCES}
-    others = {file.name: file.read_bytes() for file in result.path.iterdir() if file.name != "manifest.json"}
+    others = {
+        file.name: file.read_bytes()
+        for file in result.path.iterdir()
+        if file.name != "manifest.json"
+    }
     return {"manifest.json": kept, **others}
 
 
@@ -91,7 +101,9 @@ def test_an_interrupted_run_goes_on(spec: RunSpec, tmp_path: Path, interrupted) 
         assert not list((out / "toy").glob(".*"))
 
 
-def test_a_snapshot_stays_until_its_run_is_finished(spec: RunSpec, tmp_path: Path, interrupted) -> None:
+def test_a_snapshot_stays_until_its_run_is_finished(
+    spec: RunSpec, tmp_path: Path, interrupted
+) -> None:
     """Whatever else is simulated there; with `force` the run begins again."""
     out = tmp_path / "out"
     left = leave(interrupted(spec, out).parent, spec)
@@ -132,14 +144,19 @@ DAMAGED = {
     "truncated": (lambda content: content[: len(content) // 2], "it cannot be read (.*)"),
     "a header": (lambda content: content[:20], "it cannot be read (.*)"),
     "empty": (lambda content: b"", "it cannot be read (.*)"),
-    "another version": (lambda content: content.replace(b"simpy", b"simpI"), "it was taken under .*, and this is .*"),
+    "another version": (
+        lambda content: content.replace(b"simpy", b"simpI"),
+        "it was taken under .*, and this is .*",
+    ),
     "another run": (after(b"1"), "after 1. updates the run is not the one that it was taken of"),
     "too late": (after(b"9"), "the run ends before it"),
 }
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_snapshot_is_refused_in_one_line(name: str, spec: RunSpec, tmp_path: Path, interrupted) -> None:
+def test_a_damaged_snapshot_is_refused_in_one_line(
+    name: str, spec: RunSpec, tmp_path: Path, interrupted
+) -> None:
     damage, why = DAMAGED[name]
     file = interrupted(spec, tmp_path / "out")
     before = file.read_bytes()
@@ -173,13 +190,17 @@ def test_a_finished_run_goes_on_to_a_longer_stop(
     assert not (run(short, out, force=True).path / SNAPSHOT).exists()
 
 
-def test_there_must_be_a_run_to_continue(toy: Callable[..., Path], tmp_path: Path, seconds: None) -> None:
+def test_there_must_be_a_run_to_continue(
+    toy: Callable[..., Path], tmp_path: Path, seconds: None
+) -> None:
     """With a snapshot, and another stop alone."""
     run(load(toy()), tmp_path)
     run(load(toy(), "seed=1"), tmp_path, snapshots=6.0, keep_snapshot=True)
     run(load(toy(), "stop={updates: 90}"), tmp_path, snapshots=6.0, keep_snapshot=True)
     run(load(toy(), "stop={time: 0.1}"), tmp_path, snapshots=6.0, keep_snapshot=True)
-    with pytest.raises(ConfigError, match=r"^--continue: expected a finished run .* alone, got none in .*toy$"):
+    with pytest.raises(
+        ConfigError, match=r"^--continue: expected a finished run .* alone, got none in .*toy$"
+    ):
         run(load(toy(), "stop={updates: 80}"), tmp_path, continues=True)
     assert not list((tmp_path / "toy").glob(".*"))
 
@@ -204,7 +225,9 @@ def test_a_killed_process_costs_no_byte(toy: Callable[..., Path], tmp_path: Path
     """One that is killed as soon as it has written a snapshot."""
     path, out = toy(), tmp_path / "out"
     whole = contents(run(load(path), tmp_path / "whole"))
-    done = subprocess.run([sys.executable, "-c", KILLED, str(path), str(out)], env=ENVIRONMENT, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path), str(out)], env=ENVIRONMENT, capture_output=True
+    )
     assert done.returncode == -signal.SIGKILL
     result = run(load(path), out)
     assert result.manifest["resumed"] == 1
@@ -216,15 +239,30 @@ def test_a_killed_process_costs_no_byte(toy: Callable[..., Path], tmp_path: Path
 def test_a_killed_sweep_goes_on_with_each_run(toy: Callable[..., Path], tmp_path: Path) -> None:
     """In worker processes."""
     out, words = tmp_path / "out", ["stop.updates=8000", "sweep={seed: [0, 1, 2]}"]
-    command = [sys.executable, "-m", "experiments", "sweep", str(toy()), *words, "--out", str(out), "--jobs", "2"]
-    with subprocess.Popen([*command, "--snapshots", "0"], env=ENVIRONMENT, start_new_session=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "experiments",
+        "sweep",
+        str(toy()),
+        *words,
+        "--out",
+        str(out),
+        "--jobs",
+        "2",
+    ]
+    with subprocess.Popen(
+        [*command, "--snapshots", "0"], env=ENVIRONMENT, start_new_session=True
+    ) as process:
         while len(list(out.glob(f"toy/.*/{SNAPSHOT}"))) < 2:
             assert process.poll() is None
             sleep(0.01)
         os.killpg(process.pid, signal.SIGKILL)
     results = sweep(load(toy(), *words), out, jobs=2)
     assert sum("resumed" in result.manifest for result in results) == 2
-    for result, whole in zip(results, sweep(load(toy(), *words), tmp_path / "whole", jobs=2), strict=True):
+    for result, whole in zip(
+        results, sweep(load(toy(), *words), tmp_path / "whole", jobs=2), strict=True
+    ):
         assert contents(result) == contents(whole)
     assert not list(out.glob("toy/.*"))
 
@@ -234,7 +272,11 @@ def test_a_killed_sweep_goes_on_with_each_run(toy: Callable[..., Path], tmp_path
 def test_every_method_goes_on_byte_for_byte(path: Path, tmp_path: Path, interrupted) -> None:
     """The last run of its config, interrupted after 70 % of the updates of its nodes."""
     spec, seen = runs(load(path))[-1], list[Any]()
-    whole = run_spec(spec, tmp_path / "whole", progress=lambda _: nullcontext(SimpleNamespace(observe=seen.append)))
+    whole = run_spec(
+        spec,
+        tmp_path / "whole",
+        progress=lambda _: nullcontext(SimpleNamespace(observe=seen.append)),
+    )
     updates = seen[0].counters.applies
     leave(interrupted(spec, tmp_path / "out", 0.7 * updates).parent, spec)
     result = run_spec(spec, tmp_path / "out")

@@ -38,11 +38,18 @@ def losses(results: Results) -> dict[float, float]:
 
 
 @pytest.mark.parametrize("more", ["", "seeds: 2, ", "learning.seed: [3, 4], "])
-def test_the_best_of_the_whole_grid_at_each_budget_go_on(toy: Callable[..., Path], tmp_path: Path, more: str) -> None:
-    """Against rungs that are chosen from sweeps of all settings, where learning rates are told apart by hand."""
+def test_the_best_of_the_whole_grid_at_each_budget_go_on(
+    toy: Callable[..., Path], tmp_path: Path, more: str
+) -> None:
+    """Against rungs that are chosen from sweeps of all settings, where learning rates are told
+    apart by hand.
+    """
     path = toy(f"sweep: {{{more}search: {SEARCH}}}")
     rungs = halved(path, tmp_path, f"sweep.search.halving={BUDGETS}")
-    rates = {n: draw["learning.lr"] for n, draw in numbered_draws(load(path).sweep["search"], "sweep.search").items()}
+    rates = {
+        n: draw["learning.lr"]
+        for n, draw in numbered_draws(load(path).sweep["search"], "sweep.search").items()
+    }
     left = list(rates.values())
     for budget, settings, rung in zip((4, 12, 36), (3, 1, 1), rungs, strict=True):
         of = losses(plain(path, tmp_path, f"stop.updates={budget}"))
@@ -78,7 +85,10 @@ def test_settings_of_several_runs_go_on_together_and_finished_runs_are_kept(
     assert [rung.budget for rung in rungs] == [4, 8, 16, 32, 36]
     draws = numbered_draws(load(path).sweep["search"], "sweep.search")
     for rung in rungs:
-        tried = {(draws[number]["cluster.workers"], draws[number]["learning.lr"]) for number in rung.scores}
+        tried = {
+            (draws[number]["cluster.workers"], draws[number]["learning.lr"])
+            for number in rung.scores
+        }
         rows = rung.results.final[["cluster.workers", "learning.lr"]].itertuples(index=False)
         assert {tuple(row) for row in rows} == tried
         assert len(rung.results) == len({workers for workers, _ in tried})
@@ -88,15 +98,27 @@ def test_settings_of_several_runs_go_on_together_and_finished_runs_are_kept(
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("manifest.json")} == stamps
 
 
-def test_the_first_rung_is_the_search_at_its_budget(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_the_first_rung_is_the_search_at_its_budget(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     path = toy(f"sweep: {{search: {SEARCH}}}")
     first = halved(path, tmp_path, f"sweep.search.halving={BUDGETS}")[0].results
-    assert [result.manifest["run"] for result in first] == [each.id for each in runs(load(path, "stop.updates=4"))]
+    assert [result.manifest["run"] for result in first] == [
+        each.id for each in runs(load(path, "stop.updates=4"))
+    ]
 
 
-def test_rungs_cost_what_their_settings_and_budgets_say(toy: Callable[..., Path], tmp_path: Path) -> None:
-    """Of a synchronous worker, an update is a gradient: 9 x 4 + 3 x 12 + 1 x 36 instead of 9 x 36."""
-    given = ["cluster.workers=1", "algorithm=sync_ps", "sweep.search.learning.lr={log_uniform: [0.01, 0.1]}"]
+def test_rungs_cost_what_their_settings_and_budgets_say(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Of a synchronous worker, an update is a gradient: 9 x 4 + 3 x 12 + 1 x 36 instead of 9 x
+    36.
+    """
+    given = [
+        "cluster.workers=1",
+        "algorithm=sync_ps",
+        "sweep.search.learning.lr={log_uniform: [0.01, 0.1]}",
+    ]
     given.append(f"sweep.search.halving={BUDGETS}")
     path = toy(f"sweep: {{search: {SEARCH}}}")
     config = load(path, *given)
@@ -106,7 +128,9 @@ def test_rungs_cost_what_their_settings_and_budgets_say(toy: Callable[..., Path]
     assert expected_gradients(config, halving) == [36.0, 36.0, 36.0]
 
 
-def test_what_diverges_is_worse_than_what_does_not(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_what_diverges_is_worse_than_what_does_not(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     search = "{learning.lr: {choice: [1.0e+30, 0.1, 1.0e+31]}, runs: 3, halving: {key: stop.updates, from: 9, to: 27"
     path = toy(f"sweep: {{search: {search}, by: test_loss}}}}}}")
     first, last = halved(path, tmp_path)
@@ -123,12 +147,18 @@ def test_what_diverges_is_worse_than_what_does_not(toy: Callable[..., Path], tmp
         ("{to: 3, by: test_loss}", "halving.from: expected a number > 0, got null"),
         ("{from: 1, to: 1, by: test_loss}", "halving.to: expected a number > 1, got 1"),
         ("{from: 1, to: 3, factor: 1}", "halving.factor: expected a whole number > 1, got 1"),
-        ("{key: stop.updates, from: 1.5, to: 3}", "halving.from: expected a whole number > 0, got 1.5"),
+        (
+            "{key: stop.updates, from: 1.5, to: 3}",
+            "halving.from: expected a whole number > 0, got 1.5",
+        ),
         (
             "{key: stop.accuracy, from: 1, to: 3}",
             "halving.key: expected one of stop.epochs, stop.updates, stop.gradients",
         ),
-        ("{from: 1, to: 3}", "halving.by: expected a loss, since quadratic has no accuracy, got 'test_accuracy'"),
+        (
+            "{from: 1, to: 3}",
+            "halving.by: expected a loss, since quadratic has no accuracy, got 'test_accuracy'",
+        ),
         (
             "{from: 1, to: 3, by: test_los}",
             "halving.by: expected one of test_accuracy, test_loss, train_loss, got 'test_l",
@@ -154,15 +184,23 @@ def test_rungs_stand_in_one_place_beside_seeds_alone_and_are_refused_elsewhere(
     toy: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = toy(f"sweep: {{search: {SEARCH[:-1]}, halving: {BUDGETS}}}}}")
-    with pytest.raises(ConfigError, match=r"expected no axis but seeds beside the search, got cluster\.workers"):
+    with pytest.raises(
+        ConfigError, match=r"expected no axis but seeds beside the search, got cluster\.workers"
+    ):
         load(path, "sweep.cluster.workers=[2, 3]")
-    with pytest.raises(ConfigError, match=r"halving: expected in sweep\.search alone, not in a variant"):
-        load(path, f"sweep={{m: {{a: {{sweep: {{search: {SEARCH[:-1]}, halving: {BUDGETS}}}}}}}}}}}")
+    with pytest.raises(
+        ConfigError, match=r"halving: expected in sweep\.search alone, not in a variant"
+    ):
+        load(
+            path, f"sweep={{m: {{a: {{sweep: {{search: {SEARCH[:-1]}, halving: {BUDGETS}}}}}}}}}}}"
+        )
     for simulate in (sweep, run):
         with pytest.raises(ConfigError, match="expected none here: use `laggard sweep`"):
             simulate(load(path), tmp_path)
     for only in ("[9]", "[0, 0]", "[]", "[a]", "[true]"):
-        with pytest.raises(ConfigError, match=r"only: expected different numbers from 0 to 8, got \["):
+        with pytest.raises(
+            ConfigError, match=r"only: expected different numbers from 0 to 8, got \["
+        ):
             load(path, f"sweep.search.only={only}")
 
 
@@ -170,7 +208,9 @@ def test_the_command_says_what_rungs_will_cost_who_wins_and_what_they_cost(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = [str(examples()["halving"]), "sweep.search.runs=4", "--out", str(tmp_path)]
-    config += ["sweep.search.halving={key: stop.updates, from: 4, to: 8, factor: 2, by: test_accuracy}"]
+    config += [
+        "sweep.search.halving={key: stop.updates, from: 4, to: 8, factor: 2, by: test_accuracy}"
+    ]
     assert main(["sweep", *config, "--dry-run"]) == 0
     planned = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"stop.updates = 4 +4 settings +about 16 gradients", planned[0])

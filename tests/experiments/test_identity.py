@@ -63,7 +63,11 @@ def test_names_are_relative_to_the_config_and_in_overrides_to_the_current_direct
     write_times(tmp_path, 1.0)
     monkeypatch.chdir(write_times(tmp_path / "here", 9.0))
     said = toy().rename(tmp_path / "said.yaml")
-    said.write_text(said.read_text().replace("{law: gamma, mean: 0.01, cv: 0.3}", "{law: trace, file: times.csv}"))
+    said.write_text(
+        said.read_text().replace(
+            "{law: gamma, mean: 0.01, cv: 0.3}", "{law: trace, file: times.csv}"
+        )
+    )
     swept = "sweep: {cluster.compute: [{law: trace, file: times.csv}], cluster.workers: [2]}"
     variant = "sweep: {times: {a: {cluster.compute.law: trace, cluster.compute.file: times.csv}}}"
     plain = "cluster: {workers: 2}\n" + toy().read_text().partition("\n")[2].partition("\n")[2]
@@ -73,13 +77,24 @@ def test_names_are_relative_to_the_config_and_in_overrides_to_the_current_direct
         "override": load(said, "cluster.compute.file=times.csv"),
         "override of a part": load(said, TRACE),
         "sweep": load(toy(swept, text=plain)),
-        "sweep in an override": load(toy(text=plain), "sweep.cluster.compute=[{law: trace, file: times.csv}]"),
+        "sweep in an override": load(
+            toy(text=plain), "sweep.cluster.compute=[{law: trace, file: times.csv}]"
+        ),
         "variant": load(toy(variant, text=plain)),
-        "mapping": parse({"task": {"model": "timing"}, "cluster": {"compute": {"law": "trace", "file": "times.csv"}}}),
+        "mapping": parse(
+            {
+                "task": {"model": "timing"},
+                "cluster": {"compute": {"law": "trace", "file": "times.csv"}},
+            }
+        ),
     }.items():
         found[name] = runs(config)[0].config.cluster.compute.build().mean
     assert {name for name, mean in found.items() if mean == 1.0} == {"file", "sweep", "variant"}
-    assert {name for name, mean in found.items() if mean == 9.0} == found.keys() - {"file", "sweep", "variant"}
+    assert {name for name, mean in found.items() if mean == 9.0} == found.keys() - {
+        "file",
+        "sweep",
+        "variant",
+    }
 
 
 def test_a_sweep_over_files_is_labelled_as_written_and_needs_different_contents(
@@ -88,12 +103,16 @@ def test_a_sweep_over_files_is_labelled_as_written_and_needs_different_contents(
     for name, seconds in (("one", 1.0), ("two", 2.0), ("three", 2.0)):
         write_times(tmp_path / name, seconds)
     path = toy()
-    path.write_text(path.read_text().replace("{law: gamma, mean: 0.01, cv: 0.3}", "{law: trace, file: x.csv}"))
+    path.write_text(
+        path.read_text().replace("{law: gamma, mean: 0.01, cv: 0.3}", "{law: trace, file: x.csv}")
+    )
     lists = "sweep: {cluster.compute.file: [one/times.csv, two/times.csv]}"
     path.write_text(path.read_text() + lists)
     monkeypatch.chdir("/")
     one, two = sweep(load(path), tmp_path / "out", jobs=2)
-    assert [one.labels, two.labels] == [{"cluster.compute.file": f"{name}/times.csv"} for name in ("one", "two")]
+    assert [one.labels, two.labels] == [
+        {"cluster.compute.file": f"{name}/times.csv"} for name in ("one", "two")
+    ]
     assert 1.5 * one.metrics["time"].max() < two.metrics["time"].max()
     path.write_text(path.read_text().replace("one/", "three/"))
     with pytest.raises(ConfigError, match="is the same run as"):
@@ -101,7 +120,10 @@ def test_a_sweep_over_files_is_labelled_as_written_and_needs_different_contents(
 
 
 def test_a_file_that_changes_after_the_config_was_read_is_refused(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(write_times(tmp_path, 1.0))
     config = load(toy(), TRACE)
@@ -122,7 +144,8 @@ def test_a_file_that_changes_after_the_config_was_read_is_refused(
     assert "cluster.compute.file: expected a file that can be read, got" in capsys.readouterr().err
 
 
-# ------------------------------------------------------------------------------------------ defaults are left out
+# ------------------------------------------------------------------------------------------
+# defaults are left out
 
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 
@@ -144,7 +167,9 @@ def test_two_configs_have_one_digest_exactly_where_all_that_decides_is_equal() -
     assert len(digests) == len({deciding(spec.config) for spec in every}) > 100
 
 
-def test_a_default_that_is_written_out_changes_no_digest_and_another_value_does(toy: Callable[..., Path]) -> None:
+def test_a_default_that_is_written_out_changes_no_digest_and_another_value_does(
+    toy: Callable[..., Path],
+) -> None:
     plain = RunSpec(load(toy())).digest
     for key, standard, other in (
         ("algorithm", "{name: async_ps, shards: 1}", "{name: async_ps, shards: 2}"),
@@ -161,7 +186,9 @@ def test_a_default_that_is_written_out_changes_no_digest_and_another_value_does(
         assert RunSpec(load(toy(), f"{key}={other}")).digest != plain, key
 
 
-def test_a_new_key_with_a_default_changes_no_digest(toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_key_with_a_default_changes_no_digest(
+    toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from dataclasses import dataclass, field
 
     from laggard.experiments.config import config as module
@@ -209,8 +236,8 @@ def standard_values() -> dict[str, Any]:
 def test_no_default_has_changed() -> None:
     """A digest leaves defaults out: if one changes, old results would be presented as new ones.
 
-    Where a default must change, raise `DEFAULTS_VERSION` in `experiments/config/config.py`, and write `defaults.json`
-    anew; new keys only need a line there.
+    Where a default must change, raise `DEFAULTS_VERSION` in `experiments/config/config.py`, and
+    write `defaults.json` anew; new keys only need a line there.
     """
     written = json.loads((Path(__file__).parent / "defaults.json").read_text())
     assert standard_values() == written

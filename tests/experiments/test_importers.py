@@ -23,10 +23,19 @@ SECONDS = np.array([[0.25, 0.5, 0.125], [0.375, 0.25, 0.75]])
 
 def chrome(worker: int, rank: bool = True, first: int = 0) -> dict[str, Any]:
     """A trace as PyTorch's profiler writes it for one worker, with its GPU's track."""
-    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}]
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
+    ]
     start = 5e6
     for step, seconds in enumerate(SECONDS[worker], first):
-        own = {"ph": "X", "name": f"ProfilerStep#{step}", "pid": 1, "tid": 1, "ts": start, "dur": seconds * 1e6}
+        own = {
+            "ph": "X",
+            "name": f"ProfilerStep#{step}",
+            "pid": 1,
+            "tid": 1,
+            "ts": start,
+            "dur": seconds * 1e6,
+        }
         events += [
             {**own, "cat": "user_annotation"},
             {**own, "cat": "gpu_user_annotation", "dur": 1.0},
@@ -38,7 +47,9 @@ def chrome(worker: int, rank: bool = True, first: int = 0) -> dict[str, Any]:
 
 
 def straggler_analysis(**columns: Any) -> pd.DataFrame:
-    """Two data-parallel ranks with two stages: the first computes from the start, the second to the end."""
+    """Two data-parallel ranks with two stages: the first computes from the start, the second to the
+    end.
+    """
     rows = []
     for (worker, step), seconds in np.ndenumerate(SECONDS):
         base = {"dp_rank": worker, "step": step}
@@ -48,11 +59,25 @@ def straggler_analysis(**columns: Any) -> pd.DataFrame:
             (0, "forward-compute", begin, seconds / 4),
             (1, "forward-compute", begin + seconds / 4, seconds / 8),  # and waits
             (1, "backward-compute", begin + seconds / 2, seconds / 8),
-            (0, "backward-compute", begin + seconds / 2 + seconds / 8, seconds - seconds / 2 - seconds / 8),
+            (
+                0,
+                "backward-compute",
+                begin + seconds / 2 + seconds / 8,
+                seconds - seconds / 2 - seconds / 8,
+            ),
             (0, "grads-reduce-scatter", begin + seconds, 3.0),
         ]:
             rank = 2 * stage + worker
-            rows.append({**base, "stage": stage, "rank": rank, "optype": optype, "start_ts": start, "duration": lasts})
+            rows.append(
+                {
+                    **base,
+                    "stage": stage,
+                    "rank": rank,
+                    "optype": optype,
+                    "start_ts": start,
+                    "duration": lasts,
+                }
+            )
     return pd.DataFrame(rows).sample(frac=1, random_state=0).assign(**columns)
 
 
@@ -74,7 +99,10 @@ def by_worker(steps: pd.DataFrame) -> list[list[float]]:
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
 @pytest.mark.parametrize("rank", [True, False])
 def test_steps_of_chrome_traces_are_read_back(tmp_path: Path, suffix: str, rank: bool) -> None:
-    paths = [write(tmp_path / f"{name}{suffix}", chrome(worker, rank)) for worker, name in enumerate("ab")]
+    paths = [
+        write(tmp_path / f"{name}{suffix}", chrome(worker, rank))
+        for worker, name in enumerate("ab")
+    ]
     steps = chrome_steps(paths)
     assert list(steps.columns) == ["worker", "step", "seconds"]
     assert by_worker(steps) == SECONDS.tolist()
@@ -83,7 +111,9 @@ def test_steps_of_chrome_traces_are_read_back(tmp_path: Path, suffix: str, rank:
 
 
 def test_the_steps_that_all_workers_have_are_kept(tmp_path: Path) -> None:
-    paths = [write(tmp_path / f"{worker}.json", chrome(worker, first=10 + worker)) for worker in range(2)]
+    paths = [
+        write(tmp_path / f"{worker}.json", chrome(worker, first=10 + worker)) for worker in range(2)
+    ]
     steps = chrome_steps(paths)
     assert steps["step"].tolist() == [11, 12, 11, 12]
     assert by_worker(steps) == [SECONDS[0, 1:].tolist(), SECONDS[1, :2].tolist()]
@@ -103,7 +133,9 @@ print(*[one.time_range.elapsed_us() / 1e6 for one in profiler.events() if "Profi
 
 @pytest.mark.slow
 def test_a_trace_that_pytorch_writes_is_read(tmp_path: Path) -> None:
-    """Of another process: the profiler takes this one down if threads of it have computed gradients."""
+    """Of another process: the profiler takes this one down if threads of it have computed
+    gradients.
+    """
     path = tmp_path / "trace.json"
     call = [sys.executable, "-c", PROFILED, str(path)]
     said = subprocess.run(call, capture_output=True, text=True, check=True, timeout=120).stdout
@@ -112,13 +144,17 @@ def test_a_trace_that_pytorch_writes_is_read(tmp_path: Path) -> None:
     assert steps["seconds"].tolist() == pytest.approx([float(word) for word in said.split()])
 
 
-def test_times_of_data_parallel_ranks_go_from_the_first_operation_to_the_last(tmp_path: Path) -> None:
+def test_times_of_data_parallel_ranks_go_from_the_first_operation_to_the_last(
+    tmp_path: Path,
+) -> None:
     path = write(tmp_path / "trace.parquet", straggler_analysis())
     assert by_worker(straggler_analysis_steps(path)) == SECONDS.tolist()
 
 
 @pytest.mark.parametrize("form", ["chrome", "straggler-analysis"])
-def test_an_imported_recording_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+def test_an_imported_recording_is_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
     """A synchronous step takes as long as the slowest worker's."""
     if form == "chrome":
         paths = [write(tmp_path / f"{worker}.json", chrome(worker)) for worker in range(2)]
@@ -126,7 +162,9 @@ def test_an_imported_recording_is_replayed(tmp_path: Path, capsys: pytest.Captur
         paths = [write(tmp_path / "trace.parquet", straggler_analysis())]
     out = tmp_path / "imported"
     assert main(["import", form, *map(str, paths), "--out", str(out)]) == 0
-    assert capsys.readouterr().out == f"2 workers, 3 steps that all of them have\n{out}/cluster.yaml\n"
+    assert (
+        capsys.readouterr().out == f"2 workers, 3 steps that all of them have\n{out}/cluster.yaml\n"
+    )
     assert by_worker(pd.read_csv(out / "compute.csv")) == SECONDS.tolist()
     result = run(load(out / "cluster.yaml"), tmp_path / "results")
     steps = np.unique(result.updates["time"])
@@ -151,16 +189,37 @@ CHROME: Mapping[str, tuple[Any, str]] = {
     "deep": ("[" * 200_000, "a.json: expected a Chrome trace in JSON: "),
     "a number": ("17", "a.json: traceEvents: expected a list of events: this is no Chrome trace"),
     "no events": ({"traceEvents": 3}, "a.json: traceEvents: expected a list of events"),
-    "no steps": ({"traceEvents": [{"ph": "X", "name": "aten::add"}, 3, None]}, "a.json: traceEvents: expected events"),
-    "negative": (lasting(-1.0), "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got -1.0"),
+    "no steps": (
+        {"traceEvents": [{"ph": "X", "name": "aten::add"}, 3, None]},
+        "a.json: traceEvents: expected events",
+    ),
+    "negative": (
+        lasting(-1.0),
+        "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got -1.0",
+    ),
     "NaN": (lasting(math.nan), "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got nan"),
-    "infinite": (lasting(math.inf), "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got inf"),
-    "huge": (lasting(10**400), "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got 1000000"),
+    "infinite": (
+        lasting(math.inf),
+        "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got inf",
+    ),
+    "huge": (
+        lasting(10**400),
+        "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got 1000000",
+    ),
     "text": (lasting("1"), "a.json: ProfilerStep#1: expected microseconds > 0 as dur, got '1'"),
-    "lacks dur": (without("dur"), "a.json: ProfilerStep#0: expected microseconds > 0 as dur, got null"),
+    "lacks dur": (
+        without("dur"),
+        "a.json: ProfilerStep#0: expected microseconds > 0 as dur, got null",
+    ),
     "no worker 0": (chrome(1), "expected ranks 0, 1, 2, ... without a gap, got none of 0"),
-    "twice": ({"traceEvents": 2 * chrome(0)["traceEvents"]}, "a.json: ProfilerStep#0: expected once in a file, got it"),
-    "bad rank": ({**chrome(0), "distributedInfo": {"rank": "x"}}, "a.json: distributedInfo.rank: expected a rank of "),
+    "twice": (
+        {"traceEvents": 2 * chrome(0)["traceEvents"]},
+        "a.json: ProfilerStep#0: expected once in a file, got it",
+    ),
+    "bad rank": (
+        {**chrome(0), "distributedInfo": {"rank": "x"}},
+        "a.json: distributedInfo.rank: expected a rank of ",
+    ),
 }
 
 
@@ -173,20 +232,33 @@ def refusal(capsys: pytest.CaptureFixture[str], out: Path, *words: str) -> str:
 
 
 @pytest.mark.parametrize("name", CHROME)
-def test_a_broken_chrome_trace_is_one_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_chrome_trace_is_one_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     content, said = CHROME[name]
     path = write(tmp_path / "a.json", content)
     assert said in refusal(capsys, tmp_path / "out", "import", "chrome", str(path))
 
 
-def test_files_that_do_not_fit_together_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_do_not_fit_together_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def refused(*traces: Any) -> str:
-        paths = [str(write(tmp_path / f"{name}.json.gz", trace)) for name, trace in zip("ab", traces, strict=False)]
+        paths = [
+            str(write(tmp_path / f"{name}.json.gz", trace))
+            for name, trace in zip("ab", traces, strict=False)
+        ]
         return refusal(capsys, tmp_path / "out", "import", "chrome", *paths)
 
-    assert "b.json.gz: distributedInfo.rank: expected a rank" in refused(chrome(0), chrome(1, rank=False))
-    assert "a.json.gz: distributedInfo.rank: expected a rank of its own in each" in refused(chrome(0), chrome(0))
-    assert "step: expected a step that all workers have, got none" in refused(chrome(0), chrome(1, first=7))
+    assert "b.json.gz: distributedInfo.rank: expected a rank" in refused(
+        chrome(0), chrome(1, rank=False)
+    )
+    assert "a.json.gz: distributedInfo.rank: expected a rank of its own in each" in refused(
+        chrome(0), chrome(0)
+    )
+    assert "step: expected a step that all workers have, got none" in refused(
+        chrome(0), chrome(1, first=7)
+    )
     (tmp_path / "a.json.gz").write_bytes((tmp_path / "a.json.gz").read_bytes()[:-20])
     truncated = refusal(capsys, tmp_path / "out", "import", "chrome", str(tmp_path / "a.json.gz"))
     assert "a.json.gz: expected a Chrome trace in JSON: " in truncated
@@ -197,21 +269,53 @@ def test_files_that_do_not_fit_together_are_one_line(tmp_path: Path, capsys: pyt
 
 
 TABLES: Mapping[str, tuple[Callable[[], Any], str]] = {
-    "no column": (lambda: straggler_analysis().drop(columns="duration"), "duration: expected the columns dp_rank, "),
-    "negative": (lambda: straggler_analysis(duration=-1.0), "duration: expected finite seconds >= 0, got -1.0"),
-    "NaN": (lambda: straggler_analysis(duration=math.nan), "duration: expected finite seconds >= 0, got nan"),
-    "text": (lambda: straggler_analysis(duration="x"), "duration: expected finite seconds >= 0, got x"),
-    "no time": (lambda: straggler_analysis(duration=0.0, start_ts=1.0), "seconds: expected steps that take time, got"),
-    "no start": (lambda: straggler_analysis(start_ts=math.inf), "start_ts: expected finite seconds, got inf"),
-    "half a rank": (lambda: straggler_analysis(dp_rank=0.5), "dp_rank: expected whole numbers >= 0, got 0.5"),
-    "no worker 0": (lambda: straggler_analysis(dp_rank=1), "worker: expected ranks 0, 1, 2, ... without a gap, got"),
-    "a huge step": (lambda: straggler_analysis(step=1e300), "step: expected whole numbers >= 0, got 1e+300"),
-    "no computing": (lambda: straggler_analysis(optype="gc"), "optype: expected operations such as forward-compute"),
+    "no column": (
+        lambda: straggler_analysis().drop(columns="duration"),
+        "duration: expected the columns dp_rank, ",
+    ),
+    "negative": (
+        lambda: straggler_analysis(duration=-1.0),
+        "duration: expected finite seconds >= 0, got -1.0",
+    ),
+    "NaN": (
+        lambda: straggler_analysis(duration=math.nan),
+        "duration: expected finite seconds >= 0, got nan",
+    ),
+    "text": (
+        lambda: straggler_analysis(duration="x"),
+        "duration: expected finite seconds >= 0, got x",
+    ),
+    "no time": (
+        lambda: straggler_analysis(duration=0.0, start_ts=1.0),
+        "seconds: expected steps that take time, got",
+    ),
+    "no start": (
+        lambda: straggler_analysis(start_ts=math.inf),
+        "start_ts: expected finite seconds, got inf",
+    ),
+    "half a rank": (
+        lambda: straggler_analysis(dp_rank=0.5),
+        "dp_rank: expected whole numbers >= 0, got 0.5",
+    ),
+    "no worker 0": (
+        lambda: straggler_analysis(dp_rank=1),
+        "worker: expected ranks 0, 1, 2, ... without a gap, got",
+    ),
+    "a huge step": (
+        lambda: straggler_analysis(step=1e300),
+        "step: expected whole numbers >= 0, got 1e+300",
+    ),
+    "no computing": (
+        lambda: straggler_analysis(optype="gc"),
+        "optype: expected operations such as forward-compute",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_broken_table_is_one_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_table_is_one_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     make, said = TABLES[name]
     path = write(tmp_path / "trace.parquet", make())
     line = refusal(capsys, tmp_path / "out", "import", "straggler-analysis", str(path))

@@ -1,4 +1,6 @@
-"""Labels and questions are text, wherever they are shown: no formula, no markup, no escape comes alive."""
+"""Labels and questions are text, wherever they are shown: no formula, no markup, no escape comes
+alive.
+"""
 
 import csv
 import json
@@ -16,13 +18,23 @@ from laggard.experiments.results.formats import FORMATS, format_table
 from laggard.experiments.results.measures import summary
 from laggard.experiments.results.tables import table
 
-LABELS = ["$x_$", "=cmd|'/c calc'!A0", "@a", "two\nlines", "[31mred", "<script>|&amp; 50% \\frac{$", "[a](b) _a_ *"]
+LABELS = [
+    "$x_$",
+    "=cmd|'/c calc'!A0",
+    "@a",
+    "two\nlines",
+    "[31mred",
+    "<script>|&amp; 50% \\frac{$",
+    "[a](b) _a_ *",
+]
 QUESTION = "$a_$ <b>x</b>\n\\input{y} **z**?"
 
 
 @pytest.fixture
 def results(toy: Callable[..., Path], tmp_path: Path) -> Results:
-    variants = {label: {"seed": seed, "learning.lr": 0.01 * (1 + seed)} for seed, label in enumerate(LABELS)}
+    variants = {
+        label: {"seed": seed, "learning.lr": 0.01 * (1 + seed)} for seed, label in enumerate(LABELS)
+    }
     config = load(toy(f"sweep: {json.dumps({'m': variants})}\nquestion: {json.dumps(QUESTION)}"))
     sweep(config, tmp_path / "out")
     return load_results(tmp_path / "out" / "toy")
@@ -51,7 +63,12 @@ def test_markdown_has_a_row_a_label_and_no_markup(results: Results) -> None:
 
 def test_a_spreadsheet_finds_no_formula(results: Results) -> None:
     rows = list(csv.reader(FORMATS["csv"](table(results)).splitlines()))
-    assert not [cell for row in rows for cell in row if cell[:1] in tuple("=+@") or re.match(r"-[^\d]", cell)]
+    assert not [
+        cell
+        for row in rows
+        for cell in row
+        if cell[:1] in tuple("=+@") or re.match(r"-[^\d]", cell)
+    ]
     assert {row[0].removeprefix("'") for row in rows[1:]} == set(map(unescape, LABELS))
 
 
@@ -74,12 +91,17 @@ def test_a_line_about_an_error_is_a_line(toy: Callable[..., Path]) -> None:
     assert str(ConfigError("key", "no \x1b[31mcolours")).isprintable()
 
 
-@pytest.mark.parametrize("function", [entry.function for entry in ENTRIES], ids=lambda function: function.__name__)
-def test_figures_show_dollar_signs(results: Results, function: Callable[..., Figure], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "function", [entry.function for entry in ENTRIES], ids=lambda function: function.__name__
+)
+def test_figures_show_dollar_signs(
+    results: Results, function: Callable[..., Figure], tmp_path: Path
+) -> None:
     try:
         figure = function([results[0], results[5]])
     except ValueError:  # it does not apply
         return
-    save(figure, tmp_path / "figure.png")  # a formula that cannot be read is an error of its drawing
+    # a formula that cannot be read is an error of its drawing
+    save(figure, tmp_path / "figure.png")
     shown = " ".join(text.get_text() for text in figure.findobj(Text)).replace("\\$", "$")
     assert "$x_$" in shown or "x_" not in shown

@@ -92,14 +92,18 @@ def test_commands_refuse_a_manifest_that_was_changed_in_one_line_and_sweep_redoe
     assert (other / "manifest.json").stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "\xff\xfe", '{"schema": 3, "runs": [], "self": []}', "[]"])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "\xff\xfe", '{"schema": 3, "runs": [], "self": []}', "[]"]
+)
 def test_an_index_that_is_none_is_refused(folder: Path, text: str) -> None:
     (folder / "sweep.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ResultError, match=r"sweep\.json: not "):
         load_results(folder)
 
 
-def test_labels_that_were_changed_are_refused_and_an_index_from_before_is_read(folder: Path) -> None:
+def test_labels_that_were_changed_are_refused_and_an_index_from_before_is_read(
+    folder: Path,
+) -> None:
     file = folder / "sweep.json"
     content = json.loads(file.read_text())
     content["runs"][0]["labels"] = {"seed": 7}
@@ -152,7 +156,9 @@ def test_two_grids_under_one_name_keep_their_indices_and_figures(
     first, second = [{"seed": 0}, {"seed": 1}], [{"task.noise": noise} for noise in (0.1, 0.2, 0.3)]
     assert "another grid" not in asked("sweep")
     assert main(["report", str(folder)]) == 0
-    whole = {name: (folder / name).read_bytes() for name in ("sweep.json", "figure.png", "report.html")}
+    whole = {
+        name: (folder / name).read_bytes() for name in ("sweep.json", "figure.png", "report.html")
+    }
     capsys.readouterr()
     said = asked("sweep", grid=rates)
     (aside,) = folder.glob("sweep-*")
@@ -181,7 +187,9 @@ def test_a_sweep_that_ends_after_another_was_started_draws_beside_its_own_index(
     from laggard.experiments.config.grid import runs
     from laggard.experiments.results.index import sweep_folder, write_index
 
-    one, other = (runs(load(toy(grid))) for grid in ("sweep: {seed: [0, 1]}", "sweep: {seed: [0, 2]}"))
+    one, other = (
+        runs(load(toy(grid))) for grid in ("sweep: {seed: [0, 1]}", "sweep: {seed: [0, 2]}")
+    )
     assert write_index(one, tmp_path) is None
     assert sweep_folder(one, tmp_path) == tmp_path / "toy"
     aside = write_index(other, tmp_path)

@@ -1,4 +1,6 @@
-"""Keys that went to methods of their own: one line says where, and results with the old ones are still read."""
+"""Keys that went to methods of their own: one line says where, and results with the old ones are
+still read.
+"""
 
 import hashlib
 import json
@@ -17,14 +19,24 @@ from laggard.experiments.config.moved import MOVED, upgrade
 
 OLD = {
     "async_ps": {"n_push": 2, "n_fetch": 2, "local_rule": "none", "warm_start": 3, "sync_every": 4},
-    "sync_ps": {"wait_for": 2, "cancel": "true", "average": "weights", "reset": "true", "local_steps": 3},
+    "sync_ps": {
+        "wait_for": 2,
+        "cancel": "true",
+        "average": "weights",
+        "reset": "true",
+        "local_steps": 3,
+    },
 }
 KEYS = [(method, key, value) for method, keys in OLD.items() for key, value in keys.items()]
 
 
 @pytest.mark.parametrize(("method", "key", "value"), KEYS)
 def test_an_old_key_gets_one_line_that_says_what_to_write(
-    toy: Callable[..., Path], capsys: pytest.CaptureFixture[str], method: str, key: str, value: object
+    toy: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+    method: str,
+    key: str,
+    value: object,
 ) -> None:
     """And what it says to write is a config that can be run."""
     path, old = toy(), f"{{name: {method}, {key}: {value}}}"
@@ -61,7 +73,10 @@ def test_an_old_key_of_a_law_gets_one_line_too(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ({"law": "pareto", "least": 0.5, "tail": 2.5}, {"law": "pareto", "scale": 0.5, "alpha": 2.5}),
+        (
+            {"law": "pareto", "least": 0.5, "tail": 2.5},
+            {"law": "pareto", "scale": 0.5, "alpha": 2.5},
+        ),
         (
             {"law": "shifted_exponential", "shift": 1.0, "tail": 0.5},
             {"law": "shifted_exponential", "shift": 1.0, "scale": 0.5},
@@ -72,9 +87,15 @@ def test_an_old_key_of_a_law_gets_one_line_too(
 def test_an_old_law_in_new_words_draws_the_same_times(
     toy: Callable[..., Path], old: dict[str, Any], new: dict[str, Any]
 ) -> None:
-    assert upgrade({"cluster": {"compute": old, "workers": 2}}) == {"cluster": {"compute": new, "workers": 2}}
+    assert upgrade({"cluster": {"compute": old, "workers": 2}}) == {
+        "cluster": {"compute": new, "workers": 2}
+    }
     law = load(toy(), f"cluster.compute={json.dumps(new)}").cluster.compute.build()
-    mean = old["shift"] + old["tail"] if "shift" in old else old["least"] * old["tail"] / (old["tail"] - 1)
+    mean = (
+        old["shift"] + old["tail"]
+        if "shift" in old
+        else old["least"] * old["tail"] / (old["tail"] - 1)
+    )
     assert law.mean == pytest.approx(mean, rel=1e-15)
 
 
@@ -88,16 +109,35 @@ SYNC_PS = {"name": "sync_ps", "wait_for": None, "cancel": False, "average": "gra
     ("old", "new"),
     [
         (ASYNC_PS, {"name": "async_ps", "accumulate": 1, "shards": 1}),
-        ({**ASYNC_PS, "accumulate": 4, "local_rule": "none"}, {"name": "async_ps", "accumulate": 4, "shards": 1}),
-        ({**ASYNC_PS, "n_push": 2, "shards": 3}, {"name": "downpour", **DOWNPOUR, "n_push": 2, "shards": 3}),
+        (
+            {**ASYNC_PS, "accumulate": 4, "local_rule": "none"},
+            {"name": "async_ps", "accumulate": 4, "shards": 1},
+        ),
+        (
+            {**ASYNC_PS, "n_push": 2, "shards": 3},
+            {"name": "downpour", **DOWNPOUR, "n_push": 2, "shards": 3},
+        ),
         ({"name": "async_ps", "sync_every": 4}, {"name": "downpour", **DOWNPOUR, "sync_every": 4}),
         (SYNC_PS, {"name": "sync_ps", "accumulate": 1, "shards": 1}),
         ({**SYNC_PS, "local_steps": 4}, {"name": "sync_ps", "accumulate": 4, "shards": 1}),
-        ({**SYNC_PS, "cancel": True}, {"name": "k_sync", "wait_for": None, "cancel": True, "shards": 1}),
-        ({**SYNC_PS, "wait_for": 2}, {"name": "k_sync", "wait_for": 2, "cancel": False, "shards": 1}),
+        (
+            {**SYNC_PS, "cancel": True},
+            {"name": "k_sync", "wait_for": None, "cancel": True, "shards": 1},
+        ),
+        (
+            {**SYNC_PS, "wait_for": 2},
+            {"name": "k_sync", "wait_for": 2, "cancel": False, "shards": 1},
+        ),
         (
             {**SYNC_PS, "average": "updates", "local_steps": 4, "wait_for": 2},
-            {"name": "local_sgd", "average": "updates", "local_steps": 4, "wait_for": 2, "reset": False, "shards": 1},
+            {
+                "name": "local_sgd",
+                "average": "updates",
+                "local_steps": 4,
+                "wait_for": 2,
+                "reset": False,
+                "shards": 1,
+            },
         ),
         ({"name": "ssp", "bound": 2}, {"name": "ssp", "bound": 2}),
     ],
@@ -129,11 +169,16 @@ def written_before(toy: Callable[..., Path], tmp_path: Path) -> Callable[[dict[s
         yaml, manifest = YAML(typ="safe"), json.loads((path / "manifest.json").read_text())
         document = {**yaml.load(path / "config.yaml"), "algorithm": algorithm}
         yaml.dump(document, path / "config.yaml")
-        manifest["config"], manifest["settings"]["algorithm"] = digest_of_settings(document), algorithm
+        manifest["config"], manifest["settings"]["algorithm"] = (
+            digest_of_settings(document),
+            algorithm,
+        )
         for key in ("resolved", "self"):
             del manifest[key]
         manifest["schema"] = 2
-        manifest["files"]["config.yaml"] = hashlib.sha256((path / "config.yaml").read_bytes()).hexdigest()
+        manifest["files"]["config.yaml"] = hashlib.sha256(
+            (path / "config.yaml").read_bytes()
+        ).hexdigest()
         (path / "manifest.json").write_text(json.dumps(manifest))
         return path
 
@@ -147,7 +192,9 @@ def test_a_result_with_old_keys_is_read(written_before: Callable[[dict[str, Any]
     assert len(result.metrics) > 0
 
 
-def test_a_result_that_no_method_makes_now_is_read_too(written_before: Callable[[dict[str, Any]], Path]) -> None:
+def test_a_result_that_no_method_makes_now_is_read_too(
+    written_before: Callable[[dict[str, Any]], Path],
+) -> None:
     old = {**SYNC_PS, "wait_for": 2, "local_steps": 2}
     (result,) = load_results(written_before(old))
     assert result.config.as_dict()["algorithm"] == old

@@ -42,7 +42,9 @@ TABLE = pd.DataFrame(
 
 def write(folder: Path, name: str = "net.csv") -> Path:
     path = folder / "plain.yaml"
-    path.write_text(PLAIN.replace("message_bytes: 5", f"message_bytes: 5, changes: {{file: {name}}}"))
+    path.write_text(
+        PLAIN.replace("message_bytes: 5", f"message_bytes: 5, changes: {{file: {name}}}")
+    )
     return path
 
 
@@ -58,7 +60,10 @@ def test_a_table_and_its_rows_make_the_same_run(name: str, method: str, tmp_path
     assert list(cluster.network.changes.rows) == ROWS
     of_rows = replace(cluster, network=replace(cluster.network, changes=Changes(ROWS)))
     plain = replace(cluster, network=replace(cluster.network, changes=None))
-    prints = [fingerprint(simulate(**{**arguments, "cluster": each})) for each in (cluster, of_rows, plain)]
+    prints = [
+        fingerprint(simulate(**{**arguments, "cluster": each}))
+        for each in (cluster, of_rows, plain)
+    ]
     assert prints[0] == prints[1] != prints[2]
 
 
@@ -113,7 +118,9 @@ def test_a_broken_row_is_one_line_with_file_row_and_column(
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("content", ["", "sender,receiver\n1,2\n", f"{','.join(COLUMNS)}\n", "\x00\n", None])
+@pytest.mark.parametrize(
+    "content", ["", "sender,receiver\n1,2\n", f"{','.join(COLUMNS)}\n", "\x00\n", None]
+)
 def test_a_file_that_is_no_table_of_a_network_is_one_line(
     content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

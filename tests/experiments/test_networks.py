@@ -15,7 +15,9 @@ def test_there_is_one_for_each_network_that_no_other_config_uses() -> None:
     assert {load(path).task.model for path in CONFIGS} == {"resnet", "vision", "lstm"}
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["last", "all"])
+@pytest.mark.parametrize(
+    "every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["last", "all"]
+)
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_networks_config_answers_its_question(path: Path, every: bool, tmp_path: Path) -> None:
     first = path.read_text(encoding="utf-8").splitlines()[0]

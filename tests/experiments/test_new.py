@@ -27,7 +27,9 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def console(*words: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, without the current directory on Python's path, as an installed one is."""
+    """A command in a process of its own, without the current directory on Python's path, as an
+    installed one is.
+    """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"}
     return subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True)
 
@@ -56,7 +58,11 @@ def test_the_tests_pass_as_they_are(written: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_config_runs_as_it_is(
-    kind: str, written: Path, monkeypatch: pytest.MonkeyPatch, module: Any, capsys: pytest.CaptureFixture[str]
+    kind: str,
+    written: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
     capsys.readouterr()
@@ -64,7 +70,8 @@ def test_a_config_runs_as_it_is(
     assert "finished" in capsys.readouterr().out
     (run,) = load_results(f"results/my_own_{kind}")
     assert run.manifest["gradients"]["applied"] >= 100
-    entry = f"my_own_{kind}" if kind == "dataset" else f"MyOwn{kind.capitalize()}"  # a data set is a function
+    # a data set is a function
+    entry = f"my_own_{kind}" if kind == "dataset" else f"MyOwn{kind.capitalize()}"
     assert f"my_own_{kind}:{entry}" in (run.path / "config.yaml").read_text()
 
 
@@ -74,7 +81,9 @@ def test_a_config_runs_from_the_console(written: Path) -> None:
     assert "results/my_own_algorithm/" in done.stdout
 
 
-def test_the_generated_files_keep_the_style_of_the_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_generated_files_keep_the_style_of_the_house(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for kind in KINDS:
         main(["new", kind, f"my_{kind}"])
@@ -110,8 +119,14 @@ def test_nothing_is_overwritten(
         (["law", "../law"], "NAME: expected a name in snake case, as my_law, got '../law'"),
         (["law", "2nd"], "NAME: expected a name in snake case, as my_law, got '2nd'"),
         (["law", "while"], "NAME: expected a name in snake case, as my_law, got 'while'"),
-        (["law", "random"], "NAME: there is a module random already: choose another name, as my_random"),
-        (["model", "models"], "NAME: there is a module models already: choose another name, as my_models"),
+        (
+            ["law", "random"],
+            "NAME: there is a module random already: choose another name, as my_random",
+        ),
+        (
+            ["model", "models"],
+            "NAME: there is a module models already: choose another name, as my_models",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(

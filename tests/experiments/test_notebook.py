@@ -1,4 +1,6 @@
-"""What results and configs show in a notebook, against the command line and the runs' own tables."""
+"""What results and configs show in a notebook, against the command line and the runs' own
+tables.
+"""
 
 import json
 import re
@@ -27,7 +29,11 @@ sweep:
 TABLES = {
     "": {},
     "--columns learning.lr --value loss": {"columns": "learning.lr", "value": ["loss"]},
-    "--rows method --best learning.lr --by loss": {"rows": ["method"], "best": ["learning.lr"], "by": "loss"},
+    "--rows method --best learning.lr --by loss": {
+        "rows": ["method"],
+        "best": ["learning.lr"],
+        "by": "loss",
+    },
     "--best learning.lr --by time --target 0.1 --select-seeds 0,3": {
         "best": ["learning.lr"],
         "by": "time",
@@ -65,13 +71,21 @@ def test_a_table_has_the_cells_that_the_command_prints(
 
 def test_a_run_has_the_table_of_its_members(results: Results) -> None:
     made = results[0].table(value=["loss"], rows=["learning.lr"])
-    ends = results[0].metrics.groupby(["learning.lr", "member"])["test_loss"].last().groupby("learning.lr")
-    assert [float(cell.split(" ± ")[0]) for cell in made["test loss"]] == pytest.approx(list(ends.mean()), rel=1e-3)
+    ends = (
+        results[0]
+        .metrics.groupby(["learning.lr", "member"])["test_loss"]
+        .last()
+        .groupby("learning.lr")
+    )
+    assert [float(cell.split(" ± ")[0]) for cell in made["test loss"]] == pytest.approx(
+        list(ends.mean()), rel=1e-3
+    )
 
 
 def test_the_summary_is_that_of_laggard_with_the_seconds_of_the_manifests(results: Results) -> None:
     pd.testing.assert_frame_equal(
-        results.summary.drop(columns="wall_seconds").reset_index(drop=True), summary(results).reset_index(drop=True)
+        results.summary.drop(columns="wall_seconds").reset_index(drop=True),
+        summary(results).reset_index(drop=True),
     )
     for result in results:
         manifest = json.loads((result.path / "manifest.json").read_text())
@@ -82,10 +96,28 @@ def test_the_summary_is_that_of_laggard_with_the_seconds_of_the_manifests(result
         pd.testing.assert_frame_equal(result.summary, rows, check_dtype=False)
 
 
-def test_figures_are_completed_and_are_those_of_the_command(results: Results, folder: Path, tmp_path: Path) -> None:
+def test_figures_are_completed_and_are_those_of_the_command(
+    results: Results, folder: Path, tmp_path: Path
+) -> None:
     assert set(dir(results.plot)) == set(FIGURES)
-    for name, options, given in [("learning", ["--x", "updates"], {"x": "updates"}), ("comparison", [], {})]:
-        assert main(["plot", str(folder), "--figure", name, *options, "--to", str(tmp_path / "command.svg")]) == 0
+    for name, options, given in [
+        ("learning", ["--x", "updates"], {"x": "updates"}),
+        ("comparison", [], {}),
+    ]:
+        assert (
+            main(
+                [
+                    "plot",
+                    str(folder),
+                    "--figure",
+                    name,
+                    *options,
+                    "--to",
+                    str(tmp_path / "command.svg"),
+                ]
+            )
+            == 0
+        )
         draw = results.plot if name == "comparison" else getattr(results.plot, name)
         assert len(draw(tmp_path / "method.svg", **given).axes) > 1
         assert (tmp_path / "method.svg").read_bytes() == (tmp_path / "command.svg").read_bytes()
@@ -93,7 +125,9 @@ def test_figures_are_completed_and_are_those_of_the_command(results: Results, fo
     assert results[0].plot.timeline().axes
 
 
-def test_a_figure_has_the_signature_and_text_of_its_function_without_the_results(results: Results) -> None:
+def test_a_figure_has_the_signature_and_text_of_its_function_without_the_results(
+    results: Results,
+) -> None:
     assert list(signature(results.plot.cliff).parameters) == ["path", "by", "name"]
     assert results.plot.cliff.__doc__ == FIGURES["cliff"].function.__doc__
 
@@ -126,7 +160,9 @@ def test_html_is_a_small_table_in_which_text_is_escaped(results: Results) -> Non
     assert results.where(**{"learning.lr": 7})._repr_html_().startswith("<p>Results(0 of 0 runs")
 
 
-def test_html_reads_no_more_runs_than_it_shows(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_html_reads_no_more_runs_than_it_shows(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("laggard.experiments.notebook.HTML_ROWS", 2)
     html = Results([*results[:2], replace(results[2], path=Path("missing"))])._repr_html_()
     assert html.count("finished") == 2

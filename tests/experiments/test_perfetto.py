@@ -32,9 +32,14 @@ def traced(result: Result, window: TimeWindow = WHOLE_RUN) -> list[dict[str, Any
 
 def tracks(found: list[dict[str, Any]]) -> dict[tuple[str, str], tuple[int, int]]:
     """Process and thread by the names of both."""
-    process = {event["pid"]: event["args"]["name"] for event in found if event["name"] == "process_name"}
+    process = {
+        event["pid"]: event["args"]["name"] for event in found if event["name"] == "process_name"
+    }
     threads = [event for event in found if event["name"] == "thread_name"]
-    return {(process[event["pid"]], event["args"]["name"]): (event["pid"], event["tid"]) for event in threads}
+    return {
+        (process[event["pid"]], event["args"]["name"]): (event["pid"], event["tid"])
+        for event in threads
+    }
 
 
 @pytest.fixture
@@ -43,7 +48,9 @@ def line(toy: Callable[..., Path], tmp_path: Path) -> Result:
 
 
 def test_one_workers_trace_is_what_arithmetic_says(line: Result) -> None:
-    """Weights arrive at 1 s, a gradient is done at 2 and there at 2.75; the next 1.75 s after the weights at 3.5."""
+    """Weights arrive at 1 s, a gradient is done at 2 and there at 2.75; the next 1.75 s after the
+    weights at 3.5.
+    """
     found = traced(line)
     assert broken(json.dumps({"traceEvents": found})) == []
     where = tracks(found)
@@ -54,9 +61,20 @@ def test_one_workers_trace_is_what_arithmetic_says(line: Result) -> None:
         return [(event["name"], event["ts"] / 1e6, event["dur"] / 1e6) for event in own]
 
     to, back = "gradient to server", "gradient from worker 0"
-    assert on("worker 0", "computing") == [("gradient, staleness 0", 1.0, 1.0), ("gradient, staleness 0", 3.5, 1.0)]
-    assert on("worker 0", "up link") == [("token to server", 0.0, 0.25), (to, 2.0, 0.75), (to, 4.5, 0.75)]
-    assert on("server", "down link") == [("token from worker 0", 0.0, 0.25), (back, 2.0, 0.75), (back, 4.5, 0.75)]
+    assert on("worker 0", "computing") == [
+        ("gradient, staleness 0", 1.0, 1.0),
+        ("gradient, staleness 0", 3.5, 1.0),
+    ]
+    assert on("worker 0", "up link") == [
+        ("token to server", 0.0, 0.25),
+        (to, 2.0, 0.75),
+        (to, 4.5, 0.75),
+    ]
+    assert on("server", "down link") == [
+        ("token from worker 0", 0.0, 0.25),
+        (back, 2.0, 0.75),
+        (back, 4.5, 0.75),
+    ]
     assert on("worker 0", "down link") == [
         ("weights from server", 0.25, 0.75),
         ("weights from server", 2.75, 0.75),
@@ -64,16 +82,31 @@ def test_one_workers_trace_is_what_arithmetic_says(line: Result) -> None:
     ]  # on its way when the run ends
     assert on("server", "updates") == [("update 1", 2.75, 0.0), ("update 2", 5.25, 0.0)]
     (update,) = [event for event in slices if event["name"] == "update 2"]
-    assert update["args"] == {"version": 2, "gradients": 1, "workers": 1, "mean_staleness": 0.0, "max_staleness": 0}
+    assert update["args"] == {
+        "version": 2,
+        "gradients": 1,
+        "workers": 1,
+        "mean_staleness": 0.0,
+        "max_staleness": 0,
+    }
     names = {track: name for name, track in where.items()}
-    first = [(event["ph"], *names[event["pid"], event["tid"]]) for event in found if event.get("id") == 1]
-    way = [("worker 0", "computing"), ("worker 0", "up link"), ("server", "down link"), ("server", "updates")]
+    first = [
+        (event["ph"], *names[event["pid"], event["tid"]]) for event in found if event.get("id") == 1
+    ]
+    way = [
+        ("worker 0", "computing"),
+        ("worker 0", "up link"),
+        ("server", "down link"),
+        ("server", "updates"),
+    ]
     assert first == [(phase, *stop) for phase, stop in zip("sttf", way, strict=True)]
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("recorded", [True, False])
-def test_the_trace_of_every_kind_of_method_keeps_the_format(method: str, recorded: bool, tmp_path: Path) -> None:
+def test_the_trace_of_every_kind_of_method_keeps_the_format(
+    method: str, recorded: bool, tmp_path: Path
+) -> None:
     """Shards, stages, crashes, groups of gradients in a message, and models without a server."""
     settings = ["stop.epochs=null", "stop.updates=12", f"record.messages={str(recorded).lower()}"]
     config = runs(load(ROOT / "configs" / "methods" / f"{method}.yaml", *settings))[-1].config
@@ -87,14 +120,19 @@ def test_the_trace_of_every_kind_of_method_keeps_the_format(method: str, recorde
     assert kinds.count("up link") == kinds.count("down link") == len(result.messages)
     applied = result.updates[result.updates["status"] == "applied"]
     assert {event["id"] - 1 for event in found if event["ph"] == "f"} >= set(applied.index)
-    assert sum(event["args"]["gradients"] for event in found if event.get("cat") == "updates") == len(applied)
+    assert sum(
+        event["args"]["gradients"] for event in found if event.get("cat") == "updates"
+    ) == len(applied)
 
 
 def test_a_window_keeps_what_has_a_part_in_it(line: Result) -> None:
     found = traced(line, TimeWindow(1.5, 3.0))
     assert broken(json.dumps({"traceEvents": found})) == []
     slices = {(event["name"], event["ts"] / 1e6) for event in found if event["ph"] == "X"}
-    gradient, weights = ("gradient, staleness 0", 1.0), {("weights to worker 0", 2.75), ("weights from server", 2.75)}
+    gradient, weights = (
+        ("gradient, staleness 0", 1.0),
+        {("weights to worker 0", 2.75), ("weights from server", 2.75)},
+    )
     sent = {("gradient to server", 2.0), ("gradient from worker 0", 2.0)}
     assert slices == {gradient, ("update 1", 2.75)} | weights | sent
     assert {event["id"] for event in found if event["ph"] in "stf"} == {1}
@@ -113,7 +151,9 @@ def damage(event: dict[str, Any], **changes: Any) -> dict[str, Any]:
         ("s", {"ph": "t"}), ("t", {"ph": "f", "bp": "e"}), ("s", {"tid": 5}), ("C", {"args": {"loss": "high"}}),
     ],
 )  # fmt: skip
-def test_the_checker_finds_planted_faults(line: Result, phase: str, changes: dict[str, Any]) -> None:
+def test_the_checker_finds_planted_faults(
+    line: Result, phase: str, changes: dict[str, Any]
+) -> None:
     found = traced(line)
     place = next(index for index, event in enumerate(found) if event["ph"] == phase)
     found[place] = damage(found[place], **changes)

@@ -10,12 +10,17 @@ from laggard import ConfigError, load
 from laggard.experiments.config.plain import MOST_TEXT, parse_yaml
 
 LAUGHS = "".join(f"- &a{n} [{', '.join([f'*a{n - 1}' if n else 'ha'] * 10)}]\n" for n in range(9))
-MERGES = "- &a0 {k: 1}\n" + "".join(f"- &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 9))
+MERGES = "- &a0 {k: 1}\n" + "".join(
+    f"- &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 9)
+)
 BAD = {
     "deep lists": ("question: " + "[" * 500 + "]" * 500, "expected at most 100 levels"),
     "open lists": ("question: " + "[" * 5000, "expected at most 100 levels"),
     "deep mappings": ("".join(" " * n + "a:\n" for n in range(300)), "expected at most 100 levels"),
-    "deeper than an override may go": ("name: " + "[1, " * 101 + "]" * 101, "expected at most 100 levels"),
+    "deeper than an override may go": (
+        "name: " + "[1, " * 101 + "]" * 101,
+        "expected at most 100 levels",
+    ),
     "an alias to itself": ("sweep: {seed: &a [*a]}", "expected at most 100 levels"),
     "a billion laughs": (LAUGHS, "expected at most 100,000 values"),
     "a billion merges": (MERGES, "expected at most 100,000 values"),
@@ -25,7 +30,10 @@ BAD = {
     "bytes": ("a: !!binary aGVsbG8=", "got a binary"),
     "a date": ("question: 2024-01-01", "got a timestamp: quote text"),
     "a list as a key": ("? [1, 2]\n: 3", "expected keys that are text"),
-    "a huge integer": ("cluster: {workers: 1" + "0" * 400 + "}", "expected a whole number of at most 64 bits"),
+    "a huge integer": (
+        "cluster: {workers: 1" + "0" * 400 + "}",
+        "expected a whole number of at most 64 bits",
+    ),
     "a larger one": ("cluster: {workers: 1" + "0" * 5000 + "}", "expected a"),
     "a null character": ('question: "a\\0b"', "expected text without control characters"),
     "an escape sequence": ('question: "\\e[31m"', "expected text without control characters"),
@@ -62,18 +70,39 @@ def test_a_path_that_is_none_is_one_line(tmp_path: Path) -> None:
         (["sweep=5", "sweep.seed=[1]"], "sweep: expected a mapping of axes, got 5"),
         (["sweep=0"], "sweep: expected a mapping of axes, got 0"),
         (["sweep=''"], "sweep: expected a mapping of axes, got ''"),
-        (["sweep.zip=[]"], "sweep.zip: expected a list of values, or a mapping of named variants, got []"),
-        (["sweep.seeds=1000000000"], "sweep.seeds: expected a grid of at most 100,000 models, got 1,000,000,000"),
-        (["sweep={learning..lr: [1]}"], "sweep.learning..lr: expected a dotted key such as learning.lr"),
+        (
+            ["sweep.zip=[]"],
+            "sweep.zip: expected a list of values, or a mapping of named variants, got []",
+        ),
+        (
+            ["sweep.seeds=1000000000"],
+            "sweep.seeds: expected a grid of at most 100,000 models, got 1,000,000,000",
+        ),
+        (
+            ["sweep={learning..lr: [1]}"],
+            "sweep.learning..lr: expected a dotted key such as learning.lr",
+        ),
         (["sweep={.: [1]}"], "sweep..: expected a dotted key such as learning.lr"),
-        (["sweep={learning.lr.: [0.1, 0.2]}"], "sweep.learning.lr.: expected a dotted key such as learning.lr"),
-        (["sweep={zip: {learning..lr: [1], seed: [1]}}"], "sweep.zip: expected a dotted key such as learning.lr"),
+        (
+            ["sweep={learning.lr.: [0.1, 0.2]}"],
+            "sweep.learning.lr.: expected a dotted key such as learning.lr",
+        ),
+        (
+            ["sweep={zip: {learning..lr: [1], seed: [1]}}"],
+            "sweep.zip: expected a dotted key such as learning.lr",
+        ),
         (["sweep={m: {a: {..: 1}}}"], "sweep.m.a: expected a dotted key such as learning.lr"),
         (["learning..lr=3"], "learning..lr: expected a dotted key such as learning.lr"),
         ([".".join("a" * 3000) + "=3"], "expected a dotted key such as learning.lr"),
-        (["cluster.slowdowns=[{worker: 0, factor: 2}]", f"cluster.slowdowns.{'9' * 5000}=3"], "expected a place from"),
+        (
+            ["cluster.slowdowns=[{worker: 0, factor: 2}]", f"cluster.slowdowns.{'9' * 5000}=3"],
+            "expected a place from",
+        ),
         (["cluster.workers=1" + "0" * 5000], "0...: line 1, column 1: expected a"),
-        (["question=" + "a" * MOST_TEXT * 2], "a...: expected at most 100,000 characters, got more"),
+        (
+            ["question=" + "a" * MOST_TEXT * 2],
+            "a...: expected at most 100,000 characters, got more",
+        ),
         (["sweep={most: 2, seed: [1, 2, 3]}"], "sweep: expected a grid of at most 2 models, got 3"),
         (["sweep={most: a}"], "sweep.most: expected an integer >= 1, got 'a'"),
         (
@@ -82,7 +111,9 @@ def test_a_path_that_is_none_is_one_line(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_grid_is_counted_and_its_keys_are_named(toy: Callable[..., Path], overrides: list[str], said: str) -> None:
+def test_a_grid_is_counted_and_its_keys_are_named(
+    toy: Callable[..., Path], overrides: list[str], said: str
+) -> None:
     start = monotonic()
     with pytest.raises(ConfigError) as caught:
         load(toy(), *overrides)

@@ -1,4 +1,6 @@
-"""Entries of one's own: written outside the repository, named in a config, and as good as those of the tables."""
+"""Entries of one's own: written outside the repository, named in a config, and as good as those of
+the tables.
+"""
 
 import os
 import subprocess
@@ -36,10 +38,15 @@ def same(one: Result, other: Result) -> bool:
 
 
 def test_a_one_line_variant_of_dc_asgd_takes_no_change_inside_the_repository(
-    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: Callable[..., Path],
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The variant as a user would write it; with g*g in its place it is DC-ASGD, bit for bit."""
-    module("mine", ABSOLUTE + VARIANT.replace("VALUE", "value * value").replace("Absolute", "Squared"))
+    module(
+        "mine", ABSOLUTE + VARIANT.replace("VALUE", "value * value").replace("Absolute", "Squared")
+    )
     path = toy("sweep: {learning.compensation.strength: [0.0, 0.5, 1.0]}")
     monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
     monkeypatch.chdir("/")
@@ -63,10 +70,22 @@ def test_the_console_finds_modules_beside_the_config_and_in_the_current_director
     module("mine", ABSOLUTE)
     module("here/nearby", ABSOLUTE)
     config = toy("sweep: {learning.compensation: ['mine:Absolute', 'nearby:Absolute', none]}")
-    command = [sys.executable, "-P", "-c", LAGGARD, "sweep", str(config), "--out", str(tmp_path / "out"), "--quiet"]
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        LAGGARD,
+        "sweep",
+        str(config),
+        "--out",
+        str(tmp_path / "out"),
+        "--quiet",
+    ]
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": root}
-    done = subprocess.run(command, cwd=tmp_path / "here", env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=tmp_path / "here", env=environment, capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
     one, other, none = load_results(tmp_path / "out" / "toy")
     assert same(one, other)
@@ -165,7 +184,10 @@ PAIRS = {
         ["cluster.network={topology: star, latency: 0.1}"],
         "cluster.network={topology: 'pieces:Star', latency: 0.1}",
     ),
-    "optimizer": (["learning.momentum=0.5"], "learning={optimizer: 'pieces:Plain', momentum: 0.5, lr: 0.1}"),
+    "optimizer": (
+        ["learning.momentum=0.5"],
+        "learning={optimizer: 'pieces:Plain', momentum: 0.5, lr: 0.1}",
+    ),
     "schedule": ([], "learning.schedule='pieces:Steady'"),
     "task": (
         ["task={model: quadratic, dim: 3, noise: 0.1, dtype: float32}"],
@@ -294,10 +316,15 @@ def test_what_cannot_be_had_is_one_line_and_exit_code_2(
     for file in {"mine", name.partition(":")[0].partition(".")[0], "helping"} & set(SOURCES):
         module(file, SOURCES[file])
     path = toy()
-    assert main(["run", str(path), f"algorithm={{name: '{name}'}}", "--out", str(tmp_path / "out")]) == 2
+    assert (
+        main(["run", str(path), f"algorithm={{name: '{name}'}}", "--out", str(tmp_path / "out")])
+        == 2
+    )
     said = capsys.readouterr()
     assert said.out == ""
-    assert fnmatchcase(said.err, f"{path}: algorithm.name: {WRONG[name].replace('[', '[[]')}\n"), said.err
+    assert fnmatchcase(said.err, f"{path}: algorithm.name: {WRONG[name].replace('[', '[[]')}\n"), (
+        said.err
+    )
 
 
 @pytest.mark.parametrize(
@@ -364,9 +391,14 @@ def test_an_entry_of_another_kind_is_refused(
 
 
 def test_another_source_is_another_run(
-    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: Callable[..., Path],
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also within one process, as in a notebook, and where the new source is as long as the old and as young."""
+    """Also within one process, as in a notebook, and where the new source is as long as the old and
+    as young.
+    """
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path, out = (
         toy("", toy().read_text().replace("lr: 0.1", "lr: 0.1, compensation: 'mine:Absolute'")),
@@ -391,9 +423,18 @@ HELPERS = {
     "import": ("mine", HELPED.replace("factor()", "helping.factor()") + "import helping\n"),
     "from": ("mine", "from helping import factor\n" + HELPED),
     "of a helper": ("mine", "from between import factor\n" + HELPED),
-    "in a function": ("mine", HELPED + "def factor():\n    from helping import factor\n    return factor()\n"),
-    "by name": ("mine", "import importlib\nfactor = importlib.import_module('helping').factor\n" + HELPED),
-    "of a package": ("package.mine", "from . import helping\n" + HELPED.replace("factor()", "helping.factor()")),
+    "in a function": (
+        "mine",
+        HELPED + "def factor():\n    from helping import factor\n    return factor()\n",
+    ),
+    "by name": (
+        "mine",
+        "import importlib\nfactor = importlib.import_module('helping').factor\n" + HELPED,
+    ),
+    "of a package": (
+        "package.mine",
+        "from . import helping\n" + HELPED.replace("factor()", "helping.factor()"),
+    ),
     "from a package": ("package.mine", "from .helping import factor\n" + HELPED),
     "through a package": ("package.mine", "from package import factor\n" + HELPED),
     "of the folder above": ("package.inner.mine", "from ..helping import factor\n" + HELPED),
@@ -403,9 +444,15 @@ HELPERS = {
 IN_CI = ("of a helper", "by name", "of the folder above")
 
 
-@pytest.mark.parametrize("how", [pytest.param(how, marks=[pytest.mark.slow] * (how not in IN_CI)) for how in HELPERS])
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=[pytest.mark.slow] * (how not in IN_CI)) for how in HELPERS]
+)
 def test_the_sources_of_what_it_imports_count_too(
-    how: str, module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: str,
+    module: Callable[..., Path],
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Within one process, and where the new source is as long as the old and as young."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
@@ -416,7 +463,10 @@ def test_the_sources_of_what_it_imports_count_too(
     module("between", "from helping import factor\n")
     module("unrelated", "")
     if package:
-        module("package/__init__", "from package.helping import factor\n" if how == "through a package" else "")
+        module(
+            "package/__init__",
+            "from package.helping import factor\n" if how == "through a package" else "",
+        )
     own = f"learning.compensation='{name}:Absolute'"
     born = module(helper, "def factor():\n    return 1\n").stat()
     first = run(load(toy(), own), tmp_path / "out")
@@ -443,7 +493,9 @@ def test_a_new_process_reads_no_stale_bytecode(
     for number in (1, 5):
         helper = module("helping", f"def factor():\n    return {number}\n")
         os.utime(helper, ns=(10**18, 10**18))
-        subprocess.run([sys.executable, "-c", "import helping"], env=environment, cwd=tmp_path, check=True)
+        subprocess.run(
+            [sys.executable, "-c", "import helping"], env=environment, cwd=tmp_path, check=True
+        )
         command = [
             sys.executable,
             "-c",
@@ -462,7 +514,10 @@ def test_a_new_process_reads_no_stale_bytecode(
 
 
 def test_what_a_notebook_has_imported_before_an_edit_is_not_taken_for_the_new_source(
-    module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: Callable[..., Path],
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import importlib
 
@@ -489,7 +544,9 @@ def test_no_plugins_refuses_a_config_that_names_one_and_imports_nothing(
     where = [] if command == "validate" else ["--out", str(tmp_path / "out")]
     assert main([command, str(path), "--no-plugins", *where]) == 2
     place = "sweep.learning.compensation.name"
-    said = f"{path}: {place}: expected a name of the table under --no-plugins, got 'mine:Absolute'\n"
+    said = (
+        f"{path}: {place}: expected a name of the table under --no-plugins, got 'mine:Absolute'\n"
+    )
     assert capsys.readouterr().err == said
     assert not (tmp_path / "hit").exists()
     assert main(["validate", str(path)]) == 0
@@ -506,8 +563,14 @@ def test_a_result_is_read_without_its_source(
     """And its resolved config holds the hash of the source that it was run with."""
     for file in ("pieces", "mine"):
         module(file, {"pieces": PIECES, "mine": ABSOLUTE}[file])
-    own = [own for what, (_, own) in PAIRS.items() if what in ("algorithm", "law", "slowdown", "topology", "network")]
-    config = load(toy(), *own, "learning.compensation='mine:Absolute'", "sweep.learning.lr=[0.1, 0.2]")
+    own = [
+        own
+        for what, (_, own) in PAIRS.items()
+        if what in ("algorithm", "law", "slowdown", "topology", "network")
+    ]
+    config = load(
+        toy(), *own, "learning.compensation='mine:Absolute'", "sweep.learning.lr=[0.1, 0.2]"
+    )
     results = sweep(config, tmp_path / "out")
     for file in ("pieces", "mine"):
         (tmp_path / f"{file}.py").unlink()
@@ -530,7 +593,9 @@ def test_a_resolved_config_runs_with_its_own_source_alone(
     sys.path.append(str(tmp_path))
     assert RunSpec(load(path)).digest == RunSpec(result.config).digest
     module("mine", ABSOLUTE + "\n")
-    with pytest.raises(ConfigError, match=r"learning\.compensation\.sha256: expected '\w{64}', got '\w{64}'"):
+    with pytest.raises(
+        ConfigError, match=r"learning\.compensation\.sha256: expected '\w{64}', got '\w{64}'"
+    ):
         load(path)
 
 
@@ -551,7 +616,12 @@ def test_two_modules_of_one_name_are_refused(
 def test_a_module_in_a_package(module: Callable[..., Path], toy: Callable[..., Path]) -> None:
     module("package/__init__", "")
     module("package/inner", MINE)
-    assert load(toy(), "algorithm={name: 'package.inner:Fine', patience: 7}").algorithm.build(3).patience == 7
+    assert (
+        load(toy(), "algorithm={name: 'package.inner:Fine', patience: 7}")
+        .algorithm.build(3)
+        .patience
+        == 7
+    )
 
 
 def test_a_class_of_a_notebook_is_known_by_its_own_source(
@@ -568,7 +638,9 @@ def test_a_class_of_a_notebook_is_known_by_its_own_source(
         name = f"<cell {number}>"
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
         exec(compile(source, name, "exec"), vars(notebook))
-        hashes.append(load(toy(), "learning.compensation='__main__:Absolute'").learning.compensation.sha256)
+        hashes.append(
+            load(toy(), "learning.compensation='__main__:Absolute'").learning.compensation.sha256
+        )
     assert hashes[0] != hashes[1]
 
 
@@ -635,9 +707,18 @@ def test_a_class_that_derives_from_nn_module_is_a_network_as_it_is(
             "model: resnet, batch: 1, dataset: digits",
             "task.batch: expected at least 2 under batch normalisation, got 1",
         ),
-        ("model: resnet", "task: model: expected images of shape (channels, height, width), got inputs of *: use mlp"),
-        ("model: resnet, depth: 9", "task.depth: expected 6 n + 2, such as 8, 20 or 56, and at most 1202, got 9"),
-        ("model: vision, network: nothing, dataset: digits", "task.network: expected a classifier of torchvision, *"),
+        (
+            "model: resnet",
+            "task: model: expected images of shape (channels, height, width), got inputs of *: use mlp",
+        ),
+        (
+            "model: resnet, depth: 9",
+            "task.depth: expected 6 n + 2, such as 8, 20 or 56, and at most 1202, got 9",
+        ),
+        (
+            "model: vision, network: nothing, dataset: digits",
+            "task.network: expected a classifier of torchvision, *",
+        ),
         ("model: lstm", "task: model: expected one that predicts one label for an input, *"),
     ],
 )
@@ -683,5 +764,10 @@ def test_the_console_says_that_roles_returned_before_any_limit(
     monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
     line = "before any limit of `stop` all roles of the method returned: run "
     for method, returned in (("brief:Once", True), ("async_ps", False)):
-        assert main(["run", str(path), f"algorithm={method}", "--out", str(tmp_path / "out"), "--quiet"]) == 0
+        assert (
+            main(
+                ["run", str(path), f"algorithm={method}", "--out", str(tmp_path / "out"), "--quiet"]
+            )
+            == 0
+        )
         assert (line in capsys.readouterr().err) == returned

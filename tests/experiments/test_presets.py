@@ -12,7 +12,11 @@ def test_a_preset_is_its_keys_and_those_beside_it_count(toy):
     said = {
         "workers": 16,
         "compute": {"law": "gamma", "mean": 1.0, "cv": 0.1, "speed": 8.13e12},
-        "network": {"bandwidth": 5e10, "latency": 1e-3, "hosts": {"size": 8, "bandwidth": 1.5e11, "latency": 5e-6}},
+        "network": {
+            "bandwidth": 5e10,
+            "latency": 1e-3,
+            "hosts": {"size": 8, "bandwidth": 1.5e11, "latency": 5e-6},
+        },
     }
     task = "task={model: network_timing}"
     own = "cluster={preset: dgx1-v100, workers: 16, compute: {law: gamma, cv: 0.1}, network: {latency: 1e-3}}"
@@ -28,13 +32,18 @@ def test_every_preset_is_a_cluster(toy, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "images"), [("aws-p2.8xlarge", 52), ("dgx1-p100", 219), ("dgx1-v100", 330), ("aws-p3dn", 330)]
+    ("name", "images"),
+    [("aws-p2.8xlarge", 52), ("dgx1-p100", 219), ("dgx1-v100", 330), ("aws-p3dn", 330)],
 )
 def test_a_gpu_makes_as_many_images_a_second_as_was_measured(toy, name, images):
     """ResNet-50, 6 operations for each of its multiplications."""
-    config = load(toy(), "task={model: network_timing, batch: 32}", f"cluster={{preset: {name}, workers: 8}}")
+    config = load(
+        toy(), "task={model: network_timing, batch: 32}", f"cluster={{preset: {name}, workers: 8}}"
+    )
     assert 32 / config.build_cluster().compute.mean == pytest.approx(images, rel=0.01)
-    assert sum(layer.work for layer in vision_layers("resnet50", 224)) == pytest.approx(4.11e9, rel=0.01)
+    assert sum(layer.work for layer in vision_layers("resnet50", 224)) == pytest.approx(
+        4.11e9, rel=0.01
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,8 +51,14 @@ def test_a_gpu_makes_as_many_images_a_second_as_was_measured(toy, name, images):
     [
         ("cluster={preset: dgx1}", "cluster.preset: expected one of 10gbe"),
         ("cluster={preset: 3}", "cluster.preset: expected a name, got 3"),
-        ("cluster={preset: dgx1-v100, workers: 12}", "cluster.network.hosts.size: expected a divisor of workers = 12"),
-        ("sweep={cluster.preset: [10gbe, 25gbe]}", "sweep.cluster.preset: a preset stands for other keys"),
+        (
+            "cluster={preset: dgx1-v100, workers: 12}",
+            "cluster.network.hosts.size: expected a divisor of workers = 12",
+        ),
+        (
+            "sweep={cluster.preset: [10gbe, 25gbe]}",
+            "sweep.cluster.preset: a preset stands for other keys",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(toy, override, message):
@@ -53,6 +68,11 @@ def test_what_is_wrong_is_one_line(toy, override, message):
 
 
 def test_clusters_with_presets_can_be_swept(toy):
-    variants = "{a: {cluster: {preset: 10gbe, workers: 4}}, b: {cluster: {preset: 25gbe, workers: 4}}}"
+    variants = (
+        "{a: {cluster: {preset: 10gbe, workers: 4}}, b: {cluster: {preset: 25gbe, workers: 4}}}"
+    )
     config = load(toy(), "task={model: network_timing}", f"sweep={{where: {variants}}}")
-    assert [option["cluster"]["preset"] for option in config.sweep["where"].values()] == ["10gbe", "25gbe"]
+    assert [option["cluster"]["preset"] for option in config.sweep["where"].values()] == [
+        "10gbe",
+        "25gbe",
+    ]

@@ -1,4 +1,6 @@
-"""Real runs: processes of this machine, what their rows say, and how simulations are held against them."""
+"""Real runs: processes of this machine, what their rows say, and how simulations are held against
+them.
+"""
 
 import heapq
 import os
@@ -20,7 +22,12 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
 from laggard.experiments.figures.delays import agreement
 from laggard.experiments.real import RealRunError, processes
-from laggard.experiments.real.calibration import CLUSTER, calibrate_cluster, fit_sizes, measured_times
+from laggard.experiments.real.calibration import (
+    CLUSTER,
+    calibrate_cluster,
+    fit_sizes,
+    measured_times,
+)
 from laggard.experiments.real.comparison import (
     compare_real,
     figures,
@@ -54,7 +61,8 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    "method", ["async_ps", pytest.param("sync_ps", marks=SLOW), pytest.param("all_reduce", marks=SLOW)]
+    "method",
+    ["async_ps", pytest.param("sync_ps", marks=SLOW), pytest.param("all_reduce", marks=SLOW)],
 )
 def test_real_processes_learn_what_the_simulator_does_in_their_order(tmp_path, method):
     spec = spec_of(tmp_path, f"algorithm={method}")
@@ -73,10 +81,14 @@ def test_real_processes_learn_what_the_simulator_does_in_their_order(tmp_path, m
 
 @SLOW
 def test_a_worker_sleeps_for_the_rest_of_the_time_that_the_law_says(tmp_path):
-    """Each takes as long as in the simulation with the same seed, or longer: a machine does not wake it early."""
+    """Each takes as long as in the simulation with the same seed, or longer: a machine does not
+    wake it early.
+    """
     from laggard.simulator import simulate
 
-    spec = spec_of(tmp_path, "cluster.slowdowns=[{worker: 1, factor: 3.0}]", "cluster.apply_seconds=0.004")
+    spec = spec_of(
+        tmp_path, "cluster.slowdowns=[{worker: 1, factor: 3.0}]", "cluster.apply_seconds=0.004"
+    )
     rows, outcome = run_real(spec).rows, simulate(**spec.arguments())
     for worker in (0, 1):
         simulated = outcome.updates["computed"] - outcome.updates["started"]
@@ -109,8 +121,11 @@ class Ends:
     ("how", "patience", "said"),
     [("dies", 60.0, "was killed by signal 9"), ("hangs", 15.0, "Timed out")],
 )
-def test_a_process_that_dies_or_hangs_ends_the_run_in_one_line(tmp_path, monkeypatch, how, patience, said):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # other tests may run processes at the same time
+def test_a_process_that_dies_or_hangs_ends_the_run_in_one_line(
+    tmp_path, monkeypatch, how, patience, said
+):
+    # other tests may run processes at the same time
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / f"ending_{how}.py").write_text(DYING)
     spec = spec_of(tmp_path, f'cluster.compute={{law: "ending_{how}:Ends", how: {how}}}')
     with pytest.raises(RealRunError, match=rf"^a real run: process \d of 3.*{said}[^\n]*$"):
@@ -137,7 +152,16 @@ def test_no_process_outlives_a_killed_command(tmp_path):
     config = tmp_path / "long.yaml"
     config.write_text(QUADRATIC + "algorithm: async_ps\n")
     place = {**os.environ, "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-m", "laggard", "calibrate", str(config), "stop.updates=100000", "--out", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "laggard",
+        "calibrate",
+        str(config),
+        "stop.updates=100000",
+        "--out",
+        str(tmp_path),
+    ]
     parent = subprocess.Popen(command, env=place, stdout=subprocess.DEVNULL)
     until = time.monotonic() + 60
     while len(members_of(str(tmp_path))) < 3 and time.monotonic() < until:
@@ -155,12 +179,27 @@ def test_no_process_outlives_a_killed_command(tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["algorithm=sgp"], "algorithm.name: expected async_ps, sync_ps, all_reduce for real processes, got 'sgp'"),
+        (
+            ["algorithm=sgp"],
+            "algorithm.name: expected async_ps, sync_ps, all_reduce for real processes, got 'sgp'",
+        ),
         (["algorithm.shards=2"], "algorithm.shards: expected 1 for real processes, got 2"),
-        (["cluster.network.latency=0.01"], "cluster.network.latency: expected 0.0, since messages are real ones"),
-        (["cluster.receive_seconds=0.01"], "cluster.receive_seconds: expected 0.0, since messages are real ones"),
-        (["cluster.slowdowns=[{worker: 0, at: 1.0, back: 2.0}]"], "cluster.slowdowns: expected no crash in a real run"),
-        (["sweep.learning.lr=[0.1, 0.2]"], "sweep: expected one model in a real run, got 2 members"),
+        (
+            ["cluster.network.latency=0.01"],
+            "cluster.network.latency: expected 0.0, since messages are real ones",
+        ),
+        (
+            ["cluster.receive_seconds=0.01"],
+            "cluster.receive_seconds: expected 0.0, since messages are real ones",
+        ),
+        (
+            ["cluster.slowdowns=[{worker: 0, at: 1.0, back: 2.0}]"],
+            "cluster.slowdowns: expected no crash in a real run",
+        ),
+        (
+            ["sweep.learning.lr=[0.1, 0.2]"],
+            "sweep: expected one model in a real run, got 2 members",
+        ),
     ],
 )
 def test_what_real_processes_cannot_do_is_refused(tmp_path, overrides, message):
@@ -170,7 +209,9 @@ def test_what_real_processes_cannot_do_is_refused(tmp_path, overrides, message):
 
 
 def timeline(compute, updates, jitter=0.0):
-    """The rows of an asynchronous server by its recurrence: one thread takes in, applies and replies."""
+    """The rows of an asynchronous server by its recurrence: one thread takes in, applies and
+    replies.
+    """
     free, version, coming, reads, draws = 0.0, 0, [], {}, np.random.default_rng(0)
 
     def read(worker, sent):
@@ -188,16 +229,28 @@ def timeline(compute, updates, jitter=0.0):
         arrived = max(free, arrival) + TIMES["receive"]
         applied = arrived + TIMES["apply"]
         rows.append(
-            {"worker": worker, "number": numbers[worker], "version_read": version_read, "sent": sent, "read": started}
+            {
+                "worker": worker,
+                "number": numbers[worker],
+                "version_read": version_read,
+                "sent": sent,
+                "read": started,
+            }
             | {"computed": computed, "asked": free, "arrived": arrived, "applied": applied}
-            | {"replied": applied + TIMES["reply"], "staleness": version - version_read, "version": version}
+            | {
+                "replied": applied + TIMES["reply"],
+                "staleness": version - version_read,
+                "version": version,
+            }
         )
         numbers[worker] += 1
         version += 1
         free = applied + TIMES["reply"]
         read(worker, applied)
     frame = pd.DataFrame(rows)
-    return frame.assign(time=frame["applied"], started=frame["read"], warm_up=frame.index < 0.1 * updates)
+    return frame.assign(
+        time=frame["applied"], started=frame["read"], warm_up=frame.index < 0.1 * updates
+    )
 
 
 def known_run(compute=(0.0231, 0.0317, 0.0412, 0.0293), updates=400, jitter=0.0):
@@ -206,8 +259,16 @@ def known_run(compute=(0.0231, 0.0317, 0.0412, 0.0293), updates=400, jitter=0.0)
 
 
 def test_a_calibration_finds_the_times_of_a_known_server_and_simulates_them(tmp_path):
-    """The simulated rows have the times of the recurrence, each of which is a mean that the estimates have found."""
-    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
+    """The simulated rows have the times of the recurrence, each of which is a mean that the
+    estimates have found.
+    """
+    spec = spec_of(
+        tmp_path,
+        "cluster.workers=4",
+        "algorithm=async_ps",
+        "task={model: timing}",
+        "stop.updates=400",
+    )
     run = known_run()
     found = {one.key: one.seconds for one in measured_times(run, spec)}
     expected = {"network.latency": "up", "network.server_latency": "down"}
@@ -241,7 +302,9 @@ def times_at(size):
 
 @pytest.mark.parametrize("size", [2e5, 1e6, 8e6])
 def test_two_sizes_of_messages_give_the_times_of_any_other(tmp_path, monkeypatch, size):
-    """Latency and bandwidth apart, and what takes the server's time at this size; the simulation has the real times."""
+    """Latency and bandwidth apart, and what takes the server's time at this size; the simulation
+    has the real times.
+    """
     own = "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400"
     spec = spec_of(tmp_path, *own, f"cluster.network.message_bytes={size}")
     runs_at = {}
@@ -251,19 +314,34 @@ def test_two_sizes_of_messages_give_the_times_of_any_other(tmp_path, monkeypatch
     found = fit_sizes([measured_times(runs_at[each], spec) for each in SIZES], SIZES, spec)
     expected = times_at(size)
     assert {one.key: one.setting for one in found} == pytest.approx(
-        {"network.latency": WAY[0], "network.bandwidth": 1 / WAY[1], "network.server_latency": 0.002}
+        {
+            "network.latency": WAY[0],
+            "network.bandwidth": 1 / WAY[1],
+            "network.server_latency": 0.002,
+        }
         | {f"{key}_seconds": expected[key] for key in ("receive", "apply", "reply")},
         rel=1e-6,
     )
-    assert fit_sizes([measured_times(runs_at[each], spec) for each in SIZES[::-1]], SIZES[::-1], spec) == found
+    assert (
+        fit_sizes([measured_times(runs_at[each], spec) for each in SIZES[::-1]], SIZES[::-1], spec)
+        == found
+    )
     calibrate_cluster(runs_at[SIZES[0]], spec, tmp_path / "out", found)
     table = compare_real(runs_at[size], spec, tmp_path / "out").set_index("quantity")
     assert table["difference"].abs().max() < 1e-6
-    assert what_is_missing(runs_at[size], spec, tmp_path / "out")["error"].iloc[0] == pytest.approx(0, abs=1e-6)
+    assert what_is_missing(runs_at[size], spec, tmp_path / "out")["error"].iloc[0] == pytest.approx(
+        0, abs=1e-6
+    )
 
 
 def test_larger_messages_that_take_no_longer_have_no_bandwidth(tmp_path):
-    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
+    spec = spec_of(
+        tmp_path,
+        "cluster.workers=4",
+        "algorithm=async_ps",
+        "task={model: timing}",
+        "stop.updates=400",
+    )
     times = measured_times(known_run(), spec)
     assert [(one.key, one.seconds) for one in fit_sizes([times, times], SIZES, spec)] == [
         (one.key, pytest.approx(one.seconds)) for one in times
@@ -273,11 +351,20 @@ def test_larger_messages_that_take_no_longer_have_no_bandwidth(tmp_path):
 
 
 def test_two_sizes_of_a_collectives_messages_give_its_latency_and_its_bandwidth(tmp_path):
-    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=all_reduce", "task={model: timing}", "stop.updates=60")
+    spec = spec_of(
+        tmp_path,
+        "cluster.workers=4",
+        "algorithm=all_reduce",
+        "task={model: timing}",
+        "stop.updates=60",
+    )
     alpha, beta = 2e-4, 3e-9
     seconds = {size: 2 * 3 * alpha + 2 * 3 / 4 * size * beta for size in SIZES}
     found = [
-        measured_times(RealRun(collective_timeline([0.02] * 4, 60, seconds[size]), np.zeros((1, 0)), 0.0, 2), spec)
+        measured_times(
+            RealRun(collective_timeline([0.02] * 4, 60, seconds[size]), np.zeros((1, 0)), 0.0, 2),
+            spec,
+        )
         for size in SIZES
     ]
     fitted = {one.key: one.setting for one in fit_sizes(found, SIZES, spec)}
@@ -285,7 +372,13 @@ def test_two_sizes_of_a_collectives_messages_give_its_latency_and_its_bandwidth(
 
 
 def test_what_happens_in_the_warm_up_is_not_counted(tmp_path):
-    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
+    spec = spec_of(
+        tmp_path,
+        "cluster.workers=4",
+        "algorithm=async_ps",
+        "task={model: timing}",
+        "stop.updates=400",
+    )
     run = known_run()
     times = ["arrived", "applied", "replied", "time"]
     late = run.rows.assign(**{name: run.rows[name] - 5.0 * run.rows["warm_up"] for name in times})
@@ -302,7 +395,9 @@ def test_waiting_is_the_share_of_time_in_which_nothing_is_computed():
 
 
 def synchronous_timeline(compute, updates):
-    """The rows of a synchronous server by its recurrence: reply k of P departs at the update + (k - 1) replies."""
+    """The rows of a synchronous server by its recurrence: reply k of P departs at the update + (k -
+    1) replies.
+    """
     order, rows = list(range(len(compute))), []
     sent, free = {rank: rank * TIMES["reply"] for rank in order}, len(order) * TIMES["reply"]
     for version in range(updates):
@@ -312,16 +407,30 @@ def synchronous_timeline(compute, updates):
         for arrival, rank in coming:
             asked, free = free, max(free, arrival) + TIMES["receive"]
             taken.append(
-                {"worker": rank, "number": version, "sent": sent[rank], "read": read[rank], "asked": asked}
+                {
+                    "worker": rank,
+                    "number": version,
+                    "sent": sent[rank],
+                    "read": read[rank],
+                    "asked": asked,
+                }
                 | {"computed": read[rank] + compute[rank], "arrived": free}
             )
         applied = free = free + TIMES["apply"]
         for row in taken:
             sent[row["worker"]], free = free, free + TIMES["reply"]
-            row |= {"version_read": version, "version": version, "staleness": 0, "applied": applied, "replied": free}
+            row |= {
+                "version_read": version,
+                "version": version,
+                "staleness": 0,
+                "applied": applied,
+                "replied": free,
+            }
             rows.append(row)
     frame = pd.DataFrame(rows)
-    return frame.assign(time=frame["applied"], started=frame["read"], warm_up=frame.index < 0.1 * len(frame))
+    return frame.assign(
+        time=frame["applied"], started=frame["read"], warm_up=frame.index < 0.1 * len(frame)
+    )
 
 
 def collective_timeline(compute, updates, seconds):
@@ -330,19 +439,37 @@ def collective_timeline(compute, updates, seconds):
     for version in range(updates):
         end = start + max(compute) + seconds
         for rank, own in enumerate(compute):
-            row = {"worker": rank, "number": version, "version_read": version, "version": version, "staleness": 0}
+            row = {
+                "worker": rank,
+                "number": version,
+                "version_read": version,
+                "version": version,
+                "staleness": 0,
+            }
             row |= {"sent": start, "read": start, "computed": start + own, "asked": start + own}
             rows.append(row | {"arrived": end, "applied": end, "replied": end})
         start = end
     frame = pd.DataFrame(rows)
-    return frame.assign(time=frame["applied"], started=frame["read"], warm_up=frame.index < 0.1 * len(frame))
+    return frame.assign(
+        time=frame["applied"], started=frame["read"], warm_up=frame.index < 0.1 * len(frame)
+    )
 
 
 @pytest.mark.parametrize("method", ["sync_ps", "all_reduce"])
 def test_a_calibration_simulates_known_rounds(tmp_path, method):
     compute = (0.0231, 0.0317, 0.0512, 0.0293)
-    made = synchronous_timeline(compute, 60) if method == "sync_ps" else collective_timeline(compute, 60, 0.012)
-    spec = spec_of(tmp_path, "cluster.workers=4", f"algorithm={method}", "task={model: timing}", "stop.updates=60")
+    made = (
+        synchronous_timeline(compute, 60)
+        if method == "sync_ps"
+        else collective_timeline(compute, 60, 0.012)
+    )
+    spec = spec_of(
+        tmp_path,
+        "cluster.workers=4",
+        f"algorithm={method}",
+        "task={model: timing}",
+        "stop.updates=60",
+    )
     run = RealRun(made, np.zeros((1, 0)), load=0.0, cores=2)
     found = {one.key: one.seconds for one in measured_times(run, spec)}
     if method == "all_reduce":
@@ -351,23 +478,35 @@ def test_a_calibration_simulates_known_rounds(tmp_path, method):
         assert found["apply_seconds"] == pytest.approx(TIMES["apply"])
         assert found["reply_seconds"] == pytest.approx(TIMES["reply"])
         assert found["network.server_latency"] == pytest.approx(TIMES["down"])
-        assert found["network.latency"] + found["receive_seconds"] == pytest.approx(TIMES["up"] + TIMES["receive"])
+        assert found["network.latency"] + found["receive_seconds"] == pytest.approx(
+            TIMES["up"] + TIMES["receive"]
+        )
     calibrate_cluster(run, spec, tmp_path / "out")
     table = compare_real(run, spec, tmp_path / "out").set_index("quantity")
     assert table["difference"].abs().max() < 1e-9
 
 
 def test_each_time_that_is_left_out_makes_the_simulation_faster(tmp_path):
-    """Without any of them workers never wait: they make as many updates as their own times allow."""
+    """Without any of them workers never wait: they make as many updates as their own times
+    allow.
+    """
     compute = (0.0231, 0.0317, 0.0412, 0.0293)
-    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
+    spec = spec_of(
+        tmp_path,
+        "cluster.workers=4",
+        "algorithm=async_ps",
+        "task={model: timing}",
+        "stop.updates=400",
+    )
     run = known_run(compute)
     calibrate_cluster(run, spec, tmp_path / "out")
     missing = what_is_missing(run, spec, tmp_path / "out")
     errors = dict(zip(missing["missing"], missing["error"], strict=True))
     measured = figures(run.rows, 4)
     assert errors["nothing"] == pytest.approx(0, abs=1e-9)
-    assert 1 + errors["all of them"] == pytest.approx(sum(1 / one for one in compute) / measured.rate, rel=0.02)
+    assert 1 + errors["all of them"] == pytest.approx(
+        sum(1 / one for one in compute) / measured.rate, rel=0.02
+    )
     assert min(errors[key] for key in ("receive_seconds", "apply_seconds", "reply_seconds")) > 0.03
     left, right = agreement(measured, measured, missing).axes
     heights = [bar.get_height() for bar in left.patches]
@@ -376,9 +515,17 @@ def test_each_time_that_is_left_out_makes_the_simulation_faster(tmp_path):
     assert [tick.get_text() for tick in right.get_yticklabels()] == missing["missing"].tolist()
 
 
-@pytest.mark.parametrize("key", ["receive_seconds", "reply_seconds", "apply_seconds", "network.latency"])
+@pytest.mark.parametrize(
+    "key", ["receive_seconds", "reply_seconds", "apply_seconds", "network.latency"]
+)
 def test_a_cluster_that_misses_a_time_does_not_agree(tmp_path, key):
-    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
+    spec = spec_of(
+        tmp_path,
+        "cluster.workers=4",
+        "algorithm=async_ps",
+        "task={model: timing}",
+        "stop.updates=400",
+    )
     calibrate_cluster(known_run(), spec, tmp_path)
     text = (tmp_path / CLUSTER).read_text()
     seconds = next(one.seconds for one in measured_times(known_run(), spec) if one.key == key)
@@ -395,7 +542,10 @@ def test_a_cluster_that_misses_a_time_does_not_agree(tmp_path, key):
     [
         ("cluster.workers=2", "cluster.workers: expected 4, as calibrated in"),
         ("algorithm=sync_ps", "algorithm.name: expected async_ps, as calibrated in"),
-        ("cluster.network.message_bytes=4000", "cluster.network.message_bytes: expected None, as calibrated in"),
+        (
+            "cluster.network.message_bytes=4000",
+            "cluster.network.message_bytes: expected None, as calibrated in",
+        ),
     ],
 )
 def test_a_calibration_of_another_cluster_is_refused(tmp_path, override, message):
@@ -414,12 +564,20 @@ def test_a_run_ends_after_its_seconds(tmp_path):
 
 @SLOW
 def test_a_run_of_a_few_gradients_is_refused(tmp_path):
-    with pytest.raises(RealRunError, match="10 gradients were applied, expected 20: let it run for longer"):
+    with pytest.raises(
+        RealRunError, match="10 gradients were applied, expected 20: let it run for longer"
+    ):
         run_real(spec_of(tmp_path, "stop.updates=10"))
 
 
 def test_nothing_is_judged_where_the_load_exceeds_the_cores(tmp_path):
-    spec = spec_of(tmp_path, "cluster.workers=4", "algorithm=async_ps", "task={model: timing}", "stop.updates=400")
+    spec = spec_of(
+        tmp_path,
+        "cluster.workers=4",
+        "algorithm=async_ps",
+        "task={model: timing}",
+        "stop.updates=400",
+    )
     calibrate_cluster(known_run(), spec, tmp_path)
     busy = RealRun(known_run().rows, np.zeros((1, 0)), load=2.5, cores=2)
     assert set(compare_real(busy, spec, tmp_path)["agrees"]) == {""}
@@ -431,27 +589,38 @@ def test_total_variation_is_half_of_what_two_histograms_differ_by():
 
 
 def commands_calibrate_and_compare(capsys):
-    """The table of `compare-real` after a `calibrate` of three workers, and after the simulation of what that found."""
+    """The table of `compare-real` after a `calibrate` of three workers, and after the simulation of
+    what that found.
+    """
     Path("small.yaml").write_text(QUADRATIC + "algorithm: async_ps\n")
     assert main(["calibrate", "small.yaml", "--workers", "3"]) == 0
     assert "reply_seconds" in capsys.readouterr().out
     assert load("real/small/cluster.yaml").cluster.workers == 3
     assert main(["run", "real/small/cluster.yaml", "--quiet"]) == 0
-    assert main(["compare-real", "small.yaml", "cluster.workers=3", "--calibration", "real/small"]) in (0, 1)
+    assert main(
+        ["compare-real", "small.yaml", "cluster.workers=3", "--calibration", "real/small"]
+    ) in (0, 1)
     table = pd.read_csv("real/comparison.csv").set_index("quantity")
-    assert table.loc["staleness, total variation", "at most"] > 0, "other draws of the times have other histograms"
+    assert table.loc["staleness, total variation", "at most"] > 0, (
+        "other draws of the times have other histograms"
+    )
     return table
 
 
 @SLOW
 def test_the_commands_calibrate_and_compare(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert commands_calibrate_and_compare(capsys).loc["weights in the order of arrival", "agrees"] == "yes"
+    assert (
+        commands_calibrate_and_compare(capsys).loc["weights in the order of arrival", "agrees"]
+        == "yes"
+    )
 
 
 def test_the_commands_calibrate_and_compare_known_times(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(processes, "run_real", lambda spec, seconds: known_run((0.02, 0.03, 0.05), jitter=0.5))
+    monkeypatch.setattr(
+        processes, "run_real", lambda spec, seconds: known_run((0.02, 0.03, 0.05), jitter=0.5)
+    )
     assert set(commands_calibrate_and_compare(capsys)["agrees"].dropna()) == {"yes"}
 
 
@@ -474,13 +643,19 @@ def test_what_the_commands_cannot_do_is_one_line(tmp_path, capsys, monkeypatch):
 
 
 def test_the_page_has_how_far_other_sizes_are_off():
-    stored = pd.read_csv(ROOT / "results/real/other_sizes.csv").set_index(["quantity", "config"])["difference"]
+    stored = pd.read_csv(ROOT / "results/real/other_sizes.csv").set_index(["quantity", "config"])[
+        "difference"
+    ]
     text = " ".join((ROOT / "docs/measurements.md").read_text().split())
     rates, waiting = 100 * stored[RATE], 100 * stored[WAITING]
     names = ["large_messages", "all_reduce_4"]
-    said = re.search(r"off by (\S+) %, of four workers .*? by (\S+) %.* off by (\S+) and (\S+) points", text)
+    said = re.search(
+        r"off by (\S+) %, of four workers .*? by (\S+) %.* off by (\S+) and (\S+) points", text
+    )
     assert said is not None
-    assert [f"{rates[name]:+.1f}" for name in names] + [f"{waiting[name]:.1f}" for name in names] == list(said.groups())
+    assert [f"{rates[name]:+.1f}" for name in names] + [
+        f"{waiting[name]:.1f}" for name in names
+    ] == list(said.groups())
 
 
 def test_the_page_of_measurements_has_what_was_stored():
@@ -488,13 +663,26 @@ def test_the_page_of_measurements_has_what_was_stored():
     stored = pd.read_csv(ROOT / "results/real/comparison.csv").set_index(["config", "quantity"])
     page = (ROOT / "docs/measurements.md").read_text()
     rows = re.findall(r"^\| \[(\w+)\] \| (.*) \|$", page, flags=re.MULTILINE)
-    assert {name for name, _ in rows} == set(stored.index.get_level_values("config")) == {path.stem for path in CONFIGS}
+    assert (
+        {name for name, _ in rows}
+        == set(stored.index.get_level_values("config"))
+        == {path.stem for path in CONFIGS}
+    )
     for name, text in rows:
         cells = [float(cell.strip(" %")) for cell in re.sub(r"\(.*?\)", "", text).split("|")]
         own, spec = stored.loc[name], runs(load(ROOT / f"configs/real/{name}.yaml"))[0]
-        alone = simulate_times(spec, spec.config.stop.updates).rate / own.loc["updates/s", "real"] - 1
-        differences = own["difference"].reindex([RATE, WAITING, STALENESS, WEIGHTS]).fillna(0.0).tolist()
-        known = [own.loc[RATE, "real"], 100 * differences[0], 100 * alone, 100 * own.loc[WAITING, "real"]]
+        alone = (
+            simulate_times(spec, spec.config.stop.updates).rate / own.loc["updates/s", "real"] - 1
+        )
+        differences = (
+            own["difference"].reindex([RATE, WAITING, STALENESS, WEIGHTS]).fillna(0.0).tolist()
+        )
+        known = [
+            own.loc[RATE, "real"],
+            100 * differences[0],
+            100 * alone,
+            100 * own.loc[WAITING, "real"],
+        ]
         known += [100 * differences[1], *differences[2:], own["load"].iloc[0]]
         digits = [0.006, 0.051, 0.051, 0.051, 0.051, 6e-4, 1e-15, 0.051]
         assert (np.abs(np.subtract(cells, known)) <= digits).all(), name

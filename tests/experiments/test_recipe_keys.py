@@ -67,12 +67,16 @@ def test_numbers_of_the_recipe_are_members_of_one_run_each_of_which_is_a_run_alo
     together = run(spec.config, tmp_path / "out").weights
     for index in (0, 3, 5, 7):
         settings = [f"{key}={value}" for key, value in spec.members[index].items()]
-        assert torch.equal(together[index : index + 1], run(load(config, *settings), tmp_path / "out").weights)
+        assert torch.equal(
+            together[index : index + 1], run(load(config, *settings), tmp_path / "out").weights
+        )
 
 
 def test_a_stored_config_is_the_run_that_it_was(config: Path, tmp_path: Path) -> None:
     result = run(load(config), tmp_path / "out")
-    assert runs(load(result.path / "config.yaml"))[0].folder(tmp_path / "out").name == result.path.name
+    assert (
+        runs(load(result.path / "config.yaml"))[0].folder(tmp_path / "out").name == result.path.name
+    )
 
 
 def test_adamw_and_an_optimiser_of_ones_own_keep_a_weight_decay_of_their_own(
@@ -84,19 +88,34 @@ def test_adamw_and_an_optimiser_of_ones_own_keep_a_weight_decay_of_their_own(
         rule = load(config, plain % name).learning.build()
         assert (rule.optimizer.weight_decay, rule.weight_decay) == (0.3, 0.0)
     assert load(config, plain % "adam").learning.build().weight_decay == 0.3
-    assert load(config, "learning={optimizer: adamw}").learning.build().optimizer.weight_decay == 0.01
+    assert (
+        load(config, "learning={optimizer: adamw}").learning.build().optimizer.weight_decay == 0.01
+    )
 
 
 def test_augmentation_is_a_key_of_images_that_changes_no_run_at_its_default(config: Path) -> None:
-    images = ("task={model: mlp, dataset: {name: synthetic_images, samples: 40, size: 8}, batch: 4}",)
-    plain, given = load(config, *images), load(config, *images, "task.augment={crop: 2, flip: true}")
+    images = (
+        "task={model: mlp, dataset: {name: synthetic_images, samples: 40, size: 8}, batch: 4}",
+    )
+    plain, given = (
+        load(config, *images),
+        load(config, *images, "task.augment={crop: 2, flip: true}"),
+    )
     assert given.task.augment.build() == Augmentation(crop=2, flip=True)
-    assert given.task.task(workers=3, seed=0, device="cpu", backend="auto", threads=1)._variants == 50
-    assert digest_of(load(config, *images, "task.augment={crop: 0, flip: false}")) == digest_of(plain)
+    assert (
+        given.task.task(workers=3, seed=0, device="cpu", backend="auto", threads=1)._variants == 50
+    )
+    assert digest_of(load(config, *images, "task.augment={crop: 0, flip: false}")) == digest_of(
+        plain
+    )
     assert digest_of(given) != digest_of(plain)
-    with pytest.raises(ConfigError, match=r"task: augment: expected images .*, got inputs of shape \(20,\)"):
+    with pytest.raises(
+        ConfigError, match=r"task: augment: expected images .*, got inputs of shape \(20,\)"
+    ):
         runs(load(config, "task.augment.flip=true"))
-    with pytest.raises(ConfigError, match=r"augment\.crop = 8: expected less than the size of the images, 8 x 8"):
+    with pytest.raises(
+        ConfigError, match=r"augment\.crop = 8: expected less than the size of the images, 8 x 8"
+    ):
         runs(load(config, *images, "task.augment.crop=8"))
 
 
@@ -119,10 +138,14 @@ def test_a_network_of_ones_own_has_dropout_and_no_other_random_numbers(
     module("dropping", DROPPING)
     task = "task={model: 'dropping:%s', dataset: {name: synthetic, samples: 40}, batch: 4, p: %s}"
     first, second, plain = (
-        run(load(config, task % ("Net", p), f"threads={threads}"), tmp_path / f"out{threads}").weights
+        run(
+            load(config, task % ("Net", p), f"threads={threads}"), tmp_path / f"out{threads}"
+        ).weights
         for p, threads in ((0.5, 1), (0.5, 2), (0.0, 1))
     )
     assert torch.equal(first, second)
     assert not torch.equal(first, plain)
-    with pytest.raises(ConfigError, match=r"Noisy draws random numbers in its forward pass, .* by nn\.Dropout"):
+    with pytest.raises(
+        ConfigError, match=r"Noisy draws random numbers in its forward pass, .* by nn\.Dropout"
+    ):
         runs(load(config, task % ("Noisy", 0.5)))

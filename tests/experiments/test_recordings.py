@@ -22,16 +22,22 @@ stop: {updates: 60}
 def compute_times(result: Result) -> pd.DataFrame:
     """The tidy table of a run's compute times: in the order in which each worker began."""
     rows = result.updates.sort_values(["worker", "started"])
-    rows = rows.assign(step=rows.groupby("worker").cumcount(), seconds=rows["computed"] - rows["started"])
+    rows = rows.assign(
+        step=rows.groupby("worker").cumcount(), seconds=rows["computed"] - rows["started"]
+    )
     return rows[["worker", "step", "seconds"]]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("method", ["async_ps", "sync_ps", "all_reduce"])
-def test_a_replayed_recording_has_the_times_of_the_run(tmp_path: Path, method: str, suffix: str) -> None:
-    """Bit for bit: compute times are multiples of 2^-10 s, so that moments and their differences are not rounded.
+def test_a_replayed_recording_has_the_times_of_the_run(
+    tmp_path: Path, method: str, suffix: str
+) -> None:
+    """Bit for bit: compute times are multiples of 2^-10 s, so that moments and their differences
+    are not rounded.
 
-    Of an asynchronous run up to the last updates, for which others' gradients in flight may be missing.
+    Of an asynchronous run up to the last updates, for which others' gradients in flight may be
+    missing.
     """
     rng = np.random.default_rng(5)
     drawn = pd.DataFrame({"worker": np.arange(90) % 3, "seconds": rng.integers(1, 4096, 90) / 1024})
@@ -42,10 +48,15 @@ def test_a_replayed_recording_has_the_times_of_the_run(tmp_path: Path, method: s
     slow = "cluster.slowdowns=[{worker: 1, factor: 4, start: 8, end: 16}]"
     more = [f"algorithm={method}", "evaluate.every_updates=7"]
     last = 40 if method == "async_ps" else 60
-    recorded = run(load(path, law.format(tmp_path / "drawn.csv", "sequential"), slow, *more), tmp_path / "results")
+    recorded = run(
+        load(path, law.format(tmp_path / "drawn.csv", "sequential"), slow, *more),
+        tmp_path / "results",
+    )
     table, file = compute_times(recorded), tmp_path / f"compute{suffix}"
     table.to_csv(file, index=False) if suffix == ".csv" else table.to_parquet(file)
-    replayed = run(load(path, law.format(file, "replay"), *more, f"stop.updates={last}"), tmp_path / "results")
+    replayed = run(
+        load(path, law.format(file, "replay"), *more, f"stop.updates={last}"), tmp_path / "results"
+    )
     first = recorded.updates[recorded.updates["version"] < last]
     pd.testing.assert_frame_equal(replayed.updates, first, check_exact=True)
 
@@ -122,7 +133,9 @@ SLOWDOWNS = {
 
 
 @pytest.mark.parametrize("row", SLOWDOWNS)
-def test_a_broken_row_of_slowdowns_is_one_line(row: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_row_of_slowdowns_is_one_line(
+    row: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "slow.csv").write_text(f"worker,from,to,factor\n1,5,7,down\n{row}\n")
     path = tmp_path / "plain.yaml"
     path.write_text(PLAIN.replace("network:", "slowdowns: [{file: slow.csv}], network:"))
@@ -142,7 +155,9 @@ def test_a_factor_with_which_a_run_would_never_end_is_one_line(
     assert "stop.time: expected at most 1e-07 s" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", ["", "worker,from,to\n1,2,3\n", "worker,from,to,factor\n", "\x00\n", None])
+@pytest.mark.parametrize(
+    "content", ["", "worker,from,to\n1,2,3\n", "worker,from,to,factor\n", "\x00\n", None]
+)
 def test_a_file_that_is_no_table_of_slowdowns_is_one_line(
     content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,9 +178,18 @@ THREE = [0, 1, 2]
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"worker": THREE, "seconds": [1.0, -1.0, 1.0]}, "file: expected seconds > 0 in every row, got \"'-1.0' in"),
-        ({"worker": THREE, "seconds": [1.0, math.nan, 1.0]}, "file: expected seconds > 0 in every row, got \"'' in"),
-        ({"worker": [1, 2, 3], "seconds": [1.0, 1.0, 1.0]}, "worker: expected a column in which each rank below"),
+        (
+            {"worker": THREE, "seconds": [1.0, -1.0, 1.0]},
+            "file: expected seconds > 0 in every row, got \"'-1.0' in",
+        ),
+        (
+            {"worker": THREE, "seconds": [1.0, math.nan, 1.0]},
+            "file: expected seconds > 0 in every row, got \"'' in",
+        ),
+        (
+            {"worker": [1, 2, 3], "seconds": [1.0, 1.0, 1.0]},
+            "worker: expected a column in which each rank below",
+        ),
         ({"worker": THREE}, "column: expected one of worker, of numbers, got 'seconds'"),
         ({"seconds": [1.0, 1.0]}, "worker: expected one of seconds, of ranks, got 'worker'"),
     ],
@@ -184,4 +208,6 @@ def test_a_broken_parquet_table_of_compute_times_is_one_line(
     (tmp_path / "compute.parquet").write_bytes((tmp_path / "compute.parquet").read_bytes()[:-9])
     assert main(["validate", str(path)]) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"{path}: cluster.compute.file: expected a CSV or Parquet file that can be read, got ")
+    assert err.startswith(
+        f"{path}: cluster.compute.file: expected a CSV or Parquet file that can be read, got "
+    )

@@ -1,4 +1,6 @@
-"""Reports: one page that needs nothing else, readable by everybody, whose numbers are the tables'."""
+"""Reports: one page that needs nothing else, readable by everybody, whose numbers are the
+tables'.
+"""
 
 import re
 import shutil
@@ -15,7 +17,9 @@ from laggard.experiments.cli import main
 from laggard.experiments.report import report_page, staleness_table, waiting_table
 from laggard.experiments.results.result import FILES
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 
@@ -33,7 +37,9 @@ class Page(HTMLParser):
         self.feed(text)
         self.close()
         self.faults += [f"<{tag}> is not closed" for tag in self.open]
-        self.faults += [f"id {one} is there twice" for one in set(self.ids) if self.ids.count(one) > 1]
+        self.faults += [
+            f"id {one} is there twice" for one in set(self.ids) if self.ids.count(one) > 1
+        ]
         steps = zip([0, *self.headings], self.headings, strict=False)
         self.faults += [f"h{last} is followed by h{own}" for last, own in steps if own > last + 1]
         if self.headings.count(1) != 1:
@@ -56,7 +62,11 @@ class Page(HTMLParser):
         self.ids += [given["id"]] if "id" in given else []
         for name, value in given.items():
             refers = name in ("src", "href", "srcset", "action", "data", "poster")
-            if name.startswith("on") or (refers and not value.startswith(("data:", "#"))) or "url(" in value:
+            if (
+                name.startswith("on")
+                or (refers and not value.startswith(("data:", "#")))
+                or "url(" in value
+            ):
                 self.faults.append(f"<{tag} {name}={value[:40]}>")
 
     def handle_endtag(self, tag: str) -> None:
@@ -74,7 +84,9 @@ def faults(text: str) -> list[str]:
     found = Page(text)
     inside = [b64decode(uri.partition("base64,")[2]).decode("latin-1") for uri in found.pictures]
     links = [link for picture in inside for link in re.findall(r'href="([^"]{0,40})', picture)]
-    return found.faults + [f"a picture refers to {link}" for link in links if not link.startswith(("#", "data:"))]
+    return found.faults + [
+        f"a picture refers to {link}" for link in links if not link.startswith(("#", "data:"))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +135,13 @@ def test_the_page_of_a_run_says_how_it_was_run(toy: Callable[..., Path], tmp_pat
     found = Page(report_page([result]))
     assert found.faults == []
     assert len(found.pictures) >= 3
-    for said in (result.manifest["run"], *FILES, *result.manifest["files"].values(), "law: gamma", "messages lost"):
+    for said in (
+        result.manifest["run"],
+        *FILES,
+        *result.manifest["files"].values(),
+        "law: gamma",
+        "messages lost",
+    ):
         assert said in found.text, said
 
 
@@ -133,10 +151,14 @@ def test_shares_of_time_are_the_workers_seconds(toy: Callable[..., Path], tmp_pa
     for (name, shares), (_, seconds) in zip(rows, result.workers.iterrows(), strict=True):
         assert name == f"worker {seconds['worker']:.0f}"
         assert sum(shares.values()) == pytest.approx(1)
-        assert shares["waiting"] * result.manifest["mileage"]["time"] == pytest.approx(seconds["waiting"])
+        assert shares["waiting"] * result.manifest["mileage"]["time"] == pytest.approx(
+            seconds["waiting"]
+        )
 
 
-def test_staleness_is_counted_over_applied_gradients(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_staleness_is_counted_over_applied_gradients(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     result = run(load(toy()), tmp_path)
     (row,) = staleness_table([result], ["toy"]).rows
     applied = sorted(result.updates["staleness"][result.updates["status"] == "applied"])
@@ -148,10 +170,19 @@ def test_staleness_is_counted_over_applied_gradients(toy: Callable[..., Path], t
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium here")
 def test_a_browser_shows_it_without_a_word_on_its_console(text: str, tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text(text, encoding="utf-8")
-    command = [str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
+    command = [
+        str(CHROMIUM),
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--enable-logging=stderr",
+    ]
     places = [f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={tmp_path / 'seen.png'}"]
     done = subprocess.run(
-        [*command, *places, (tmp_path / "report.html").as_uri()], capture_output=True, text=True, timeout=120
+        [*command, *places, (tmp_path / "report.html").as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert "CONSOLE" not in done.stderr
     assert (tmp_path / "seen.png").stat().st_size > 10_000
@@ -164,7 +195,9 @@ def test_the_command_writes_the_question_of_the_config(
     assert main(["report", str(result.path)]) == 0
     path = result.path / "report.html"
     assert capsys.readouterr().out == f"{path}\n"
-    assert "A noisy quadratic on three uneven workers." in Page(path.read_text(encoding="utf-8")).text
+    assert (
+        "A noisy quadratic on three uneven workers." in Page(path.read_text(encoding="utf-8")).text
+    )
     other = tmp_path / "other.yaml"
     other.write_text("# Which of the three is late?\n")
     assert main(["report", str(result.path), "--config", str(other)]) == 0

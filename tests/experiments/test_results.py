@@ -53,7 +53,9 @@ def test_tables_are_those_of_the_runs_with_their_coordinates(folder: Path) -> No
                 assert (
                     own[column].astype(part[column].dtype).tolist() == part[column].tolist()
                     or (own[column].isna().all() and part[column].isna().all())
-                    or np.allclose(own[column].astype(float), part[column].astype(float), equal_nan=True)
+                    or np.allclose(
+                        own[column].astype(float), part[column].astype(float), equal_nan=True
+                    )
                 )
     late = results.metrics["method"] == "late"
     assert results.metrics.loc[late, "learning.lr"].isna().all()
@@ -72,7 +74,9 @@ def test_final_is_a_row_per_run_and_member_at_the_end(folder: Path) -> None:
     assert set(rows["status"]) == {"finished"}
 
 
-def test_a_member_that_diverged_says_so_at_its_end(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_member_that_diverged_says_so_at_its_end(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     result = run(load(toy("sweep: {learning.lr: [0.1, 1e10]}")), tmp_path)
     rows = Results([result]).final
     assert rows["status"].tolist() == ["finished", "diverged"]
@@ -80,7 +84,9 @@ def test_a_member_that_diverged_says_so_at_its_end(toy: Callable[..., Path], tmp
     assert rows["diverged_at"][1] == result.manifest["diverged"][0]["updates"]
 
 
-def test_nothing_but_manifests_is_read_before_it_is_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_but_manifests_is_read_before_it_is_asked_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hashed: list[Path] = []
     real = store.hash_of
     monkeypatch.setattr(store, "hash_of", lambda path: hashed.append(path) or real(path))
@@ -92,7 +98,8 @@ def test_nothing_but_manifests_is_read_before_it_is_asked_for(folder: Path, monk
     late.scan("workers", columns=["worker"], where={"seed": 1})
     assert hashed == [late[1].path / "workers.parquet"]
     late.scan("workers")
-    assert hashed == [late[1].path / "workers.parquet", late[0].path / "workers.parquet"]  # each once
+    # each once
+    assert hashed == [late[1].path / "workers.parquet", late[0].path / "workers.parquet"]
 
 
 def test_a_spoilt_run_is_refused_only_where_it_is_read(folder: Path, tmp_path: Path) -> None:
@@ -109,8 +116,14 @@ def test_a_scan_is_the_part_of_the_table_that_was_asked_for(folder: Path) -> Non
     results = load_results(folder)
     updates = results.updates
     for where, rows in (
-        ({"staleness": 2, "method": ["late"]}, (updates["staleness"] == 2) & (updates["method"] == "late")),
-        ({"status": "applied", "seed": [0]}, (updates["status"] == "applied") & (updates["seed"] == 0)),
+        (
+            {"staleness": 2, "method": ["late"]},
+            (updates["staleness"] == 2) & (updates["method"] == "late"),
+        ),
+        (
+            {"status": "applied", "seed": [0]},
+            (updates["status"] == "applied") & (updates["seed"] == 0),
+        ),
         (
             (ds.field("time") > 0.05) & (ds.field("method") != "sync"),
             (updates["time"] > 0.05) & (updates["method"] != "sync"),
@@ -135,7 +148,9 @@ def test_runs_and_members_are_found_by_their_values(folder: Path) -> None:
     assert one[0].members["learning.lr"].tolist() == [0.2]
     assert len(results.where(**{"task.noise": 0.1})) == 2  # a key of a variant
     assert len(results.where(**{"cluster.workers": 4})) == 0
-    with pytest.raises(ValueError, match=r"learning\.Lr: no run has such a key; did you mean learning\.lr\?"):
+    with pytest.raises(
+        ValueError, match=r"learning\.Lr: no run has such a key; did you mean learning\.lr\?"
+    ):
         results.where(**{"learning.Lr": 1})
 
 
@@ -152,7 +167,10 @@ def test_parameters_are_what_the_configs_differ_in(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda results: results.scan("update"), "update: no run has such a table; did you mean updates"),
+        (
+            lambda results: results.scan("update"),
+            "update: no run has such a table; did you mean updates",
+        ),
         (
             lambda results: results.scan("updates", columns=["stalenes"]),
             "stalenes: no such column; did you mean staleness",
@@ -164,7 +182,9 @@ def test_parameters_are_what_the_configs_differ_in(folder: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_there_is_named(folder: Path, call: Callable[[Results], object], said: str) -> None:
+def test_what_is_not_there_is_named(
+    folder: Path, call: Callable[[Results], object], said: str
+) -> None:
     with pytest.raises(ValueError, match=said):
         call(load_results(folder))
 

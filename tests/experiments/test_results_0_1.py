@@ -1,4 +1,6 @@
-"""Results that version 0.1 wrote are read, also where their configs have keys and methods that are gone."""
+"""Results that version 0.1 wrote are read, also where their configs have keys and methods that are
+gone.
+"""
 
 import shutil
 from pathlib import Path
@@ -11,7 +13,9 @@ from laggard.experiments.cli import main
 from laggard.experiments.results.store import load_result
 
 STORED = Path(__file__).parent / "results_0_1"
-"""`async_ps` with `n_push`, `sync_ps` with `wait_for`, and with `local_steps` too, which no method has now."""
+"""`async_ps` with `n_push`, `sync_ps` with `wait_for`, and with `local_steps` too, which no method
+has now.
+"""
 
 
 @pytest.fixture
@@ -34,7 +38,11 @@ def test_its_tables_are_read() -> None:
 
 @pytest.mark.parametrize(
     ("command", "written"),
-    [(["table", "--target", "0.6"], None), (["plot", "--to", "figure.png"], "figure.png"), (["report"], "report.html")],
+    [
+        (["table", "--target", "0.6"], None),
+        (["plot", "--to", "figure.png"], "figure.png"),
+        (["report"], "report.html"),
+    ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_commands_read_it(

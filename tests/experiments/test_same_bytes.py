@@ -19,7 +19,9 @@ WAYS = {
 
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("network", ["mlp, hidden: [16]", pytest.param("lenet5", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "network", ["mlp, hidden: [16]", pytest.param("lenet5", marks=pytest.mark.slow)]
+)
 def test_jobs_and_threads_change_no_byte(
     network: str, processes: int, toy: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -35,7 +37,9 @@ def test_jobs_and_threads_change_no_byte(
             results = sweep(load(toy(), *overrides, *own), tmp_path / way, jobs=jobs)
             names = [name for name in FILES if not (own and name == "config.yaml")]
             found[way] = {
-                (result.path.name, name): (result.path / name).read_bytes() for result in results for name in names
+                (result.path.name, name): (result.path / name).read_bytes()
+                for result in results
+                for name in names
             }
     finally:
         torch.set_num_threads(before)

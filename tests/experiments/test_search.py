@@ -1,4 +1,6 @@
-"""Random searches: what is drawn, which draws train together, and that nothing else changes them."""
+"""Random searches: what is drawn, which draws train together, and that nothing else changes
+them.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,7 +30,9 @@ def ids(path: Path, *overrides: str) -> set[str]:
 
 
 def every_member(path: Path, *overrides: str) -> set[Any]:
-    each = [{**run.labels, **member} for run in runs(load(path, *overrides)) for member in run.members]
+    each = [
+        {**run.labels, **member} for run in runs(load(path, *overrides)) for member in run.members
+    ]
     return {tuple(sorted(member.items())) for member in each}
 
 
@@ -52,10 +56,16 @@ def test_a_search_of_all_that_there_is_has_the_runs_of_the_grid(
     assert found == ids(toy(), f"sweep={grid}")
 
 
-def test_a_search_over_all_pairs_of_numbers_has_the_members_of_the_grid(toy: Callable[..., Path]) -> None:
-    search = "{learning.lr: {choice: [0.3, 0.1]}, learning.momentum: {choice: [0.0, 0.5, 0.9]}, runs: 6}"
+def test_a_search_over_all_pairs_of_numbers_has_the_members_of_the_grid(
+    toy: Callable[..., Path],
+) -> None:
+    search = (
+        "{learning.lr: {choice: [0.3, 0.1]}, learning.momentum: {choice: [0.0, 0.5, 0.9]}, runs: 6}"
+    )
     found = every_member(toy(), f"sweep={{search: {search}}}")
-    assert found == every_member(toy(), "sweep={learning.lr: [0.3, 0.1], learning.momentum: [0.0, 0.5, 0.9]}")
+    assert found == every_member(
+        toy(), "sweep={learning.lr: [0.3, 0.1], learning.momentum: [0.0, 0.5, 0.9]}"
+    )
     assert len(runs(load(toy(), f"sweep={{search: {search}}}"))) == 1
 
 
@@ -64,7 +74,11 @@ def test_a_larger_budget_keeps_what_was_drawn_and_another_key_leaves_the_others(
     few, many = settings(a=a, b=b, runs=20), settings(a=a, b=b, runs=90)
     assert {str(each) for each in few} < {str(each) for each in many}
     alone = {each["a"] for each in settings(a=a, runs=20)}
-    assert alone == {each["a"] for each in few} == {each["a"] for each in settings(b=b, c=a, a=a, runs=20)}
+    assert (
+        alone
+        == {each["a"] for each in few}
+        == {each["a"] for each in settings(b=b, c=a, a=a, runs=20)}
+    )
     assert alone != {each["a"] for each in settings(a=a, runs=20, seed=1)}
     assert {each["c"] for each in settings(a=a, c=a, runs=20)} != alone
 
@@ -76,43 +90,70 @@ def test_a_larger_budget_keeps_what_was_drawn_and_another_key_leaves_the_others(
         ({"log_uniform": [0.001, 10]}, lambda value: np.log(value / 0.001) / np.log(1e4)),
     ],
 )
-def test_numbers_have_their_distribution(drawn: Mapping[str, Any], share: Callable[[Any], Any]) -> None:
-    """Kolmogorov and Smirnov's distance of 2,000 draws; by chance it is that large once in a thousand seeds."""
+def test_numbers_have_their_distribution(
+    drawn: Mapping[str, Any], share: Callable[[Any], Any]
+) -> None:
+    """Kolmogorov and Smirnov's distance of 2,000 draws; by chance it is that large once in a
+    thousand seeds.
+    """
     values = np.array([each["a"] for each in settings(a=drawn, b={"uniform": [0, 1]}, runs=2000)])
     assert stats.kstest(share(values), "uniform").pvalue > 1e-3
 
 
 def test_whole_numbers_and_choices_are_equally_likely_and_keys_are_independent() -> None:
-    drawn = settings(a={"integer": [3, 6]}, b={"choice": list("xyz")}, c={"uniform": [0, 1]}, runs=2000)
-    table = np.array([[sum(d["a"] == a and d["b"] == b for d in drawn) for b in "xyz"] for a in (3, 4, 5, 6)])
+    drawn = settings(
+        a={"integer": [3, 6]}, b={"choice": list("xyz")}, c={"uniform": [0, 1]}, runs=2000
+    )
+    table = np.array(
+        [[sum(d["a"] == a and d["b"] == b for d in drawn) for b in "xyz"] for a in (3, 4, 5, 6)]
+    )
     assert table.sum() == 2000  # both ends, and nothing beyond them
     assert stats.chisquare(table.flatten()).pvalue > 1e-3
     same = settings(a={"uniform": [0, 1]}, b={"uniform": [0, 1]}, runs=2000)
     assert abs(np.corrcoef([d["a"] for d in same], [d["b"] for d in same])[0, 1]) < 3.3 / 2000**0.5
 
 
-def test_numbers_of_the_rule_are_members_of_the_run_that_has_the_other_settings(toy: Callable[..., Path]) -> None:
+def test_numbers_of_the_rule_are_members_of_the_run_that_has_the_other_settings(
+    toy: Callable[..., Path],
+) -> None:
     planned = runs(load(toy(f"sweep: {{search: {{{LR}, {WORKERS}, runs: 30}}}}")))
-    assert [run.labels for run in planned] == [{"cluster.workers": workers} for workers in (2, 3, 4)]
+    assert [run.labels for run in planned] == [
+        {"cluster.workers": workers} for workers in (2, 3, 4)
+    ]
     assert sum(len(run.members) for run in planned) == 30
-    assert all(rates == sorted(rates) for run in planned if (rates := [each["learning.lr"] for each in run.members]))
+    assert all(
+        rates == sorted(rates)
+        for run in planned
+        if (rates := [each["learning.lr"] for each in run.members])
+    )
 
 
-def test_with_a_limit_of_members_a_larger_budget_keeps_the_earlier_runs(toy: Callable[..., Path]) -> None:
+def test_with_a_limit_of_members_a_larger_budget_keeps_the_earlier_runs(
+    toy: Callable[..., Path],
+) -> None:
     path = toy(f"sweep: {{search: {{{LR}, {WORKERS}, members: 4, runs: 8}}}}")
     assert ids(path) < ids(path, "sweep.search.runs=12")
     assert max(len(run.members) for run in runs(load(path, "sweep.search.runs=12"))) <= 4
-    assert len(ids(path, "sweep.search.cluster.workers={choice: [3]}", "sweep.search.members=2")) == 4
+    assert (
+        len(ids(path, "sweep.search.cluster.workers={choice: [3]}", "sweep.search.members=2")) == 4
+    )
 
 
 def test_a_search_stands_beside_a_grid_and_in_a_variant(toy: Callable[..., Path]) -> None:
     path = toy(f"sweep: {{cluster.workers: [2, 3], seeds: 2, search: {{{LR}, runs: 5}}}}")
     assert [len(run.members) for run in runs(load(path))] == [5] * 4
-    path = toy(f"sweep: {{m: {{a: {{seed: 1}}, b: {{seed: 2, sweep: {{search: {{{LR}, runs: 3}}}}}}}}}}")
-    assert [(run.labels, len(run.members)) for run in runs(load(path))] == [({"m": "a"}, 1), ({"m": "b"}, 3)]
+    path = toy(
+        f"sweep: {{m: {{a: {{seed: 1}}, b: {{seed: 2, sweep: {{search: {{{LR}, runs: 3}}}}}}}}}}"
+    )
+    assert [(run.labels, len(run.members)) for run in runs(load(path))] == [
+        ({"m": "a"}, 1),
+        ({"m": "b"}, 3),
+    ]
 
 
-def test_an_override_fixes_a_key_that_is_drawn_and_changes_the_budget(toy: Callable[..., Path]) -> None:
+def test_an_override_fixes_a_key_that_is_drawn_and_changes_the_budget(
+    toy: Callable[..., Path],
+) -> None:
     path = toy(f"sweep: {{search: {{{LR}, {WORKERS}, runs: 6}}}}")
     fixed = runs(load(path, "cluster.workers=3", "sweep.search.runs=4"))
     assert [(run.config.cluster.workers, len(run.members)) for run in fixed] == [(3, 4)]
@@ -143,8 +184,14 @@ EMPTY = "expected the range of a dotted key, as learning.lr: {log_uniform: [0.00
             "{learning.lr: [0.1, 1], runs: 2}",
             ".learning.lr: expected {uniform: [a, b]}, or with log_uniform, integer or choice, got [0.1, 1]",
         ),
-        ("{learning.lr: {unifrom: [0, 1]}, runs: 2}", ".learning.lr: unknown key; did you mean uniform?"),
-        ("{learning.lr: {uniform: [1, 1]}, runs: 2}", ".learning.lr.uniform: expected two numbers a < b, got [1, 1]"),
+        (
+            "{learning.lr: {unifrom: [0, 1]}, runs: 2}",
+            ".learning.lr: unknown key; did you mean uniform?",
+        ),
+        (
+            "{learning.lr: {uniform: [1, 1]}, runs: 2}",
+            ".learning.lr.uniform: expected two numbers a < b, got [1, 1]",
+        ),
         (
             "{learning.lr: {uniform: [0, .inf]}, runs: 2}",
             ".learning.lr.uniform: expected two numbers a < b, got [0, inf]",
@@ -161,8 +208,14 @@ EMPTY = "expected the range of a dotted key, as learning.lr: {log_uniform: [0.00
             "{learning.lr: {choice: [1, 1.0]}, runs: 2}",
             ".learning.lr.choice: expected a list of different values, got [1, 1.0]",
         ),
-        ("{learning.lr: {choice: []}, runs: 2}", ".learning.lr.choice: expected a list of different values, got []"),
-        ("{learning.lr: {uniform: [-2, -1]}, runs: 1}", ".learning.lr: expected a number >= 0, got -1."),
+        (
+            "{learning.lr: {choice: []}, runs: 2}",
+            ".learning.lr.choice: expected a list of different values, got []",
+        ),
+        (
+            "{learning.lr: {uniform: [-2, -1]}, runs: 1}",
+            ".learning.lr: expected a number >= 0, got -1.",
+        ),
         (
             "{learning..lr: {uniform: [1, 2]}, runs: 1}",
             ": expected a dotted key such as learning.lr, got 'learning..lr'",
@@ -175,12 +228,18 @@ def test_a_wrong_search_is_named(toy: Callable[..., Path], search: str, said: st
     with pytest.raises(ConfigError) as caught:
         load(path, f"sweep.search={search}")
     assert str(caught.value).startswith(f"{path}: sweep.search{said}")
-    with pytest.raises(ConfigError, match=r"sweep.learning.lr: sets learning.lr, as sweep.search does: sweep it once"):
+    with pytest.raises(
+        ConfigError,
+        match=r"sweep.learning.lr: sets learning.lr, as sweep.search does: sweep it once",
+    ):
         load(path, f"sweep={{search: {{{LR}, runs: 3}}, learning.lr: [1]}}")
 
 
 def test_the_example_trains_every_draw_and_a_run_for_each_of_its_names(tmp_path: Path) -> None:
     config = load(examples()["search"], "stop={updates: 4}", "sweep.search.runs=6", "evaluate={}")
     results = sweep(config, tmp_path, jobs=1)
-    assert sorted(result.labels["learning.compensation"] for result in results) == ["dc_asgd_a", "none"]
+    assert sorted(result.labels["learning.compensation"] for result in results) == [
+        "dc_asgd_a",
+        "none",
+    ]
     assert sum(len(result.members) for result in results) == 6

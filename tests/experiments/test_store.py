@@ -41,14 +41,26 @@ def test_a_run_leaves_exactly_its_files(result: Result, tmp_path: Path) -> None:
     assert {file.name for file in result.path.iterdir()} == {*FILES, "manifest.json"}
     manifest = json.loads((result.path / "manifest.json").read_text())
     for name in FILES:
-        assert manifest["files"][name] == hashlib.sha256((result.path / name).read_bytes()).hexdigest()
+        assert (
+            manifest["files"][name] == hashlib.sha256((result.path / name).read_bytes()).hexdigest()
+        )
 
 
 def test_the_tables_have_the_columns_that_are_promised(result: Result) -> None:
     read = {name: parquet.read_table(result.path / f"{name}.parquet") for name in TABLES}
     versions = ["version_read", "version", "staleness", "mixings"]
     fates = ["time", "worker", "target", "started", "computed", *versions, "status", "arrived"]
-    axes = ["time", "updates", "samples", "epoch", "member", "train_loss", "test_loss", "distance", "learning.lr"]
+    axes = [
+        "time",
+        "updates",
+        "samples",
+        "epoch",
+        "member",
+        "train_loss",
+        "test_loss",
+        "distance",
+        "learning.lr",
+    ]
     assert read["metrics"].column_names == axes
     assert read["updates"].column_names == fates
     assert read["workers"].column_names == ["worker", "computing", "sending", "waiting", "down"]
@@ -74,7 +86,10 @@ def test_the_manifest_says_how_it_went(result: Result) -> None:
 def test_the_manifest_says_what_took_the_gradients_and_a_backend_makes_no_other_run(
     toy: Callable[..., Path], tmp_path: Path
 ) -> None:
-    images = ("task={model: logistic, dataset: {name: synthetic, samples: 50}, batch: 10}", "stop={updates: 4}")
+    images = (
+        "task={model: logistic, dataset: {name: synthetic, samples: 50}, batch: 10}",
+        "stop={updates: 4}",
+    )
     config = load(toy(), *images, "device=cpu", "backend=unfold-graphs")
     assert run(config, tmp_path).manifest["backend"] == "unfold-graphs"
     again = load(toy(), *images, "device=cpu")
@@ -89,7 +104,9 @@ def test_a_member_that_diverged_is_named(toy: Callable[..., Path], tmp_path: Pat
     assert divergence["member"] == 1
     assert 0 < divergence["updates"] < 40
     assert manifest["status"] == "finished"
-    assert run(load(path, "sweep={}", "learning.lr=1e10"), tmp_path).manifest["status"] == "diverged"
+    assert (
+        run(load(path, "sweep={}", "learning.lr=1e10"), tmp_path).manifest["status"] == "diverged"
+    )
 
 
 def test_a_finished_run_is_not_redone_unless_forced(result: Result, tmp_path: Path) -> None:
@@ -101,7 +118,9 @@ def test_a_finished_run_is_not_redone_unless_forced(result: Result, tmp_path: Pa
     assert all(after[name] > before[name] for name in before)
 
 
-def test_models_evaluated_are_kept_where_they_are_asked_for(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_models_evaluated_are_kept_where_they_are_asked_for(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     """Each is the model that its row of the metrics measured."""
     overrides = ["evaluate={every_updates: 10, keep_models: true}", "sweep.learning.lr=[0.1, 0.01]"]
     kept = run(load(toy(), *overrides), tmp_path)
@@ -109,7 +128,9 @@ def test_models_evaluated_are_kept_where_they_are_asked_for(toy: Callable[..., P
     assert kept.models.shape == (5, 2, 3)
     assert torch.equal(kept.models[-1], kept.weights)
     measured = [
-        float(loss) for models in kept.models for loss in RunSpec(kept.config).task().evaluate(models)["test_loss"]
+        float(loss)
+        for models in kept.models
+        for loss in RunSpec(kept.config).task().evaluate(models)["test_loss"]
     ]
     assert measured == kept.metrics["test_loss"].to_list()
     (kept.path / "models.safetensors").write_bytes(b"something else")
@@ -118,7 +139,9 @@ def test_models_evaluated_are_kept_where_they_are_asked_for(toy: Callable[..., P
     assert run(load(toy()), tmp_path).models is None
 
 
-def test_another_name_device_or_target_is_the_same_run(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_another_name_device_or_target_is_the_same_run(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     first = run(load(toy()), tmp_path)
     before = stamps(first.path)
     again = run(load(toy(), "threads=1", "device=cpu", "evaluate.target_accuracy=0.5"), tmp_path)
@@ -127,7 +150,9 @@ def test_another_name_device_or_target_is_the_same_run(toy: Callable[..., Path],
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "weights.safetensors"])
-def test_an_unfinished_or_spoilt_folder_is_written_anew(result: Result, tmp_path: Path, name: str) -> None:
+def test_an_unfinished_or_spoilt_folder_is_written_anew(
+    result: Result, tmp_path: Path, name: str
+) -> None:
     wanted = result.weights
     (result.path / name).unlink()
     (result.path / "metrics.parquet").write_bytes(b"half a table")
@@ -157,7 +182,10 @@ def test_what_a_dead_process_left_is_cleared_away_and_a_living_ones_is_not(
 ) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    left = [tmp_path / "toy" / f".0123456789ab.{platform.node()}.{pid}" for pid in (dead.pid, os.getppid())]
+    left = [
+        tmp_path / "toy" / f".0123456789ab.{platform.node()}.{pid}"
+        for pid in (dead.pid, os.getppid())
+    ]
     for path in left:
         path.mkdir(parents=True)
         (path / "manifest.json").write_text("{}")
@@ -169,13 +197,16 @@ def test_what_a_dead_process_left_is_cleared_away_and_a_living_ones_is_not(
 def test_an_index_that_was_never_finished_is_cleared_away_and_one_in_the_making_is_not(
     toy: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """Of this machine's processes it is known whether they live; whatever is an hour old is nobody's any more."""
+    """Of this machine's processes it is known whether they live; whatever is an hour old is
+    nobody's any more.
+    """
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
     path, here, hour = tmp_path / "out" / "toy", platform.node(), 3600
     left = {
         f".sweep.json.{here}.{ended.pid}.part": 0,
-        f".sweep.json.{here}.{os.getppid()}.part": 2 * hour,  # the number has been given to another process
+        # the number has been given to another process
+        f".sweep.json.{here}.{os.getppid()}.part": 2 * hour,
         f".sweep.json.elsewhere.{os.getppid()}.part": 2 * hour,
         f".sweep.json.{ended.pid}.part": 2 * hour,  # of an earlier version
     }
@@ -221,17 +252,28 @@ def test_messages_are_recorded_where_they_are_asked_for_and_a_run_with_them_serv
     assert not (logged.path / "messages.parquet").exists()
 
 
-def test_crashes_of_servers_are_recorded_where_there_are_some(toy: Callable[..., Path], tmp_path: Path) -> None:
-    assert list(run(load(toy()), tmp_path).restores) == ["time", "back", "server", "version", "lost"]
-    crash = (
-        "cluster.server_crashes=[{at: 0.05, restore_seconds: 0.01}, {uptime: {law: exponential, mean: 9}, shard: 1}]"
+def test_crashes_of_servers_are_recorded_where_there_are_some(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    assert list(run(load(toy()), tmp_path).restores) == [
+        "time",
+        "back",
+        "server",
+        "version",
+        "lost",
+    ]
+    crash = "cluster.server_crashes=[{at: 0.05, restore_seconds: 0.01}, {uptime: {law: exponential, mean: 9}, shard: 1}]"
+    result = run(
+        load(toy(), crash, "algorithm={name: async_ps, shards: 2}", "stop={time: 0.1}"), tmp_path
     )
-    result = run(load(toy(), crash, "algorithm={name: async_ps, shards: 2}", "stop={time: 0.1}"), tmp_path)
     assert result.restores.loc[0, ["time", "back", "server"]].tolist() == [0.05, 0.05 + 0.01, -1]
-    assert load_result(result.path).restores["lost"].tolist()[:1] == [result.restores["version"][0]]  # no checkpoint
+    # no checkpoint
+    assert load_result(result.path).restores["lost"].tolist()[:1] == [result.restores["version"][0]]
 
 
-def test_a_message_log_that_was_changed_is_refused_by_name(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_message_log_that_was_changed_is_refused_by_name(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     path = run(load(toy(), "record.messages=true"), tmp_path).path
     (path / "messages.parquet").write_bytes(b"others")
     with pytest.raises(ResultError, match=r"messages\.parquet: not as the run left it"):
@@ -243,12 +285,16 @@ def test_a_message_log_that_was_changed_is_refused_by_name(toy: Callable[..., Pa
 
 def test_a_result_from_before_there_were_messages_is_read(result: Result) -> None:
     """Its config has no `record`, its `updates.parquet` no `arrived`."""
-    config, updates, manifest = (result.path / name for name in ("config.yaml", "updates.parquet", "manifest.json"))
+    config, updates, manifest = (
+        result.path / name for name in ("config.yaml", "updates.parquet", "manifest.json")
+    )
     config.write_text(config.read_text().replace("record: {messages: false}\n", ""))
     assert "record" not in config.read_text()
     parquet.write_table(parquet.read_table(updates).drop_columns(["arrived"]), updates)
     content = json.loads(manifest.read_text())
-    content["files"] |= {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (config, updates)}
+    content["files"] |= {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (config, updates)
+    }
     write_manifest(result.path, content)
     old = load_result(result.path)
     assert old.updates["arrived"].isna().all()
@@ -256,10 +302,22 @@ def test_a_result_from_before_there_were_messages_is_read(result: Result) -> Non
 
 
 @pytest.mark.slow
-def test_processes_may_run_one_sweep_into_one_folder(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_processes_may_run_one_sweep_into_one_folder(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     path = toy("sweep: {seed: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]}")
-    command = [sys.executable, "-m", "experiments", "sweep", str(path), "--out", str(tmp_path / "out")]
-    started = [subprocess.Popen(command, cwd=ROOT, stdout=PIPE, stderr=PIPE, text=True) for _ in range(2)]
+    command = [
+        sys.executable,
+        "-m",
+        "experiments",
+        "sweep",
+        str(path),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    started = [
+        subprocess.Popen(command, cwd=ROOT, stdout=PIPE, stderr=PIPE, text=True) for _ in range(2)
+    ]
     (one, errors), (other, more) = (process.communicate() for process in started)
     assert [process.returncode for process in started] == [0, 0], errors + more
     assert one == other
@@ -267,9 +325,13 @@ def test_processes_may_run_one_sweep_into_one_folder(toy: Callable[..., Path], t
     assert not list((tmp_path / "out" / "toy").glob(".*"))
 
 
-def test_runs_without_a_sweep_are_read_from_the_folder_above_them(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_runs_without_a_sweep_are_read_from_the_folder_above_them(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     written = [run(load(toy(), f"seed={seed}"), tmp_path) for seed in (0, 1)]
-    assert {read.path for read in load_results(tmp_path / "toy")} == {result.path for result in written}
+    assert {read.path for read in load_results(tmp_path / "toy")} == {
+        result.path for result in written
+    }
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -317,8 +379,13 @@ def test_a_file_that_is_none_is_refused_though_its_hash_fits(result: Result, nam
     hit.unlink()
     vouch(result.path, name)
     (read,) = results = load_results(result.path)
-    for read_it in (lambda: (read.weights, read.metrics), lambda: (results[0].weights, results.metrics)):
-        with pytest.raises(ResultError, match=f"{name}: no (Parquet table|safetensors file of weights)"):
+    for read_it in (
+        lambda: (read.weights, read.metrics),
+        lambda: (results[0].weights, results.metrics),
+    ):
+        with pytest.raises(
+            ResultError, match=f"{name}: no (Parquet table|safetensors file of weights)"
+        ):
             read_it()
     assert not hit.exists()
 
@@ -347,7 +414,9 @@ def vouch(path: Path, name: str) -> None:
     write_manifest(path, content)
 
 
-def test_weights_and_manifests_of_another_run_are_refused(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_weights_and_manifests_of_another_run_are_refused(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     one, other = sweep(load(toy("sweep: {seed: [0, 1]}")), tmp_path)
     shutil.copy(other.path / "weights.safetensors", one.path)
     with pytest.raises(ResultError, match=r"weights\.safetensors: not as the run left it"):
@@ -372,7 +441,10 @@ def test_weights_and_manifests_of_another_run_are_refused(toy: Callable[..., Pat
         ("3", "not the index of a sweep"),
         ('[{"run": "../../elsewhere", "labels": {}}]', "not the index of a sweep"),
         ('[{"run": "0123456789ab", "labels": {"seed": [1]}}]', "not the index of a sweep"),
-        ('{"schema": 2, "runs": [{"run": "0123456789ab", "labels": {}}]}', "none of its 1 runs is finished"),
+        (
+            '{"schema": 2, "runs": [{"run": "0123456789ab", "labels": {}}]}',
+            "none of its 1 runs is finished",
+        ),
     ],
 )
 def test_an_index_of_something_else_is_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -385,7 +457,10 @@ def test_the_index_of_an_older_sweep_is_read(toy: Callable[..., Path], tmp_path:
     sweep(load(toy("sweep: {seed: [0, 1]}")), tmp_path)
     index = tmp_path / "toy" / "sweep.json"
     index.write_text(json.dumps(json.loads(index.read_text())["runs"]))
-    assert [result.labels for result in load_results(tmp_path / "toy")] == [{"seed": 0}, {"seed": 1}]
+    assert [result.labels for result in load_results(tmp_path / "toy")] == [
+        {"seed": 0},
+        {"seed": 1},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -413,8 +488,12 @@ def test_a_config_of_another_run_is_refused(result: Result) -> None:
         load_result(result.path)
 
 
-def test_a_sweep_is_read_back_with_its_coordinates(toy: Callable[..., Path], tmp_path: Path) -> None:
-    more = "sweep: {method: {sync: {algorithm.name: sync_ps}, late: {seed: 3}}, task.noise: [0, 0.1]}"
+def test_a_sweep_is_read_back_with_its_coordinates(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    more = (
+        "sweep: {method: {sync: {algorithm.name: sync_ps}, late: {seed: 3}}, task.noise: [0, 0.1]}"
+    )
     written = sweep(load(toy(more)), tmp_path)
     read = load_results(tmp_path / "toy")
     assert [result.labels for result in read] == [result.labels for result in written]
@@ -422,9 +501,16 @@ def test_a_sweep_is_read_back_with_its_coordinates(toy: Callable[..., Path], tmp
     assert load_results(read[0].path)[0].path == read[0].path
 
 
-def test_two_processes_with_different_hash_seeds_write_the_same_bytes(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_two_processes_with_different_hash_seeds_write_the_same_bytes(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     task = "{model: mlp, hidden: [4], dataset: {name: synthetic, samples: 64}, batch: 8, partition: dirichlet}"
-    overrides = [f"task={task}", "sweep.learning.seed=[0, 1]", "sweep.learning.lr=[0.1, 0.2]", "threads=2"]
+    overrides = [
+        f"task={task}",
+        "sweep.learning.seed=[0, 1]",
+        "sweep.learning.lr=[0.1, 0.2]",
+        "threads=2",
+    ]
     path, files = toy(), []
     for seed in "12":
         out = tmp_path / seed
@@ -435,10 +521,13 @@ def test_two_processes_with_different_hash_seeds_write_the_same_bytes(toy: Calla
     assert files[0] == files[1]
 
 
-SCRIPT = "import sys; from laggard import load, run; run(load(sys.argv[1], *sys.argv[3:]), sys.argv[2])"
+SCRIPT = (
+    "import sys; from laggard import load, run; run(load(sys.argv[1], *sys.argv[3:]), sys.argv[2])"
+)
 
 
-# --------------------------------------------------------------------------------------------------- the question
+# ---------------------------------------------------------------------------------------------------
+# the question
 
 ASKED = "A noisy quadratic on three uneven workers."
 
@@ -451,7 +540,9 @@ def test_the_question_is_kept_and_changes_no_run(toy: Callable[..., Path], tmp_p
     silent = toy(swept, text=TOY.partition("\n")[2])
     assert load(silent).question == ""
     before = stamps(results[0].path)
-    assert [result.path for result in sweep(load(silent), tmp_path / "out")] == [result.path for result in results]
+    assert [result.path for result in sweep(load(silent), tmp_path / "out")] == [
+        result.path for result in results
+    ]
     assert stamps(results[0].path) == before
 
 
@@ -465,7 +556,9 @@ def test_the_question_is_kept_and_changes_no_run(toy: Callable[..., Path], tmp_p
         ("# Who waits?\nquestion: And why?\n", "And why?"),
     ],
 )
-def test_the_first_comment_is_the_question_unless_it_is_said(toy: Callable[..., Path], head: str, asked: str) -> None:
+def test_the_first_comment_is_the_question_unless_it_is_said(
+    toy: Callable[..., Path], head: str, asked: str
+) -> None:
     assert load(toy(text=head + TOY.partition("\n")[2])).question == asked
 
 
@@ -473,8 +566,16 @@ def test_a_result_from_before_questions_were_kept_is_read_without_one(result: Re
     manifest = json.loads((result.path / "manifest.json").read_text())
     del manifest["settings"]["question"]
     lines = (result.path / "config.yaml").read_text().splitlines(keepends=True)
-    (result.path / "config.yaml").write_text("".join(line for line in lines if not line.startswith("question:")))
-    manifest["files"]["config.yaml"] = hashlib.sha256((result.path / "config.yaml").read_bytes()).hexdigest()
+    (result.path / "config.yaml").write_text(
+        "".join(line for line in lines if not line.startswith("question:"))
+    )
+    manifest["files"]["config.yaml"] = hashlib.sha256(
+        (result.path / "config.yaml").read_bytes()
+    ).hexdigest()
     write_manifest(result.path, manifest)
-    assert load_result(result.path).config.question == load_results(result.path)[0].config.question == ""
+    assert (
+        load_result(result.path).config.question
+        == load_results(result.path)[0].config.question
+        == ""
+    )
     assert len(load_results(result.path).metrics) == len(result.metrics)

@@ -24,8 +24,12 @@ def grid(path: Path, *overrides: str) -> list[tuple[dict[str, Any], list[dict[st
     return [(dict(run.labels), run.members) for run in runs(load(path, *overrides))]
 
 
-def test_numbers_of_the_rule_are_members_and_everything_else_is_runs(toy: Callable[..., Path]) -> None:
-    path = toy("sweep: {cluster.workers: [2, 4], learning.lr: [1, 0.5], learning.seed: [7, 8], seed: [0, 1]}")
+def test_numbers_of_the_rule_are_members_and_everything_else_is_runs(
+    toy: Callable[..., Path],
+) -> None:
+    path = toy(
+        "sweep: {cluster.workers: [2, 4], learning.lr: [1, 0.5], learning.seed: [7, 8], seed: [0, 1]}"
+    )
     expected = [{"learning.lr": lr, "learning.seed": seed} for lr in (1.0, 0.5) for seed in (7, 8)]
     labels = [{"cluster.workers": workers, "seed": seed} for workers in (2, 4) for seed in (0, 1)]
     assert grid(path) == [(label, expected) for label in labels]
@@ -41,12 +45,18 @@ def test_numbers_of_the_rule_are_members_and_everything_else_is_runs(toy: Callab
         ("algorithm.name", "[sync_ps, async_ps]"),
     ],
 )
-def test_what_is_no_number_of_the_rule_becomes_runs(toy: Callable[..., Path], key: str, values: str) -> None:
+def test_what_is_no_number_of_the_rule_becomes_runs(
+    toy: Callable[..., Path], key: str, values: str
+) -> None:
     assert len(runs(load(toy(), f"sweep.{key}={values}"))) == 2
 
 
 def test_a_number_that_cannot_differ_in_an_ensemble_becomes_runs(toy: Callable[..., Path]) -> None:
-    planned = runs(load(toy(), "learning.compensation=one_over_n", "sweep.learning.compensation.workers=[2, 3]"))
+    planned = runs(
+        load(
+            toy(), "learning.compensation=one_over_n", "sweep.learning.compensation.workers=[2, 3]"
+        )
+    )
     assert [run.config.learning.compensation.workers for run in planned] == [2, 3]
 
 
@@ -55,10 +65,15 @@ def test_variants_set_several_keys_and_leave_nothing_behind(toy: Callable[..., P
     first, second = runs(load(toy(f"sweep: {{method: {{a: {a}, b: {{seed: 1}}}}}}")))
     assert (first.labels, second.labels) == ({"method": "a"}, {"method": "b"})
     assert (first.config.algorithm.wait_for, first.config.seed) == (2, 0)
-    assert (second.config.algorithm.name, second.config.learning.compensation.name) == ("async_ps", "none")
+    assert (second.config.algorithm.name, second.config.learning.compensation.name) == (
+        "async_ps",
+        "none",
+    )
 
 
-def test_a_key_inside_a_part_is_set_after_the_part_whatever_the_order_of_the_axes(toy: Callable[..., Path]) -> None:
+def test_a_key_inside_a_part_is_set_after_the_part_whatever_the_order_of_the_axes(
+    toy: Callable[..., Path],
+) -> None:
     laws = "{a: {cluster.compute: {law: gamma, mean: 9, cv: 1}}, b: {cluster.compute: {law: exponential, mean: 9}}}"
     planned = runs(load(toy(), "sweep.cluster.compute.mean=[0.5]", f"sweep.law={laws}"))
     compute = [run.config.cluster.compute for run in planned]
@@ -66,7 +81,9 @@ def test_a_key_inside_a_part_is_set_after_the_part_whatever_the_order_of_the_axe
 
 
 def test_a_sweep_may_supply_what_the_config_lacks(toy: Callable[..., Path]) -> None:
-    path = toy(text="cluster: {compute: {law: gamma, cv: 0.1}}\nsweep: {cluster.compute.mean: [0.1, 0.2]}\n")
+    path = toy(
+        text="cluster: {compute: {law: gamma, cv: 0.1}}\nsweep: {cluster.compute.mean: [0.1, 0.2]}\n"
+    )
     assert [run.config.cluster.compute.mean for run in runs(load(path))] == [0.1, 0.2]
 
 
@@ -78,18 +95,36 @@ TARGET = "sweep.m.a: evaluate.target_accuracy changes no run: set it outside the
     ("override", "said"),
     [
         ("sweep.learning.lr=[0.1, -1]", "sweep.learning.lr: expected a number >= 0, got -1.0"),
-        ("sweep.learning.momentun=[0.1]", "sweep.learning.momentun: unknown key; did you mean momentum?"),
-        ("sweep.m={a: {algorithm.nmae: x}}", "sweep.m.a.algorithm.nmae: unknown key; did you mean name?"),
+        (
+            "sweep.learning.momentun=[0.1]",
+            "sweep.learning.momentun: unknown key; did you mean momentum?",
+        ),
+        (
+            "sweep.m={a: {algorithm.nmae: x}}",
+            "sweep.m.a.algorithm.nmae: unknown key; did you mean name?",
+        ),
         (
             "sweep.algorithm={name: [a, b]}",
             "sweep.algorithm.name: expected a variant {dotted key: value}, got ['a', 'b']",
         ),
-        ("sweep.seed=[]", "sweep.seed: expected a list of values, or a mapping of named variants, got []"),
+        (
+            "sweep.seed=[]",
+            "sweep.seed: expected a list of values, or a mapping of named variants, got []",
+        ),
         ("sweep=[1]", "sweep: expected a mapping of axes, got [1]"),
-        ("sweep={seed: [1], m: {a: {seed: 2}}}", "sweep.m: sets seed, as sweep.seed does: sweep it once"),
+        (
+            "sweep={seed: [1], m: {a: {seed: 2}}}",
+            "sweep.m: sets seed, as sweep.seed does: sweep it once",
+        ),
         ("sweep.seed=[0, 1, 0]", "sweep.seed: expected different values, got 0 twice"),
-        ("sweep.learning.lr=[1, 1.0]", "sweep.learning.lr: expected different values, got 1.0 twice"),
-        ("sweep.device=[cpu, auto]", "sweep.device: device changes no run: set it outside the sweep"),
+        (
+            "sweep.learning.lr=[1, 1.0]",
+            "sweep.learning.lr: expected different values, got 1.0 twice",
+        ),
+        (
+            "sweep.device=[cpu, auto]",
+            "sweep.device: device changes no run: set it outside the sweep",
+        ),
         (
             "sweep.record.messages=[true, false]",
             "sweep.record.messages: record.messages changes no run: set it outside the sweep",
@@ -97,9 +132,15 @@ TARGET = "sweep.m.a: evaluate.target_accuracy changes no run: set it outside the
         ("sweep.m={a: {evaluate.target_accuracy: 1}}", TARGET),
         ("sweep.seeds=0", "sweep.seeds: expected an integer >= 1, got 0"),
         ("sweep.seeds=true", "sweep.seeds: expected an integer >= 1, got true"),
-        ("sweep={seed: [1], seeds: 2}", "sweep.seeds: sets seed, as sweep.seed does: sweep it once"),
+        (
+            "sweep={seed: [1], seeds: 2}",
+            "sweep.seeds: sets seed, as sweep.seed does: sweep it once",
+        ),
         ("sweep.zip={seed: [1]}", f"sweep.zip: {TWO}, got {{'seed': [1]}}"),
-        ("sweep.zip={seed: 1, learning.lr: [1]}", f"sweep.zip: {TWO}, got {{'seed': 1, 'learning.lr': [1]}}"),
+        (
+            "sweep.zip={seed: 1, learning.lr: [1]}",
+            f"sweep.zip: {TWO}, got {{'seed': 1, 'learning.lr': [1]}}",
+        ),
         (
             "sweep.zip={seed: [1, 2], learning.lr: [1]}",
             "sweep.zip: expected lists of one length, but seed has 2, learning.lr has 1",
@@ -108,7 +149,10 @@ TARGET = "sweep.m.a: evaluate.target_accuracy changes no run: set it outside the
             "sweep.zip={seed: [1, 1], learning.lr: [3, 3.0]}",
             "sweep.zip: expected different values, got [1, 3.0] twice",
         ),
-        ("sweep.zip={seed: [1, 2], learning.lr: [1, -1]}", "sweep.zip.learning.lr: expected a number >= 0, got -1.0"),
+        (
+            "sweep.zip={seed: [1, 2], learning.lr: [1, -1]}",
+            "sweep.zip.learning.lr: expected a number >= 0, got -1.0",
+        ),
         (
             "sweep={zip: {seed: [1, 2], learning.lr: [1, 2]}, learning.lr: [3]}",
             "sweep.learning.lr: sets learning.lr, as sweep.zip does: sweep it once",
@@ -130,7 +174,10 @@ TARGET = "sweep.m.a: evaluate.target_accuracy changes no run: set it outside the
             "sweep.m={a: {algorithm: async_ps}, b: {seed: 1}, c: {algorithm: {name: async_ps}}}",
             "sweep: m = c is the same run as m = a: leave one of them out",
         ),
-        ("sweep.time={a: {seed: 2}}", "sweep.time: is a column of the results already: call the axis something else"),
+        (
+            "sweep.time={a: {seed: 2}}",
+            "sweep.time: is a column of the results already: call the axis something else",
+        ),
         (
             "sweep={learning.lr: {a: {learning.lr: 0.1}}}",
             "sweep.learning.lr: expected a list of values, or a name without dots for an axis of variants",
@@ -164,7 +211,9 @@ def test_an_axis_is_not_called_as_any_column_of_the_tables(toy: Callable[..., Pa
             load(path, f"sweep={{{name}: {{a: {{seed: 2}}, b: {{seed: 3}}}}}}")
 
 
-def test_variants_with_grids_of_their_own_make_one_table(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_variants_with_grids_of_their_own_make_one_table(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     """Names and lists, which the other variant does not have."""
     grids = "sweep: {learning.optimizer: [sgd, adam], task.initial: [1, [1, 2]], seed: [0, 1]}"
     path = toy(f"sweep: {{method: {{one: {{{grids}}}, other: {{algorithm.name: sync_ps}}}}}}")
@@ -173,7 +222,9 @@ def test_variants_with_grids_of_their_own_make_one_table(toy: Callable[..., Path
         own = table[table["method"] == "other"]
         assert len(own) > 0
         assert own[["learning.optimizer", "task.initial"]].isna().all(axis=None)
-        rest = table[table["method"] == "one"].astype({"task.initial": str, "learning.optimizer": str})
+        rest = table[table["method"] == "one"].astype(
+            {"task.initial": str, "learning.optimizer": str}
+        )
         assert set(rest["learning.optimizer"]) == {"sgd", "adam"}
         assert set(rest["task.initial"]) == {"1", "[1, 2]"}
 
@@ -186,14 +237,21 @@ def test_seeds_count_from_zero(toy: Callable[..., Path]) -> None:
 
 
 def test_zipped_keys_go_together(toy: Callable[..., Path]) -> None:
-    path = toy("sweep: {zip: {task.noise: [0, 0.1], learning.lr: [0.1, 0.2]}, learning.momentum: [0, 0.5]}")
+    path = toy(
+        "sweep: {zip: {task.noise: [0, 0.1], learning.lr: [0.1, 0.2]}, learning.momentum: [0, 0.5]}"
+    )
     planned = runs(load(path))
     assert [run.labels for run in planned] == [
         {"task.noise": 0, "learning.lr": 0.1},
         {"task.noise": 0.1, "learning.lr": 0.2},
     ]
-    assert [(run.config.task.noise, run.config.learning.lr) for run in planned] == [(0, 0.1), (0.1, 0.2)]
-    assert [run.members for run in planned] == [[{"learning.momentum": 0}, {"learning.momentum": 0.5}]] * 2
+    assert [(run.config.task.noise, run.config.learning.lr) for run in planned] == [
+        (0, 0.1),
+        (0.1, 0.2),
+    ]
+    assert [run.members for run in planned] == [
+        [{"learning.momentum": 0}, {"learning.momentum": 0.5}]
+    ] * 2
 
 
 def test_zipped_numbers_of_the_rule_are_members(toy: Callable[..., Path]) -> None:
@@ -201,13 +259,17 @@ def test_zipped_numbers_of_the_rule_are_members(toy: Callable[..., Path]) -> Non
     data = "{learning.seed: [3, 4], learning.compensation.strength: [0, 1]}"
     (run,) = runs(load(toy(), "learning.compensation=dc_asgd_c", f"sweep.zip=[{rule}, {data}]"))
     rows = [tuple(member.values()) for member in run.members]
-    assert rows == [(lr, momentum, *pair) for lr, momentum in ((1, 0), (2, 0.5)) for pair in ((3, 0), (4, 1))]
+    assert rows == [
+        (lr, momentum, *pair) for lr, momentum in ((1, 0), (2, 0.5)) for pair in ((3, 0), (4, 1))
+    ]
 
 
 def test_a_variant_has_a_grid_of_its_own(toy: Callable[..., Path]) -> None:
     sgd = "{learning.optimizer: sgd, sweep: {learning.lr: [0.1, 0.3], learning.momentum: [0, 0.9]}}"
     adam = "{learning.optimizer: adam, sweep: {learning.lr: [0.001], learning.beta2: [0.9, 0.99], task.noise: [0, 1]}}"
-    planned = grid(toy(f"sweep: {{method: {{sgd: {sgd}, adam: {adam}, plain: {{}}}}, learning.seed: [5, 6]}}"))
+    planned = grid(
+        toy(f"sweep: {{method: {{sgd: {sgd}, adam: {adam}, plain: {{}}}}, learning.seed: [5, 6]}}")
+    )
     assert [labels for labels, _ in planned] == [
         {"method": "sgd"},
         {"method": "adam", "task.noise": 0},
@@ -225,15 +287,23 @@ def test_a_variant_has_a_grid_of_its_own(toy: Callable[..., Path]) -> None:
     assert planned[3][1] == list(seeds)
 
 
-def test_a_key_that_a_variants_grid_or_a_zip_sets_cannot_be_overridden_past_it(toy: Callable[..., Path]) -> None:
-    path = toy("sweep: {m: {a: {sweep: {learning.lr: [1, 2]}}}, zip: {seed: [1, 2], task.noise: [1, 2]}}")
+def test_a_key_that_a_variants_grid_or_a_zip_sets_cannot_be_overridden_past_it(
+    toy: Callable[..., Path],
+) -> None:
+    path = toy(
+        "sweep: {m: {a: {sweep: {learning.lr: [1, 2]}}}, zip: {seed: [1, 2], task.noise: [1, 2]}}"
+    )
     for key, place in (("learning.lr", "sweep.m.a.sweep.learning.lr"), ("task.noise", "sweep.zip")):
         with pytest.raises(ConfigError, match=f"{key}: is set by {place}; override that"):
             load(path, f"{key}=3")
 
 
-def test_every_member_is_checked_though_what_they_share_is_checked_once(toy: Callable[..., Path]) -> None:
-    """The last member of the last run is the only one at fault, in each of the ways that a config can be."""
+def test_every_member_is_checked_though_what_they_share_is_checked_once(
+    toy: Callable[..., Path],
+) -> None:
+    """The last member of the last run is the only one at fault, in each of the ways that a config
+    can be.
+    """
     bad = {
         "sweep={seed: [0, 1], learning.momentum: [0, 0.5, 1.5]}": "sweep.learning.momentum",
         "sweep={cluster.workers: [4, 3, 1], algorithm.wait_for: [1, 2]}": "wait_for",
@@ -261,8 +331,12 @@ def test_a_large_grid_costs_less_than_its_members_would_alone(toy: Callable[...,
 def test_a_run_is_the_same_whatever_sweep_it_came_from(toy: Callable[..., Path]) -> None:
     path = toy()
     plain = runs(load(path, "algorithm.name=sync_ps"))[0].config
-    variant = runs(load(path, "sweep.method={x: {seed: 4}, sync: {algorithm.name: sync_ps}}"))[1].config
-    listed = runs(load(path, "sweep.algorithm.name=[async_ps, sync_ps]", "name=other", "threads=1"))[1].config
+    variant = runs(load(path, "sweep.method={x: {seed: 4}, sync: {algorithm.name: sync_ps}}"))[
+        1
+    ].config
+    listed = runs(
+        load(path, "sweep.algorithm.name=[async_ps, sync_ps]", "name=other", "threads=1")
+    )[1].config
     assert RunSpec(plain).id == RunSpec(variant).id == RunSpec(listed).id
     assert RunSpec(plain).id != runs(load(path))[0].id
 
@@ -275,7 +349,9 @@ def test_the_order_of_the_members_is_part_of_the_run(toy: Callable[..., Path]) -
 
 
 def axes() -> Iterator[tuple[str, str, str]]:
-    """Every number that an ensemble may span, of every entry of every table: what selects it, its key, values."""
+    """Every number that an ensemble may span, of every entry of every table: what selects it, its
+    key, values.
+    """
     yield "learning.lr=0.1", "learning.lr", "[0.1, 0.03, 0.3]"
     yield "learning.lr=0.1", "learning.seed", "[0, 3, 9]"
     rooms = [
@@ -286,14 +362,18 @@ def axes() -> Iterator[tuple[str, str, str]]:
     for room, prefix, choice in rooms:
         for name, part in choice.parts.items():
             for key in sorted(part.scalars):
-                values = "[0.05, 0.035]" if key == "ceiling" else "[0.5, 0.35]"  # or staleness never gets there
+                # or staleness never gets there
+                values = "[0.05, 0.035]" if key == "ceiling" else "[0.5, 0.35]"
                 yield f"learning={chosen(room, name, part)}", f"learning.{prefix}{key}", values
 
 
 def chosen(room: str, name: str, part: type[Described]) -> str:
     required = [key for key in part.settings if part.model_fields[key].is_required()]
-    needed = "".join(f", {key}: 1.7" for key in [*required, *["every"] * (name == "step")])  # or `at`, a list
-    return f"{{optimizer: {name}}}" if room == "optimizer" else f"{{{room}: {{name: {name}{needed}}}}}"
+    # or `at`, a list
+    needed = "".join(f", {key}: 1.7" for key in [*required, *["every"] * (name == "step")])
+    return (
+        f"{{optimizer: {name}}}" if room == "optimizer" else f"{{{room}: {{name: {name}{needed}}}}}"
+    )
 
 
 @pytest.mark.parametrize(("setting", "key", "values"), list(axes()))
@@ -303,7 +383,9 @@ def test_an_ensemble_is_its_single_runs_bit_for_bit(
     hold_to_singles(toy(), tmp_path, (setting, f"sweep.{key}={values}"))
 
 
-def test_members_of_a_zip_are_their_single_runs_bit_for_bit(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_members_of_a_zip_are_their_single_runs_bit_for_bit(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     zipped = "{learning.lr: [0.1, 0.03], learning.momentum: [0.5, 0.9]}"
     hold_to_singles(toy(), tmp_path, (f"sweep.zip={zipped}", "sweep.learning.seed=[0, 1]"))
 
@@ -313,16 +395,27 @@ def test_an_ensemble_of_networks_is_its_single_runs_bit_for_bit(
     toy: Callable[..., Path], tmp_path: Path, algorithm: str
 ) -> None:
     task = "task={model: mlp, hidden: [6], dataset: {name: synthetic, samples: 64, features: 5}, batch: 8}"
-    grid = ("sweep.learning.lr=[0.1, 0.3]", "sweep.learning.seed=[0, 1]", "sweep.learning.momentum=[0, 0.9]")
+    grid = (
+        "sweep.learning.lr=[0.1, 0.3]",
+        "sweep.learning.seed=[0, 1]",
+        "sweep.learning.momentum=[0, 0.9]",
+    )
     hold_to_singles(toy(), tmp_path, (task, f"algorithm={algorithm}", "threads=1", *grid))
 
 
 def hold_to_singles(path: Path, out: Path, overrides: tuple[str, ...]) -> None:
     together = run(load(path, *overrides), out)
     swept = RunSpec(together.config).members
-    assert len({tuple(row) for row in together.weights.tolist()}) == len(swept), "the axis does nothing here"
+    assert len({tuple(row) for row in together.weights.tolist()}) == len(swept), (
+        "the axis does nothing here"
+    )
     for member, values in enumerate(swept):
-        alone = run(load(path, *overrides, "sweep={}", *(f"{key}={value}" for key, value in values.items())), out)
+        alone = run(
+            load(
+                path, *overrides, "sweep={}", *(f"{key}={value}" for key, value in values.items())
+            ),
+            out,
+        )
         assert torch.equal(together.weights[member], alone.weights[0])
         assert_rows(together, member, alone)
 
@@ -365,13 +458,17 @@ def _unfit(*_: object) -> torch.nn.Module:
     return torch.nn.Flatten()
 
 
-def test_a_combination_that_cannot_be_is_found_before_any_run_starts(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_combination_that_cannot_be_is_found_before_any_run_starts(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     task = "{task: {dataset: {name: synthetic, samples: 9}, batch: 4}, stop: {updates: 3}}"
     with pytest.raises(ConfigError, match=r"task: lenet5: expected inputs of shape \(1, 28, 28\)"):
         load(toy(text=task), "sweep.task.model=[logistic, lenet5]")
 
 
-def test_the_grid_of_delays_is_ensembles_of_every_rate_and_seed_that_fit_into_the_memory_of_promises() -> None:
+def test_the_grid_of_delays_is_ensembles_of_every_rate_and_seed_that_fit_into_the_memory_of_promises() -> (
+    None
+):
     path = Path(__file__).parents[2] / "configs/delay_grid_paper.yaml"
     grid = read(path)["sweep"]
     assert math.prod(len(options) for options in grid.values()) == 1680

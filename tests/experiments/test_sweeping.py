@@ -40,7 +40,9 @@ def contents(results: Path) -> dict[str, bytes]:
     """The updates and the weights of every run, by its folder."""
     names = ("updates.parquet", "metrics.parquet", "weights.safetensors")
     return {
-        f"{file.parent.name}/{file.name}": file.read_bytes() for name in names for file in results.glob(f"*/{name}")
+        f"{file.parent.name}/{file.name}": file.read_bytes()
+        for name in names
+        for file in results.glob(f"*/{name}")
     }
 
 
@@ -59,10 +61,13 @@ def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
         sleep(0.02)
 
 
-# ------------------------------------------------------------------------------------------------ the same results
+# ------------------------------------------------------------------------------------------------
+# the same results
 
 
-def test_two_processes_leave_what_one_leaves_and_redo_nothing(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_two_processes_leave_what_one_leaves_and_redo_nothing(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     config = load(toy("sweep: {seed: [0, 1, 2], learning.lr: [0.1, 0.2]}"))
     alone = sweep(config, tmp_path / "alone", jobs=1)
     told: list[RunEnd] = []
@@ -76,15 +81,23 @@ def test_two_processes_leave_what_one_leaves_and_redo_nothing(toy: Callable[...,
     assert [ended.seconds for ended in again] == [None] * 3
 
 
-def test_a_failure_elsewhere_is_one_line_and_stops_nothing(module: Callable[[str, str], Path], tmp_path: Path) -> None:
-    """The run that fails has an algorithm of its own, which a worker process has to find beside the config."""
+def test_a_failure_elsewhere_is_one_line_and_stops_nothing(
+    module: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    """The run that fails has an algorithm of its own, which a worker process has to find beside the
+    config.
+    """
     module("sulky", SULKY)
     path = tmp_path / "toy.yaml"
-    path.write_text("{task: {model: timing}, stop: {updates: 30}, sweep: {algorithm: [async_ps, sulky:Sulky]}}")
+    path.write_text(
+        "{task: {model: timing}, stop: {updates: 30}, sweep: {algorithm: [async_ps, sulky:Sulky]}}"
+    )
     with pytest.raises(SweepError) as caught:
         sweep(load(path), tmp_path / "out", jobs=2)
     (line,) = caught.value.failures
-    assert re.fullmatch(r"run \w{12} \(algorithm = sulky:Sulky\): RuntimeError: I will not, and that is that", line)
+    assert re.fullmatch(
+        r"run \w{12} \(algorithm = sulky:Sulky\): RuntimeError: I will not, and that is that", line
+    )
     assert [result.labels for result in caught.value.results] == [{"algorithm": "async_ps"}]
 
 
@@ -102,7 +115,8 @@ class Sulky(Algorithm):
 '''
 
 
-# ------------------------------------------------------------------------------------------------------- how many
+# -------------------------------------------------------------------------------------------------------
+# how many
 
 
 @pytest.mark.parametrize(
@@ -117,7 +131,11 @@ class Sulky(Algorithm):
     ],
 )
 def test_as_many_at_once_as_pays(
-    toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, overrides: list[str], cores: int, jobs: int
+    toy: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    overrides: list[str],
+    cores: int,
+    jobs: int,
 ) -> None:
     monkeypatch.setattr("laggard.models.backends.threads.cores", lambda: cores)
     config = load(toy("sweep: {seeds: 4}\n"), *overrides)
@@ -131,7 +149,9 @@ def test_as_many_at_once_as_pays(
         ({"backend": "slurm"}, "backend: expected one of loky, ray, dask, got 'slurm'"),
     ],
 )
-def test_what_cannot_be_is_said(toy: Callable[..., Path], tmp_path: Path, given: dict, said: str) -> None:
+def test_what_cannot_be_is_said(
+    toy: Callable[..., Path], tmp_path: Path, given: dict, said: str
+) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         sweep(load(toy()), tmp_path, **given)
     assert not (tmp_path / "toy").exists()
@@ -141,23 +161,33 @@ def test_a_backend_that_is_not_installed_says_what_to_install(
     toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("laggard.experiments.running.jobs.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"backend: dask is not installed: pip install laggard\[dask\]"):
+    with pytest.raises(
+        ConfigError, match=r"backend: dask is not installed: pip install laggard\[dask\]"
+    ):
         sweep(load(toy()), tmp_path, backend="dask")
 
 
-# ------------------------------------------------------------------------------------------------- what may happen
+# -------------------------------------------------------------------------------------------------
+# what may happen
 
 
 @pytest.fixture
 def endless(toy: Callable[..., Path], tmp_path: Path, ctrl_c: None):
-    """A sweep of two short runs and one that never ends, in a process of its own, once it alone goes on."""
+    """A sweep of two short runs and one that never ends, in a process of its own, once it alone
+    goes on.
+    """
     path = toy("sweep: {m: {a: {seed: 1}, b: {seed: 2}, c: {stop.updates: 1000000000}}}")
     out = tmp_path / "out"
     process = subprocess.Popen(
         [*COMMAND, str(path), "--out", str(out), "--jobs", "2"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
-    wait_for(lambda: list(out.glob("toy/.*/config.yaml")) and len(list(out.glob("toy/[!.]*/manifest.json"))) == 2)
+    wait_for(
+        lambda: (
+            list(out.glob("toy/.*/config.yaml"))
+            and len(list(out.glob("toy/[!.]*/manifest.json"))) == 2
+        )
+    )
     yield process, out
     if process.poll() is None:
         process.kill()
@@ -168,7 +198,10 @@ def endless(toy: Callable[..., Path], tmp_path: Path, ctrl_c: None):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
     ("number", "code", "said"),
-    [(signal.SIGINT, 130, "interrupted"), pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow)],
+    [
+        (signal.SIGINT, 130, "interrupted"),
+        pytest.param(signal.SIGTERM, 143, "terminated", marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_ends_a_sweep_within_two_seconds_and_leaves_no_process(
     endless, number: int, code: int, said: str
@@ -183,7 +216,9 @@ def test_a_signal_ends_a_sweep_within_two_seconds_and_leaves_no_process(
     assert process.returncode == code
     _, *done, last = err.splitlines()
     assert last == f"{said}: 2 of 3 runs saved in {out}/toy; run the same command to complete it"
-    assert all(re.fullmatch(r"\d of 3: run \w{12} \(m = [ab]\) finished in .* s", line) for line in done), err
+    assert all(
+        re.fullmatch(r"\d of 3: run \w{12} \(m = [ab]\) finished in .* s", line) for line in done
+    ), err
     wait_for(lambda: not any(map(alive, workers)), 2)
     assert not list(out.glob("toy/.*"))
 
@@ -205,7 +240,9 @@ def test_a_run_that_kills_its_worker_is_given_up_and_the_others_are_not(
     module("deadly", DEADLY)
     path = tmp_path / "toy.yaml"
     kinds = "[async_ps, deadly:Deadly, sync_ps, all_reduce]"
-    path.write_text(f"{{task: {{model: timing}}, stop: {{updates: 30}}, sweep: {{algorithm: {kinds}}}}}")
+    path.write_text(
+        f"{{task: {{model: timing}}, stop: {{updates: 30}}, sweep: {{algorithm: {kinds}}}}}"
+    )
     with pytest.raises(SweepError) as caught:
         sweep(load(path), tmp_path / "out", jobs=2)
     (line,) = caught.value.failures
@@ -239,16 +276,22 @@ def test_kills_at_random_moments_cost_nothing_that_was_finished(tmp_path: Path) 
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.slow
-def test_ctrl_c_at_random_moments_never_hangs_and_costs_nothing_that_was_finished(tmp_path: Path, ctrl_c: None) -> None:
+def test_ctrl_c_at_random_moments_never_hangs_and_costs_nothing_that_was_finished(
+    tmp_path: Path, ctrl_c: None
+) -> None:
     """From the start of the first worker on, which is where an interrupt used to hang."""
-    killed = hold(kills=50, runs=24, updates=6000, within=4.0, seed=1, folder=tmp_path, kill=interrupt)
+    killed = hold(
+        kills=50, runs=24, updates=6000, within=4.0, seed=1, folder=tmp_path, kill=interrupt
+    )
     assert killed["interrupt"] == 50
 
 
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and /dev/shm")
 @pytest.mark.slow
-def test_a_sweep_clears_the_shared_memory_of_those_that_were_killed(endless, tmp_path: Path, toy) -> None:
+def test_a_sweep_clears_the_shared_memory_of_those_that_were_killed(
+    endless, tmp_path: Path, toy
+) -> None:
     process, _ = endless
     left = f"sem.loky-{process.pid}-*"
     assert list(Path("/dev/shm").glob(left))
@@ -259,11 +302,14 @@ def test_a_sweep_clears_the_shared_memory_of_those_that_were_killed(endless, tmp
     assert not list(Path("/dev/shm").glob(left))
 
 
-# ------------------------------------------------------------------------------------------------------- forecasts
+# -------------------------------------------------------------------------------------------------------
+# forecasts
 
 
 def test_a_list_is_scheduled_longest_first() -> None:
-    """Five runs of 3, 3, 2, 2, 2 s on two processes: 7 s that way, of 6 s at best; one process takes their sum."""
+    """Five runs of 3, 3, 2, 2, 2 s on two processes: 7 s that way, of 6 s at best; one process
+    takes their sum.
+    """
     assert makespan([2, 3, 2, 3, 2], 2) == 7
     assert makespan([2, 3, 2, 3, 2], 1) == 12
 
@@ -283,15 +329,21 @@ def test_a_probe_goes_by_the_speed_after_warming_up(monkeypatch: pytest.MonkeyPa
     probe = StopAfter(Stop(updates=100, time=1e9), seconds=6.0)
     for moment, updates in [(1.0, 0), (6.0, 10), (6.9, 19), (7.0, 20)]:
         now[0] = moment
-        progress = RunProgress(time=updates / 2, updates=updates, samples=0, epochs=0.0, gradients=3 * updates)
+        progress = RunProgress(
+            time=updates / 2, updates=updates, samples=0, epochs=0.0, gradients=3 * updates
+        )
         with pytest.raises(ProbeFinished) if moment == 7.0 else nullcontext():
             probe(progress)
     assert probe.remaining() == pytest.approx(8.0)
     assert probe.end().gradients == 300
 
 
-def test_a_probe_waits_for_a_second_update_where_one_takes_longer_than_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An update of 5 s, of 11 in all, and half a second to look at it: 10 are left after the first that was timed."""
+def test_a_probe_waits_for_a_second_update_where_one_takes_longer_than_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An update of 5 s, of 11 in all, and half a second to look at it: 10 are left after the first
+    that was timed.
+    """
     now = [0.0]
     monkeypatch.setattr("laggard.experiments.running.estimate.perf_counter", lambda: now[0])
     probe = StopAfter(Stop(updates=11), seconds=0.5)
@@ -318,7 +370,9 @@ def test_runs_of_one_network_and_data_set_are_evaluated_once_for_their_forecasts
     plan(load(toy("sweep: {cluster.compute.cv: [0.3]}")), tmp_path)
     one = len(models)
     models.clear()
-    several = plan(load(toy("sweep: {cluster.compute.cv: [0.1, 0.2, 0.3], task.batch: [1, 2]}")), tmp_path)
+    several = plan(
+        load(toy("sweep: {cluster.compute.cv: [0.1, 0.2, 0.3], task.batch: [1, 2]}")), tmp_path
+    )
     assert len(several.missing) == 6
     assert len(models) == one > 0
 
@@ -330,14 +384,17 @@ def test_the_roughest_of_forecasts_knows_which_run_is_longer(toy: Callable[..., 
         rough_seconds(RunSpec(load(toy(), *base))),
         rough_seconds(RunSpec(load(toy(), "stop={updates: 1000}"))),
         rough_seconds(RunSpec(load(toy(), lenet, "stop={updates: 1000}"))),
-        rough_seconds(runs(load(toy(), lenet, "stop={updates: 1000}", "sweep.learning.lr=[0.1, 0.2, 0.3]"))[0]),
+        rough_seconds(
+            runs(load(toy(), lenet, "stop={updates: 1000}", "sweep.learning.lr=[0.1, 0.2, 0.3]"))[0]
+        ),
         rough_seconds(RunSpec(load(toy(), lenet, "stop={epochs: 10}"))),
     ]
     assert seconds == sorted(seconds)
     assert seconds[3] == pytest.approx(3 * seconds[2], rel=0.2)
 
 
-# ------------------------------------------------------------------------------------------------ cluster engines
+# ------------------------------------------------------------------------------------------------
+# cluster engines
 
 
 @pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
@@ -348,8 +405,19 @@ def test_a_cluster_engine_leaves_the_same_results(
         pytest.skip(f"{backend} is not installed: pip install laggard[{backend}]")
     path = toy("sweep: {seed: [0, 1, 2, 3]}")
     sweep(load(path), tmp_path / "alone", jobs=1)
-    words = [*COMMAND, str(path), "--out", str(tmp_path / "there"), "--jobs", "2", "--backend", backend]
+    words = [
+        *COMMAND,
+        str(path),
+        "--out",
+        str(tmp_path / "there"),
+        "--jobs",
+        "2",
+        "--backend",
+        backend,
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert contents(tmp_path / "there/toy") == contents(tmp_path / "alone/toy")

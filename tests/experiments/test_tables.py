@@ -14,7 +14,9 @@ TASK = "task={model: logistic, dataset: {name: synthetic, samples: 200, separati
 
 
 def test_a_row_per_run_and_member(toy: Callable[..., Path], tmp_path: Path) -> None:
-    path = toy("sweep: {algorithm.name: [sync_ps, async_ps], learning.lr: [0.001, 0.2], learning.seed: [0, 1]}")
+    path = toy(
+        "sweep: {algorithm.name: [sync_ps, async_ps], learning.lr: [0.001, 0.2], learning.seed: [0, 1]}"
+    )
     results = sweep(load(path, TASK, "evaluate={every_updates: 5}"), tmp_path)
     table = summary(results, target=0.8)
     assert list(table["algorithm.name"]) == ["sync_ps"] * 4 + ["async_ps"] * 4
@@ -29,13 +31,17 @@ def test_a_row_per_run_and_member(toy: Callable[..., Path], tmp_path: Path) -> N
         curve = results[index // 4].metrics.query(f"member == {index % 4}")
         reached = curve[curve["test_accuracy"] >= 0.8]["time"]
         assert row["accuracy"] == curve["test_accuracy"].iloc[-1]
-        assert row["time_to_target"] == reached.min() or (reached.empty and np.isnan(row["time_to_target"]))
+        assert row["time_to_target"] == reached.min() or (
+            reached.empty and np.isnan(row["time_to_target"])
+        )
     assert table["time_to_target"].notna().any()
     assert summary(results, target=1.0)["time_to_target"].isna().any()
     assert "not reached" in format_table(summary(results, target=1.0))
 
 
-def test_only_the_staleness_of_applied_gradients_counts(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_only_the_staleness_of_applied_gradients_counts(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     result = run(load(toy(), "algorithm={name: k_sync, wait_for: 2}"), tmp_path)
     assert result.updates["staleness"].max() > 0
     (row,) = summary([result]).to_dict("records")
@@ -44,7 +50,9 @@ def test_only_the_staleness_of_applied_gradients_counts(toy: Callable[..., Path]
 
 def test_the_target_is_the_configs_own_by_default(toy: Callable[..., Path], tmp_path: Path) -> None:
     assert "time_to_target" not in summary([run(load(toy(), TASK), tmp_path)])
-    assert "time_to_target" in summary([run(load(toy(), TASK, "evaluate.target_accuracy=0.5"), tmp_path)])
+    assert "time_to_target" in summary(
+        [run(load(toy(), TASK, "evaluate.target_accuracy=0.5"), tmp_path)]
+    )
 
 
 def test_without_an_accuracy_the_loss_is_shown(toy: Callable[..., Path], tmp_path: Path) -> None:
@@ -56,7 +64,9 @@ def test_without_an_accuracy_the_loss_is_shown(toy: Callable[..., Path], tmp_pat
 
 
 def test_what_was_not_measured_has_no_target(toy: Callable[..., Path], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="target: none of the runs measured a test accuracy or a test loss"):
+    with pytest.raises(
+        ValueError, match="target: none of the runs measured a test accuracy or a test loss"
+    ):
         goal(run(load(toy(), "task={model: timing}"), tmp_path), target=0.5)
     quadratic = run(load(toy()), tmp_path)
     assert goal(quadratic, target=0.5) == ("test_loss", 0.5)
@@ -79,13 +89,18 @@ def test_a_member_that_diverged_says_when(toy: Callable[..., Path], tmp_path: Pa
 def test_the_text_is_aligned(toy: Callable[..., Path], tmp_path: Path) -> None:
     text = format_table(summary([run(load(toy(), "sweep.learning.lr=[0.1, 1e10]"), tmp_path)]))
     header, *rows = text.splitlines()
-    assert all(row[header.index("status") - 1] == " " != row[header.index("status")] for row in rows)
+    assert all(
+        row[header.index("status") - 1] == " " != row[header.index("status")] for row in rows
+    )
 
 
 def test_seeds_are_written_in_full(toy: Callable[..., Path], tmp_path: Path) -> None:
     path = toy("sweep: {seed: [123456789, 9007199254740993], learning.seed: [7654321]}")
     _, *rows = format_table(summary(sweep(load(path), tmp_path))).splitlines()
-    assert [row.split()[:2] for row in rows] == [["123456789", "7654321"], ["9007199254740993", "7654321"]]
+    assert [row.split()[:2] for row in rows] == [
+        ["123456789", "7654321"],
+        ["9007199254740993", "7654321"],
+    ]
 
 
 EXACT = """
@@ -98,7 +113,9 @@ evaluate: {every_updates: 10}
 """
 
 
-def test_an_accuracy_that_is_the_target_reaches_it(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_an_accuracy_that_is_the_target_reaches_it(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     """Accuracies are in single precision: 195 of 250 is a little below 0.78."""
     path = toy(text=EXACT)
     result = run(load(path), tmp_path)

@@ -52,7 +52,9 @@ def curves(results: Results, method: str, lr: float) -> list[pd.DataFrame]:
 
 
 def test_a_cell_is_what_its_seeds_say(results: Results) -> None:
-    made = table(results, columns="learning.lr", values=["accuracy", "time_to", "updates_to", "staleness"])
+    made = table(
+        results, columns="learning.lr", values=["accuracy", "time_to", "updates_to", "staleness"]
+    )
     assert made.rows == ("method",)
     for method in ("sync", "late"):
         for lr in (0.002, 0.1, 0.5):
@@ -67,7 +69,9 @@ def test_a_cell_is_what_its_seeds_say(results: Results) -> None:
                 assert cell.reached == sum(len(rows) > 0 for rows in there)
                 assert cell.n == 4
                 if cell.reached == 4:
-                    assert cell.value == pytest.approx(np.mean([rows[axis].iloc[0] for rows in there]))
+                    assert cell.value == pytest.approx(
+                        np.mean([rows[axis].iloc[0] for rows in there])
+                    )
                 else:
                     assert cell.kind in ("median", "more")
             stale = [
@@ -75,12 +79,17 @@ def test_a_cell_is_what_its_seeds_say(results: Results) -> None:
                 for result in results.where(method=method)
             ]
             assert made.cells[(method,), (lr,), "staleness"].value == pytest.approx(np.mean(stale))
-    assert {cell.kind for cell in made.cells.values()} > {"mean"}, "no seed is censored: nothing was tested"
+    assert {cell.kind for cell in made.cells.values()} > {"mean"}, (
+        "no seed is censored: nothing was tested"
+    )
 
 
 def test_a_target_nobody_reaches_is_a_bound(results: Results) -> None:
     made = table(
-        results.where(**{"learning.lr": 0.002}), rows=["method", "learning.lr"], values=["time_to"], target=1.0
+        results.where(**{"learning.lr": 0.002}),
+        rows=["method", "learning.lr"],
+        values=["time_to"],
+        target=1.0,
     )
     for (setting, _, _), cell in made.cells.items():
         ends = [curve["time"].iloc[-1] for curve in curves(results, *setting)]
@@ -99,7 +108,9 @@ def test_a_target_that_no_accuracy_can_be_is_refused(results: Results, target: f
 
 def test_a_key_alone_need_be_no_list(results: Results) -> None:
     sync = results.where(method="sync")
-    assert sync.table(rows="learning.lr", value="accuracy").equals(sync.table(rows=["learning.lr"], value=["accuracy"]))
+    assert sync.table(rows="learning.lr", value="accuracy").equals(
+        sync.table(rows=["learning.lr"], value=["accuracy"])
+    )
 
 
 @pytest.mark.parametrize("given", [{"by": "accuracy"}, {"select_seeds": [0]}])
@@ -109,7 +120,9 @@ def test_a_choice_of_nothing_is_refused(results: Results, given: dict[str, objec
 
 
 def test_settings_are_no_repetitions(results: Results) -> None:
-    with pytest.raises(ValueError, match=r"learning\.lr: was swept too, and its settings are no repetitions"):
+    with pytest.raises(
+        ValueError, match=r"learning\.lr: was swept too, and its settings are no repetitions"
+    ):
         table(results, rows=["method"])
     with pytest.raises(ValueError, match=r"methd: no swept key; did you mean method\?"):
         table(results, rows=["methd"])
@@ -131,7 +144,9 @@ def test_one_seed_has_no_interval_and_says_so(results: Results) -> None:
     assert "±" not in FORMATS["text"](made)
 
 
-def test_members_that_diverged_are_counted_and_shown(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_members_that_diverged_are_counted_and_shown(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     path = toy("sweep: {learning.lr: [0.1, 1e10], learning.seed: [0, 1, 2]}")
     made = table([run(load(path), tmp_path)], values=["loss", "time_to"], target=1e-9)
     bad = made.cells[(1e10,), (), "loss"]
@@ -147,7 +162,9 @@ def test_the_best_is_chosen_on_some_seeds_and_reported_on_others(results: Result
     assert {result.labels["seed"] for result in chosen.results} == {2, 3}
     for method in ("sync", "late"):
         scores = {
-            lr: np.mean([curve["test_accuracy"].iloc[-1] for curve in curves(results, method, lr)[:2]])
+            lr: np.mean(
+                [curve["test_accuracy"].iloc[-1] for curve in curves(results, method, lr)[:2]]
+            )
             for lr in (0.002, 0.1, 0.5)
         }
         (lr,) = chosen.table.query("method == @method")["learning.lr"]
@@ -164,14 +181,19 @@ def test_the_best_by_time_got_there_most_often_and_then_soonest(results: Results
     for method in ("sync", "late"):
         scores = {}
         for lr in (0.002, 0.1, 0.5):
-            there = [curve[curve["test_accuracy"] >= 0.85]["time"] for curve in curves(results, method, lr)[:3]]
+            there = [
+                curve[curve["test_accuracy"] >= 0.85]["time"]
+                for curve in curves(results, method, lr)[:3]
+            ]
             times = [rows.iloc[0] for rows in there if len(rows)]
             scores[lr] = (-len(times), np.mean(times) if times else 0)
         (lr,) = chosen.table.query("method == @method")["learning.lr"]
         assert scores[lr] == min(scores.values())
 
 
-def scored(monkeypatch: pytest.MonkeyPatch, results: Results, accuracies: dict[tuple[float, int], float]) -> None:
+def scored(
+    monkeypatch: pytest.MonkeyPatch, results: Results, accuracies: dict[tuple[float, int], float]
+) -> None:
     """Has every member of `results` end at the accuracy of its lr and seed."""
     from laggard.experiments.results import measures
 
@@ -185,14 +207,17 @@ def scored(monkeypatch: pytest.MonkeyPatch, results: Results, accuracies: dict[t
     monkeypatch.setattr("laggard.experiments.results.selection.measure_runs", measured)
 
 
-def test_an_optimum_at_the_edge_and_a_tie_are_flagged(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_optimum_at_the_edge_and_a_tie_are_flagged(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for accuracies, lr, edge, tied in (
         ({(0.1, 0): 0.9, (0.5, 0): 0.8}, 0.1, "", 0),
         ({(0.1, 0): 0.8, (0.5, 0): 0.9}, 0.5, "learning.lr", 0),
         ({(0.002, 0): 0.95, (0.5, 0): 0.9}, 0.002, "learning.lr", 0),
         ({(0.1, 0): 0.9, (0.5, 0): 0.9}, 0.1, "", 1),
         ({(0.1, 0): 0.9, (0.5, 0): 0.7, (0.5, 1): 0.99}, 0.1, "", 0),  # seed 1 does not choose
-        ({(0.1, 0): float("nan"), (0.5, 0): 0.01, (0.002, 0): 0.0}, 0.5, "learning.lr", 0),  # it diverged
+        # it diverged
+        ({(0.1, 0): float("nan"), (0.5, 0): 0.01, (0.002, 0): 0.0}, 0.5, "learning.lr", 0),
     ):
         with monkeypatch.context() as patch:
             scored(patch, results, accuracies)
@@ -203,13 +228,17 @@ def test_an_optimum_at_the_edge_and_a_tie_are_flagged(results: Results, monkeypa
         assert any("is tied with 1 more" in note for note in chosen.notes) == bool(tied)
 
 
-def test_what_was_chosen_for_several_is_noted_once(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_chosen_for_several_is_noted_once(
+    results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both methods have their best at the edge, 0.5."""
     scored(monkeypatch, results, {(0.1, 0): 0.8, (0.5, 0): 0.9})
     chosen = best(results, "learning.lr", select_seeds=[0])
     assert chosen.choices == ["learning.lr = 0.5: sync; late"]
     (warning,) = [note for note in chosen.notes if "edge" in note]
-    assert warning.startswith("warning: sync; late: learning.lr = 0.5 lies at the edge of its grid (learning.lr)")
+    assert warning.startswith(
+        "warning: sync; late: learning.lr = 0.5 lies at the edge of its grid (learning.lr)"
+    )
 
 
 def test_one_seed_that_chooses_and_reports_is_warned_of(results: Results) -> None:
@@ -240,7 +269,8 @@ def test_every_format_says_the_same(results: Results) -> None:
     cells = [cell for line in lines[1:] for cell in line]
     assert all(cell in text for cell in cells)
     assert [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in markdown.splitlines()[: 1 + len(lines)]
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in markdown.splitlines()[: 1 + len(lines)]
     ] == [
         lines[0],
         ["---", "---", "---:", "---:"],
@@ -248,26 +278,40 @@ def test_every_format_says_the_same(results: Results) -> None:
     ]
     body = latex.split("\\midrule\n")[1].split("\n\\bottomrule")[0]
     assert [line.removesuffix(" \\\\").split(" & ") for line in body.splitlines()] == [
-        [cell.replace("±", "$\\pm$").replace("%", "\\%").replace(">", "$>$") for cell in line] for line in lines[1:]
+        [cell.replace("±", "$\\pm$").replace("%", "\\%").replace(">", "$>$") for cell in line]
+        for line in lines[1:]
     ]
     rows = list(csv.DictReader(io.StringIO(FORMATS["csv"](made))))
     assert len(rows) == len(made.cells)
     for row, cell in zip(rows, made.cells.values(), strict=True):
         assert float(row["value"]) == pytest.approx(cell.value)
-        assert (row["kind"], int(row["n"]), int(row["diverged"])) == (cell.kind, cell.n, cell.diverged)
+        assert (row["kind"], int(row["n"]), int(row["diverged"])) == (
+            cell.kind,
+            cell.n,
+            cell.diverged,
+        )
 
 
 @pytest.mark.parametrize(
     ("style", "title"),
-    [("text", "Who waits?\n\n"), ("md", "**Who waits?**\n\n"), ("latex", "% Who waits?\n"), ("csv", "")],
+    [
+        ("text", "Who waits?\n\n"),
+        ("md", "**Who waits?**\n\n"),
+        ("latex", "% Who waits?\n"),
+        ("csv", ""),
+    ],
 )
-def test_the_question_is_the_title_where_all_asked_the_same(results: Results, style: str, title: str) -> None:
+def test_the_question_is_the_title_where_all_asked_the_same(
+    results: Results, style: str, title: str
+) -> None:
     def asking(*questions: str) -> str:
         configs = [
             result.config.model_copy(update={"question": asked})
             for asked, result in zip(questions, results, strict=True)
         ]
-        asked = Results([replace(result, given=config) for result, config in zip(results, configs, strict=True)])
+        asked = Results(
+            [replace(result, given=config) for result, config in zip(results, configs, strict=True)]
+        )
         return FORMATS[style](table(asked, values=["accuracy"]))
 
     others = ["Who waits?"] * (len(results) - 1)
@@ -282,12 +326,36 @@ def test_runs_without_a_sweep_are_told_apart_by_what_differs(results: Results) -
 
 
 def test_the_command_prints_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["--best", "learning.lr", "--by", "time", "--select-seeds", "0,1", "--value", "time_to", "--format", "md"]
+    asked = [
+        "--best",
+        "learning.lr",
+        "--by",
+        "time",
+        "--select-seeds",
+        "0,1",
+        "--value",
+        "time_to",
+        "--format",
+        "md",
+    ]
     assert main(["table", str(folder), *asked]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("| method | learning.lr | time to 85 % |")
     assert "chosen on seed 0, 1, reported on 2, 3" in printed
-    assert main(["table", str(folder), "--where", "learning.lr=0.1", "method=sync", "--columns", "method"]) == 0
+    assert (
+        main(
+            [
+                "table",
+                str(folder),
+                "--where",
+                "learning.lr=0.1",
+                "method=sync",
+                "--columns",
+                "method",
+            ]
+        )
+        == 0
+    )
     assert "method = sync: test accuracy" in capsys.readouterr().out
 
 
@@ -297,7 +365,10 @@ def test_the_command_prints_the_table(folder: Path, capsys: pytest.CaptureFixtur
         (["--rows", "method"], "learning.lr: was swept too"),
         (["--where", "learning.lr"], "learning.lr: expected key=value"),
         (["--where", "learning.lr=7"], "learning.lr=7: no run has that value"),
-        (["--best", "learning.lr", "--select-seeds", "a"], "--select-seeds a: expected whole numbers"),
+        (
+            ["--best", "learning.lr", "--select-seeds", "a"],
+            "--select-seeds a: expected whole numbers",
+        ),
         (["--value", "stalenes"], "stalenes: no such value; did you mean staleness?"),
     ],
 )
@@ -311,9 +382,18 @@ def test_a_wrong_question_is_answered_in_a_line(
     assert printed.err.count("\n") == 1
 
 
-def test_runs_that_differ_in_lists_have_a_row_each(toy: Callable[..., Path], tmp_path: Path) -> None:
-    slow = [f"cluster.slowdowns=[{{kind: factor, worker: {worker}, factor: 3}}]" for worker in (0, 1)]
-    for override in ([], slow[:1], slow[1:], ["cluster.network.cards=[{worker: 0, bandwidth: 1000}]"]):
+def test_runs_that_differ_in_lists_have_a_row_each(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    slow = [
+        f"cluster.slowdowns=[{{kind: factor, worker: {worker}, factor: 3}}]" for worker in (0, 1)
+    ]
+    for override in (
+        [],
+        slow[:1],
+        slow[1:],
+        ["cluster.network.cards=[{worker: 0, bandwidth: 1000}]"],
+    ):
         run(load(toy(), *override), tmp_path / "out")
     found = load_results(tmp_path / "out" / "toy")
     for form in FORMATS.values():
@@ -328,7 +408,8 @@ def test_the_interval_of_a_share_ends_at_0_and_1(results: Results) -> None:
     every = [Estimate(middle, 0.3, "mean", 3, None, 0) for middle in (0.1, 0.5, 0.9)]
     shown = [format_estimate(each, 100, "%", counted=False) for each in every]
     assert shown == ["10 (0 to 40) %", "50 ± 30 %", "90 (60 to 100) %"]
-    assert format_estimate(every[0], 1, "s", counted=False) == "0.10 ± 0.30 s"  # of a mean time by t
+    # of a mean time by t
+    assert format_estimate(every[0], 1, "s", counted=False) == "0.10 ± 0.30 s"
 
 
 def test_the_consensus_distance_has_a_column(toy: Callable[..., Path], tmp_path: Path) -> None:
@@ -337,12 +418,17 @@ def test_the_consensus_distance_has_a_column(toy: Callable[..., Path], tmp_path:
     assert cell.value == result.metrics["consensus"].iloc[-1] > 0
 
 
-def test_numbers_have_the_digits_that_mean_something(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_numbers_have_the_digits_that_mean_something(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     shown = [
-        format_estimate(Estimate(each, math.nan, "mean", 1, None, 0), counted=False) for each in (123456.0, 186.33)
+        format_estimate(Estimate(each, math.nan, "mean", 1, None, 0), counted=False)
+        for each in (123456.0, 186.33)
     ]
     assert shown == ["123,456", "186.3"]
-    result = run(load(toy(), "algorithm=dpsgd", "cluster.network.topology=ring", "stop.updates=7"), tmp_path)
+    result = run(
+        load(toy(), "algorithm=dpsgd", "cluster.network.topology=ring", "stop.updates=7"), tmp_path
+    )
     frame = summary([result]).assign(updates=186.3333333)
     assert " 186.3 " in format_table(frame)
     assert " 1,234,567 " in format_table(frame.assign(updates=1234567.0))

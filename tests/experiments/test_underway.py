@@ -1,4 +1,6 @@
-"""How far the runs of a sweep are: what is noted is so, it is gone afterwards, and it costs an update nothing."""
+"""How far the runs of a sweep are: what is noted is so, it is gone afterwards, and it costs an
+update nothing.
+"""
 
 import io
 import os
@@ -15,7 +17,14 @@ from laggard import load, run, sweep
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.results.store import private_folder
 from laggard.experiments.running import progress
-from laggard.experiments.running.progress import NOTE, START, Advance, SweepDisplay, heartbeat, read_progress
+from laggard.experiments.running.progress import (
+    NOTE,
+    START,
+    Advance,
+    SweepDisplay,
+    heartbeat,
+    read_progress,
+)
 from laggard.simulator import RunProgress
 
 
@@ -44,7 +53,9 @@ def test_the_note_is_of_the_nearest_limit_and_goes_with_the_run(
 
 
 def test_notes_of_the_dead_and_what_is_no_note_are_passed_by(tmp_path: Path) -> None:
-    for number, (text, age) in enumerate([("[", 0), ("[1]", 0), ("3", 0), ('["updates", 1, 2, 3.0]', 60)]):
+    for number, (text, age) in enumerate(
+        [("[", 0), ("[1]", 0), ("3", 0), ('["updates", 1, 2, 3.0]', 60)]
+    ):
         own = tmp_path / f".00000000000{number}.here.1"
         own.mkdir()
         (own / NOTE).write_text(text)
@@ -60,13 +71,18 @@ def test_noting_changes_no_result_and_leaves_no_file(
     plain = run(config, tmp_path / "plain")
     noted = run(config, tmp_path / "noted", progress=partial(heartbeat, out=tmp_path / "noted"))
     assert noted.manifest["files"] == plain.manifest["files"]
-    assert {file.name for file in noted.path.iterdir()} == {file.name for file in plain.path.iterdir()}
+    assert {file.name for file in noted.path.iterdir()} == {
+        file.name for file in plain.path.iterdir()
+    }
 
 
-def test_an_update_is_told_nothing(toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_is_told_nothing(
+    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given, simulate = [], sys.modules["laggard.experiments.running.run"].simulate
     monkeypatch.setattr(
-        "laggard.experiments.running.run.simulate", lambda **with_: (given.append(with_), simulate(**with_))[1]
+        "laggard.experiments.running.run.simulate",
+        lambda **with_: (given.append(with_), simulate(**with_))[1],
     )
     run(load(toy()), tmp_path, progress=partial(heartbeat, out=tmp_path))
     assert given[0]["watch"] is None
@@ -80,7 +96,10 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("file", [Terminal, io.StringIO])
 def test_runs_under_way_have_a_line_on_a_terminal_and_nowhere_else(
-    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: type[io.StringIO]
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    file: type[io.StringIO],
 ) -> None:
     planned = runs(load(toy("sweep: {seed: [0, 1]}")))
     own = tmp_path / f".{planned[1].id}.here.1"
@@ -98,12 +117,17 @@ def test_the_words_fit_the_limit() -> None:
     assert str(Advance("epochs", 0.5, 4.0, 7.0)) == "12%, 0.5 of 4 epochs, 0:00:49 left"
     assert str(Advance("time", 0.0, 90.0, 7.0)) == START
     assert str(Advance("time", 0.01, 90.0, 7.0)).startswith("0%, 0.01 of 90 s simulated")
-    assert str(Advance("updates", 12500.0, 50000, 1200.0)) == "25%, 12,500 of 50,000 updates, 1:00:00 left"
+    assert (
+        str(Advance("updates", 12500.0, 50000, 1200.0))
+        == "25%, 12,500 of 50,000 updates, 1:00:00 left"
+    )
 
 
 @pytest.mark.slow
 def test_workers_note_how_far_they_are(toy: Callable[..., Path], tmp_path: Path) -> None:
-    """Seen from outside, as the parent sees it, when the first of two runs is over and the other still goes on."""
+    """Seen from outside, as the parent sees it, when the first of two runs is over and the other
+    still goes on.
+    """
     config = load(toy("sweep: {stop.updates: [1, 15000]}"))
     seen: dict[str, Advance] = {}
     over = threading.Event()

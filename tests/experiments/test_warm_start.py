@@ -48,7 +48,9 @@ def test_before_the_first_update_a_run_has_the_losses_and_the_accuracy_of_the_fi
 def test_two_runs_one_after_the_other_are_one_of_both_lengths(
     toy: Callable[..., Path], tmp_path: Path, algorithm: str
 ) -> None:
-    """Of SGD on a quadratic without noise, whose state is the weights alone; the mean of two equal models is exact."""
+    """Of SGD on a quadratic without noise, whose state is the weights alone; the mean of two equal
+    models is exact.
+    """
     given = [EXACT, f"algorithm={algorithm}", "cluster.workers=2", "sweep.learning.lr=[0.1, 0.2]"]
     first = run(load(toy(), *given, "stop.updates=7"), tmp_path)
     second = run(load(toy(), *given, "stop.updates=9", weights(first)), tmp_path)
@@ -57,45 +59,68 @@ def test_two_runs_one_after_the_other_are_one_of_both_lengths(
     assert not torch.equal(second.weights[0], second.weights[1])
 
 
-def test_a_state_dict_of_torch_starts_the_loop_of_torch(toy: Callable[..., Path], tmp_path: Path) -> None:
-    """Plain SGD by torch's own layers and optimiser, from the same state_dict and on the same mini-batches."""
+def test_a_state_dict_of_torch_starts_the_loop_of_torch(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Plain SGD by torch's own layers and optimiser, from the same state_dict and on the same
+    mini-batches.
+    """
     data = synthetic(samples=100, features=4)
     torch.manual_seed(3)
     module = MLP(hidden=[5]).build(data.shape, data.classes).double()
     save_file(module.state_dict(), tmp_path / "start.safetensors")
-    given = [f"task.initial_file={tmp_path / 'start.safetensors'}", "cluster.workers=1", "algorithm=sync_ps"]
+    given = [
+        f"task.initial_file={tmp_path / 'start.safetensors'}",
+        "cluster.workers=1",
+        "algorithm=sync_ps",
+    ]
     result = run(load(toy(text=NETWORK), *given), tmp_path)
     batches = Supervised(MLP(hidden=[5]).build, data, batch=10).batches(0, [stream(0, BATCHES, 0)])
     optimizer = torch.optim.SGD(module.parameters(), lr=0.3)
     for _ in range(20):
         index = next(batches)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(module(data.train_x[index].double()), data.train_y[index]).backward()
+        nn.functional.cross_entropy(
+            module(data.train_x[index].double()), data.train_y[index]
+        ).backward()
         optimizer.step()
     expected = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
     torch.testing.assert_close(result.weights[0], expected, rtol=1e-12, atol=1e-12)
 
 
-def test_members_start_from_one_model_or_each_from_its_own(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_members_start_from_one_model_or_each_from_its_own(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     path = toy()
     grid = run(load(path, "sweep.learning.lr=[0.1, 0.2]", "sweep.learning.seed=[0, 1]"), tmp_path)
     alone = run(load(path), tmp_path)
-    each = run(load(path, weights(grid), "sweep.learning.lr=[0.3, 0.4, 0.5, 0.6]", "stop.updates=1"), tmp_path)
-    same = run(load(path, weights(alone), "sweep.learning.lr=[0.3, 0.4]", "stop.updates=1"), tmp_path)
+    each = run(
+        load(path, weights(grid), "sweep.learning.lr=[0.3, 0.4, 0.5, 0.6]", "stop.updates=1"),
+        tmp_path,
+    )
+    same = run(
+        load(path, weights(alone), "sweep.learning.lr=[0.3, 0.4]", "stop.updates=1"), tmp_path
+    )
     ends = grid.metrics.groupby("member")["test_loss"].last().tolist()
     assert each.metrics["test_loss"][:4].tolist() == ends
     assert len(set(ends)) == 4
     assert same.metrics["test_loss"][:2].tolist() == [alone.metrics["test_loss"].iloc[-1]] * 2
 
 
-def test_another_file_is_another_run_and_one_that_has_moved_is_not(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_another_file_is_another_run_and_one_that_has_moved_is_not(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     path, file = toy(), tmp_path / "start.safetensors"
 
     def id_with(value: float, file: Path) -> str:
         save_file({"weights": torch.full((1, 3), value)}, file)
         return runs(load(path, f"task.initial_file={file}"))[0].id
 
-    one, other, moved = id_with(1.0, file), id_with(2.0, file), id_with(1.0, tmp_path / "moved.safetensors")
+    one, other, moved = (
+        id_with(1.0, file),
+        id_with(2.0, file),
+        id_with(1.0, tmp_path / "moved.safetensors"),
+    )
     assert one == moved
     assert len({one, other, runs(load(path))[0].id}) == 3
     (spec,) = runs(load(path, f"task.initial_file={file}"))
@@ -108,15 +133,27 @@ def test_files_are_swept(toy: Callable[..., Path], tmp_path: Path) -> None:
     path = toy()
     for name, value in (("a", 1.0), ("b", 2.0)):
         save_file({"weights": torch.full((1, 3), value)}, tmp_path / name)
-    results = sweep(load(path, f"sweep.task.initial_file=[{tmp_path / 'a'}, {tmp_path / 'b'}]"), tmp_path, jobs=1)
+    results = sweep(
+        load(path, f"sweep.task.initial_file=[{tmp_path / 'a'}, {tmp_path / 'b'}]"),
+        tmp_path,
+        jobs=1,
+    )
     losses = [result.metrics["test_loss"].iloc[0] for result in results]
     assert losses[1] == pytest.approx(4 * losses[0])  # twice as far from the optimum 0
-    assert losses[0] == Quadratic(dim=3, condition=10).evaluate(torch.ones(1, 3))["test_loss"].item()
+    assert (
+        losses[0] == Quadratic(dim=3, condition=10).evaluate(torch.ones(1, 3))["test_loss"].item()
+    )
 
 
-def test_statistics_of_batch_normalisation_are_left_out(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_statistics_of_batch_normalisation_are_left_out(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     module = MLP(hidden=[5]).build((4,), 4)
-    state = {**module.state_dict(), "norm.running_mean": torch.ones(7), "norm.num_batches_tracked": torch.ones(())}
+    state = {
+        **module.state_dict(),
+        "norm.running_mean": torch.ones(7),
+        "norm.num_batches_tracked": torch.ones(()),
+    }
     save_file(state, tmp_path / "start")
     assert len(runs(load(toy(text=NETWORK), f"task.initial_file={tmp_path / 'start'}"))) == 1
 
@@ -124,9 +161,21 @@ def test_statistics_of_batch_normalisation_are_left_out(toy: Callable[..., Path]
 @pytest.mark.parametrize(
     ("tensors", "override", "said"),
     [
-        ({"weights": torch.zeros(1, 48)}, "seed=0", "expected weights (members, 49), as many as the model has"),
-        ({"weights": torch.zeros(3, 1, 49)}, "seed=0", "expected weights (members, 49), as many as the model has"),
-        ({"x": torch.zeros(48)}, "seed=0", "expected the model's 49 parameters, got {file} with 48"),
+        (
+            {"weights": torch.zeros(1, 48)},
+            "seed=0",
+            "expected weights (members, 49), as many as the model has",
+        ),
+        (
+            {"weights": torch.zeros(3, 1, 49)},
+            "seed=0",
+            "expected weights (members, 49), as many as the model has",
+        ),
+        (
+            {"x": torch.zeros(48)},
+            "seed=0",
+            "expected the model's 49 parameters, got {file} with 48",
+        ),
         ({"x": torch.zeros(49)}, "seed=0", "of the shape (5, 4), got {file} with none"),
         (
             {"weights": torch.zeros(3, 49)},
@@ -137,7 +186,11 @@ def test_statistics_of_batch_normalisation_are_left_out(toy: Callable[..., Path]
     ],
 )
 def test_what_does_not_fit_is_said_in_a_line(
-    toy: Callable[..., Path], tmp_path: Path, tensors: dict[str, torch.Tensor] | None, override: str, said: str
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    tensors: dict[str, torch.Tensor] | None,
+    override: str,
+    said: str,
 ) -> None:
     path, file = toy(text=NETWORK), tmp_path / "start"
     if tensors is None:
@@ -148,14 +201,23 @@ def test_what_does_not_fit_is_said_in_a_line(
         load(path, f"task.initial_file={file}", override)
     assert str(caught.value).startswith(f"{path}: task.initial_file: ")
     assert said.format(file=file) in str(caught.value)
-    with pytest.raises(ConfigError, match=r"task.initial_file: expected a file that can be read, got"):
+    with pytest.raises(
+        ConfigError, match=r"task.initial_file: expected a file that can be read, got"
+    ):
         load(path, f"task.initial_file={tmp_path / 'absent'}")
 
 
 def test_a_task_in_python_starts_from_weights() -> None:
     start = torch.tensor([[3.0, 4.0], [5.0, 6.0]])
     given = {"stop": Stop(updates=3), "learning_seeds": [0, 0]}
-    outcome = simulate(Cluster(workers=1), SyncPS(Rule()), WarmStart(Quadratic(dim=2), start), **given)
+    outcome = simulate(
+        Cluster(workers=1), SyncPS(Rule()), WarmStart(Quadratic(dim=2), start), **given
+    )
     assert torch.allclose(outcome.weights, 0.95**3 * start)
     with pytest.raises(ValueError, match=r"expected the shape \(1, 2\) or \(2, 2\), got \(3, 2\)"):
-        simulate(Cluster(workers=1), SyncPS(Rule()), WarmStart(Quadratic(dim=2), torch.zeros(3, 2)), **given)
+        simulate(
+            Cluster(workers=1),
+            SyncPS(Rule()),
+            WarmStart(Quadratic(dim=2), torch.zeros(3, 2)),
+            **given,
+        )

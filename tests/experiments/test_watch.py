@@ -18,7 +18,9 @@ from laggard.simulator.timing.distributions import Constant
 
 
 def test_who_waits_is_who_has_nothing_to_compute_longest_first() -> None:
-    """One worker, a second a gradient, 0.75 s each way: at its update, 2.75 s, it has waited since 2 s."""
+    """One worker, a second a gradient, 0.75 s each way: at its update, 2.75 s, it has waited since
+    2 s.
+    """
     network = Network(bandwidth=100.0, latency=0.25, message_bytes=50.0)
     seen, said = [], []
 
@@ -27,24 +29,34 @@ def test_who_waits_is_who_has_nothing_to_compute_longest_first() -> None:
 
     cluster = Cluster(workers=1, compute=Constant(1.0), network=network)
     simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=2), watch=look, observe=seen.append)
-    assert said == [(2.75, "1 of 1 workers wait: 0 for 0.75 s"), (5.25, "1 of 1 workers wait: 0 for 0.75 s")]
+    assert said == [
+        (2.75, "1 of 1 workers wait: 0 for 0.75 s"),
+        (5.25, "1 of 1 workers wait: 0 for 0.75 s"),
+    ]
 
 
-def test_what_is_told_is_what_the_tables_say_in_the_end(toy: Callable[..., Path], tmp_path: Path) -> None:
+def test_what_is_told_is_what_the_tables_say_in_the_end(
+    toy: Callable[..., Path], tmp_path: Path
+) -> None:
     given, seen = RunSpec(load(toy())).arguments(), []
     outcome = simulate(**given, observe=seen.append)
     how_far, learnt, stale, _ = describe_state(seen[0], outcome.progress, 2.0)
     applied = outcome.updates["staleness"]
     assert how_far.endswith("40 updates, 20 updates/s")
     assert f"test loss {outcome.metrics['test_loss'][-1]:.4g}" in learnt
-    assert stale == f"staleness {applied.mean():.2f} on average, {applied.max()} at most, of the last 40 gradients"
+    assert (
+        stale
+        == f"staleness {applied.mean():.2f} on average, {applied.max()} at most, of the last 40 gradients"
+    )
     lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in plot_lines(seen[0], 60, 12)]
     assert lines[0].strip() == "test loss against virtual time (s)"
     assert max(map(len, lines)) <= 60
     assert len(lines) <= 12
 
 
-def test_looking_on_changes_nothing(toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looking_on_changes_nothing(
+    toy: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watch, "PLAIN_PERIOD", 0.0)
     monkeypatch.setattr(watch, "PERIOD", 0.0)
     monkeypatch.setattr(watch, "SHARE", 0)
@@ -54,8 +66,12 @@ def test_looking_on_changes_nothing(toy: Callable[..., Path], tmp_path: Path, mo
     np.testing.assert_array_equal(watched.weights, plain.weights)
 
 
-def test_a_drawing_that_takes_long_is_drawn_seldom(toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An update a millisecond, a drawing that costs a fifth of a second: a sixtieth of the time, not two a second."""
+def test_a_drawing_that_takes_long_is_drawn_seldom(
+    toy: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update a millisecond, a drawing that costs a fifth of a second: a sixtieth of the time,
+    not two a second.
+    """
     clock = [0.0]
     monkeypatch.setattr(watch, "perf_counter", lambda: clock[0])
     view = View(load(toy()), io.StringIO())
@@ -72,7 +88,10 @@ def test_a_drawing_that_takes_long_is_drawn_seldom(toy: Callable[..., Path], mon
 
 
 def test_without_a_terminal_it_prints_plain_lines(
-    toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    toy: Callable[..., Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watch, "PERIOD", 0.0)
     monkeypatch.setattr("laggard.experiments.figures.comparison", lambda *_, **__: None)
@@ -80,6 +99,8 @@ def test_without_a_terminal_it_prints_plain_lines(
     said = capsys.readouterr()
     assert "finished" in said.out
     assert re.match(r"toy: \d+%, (?:\d:\d\d:\d\d left, )?\S+ s simulated, ", said.err), said.err
-    assert re.search(r"; staleness [\d.]+ on average, \d+ at most, of the last \d+ gradients; ", said.err), said.err
+    assert re.search(
+        r"; staleness [\d.]+ on average, \d+ at most, of the last \d+ gradients; ", said.err
+    ), said.err
     assert "\x1b" not in said.err
     assert len(said.err.splitlines()) == 1

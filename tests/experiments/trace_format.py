@@ -1,4 +1,6 @@
-"""The rules of the Trace Event Format that a trace of ours must keep, as a checker that answers with what is broken."""
+"""The rules of the Trace Event Format that a trace of ours must keep, as a checker that answers
+with what is broken.
+"""
 
 import json
 from collections import defaultdict
@@ -38,31 +40,50 @@ def _shape(event: dict[str, Any]) -> str:
     """What is wrong with one event by itself."""
     if event.get("ph") not in PHASES:
         return "unknown phase"
-    small = [event.get("pid"), *([event.get("tid")] if event["ph"] in "Xstf" or "tid" in event else [])]
+    small = [
+        event.get("pid"),
+        *([event.get("tid")] if event["ph"] in "Xstf" or "tid" in event else []),
+    ]
     if not all(type(number) is int and 0 < number < 2**31 for number in small):
         return "pid and tid are small positive integers"
     if not (isinstance(event.get("name"), str) and event["name"]):
         return "no name"
     if event["ph"] == "M":
-        return "metadata" if "ts" in event or NAMES.get(event["name"]) not in event.get("args", {}) else ""
+        return (
+            "metadata"
+            if "ts" in event or NAMES.get(event["name"]) not in event.get("args", {})
+            else ""
+        )
     for number in ("ts", *["dur"] * (event["ph"] == "X")):
         if not isinstance(event.get(number), int | Decimal) or event[number] < 0:
             return f"{number} is no time"
-    if event["ph"] == "C" and not all(isinstance(value, int | Decimal) for value in event["args"].values()):
+    if event["ph"] == "C" and not all(
+        isinstance(value, int | Decimal) for value in event["args"].values()
+    ):
         return "a counter counts numbers"
     if event["ph"] in "stf" and type(event.get("id")) is not int:
         return "a flow has an id"
-    return "an end binds to the enclosing slice" if event["ph"] == "f" and event.get("bp") != "e" else ""
+    return (
+        "an end binds to the enclosing slice"
+        if event["ph"] == "f" and event.get("bp") != "e"
+        else ""
+    )
 
 
 def _unnamed(events: list[dict[str, Any]]) -> list[str]:
-    named = {(event["pid"], event.get("tid")) for event in events if event["name"] in ("process_name", "thread_name")}
+    named = {
+        (event["pid"], event.get("tid"))
+        for event in events
+        if event["name"] in ("process_name", "thread_name")
+    }
     used = {(event["pid"], tid) for event in events for tid in {None, event.get("tid")}}
     tids = defaultdict(set)
     for pid, tid in used:
         tids[tid].add(pid)
     shared = [
-        f"thread {tid} is in several processes" for tid, pids in tids.items() if tid is not None and len(pids) > 1
+        f"thread {tid} is in several processes"
+        for tid, pids in tids.items()
+        if tid is not None and len(pids) > 1
     ]
     return [f"track {track} has no name" for track in sorted(used - named, key=str)] + shared
 
@@ -70,7 +91,9 @@ def _unnamed(events: list[dict[str, Any]]) -> list[str]:
 def _overlaps(events: list[dict[str, Any]]) -> list[str]:
     """Slices of one thread lie one after the other or one in the other."""
     said, open_until = [], defaultdict(list)
-    for event in sorted((event for event in events if event["ph"] == "X"), key=lambda of: (of["ts"], -of["dur"])):
+    for event in sorted(
+        (event for event in events if event["ph"] == "X"), key=lambda of: (of["ts"], -of["dur"])
+    ):
         stack, end = open_until[event["tid"]], event["ts"] + event["dur"]
         while stack and stack[-1] <= event["ts"]:
             stack.pop()
@@ -81,7 +104,9 @@ def _overlaps(events: list[dict[str, Any]]) -> list[str]:
 
 
 def _flows(events: list[dict[str, Any]]) -> list[str]:
-    """A flow begins once, ends once, never runs backwards, and each of its events lies in a slice of its thread."""
+    """A flow begins once, ends once, never runs backwards, and each of its events lies in a slice
+    of its thread.
+    """
     slices, flows, said = defaultdict(list), defaultdict(list), []
     for event in events:
         if event["ph"] == "X":
@@ -93,6 +118,8 @@ def _flows(events: list[dict[str, Any]]) -> list[str]:
         if phases != "s" + "t" * (len(flow) - 2) + "f":
             said.append(f"a flow of {phases}: {flow[0]}")
         for event in flow:
-            if not any(start <= event["ts"] <= end for start, end in slices[event["pid"], event["tid"]]):
+            if not any(
+                start <= event["ts"] <= end for start, end in slices[event["pid"], event["tid"]]
+            ):
                 said.append(f"bound to no slice: {event}")
     return said

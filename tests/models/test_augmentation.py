@@ -1,4 +1,6 @@
-"""Crops and reflections equal those of a plain loop, are uniform, and depend on no backend, thread or moment."""
+"""Crops and reflections equal those of a plain loop, are uniform, and depend on no backend, thread
+or moment.
+"""
 
 from itertools import islice
 
@@ -23,7 +25,11 @@ RGB, GREY = images(samples=40, shape=(3, 7, 9)), images(samples=40, shape=(1, 28
 
 
 def task(network=SMALL, data=RGB, **options):
-    return Supervised(network.build, data, **{"batch": 8, "threads": 1, "augment": BOTH, "device": "cpu", **options})
+    return Supervised(
+        network.build,
+        data,
+        **{"batch": 8, "threads": 1, "augment": BOTH, "device": "cpu", **options},
+    )
 
 
 def rng(seed):
@@ -50,13 +56,18 @@ def test_every_variant_is_that_of_a_plain_loop(augment, shape):
 @pytest.mark.parametrize("augment", [BOTH, Augmentation(flip=True)])
 def test_of_a_large_data_set_as_many_draws_are_made_as_64_bits_number(augment):
     samples = 1 << 30
-    x, y = torch.zeros(1, 1, 5, 5).expand(samples, -1, -1, -1), torch.zeros(1, dtype=torch.int64).expand(samples)
+    x, y = (
+        torch.zeros(1, 1, 5, 5).expand(samples, -1, -1, -1),
+        torch.zeros(1, dtype=torch.int64).expand(samples),
+    )
     _, _, variants = make_variants(x, y, augment, drops=True)
     assert samples * variants < 1 << 63 <= samples * (variants + augment.variants)
 
 
 def chi_square(counts):
-    """Pearson's statistic of equally likely cells, over its deviation from its mean, for (cells - 1) degrees."""
+    """Pearson's statistic of equally likely cells, over its deviation from its mean, for (cells -
+    1) degrees.
+    """
     expected, degrees = counts.mean(), counts.size - 1
     return (((counts - expected) ** 2 / expected).sum() - degrees) / np.sqrt(2 * degrees)
 
@@ -65,7 +76,9 @@ def test_variants_are_uniform_and_independent_of_sample_worker_and_epoch():
     augment = Augmentation(crop=1, flip=True)
     made = task(data=images(samples=40, shape=(3, 4, 4)), augment=augment)
     epochs = [
-        np.concatenate([batch.numpy() for batch in islice(made.batches(rank, [rng([7, rank])]), 5 * 400)])
+        np.concatenate(
+            [batch.numpy() for batch in islice(made.batches(rank, [rng([7, rank])]), 5 * 400)]
+        )
         for rank in range(2)
     ]
     of = [np.empty((400, 40), dtype=int) for _ in epochs]  # (epoch, sample) -> variant
@@ -110,7 +123,8 @@ def plainly(module, data, row, numbers):
 @pytest.mark.parametrize(
     ("network", "data", "dtype", "backend"),
     [
-        *[(LeNet5(), GREY, dtype, "threads") for dtype in (torch.float32, torch.float64)],  # compiled; by autograd
+        # compiled; by autograd
+        *[(LeNet5(), GREY, dtype, "threads") for dtype in (torch.float32, torch.float64)],
         (SMALL, RGB, torch.float32, "threads"),
         (ResNet(depth=8, norm="batch"), RGB, torch.float64, "threads"),
         *[(SMALL, RGB, torch.float64, name) for name in BACKEND_NAMES if "compile" not in name],
@@ -118,16 +132,24 @@ def plainly(module, data, row, numbers):
         (LeNet5(), GREY, torch.float64, "unfold-graphs"),
     ],
 )
-def test_gradients_are_autograd_s_on_the_images_of_a_plain_loop(network, data, dtype, backend, seeds):
+def test_gradients_are_autograd_s_on_the_images_of_a_plain_loop(
+    network, data, dtype, backend, seeds
+):
     made = task(network, data, dtype=dtype, backend=backend)
     weights = made.start([0, 1, 2]).repeat(2, 1, 1)
-    module, tolerance = network.build(data.shape, data.classes).to(dtype), 1e-5 if dtype == torch.float32 else 1e-11
-    for batches in (drawn(made, seeds, 4)[:2], drawn(made, seeds, 4)[2:]):  # a recording serves other mini-batches
+    module, tolerance = (
+        network.build(data.shape, data.classes).to(dtype),
+        1e-5 if dtype == torch.float32 else 1e-11,
+    )
+    # a recording serves other mini-batches
+    for batches in (drawn(made, seeds, 4)[:2], drawn(made, seeds, 4)[2:]):
         gradients, losses = made.gradients(weights, batches)
         for k, member in np.ndindex(2, 3):
             numbers = batches[k] if len(seeds) == 1 else batches[k][member]
             gradient, loss = plainly(module, data, weights[k, member], numbers)
-            torch.testing.assert_close(gradients[k, member], gradient, rtol=tolerance, atol=tolerance)
+            torch.testing.assert_close(
+                gradients[k, member], gradient, rtol=tolerance, atol=tolerance
+            )
             torch.testing.assert_close(losses[k, member], loss, rtol=tolerance, atol=tolerance)
 
 
@@ -140,13 +162,21 @@ def test_one_recording_serves_all_mini_batches(monkeypatch):
     assert len(recorded) == 1
 
 
-@pytest.mark.parametrize(("network", "data"), [(LeNet5(), GREY), (ResNet(depth=8), RGB)], ids=["compiled", "autograd"])
+@pytest.mark.parametrize(
+    ("network", "data"), [(LeNet5(), GREY), (ResNet(depth=8), RGB)], ids=["compiled", "autograd"]
+)
 def test_bits_do_not_depend_on_threads_company_or_the_time_of_evaluation(network, data):
-    cluster, rule, stop = Cluster(workers=3, compute=Gamma(1.0, cv=0.5)), Rule(lr=0.1), Stop(updates=6)
+    cluster, rule, stop = (
+        Cluster(workers=3, compute=Gamma(1.0, cv=0.5)),
+        Rule(lr=0.1),
+        Stop(updates=6),
+    )
 
     def weights(threads, learning_seeds=(0, 1), **options):
         made = task(network, data, threads=threads, batch=4)
-        return simulate(cluster, AsyncPS(rule), made, stop=stop, learning_seeds=learning_seeds, **options).weights
+        return simulate(
+            cluster, AsyncPS(rule), made, stop=stop, learning_seeds=learning_seeds, **options
+        ).weights
 
     first = weights(1)
     for other in (weights(2), weights(4), weights(2, defer=False), weights(2, memory=1.0)):
@@ -177,7 +207,9 @@ def test_no_method_changes_what_is_drawn():
         assert one[:count] == other[:count]
 
 
-@pytest.mark.parametrize("network", [SMALL, ResNet(depth=8, norm="batch")], ids=["plain", "batch norm"])
+@pytest.mark.parametrize(
+    "network", [SMALL, ResNet(depth=8, norm="batch")], ids=["plain", "batch norm"]
+)
 def test_evaluations_have_the_images_as_they_are(network):
     plain, augmented = task(network, augment=None), task(network)
     weights = plain.start([0, 1])
@@ -200,18 +232,24 @@ def test_hessian_products_are_those_of_the_augmented_images():
     direction = torch.from_numpy(rng(1).standard_normal(weights.shape))
     found = made.hessian_products(weights, direction, [batch])
     step = 1e-5
-    ahead, behind = (made.gradients(weights + sign * step * direction, [batch])[0] for sign in (1, -1))
+    ahead, behind = (
+        made.gradients(weights + sign * step * direction, [batch])[0] for sign in (1, -1)
+    )
     torch.testing.assert_close(found, (ahead - behind) / (2 * step), rtol=1e-6, atol=1e-7)
 
 
 def test_what_cannot_be_augmented_is_refused():
     with pytest.raises(ValueError, match="crop = -1: expected at least 0 pixels"):
         Augmentation(crop=-1)
-    with pytest.raises(ValueError, match=r"augment\.crop = 7: expected less than the size of the images, 7 x 9 pixels"):
+    with pytest.raises(
+        ValueError,
+        match=r"augment\.crop = 7: expected less than the size of the images, 7 x 9 pixels",
+    ):
         task(augment=Augmentation(crop=7))
     for augment in (Augmentation(crop=1), Augmentation(flip=True)):
         with pytest.raises(
-            ValueError, match=r"expected images \(channels, height, width\), got inputs of shape \(5,\)"
+            ValueError,
+            match=r"expected images \(channels, height, width\), got inputs of shape \(5,\)",
         ):
             task(data=synthetic(samples=40, features=5), augment=augment)
     assert task(data=synthetic(samples=40, features=5), augment=Augmentation()).epoch == 40

@@ -1,4 +1,6 @@
-"""CIFAR is read from its binary release, scaled by constants, and refused in one line where it is broken."""
+"""CIFAR is read from its binary release, scaled by constants, and refused in one line where it is
+broken.
+"""
 
 import io
 import tarfile
@@ -18,7 +20,9 @@ SETS = {"cifar10": (cifar10, "CIFAR10", 3073), "cifar100": (cifar100, "CIFAR100"
 
 @pytest.fixture(params=SETS)
 def small(request, tmp_path, monkeypatch):
-    """A release with three images a file: its name, what loads it, the release, the length of a record, its records."""
+    """A release with three images a file: its name, what loads it, the release, the length of a
+    record, its records.
+    """
     load, name, length = SETS[request.param]
     release = getattr(cifar, name)._replace(records=3, tests=3)
     monkeypatch.setattr(cifar, name, release)
@@ -61,7 +65,9 @@ def test_files_of_another_length_are_refused_by_name(small, tmp_path, how, which
     with pytest.raises(DataMissingError) as refused:
         load()
     got = path.stat().st_size
-    assert str(refused.value).startswith(f"{path}: expected 3 records of {length} bytes, got {got} bytes: remove it")
+    assert str(refused.value).startswith(
+        f"{path}: expected 3 records of {length} bytes, got {got} bytes: remove it"
+    )
     assert "\n" not in str(refused.value)
 
 
@@ -97,7 +103,9 @@ def test_missing_files_are_downloaded_from_the_archive_whose_md5_fits(small, tmp
         Path(filename).write_bytes(content)
 
     monkeypatch.setattr(import_torchvision().datasets.utils, "_urlretrieve", fetch)
-    monkeypatch.setattr(import_torchvision().datasets.utils, "_get_redirect_url", lambda url, **_: url)
+    monkeypatch.setattr(
+        import_torchvision().datasets.utils, "_get_redirect_url", lambda url, **_: url
+    )
     root = tmp_path / "new"
     monkeypatch.setenv("LAGGARD_DATA", str(root))
     labels = load().test_y.tolist()
@@ -119,7 +127,9 @@ def test_without_a_network_the_line_says_what_to_put_where(small, tmp_path, monk
     def offline(*_, **__):
         raise OSError("<urlopen error>\nno network")
 
-    monkeypatch.setattr(import_torchvision().datasets.utils, "download_and_extract_archive", offline)
+    monkeypatch.setattr(
+        import_torchvision().datasets.utils, "download_and_extract_archive", offline
+    )
     (tmp_path / release.folder / release.test).unlink()
     with pytest.raises(DataMissingError) as missing:
         load()

@@ -8,13 +8,23 @@ import numpy as np
 import pytest
 import torch
 
-from laggard.models import DATASETS, DataMissingError, cifar, digits, fashion_mnist, mnist, synthetic, synthetic_images
+from laggard.models import (
+    DATASETS,
+    DataMissingError,
+    cifar,
+    digits,
+    fashion_mnist,
+    mnist,
+    synthetic,
+    synthetic_images,
+)
 from laggard.models.data import IDX_FILES
 from tests.models.releases import write_cifar, write_leaf
 
 HERE = Path(os.environ.get("LAGGARD_DATA", "absent")) / "MNIST" / "raw"
 needs_mnist = pytest.mark.skipif(
-    not all((HERE / file).is_file() for file in IDX_FILES), reason="LAGGARD_DATA is unset, or has no MNIST"
+    not all((HERE / file).is_file() for file in IDX_FILES),
+    reason="LAGGARD_DATA is unset, or has no MNIST",
 )
 
 
@@ -43,7 +53,8 @@ def test_digits_have_the_shape_of_mnist_and_the_same_split_every_time():
     assert torch.equal(one.train_x, other.train_x)
     assert one.train_x.mean().item() == pytest.approx(0, abs=1e-3)
     assert one.train_x.std().item() == pytest.approx(1, abs=1e-3)
-    assert one.train_x[:3].stride() == (784, 1, 28, 1)  # channels last, which convolutions are faster on
+    # channels last, which convolutions are faster on
+    assert one.train_x[:3].stride() == (784, 1, 28, 1)
     assert torch.bincount(one.test_y, minlength=10).min() > 15
 
 
@@ -65,7 +76,11 @@ def files(small_mnist, monkeypatch):
     (root / "rows").write_text("".join(f"{row % 2} {row % 7 + 1}:{row / 7}\n" for row in range(50)))
     train, test = write_leaf(root)
     rows, written = {"file": str(root / "rows")}, {"file": __file__}
-    return {"libsvm": rows, "text": written, "femnist": {"file": str(train), "test_file": str(test)}}
+    return {
+        "libsvm": rows,
+        "text": written,
+        "femnist": {"file": str(train), "test_file": str(test)},
+    }
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -76,7 +91,11 @@ def test_a_dataset_is_the_same_bytes_on_any_number_of_threads(name, restored_thr
         data = DATASETS[name](**files.get(name, {}))
         assert data.name == name
         tensors = (data.train_x, data.train_y, data.test_x, data.test_y)
-        found.add(sha256(b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors)).hexdigest())
+        found.add(
+            sha256(
+                b"".join(tensor.contiguous().numpy().tobytes() for tensor in tensors)
+            ).hexdigest()
+        )
     assert len(found) == 1
 
 
@@ -87,7 +106,9 @@ def test_synthetic_blobs_lie_apart_as_asked():
     assert len(data.test_y) == 1000
     assert centres.norm(dim=1).mean().item() == pytest.approx(6.0, rel=0.2)
     assert (data.train_x - centres[data.train_y]).std().item() == pytest.approx(1.0, rel=0.01)
-    assert not torch.equal(data.train_x, synthetic(samples=4000, features=50, classes=3, seed=2).train_x)
+    assert not torch.equal(
+        data.train_x, synthetic(samples=4000, features=50, classes=3, seed=2).train_x
+    )
     with pytest.raises(ValueError, match="classes = 1"):
         synthetic(classes=1)
 
@@ -102,7 +123,8 @@ def test_synthetic_images_have_mean_zero_deviation_one_and_the_shapes_that_are_a
         assert (data.shape, data.classes) == (shape, given["classes"])
         assert (len(data.train_y), len(data.test_y), len(data.writers)) == (400, 100, 400)
         assert set(data.writers.tolist()) == set(range(given.get("writers", 1)))
-        assert data.train_x.mean().item() == pytest.approx(0, abs=0.2)  # of the patterns' numbers, which are few
+        # of the patterns' numbers, which are few
+        assert data.train_x.mean().item() == pytest.approx(0, abs=0.2)
         assert data.train_x.std().item() == pytest.approx(1, abs=0.2)
         assert not torch.equal(data.train_x, synthetic_images(samples=400, seed=1, **given).train_x)
     with pytest.raises(ValueError, match="writers = 0"):
@@ -114,14 +136,17 @@ def test_synthetic_images_have_mean_zero_deviation_one_and_the_shapes_that_are_a
 
 
 def test_synthetic_images_are_as_far_apart_as_their_contrast_says():
-    """Of two classes, the mean images differ by contrast times that of the patterns; the pixels' noise is the rest."""
+    """Of two classes, the mean images differ by contrast times that of the patterns; the pixels'
+    noise is the rest.
+    """
     contrast = 0.5
     data = synthetic_images(samples=4000, classes=2, channels=4, contrast=contrast)
     scale = (1 + 1.25 * contrast**2) ** 0.5
     one, other = (data.train_x[data.train_y == label] for label in (0, 1))
     within = torch.cat([one - one.mean(dim=0), other - other.mean(dim=0)]).var().item() * scale**2
     assert 1 < within < 1.2  # of the noise, and of moved edges of squares
-    squares = (one.mean(dim=0) - other.mean(dim=0))[:, 3::8, 3::8] * scale / contrast  # in the middle of squares
+    # in the middle of squares
+    squares = (one.mean(dim=0) - other.mean(dim=0))[:, 3::8, 3::8] * scale / contrast
     patterns = np.random.default_rng(0).standard_normal((2, 4, 4, 4))
     np.testing.assert_allclose(squares, patterns[0] - patterns[1], atol=0.3)
 
@@ -160,7 +185,9 @@ def test_missing_files_are_named_in_one_line(tmp_path, monkeypatch, load, name):
     assert caught.value.__suppress_context__
 
 
-@pytest.mark.parametrize("content", [b"", b"<html>", bytes([0, 0, 8, 1, 0, 0, 0, 9, 1])], ids=["empty", "page", "cut"])
+@pytest.mark.parametrize(
+    "content", [b"", b"<html>", bytes([0, 0, 8, 1, 0, 0, 0, 9, 1])], ids=["empty", "page", "cut"]
+)
 def test_broken_files_are_missing_files(small_mnist, content):
     (small_mnist / IDX_FILES[1]).write_bytes(content)
     with pytest.raises(DataMissingError):
@@ -174,7 +201,18 @@ def test_mnist_is_the_real_one():
     assert data.train_x.mean().item() == pytest.approx(0, abs=1e-3)
     assert data.train_x.std().item() == pytest.approx(1, abs=1e-3)
     assert data.train_y[:5].tolist() == [5, 0, 4, 1, 9]
-    assert torch.bincount(data.test_y).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert torch.bincount(data.test_y).tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]
 
 
 @pytest.mark.parametrize("name", DATASETS)

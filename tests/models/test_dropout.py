@@ -22,7 +22,14 @@ BITS, P = 64, 0.3
 
 
 def dense(p=P, inplace=False):
-    full = [nn.Linear(108, 9), nn.Tanh(), nn.Dropout(p, inplace), nn.Linear(9, 9), nn.Dropout(p), nn.Linear(9, 4)]
+    full = [
+        nn.Linear(108, 9),
+        nn.Tanh(),
+        nn.Dropout(p, inplace),
+        nn.Linear(9, 9),
+        nn.Dropout(p),
+        nn.Linear(9, 4),
+    ]
     return nn.Sequential(nn.Flatten(), nn.Dropout(p), *full)
 
 
@@ -52,7 +59,9 @@ def task(make=dense, data=DATA, **options):
 
 
 def drawn(task, seeds, count, rank=0):
-    return list(islice(task.batches(rank, [np.random.default_rng([seed, rank]) for seed in seeds]), count))
+    return list(
+        islice(task.batches(rank, [np.random.default_rng([seed, rank]) for seed in seeds]), count)
+    )
 
 
 def reference(seed, count):
@@ -81,7 +90,13 @@ def masks(numbers, samples, shapes, p=P, variants=1):
 
 def test_numbers_are_those_of_splitmix64():
     """The first numbers for the seed 1234567, as other implementations print them."""
-    known = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
+    known = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
     assert reference(1234567, 5) == known
     assert [number % 2**BITS for number in split_mix(torch.tensor(1234567), 5).tolist()] == known
 
@@ -108,17 +123,25 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("seeds", [[0], [0, 1, 2]], ids=["shared batches", "own batches"])
-@pytest.mark.parametrize("augment", [None, Augmentation(crop=1, flip=True)], ids=["plain", "augmented"])
+@pytest.mark.parametrize(
+    "augment", [None, Augmentation(crop=1, flip=True)], ids=["plain", "augmented"]
+)
 @pytest.mark.parametrize("backend", ["threads", "vmap", "vmap-graphs"])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_gradients_are_autograd_s_with_masks_of_a_plain_loop(network, backend, augment, seeds):
     made = task(NETWORKS[network], backend=backend, augment=augment)
-    weights, variants = made.start([0, 1, 2]).repeat(2, 1, 1), 1 if augment is None else augment.variants
-    for batches in (drawn(made, seeds, 4)[:2], drawn(made, seeds, 4)[2:]):  # a recording serves other mini-batches
+    weights, variants = (
+        made.start([0, 1, 2]).repeat(2, 1, 1),
+        1 if augment is None else augment.variants,
+    )
+    # a recording serves other mini-batches
+    for batches in (drawn(made, seeds, 4)[:2], drawn(made, seeds, 4)[2:]):
         gradients, losses = made.gradients(weights, batches)
         for k, member in [(0, 0), (1, 1), (1, 2)]:
             numbers = batches[k] if len(seeds) == 1 else batches[k][member]
-            module = Masked(NETWORKS[network](), masks(numbers, 40, SHAPES[network], variants=variants)).double()
+            module = Masked(
+                NETWORKS[network](), masks(numbers, 40, SHAPES[network], variants=variants)
+            ).double()
             nn.utils.vector_to_parameters(weights[k, member], module.parameters())
             x = DATA.train_x[numbers % 40].double()
             if augment is not None:
@@ -136,12 +159,17 @@ def test_a_backend_of_plain_layers_refuses_it(name):
 
 
 def seen_masks(p, count, layers=2, batch=4, width=25):
-    """The masks `(mini-batches, layers, batch, width)` of so many mini-batches, 1 where a number stays."""
+    """The masks `(mini-batches, layers, batch, width)` of so many mini-batches, 1 where a number
+    stays.
+    """
 
     class Seeing(nn.Module):
         def __init__(self):
             super().__init__()
-            self.full, self.drops = nn.Linear(1, 4), nn.ModuleList(nn.Dropout(p) for _ in range(layers))
+            self.full, self.drops = (
+                nn.Linear(1, 4),
+                nn.ModuleList(nn.Dropout(p) for _ in range(layers)),
+            )
 
         def forward(self, x):
             ones = torch.ones(len(x), width, dtype=x.dtype)
@@ -162,8 +190,12 @@ def test_masks_have_mean_1_minus_p_and_are_independent(p):
     variance = p * (1 - p)
     assert abs(kept.mean().item() - (1 - p)) < 4 * np.sqrt(variance / kept.numel())
     centred = kept - (1 - p)
-    for axis in range(4):  # mini-batches, calls, samples, entries: each with the next along the axis
-        first, second = centred.narrow(axis, 0, kept.shape[axis] - 1), centred.narrow(axis, 1, kept.shape[axis] - 1)
+    # mini-batches, calls, samples, entries: each with the next along the axis
+    for axis in range(4):
+        first, second = (
+            centred.narrow(axis, 0, kept.shape[axis] - 1),
+            centred.narrow(axis, 1, kept.shape[axis] - 1),
+        )
         assert abs((first * second).mean().item()) < 4 * variance / np.sqrt(first.numel()), axis
 
 
@@ -187,11 +219,17 @@ def test_nothing_and_everything_can_be_dropped():
 
 @pytest.mark.parametrize("make", [dense, convolutional])
 def test_bits_do_not_depend_on_threads_company_or_the_time_of_evaluation(make):
-    cluster, rule, stop = Cluster(workers=3, compute=Gamma(1.0, cv=0.5)), Rule(lr=0.1), Stop(updates=8)
+    cluster, rule, stop = (
+        Cluster(workers=3, compute=Gamma(1.0, cv=0.5)),
+        Rule(lr=0.1),
+        Stop(updates=8),
+    )
 
     def weights(threads, learning_seeds=(0, 1), algorithm=AsyncPS, **options):
         made = task(make, threads=threads, batch=4, dtype=torch.float32)
-        return simulate(cluster, algorithm(rule), made, stop=stop, learning_seeds=learning_seeds, **options).weights
+        return simulate(
+            cluster, algorithm(rule), made, stop=stop, learning_seeds=learning_seeds, **options
+        ).weights
 
     first = weights(1)
     for other in (weights(2), weights(4), weights(2, defer=False), weights(2, memory=1.0)):
@@ -209,7 +247,8 @@ def test_evaluations_drop_nothing(network):
     for name, values in plain.evaluate(weights).items():
         torch.testing.assert_close(values, dropping.evaluate(weights)[name], rtol=1e-12, atol=1e-12)
     made = task(make, backend="vmap")
-    made.gradients(weights[None, :1], drawn(made, [0], 1))  # a pass of training leaves nothing behind
+    # a pass of training leaves nothing behind
+    made.gradients(weights[None, :1], drawn(made, [0], 1))
     for name, values in plain.evaluate(weights).items():
         torch.testing.assert_close(values, made.evaluate(weights)[name], rtol=1e-12, atol=1e-12)
 
@@ -224,7 +263,9 @@ def test_samples_are_those_without_dropout():
 def test_in_place_is_not_in_place():
     usual, in_place = task(), task(lambda: dense(inplace=True))
     weights, batches = usual.start([0])[None], drawn(usual, [0], 1)
-    for one, other in zip(usual.gradients(weights, batches), in_place.gradients(weights, batches), strict=True):
+    for one, other in zip(
+        usual.gradients(weights, batches), in_place.gradients(weights, batches), strict=True
+    ):
         assert torch.equal(one, other)
 
 
@@ -233,7 +274,9 @@ def test_hessian_products_have_the_masks_of_the_gradient():
     (batch,), weights = drawn(made, [0], 1), made.start([0])[None]
     direction = torch.from_numpy(np.random.default_rng(1).standard_normal(weights.shape))
     found = made.hessian_products(weights, direction, [batch])
-    ahead, behind = (made.gradients(weights + sign * 1e-5 * direction, [batch])[0] for sign in (1, -1))
+    ahead, behind = (
+        made.gradients(weights + sign * 1e-5 * direction, [batch])[0] for sign in (1, -1)
+    )
     torch.testing.assert_close(found, (ahead - behind) / 2e-5, rtol=1e-6, atol=1e-7)
 
 

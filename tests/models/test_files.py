@@ -1,4 +1,6 @@
-"""Files of libsvm and of text are read as their formats say, split once and for all, and refused in one line."""
+"""Files of libsvm and of text are read as their formats say, split once and for all, and refused in
+one line.
+"""
 
 import bz2
 import gzip
@@ -34,11 +36,14 @@ def whole(data):
     return torch.cat([data.train_x, data.test_x]), torch.cat([data.train_y, data.test_y])
 
 
-# ---------------------------------------------------------------------------------------------------------- libsvm
+# ----------------------------------------------------------------------------------------------------------
+# libsvm
 
 
 def test_rows_of_a_libsvm_file_become_dense_and_labels_classes_in_increasing_order(tmp_path):
-    data = libsvm(write(tmp_path / "a9a", ROWS), test_file=write(tmp_path / "a9a.t", "-1 4:3\n+1 1:1\n"))
+    data = libsvm(
+        write(tmp_path / "a9a", ROWS), test_file=write(tmp_path / "a9a.t", "-1 4:3\n+1 1:1\n")
+    )
     assert torch.equal(data.train_x, torch.tensor(DENSE))
     assert data.train_y.tolist() == LABELS
     assert torch.equal(data.test_x, torch.tensor([[0.0, 0, 0, 3], [1, 0, 0, 0]]))
@@ -80,7 +85,11 @@ def test_test_rows_are_a_share_chosen_by_a_seed_and_both_sets_keep_the_order_of_
 
 def test_a_share_leaves_something_to_train_and_to_test(tmp_path):
     path = write(tmp_path / "rows", "0 1:1\n1 2:1\n0 1:2\n")
-    assert [len(libsvm(path, test_share=share).test_y) for share in (1e-9, 0.5, 1 - 1e-9)] == [1, 2, 2]
+    assert [len(libsvm(path, test_share=share).test_y) for share in (1e-9, 0.5, 1 - 1e-9)] == [
+        1,
+        2,
+        2,
+    ]
 
 
 def test_packed_files_are_read(tmp_path):
@@ -123,7 +132,9 @@ def test_what_is_no_libsvm_file_is_refused_in_one_line(tmp_path, how):
 
 def test_a_test_file_has_the_labels_of_the_training_set(tmp_path):
     train, test = write(tmp_path / "train", ROWS), write(tmp_path / "test", "0 1:1\n1 1:1\n")
-    with pytest.raises(ValueError, match=r"test_file = .*test with 0: expected the labels of the training set"):
+    with pytest.raises(
+        ValueError, match=r"test_file = .*test with 0: expected the labels of the training set"
+    ):
         libsvm(train, test_file=test)
     with pytest.raises(ValueError, match=r"test_file = .*test with none: expected lines"):
         libsvm(train, test_file=write(tmp_path / "test", ""))
@@ -133,11 +144,14 @@ def test_a_test_file_has_the_labels_of_the_training_set(tmp_path):
 def test_a_share_that_is_none_is_refused(tmp_path, share):
     path = write(tmp_path / "rows", ROWS * 20)
     for load in (libsvm, text_file):
-        with pytest.raises(ValueError, match=f"test_share = {share}: expected a number > 0 and < 1"):
+        with pytest.raises(
+            ValueError, match=f"test_share = {share}: expected a number > 0 and < 1"
+        ):
             load(path, test_share=share)
 
 
-# ------------------------------------------------------------------------------------------------------------ text
+# ------------------------------------------------------------------------------------------------------------
+# text
 
 
 def test_a_label_is_the_character_that_comes_next(tmp_path):
@@ -150,13 +164,16 @@ def test_a_label_is_the_character_that_comes_next(tmp_path):
     assert x.shape == y.shape == (pieces, 5)
     assert "".join(occurring[int(code)] for code in x.flatten()) == written[: pieces * 5]
     assert "".join(occurring[code] for code in y.flatten()) == written[1 : pieces * 5 + 1]
-    assert len(data.test_y) == round(0.3 * pieces)  # the last ones, since `whole` has them in the order of the file
+    # the last ones, since `whole` has them in the order of the file
+    assert len(data.test_y) == round(0.3 * pieces)
 
 
 def test_a_text_that_is_written_to_a_file_is_the_data_set_of_characters(tmp_path):
     made = characters(samples=30, positions=4)
     codes = torch.cat([*whole(made)[0].int(), made.test_y[-1, -1:]])
-    data = text_file(write(tmp_path / "text", "".join(ALPHABET[code] for code in codes)), positions=4)
+    data = text_file(
+        write(tmp_path / "text", "".join(ALPHABET[code] for code in codes)), positions=4
+    )
     occurring = codes.unique()
     for name in ("train_x", "train_y", "test_x", "test_y"):
         one, other = getattr(data, name), getattr(made, name)
@@ -188,7 +205,10 @@ def test_a_text_has_a_least_and_a_greatest_length(tmp_path, monkeypatch):
     path = write(tmp_path / "text", "ab" * 20)
     with pytest.raises(ValueError, match="positions = 1: expected a number from 2 to 10000"):
         text_file(path, positions=1)
-    assert [len(part) for part in (text_file(path, positions=19).train_y, text_file(path, positions=19).test_y)] == [
+    assert [
+        len(part)
+        for part in (text_file(path, positions=19).train_y, text_file(path, positions=19).test_y)
+    ] == [
         1,
         1,
     ]

@@ -1,4 +1,6 @@
-"""A vector and a module are one model, and both backends take its gradients: one each, whatever the company."""
+"""A vector and a module are one model, and both backends take its gradients: one each, whatever the
+company.
+"""
 
 import pytest
 import torch
@@ -34,7 +36,10 @@ def test_flatten_and_unflatten_are_inverse():
     flat = flatten(module.parameters()).detach()
     views = unflatten(flat, shapes(module))
     assert flat.shape == (61_706,)
-    assert all(torch.equal(view, parameter) for view, parameter in zip(views, module.parameters(), strict=True))
+    assert all(
+        torch.equal(view, parameter)
+        for view, parameter in zip(views, module.parameters(), strict=True)
+    )
     assert torch.equal(flatten(views), flat)
     assert views[3].untyped_storage().data_ptr() == flat.untyped_storage().data_ptr()
 
@@ -66,18 +71,26 @@ def test_the_gradient_is_plain_autograd_of_the_module(backend):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
 def test_threads_and_one_batched_call_agree(dtype, tolerance):
     module, weights, x, y, index = problem(LeNet5(), (1, 28, 28), dtype)
-    one, other = Threads(module, cross_entropy, threads=2), Chunked(Batched(module, cross_entropy), most=2)
+    one, other = (
+        Threads(module, cross_entropy, threads=2),
+        Chunked(Batched(module, cross_entropy), most=2),
+    )
     pairs = zip(*(backend.gradients(weights, x, y, index) for backend in (one, other)), strict=True)
     for threads, batched in pairs:
         torch.testing.assert_close(threads, batched, rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(one.outputs(weights, x), other.outputs(weights, x), rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(
+        one.outputs(weights, x), other.outputs(weights, x), rtol=tolerance, atol=tolerance
+    )
 
 
-# An odd number of parameters lets rows of a stack begin at every alignment, on which last digits depend.
+# An odd number of parameters lets rows of a stack begin at every alignment, on which last digits
+# depend.
 ODD = (MLP(hidden=(37,)), (6,), torch.float64)
 
 
-@pytest.mark.parametrize("network", [ODD, (LeNet5(), (1, 28, 28), torch.float32)], ids=["mlp", "lenet5"])
+@pytest.mark.parametrize(
+    "network", [ODD, (LeNet5(), (1, 28, 28), torch.float32)], ids=["mlp", "lenet5"]
+)
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_model_s_gradient_does_not_depend_on_its_company(network, threads):
     module, weights, x, y, index = problem(*network)
@@ -92,7 +105,8 @@ def test_a_model_s_gradient_does_not_depend_on_its_company(network, threads):
 @pytest.mark.parametrize("backend", [Threads, Batched])
 def test_outputs_are_in_the_order_of_models_and_samples(backend):
     module, weights, *_ = problem()
-    x = torch.randn(600, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))  # three chunks
+    # three chunks
+    x = torch.randn(600, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     outputs = backend(module, cross_entropy).outputs(weights, x)
     nn.utils.vector_to_parameters(weights[3], module.parameters())
     torch.testing.assert_close(outputs[3], module(x).detach(), rtol=0, atol=1e-12)
@@ -113,7 +127,9 @@ def test_a_parameter_that_the_loss_never_sees_has_gradient_zero():
     *_, x, y, index = problem()
     for backend in (Threads(module, cross_entropy), Batched(module, cross_entropy)):
         gradients, _ = backend.gradients(weights, x, y, index[:2])
-        assert torch.equal(unflatten(gradients[0], shapes(module))[-1], torch.zeros(3, dtype=torch.float64))
+        assert torch.equal(
+            unflatten(gradients[0], shapes(module))[-1], torch.zeros(3, dtype=torch.float64)
+        )
 
 
 def test_devices_and_threads_that_are_not_there(monkeypatch):

@@ -1,4 +1,6 @@
-"""Residual networks learn as torch's own training loop does, and the classifiers of torchvision are torchvision's."""
+"""Residual networks learn as torch's own training loop does, and the classifiers of torchvision are
+torchvision's.
+"""
 
 from itertools import islice
 
@@ -50,10 +52,14 @@ def train_by_torch(norm, dtype, steps, lr, momentum):
 
 def check_training(norm, dtype, steps, tolerance):
     rule = Rule(SGD(momentum=0.9), lr=0.02)
-    outcome = simulate(Cluster(1), SyncPS(rule), resnet8(norm, dtype=dtype), stop=Stop(updates=steps))
+    outcome = simulate(
+        Cluster(1), SyncPS(rule), resnet8(norm, dtype=dtype), stop=Stop(updates=steps)
+    )
     module = train_by_torch(norm, dtype, steps, lr=0.02, momentum=0.9)
     expected = flatten(module.parameters()).detach()
-    assert (expected - flatten(torch_module(norm, start_seed(0), dtype).parameters())).abs().max() > 0.01
+    assert (
+        expected - flatten(torch_module(norm, start_seed(0), dtype).parameters())
+    ).abs().max() > 0.01
     torch.testing.assert_close(outcome.weights[0], expected, rtol=0, atol=tolerance)
     return outcome.weights, module
 
@@ -83,7 +89,11 @@ def learn(method, updates=None, **given):
     algorithm, enough = METHODS[method]
     updates = updates or enough
     return simulate(
-        CLUSTER, algorithm, resnet8(**given), stop=Stop(updates=updates), evaluate=Evaluate(every_updates=updates)
+        CLUSTER,
+        algorithm,
+        resnet8(**given),
+        stop=Stop(updates=updates),
+        evaluate=Evaluate(every_updates=updates),
     )
 
 
@@ -102,12 +112,17 @@ def test_it_learns_bit_for_bit_alike_on_any_number_of_threads():
 
 
 def test_it_learns_alike_on_either_backend_but_for_rounding():
-    one, two = (learn("all_reduce", 3, dtype=torch.float64, backend=backend) for backend in ("threads", "vmap"))
+    one, two = (
+        learn("all_reduce", 3, dtype=torch.float64, backend=backend)
+        for backend in ("threads", "vmap")
+    )
     torch.testing.assert_close(one.weights, two.weights, rtol=1e-9, atol=1e-9)
     assert abs(one.metrics["test_loss"] - two.metrics["test_loss"]).max() < 1e-9
 
 
-@pytest.mark.parametrize(("depth", "params"), [(20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7)])
+@pytest.mark.parametrize(
+    ("depth", "params"), [(20, 0.27), (32, 0.46), (44, 0.66), (56, 0.85), (110, 1.7)]
+)
 def test_it_has_the_parameters_of_the_paper_s_table_and_as_many_layers_as_its_depth(depth, params):
     with torch.device("meta"):
         module = ResNet(depth).build((3, 32, 32), 10)
@@ -140,10 +155,22 @@ def test_stages_halve_the_image_and_shortcuts_take_every_second_pixel():
     [
         (lambda: ResNet(depth=10), r"depth = 10: expected 6 n \+ 2, such as 8, 20 or 56"),
         (lambda: ResNet(norm="layer"), "norm = 'layer': expected 'batch' or 'group'"),
-        (lambda: ResNet().build((20,), 3), r"expected images of shape \(channels, height, width\), got .* \(20,\)"),
-        (lambda: Vision().build((2, 28, 28), 10), r"expected images of shape \(1 or 3, height, width\)"),
-        (lambda: Vision("resnet19").build((3, 32, 32), 10), "network = 'resnet19': expected a classifier of torchvis"),
-        (lambda: Vision("alexnet").describe((3, 32, 32), 10), "network = alexnet: .* takes images of 32 x 32 pixels"),
+        (
+            lambda: ResNet().build((20,), 3),
+            r"expected images of shape \(channels, height, width\), got .* \(20,\)",
+        ),
+        (
+            lambda: Vision().build((2, 28, 28), 10),
+            r"expected images of shape \(1 or 3, height, width\)",
+        ),
+        (
+            lambda: Vision("resnet19").build((3, 32, 32), 10),
+            "network = 'resnet19': expected a classifier of torchvis",
+        ),
+        (
+            lambda: Vision("alexnet").describe((3, 32, 32), 10),
+            "network = alexnet: .* takes images of 32 x 32 pixels",
+        ),
     ],
 )
 def test_what_cannot_be_built_is_refused(make, message):

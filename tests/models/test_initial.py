@@ -1,4 +1,6 @@
-"""Weights in a file: how many models they are, in which order of parameters, and what does not fit."""
+"""Weights in a file: how many models they are, in which order of parameters, and what does not
+fit.
+"""
 
 import pytest
 import torch
@@ -41,13 +43,18 @@ def test_a_model_whose_one_parameter_is_called_weights_is_no_result(tmp_path):
     save_file({"weights": weights}, tmp_path / "state")
     shapes = {"weights": (3, 4)}
     assert count_initial(str(tmp_path / "state"), PARAMS, lambda: shapes) == 1
-    assert torch.equal(read_initial(str(tmp_path / "state"), PARAMS, shapes), weights.view(1, PARAMS))
+    assert torch.equal(
+        read_initial(str(tmp_path / "state"), PARAMS, shapes), weights.view(1, PARAMS)
+    )
 
 
 @pytest.mark.parametrize(
     ("tensors", "said"),
     [
-        ({"weights": torch.zeros(1, 11)}, r"\(1, 11\): expected weights \(members, 12\), as many as the model has"),
+        (
+            {"weights": torch.zeros(1, 11)},
+            r"\(1, 11\): expected weights \(members, 12\), as many as the model has",
+        ),
         ({"weights": torch.zeros(2, 1, 12)}, r"weights \(members, 12\)"),
         ({"x": torch.zeros(11)}, "with 11: expected the model's 12 parameters"),
         ({"x": torch.zeros(12)}, r"with none: expected 0.weight of the shape \(2, 3\)"),

@@ -1,4 +1,6 @@
-"""The invented language is the Markov chain it says it is, and its entropy what the text's own probability says."""
+"""The invented language is the Markov chain it says it is, and its entropy what the text's own
+probability says.
+"""
 
 from collections import Counter
 from itertools import pairwise
@@ -54,7 +56,9 @@ def test_the_entropy_is_what_a_long_text_says_of_itself(language, written):
 
 
 def test_pairs_of_words_do_not_come_by_chance(language, written):
-    """A model that knew how often words occur, but not what they follow, would pay more than the entropy."""
+    """A model that knew how often words occur, but not what they follow, would pay more than the
+    entropy.
+    """
     lengths = np.array([len(word) + 1 for word in language.spellings])
     alone = -(language.stationary @ np.log(language.stationary)) / (language.stationary @ lengths)
     assert language.entropy < 0.8 * alone

@@ -14,7 +14,9 @@ from laggard.models.layers import describe_module, layers
 
 
 def test_work_is_counted_in_multiplications_and_activations_in_numbers():
-    found = {layer.name: layer for layer in layers(LeNet5().build((1, 28, 28), 10), (1, 28, 28), batch=3)}
+    found = {
+        layer.name: layer for layer in layers(LeNet5().build((1, 28, 28), 10), (1, 28, 28), batch=3)
+    }
     assert found["conv1"][1:] == (6 * 25 + 6, 3 * 6 * 28 * 28, 6 * 28 * 28 * 25)
     assert found["conv2"][1:] == (16 * 6 * 25 + 16, 3 * 16 * 10 * 10, 16 * 10 * 10 * 6 * 25)
     assert found["pool2"][1:] == (0, 3 * 16 * 5 * 5, 16 * 5 * 5)
@@ -36,7 +38,9 @@ def random_network(name, rng):
         return MLP(hidden, str(rng.choice(["relu", "tanh"]))), shape
     if name == "transformer":
         heads = int(rng.integers(1, 4))
-        return Transformer(heads * int(rng.integers(1, 6)), int(rng.integers(1, 4)), heads), (int(rng.integers(1, 9)),)
+        return Transformer(heads * int(rng.integers(1, 6)), int(rng.integers(1, 4)), heads), (
+            int(rng.integers(1, 9)),
+        )
     if name == "lstm":
         return LSTM(int(rng.integers(1, 9)), int(rng.integers(1, 4))), (int(rng.integers(1, 9)),)
     if name == "resnet":
@@ -56,7 +60,9 @@ def test_a_network_is_described_without_being_built_as_it_is_built(name):
         with torch.device("meta"):
             built = describe_module(network.build(shape, classes), shape, classes)
         assert network.describe(shape, classes) == built
-        assert built.params == sum(parameter.numel() for parameter in network.build(shape, classes).parameters())
+        assert built.params == sum(
+            parameter.numel() for parameter in network.build(shape, classes).parameters()
+        )
 
 
 def test_the_network_is_left_as_it_was():

@@ -1,4 +1,6 @@
-"""FEMNIST is read from LEAF's JSON, with the writers of its samples, and refused in one line where it is broken."""
+"""FEMNIST is read from LEAF's JSON, with the writers of its samples, and refused in one line where
+it is broken.
+"""
 
 import json
 
@@ -19,7 +21,9 @@ def folders(tmp_path):
 
 def test_samples_are_read_in_the_order_of_files_and_writers(folders):
     data = femnist(*map(str, folders))
-    first, second = (json.loads(file.read_text())["user_data"] for file in sorted(folders[0].iterdir()))
+    first, second = (
+        json.loads(file.read_text())["user_data"] for file in sorted(folders[0].iterdir())
+    )
     assert (data.name, data.shape, data.classes, data.labels) == ("femnist", (1, 28, 28), 62, ())
     assert data.train_y.tolist() == [0, 5, 61, 7, 1, 2]
     assert data.test_y.tolist() == [3, 9]
@@ -106,7 +110,11 @@ def test_a_folder_without_json_and_too_many_images_are_refused(tmp_path, folders
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_workers_train_on_the_images_of_their_own_writers(folders, workers):
     data = femnist(*map(str, folders))
-    task = Supervised(Logistic().build, data, 4, partition=ByWriter(), workers=workers, threads=1, device="cpu")
+    task = Supervised(
+        Logistic().build, data, 4, partition=ByWriter(), workers=workers, threads=1, device="cpu"
+    )
     rng = np.random.default_rng(0)
-    seen = [{int(data.writers[i]) for i in next(task.batches(rank, [rng]))} for rank in range(workers)]
+    seen = [
+        {int(data.writers[i]) for i in next(task.batches(rank, [rng]))} for rank in range(workers)
+    ]
     assert sum(map(len, seen)) == len(set().union(*seen)) == 3

@@ -15,13 +15,18 @@ BACKENDS = pytest.mark.parametrize("backend", ["threads", "vmap", "unfold"])
 
 def linear(data, loss, **given):
     """A linear network, at two models of two members."""
-    task = Supervised(Logistic().build, data, batch=4, loss=loss, dtype=DOUBLE, device="cpu", threads=1, **given)
-    weights = torch.randn(2, 2, task.params, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
+    task = Supervised(
+        Logistic().build, data, batch=4, loss=loss, dtype=DOUBLE, device="cpu", threads=1, **given
+    )
+    weights = torch.randn(
+        2, 2, task.params, dtype=DOUBLE, generator=torch.Generator().manual_seed(1)
+    )
     return task, weights
 
 
 def gradient_of_outputs(data, outputs, slopes):
-    """Gradients `(2, 2, params)` and losses `(2, 2)` by hand: `slopes` gives d loss / d outputs and losses, a row each.
+    """Gradients `(2, 2, params)` and losses `(2, 2)` by hand: `slopes` gives d loss / d outputs and
+    losses, a row each.
 
     Of o = W x + b: dW = 1/B sum s x', db = 1/B sum s.
     """
@@ -33,7 +38,12 @@ def gradient_of_outputs(data, outputs, slopes):
             for model in models:
                 matrix, bias = model[: outputs * 5].view(outputs, 5), model[outputs * 5 :]
                 slope, loss = slopes(x[batch] @ matrix.T + bias, y[batch])
-                rows.append((torch.cat([(slope.T @ x[batch]).flatten(), slope.sum(0)]) / len(batch), loss.mean()))
+                rows.append(
+                    (
+                        torch.cat([(slope.T @ x[batch]).flatten(), slope.sum(0)]) / len(batch),
+                        loss.mean(),
+                    )
+                )
         gradients, losses = (torch.stack(each) for each in zip(*rows, strict=True))
         return gradients.view(weights.shape), losses.view(2, 2)
 
@@ -74,7 +84,9 @@ def test_gradients_and_losses_are_those_by_hand(name, strength, backend):
     expected = gradients + strength * 2 * weights / (1 + squares) ** 2
     mine, my_losses = task.gradients(weights, BATCHES)
     torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-14)
-    torch.testing.assert_close(my_losses, losses + strength * (squares / (1 + squares)).sum(-1), rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        my_losses, losses + strength * (squares / (1 + squares)).sum(-1), rtol=1e-12, atol=0
+    )
 
 
 @every_loss
@@ -86,7 +98,9 @@ def test_an_evaluation_has_the_same_loss_and_the_accuracy_of_its_classes(name, b
     for member, model in enumerate(weights[0]):
         matrix, bias = model[: outputs * 5].view(outputs, 5), model[outputs * 5 :]
         predicted = data.test_x.to(DOUBLE) @ matrix.T + bias
-        expected = slopes(predicted, data.test_y)[1].mean() + 0.3 * (model**2 / (1 + model**2)).sum()
+        expected = (
+            slopes(predicted, data.test_y)[1].mean() + 0.3 * (model**2 / (1 + model**2)).sum()
+        )
         torch.testing.assert_close(measured["test_loss"][member], expected, rtol=1e-12, atol=0)
         classes = predicted.argmax(1) if outputs > 1 else predicted[:, 0] > 0
         hits = sum(int(one) == int(other) for one, other in zip(classes, data.test_y, strict=True))
@@ -97,15 +111,22 @@ def test_an_evaluation_has_the_same_loss_and_the_accuracy_of_its_classes(name, b
 def test_hessian_products_are_differences_of_gradients(name):
     data, _, loss, _ = CASES[name]
     task, weights = linear(data, loss(regularizer=0.3))
-    step = 1e-5 * torch.randn(weights.shape, dtype=DOUBLE, generator=torch.Generator().manual_seed(2))
-    difference = task.gradients(weights + step, BATCHES)[0] - task.gradients(weights - step, BATCHES)[0]
+    step = 1e-5 * torch.randn(
+        weights.shape, dtype=DOUBLE, generator=torch.Generator().manual_seed(2)
+    )
+    difference = (
+        task.gradients(weights + step, BATCHES)[0] - task.gradients(weights - step, BATCHES)[0]
+    )
     products = task.hessian_products(weights, step, BATCHES)
     torch.testing.assert_close(2 * products, difference, rtol=1e-7, atol=1e-13)
 
 
 def test_the_regulariser_of_a_model_does_not_depend_on_the_others():
     """On two threads, between which torch divides a long row that is alone."""
-    models, threads = torch.randn(5, 40_001, generator=torch.Generator().manual_seed(3)), torch.get_num_threads()
+    models, threads = (
+        torch.randn(5, 40_001, generator=torch.Generator().manual_seed(3)),
+        torch.get_num_threads(),
+    )
     torch.set_num_threads(2)
     try:
         assert torch.equal(penalty(models), torch.cat([penalty(model[None]) for model in models]))
@@ -118,7 +139,9 @@ def test_a_cross_entropy_without_smoothing_is_torchs_own_function_which_is_compi
 
 
 def test_a_logistic_loss_is_for_two_classes():
-    with pytest.raises(ValueError, match="expected cross_entropy or squared, since there are 4 classes"):
+    with pytest.raises(
+        ValueError, match="expected cross_entropy or squared, since there are 4 classes"
+    ):
         Supervised(MLP().build, FOUR, batch=4, loss=LogisticLoss())
 
 

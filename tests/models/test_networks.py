@@ -25,7 +25,10 @@ def test_relu_after_pooling_is_relu_before_pooling():
     usual = nn.Sequential(*layers)
     assert torch.equal(module(x), usual(x))
     weights = tuple(module.parameters())
-    pairs = zip(*(torch.autograd.grad(net(x).square().sum(), weights) for net in (module, usual)), strict=True)
+    pairs = zip(
+        *(torch.autograd.grad(net(x).square().sum(), weights) for net in (module, usual)),
+        strict=True,
+    )
     for one, other in pairs:
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
@@ -37,7 +40,9 @@ def test_lenet5_says_which_inputs_it_takes():
 
 def test_full_networks_have_the_sizes_asked_for():
     assert parameters(Logistic().build((1, 28, 28), 10)) == 7_850
-    assert parameters(MLP(hidden=(30, 20)).build((5,), 3)) == 5 * 30 + 30 + 30 * 20 + 20 + 20 * 3 + 3
+    assert (
+        parameters(MLP(hidden=(30, 20)).build((5,), 3)) == 5 * 30 + 30 + 30 * 20 + 20 + 20 * 3 + 3
+    )
     assert parameters(MLP(hidden=()).build((5,), 3)) == parameters(Logistic().build((5,), 3))
     with pytest.raises(ValueError, match="hidden"):
         MLP(hidden=(3, 0))
@@ -58,6 +63,8 @@ def test_an_mlp_of_tanh_units_is_odd_without_its_biases():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_builds_by_default_and_says_what_it_is(name):
     text = name in ("transformer", "lstm")
-    shape, answered = ((12,), (2, 12, 10)) if text else ((3 if name == "vision" else 1, 28, 28), (2, 10))
+    shape, answered = (
+        ((12,), (2, 12, 10)) if text else ((3 if name == "vision" else 1, 28, 28), (2, 10))
+    )
     assert NETWORKS[name]().build(shape, 10)(torch.zeros(2, *shape)).shape == answered
     assert NETWORKS[name].__doc__.splitlines()[0].endswith(".")

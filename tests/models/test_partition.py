@@ -3,10 +3,27 @@
 import numpy as np
 import pytest
 
-from laggard.models import PARTITIONS, ByLabel, ByWriter, Dirichlet, Disjoint, Iid, Logistic, Supervised, synthetic
+from laggard.models import (
+    PARTITIONS,
+    ByLabel,
+    ByWriter,
+    Dirichlet,
+    Disjoint,
+    Iid,
+    Logistic,
+    Supervised,
+    synthetic,
+)
 
 LABELS = np.random.default_rng(0).integers(10, size=1003)
-DEALT = [Disjoint(), ByLabel(), ByLabel(pieces=2), Dirichlet(alpha=100.0), Dirichlet(alpha=0.3), Dirichlet(alpha=1e-6)]
+DEALT = [
+    Disjoint(),
+    ByLabel(),
+    ByLabel(pieces=2),
+    Dirichlet(alpha=100.0),
+    Dirichlet(alpha=0.3),
+    Dirichlet(alpha=1e-6),
+]
 
 
 def deal(partition, workers=8, seed=0, labels=LABELS):
@@ -14,7 +31,9 @@ def deal(partition, workers=8, seed=0, labels=LABELS):
 
 
 def unevenness(shards):
-    """Total variation distance of a shard's labels from the whole set's: the mean over shards, 0 to 1."""
+    """Total variation distance of a shard's labels from the whole set's: the mean over shards, 0 to
+    1.
+    """
     whole = np.bincount(LABELS, minlength=10) / len(LABELS)
     own = [np.bincount(LABELS[shard], minlength=10) / len(shard) for shard in shards]
     return np.abs(np.array(own) - whole).sum(axis=1).mean() / 2
@@ -49,7 +68,9 @@ def test_iid_gives_everybody_everything():
 def test_by_label_gives_few_labels():
     labels = np.repeat(np.arange(10), 30)
     assert all(len(np.unique(labels[shard])) == 1 for shard in deal(ByLabel(), 10, labels=labels))
-    assert all(len(np.unique(labels[shard])) <= 2 for shard in deal(ByLabel(pieces=2), 10, labels=labels))
+    assert all(
+        len(np.unique(labels[shard])) <= 2 for shard in deal(ByLabel(pieces=2), 10, labels=labels)
+    )
 
 
 @pytest.mark.parametrize("workers", [1, 2, 9, 100])
@@ -60,7 +81,9 @@ def test_each_writers_samples_are_at_one_worker_and_writers_are_spread_evenly(wo
     own = [set(writers[shard]) for shard in shards]
     assert sum(map(len, own)) == len(set().union(*own)) == len(set(writers)) == 100
     assert {len(each) for each in own} <= {100 // workers, -(-100 // workers)}
-    assert [set(writers[shard]) for shard in deal(ByWriter(), workers, seed=1, labels=writers)] != own or workers == 1
+    assert [
+        set(writers[shard]) for shard in deal(ByWriter(), workers, seed=1, labels=writers)
+    ] != own or workers == 1
 
 
 def test_more_workers_than_writers_are_refused():
@@ -69,13 +92,23 @@ def test_more_workers_than_writers_are_refused():
 
 
 def test_a_data_set_without_writers_cannot_be_dealt_by_them():
-    with pytest.raises(ValueError, match="expected a data set whose samples have writers, got synthetic"):
-        Supervised(Logistic().build, synthetic(samples=40), 4, partition=ByWriter(), workers=2, device="cpu")
+    with pytest.raises(
+        ValueError, match="expected a data set whose samples have writers, got synthetic"
+    ):
+        Supervised(
+            Logistic().build,
+            synthetic(samples=40),
+            4,
+            partition=ByWriter(),
+            workers=2,
+            device="cpu",
+        )
 
 
 def test_a_smaller_alpha_is_more_uneven():
     uneven = [
-        np.mean([unevenness(deal(Dirichlet(alpha), seed=seed)) for seed in range(10)]) for alpha in (0.1, 1, 10, 1000)
+        np.mean([unevenness(deal(Dirichlet(alpha), seed=seed)) for seed in range(10)])
+        for alpha in (0.1, 1, 10, 1000)
     ]
     disjoint = np.mean([unevenness(deal(Disjoint(), seed=seed)) for seed in range(10)])
     assert uneven == sorted(uneven, reverse=True)
@@ -105,7 +138,9 @@ def test_as_many_samples_as_pieces_are_enough_and_one_fewer_is_refused():
         deal(ByLabel(pieces=2), 4, labels=LABELS[:7])
 
 
-@pytest.mark.parametrize("make", [lambda: Dirichlet(alpha=0.0), lambda: Dirichlet(float("nan")), lambda: ByLabel(0)])
+@pytest.mark.parametrize(
+    "make", [lambda: Dirichlet(alpha=0.0), lambda: Dirichlet(float("nan")), lambda: ByLabel(0)]
+)
 def test_fields_out_of_range_are_refused(make):
     with pytest.raises(ValueError, match="expected"):
         make()

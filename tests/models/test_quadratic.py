@@ -16,7 +16,9 @@ def batches(task, count, seeds=(0,)):
 
 def test_the_gradient_is_the_derivative_of_the_loss():
     task = Quadratic(**OPTIONS)
-    weights = torch.randn(2, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    weights = torch.randn(
+        2, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True
+    )
     gradients, losses = task.gradients(weights, batches(task, 2))
     (expected,) = torch.autograd.grad(losses.sum(), weights)
     torch.testing.assert_close(gradients, expected, rtol=0, atol=1e-14)
@@ -49,7 +51,9 @@ def test_noise_has_the_variance_of_a_mini_batch():
 def test_eigenvalues_fall_geometrically_to_the_condition_number():
     task = Quadratic(curvature=8.0, dim=4, condition=8.0, initial=1.0, dtype=torch.float64)
     gradients, _ = task.gradients(task.start([0])[None], batches(task, 1))
-    torch.testing.assert_close(gradients.flatten(), torch.tensor([8.0, 4.0, 2.0, 1.0], dtype=torch.float64))
+    torch.testing.assert_close(
+        gradients.flatten(), torch.tensor([8.0, 4.0, 2.0, 1.0], dtype=torch.float64)
+    )
 
 
 @pytest.mark.parametrize("dim", [1, 2, 5, 33, 1000, 40_000])
@@ -60,7 +64,9 @@ def test_a_model_s_gradient_does_not_depend_on_its_company(dim):
     gradients, losses = task.gradients(weights, noise)
     for k in range(3):
         for member in range(4):
-            gradient, loss = task.gradients(weights[k : k + 1, member : member + 1], noise[k : k + 1])
+            gradient, loss = task.gradients(
+                weights[k : k + 1, member : member + 1], noise[k : k + 1]
+            )
             assert torch.equal(gradient[0, 0], gradients[k, member])
             assert torch.equal(loss[0, 0], losses[k, member])
 
@@ -100,7 +106,10 @@ def test_what_is_no_quadratic_is_refused(options, message):
 
 DIMENSIONS = [1, 2, 7, 60]
 SHIFT, SCALE = [0.5, [1.0, -2.0, 0.0, 4.0], -1.0], [1.0, 0.5, 3.0]
-FORMS = {"diagonal": (Quadratic, {"condition": 9.0, "optimum": 2.0}), "tridiagonal": (Tridiagonal, {})}
+FORMS = {
+    "diagonal": (Quadratic, {"condition": 9.0, "optimum": 2.0}),
+    "tridiagonal": (Tridiagonal, {}),
+}
 
 
 def matrix(form, dim):
@@ -128,10 +137,14 @@ def test_minimum_and_smoothness_are_those_of_the_dense_matrix(form, dim):
 
 @pytest.mark.parametrize("dim", DIMENSIONS)
 def test_the_tridiagonal_is_nesterov_s_function_above_its_least_value(dim):
-    """f(w) = 1/2 w^T A w - b^T w with the dense A, and f(w*) = -d / (8 (d + 1)); its gradient by autograd."""
+    """f(w) = 1/2 w^T A w - b^T w with the dense A, and f(w*) = -d / (8 (d + 1)); its gradient by
+    autograd.
+    """
     A, optimum = matrix("tridiagonal", dim)
     b = torch.from_numpy(-np.eye(dim)[0] / 4)
-    weights = torch.from_numpy(np.random.default_rng(0).standard_normal((2, 3, dim))).requires_grad_()
+    weights = torch.from_numpy(
+        np.random.default_rng(0).standard_normal((2, 3, dim))
+    ).requires_grad_()
 
     def f(w):
         return ((w @ torch.from_numpy(A)) * w).sum(-1) / 2 - w @ b
@@ -145,21 +158,30 @@ def test_the_tridiagonal_is_nesterov_s_function_above_its_least_value(dim):
     torch.testing.assert_close(gradients, expected, rtol=0, atol=1e-13)
     measures = task.evaluate(weights[0])
     torch.testing.assert_close(measures["test_loss"], losses[0])
-    torch.testing.assert_close(measures["distance"], (weights[0] - torch.from_numpy(optimum)).norm(dim=-1))
+    torch.testing.assert_close(
+        measures["distance"], (weights[0] - torch.from_numpy(optimum)).norm(dim=-1)
+    )
 
 
 def batches_of_all(task, workers, seeds=(0,)):
-    return [next(task.batches(rank, [np.random.default_rng((seed, rank)) for seed in seeds])) for rank in workers]
+    return [
+        next(task.batches(rank, [np.random.default_rng((seed, rank)) for seed in seeds]))
+        for rank in workers
+    ]
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("given", [("shift",), ("scale",), ("shift", "scale")], ids="+".join)
 def test_each_worker_has_its_own_quadratic_and_their_mean_is_evaluated(form, given):
-    """Against f_i with dense matrices and autograd, and the minimum of their mean by a linear solve."""
+    """Against f_i with dense matrices and autograd, and the minimum of their mean by a linear
+    solve.
+    """
     A, optimum = matrix(form, 4)
     shift = [np.broadcast_to(row, 4) if "shift" in given else np.zeros(4) for row in SHIFT]
     scale = SCALE if "scale" in given else [1.0] * 3
-    task = made(form, noise=0.3, batch=9, **{key: {"shift": SHIFT, "scale": SCALE}[key] for key in given})
+    task = made(
+        form, noise=0.3, batch=9, **{key: {"shift": SHIFT, "scale": SCALE}[key] for key in given}
+    )
     weights = torch.from_numpy(np.random.default_rng(1).standard_normal((3, 2, 4))).requires_grad_()
 
     def f(worker, w):
@@ -176,16 +198,22 @@ def test_each_worker_has_its_own_quadratic_and_their_mean_is_evaluated(form, giv
     torch.testing.assert_close(gradients, slope + 0.1 * noise, rtol=0, atol=1e-12)
     products = task.hessian_products(weights, weights, drawn)
     factor = torch.tensor([scale[worker] for worker in order], dtype=torch.float64)[:, None, None]
-    torch.testing.assert_close(products, factor * (weights @ torch.from_numpy(A)), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        products, factor * (weights @ torch.from_numpy(A)), rtol=0, atol=1e-12
+    )
 
     mean = sum(s * A for s in scale) / 3
-    least = np.linalg.solve(mean, sum(s * A @ (optimum + c) for s, c in zip(scale, shift, strict=True)) / 3)
+    least = np.linalg.solve(
+        mean, sum(s * A @ (optimum + c) for s, c in zip(scale, shift, strict=True)) / 3
+    )
     np.testing.assert_allclose(task.minimizer.numpy(), least, rtol=0, atol=1e-12)
     assert task.smoothness == pytest.approx(np.linalg.eigvalsh(mean).max(), rel=1e-13)
     at_least = sum(f(worker, torch.from_numpy(least)) for worker in range(3)) / 3
     assert task.minimum == pytest.approx(at_least.item(), abs=1e-12)
     everywhere = sum(f(worker, weights[0]) for worker in range(3)) / 3
-    torch.testing.assert_close(task.evaluate(weights[0])["test_loss"], everywhere - at_least, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        task.evaluate(weights[0])["test_loss"], everywhere - at_least, rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("dim", [2, 33, 40_000])
@@ -210,7 +238,9 @@ def test_a_million_coordinates_need_no_matrix():
     weights = task.start([0])[None]
     gradients, losses = task.gradients(weights, batches_of_all(task, [1]))
     # w - w* - c is 1 - k / (d + 1) + 1: a line from 2 to 1, with a jump to 0 at either end
-    assert (gradients[0, 0, 0].item(), gradients[0, 0, -1].item()) == pytest.approx((2 / 4, 1 / 4), abs=1e-5)
+    assert (gradients[0, 0, 0].item(), gradients[0, 0, -1].item()) == pytest.approx(
+        (2 / 4, 1 / 4), abs=1e-5
+    )
     assert gradients[0, 0, 1:-1].abs().max() < 1e-6
     assert losses.item() == pytest.approx((2**2 + 1**2) / 8, rel=1e-4)
 
@@ -231,5 +261,7 @@ def test_workers_that_are_no_quadratics_are_refused(kind, options, message):
 
 
 def test_a_worker_without_a_quadratic_is_refused():
-    with pytest.raises(ValueError, match="rank 2 has no quadratic: shift and scale are those of 2 workers"):
+    with pytest.raises(
+        ValueError, match="rank 2 has no quadratic: shift and scale are those of 2 workers"
+    ):
         Quadratic(shift=[0.0, 1.0]).batches(2, [np.random.default_rng(0)])

@@ -1,4 +1,6 @@
-"""Batch normalisation: gradients by the mini-batch's statistics, evaluations by those of a fixed sample."""
+"""Batch normalisation: gradients by the mini-batch's statistics, evaluations by those of a fixed
+sample.
+"""
 
 from collections import OrderedDict
 
@@ -18,14 +20,19 @@ BATCH = 12
 
 
 def perceptron(shape, classes, **options):
-    """With a layer of batch normalisation that is called twice, one that is never called, and one without weights."""
+    """With a layer of batch normalisation that is called twice, one that is never called, and one
+    without weights.
+    """
 
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
             self.full, self.again = nn.Linear(int(np.prod(shape)), 10), nn.Linear(10, 10)
             self.twice, self.idle = nn.BatchNorm1d(10, **options), nn.BatchNorm1d(5, **options)
-            self.last, self.plain = nn.Linear(10, classes), nn.BatchNorm1d(10, affine=False, **options)
+            self.last, self.plain = (
+                nn.Linear(10, classes),
+                nn.BatchNorm1d(10, affine=False, **options),
+            )
 
         def forward(self, x):
             x = self.twice(self.full(x.flatten(1))).relu()
@@ -53,7 +60,9 @@ def load(network, weights, data=DATA):
 
 
 def recalibrate(module, data):
-    """As torch does it: running statistics are averages over the mini-batches that pass by; then evaluation mode."""
+    """As torch does it: running statistics are averages over the mini-batches that pass by; then
+    evaluation mode.
+    """
     for layer in module.modules():
         if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
             layer.reset_running_stats()
@@ -99,7 +108,9 @@ def test_a_gradient_has_the_statistics_of_its_own_mini_batch(network, backend):
 
 @pytest.mark.parametrize("backend", ["threads", "vmap"])
 def test_an_evaluation_depends_on_the_weights_alone(backend):
-    """Not on what was computed before, on the company, or on the samples beside one in the test set."""
+    """Not on what was computed before, on the company, or on the samples beside one in the test
+    set.
+    """
     task = supervised("perceptron", backend=backend)
     weights = task.start([0, 1, 2])
     before = task.evaluate(weights)
@@ -111,12 +122,16 @@ def test_an_evaluation_depends_on_the_weights_alone(backend):
     for name in before:
         assert torch.equal(before[name], again[name])
         alone = torch.cat([task.evaluate(row[None])[name] for row in weights])
-        torch.testing.assert_close(alone, before[name], rtol=0, atol=0 if backend == "threads" else 1e-12)
+        torch.testing.assert_close(
+            alone, before[name], rtol=0, atol=0 if backend == "threads" else 1e-12
+        )
 
 
 def test_more_samples_than_are_averaged_over_change_nothing():
     data = images(samples=CALIBRATED + 500)
-    index = torch.from_numpy(np.random.default_rng(0).permutation(len(data.train_y)))[: CALIBRATED // BATCH * BATCH]
+    index = torch.from_numpy(np.random.default_rng(0).permutation(len(data.train_y)))[
+        : CALIBRATED // BATCH * BATCH
+    ]
     other = data.train_x.clone()
     other[[number for number in range(len(other)) if number not in set(index.tolist())]] += 100.0
     task, moved = (supervised("perceptron", one) for one in (data, images_with(data, other)))
@@ -124,7 +139,8 @@ def test_more_samples_than_are_averaged_over_change_nothing():
     assert torch.equal(task.evaluate(weights)["test_loss"], moved.evaluate(weights)["test_loss"])
     nearer = images_with(data, data.train_x + 0.1)
     assert not torch.equal(
-        task.evaluate(weights)["test_loss"], supervised("perceptron", nearer).evaluate(weights)["test_loss"]
+        task.evaluate(weights)["test_loss"],
+        supervised("perceptron", nearer).evaluate(weights)["test_loss"],
     )
 
 
@@ -164,6 +180,8 @@ def test_layers_in_evaluation_mode_have_their_statistics_as_constants():
 
 
 def test_a_mini_batch_of_one_sample_has_no_statistics():
-    with pytest.raises(ValueError, match="batch = 1: expected at least 2 under batch normalisation"):
+    with pytest.raises(
+        ValueError, match="batch = 1: expected at least 2 under batch normalisation"
+    ):
         Supervised(ResNet(8).build, DATA, 1)
     Supervised(ResNet(8, "group").build, DATA, 1)

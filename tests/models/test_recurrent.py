@@ -13,14 +13,18 @@ POSITIONS, CLASSES, WIDTH = 9, 27, 6
 
 
 def by_the_equations(module, x):
-    """c = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c), from c = h = 0; then the logits of every h."""
+    """c = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c), from c = h = 0; then the
+    logits of every h.
+    """
     embedding, *layers, logits = module
     vectors = embedding.weight[x.long()]
     for layer in layers:
         h = c = torch.zeros(len(x), WIDTH, dtype=torch.float64)
         outputs = []
         for at in range(x.shape[1]):
-            gates = vectors[:, at] @ layer.weight_ih_l0.T + layer.bias_ih_l0 + h @ layer.weight_hh_l0.T
+            gates = (
+                vectors[:, at] @ layer.weight_ih_l0.T + layer.bias_ih_l0 + h @ layer.weight_hh_l0.T
+            )
             i, f, g, o = (gates + layer.bias_hh_l0).split(WIDTH, dim=1)
             c = f.sigmoid() * c + i.sigmoid() * g.tanh()
             h = o.sigmoid() * c.tanh()
@@ -36,7 +40,9 @@ def by_the_equations(module, x):
 def test_its_gradient_is_that_of_the_equations(depth, backend):
     data = characters(samples=30, positions=POSITIONS, words=20)
     network = LSTM(WIDTH, depth)
-    task = Supervised(network.build, data, 5, backend=backend, dtype=torch.float64, threads=1, device="cpu")
+    task = Supervised(
+        network.build, data, 5, backend=backend, dtype=torch.float64, threads=1, device="cpu"
+    )
     weights = task.start([3, 4])
     batch = torch.arange(5)
     gradients, losses = task.gradients(weights[None], [batch])
@@ -53,16 +59,28 @@ def test_its_gradient_is_that_of_the_equations(depth, backend):
 def test_a_batched_evaluation_is_that_of_each_model_alone():
     data = characters(samples=30, positions=POSITIONS, words=20)
     alone, batched = (
-        Supervised(LSTM(WIDTH).build, data, 5, backend=backend, dtype=torch.float64, threads=1, device="cpu")
+        Supervised(
+            LSTM(WIDTH).build,
+            data,
+            5,
+            backend=backend,
+            dtype=torch.float64,
+            threads=1,
+            device="cpu",
+        )
         for backend in ("threads", "vmap")
     )
     weights = alone.start([3, 4])
     for name, measured in alone.evaluate(weights).items():
-        torch.testing.assert_close(batched.evaluate(weights)[name], measured, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            batched.evaluate(weights)[name], measured, rtol=1e-12, atol=1e-12
+        )
 
 
 def test_it_learns_characters():
-    """Better than any table of how often each character follows another, which knows one character of the context."""
+    """Better than any table of how often each character follows another, which knows one character
+    of the context.
+    """
     data = characters(samples=2000, positions=16, words=20)
     task = Supervised(LSTM(32).build, data, 32, threads=1, device="cpu")
     weights = task.start([0])
@@ -71,8 +89,11 @@ def test_it_learns_characters():
         velocity = 0.9 * velocity + task.gradients(weights[None], [batch])[0][0]
         weights = weights - 0.3 * velocity
     before, after = (each.long().flatten() for each in (data.test_x, data.test_y))
-    counts = torch.zeros(CLASSES, CLASSES).index_put_((before, after), torch.ones(len(before)), accumulate=True)
-    bigrams = -(counts / counts.sum(1, keepdim=True)).log()[before, after].mean()  # of the test set itself
+    counts = torch.zeros(CLASSES, CLASSES).index_put_(
+        (before, after), torch.ones(len(before)), accumulate=True
+    )
+    # of the test set itself
+    bigrams = -(counts / counts.sum(1, keepdim=True)).log()[before, after].mean()
     assert task.evaluate(weights)["test_loss"].item() < bigrams.item()
 
 
@@ -81,5 +102,7 @@ def test_what_cannot_be_built_is_refused(given):
     ((key, value),) = given.items()
     with pytest.raises(ValueError, match=f"{key} = {value}: expected a number from 1 to"):
         LSTM(**given)
-    with pytest.raises(ValueError, match=r"lstm: expected sequences of characters, got inputs of shape \(1, 8, 8\)"):
+    with pytest.raises(
+        ValueError, match=r"lstm: expected sequences of characters, got inputs of shape \(1, 8, 8\)"
+    ):
         LSTM().build((1, 8, 8), 10)

@@ -1,4 +1,6 @@
-"""A module whose output is more than a function of its parameters and its input is refused, whatever it does."""
+"""A module whose output is more than a function of its parameters and its input is refused,
+whatever it does.
+"""
 
 import pytest
 import torch
@@ -51,7 +53,10 @@ class Noisy(nn.Module):
 class Attending(nn.Module):
     def __init__(self):
         super().__init__()
-        self.attention, self.full = nn.MultiheadAttention(6, 2, dropout=0.1, batch_first=True), nn.Linear(6, 3)
+        self.attention, self.full = (
+            nn.MultiheadAttention(6, 2, dropout=0.1, batch_first=True),
+            nn.Linear(6, 3),
+        )
 
     def forward(self, x):
         x = x[:, None]
@@ -59,11 +64,20 @@ class Attending(nn.Module):
 
 
 STATE = {
-    "in place": (lambda: Counting(in_place=True), r"Counting changes buffers in its forward pass \(calls\), but"),
-    "by a new one": (lambda: Counting(in_place=False), r"Counting changes buffers .*\(calls\).*: use BatchNorm, or a "),
+    "in place": (
+        lambda: Counting(in_place=True),
+        r"Counting changes buffers in its forward pass \(calls\), but",
+    ),
+    "by a new one": (
+        lambda: Counting(in_place=False),
+        r"Counting changes buffers .*\(calls\).*: use BatchNorm, or a ",
+    ),
     "instance norm": (
         lambda: nn.Sequential(
-            nn.Unflatten(1, (2, 3)), nn.InstanceNorm1d(2, track_running_stats=True), nn.Flatten(), nn.Linear(6, 3)
+            nn.Unflatten(1, (2, 3)),
+            nn.InstanceNorm1d(2, track_running_stats=True),
+            nn.Flatten(),
+            nn.Linear(6, 3),
         ),
         r"changes buffers .*\(1\.running_mean, 1\.running_var\).* such as GroupNorm",
     ),
@@ -105,13 +119,21 @@ def test_state_beside_the_parameters_is_refused_by_name(what, device):
         lambda: nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.0)),
         lambda: nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.5).eval()),
         lambda: nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)),
-        lambda: nn.Sequential(nn.Unflatten(1, (2, 3)), nn.InstanceNorm1d(2), nn.Flatten(), nn.Linear(6, 3)),
+        lambda: nn.Sequential(
+            nn.Unflatten(1, (2, 3)), nn.InstanceNorm1d(2), nn.Flatten(), nn.Linear(6, 3)
+        ),
     ],
 )
 @pytest.mark.parametrize("backend", ["threads", "vmap"])
 def test_buffers_that_stay_and_dropout_of_nothing_are_taken(make, backend):
     task = Supervised(
-        lambda shape, classes: make(), DATA, 4, backend=backend, dtype=torch.float64, threads=1, device="cpu"
+        lambda shape, classes: make(),
+        DATA,
+        4,
+        backend=backend,
+        dtype=torch.float64,
+        threads=1,
+        device="cpu",
     )
     weights = task.start([0, 0])
     gradients, losses = task.gradients(weights[None], [torch.arange(4)])
@@ -131,7 +153,10 @@ class Pair(nn.Linear):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: nn.Linear(6, 2), r"Linear: expected 3 logits, a number for each class, got \(2, 2\) for 2 inputs"),
+        (
+            lambda: nn.Linear(6, 2),
+            r"Linear: expected 3 logits, a number for each class, got \(2, 2\) for 2 inputs",
+        ),
         (lambda: nn.Flatten(0), r"Flatten: expected 3 logits, .*, got \(12,\) for 2 inputs"),
         (lambda: Pair(6, 3), "Pair: expected a tensor as output, got tuple"),
     ],

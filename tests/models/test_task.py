@@ -1,4 +1,6 @@
-"""A supervised task keeps the engine's promises: pure functions of ensembles, and common random numbers."""
+"""A supervised task keeps the engine's promises: pure functions of ensembles, and common random
+numbers.
+"""
 
 from itertools import islice
 
@@ -7,7 +9,17 @@ import pytest
 import torch
 from torch import nn
 
-from laggard.models import MLP, ByLabel, Disjoint, LeNet5, Logistic, Quadratic, Supervised, digits, synthetic
+from laggard.models import (
+    MLP,
+    ByLabel,
+    Disjoint,
+    LeNet5,
+    Logistic,
+    Quadratic,
+    Supervised,
+    digits,
+    synthetic,
+)
 from laggard.models.task import member_losses
 from laggard.simulator.learning.task import Task
 
@@ -19,7 +31,9 @@ def task(**options):
 
 
 every_task = pytest.mark.parametrize(
-    "made", [task(), task(backend="vmap"), Quadratic(dim=30, noise=1.0)], ids=["threads", "vmap", "quadratic"]
+    "made",
+    [task(), task(backend="vmap"), Quadratic(dim=30, noise=1.0)],
+    ids=["threads", "vmap", "quadratic"],
 )
 
 
@@ -52,7 +66,8 @@ def test_a_start_is_its_seed_s_alone_and_torch_s_own():
 
 
 def test_an_epoch_is_a_permutation_and_its_remainder_wraps():
-    batches = drawn(task().batches(0, [rng(0)]), 25)  # 200 indices: four epochs of 50, whose ends cut batches of 8
+    # 200 indices: four epochs of 50, whose ends cut batches of 8
+    batches = drawn(task().batches(0, [rng(0)]), 25)
     assert {len(batch) for batch in batches} == {8}
     indices = np.concatenate(batches).reshape(4, 50)
     assert (np.sort(indices) == np.arange(50)).all()
@@ -159,7 +174,10 @@ def test_members_losses_are_one_call_but_on_a_cpu(device, calls):
         counted.append(len(outputs))
         return nn.functional.cross_entropy(outputs, targets)
 
-    outputs, targets = torch.rand(5, 30, 3, device=device), torch.zeros(30, dtype=torch.int64, device=device)
+    outputs, targets = (
+        torch.rand(5, 30, 3, device=device),
+        torch.zeros(30, dtype=torch.int64, device=device),
+    )
     losses = member_losses(loss, outputs, targets)
     assert (losses.shape, len(counted)) == ((5,), calls)
     if device == "cpu":

@@ -1,4 +1,6 @@
-"""The Transformer looks at no character to come, and learns through every backend and partition as the others do."""
+"""The Transformer looks at no character to come, and learns through every backend and partition as
+the others do.
+"""
 
 import numpy as np
 import pytest
@@ -6,7 +8,16 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from laggard.models import ByLabel, Dirichlet, Disjoint, Logistic, Supervised, Transformer, characters, synthetic
+from laggard.models import (
+    ByLabel,
+    Dirichlet,
+    Disjoint,
+    Logistic,
+    Supervised,
+    Transformer,
+    characters,
+    synthetic,
+)
 from laggard.models.flat import flatten, unflatten
 from laggard.models.layers import layers
 from laggard.models.modules import Attention
@@ -21,7 +32,13 @@ def text():
 
 
 def supervised(data, network=SMALL, **given):
-    return Supervised(network.build, data, batch=6, device="cpu", **{"threads": 1, "dtype": torch.float64, **given})
+    return Supervised(
+        network.build,
+        data,
+        batch=6,
+        device="cpu",
+        **{"threads": 1, "dtype": torch.float64, **given},
+    )
 
 
 def test_it_has_the_parameters_of_the_text_book():
@@ -31,7 +48,10 @@ def test_it_has_the_parameters_of_the_text_book():
     norms = 2 * 2 * width
     ends = (27 + 32) * width + 2 * width + 27 * (width + 1)
     module = Transformer().build((32,), 27)
-    assert sum(parameter.numel() for parameter in module.parameters()) == 2 * (attention + full + norms) + ends
+    assert (
+        sum(parameter.numel() for parameter in module.parameters())
+        == 2 * (attention + full + norms) + ends
+    )
 
 
 def test_a_position_sees_itself_and_those_before_it_and_no_other(text):
@@ -48,7 +68,10 @@ def test_a_position_sees_itself_and_those_before_it_and_no_other(text):
 def test_attention_is_torch_s_causal_one():
     torch.manual_seed(0)
     width, heads = 12, 3
-    own, other = Attention(width, heads).double(), nn.MultiheadAttention(width, heads, batch_first=True).double()
+    own, other = (
+        Attention(width, heads).double(),
+        nn.MultiheadAttention(width, heads, batch_first=True).double(),
+    )
     with torch.no_grad():
         for mine, its in (
             (own.inputs.weight, other.in_proj_weight), (own.inputs.bias, other.in_proj_bias),
@@ -78,7 +101,9 @@ def test_a_gradient_is_autograds_of_the_mean_over_samples_and_positions(text, ba
         for member in range(2):
             module = SMALL.build((POSITIONS,), CLASSES).double()
             shapes = [parameter.shape for parameter in module.parameters()]
-            for parameter, given in zip(module.parameters(), unflatten(weights[update, member], shapes), strict=True):
+            for parameter, given in zip(
+                module.parameters(), unflatten(weights[update, member], shapes), strict=True
+            ):
                 parameter.data.copy_(given)
             index = batch.long()
             log = module(text.train_x[index].double()).log_softmax(-1)
@@ -93,7 +118,9 @@ def test_an_evaluation_is_the_mean_over_all_characters_of_the_test_set(text):
     weights = task.start([4])
     module = SMALL.build((POSITIONS,), CLASSES).double()
     for parameter, given in zip(
-        module.parameters(), unflatten(weights[0], [each.shape for each in module.parameters()]), strict=True
+        module.parameters(),
+        unflatten(weights[0], [each.shape for each in module.parameters()]),
+        strict=True,
     ):
         parameter.data.copy_(given)
     logits = module(text.test_x.double())
@@ -109,9 +136,13 @@ def test_a_network_that_does_not_answer_the_labels_is_refused(text):
         supervised(text, Logistic())
     with pytest.raises(ValueError, match="one label for an input, as the data has them"):
         supervised(synthetic(samples=20, features=5))
-    with pytest.raises(ValueError, match=r"sequences of characters, got inputs of shape \(1, 28, 28\)"):
+    with pytest.raises(
+        ValueError, match=r"sequences of characters, got inputs of shape \(1, 28, 28\)"
+    ):
         Transformer().build((1, 28, 28), 10)
-    with pytest.raises(ValueError, match=r"sequences of characters, got inputs of shape \(1, 28, 28\)"):
+    with pytest.raises(
+        ValueError, match=r"sequences of characters, got inputs of shape \(1, 28, 28\)"
+    ):
         Transformer().describe((1, 28, 28), 10)
 
 
@@ -132,12 +163,22 @@ def test_what_cannot_be_built_is_refused(given):
 def test_a_pipeline_can_cut_it_between_its_parts():
     module = Transformer().build((32,), 27)
     found = layers(module, (32,), batch=5)
-    names = ["embedding", "attention1", "feedforward1", "attention2", "feedforward2", "norm", "logits"]
+    names = [
+        "embedding",
+        "attention1",
+        "feedforward1",
+        "attention2",
+        "feedforward2",
+        "norm",
+        "logits",
+    ]
     assert [layer.name for layer in found] == names
-    assert sum(layer.params for layer in found) == sum(parameter.numel() for parameter in module.parameters())
+    assert sum(layer.params for layer in found) == sum(
+        parameter.numel() for parameter in module.parameters()
+    )
     work = {layer.name: layer.work for layer in found}
-    # Per position, multiplications of the full layers: 4 w^2 of attention and 8 w^2 of the layer after it; the
-    # rest, norms and activations, counts its outputs, 13 w of them at most.
+    # Per position, multiplications of the full layers: 4 w^2 of attention and 8 w^2 of the layer
+    # after it; the rest, norms and activations, counts its outputs, 13 w of them at most.
     assert 0 <= work["attention1"] / 32 - 4 * 64**2 <= 13 * 64
     assert 0 <= work["feedforward1"] / 32 - 8 * 64**2 <= 13 * 64
     assert {layer.activations for layer in found[:-1]} == {5 * 32 * 64}

@@ -12,7 +12,9 @@ from laggard.simulator import simulate
 
 @pytest.mark.parametrize("network", ["resnet50", "vgg16", "resnext50_32x4d", "mobilenet_v2"])
 def test_parameters_and_multiplications_are_those_that_torchvision_says(network):
-    """Its multiplications are those of layers with weights; ours have the outputs of the others besides."""
+    """Its multiplications are those of layers with weights; ours have the outputs of the others
+    besides.
+    """
     weights = import_torchvision().models.get_model_weights(network).DEFAULT.meta
     layers = vision_layers(network)
     assert sum(layer.params for layer in layers) == weights["num_params"]
@@ -29,10 +31,14 @@ def test_parameters_of_no_layer_are_counted_once(network):
 
 
 def test_activations_are_those_of_a_mini_batch_and_work_is_that_of_an_image():
-    """VGG's first convolution has 64 channels of the image's size, its last layer a number a class."""
+    """VGG's first convolution has 64 channels of the image's size, its last layer a number a
+    class.
+    """
     layers, one = vision_layers("vgg11", 224, 8), vision_layers("vgg11", 224)
     assert (layers[0].activations, layers[-1].activations) == (8 * 64 * 224**2, 8 * 1000)
-    assert [(layer.params, layer.work) for layer in layers] == [(layer.params, layer.work) for layer in one]
+    assert [(layer.params, layer.work) for layer in layers] == [
+        (layer.params, layer.work) for layer in one
+    ]
 
 
 CONFIG = """
@@ -59,19 +65,27 @@ def test_an_update_takes_its_operations_and_its_bytes(config):
     computed = 8 * 6 * sum(layer.work for layer in layers) / 1e12
     sent = 4 * sum(layer.params for layer in layers) / 1e9
     (run,) = runs(load(config))
-    assert simulate(**run.arguments()).progress.time == pytest.approx(3 * (computed + sent), rel=1e-9)
+    assert simulate(**run.arguments()).progress.time == pytest.approx(
+        3 * (computed + sent), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("task.network=vgg12", "task.network: expected a classifier of torchvision, such as alexnet"),
+        (
+            "task.network=vgg12",
+            "task.network: expected a classifier of torchvision, such as alexnet",
+        ),
         ("task.image=8", "task.image: expected a size that vgg11 takes, got 8"),
         ("task.image=0", "task.image: expected a size that vgg11 takes, got 0"),
         ("task.batch=0", "task.batch: expected a number >= 1, got 0"),
         ("cluster.compute.per=sample", "cluster.compute.per: expected batch, since speed counts"),
         ("cluster.compute.speed=0", "cluster.compute.speed: expected a number > 0"),
-        ("task={model: timing}", "cluster.compute.speed: expected null, since only a network's operations are counted"),
+        (
+            "task={model: timing}",
+            "cluster.compute.speed: expected null, since only a network's operations are counted",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(config, override, message):

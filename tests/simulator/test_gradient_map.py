@@ -43,9 +43,9 @@ def test_it_is_the_gradient_in_all_but_the_value(pool):
         "mixings",
         "share",
     ):
-        assert getattr(mapped, name) is getattr(gradient, name) or getattr(mapped, name) == getattr(gradient, name), (
-            name
-        )
+        assert getattr(mapped, name) is getattr(gradient, name) or getattr(mapped, name) == getattr(
+            gradient, name
+        ), name
     assert mapped.whole is gradient
     assert mapped.piece(7) is mapped  # one owner alone
     assert torch.equal(mapped.value, -3 * gradient.value)
@@ -53,7 +53,10 @@ def test_it_is_the_gradient_in_all_but_the_value(pool):
 
 def test_batches_multiply_the_share(pool):
     gradient, _ = promise(pool)
-    assert gradient.map(lambda own: own, batches=4).map(lambda own: own, batches=2).share == 8 * gradient.share
+    assert (
+        gradient.map(lambda own: own, batches=4).map(lambda own: own, batches=2).share
+        == 8 * gradient.share
+    )
 
 
 def test_the_function_is_called_once_and_only_if_somebody_asks(pool):
@@ -113,19 +116,30 @@ class SentTwice(Halved):
 @pytest.mark.parametrize("shards", [1, 2])
 def test_half_the_gradient_is_half_the_learning_rate_on_every_server(method, shards):
     def run(algorithm):
-        return simulate(Cluster(workers=3, compute=Exponential(1.0)), algorithm, Quadratic(), stop=Stop(updates=40))
+        return simulate(
+            Cluster(workers=3, compute=Exponential(1.0)),
+            algorithm,
+            Quadratic(),
+            stop=Stop(updates=40),
+        )
 
-    mapped, plain = run(method(Rule(lr=0.125), shards=shards)), run(AsyncPS(Rule(lr=0.0625), shards=shards))
+    mapped, plain = (
+        run(method(Rule(lr=0.125), shards=shards)),
+        run(AsyncPS(Rule(lr=0.0625), shards=shards)),
+    )
     assert torch.equal(mapped.weights, plain.weights)
     assert mapped.gradients == plain.gradients
     assert all(
-        (mapped.updates[name] == plain.updates[name]).all() for name in ("time", "worker", "staleness", "status")
+        (mapped.updates[name] == plain.updates[name]).all()
+        for name in ("time", "worker", "staleness", "status")
     )
 
 
 @dataclass(frozen=True)
 class TopK(AsyncPS):
-    """`async_ps` whose workers send the entries of largest magnitude, and feed what they leave back as an error."""
+    """`async_ps` whose workers send the entries of largest magnitude, and feed what they leave back
+    as an error.
+    """
 
     entries: int = 1
 
@@ -135,7 +149,9 @@ class TopK(AsyncPS):
         while True:
             weights = yield from servers.read()
             gradient = yield node.compute(weights)
-            whole = gradient if error is None else gradient.map(lambda own, error: own + error, error)
+            whole = (
+                gradient if error is None else gradient.map(lambda own, error: own + error, error)
+            )
             sent = whole.map(self.largest)
             error = whole.map(lambda own, sent: own - sent, sent)
             servers.push(sent)
@@ -151,7 +167,9 @@ class TopK(AsyncPS):
 
 def run(algorithm, updates=60):
     task = Quadratic(curvature=[1.0, 0.5, 0.25, 0.1], noise=0.3, dtype=torch.float64)
-    return simulate(Cluster(workers=4, compute=Exponential(1.0)), algorithm, task, stop=Stop(updates=updates))
+    return simulate(
+        Cluster(workers=4, compute=Exponential(1.0)), algorithm, task, stop=Stop(updates=updates)
+    )
 
 
 def test_top_k_of_all_entries_is_async_ps():
@@ -171,5 +189,6 @@ def test_what_is_not_sent_is_fed_back_and_nothing_is_lost():
         own, sent, _ = zip(*(evaluate(promises) for promises in noted), strict=True)
         assert max((value != 0).sum() for value in sent) == 1
         assert torch.allclose(sum(own), sum(sent) + noted[-1][2].value, rtol=0, atol=1e-12)
-        assert not torch.allclose(sum(own), sum(sent), atol=1e-3)  # something was left to be fed back
+        # something was left to be fed back
+        assert not torch.allclose(sum(own), sum(sent), atol=1e-3)
     assert outcome.gradients["applied"] == 60

@@ -45,12 +45,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 
 def find_in_page(test: pytest.Function, texts: list[str]) -> None:
-    """Assert that the page has these statements under the test's name, and as many for each other case of the test."""
+    """Assert that the page has these statements under the test's name, and as many for each other
+    case of the test.
+    """
     there = page.read(page.PAGE.read_text()).get(name_of(test.nodeid), [])
     cases = math.prod(len(mark.args[1]) for mark in test.iter_markers("parametrize"))
     missing = [text for text in texts if text not in there]
     assert not missing, f"not in {page.PAGE.name}: {missing}: run make verification"
-    assert len(there) == cases * len(texts), f"other statements of this test are in {page.PAGE.name}: {there}"
+    assert len(there) == cases * len(texts), (
+        f"other statements of this test are in {page.PAGE.name}: {there}"
+    )
 
 
 def name_of(nodeid: str) -> page.Test:
@@ -62,7 +66,9 @@ def name_of(nodeid: str) -> page.Test:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collect what the reports bring, from other processes too."""
     if report.when == "call":
-        found: list[Any] = [json.loads(str(text)) for name, text in report.user_properties if name == "statement"]
+        found: list[Any] = [
+            json.loads(str(text)) for name, text in report.user_properties if name == "statement"
+        ]
         made.extend((name_of(report.nodeid), Statement(**fields)) for fields in found)
 
 
@@ -71,4 +77,6 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     file = session.config.getoption("--render", None)
     if file and not exitstatus and not hasattr(session.config, "workerinput"):
         order = list(dict.fromkeys(test for test, _ in made))
-        Path(file).write_text(page.render(sorted(made, key=lambda each: (each[0][0], order.index(each[0])))))
+        Path(file).write_text(
+            page.render(sorted(made, key=lambda each: (each[0][0], order.index(each[0]))))
+        )

@@ -25,7 +25,9 @@ from tests.theory.test_engine import one_method
 
 
 def half_as_large(right: Any) -> Any:
-    return lambda self, sender, receiver, size, arrival: right(self, sender, receiver, size / 2, arrival)
+    return lambda self, sender, receiver, size, arrival: right(
+        self, sender, receiver, size / 2, arrival
+    )
 
 
 def latency_twice(right: Any) -> Any:
@@ -67,7 +69,9 @@ def shares_alike(right: Any) -> Any:
 
 
 def half_duplex(right: Any) -> Any:
-    return lambda self, ends, speed: right(self, ("up", ends[1]) if ends[0] == "down" else ends, speed)
+    return lambda self, ends, speed: right(
+        self, ("up", ends[1]) if ends[0] == "down" else ends, speed
+    )
 
 
 def forgetful_queue(right: Any) -> Any:
@@ -83,7 +87,9 @@ def at_the_first_bandwidth(right: Any) -> Any:
 
 
 def overtaking(right: Any) -> Any:
-    return lambda self, sender, receiver, delay, seconds, arrival: self._env.after(delay + seconds, arrival)
+    return lambda self, sender, receiver, delay, seconds, arrival: self._env.after(
+        delay + seconds, arrival
+    )
 
 
 def without_caps(right: Any) -> Any:
@@ -126,7 +132,10 @@ ENGINE = {
         Replaced(transport.Transport, "carry", half_as_large),
         partial(test_networks.test_alone, "fair"),
     ),
-    "latency is paid twice": (Replaced(transport.Transport, "_between", latency_twice), test_networks.test_token),
+    "latency is paid twice": (
+        Replaced(transport.Transport, "_between", latency_twice),
+        test_networks.test_token,
+    ),
     "cards are half duplex": (
         Replaced(transport.Transport, "_link", half_duplex),
         partial(test_networks.test_full_duplex, "fair"),

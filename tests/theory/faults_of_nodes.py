@@ -37,7 +37,9 @@ from tests.theory.faults_of_rules import at_the_weights_read
 
 
 def own_parts(wrong: Callable[[Any], bool]) -> Callable[[Any], Any]:
-    """What a node receives in the steps that are `wrong`: not the sender's parts, but its own again."""
+    """What a node receives in the steps that are `wrong`: not the sender's parts, but its own
+    again.
+    """
 
     def take(right: Any) -> Any:
         def received(self: Any, step: Any, sender: int, parts: Any) -> None:
@@ -50,7 +52,10 @@ def own_parts(wrong: Callable[[Any], bool]) -> Callable[[Any], Any]:
 
 def whole_models(right: Any) -> Any:
     def phases(workers: int) -> Any:
-        return [[replace(step, size=step.size if step.adds else 1.0) for step in phase] for phase in right(workers)]
+        return [
+            [replace(step, size=step.size if step.adds else 1.0) for step in phase]
+            for phase in right(workers)
+        ]
 
     return phases
 
@@ -63,7 +68,10 @@ class LeafTwice(Collective):
 def forward_at_the_end(right: Any) -> Any:
     def layers(self: Any, node: Any) -> Any:
         *front, last = right(self, node)
-        return [*(each._replace(forward=0.0) for each in front), last._replace(forward=len(front) * last.forward)]
+        return [
+            *(each._replace(forward=0.0) for each in front),
+            last._replace(forward=len(front) * last.forward),
+        ]
 
     return layers
 
@@ -87,7 +95,9 @@ def whole_weights(right: Any) -> Any:
 
 
 def answering(share: float, pause: bool) -> Callable[[Any], Any]:
-    """The passive side of AD-PSGD that goes `share` of the way, at once or while a message passes."""
+    """The passive side of AD-PSGD that goes `share` of the way, at once or while a message
+    passes.
+    """
 
     def answer(self: Any, own: Any) -> Iterator[Any]:
         while True:
@@ -123,14 +133,21 @@ def times_replicas(right: Any) -> Any:
     return average
 
 
-OTHER_ORDER = {"combine_then_adapt": "adapt_then_combine", "adapt_then_combine": "combine_then_adapt"}
+OTHER_ORDER = {
+    "combine_then_adapt": "adapt_then_combine",
+    "adapt_then_combine": "combine_then_adapt",
+}
 NODES = {
     "a ring adds its own chunk twice": (
-        Replaced(Parts, "take", own_parts(lambda step: step.adds and step.cut == 4 and step.count == 1)),
+        Replaced(
+            Parts, "take", own_parts(lambda step: step.adds and step.cut == 4 and step.count == 1)
+        ),
         partial(test_collectives.test_same_as_a_server, 4),
     ),
     "a ring sends whole models": (
-        Replaced(COLLECTIVES, "ring", lambda right: replace(right, phases=whole_models(right.phases))),
+        Replaced(
+            COLLECTIVES, "ring", lambda right: replace(right, phases=whole_models(right.phases))
+        ),
         partial(test_collectives.test_times, "ring", "fair"),
     ),
     "a cube adds its own value twice": (
@@ -154,11 +171,15 @@ NODES = {
         partial(test_collectives.test_buckets, "ring", 0.25),
     ),
     "slices go in order": (
-        Replaced(priority.Stream, "put", lambda right: lambda self, layer, send: right(self, 0, send)),
+        Replaced(
+            priority.Stream, "put", lambda right: lambda self, layer, send: right(self, 0, send)
+        ),
         partial(test_collectives.test_priority, 0.11),
     ),
     "an all-reduce sums slices in order": (
-        Replaced(slicing.SliceQueue, "put", lambda right: lambda self, layer, item: right(self, 0, item)),
+        Replaced(
+            slicing.SliceQueue, "put", lambda right: lambda self, layer, item: right(self, 0, item)
+        ),
         partial(test_collectives.test_priority_all_reduce, 0.4),
     ),
     "a sum begins with its last slice": (
@@ -170,7 +191,9 @@ NODES = {
         partial(test_collectives.test_priority, 0.11),
     ),
     "slices bring a model that is not all new": (
-        Replaced(priority.P3, "answer", lambda right: lambda self, *given: right(self, *given[:-1], -1)),
+        Replaced(
+            priority.P3, "answer", lambda right: lambda self, *given: right(self, *given[:-1], -1)
+        ),
         partial(test_parameter_server.test_slices, "fifo"),
     ),
     "push-sum ignores w": (
@@ -193,7 +216,9 @@ NODES = {
         Replaced(
             MIXINGS,
             "uniform",
-            lambda right: lambda topology, sender, receiver, *rest: right(topology, receiver, sender, *rest),
+            lambda right: (
+                lambda topology, sender, receiver, *rest: right(topology, receiver, sender, *rest)
+            ),
         ),
         partial(test_gossip.test_mean_of_starts, "a digraph", 0),
     ),
@@ -206,7 +231,11 @@ NODES = {
         partial(test_gossip_methods.test_matrices, "ring", "combine_then_adapt", ""),
     ),
     "D-PSGD averages without itself": (
-        Replaced(gossip.DPSGD, "combine", on_spoilt(lambda own: {"weights": torch.zeros_like(own.weights)})),
+        Replaced(
+            gossip.DPSGD,
+            "combine",
+            on_spoilt(lambda own: {"weights": torch.zeros_like(own.weights)}),
+        ),
         partial(test_gossip.test_conserved_in_step, "combine_then_adapt"),
     ),
     "D-PSGD sends after it computed": (
@@ -235,7 +264,9 @@ NODES = {
         partial(test_gossip_times.test_outstanding, 4, 1, 0.1),
     ),
     "shares that come between two pushes are left": (
-        Replaced(push_sum.OverlapSGP, "worker", on_spoilt(lambda own: {"arrived": lambda tag: False})),
+        Replaced(
+            push_sum.OverlapSGP, "worker", on_spoilt(lambda own: {"arrived": lambda tag: False})
+        ),
         partial(test_gossip_methods.test_late_shares, 5, 1),
     ),
     "overlap SGP pushes after every gradient": (
@@ -247,11 +278,17 @@ NODES = {
         partial(test_gossip.test_outstanding, 3, 1),
     ),
     "an exponential graph has wrong hops": (
-        Replaced(Exponential, "hops", lambda right: lambda *given: [hop + 1 for hop in right(*given)]),
+        Replaced(
+            Exponential, "hops", lambda right: lambda *given: [hop + 1 for hop in right(*given)]
+        ),
         test_gossip.test_one_peer,
     ),
     "the backward pass uses the newest weights": (
-        Replaced(staging, "join_slices", lambda right: lambda read: right([each.stamp[0].weights for each in read])),
+        Replaced(
+            staging,
+            "join_slices",
+            lambda right: lambda read: right([each.stamp[0].weights for each in read]),
+        ),
         test_pipelines.test_weight_stashing,
     ),
     "PipeDream is flushed": (
@@ -271,11 +308,19 @@ NODES = {
         partial(test_pipelines.test_replicas, "1f1b"),
     ),
     "a stage sends its replicas the whole model": (
-        Replaced(pipelines.GPipe, "average", lambda right: lambda self, own, size, given: right(self, own, 1.0, given)),
+        Replaced(
+            pipelines.GPipe,
+            "average",
+            lambda right: lambda self, own, size, given: right(self, own, 1.0, given),
+        ),
         partial(test_pipelines.test_replicated, "gpipe"),
     ),
     "2BW has one version": (
-        Replaced(staging.Carriage, "forward", lambda right: lambda self, weights: right(self, self._node.weights)),
+        Replaced(
+            staging.Carriage,
+            "forward",
+            lambda right: lambda self, weights: right(self, self._node.weights),
+        ),
         partial(test_pipelines.test_two_versions, 3),
     ),
 }

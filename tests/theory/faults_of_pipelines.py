@@ -46,7 +46,11 @@ def waiting_for_all(right: Any) -> Any:
     """Stages that begin a mini-batch when all stages of the replica have their parameters."""
 
     def worker(self: AsyncPipelines, own: Any) -> Iterator[Any]:
-        depth, stage, server = self.depth(own.workers), self.stage(own), self.owner(own.rank, own.workers)
+        depth, stage, server = (
+            self.depth(own.workers),
+            self.stage(own),
+            self.owner(own.rank, own.workers),
+        )
         first = own.rank - own.rank % depth
         others = [rank for rank in range(first, first + depth) if rank != own.rank]
         own.send(server, None, size=0)
@@ -64,7 +68,11 @@ def waiting_for_all(right: Any) -> Any:
 
 PIPELINES = {
     "a backward pass at the newest parameters of its servers": (
-        Replaced(staging, "join_slices", lambda right: lambda read: right([each.stamp[0].weights for each in read])),
+        Replaced(
+            staging,
+            "join_slices",
+            lambda right: lambda read: right([each.stamp[0].weights for each in read]),
+        ),
         partial(test_asynchronous_pipelines.test_recorded_order, "sgd"),
     ),
     "a stage's server answers before it applies": (
@@ -85,7 +93,9 @@ PIPELINES = {
             "worker",
             on_spoilt(
                 lambda own: {
-                    "send": lambda to, content, size, **named: own.send(to, content, size=float(size > 0), **named)
+                    "send": lambda to, content, size, **named: own.send(
+                        to, content, size=float(size > 0), **named
+                    )
                 }
             ),
         ),

@@ -37,7 +37,12 @@ def forgetting(right: Step) -> Step:
 
 def mixing_members(right: Step) -> Step:
     def step(self: Any, gradient: Any, state: Any, *rest: Any) -> Any:
-        return right(self, gradient, state if state is None else state.mean(0, keepdim=True).expand_as(state), *rest)
+        return right(
+            self,
+            gradient,
+            state if state is None else state.mean(0, keepdim=True).expand_as(state),
+            *rest,
+        )
 
     return step
 
@@ -67,7 +72,9 @@ def undamped_decay(right: Step) -> Step:
 
 
 def corrected(wrong: Callable[[Any, Any, Any], Any]) -> Callable[[Step], Step]:
-    """A compensation whose gradient is made of the right one's: of the value, what it was made, and the new state."""
+    """A compensation whose gradient is made of the right one's: of the value, what it was made, and
+    the new state.
+    """
 
     def of(right: Step) -> Step:
         def correct(self: Any, value: Any, *rest: Any) -> Any:
@@ -91,7 +98,9 @@ def backup_of_another(right: Step) -> Step:
 
 
 def without_a_bound(right: Any) -> Any:
-    return lambda self, gradient, lr: self.ceiling / (lr * gradient.staleness) if gradient.staleness else 1.0
+    return lambda self, gradient, lr: (
+        self.ceiling / (lr * gradient.staleness) if gradient.staleness else 1.0
+    )
 
 
 def state_per_worker(right: Any) -> Any:
@@ -110,7 +119,9 @@ def averaging(right: Any) -> Any:
 
 
 def adding_up(right: Any) -> Any:
-    return lambda self, weights, given, state, combine=None: right(self, weights, given, state, combine=sum)
+    return lambda self, weights, given, state, combine=None: right(
+        self, weights, given, state, combine=sum
+    )
 
 
 def at_the_weights_read(right: Any) -> Any:
@@ -144,7 +155,13 @@ def late_decay(right: Any) -> Any:
 
 def clipping_decay_too(right: Any) -> Any:
     def step(self: Any, weights: Any, gradient: Any, *rest: Any, **named: Any) -> Any:
-        return right(replace(self, weight_decay=0.0), weights, gradient + self.weight_decay * weights, *rest, **named)
+        return right(
+            replace(self, weight_decay=0.0),
+            weights,
+            gradient + self.weight_decay * weights,
+            *rest,
+            **named,
+        )
 
     return step
 
@@ -161,26 +178,38 @@ RULES = {
     ),
     "short gradients are made longer": (
         Replaced(
-            clipping.ClipNorm, "__call__", lambda right: lambda self, g: self.norm * g / g.norm(dim=1, keepdim=True)
+            clipping.ClipNorm,
+            "__call__",
+            lambda right: lambda self, g: self.norm * g / g.norm(dim=1, keepdim=True),
         ),
         partial(test_recipe.test_clipping, "clip_grad_norm_"),
     ),
     "members are clipped by one norm": (
         Replaced(
-            clipping.ClipNorm, "__call__", lambda right: lambda self, g: g * (self.norm / g.norm()).clamp(max=1.0)
+            clipping.ClipNorm,
+            "__call__",
+            lambda right: lambda self, g: g * (self.norm / g.norm()).clamp(max=1.0),
         ),
         test_recipe.test_members,
     ),
     "large entries are clipped from above alone": (
-        Replaced(clipping.ClipValue, "__call__", lambda right: lambda self, g: g.clamp(max=self.value)),
+        Replaced(
+            clipping.ClipValue, "__call__", lambda right: lambda self, g: g.clamp(max=self.value)
+        ),
         partial(test_recipe.test_clipping, "clip_grad_value_"),
     ),
     "a step is an update late": (
-        Replaced(schedules.Step, "__call__", settings(at=lambda step: [place + 1 for place in step.at])),
+        Replaced(
+            schedules.Step, "__call__", settings(at=lambda step: [place + 1 for place in step.at])
+        ),
         partial(test_rules.test_schedules, "steps at given updates"),
     ),
     "of several schedules the last counts": (
-        Replaced(schedules.Chained, "__call__", lambda right: lambda self, progress: self.schedules[-1](progress)),
+        Replaced(
+            schedules.Chained,
+            "__call__",
+            lambda right: lambda self, progress: self.schedules[-1](progress),
+        ),
         partial(test_rules.test_schedules, "a warm-up and steps at given epochs"),
     ),
     "the cosine does not wait for the warm-up": (
@@ -223,7 +252,9 @@ RULES = {
         Replaced(
             compensations.DCASGDa,
             "correct",
-            corrected(lambda value, made, squares: value + (made - value) / (squares + 1e-7).sqrt()),
+            corrected(
+                lambda value, made, squares: value + (made - value) / (squares + 1e-7).sqrt()
+            ),
         ),
         test_rules.test_exact_hessian,
     ),
@@ -236,11 +267,17 @@ RULES = {
         partial(test_pseudo_code.test_compensations, "DC-ASGD-c"),
     ),
     "DC-ASGD moves the wrong way": (
-        Replaced(compensations.DCASGDc, "correct", corrected(lambda value, made, state: 2 * value - made)),
+        Replaced(
+            compensations.DCASGDc, "correct", corrected(lambda value, made, state: 2 * value - made)
+        ),
         test_rules.test_exact_hessian,
     ),
     "once-stale gradients count half": (
-        Replaced(damping.Staleness, "weight", lambda right: lambda self, gradient, lr: 1 / (1 + gradient.staleness)),
+        Replaced(
+            damping.Staleness,
+            "weight",
+            lambda right: lambda self, gradient, lr: 1 / (1 + gradient.staleness),
+        ),
         partial(test_pseudo_code.test_compensations, "lr / staleness"),
     ),
     "delay-adaptive has no bound": (
@@ -248,18 +285,31 @@ RULES = {
         partial(test_pseudo_code.test_compensations, "min(lr, c / staleness)"),
     ),
     "gap-aware multiplies by the gap": (
-        Replaced(compensations.GapAware, "correct", corrected(lambda value, made, state: value * value / made)),
+        Replaced(
+            compensations.GapAware,
+            "correct",
+            corrected(lambda value, made, state: value * value / made),
+        ),
         partial(test_pseudo_code.test_compensations, "gap-aware"),
     ),
     "1/N counts twice": (
-        Replaced(damping.OneOverN, "weight", lambda right: lambda self, *given: right(self, *given) ** 2),
+        Replaced(
+            damping.OneOverN, "weight", lambda right: lambda self, *given: right(self, *given) ** 2
+        ),
         test_rules.test_damping,
     ),
     "fresh gradients are compensated": (
-        Replaced(damping.Staleness, "weight", lambda right: lambda self, gradient, lr: 2 / (1 + gradient.staleness)),
+        Replaced(
+            damping.Staleness,
+            "weight",
+            lambda right: lambda self, gradient, lr: 2 / (1 + gradient.staleness),
+        ),
         partial(test_rules.test_one_worker, "lr / staleness"),
     ),
-    "gradients are added up": (Replaced(Rule, "update", adding_up), test_parameter_server.test_large_batch),
+    "gradients are added up": (
+        Replaced(Rule, "update", adding_up),
+        test_parameter_server.test_large_batch,
+    ),
     "members of an ensemble are mixed": (
         Replaced(optimizers.SGD, "step", mixing_members),
         partial(one_method, "ensemble = single runs"),

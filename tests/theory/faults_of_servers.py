@@ -154,7 +154,10 @@ SERVERS = {
         Replaced(asynchronous.AsyncPS, "server", on_spoilt(before_its_update)),
         partial(test_staleness.test_asynchronous, "constant"),
     ),
-    "what is accumulated is averaged": (Replaced(Rule, "update", averaging), test_asynchronous.test_downpour),
+    "what is accumulated is averaged": (
+        Replaced(Rule, "update", averaging),
+        test_asynchronous.test_downpour,
+    ),
     "a replica pushes a gradient twice": (
         Replaced(Shards, "push", pushing_twice),
         partial(test_asynchronous.test_replica_alone, 3),
@@ -192,7 +195,11 @@ SERVERS = {
         test_asynchronous.test_lock_step,
     ),
     "ringmaster applies what is just too stale": (
-        Replaced(staleness_bounds.Ringmaster, "server", settings(threshold=lambda self: self.threshold + 1)),
+        Replaced(
+            staleness_bounds.Ringmaster,
+            "server",
+            settings(threshold=lambda self: self.threshold + 1),
+        ),
         partial(test_asynchronous.test_ringmaster, False, 1),
     ),
     "Rennala applies the late": (
@@ -225,25 +232,37 @@ SERVERS = {
     ),
     "a shard is sent whole gradients": (
         Replaced(
-            Shards, "push", lambda right: lambda self, content, size=1.0: right(self, content, size * len(self._parts))
+            Shards,
+            "push",
+            lambda right: (
+                lambda self, content, size=1.0: right(self, content, size * len(self._parts))
+            ),
         ),
         partial(test_local_steps.test_round_of_shards, 4),
     ),
     "local SGD steps once more": (
-        Replaced(local_sgd.LocalSGD, "worker", settings(local_steps=lambda self: self.local_steps + 1)),
+        Replaced(
+            local_sgd.LocalSGD, "worker", settings(local_steps=lambda self: self.local_steps + 1)
+        ),
         test_local_steps.test_weights_or_gradients,
     ),
     "DiLoCo's outer step goes the wrong way": (
         Replaced(
             local_sgd.DiLoCo,
             "merge",
-            lambda right: lambda self, weights, average, state: right(self, weights, 2 * weights - average, state),
+            lambda right: (
+                lambda self, weights, average, state: right(
+                    self, weights, 2 * weights - average, state
+                )
+            ),
         ),
         test_local_steps.test_outer_optimizer,
     ),
     "the centre does not move": (
         Replaced(
-            easgd.EASGD, "server", on_spoilt(lambda own: {"apply": lambda _, taken: own.apply(own.weights, taken)})
+            easgd.EASGD,
+            "server",
+            on_spoilt(lambda own: {"apply": lambda _, taken: own.apply(own.weights, taken)}),
         ),
         partial(test_local_steps.test_elastic_sum, False),
     ),
@@ -257,7 +276,9 @@ SERVERS = {
             "worker",
             on_spoilt(
                 lambda own: {
-                    "send": lambda to, content, **named: own.send(to, content and (math.inf, content[1]), **named)
+                    "send": lambda to, content, **named: own.send(
+                        to, content and (math.inf, content[1]), **named
+                    )
                 }
             ),
         ),
@@ -268,7 +289,9 @@ SERVERS = {
         partial(test_local_steps.test_pushes, 5),
     ),
     "a delay is one too long": (
-        Replaced(delayed.Delayed, "mean", lambda right: lambda self, updates: right(self, updates) + 1),
+        Replaced(
+            delayed.Delayed, "mean", lambda right: lambda self, updates: right(self, updates) + 1
+        ),
         partial(test_delayed.test_limits, "SGD", 1),
     ),
     "a delay is forgotten": (

@@ -33,6 +33,14 @@ def mean_of_starts(workers: int) -> list[Tensor]:
 
 
 def sum_by_gradients(nodes: dict[int, Node], lr: float) -> Tensor:
-    """What the models of all nodes add up to if only their own steps down the slope have changed them."""
-    batches = [batch for rank, node in nodes.items() for batch in islice(batches_of(slope(), rank), node.version)]
-    return STARTS[: len(nodes)].sum(0, keepdim=True) - lr * sum(batches, torch.zeros(5, dtype=torch.float64))
+    """What the models of all nodes add up to if only their own steps down the slope have changed
+    them.
+    """
+    batches = [
+        batch
+        for rank, node in nodes.items()
+        for batch in islice(batches_of(slope(), rank), node.version)
+    ]
+    return STARTS[: len(nodes)].sum(0, keepdim=True) - lr * sum(
+        batches, torch.zeros(5, dtype=torch.float64)
+    )

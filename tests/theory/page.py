@@ -1,4 +1,6 @@
-"""`docs/verification.md`: every statement of the tests in this folder, with what was expected and what was measured."""
+"""`docs/verification.md`: every statement of the tests in this folder, with what was expected and
+what was measured.
+"""
 
 import textwrap
 from collections import defaultdict
@@ -62,13 +64,17 @@ def read(text: str) -> Mapping[Test, list[str]]:
 
 
 def _table(source: str, statements: Sequence[Statement]) -> str:
-    return "\n".join([f"| {source} | expected | measured | tolerance |", RULER, *map(_row, statements)])
+    return "\n".join(
+        [f"| {source} | expected | measured | tolerance |", RULER, *map(_row, statements)]
+    )
 
 
 def _row(statement: Statement) -> str:
     sign = "" if statement.relation == "=" else f"{statement.relation} "
     wrong = "" if statement.wrong is None else f", not {statement.wrong:.5g}"
-    digits = 5 if statement.expected > 1e-3 or (statement.expected and statement.relation != ">=") else 2
+    digits = (
+        5 if statement.expected > 1e-3 or (statement.expected and statement.relation != ">=") else 2
+    )
     numbers = f"{statement.measured:.{digits}g} | {statement.tolerance:.2g}"
     return f"| {statement.text} | {sign}{statement.expected:.5g}{wrong} | {numbers} |"
 

@@ -1,4 +1,6 @@
-"""Statements of theory beside what the simulator does: each is asserted, and noted for `docs/verification.md`."""
+"""Statements of theory beside what the simulator does: each is asserted, and noted for
+`docs/verification.md`.
+"""
 
 import math
 from collections.abc import Sequence
@@ -25,8 +27,8 @@ class Statement:
         source: who claims it: authors (year), or the law it follows from.
         expected: what theory gives.
         measured: what the simulator gave; for an identity, the largest relative difference.
-        tolerance: how far the two may be apart: 0 for bits, 1e-12 for arithmetic in another order, and else what
-            the samples' own standard error gives.
+        tolerance: how far the two may be apart: 0 for bits, 1e-12 for arithmetic in another order,
+            and else what the samples' own standard error gives.
         relation: of the measured to the expected.
         wrong: a value that is often given instead; the measurement must tell it from the right one.
     """
@@ -41,7 +43,9 @@ class Statement:
 
     @property
     def holds(self) -> bool:
-        """Whether the measured is as expected within the tolerance, and tells the wrong value from the right one."""
+        """Whether the measured is as expected within the tolerance, and tells the wrong value from
+        the right one.
+        """
         above = self.measured - self.expected <= self.tolerance
         below = self.expected - self.measured <= self.tolerance
         agrees = {"=": above and below, "<=": above, ">=": below}[self.relation]
@@ -62,7 +66,9 @@ def check(statement: Statement) -> None:
 
 
 def same(text: str, one: Models, other: Models, *, source: str, rtol: float = 0.0) -> None:
-    """Two models, or sequences of them, are the same: bit for bit, or but for rounding, with `rtol` of it."""
+    """Two models, or sequences of them, are the same: bit for bit, or but for rounding, with `rtol`
+    of it.
+    """
     check(Statement(text, source, 0.0, difference(one, other), rtol))
 
 
@@ -85,19 +91,31 @@ def equal(
     rtol: float = ROUNDING,
     wrong: float | None = None,
 ) -> None:
-    """A number, or each of several, is as expected, but for rounding; the one furthest off is noted."""
+    """A number, or each of several, is as expected, but for rounding; the one furthest off is
+    noted.
+    """
     values = np.ravel(np.asarray(measured, dtype=float))
     worst = float(values[np.argmax(np.abs(values - expected))]) if values.size else math.nan
     check(Statement(text, source, expected, worst, rtol * max(1.0, abs(expected)), wrong=wrong))
 
 
-def at_most(text: str, bound: float, measured: ArrayLike, *, source: str, rtol: float = ROUNDING) -> None:
+def at_most(
+    text: str, bound: float, measured: ArrayLike, *, source: str, rtol: float = ROUNDING
+) -> None:
     """A number, or each of several, is no more than `bound`, but for rounding."""
-    check(Statement(text, source, bound, float(np.max(measured)), rtol * max(1.0, abs(bound)), "<="))
+    check(
+        Statement(text, source, bound, float(np.max(measured)), rtol * max(1.0, abs(bound)), "<=")
+    )
 
 
 def mean_is(
-    text: str, expected: float, samples: ArrayLike, *, source: str, digits: float = 0.0, wrong: float | None = None
+    text: str,
+    expected: float,
+    samples: ArrayLike,
+    *,
+    source: str,
+    digits: float = 0.0,
+    wrong: float | None = None,
 ) -> None:
     """The mean of independent samples is as expected, within `ERRORS` of its own standard errors.
 
@@ -121,7 +139,9 @@ def batch_means(samples: ArrayLike, count: int = 50) -> np.ndarray:
 
 
 def difference(one: Models, other: Models) -> float:
-    """The largest difference of two models, relative to the larger; infinite where they cannot be compared."""
+    """The largest difference of two models, relative to the larger; infinite where they cannot be
+    compared.
+    """
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         if one.shape != other.shape or not (one.isfinite().all() and other.isfinite().all()):
             return math.inf

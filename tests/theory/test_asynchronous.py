@@ -20,9 +20,16 @@ def test_lock_step() -> None:
     own = every(UNEVEN, "ssp", bound=0)
     same("ssp, bound 0 = downpour, sync_every 1, every optimiser", own, barrier, source=HO)
     P, rounds = 8, 50
-    rows = timed(Cluster(workers=P, compute=Exponential(1.0)), method("ssp", bound=0), P * rounds).updates
+    rows = timed(
+        Cluster(workers=P, compute=Exponential(1.0)), method("ssp", bound=0), P * rounds
+    ).updates
     by_round = rows["staleness"].reshape(rounds, P)
-    equal("ssp, bound 0, P = 8: the i-th update of each round is i - 1 stale", 0, by_round - np.arange(P), source=HO)
+    equal(
+        "ssp, bound 0, P = 8: the i-th update of each round is i - 1 stale",
+        0,
+        by_round - np.arange(P),
+        source=HO,
+    )
     workers = np.sort(rows["worker"].reshape(rounds, P))
     equal("ssp, bound 0, P = 8: each worker once a round", 0, workers - np.arange(P), source=HO)
 
@@ -35,7 +42,12 @@ def test_bound(s: int) -> None:
     rows = timed(slow, method("ssp", bound=s), 400).updates
     clocks = (rows["worker"][:, None] == np.arange(P)).cumsum(0)
     ahead = (clocks.max(1) - clocks.min(1)).max()
-    equal(f"ssp, bound {s}, one slow worker: most iterations of fastest over slowest", s + 1, ahead, source=HO)
+    equal(
+        f"ssp, bound {s}, one slow worker: most iterations of fastest over slowest",
+        s + 1,
+        ahead,
+        source=HO,
+    )
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -47,13 +59,17 @@ def test_replica_alone(n: int) -> None:
 
 
 def test_downpour() -> None:
-    """A replica's own steps count only between fetches; a sum is worth as much as a mean at a larger learning rate."""
+    """A replica's own steps count only between fetches; a sum is worth as much as a mean at a
+    larger learning rate.
+    """
     plain = every(UNEVEN, "async_ps")
     own = every(UNEVEN, "downpour", n_push=1, n_fetch=1, local_rule="same")
     same("downpour, n_push = n_fetch = 1 = async_ps, every optimiser", own, plain, source=DEAN)
     G = 3
     summed = every(UNEVEN, "async_ps", accumulate=G, rules=LINEAR)
-    larger = every(UNEVEN, "soft_sync", gradients=G, rules=[replace(rule, lr=G * LR) for rule in LINEAR])
+    larger = every(
+        UNEVEN, "soft_sync", gradients=G, rules=[replace(rule, lr=G * LR) for rule in LINEAR]
+    )
     text = f"async_ps, accumulate {G} = soft_sync, K = {G}, lr times {G}, linear rules"
     close(text, summed, larger, source="derived")
 
@@ -72,18 +88,45 @@ def test_ringmaster(cancel: bool, R: int) -> None:
 def test_warm_start() -> None:
     """One replica alone for a while, then all of them."""
     P, alone = 8, 20
-    rows = timed(Cluster(workers=P, compute=Exponential(1.0)), method("downpour", warm_start=alone), 400).updates
-    equal(f"downpour, warm_start {alone}: worker of those updates", 0, rows["worker"][:alone], source=DEAN)
-    equal(f"downpour, warm_start {alone}: staleness of those updates", 0, rows["staleness"][:alone], source=DEAN)
+    rows = timed(
+        Cluster(workers=P, compute=Exponential(1.0)), method("downpour", warm_start=alone), 400
+    ).updates
+    equal(
+        f"downpour, warm_start {alone}: worker of those updates",
+        0,
+        rows["worker"][:alone],
+        source=DEAN,
+    )
+    equal(
+        f"downpour, warm_start {alone}: staleness of those updates",
+        0,
+        rows["staleness"][:alone],
+        source=DEAN,
+    )
     contribute = len(np.unique(rows["worker"][alone:]))
-    equal(f"downpour, warm_start {alone}: workers that contribute after it", P, contribute, source=DEAN)
+    equal(
+        f"downpour, warm_start {alone}: workers that contribute after it",
+        P,
+        contribute,
+        source=DEAN,
+    )
 
 
 def test_ramp() -> None:
     """A delay that grows linearly, and then stays as it is."""
     stale = timed(ONE, method("delayed", delay=0, ramp_to=8, over=80), 400).updates["staleness"]
-    equal("delayed, ramp from 0 to 8 over 80 updates: staleness of the first", 0, stale[0], source=SRINIVASAN)
-    equal("delayed, ramp from 0 to 8 over 80 updates: staleness at last", 8, stale[100:], source=SRINIVASAN)
+    equal(
+        "delayed, ramp from 0 to 8 over 80 updates: staleness of the first",
+        0,
+        stale[0],
+        source=SRINIVASAN,
+    )
+    equal(
+        "delayed, ramp from 0 to 8 over 80 updates: staleness at last",
+        8,
+        stale[100:],
+        source=SRINIVASAN,
+    )
     flat = every(ONE, "delayed", delay=3, ramp_to=3, over=10)
     text = "delayed, ramp from 3 to 3 = delayed, D = 3, every optimiser"
     same(text, flat, every(ONE, "delayed", delay=3), source=SRINIVASAN)

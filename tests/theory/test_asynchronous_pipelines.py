@@ -10,7 +10,17 @@ from torch import Tensor
 
 from laggard.models import Quadratic
 from laggard.models.layers import Layer
-from laggard.simulator import SERVER, Cluster, Evaluate, Network, Outcome, Rule, Stop, Timing, simulate
+from laggard.simulator import (
+    SERVER,
+    Cluster,
+    Evaluate,
+    Network,
+    Outcome,
+    Rule,
+    Stop,
+    Timing,
+    simulate,
+)
 from laggard.simulator.network.config import SlowLink
 from laggard.simulator.timing.distributions import Constant, Gamma
 from laggard.simulator.timing.slowdowns import Factor
@@ -43,9 +53,17 @@ def test_one_replica(schedule: str) -> None:
     flushed = every(cluster, schedule, task, micro_batches=M, updates=12)
     text = f"async_pipelines, R = 1, S = {S}, M = {M} = {schedule}"
     same(f"{text}, every optimiser", alone, flushed, source=DEAN)
-    mine = timed(cluster, method("async_pipelines", micro_batches=M, schedule=schedule), 30, Timing(depth=S)).updates
+    mine = timed(
+        cluster, method("async_pipelines", micro_batches=M, schedule=schedule), 30, Timing(depth=S)
+    ).updates
     its = timed(cluster, method(schedule, micro_batches=M), 30, Timing(depth=S)).updates
-    equal(f"{text}: times of all gradients less its", 0, mine["time"] - its["time"], source=DEAN, rtol=0)
+    equal(
+        f"{text}: times of all gradients less its",
+        0,
+        mine["time"] - its["time"],
+        source=DEAN,
+        rtol=0,
+    )
 
 
 def test_one_stage() -> None:
@@ -55,7 +73,9 @@ def test_one_stage() -> None:
     mine = every(cluster, "async_pipelines", replicas=R, micro_batches=1)
     text = f"async_pipelines, R = {R}, S = 1, M = 1 = async_ps, P = {R}"
     same(f"{text}, every optimiser", mine, every(cluster, "async_ps"), source=DEAN)
-    rows = timed(cluster, method("async_pipelines", replicas=R, micro_batches=1), UPDATES, quadratic()).updates
+    rows = timed(
+        cluster, method("async_pipelines", replicas=R, micro_batches=1), UPDATES, quadratic()
+    ).updates
     its = timed(cluster, method("async_ps"), UPDATES, quadratic()).updates
     for column, rtol in (("worker", 0.0), ("staleness", 0.0), ("time", 1e-9)):
         difference = rows[column] - its[column]
@@ -64,25 +84,39 @@ def test_one_stage() -> None:
 
 @pytest.mark.parametrize("name", TORCH)
 def test_recorded_order(name: str) -> None:
-    """A loop over the recorded order: a replica's stage has the parameters that were answered to its last push."""
+    """A loop over the recorded order: a replica's stage has the parameters that were answered to
+    its last push.
+    """
     depth, micro_batches, task = 3, 2, perceptron(6, 5)
     optimizer, torchs = TORCH[name]
     slow = [Factor(worker=4, factor=3.0)]
-    cluster = Cluster(R * depth, Gamma(1.0, 0.7), slow, replace(CARDS, bandwidth=5.0), apply_seconds=0.1)
-    algorithm = method("async_pipelines", Rule(optimizer, lr=0.03), replicas=R, micro_batches=micro_batches)
-    run = simulate(cluster, algorithm, task, stop=Stop(updates=25), evaluate=Evaluate(every_updates=25))
+    cluster = Cluster(
+        R * depth, Gamma(1.0, 0.7), slow, replace(CARDS, bandwidth=5.0), apply_seconds=0.1
+    )
+    algorithm = method(
+        "async_pipelines", Rule(optimizer, lr=0.03), replicas=R, micro_batches=micro_batches
+    )
+    run = simulate(
+        cluster, algorithm, task, stop=Stop(updates=25), evaluate=Evaluate(every_updates=25)
+    )
     start = first_weights(task)
     slices = [*algorithm.slices(R * depth, start.shape[1], task.layers()).values()]
     server = [torch.nn.Parameter(start[:, part].clone()) for part in slices]
     optimizers = [torchs([parameters]) for parameters in server]
     held = [[start[:, part] for part in slices] for _ in range(R)]  # by replica and stage
-    batches, gradients = [batches_of(task, replica * depth) for replica in range(R)], dict[int, Tensor]()
+    batches, gradients = (
+        [batches_of(task, replica * depth) for replica in range(R)],
+        dict[int, Tensor](),
+    )
     pushed = dict.fromkeys(range(R), 0)  # stages that have pushed the replica's present gradient
     for stage, last in order_of(run):
         replica = last // depth
         if not pushed[replica]:
             weights = torch.cat(held[replica], dim=1)
-            taken = [gradient_of(task, weights, batch) for batch in islice(batches[replica], micro_batches)]
+            taken = [
+                gradient_of(task, weights, batch)
+                for batch in islice(batches[replica], micro_batches)
+            ]
             gradients[replica] = torch.stack(taken).mean(0)
         server[stage].grad = gradients[replica][:, slices[stage]]
         optimizers[stage].step()
@@ -94,9 +128,13 @@ def test_recorded_order(name: str) -> None:
 
 
 def order_of(run: Outcome) -> list[tuple[int, int]]:
-    """The stage of each update, and the last node of the replica that pushed it, as they were recorded."""
+    """The stage of each update, and the last node of the replica that pushed it, as they were
+    recorded.
+    """
     rows = run.updates
-    order = dict.fromkeys(zip(SERVER - rows["target"], rows["version"], rows["worker"], strict=True))
+    order = dict.fromkeys(
+        zip(SERVER - rows["target"], rows["version"], rows["worker"], strict=True)
+    )
     return [(int(stage), int(last)) for stage, _, last in order]
 
 
@@ -112,14 +150,23 @@ def times_of(run: Outcome, stage: int, replica: int | None = None) -> np.ndarray
 @pytest.mark.parametrize("micro_batches", [1, M])
 @SCHEDULES
 def test_rate(schedule: str, micro_batches: int) -> None:
-    """Equal replicas on a free network: R updates in the time of a mini-batch, each R - 1 updates late."""
+    """Equal replicas on a free network: R updates in the time of a mini-batch, each R - 1 updates
+    late.
+    """
     cluster = Cluster(workers=R * S, compute=Constant(float(S)))  # f + b = 1 on each stage
-    algorithm = method("async_pipelines", micro_batches=micro_batches, replicas=R, schedule=schedule)
+    algorithm = method(
+        "async_pipelines", micro_batches=micro_batches, replicas=R, schedule=schedule
+    )
     run = timed(cluster, algorithm, 10 * R, Quadratic(dim=S, epoch=50))
     text = f"async_pipelines, {schedule}, S = {S}, M = {micro_batches}, R = {R}"
     times = np.stack([times_of(run, stage)[: 10 * R] for stage in range(S)])
     took = times[:, R:] - times[:, :-R]
-    equal(f"{text}: R updates of a stage take (M + S - 1) (f + b)", micro_batches + S - 1, took, source=DEAN)
+    equal(
+        f"{text}: R updates of a stage take (M + S - 1) (f + b)",
+        micro_batches + S - 1,
+        took,
+        source=DEAN,
+    )
     steady = run.updates["staleness"][run.updates["version"] >= R]
     equal(f"{text}: staleness R - 1 on every stage", R - 1, steady, source=DEAN)
 
@@ -128,10 +175,17 @@ def test_slow_replica() -> None:
     """A slow stage delays its own replica, and no other."""
     slow = 3.0
     cluster = Cluster(R * S, Constant(float(S)), [Factor(worker=S + 1, factor=slow)])
-    run = timed(cluster, method("async_pipelines", micro_batches=M, replicas=R), 60, Timing(depth=S))
+    run = timed(
+        cluster, method("async_pipelines", micro_batches=M, replicas=R), 60, Timing(depth=S)
+    )
     text = f"async_pipelines, S = {S}, M = {M}, R = {R}, one stage {slow:g} x slower"
     took = [np.diff(times_of(run, 0, replica)) for replica in range(R)]
-    equal(f"{text}: (M - 1 + S) (f + b) of the others", M - 1 + S, np.concatenate([took[0], took[2]]), source=DEAN)
+    equal(
+        f"{text}: (M - 1 + S) (f + b) of the others",
+        M - 1 + S,
+        np.concatenate([took[0], took[2]]),
+        source=DEAN,
+    )
     longer = M * slow + S - 1
     equal(f"{text}: (M {slow:g} + S - 1) (f + b) of its own", longer, took[1], source="derived")
 
@@ -139,18 +193,24 @@ def test_slow_replica() -> None:
 @pytest.mark.parametrize("network", ["free", "slow"])
 @pytest.mark.parametrize("depth", [2, S])
 def test_mean_staleness(depth: int, network: str) -> None:
-    """Each update of a stage falls between the read and the push of all other replicas: R - 1 in the mean.
+    """Each update of a stage falls between the read and the push of all other replicas: R - 1 in
+    the mean.
 
     Counted with what replicas have begun when the run ends.
     """
     links = Network() if network == "free" else CARDS
-    cluster = Cluster(R * depth, Gamma(1.0, 0.7), [Factor(worker=0, factor=4.0)], links, apply_seconds=0.05)
+    cluster = Cluster(
+        R * depth, Gamma(1.0, 0.7), [Factor(worker=0, factor=4.0)], links, apply_seconds=0.05
+    )
     algorithm = method("async_pipelines", micro_batches=1, replicas=R)
     rows = timed(cluster, algorithm, 100, Timing(depth=depth)).updates
     means = []
     for stage in range(depth):
         own = rows["target"] == SERVER - stage
-        versions = [rows["version"][own & (rows["worker"] == replica * depth + depth - 1)] for replica in range(R)]
+        versions = [
+            rows["version"][own & (rows["worker"] == replica * depth + depth - 1)]
+            for replica in range(R)
+        ]
         begun = sum(own.sum() - 1 - max(pushes, default=-1) for pushes in versions)
         means.append((rows["staleness"][own].sum() + begun) / own.sum())
     text = f"async_pipelines, R = {R}, S = {depth}, random times, a {network} network"
@@ -160,14 +220,19 @@ def test_mean_staleness(depth: int, network: str) -> None:
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (7, 1, 1, 1), (1, 5, 1, 9)])
 @SCHEDULES
 def test_exchange(schedule: str, sizes: tuple[int, ...]) -> None:
-    """A replica alone waits for its servers; a later stage may wait longer, by f + b each, and delays nobody.
+    """A replica alone waits for its servers; a later stage may wait longer, by f + b each, and
+    delays nobody.
 
-    With w_s = 2 (alpha + N_s beta) + u for the exchange of stage s, a mini-batch takes (M + S - 1) (f + b) + max_s (w_s
+    With w_s = 2 (alpha + N_s beta) + u for the exchange of stage s, a mini-batch takes (M + S - 1)
+    (f + b) + max_s (w_s
     - s (f + b)).
     """
     layers = [Layer(f"layer{number}", size, 0.0, 1.0) for number, size in enumerate(sizes)]
-    at_once = [SlowLink(stage, stage + 1, latency=0.0) for stage in range(S - 1)]  # activations, of no size
-    cluster = Cluster(S, Constant(float(S)), network=replace(PRIVATE, links=at_once), apply_seconds=0.25)
+    # activations, of no size
+    at_once = [SlowLink(stage, stage + 1, latency=0.0) for stage in range(S - 1)]
+    cluster = Cluster(
+        S, Constant(float(S)), network=replace(PRIVATE, links=at_once), apply_seconds=0.25
+    )
     algorithm = method("async_pipelines", micro_batches=M, schedule=schedule)
     took = np.diff(times_of(timed(cluster, algorithm, 10, Timing(network=layers)), 0))
     answers = [2 * (0.125 + 10.0 * size / sum(sizes)) + 0.25 for size in sizes]
@@ -180,16 +245,25 @@ def test_exchange(schedule: str, sizes: tuple[int, ...]) -> None:
 def test_one_micro_batch(sizes: tuple[int, ...]) -> None:
     """One micro-batch passes through uneven stages and back, with activations on its way.
 
-    With T_s = sum_{r < s} (f_r + b_r + 2 (alpha + a_r beta)) a mini-batch takes T_S + max_s (w_s - T_s).
+    With T_s = sum_{r < s} (f_r + b_r + 2 (alpha + a_r beta)) a mini-batch takes T_S + max_s (w_s -
+    T_s).
     """
     works, crossing = np.array([2.0, 1.0, 4.0, 1.0]), np.array([1.0, 0.5, 1.0])
     layers = [
         Layer(f"layer{number}", size, sum(sizes) * activations / 10.0, work)
-        for number, (size, activations, work) in enumerate(zip(sizes, [*crossing, 0.0], works, strict=True))
+        for number, (size, activations, work) in enumerate(
+            zip(sizes, [*crossing, 0.0], works, strict=True)
+        )
     ]
     cluster = Cluster(S, Constant(8.0), network=PRIVATE, apply_seconds=0.25)
-    took = np.diff(times_of(timed(cluster, method("async_pipelines", micro_batches=1), 10, Timing(network=layers)), 0))
-    passing = [*(works[:-1] + 2 * (0.125 + crossing)), works[-1]]  # a stage, and both ways of the cut behind it
+    took = np.diff(
+        times_of(
+            timed(cluster, method("async_pipelines", micro_batches=1), 10, Timing(network=layers)),
+            0,
+        )
+    )
+    # a stage, and both ways of the cut behind it
+    passing = [*(works[:-1] + 2 * (0.125 + crossing)), works[-1]]
     answers = [2 * (0.125 + 10.0 * size / sum(sizes)) + 0.25 for size in sizes]
     longer = max(answer - sum(passing[:stage]) for stage, answer in enumerate(answers))
     text = f"async_pipelines, R = 1, S = {S}, M = 1, uneven stages, N_s as {sizes}: a mini-batch"

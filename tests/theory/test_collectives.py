@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from laggard.experiments.config.tasks import network_timing
-from laggard.experiments.theory.communication import COLLECTIVE_SECONDS, OVERLAP_SECONDS, ring_in_slices_seconds
+from laggard.experiments.theory.communication import (
+    COLLECTIVE_SECONDS,
+    OVERLAP_SECONDS,
+    ring_in_slices_seconds,
+)
 from laggard.models import LeNet5
 from laggard.simulator import Cluster, Network, Stop, Timing
 from laggard.simulator.algorithms.collectives import COLLECTIVES
@@ -13,7 +17,12 @@ from laggard.simulator.timing.distributions import Constant, Gamma
 from tests.theory.statements import Statement, at_most, check, close, equal, same
 from tests.theory.trials import every, method, quadratic, remains_of, update_times
 
-JIA, LI, P3, PENG = "Jia et al. (2018)", "Li et al. (2020)", "Jayarajan et al. (2019)", "Peng et al. (2019)"
+JIA, LI, P3, PENG = (
+    "Jia et al. (2018)",
+    "Li et al. (2020)",
+    "Jayarajan et al. (2019)",
+    "Peng et al. (2019)",
+)
 THAKUR, PATARASUK, LOGP = "Thakur et al. (2005)", "Patarasuk & Yuan (2009)", "alpha-beta model"
 ALPHA, TRANSFER = 0.125, 0.25
 FORMS = {
@@ -34,7 +43,12 @@ def test_same_as_a_server(P: int) -> None:
     server = every(cluster, "sync_ps", updates=12)
     for name in COLLECTIVES:
         reduced = every(cluster, "all_reduce", collective=name, updates=12)
-        close(f"all_reduce, {name}, P = {P} = sync_ps, every optimiser", reduced, server, source=PATARASUK)
+        close(
+            f"all_reduce, {name}, P = {P} = sync_ps, every optimiser",
+            reduced,
+            server,
+            source=PATARASUK,
+        )
 
 
 @pytest.mark.parametrize("P", [4, 6])
@@ -43,13 +57,22 @@ def test_same_everywhere(P: int) -> None:
     cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
     firsts, others = [], []
     for name in COLLECTIVES:
-        nodes = remains_of(cluster, method("all_reduce", collective=name), quadratic(), Stop(updates=10)).nodes
+        nodes = remains_of(
+            cluster, method("all_reduce", collective=name), quadratic(), Stop(updates=10)
+        ).nodes
         firsts += [nodes[0].weights] * (P - 1)
         others += [nodes[rank].weights for rank in range(1, P)]
-    same(f"all_reduce, P = {P}, every collective: all nodes' models", firsts, others, source="derived")
+    same(
+        f"all_reduce, P = {P}, every collective: all nodes' models",
+        firsts,
+        others,
+        source="derived",
+    )
 
 
-def seconds(P: int, name: str, alpha: float = ALPHA, transfer: float = TRANSFER, **network: str) -> float:
+def seconds(
+    P: int, name: str, alpha: float = ALPHA, transfer: float = TRANSFER, **network: str
+) -> float:
     """What one update takes beside its gradient: the longest of several."""
     settings = Network(bandwidth=1.0, latency=alpha, message_bytes=transfer, **network)  # type: ignore[arg-type]
     cluster = Cluster(workers=P, compute=Constant(1.0), network=settings)
@@ -61,7 +84,10 @@ def seconds(P: int, name: str, alpha: float = ALPHA, transfer: float = TRANSFER,
 def test_times(name: str, sharing: str) -> None:
     """P nodes that begin together, on a card each."""
     form, source = FORMS[name]
-    expected, measured = COLLECTIVE_SECONDS[name](8, ALPHA, TRANSFER), seconds(8, name, sharing=sharing)
+    expected, measured = (
+        COLLECTIVE_SECONDS[name](8, ALPHA, TRANSFER),
+        seconds(8, name, sharing=sharing),
+    )
     if (name, sharing) == ("server", "fifo"):
         form, expected = (
             "2 alpha + P N beta; who is answered first is early in the next round",
@@ -74,17 +100,35 @@ def test_times(name: str, sharing: str) -> None:
 def test_any_number(name: str) -> None:
     """The number of nodes need be no power of two."""
     form, source = FORMS[name]
-    equal(f"{name}, P = 6: {form}", COLLECTIVE_SECONDS[name](6, ALPHA, TRANSFER), seconds(6, name), source=source)
+    equal(
+        f"{name}, P = 6: {form}",
+        COLLECTIVE_SECONDS[name](6, ALPHA, TRANSFER),
+        seconds(6, name),
+        source=source,
+    )
 
 
 def test_ring_in_slices() -> None:
-    """A node passes on a slice while the next one comes: in a queue, the latency counts once if k slices cover it."""
+    """A node passes on a slice while the next one comes: in a queue, the latency counts once if k
+    slices cover it.
+    """
     for slices in (4, 16):
         network = Network(bandwidth=1.0, latency=0.01, message_bytes=TRANSFER, sharing="fifo")
         cluster = Cluster(workers=8, compute=Constant(1.0), network=network)
-        took = float(update_times(cluster, method("all_reduce", ring_slices=slices), 10).max()) - 1.0
-        text, wrong = f"ring in {slices} slices, P = 8, fifo", COLLECTIVE_SECONDS["ring"](8, 0.01, TRANSFER)
-        equal(text, ring_in_slices_seconds(8, slices, 0.01, TRANSFER), took, source=PATARASUK, wrong=wrong)
+        took = (
+            float(update_times(cluster, method("all_reduce", ring_slices=slices), 10).max()) - 1.0
+        )
+        text, wrong = (
+            f"ring in {slices} slices, P = 8, fifo",
+            COLLECTIVE_SECONDS["ring"](8, 0.01, TRANSFER),
+        )
+        equal(
+            text,
+            ring_in_slices_seconds(8, slices, 0.01, TRANSFER),
+            took,
+            source=PATARASUK,
+            wrong=wrong,
+        )
 
 
 @pytest.mark.parametrize("S", [2, 4, 8])
@@ -92,9 +136,18 @@ def test_servers_among_nodes(S: int) -> None:
     """Each of the first S nodes adds up a part and sends it to all."""
     network = Network(bandwidth=1.0, latency=ALPHA, message_bytes=TRANSFER)
     cluster = Cluster(workers=8, compute=Constant(1.0), network=network)
-    took = float(update_times(cluster, method("all_reduce", collective="server", servers=S), 10).max()) - 1.0
+    took = (
+        float(update_times(cluster, method("all_reduce", collective="server", servers=S), 10).max())
+        - 1.0
+    )
     expected, one = 2 * ALPHA + 14 / S * TRANSFER, COLLECTIVE_SECONDS["server"](8, ALPHA, TRANSFER)
-    equal(f"server, P = 8, S = {S}: 2 alpha + 2 ((P - 1) / S) N beta", expected, took, source=LOGP, wrong=one)
+    equal(
+        f"server, P = 8, S = {S}: 2 alpha + 2 ((P - 1) / S) N beta",
+        expected,
+        took,
+        source=LOGP,
+        wrong=one,
+    )
 
 
 def over_hosts(P: int, g: int, transfer: float = TRANSFER) -> float:
@@ -102,12 +155,17 @@ def over_hosts(P: int, g: int, transfer: float = TRANSFER) -> float:
     inside = Hosts(g, bandwidth=8.0, latency=ALPHA / 8)
     network = Network(bandwidth=1.0, latency=ALPHA, message_bytes=transfer, hosts=inside)
     cluster = Cluster(workers=P, compute=Constant(1.0), network=network)
-    return float(update_times(cluster, method("all_reduce", collective="hierarchical"), 10).max()) - 1.0
+    return (
+        float(update_times(cluster, method("all_reduce", collective="hierarchical"), 10).max())
+        - 1.0
+    )
 
 
 @pytest.mark.parametrize(("P", "g"), [(8, 1), (8, 2), (8, 8), (12, 4)])
 def test_hierarchical(P: int, g: int) -> None:
-    """m hosts of g workers, which share its card: 2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha + N beta / m)."""
+    """m hosts of g workers, which share its card: 2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha
+    + N beta / m).
+    """
     m = P // g
     inside, across = 2 * (g - 1) * (ALPHA + TRANSFER / g) / 8, 2 * (m - 1) * (ALPHA + TRANSFER / m)
     text = f"hierarchical, m = {m}, g = {g}: inside each host of g, then across m of them"
@@ -123,17 +181,24 @@ def test_hierarchical_sum(g: int) -> None:
     hosts = Cluster(workers=6, compute=Gamma(1.0, 0.5), network=Network(hosts=Hosts(g)))
     reduced = every(hosts, "all_reduce", collective="hierarchical", updates=12)
     close(
-        f"all_reduce, hierarchical, 6 / {g} hosts = sync_ps", reduced, every(cluster, "sync_ps", updates=12), source=JIA
+        f"all_reduce, hierarchical, 6 / {g} hosts = sync_ps",
+        reduced,
+        every(cluster, "sync_ps", updates=12),
+        source=JIA,
     )
 
 
 LAYERS = 4
 READY = [1 / 3 + 2 / 3 * layer / LAYERS for layer in range(1, LAYERS + 1)]
-"""When each of four equal layers has its gradient, the last one first: the forward pass is a third of 1 s."""
+"""When each of four equal layers has its gradient, the last one first: the forward pass is a third
+of 1 s.
+"""
 
 
 def overlapped(transfer: float, name: str, **settings: str) -> np.ndarray:
-    """What updates of 8 nodes take that send each layer's gradient as soon as it is there; all but the first."""
+    """What updates of 8 nodes take that send each layer's gradient as soon as it is there; all but
+    the first.
+    """
     network = Network(bandwidth=1.0, latency=ALPHA, message_bytes=transfer)
     algorithm = method(name, bucket_bytes=transfer / LAYERS, **settings)
     cluster = Cluster(workers=8, compute=Constant(1.0), network=network)
@@ -148,23 +213,41 @@ def test_buckets(name: str, transfer: float) -> None:
     for ready in READY:
         end = max(ready, end) + each
     text = f"{name}, 4 buckets, N beta {transfer:g}: e_k = max(r_k, e_(k-1)) + R(N/4)"
-    equal(text, end, overlapped(transfer, "all_reduce", collective=name), source=LI, wrong=1 + LAYERS * each)
+    equal(
+        text,
+        end,
+        overlapped(transfer, "all_reduce", collective=name),
+        source=LI,
+        wrong=1 + LAYERS * each,
+    )
 
 
 @pytest.mark.parametrize("transfer", [0.0625, 2.0])
 def test_buckets_at_a_server(transfer: float) -> None:
-    """Buckets come one by one over one link of the server's card while those before them leave over the other."""
+    """Buckets come one by one over one link of the server's card while those before them leave over
+    the other.
+    """
     each, come, left = 8 * transfer / LAYERS, 0.0, 0.0
     for ready in READY:
         come = max(ready, come) + ALPHA + each
         left = max(come, left) + each
     text = f"sync_ps, P = 8, 4 buckets, N beta {transfer:g}: in and out at once"
-    equal(text, left + ALPHA, overlapped(transfer, "sync_ps"), source="derived", wrong=1 + 2 * (ALPHA + 8 * transfer))
+    equal(
+        text,
+        left + ALPHA,
+        overlapped(transfer, "sync_ps"),
+        source="derived",
+        wrong=1 + 2 * (ALPHA + 8 * transfer),
+    )
 
 
 def sliced(name: str, transfer: float, order: str) -> tuple[np.ndarray, float]:
-    """What updates of `name` take from the third on with four equal layers in two slices each; and by its recursion."""
-    network = Network(bandwidth=1.0, latency=ALPHA / 8 if name == "p3" else ALPHA / 64, message_bytes=transfer)
+    """What updates of `name` take from the third on with four equal layers in two slices each; and
+    by its recursion.
+    """
+    network = Network(
+        bandwidth=1.0, latency=ALPHA / 8 if name == "p3" else ALPHA / 64, message_bytes=transfer
+    )
     cluster, task = Cluster(workers=8, compute=Constant(1.0), network=network), Timing(depth=LAYERS)
     algorithm = method(name, slice_bytes=transfer / LAYERS / 2, order=order)
     expected = OVERLAP_SECONDS(algorithm, cluster, task.layers(), transfer)
@@ -173,7 +256,9 @@ def sliced(name: str, transfer: float, order: str) -> tuple[np.ndarray, float]:
 
 
 def check_priority(name: str, transfer: float, source: str) -> None:
-    (measured, expected), (in_order, slower) = (sliced(name, transfer, order) for order in ("priority", "fifo"))
+    (measured, expected), (in_order, slower) = (
+        sliced(name, transfer, order) for order in ("priority", "fifo")
+    )
     text = f"{name}, P = 8, 4 layers of 2 slices, N beta {transfer:g}"
     equal(f"{text}: a step", expected, measured, source=source, wrong=slower)
     equal(f"{text}, in order", slower, in_order, source=source, wrong=expected)
@@ -182,19 +267,25 @@ def check_priority(name: str, transfer: float, source: str) -> None:
 
 @pytest.mark.parametrize("transfer", [0.11, 0.3])
 def test_priority(transfer: float) -> None:
-    """Slices of the front-most layer go first, and a layer's forward pass waits for its own slices alone."""
+    """Slices of the front-most layer go first, and a layer's forward pass waits for its own slices
+    alone.
+    """
     check_priority("p3", transfer, P3)
 
 
 @pytest.mark.parametrize("transfer", [0.4, 1.0])
 def test_priority_all_reduce(transfer: float) -> None:
-    """Of the slices that all nodes have computed, the ring sums those of the front-most layer first."""
+    """Of the slices that all nodes have computed, the ring sums those of the front-most layer
+    first.
+    """
     check_priority("priority_all_reduce", transfer, PENG)
 
 
 @pytest.mark.parametrize("order", ["priority", "fifo"])
 def test_sums_in_slices(order: str) -> None:
-    """Slices that are summed by priority, and forward passes that begin before all are, change no weight."""
+    """Slices that are summed by priority, and forward passes that begin before all are, change no
+    weight.
+    """
     network = Network(bandwidth=20.0, latency=0.01)
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), network=network)
     reduced = every(cluster, "priority_all_reduce", slice_bytes=4.0, order=order, updates=12)
@@ -205,14 +296,16 @@ def test_sums_in_slices(order: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["VGG-19", "ResNet-50"])
 def test_gain_of_priority(network: str) -> None:
-    """Greatest where a ring takes as long as a mini-batch: (f + t_c) / t_c = 4/3, but for the ends of an exchange.
+    """Greatest where a ring takes as long as a mini-batch: (f + t_c) / t_c = 4/3, but for the ends
+    of an exchange.
 
-    Without latency, slices of 1 / 200 of the model at most, beside whole layers in order. Which of the two networks
-    gains more depends on how slices fall.
+    Without latency, slices of 1 / 200 of the model at most, beside whole layers in order. Which of
+    the two networks gains more depends on how slices fall.
     """
     task, gains = network_timing(network.lower().replace("-", "")), {}
     for transfer in (0.8, 1.0, 1.25):
-        cluster = Cluster(2, Constant(1.0), network=Network(bandwidth=1.0, message_bytes=transfer))  # R(N) = N beta
+        # R(N) = N beta
+        cluster = Cluster(2, Constant(1.0), network=Network(bandwidth=1.0, message_bytes=transfer))
         in_order, first = (
             float(update_times(cluster, method("priority_all_reduce", **keys), 4, task)[-1])
             for keys in ({"slice_bytes": None, "order": "fifo"}, {"slice_bytes": transfer / 200})
@@ -220,7 +313,9 @@ def test_gain_of_priority(network: str) -> None:
         gains[transfer] = in_order / first
     text = f"priority_all_reduce, {network}, P = 2: gain of priority"
     at_most(f"{text}, any bandwidth", 4 / 3, list(gains.values()), source="derived")
-    at_most(f"{text}, other bandwidths: less", gains[1.0], [gains[0.8], gains[1.25]], source="derived")
+    at_most(
+        f"{text}, other bandwidths: less", gains[1.0], [gains[0.8], gains[1.25]], source="derived"
+    )
     check(Statement(f"{text} where N beta = t_c: at least", "derived", 1.3, gains[1.0], 0.0, ">="))
 
 
@@ -241,5 +336,7 @@ def test_ring_or_naive(alpha: float, transfer: float) -> None:
 
 def test_message() -> None:
     """The message of the model that most configs learn."""
-    parameters = sum(parameter.numel() for parameter in LeNet5().build((1, 28, 28), 10).parameters())
+    parameters = sum(
+        parameter.numel() for parameter in LeNet5().build((1, 28, 28), 10).parameters()
+    )
     equal("LeNet-5 in float32: N bytes", 246_824, 4 * parameters, source="LeCun et al. (1998)")

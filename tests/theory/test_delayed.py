@@ -15,19 +15,26 @@ from tests.theory.trials import ONE, method
 
 ROOTS = "characteristic roots"
 PERIODS = 5  # of the oscillation, in each of the two stretches whose sizes are compared
-TOLERANCE = 1e-3  # relative: a line through two points of a curve, and oscillations that do not end with a stretch
-OPTIMIZERS = {"SGD": SGD(), "momentum 0.9": SGD(momentum=0.9), "Nesterov 0.9": Nesterov(momentum=0.9)}
+# relative: a line through two points of a curve, and oscillations that do not end with a stretch
+TOLERANCE = 1e-3
+OPTIMIZERS = {
+    "SGD": SGD(),
+    "momentum 0.9": SGD(momentum=0.9),
+    "Nesterov 0.9": Nesterov(momentum=0.9),
+}
 
 
 def measured_limit(limit: float, angle: float, optimizer: SGD | Nesterov, delay: int) -> float:
-    """The learning rate at which a run neither shrinks nor grows, between one below `limit` and one above.
+    """The learning rate at which a run neither shrinks nor grows, between one below `limit` and one
+    above.
 
-    Each run's growth is that from one stretch of oscillations to the next; the limit is where a straight line
-    through the two growths passes 0.
+    Each run's growth is that from one stretch of oscillations to the next; the limit is where a
+    straight line through the two growths passes 0.
     """
     every = (2 * delay + 1) // 8 or 1
     samples = math.ceil(max(100, PERIODS * math.pi / angle) / every)
-    apart = 0.005 if delay else 1e-4  # without a delay the roots are real, and with momentum complex soon below
+    # without a delay the roots are real, and with momentum complex soon below
+    apart = 0.005 if delay else 1e-4
     curvature, factors = 2.5, torch.tensor([[1 - apart], [1 + apart]], dtype=torch.float64)
     run = simulate(
         ONE,
@@ -59,10 +66,21 @@ def test_roots(D: int) -> None:
     ],
 )
 def test_limits(name: str, D: int) -> None:
-    """Momentum takes most of what a delay leaves, Nesterov's less at small delays; a delay one longer is told apart."""
+    """Momentum takes most of what a delay leaves, Nesterov's less at small delays; a delay one
+    longer is told apart.
+    """
     optimizer = OPTIMIZERS[name]
     nesterov = isinstance(optimizer, Nesterov)
     limit, angle = critical(D, optimizer.momentum, nesterov)
     more, _ = critical(D + 1, optimizer.momentum, nesterov)
     text = f"D = {D}, {name}: lr h below that root's"
-    check(Statement(text, ROOTS, limit, measured_limit(limit, angle, optimizer, D), TOLERANCE * limit, wrong=more))
+    check(
+        Statement(
+            text,
+            ROOTS,
+            limit,
+            measured_limit(limit, angle, optimizer, D),
+            TOLERANCE * limit,
+            wrong=more,
+        )
+    )

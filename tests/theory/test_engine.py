@@ -14,7 +14,16 @@ from laggard.simulator.testing import IDENTITIES, trial_of
 from laggard.simulator.testing.fingerprint import fingerprint, fingerprints_elsewhere
 from laggard.simulator.timing.distributions import Gamma
 from tests.theory.statements import Statement, check, close, equal, same
-from tests.theory.trials import TORCH, UNEVEN, UPDATES, every, method, perceptron, timed, weights_after
+from tests.theory.trials import (
+    TORCH,
+    UNEVEN,
+    UPDATES,
+    every,
+    method,
+    perceptron,
+    timed,
+    weights_after,
+)
 
 METHODS: Mapping[str, Callable[[Rule], Algorithm]] = {
     **ALGORITHMS,
@@ -48,7 +57,9 @@ SLOW = pytest.param(60, marks=pytest.mark.slow)
 @pytest.mark.parametrize("updates", [STEPS, SLOW])
 @pytest.mark.parametrize("name", HERE)
 def test_every_method(name: str, updates: int) -> None:
-    """The identities of `laggard.simulator.testing`: how many methods keep each over so many updates."""
+    """The identities of `laggard.simulator.testing`: how many methods keep each over so many
+    updates.
+    """
     broken = {each: how_broken(name, make, updates) for each, make in METHODS.items()}
     all_but(f"{name}, {updates} updates", {each: how for each, how in broken.items() if how})
 
@@ -64,7 +75,9 @@ def how_broken(name: str, make: Callable[[Rule], Algorithm], updates: int = STEP
 
 def all_but(text: str, broken: Mapping[str, str]) -> None:
     """A statement about every method, of which those in `broken` are exceptions."""
-    statement = Statement(f"{text}: methods", "laggard.simulator.testing", len(METHODS), len(METHODS) - len(broken))
+    statement = Statement(
+        f"{text}: methods", "laggard.simulator.testing", len(METHODS), len(METHODS) - len(broken)
+    )
     assert not broken, f"{statement}, but not {broken}"
     check(statement)
 
@@ -94,32 +107,49 @@ def durations(workers: int, algorithm: Algorithm) -> np.ndarray:
 
 
 def test_common_random_numbers() -> None:
-    """Another worker, or another method, leaves worker 0's durations as they were: methods are compared on the same."""
+    """Another worker, or another method, leaves worker 0's durations as they were: methods are
+    compared on the same.
+    """
     alone = durations(8, method("async_ps"))
     for name, other in [
         ("with a ninth worker", durations(9, method("async_ps"))),
         ("under sync_ps", durations(8, method("sync_ps"))),
     ]:
-        equal(f"the first 30 durations of worker 0 of 8, {name}: the same", 0.0, other - alone, source="streams")
+        equal(
+            f"the first 30 durations of worker 0 of 8, {name}: the same",
+            0.0,
+            other - alone,
+            source="streams",
+        )
 
 
 @pytest.mark.parametrize("backend", ["vmap", "unfold", "unfold-graphs"])
-@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-12), (torch.float32, 1e-6)], ids=["double", "single"])
+@pytest.mark.parametrize(
+    ("dtype", "rtol"), [(torch.float64, 1e-12), (torch.float32, 1e-6)], ids=["double", "single"]
+)
 def test_backends(dtype: torch.dtype, rtol: float, backend: str) -> None:
     """Gradients in one batched call, as on a GPU, are those of a loop."""
-    batched, loop = (every(UNEVEN, "async_ps", perceptron(dtype=dtype, backend=way)) for way in (backend, "threads"))
+    batched, loop = (
+        every(UNEVEN, "async_ps", perceptron(dtype=dtype, backend=way))
+        for way in (backend, "threads")
+    )
     text = f"{str(dtype)[6:]}: a batched call by {backend} = a loop, every optimiser"
     close(text, batched, loop, source="rounding", rtol=rtol)
 
 
 @pytest.mark.parametrize("name", TORCH)
 def test_single_precision(name: str) -> None:
-    """Hyper-parameters are combined in double precision and rounded once, alone as in an ensemble."""
+    """Hyper-parameters are combined in double precision and rounded once, alone as in an
+    ensemble.
+    """
     cluster, rates = Cluster(workers=3, compute=Gamma(1.0, 0.5)), (0.003, 0.01, 0.03)
     task = Quadratic(curvature=1.0, dim=7, condition=30.0, noise=0.3, epoch=50)
     rule = Rule(TORCH[name][0], lr=torch.tensor(rates, dtype=torch.float64)[:, None])
     run = simulate(cluster, method("async_ps", rule), task, stop=Stop(updates=UPDATES), ensemble=3)
-    alone = [weights_after(cluster, method("async_ps", replace(rule, lr=rate)), task)[0] for rate in rates]
+    alone = [
+        weights_after(cluster, method("async_ps", replace(rule, lr=rate)), task)[0]
+        for rate in rates
+    ]
     text = f"float32, {name}: an ensemble of learning rates = runs alone"
     same(text, list(run.weights), alone, source="rounding")
 
@@ -128,5 +158,9 @@ def test_every_method_has_statements_of_its_own() -> None:
     """Beside those that hold for all: its name stands in another module of statements."""
     from pathlib import Path
 
-    others = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py") if path != Path(__file__))
+    others = "".join(
+        path.read_text()
+        for path in Path(__file__).parent.glob("test_*.py")
+        if path != Path(__file__)
+    )
     assert [name for name in ALGORITHMS if f'"{name}' not in others] == []

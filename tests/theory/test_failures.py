@@ -27,12 +27,16 @@ from tests.theory.trials import (
 ALIKE = Cluster(workers=4, checkpoint=Checkpoint(every_updates=1))
 CRASHES = [ServerCrash(at=at, restore_seconds=0.5) for at in (2.3, 3.2, 7.4)]
 POISSON = 4.0
-"""Updates a second of four workers with exponential times of mean 1: a Poisson process, from each return anew."""
+"""Updates a second of four workers with exponential times of mean 1: a Poisson process, from each
+return anew.
+"""
 
 
 @pytest.mark.parametrize("name", ["async_ps", "sync_ps"])
 def test_pause(name: str) -> None:
-    """With a checkpoint after every update, a server that is away while all workers compute has merely paused."""
+    """With a checkpoint after every update, a server that is away while all workers compute has
+    merely paused.
+    """
     crashing = every(replace(ALIKE, server_crashes=CRASHES), name)
     same(f"{name}, checkpoint every update, three crashes = none, every optimiser", crashing, every(ALIKE, name),
          source="derived")  # fmt: skip
@@ -40,7 +44,9 @@ def test_pause(name: str) -> None:
 
 @pytest.mark.parametrize("name", TORCH)
 def test_restore(name: str) -> None:
-    """Weights and optimiser are those after 4 of 6 updates; the next gradient is that of the weights after 6."""
+    """Weights and optimiser are those after 4 of 6 updates; the next gradient is that of the
+    weights after 6.
+    """
     cluster = Cluster(workers=1, checkpoint=Checkpoint(every_updates=4),
                       server_crashes=[ServerCrash(at=6.5, restore_seconds=0.2)])  # fmt: skip
     own = weights_after(cluster, method("async_ps", Rule(TORCH[name][0], lr=LR)), updates=12)
@@ -67,34 +73,55 @@ def test_shards() -> None:
     three = [replace(crash, shard=shard) for crash in CRASHES for shard in range(3)]
     text = "async_ps, 3 shards that crash together = one server that crashes, every optimiser"
     same(
-        text, every(replace(one, server_crashes=three), "async_ps", shards=3), every(one, "async_ps"), source="derived"
+        text,
+        every(replace(one, server_crashes=three), "async_ps", shards=3),
+        every(one, "async_ps"),
+        source="derived",
     )
 
 
 def lost(checkpoint: Checkpoint, uptime: float, crashes: int) -> list[int]:
     """The updates that each crash loses, of four exponential workers on a free network."""
     crash = ServerCrash(uptime=Exponential(uptime), restore_seconds=0.5)
-    cluster = Cluster(workers=4, compute=Exponential(1.0), server_crashes=[crash], checkpoint=checkpoint)
-    found: list[int] = timed(cluster, method("async_ps"), int(POISSON * uptime * crashes)).restores["lost"].tolist()
+    cluster = Cluster(
+        workers=4, compute=Exponential(1.0), server_crashes=[crash], checkpoint=checkpoint
+    )
+    found: list[int] = (
+        timed(cluster, method("async_ps"), int(POISSON * uptime * crashes))
+        .restores["lost"]
+        .tolist()
+    )
     return found
 
 
 @pytest.mark.parametrize(("T", "uptime"), [(2.0, 1.0), (1.0, 4.0)])
 def test_age_of_a_checkpoint(T: float, uptime: float) -> None:
-    """Every T seconds; crashes of rate r: the mean age is 1 / r - T / (exp(r T) - 1), T / 2 only if they are rare."""
+    """Every T seconds; crashes of rate r: the mean age is 1 / r - T / (exp(r T) - 1), T / 2 only if
+    they are rare.
+    """
     age = uptime - T / math.expm1(T / uptime)
-    text = f"updates lost by a crash: 4 a second, checkpoints every {T:g} s, mean uptime {uptime:g} s"
+    text = (
+        f"updates lost by a crash: 4 a second, checkpoints every {T:g} s, mean uptime {uptime:g} s"
+    )
     often = uptime < T
     mean_is(text, POISSON * age, lost(Checkpoint(every_seconds=T), uptime, 1200 if often else 400),
             source="Young (1974)", wrong=POISSON * T / 2 if often else None)  # fmt: skip
 
 
 def test_updates_since_a_checkpoint() -> None:
-    """Every N updates: K mod N of the K updates of an uptime, which are geometric with q = 4 / (4 + r)."""
+    """Every N updates: K mod N of the K updates of an uptime, which are geometric with q = 4 / (4 +
+    r).
+    """
     N, uptime = 5, 1.0
     q = POISSON / (POISSON + 1 / uptime)
     expected = sum(j * q**j for j in range(N)) * (1 - q) / (1 - q**N)
     text = f"updates lost by a crash: 4 a second, checkpoints every {N} updates, mean uptime {uptime:g} s"
-    mean_is(text, expected, lost(Checkpoint(every_updates=N), uptime, 1200), source="derived", wrong=(N - 1) / 2)
+    mean_is(
+        text,
+        expected,
+        lost(Checkpoint(every_updates=N), uptime, 1200),
+        source="derived",
+        wrong=(N - 1) / 2,
+    )
     text = f"updates lost by a crash: 4 a second, no checkpoint but the start, mean uptime {uptime:g} s"
     mean_is(text, POISSON * uptime, lost(Checkpoint(), uptime, 400), source="derived")

@@ -25,7 +25,9 @@ from tests.theory.statements import close, differ, equal
 from tests.theory.trials import LR, method, quadratic, remains_of, slope
 
 DIGRAPH = Graph("gnp_random_graph", {"n": 8, "p": 0.3, "seed": 9, "directed": True})
-"""Strongly connected; out-degrees are 2 to 5 and in-degrees 1 to 5, so that weights 1 would be biased."""
+"""Strongly connected; out-degrees are 2 to 5 and in-degrees 1 to 5, so that weights 1 would be
+biased.
+"""
 GRAPHS: dict[str, tuple[Topology, int]] = {
     "a digraph": (DIGRAPH, 8),
     "a ring": (Ring(), 7),
@@ -33,8 +35,12 @@ GRAPHS: dict[str, tuple[Topology, int]] = {
 }
 
 
-def averaged(graph: Topology, workers: int, seconds: int, **settings: int) -> tuple[list[Tensor], list[Tensor]]:
-    """All nodes' models after so many seconds of averaging alone, and the mean of their starts for each."""
+def averaged(
+    graph: Topology, workers: int, seconds: int, **settings: int
+) -> tuple[list[Tensor], list[Tensor]]:
+    """All nodes' models after so many seconds of averaging alone, and the mean of their starts for
+    each.
+    """
     stop, algorithm = Stop(time=seconds + 0.5), method("sgp", Rule(lr=0.0), **settings)
     nodes = remains_of(on(graph, workers), algorithm, quadratic(), stop, start_apart).nodes
     return [node.weights for node in nodes.values()], mean_of_starts(workers)
@@ -56,42 +62,71 @@ def test_one_peer() -> None:
         rounds = int(math.log2(P))
         text = f"sgp, one peer, P = {P}: the exact mean after {rounds} steps"
         close(text, *averaged(ONE_PEER, P, rounds), source=ASSRAN)
-        differ(f"sgp, one peer, P = {P}: not a step before", *averaged(ONE_PEER, P, rounds - 1), source=ASSRAN)
-    differ("sgp, one peer, P = 6: not exact after 3 steps", *averaged(ONE_PEER, 6, 3), source=ASSRAN)
-    nodes = remains_of(on(ONE_PEER, 8), method("sgp", Rule(lr=LR)), quadratic(), Stop(time=20.5)).nodes
+        differ(
+            f"sgp, one peer, P = {P}: not a step before",
+            *averaged(ONE_PEER, P, rounds - 1),
+            source=ASSRAN,
+        )
+    differ(
+        "sgp, one peer, P = 6: not exact after 3 steps", *averaged(ONE_PEER, 6, 3), source=ASSRAN
+    )
+    nodes = remains_of(
+        on(ONE_PEER, 8), method("sgp", Rule(lr=LR)), quadratic(), Stop(time=20.5)
+    ).nodes
     weights = [node.weight for node in nodes.values()]
     equal("sgp, one peer, P = 8, in step: w = 1", 1.0, weights, source=ASSRAN, rtol=0.0)
 
 
 @pytest.mark.parametrize(("P", "overlap"), [(8, 0), (6, 0), (8, 1), (6, 3)])
 def test_conserved(P: int, overlap: int) -> None:
-    """Nodes and messages together hold all the weight, and models that only gradients have changed."""
+    """Nodes and messages together hold all the weight, and models that only gradients have
+    changed.
+    """
     cluster = on(ONE_PEER, P, Exponential(1.0), bandwidth=20.0, latency=0.1, message_bytes=4.0)
     algorithm = method("sgp", Rule(lr=LR), overlap=overlap)
     nodes, under_way = remains_of(cluster, algorithm, slope(), Stop(time=17.0), start_apart)
-    weight = sum(node.weight for node in nodes.values()) + sum(message.value[1] for message in under_way)
+    weight = sum(node.weight for node in nodes.values()) + sum(
+        message.value[1] for message in under_way
+    )
     setting = f"sgp, P = {P}, overlap {overlap}, {len(under_way)} messages under way"
     equal(f"{setting}: sum of w = P", P, weight, source=ASSRAN, wrong=1.0)
     x = torch.stack([node.weight * node.weights for node in nodes.values()]).sum(0)
     x = sum((message.value[0] for message in under_way), x)
-    close(f"{setting}: sum of x sees gradients alone", x, sum_by_gradients(nodes, LR), source=ASSRAN)
+    close(
+        f"{setting}: sum of x sees gradients alone", x, sum_by_gradients(nodes, LR), source=ASSRAN
+    )
 
 
 @pytest.mark.parametrize(("tau", "H"), [(3, 1), (4, 2)])
 def test_outstanding(tau: int, H: int) -> None:
-    """Nothing is lost in several exchanges under way, and without gradients they too tend to the mean."""
+    """Nothing is lost in several exchanges under way, and without gradients they too tend to the
+    mean.
+    """
     settings, name = {"overlap": tau, "local_steps": H}, f"osgp, tau = {tau}, H = {H}"
-    cluster, algorithm = on(ONE_PEER, 6, Exponential(1.0), latency=2.5), method("osgp", Rule(lr=LR), **settings)
+    cluster, algorithm = (
+        on(ONE_PEER, 6, Exponential(1.0), latency=2.5),
+        method("osgp", Rule(lr=LR), **settings),
+    )
     nodes, under_way = remains_of(cluster, algorithm, slope(), Stop(time=17.0), start_apart)
-    weight = sum(node.weight for node in nodes.values()) + sum(message.value[1] for message in under_way)
-    equal(f"{name}, {len(under_way)} messages under way: sum of w = P", 6, weight, source=ASSRAN, wrong=1.0)
+    weight = sum(node.weight for node in nodes.values()) + sum(
+        message.value[1] for message in under_way
+    )
+    equal(
+        f"{name}, {len(under_way)} messages under way: sum of w = P",
+        6,
+        weight,
+        source=ASSRAN,
+        wrong=1.0,
+    )
     x = torch.stack([node.weight * node.weights for node in nodes.values()]).sum(0)
     x = sum((message.value[0] for message in under_way), x)
     close(f"{name}: sum of x sees gradients alone", x, sum_by_gradients(nodes, LR), source=ASSRAN)
     cluster, algorithm = on(DIGRAPH, 8, latency=2.5), method("osgp", Rule(lr=0.0), **settings)
     nodes = remains_of(cluster, algorithm, quadratic(), Stop(time=400.5), start_apart).nodes
     z = [node.weights for node in nodes.values()]
-    close(f"{name}, on a digraph, lr 0: z -> mean of the starts", z, mean_of_starts(8), source=ASSRAN)
+    close(
+        f"{name}, on a digraph, lr 0: z -> mean of the starts", z, mean_of_starts(8), source=ASSRAN
+    )
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -100,7 +135,12 @@ def test_conserved_in_step(order: str) -> None:
     algorithm = method("dpsgd", Rule(lr=LR), order=order)
     nodes = remains_of(on(Torus(), 6), algorithm, slope(), Stop(time=9.5), start_apart).nodes
     x = torch.stack([node.weights for node in nodes.values()]).sum(0)
-    close(f"dpsgd, {order}: sum of x sees gradients alone", x, sum_by_gradients(nodes, LR), source=LIAN)
+    close(
+        f"dpsgd, {order}: sum of x sees gradients alone",
+        x,
+        sum_by_gradients(nodes, LR),
+        source=LIAN,
+    )
 
 
 @pytest.mark.parametrize(("name", "lr"), [("lr 0", 0.0), ("sees gradients alone", LR)])
@@ -120,7 +160,10 @@ def test_pairwise(name: str, lr: float) -> None:
 
 def test_pairwise_mean() -> None:
     """Pairs that only average share alike."""
-    cluster, algorithm = on(Ring(), 8, Exponential(1.0), latency=0.02), method("adpsgd", Rule(lr=0.0))
+    cluster, algorithm = (
+        on(Ring(), 8, Exponential(1.0), latency=0.02),
+        method("adpsgd", Rule(lr=0.0)),
+    )
     nodes = remains_of(cluster, algorithm, quadratic(), Stop(time=250.0), start_apart).nodes
     models = [node.weights for node in nodes.values()]
     close("adpsgd, lr 0: x -> mean of the starts", models, mean_of_starts(8), source=AD)

@@ -26,9 +26,13 @@ from tests.theory.trials import (
 )
 
 
-def models(cluster: Cluster, name: str, updates: float, rule: Rule, **settings: Any) -> list[Tensor]:
+def models(
+    cluster: Cluster, name: str, updates: float, rule: Rule, **settings: Any
+) -> list[Tensor]:
     """All nodes' models after so many steps each."""
-    nodes = remains_of(cluster, method(name, rule, **settings), quadratic(), Stop(time=updates + 0.5)).nodes
+    nodes = remains_of(
+        cluster, method(name, rule, **settings), quadratic(), Stop(time=updates + 0.5)
+    ).nodes
     return [nodes[rank].weights for rank in sorted(nodes)]
 
 
@@ -37,7 +41,10 @@ def test_complete_graph(name: str) -> None:
     """On the complete graph with equal weights gossip is a server."""
     P, settings = 4, {"order": "adapt_then_combine", "mixing": "uniform"} if name == "dpsgd" else {}
     server, nodes = Cluster(workers=P), on(Complete(), P)
-    one, other = every(nodes, name, rules=LINEAR, **settings), every(server, "sync_ps", rules=LINEAR)
+    one, other = (
+        every(nodes, name, rules=LINEAR, **settings),
+        every(server, "sync_ps", rules=LINEAR),
+    )
     close(f"{name}, complete graph, weights 1/P = sync_ps, linear rules", one, other, source=ASSRAN)
     one, other = every(nodes, name, rules=ADAM, **settings), every(server, "sync_ps", rules=ADAM)
     differ(f"{name}, complete graph, adam, is not sync_ps", one, other, source=ASSRAN)
@@ -59,7 +66,9 @@ def test_symmetric(graph: Topology, workers: int, optimizer: str) -> None:
 def test_biased() -> None:
     """Ignoring the weight matters where it is not 1: while half of every model is under way."""
     runs = {
-        (overlap, biased): models(on(ONE_PEER, 8), "sgp", 20, Rule(lr=0.0), overlap=overlap, biased=biased)
+        (overlap, biased): models(
+            on(ONE_PEER, 8), "sgp", 20, Rule(lr=0.0), overlap=overlap, biased=biased
+        )
         for overlap in (0, 1)
         for biased in (False, True)
     }
@@ -67,7 +76,9 @@ def test_biased() -> None:
     halves = [0.5 * weights for weights in start]
     same("sgp, P = 8, lr 0, biased, in step: x = the start", runs[0, True], start, source=ASSRAN)
     same("sgp, P = 8, lr 0, overlap 1: x / w = the start", runs[1, False], start, source=ASSRAN)
-    same("sgp, P = 8, lr 0, biased, overlap 1: x = half of it", runs[1, True], halves, source=ASSRAN)
+    same(
+        "sgp, P = 8, lr 0, biased, overlap 1: x = half of it", runs[1, True], halves, source=ASSRAN
+    )
 
 
 GRAPHS: dict[str, tuple[Topology, networkx.Graph]] = {
@@ -78,17 +89,23 @@ GRAPHS: dict[str, tuple[Topology, networkx.Graph]] = {
 }
 
 
-@pytest.mark.parametrize(("order", "form"), [(ORDERS[0], "W X - lr G"), (ORDERS[1], "W (X - lr G)")], ids=ORDERS)
+@pytest.mark.parametrize(
+    ("order", "form"), [(ORDERS[0], "W X - lr G"), (ORDERS[1], "W (X - lr G)")], ids=ORDERS
+)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_matrices(name: str, order: str, form: str) -> None:
-    """Every node's model, against a loop over Metropolis matrices: 1 / (1 + the greater degree), and what is left."""
+    """Every node's model, against a loop over Metropolis matrices: 1 / (1 + the greater degree),
+    and what is left.
+    """
     graph, edges = GRAPHS[name]
     P, joined = len(edges), torch.from_numpy(networkx.to_numpy_array(edges, nodelist=sorted(edges)))
     degree = joined.sum(1)
     W = joined / (1 + torch.maximum(degree[:, None], degree))
     W = W + torch.diag(1 - W.sum(1))
     mine = models(on(graph, P), "dpsgd", 12, Rule(lr=LR), order=order)
-    X = looped(P, 12, lambda X, G: W @ X - LR * G if order == "combine_then_adapt" else W @ (X - LR * G))
+    X = looped(
+        P, 12, lambda X, G: W @ X - LR * G if order == "combine_then_adapt" else W @ (X - LR * G)
+    )
     close(f"dpsgd, {name}, P = {P}: X <- {form}", mine, list(X[:, None]), source=LIAN)
 
 
@@ -97,7 +114,9 @@ def looped(P: int, steps: int, step: Callable[[Tensor, Tensor], Tensor]) -> Tens
     task = quadratic()
     X, streams = torch.cat([first_weights(task)] * P), [batches_of(task, rank) for rank in range(P)]
     for _ in range(steps):
-        gradients = [gradient_of(task, x[None], next(own)) for x, own in zip(X, streams, strict=True)]
+        gradients = [
+            gradient_of(task, x[None], next(own)) for x, own in zip(X, streams, strict=True)
+        ]
         X = step(X, torch.cat(gradients))
     return X
 
@@ -113,18 +132,27 @@ def test_one_outstanding(tau: int) -> None:
 
 @pytest.mark.parametrize(("tau", "H"), [(2, 1), (5, 1), (3, 2)])
 def test_late_shares(tau: int, H: int) -> None:
-    """Every node's model, against a loop over matrices in which each share comes tau gradients after it was pushed."""
+    """Every node's model, against a loop over matrices in which each share comes tau gradients
+    after it was pushed.
+    """
     P, steps = 6, 20
-    mine = models(on(ONE_PEER, P, latency=tau - 0.5), "osgp", steps, Rule(lr=LR), overlap=tau, local_steps=H)
+    mine = models(
+        on(ONE_PEER, P, latency=tau - 0.5), "osgp", steps, Rule(lr=LR), overlap=tau, local_steps=H
+    )
     text = f"osgp, one peer, P = {P}, tau = {tau}, H = {H}, messages of (tau - 1/2) t_c: shares tau steps late"
     close(text, mine, pushed_late(P, steps, tau, H), source=ASSRAN)
-    early = models(on(ONE_PEER, P, latency=0.5), "osgp", steps, Rule(lr=LR), overlap=tau, local_steps=H)
-    text = f"osgp, one peer, P = {P}, tau = {tau}, H = {H}, messages of t_c / 2: shares one step late"
+    early = models(
+        on(ONE_PEER, P, latency=0.5), "osgp", steps, Rule(lr=LR), overlap=tau, local_steps=H
+    )
+    text = (
+        f"osgp, one peer, P = {P}, tau = {tau}, H = {H}, messages of t_c / 2: shares one step late"
+    )
     close(text, early, pushed_late(P, steps, 1, H), source=ASSRAN)
 
 
 def pushed_late(P: int, steps: int, late: int, H: int) -> list[Tensor]:
-    """x <- diag(W) (x - lr G(x / w) + (W - diag W) x'), x' as it was `late` steps ago, and so w; pushes every H steps.
+    """x <- diag(W) (x - lr G(x / w) + (W - diag W) x'), x' as it was `late` steps ago, and so w;
+    pushes every H steps.
 
     Push e halves node j's x and w between itself and node j + 2^(e mod 3), of P = 5 .. 8.
     """
@@ -134,7 +162,9 @@ def pushed_late(P: int, steps: int, late: int, H: int) -> list[Tensor]:
     streams, sent = [batches_of(task, rank) for rank in range(P)], {}
     for step in range(1, steps + 1):
         z = x / w
-        x = x - LR * torch.cat([gradient_of(task, z[i][None], next(own)) for i, own in enumerate(streams)])
+        x = x - LR * torch.cat(
+            [gradient_of(task, z[i][None], next(own)) for i, own in enumerate(streams)]
+        )
         if step - late in sent:
             dx, dw = sent[step - late]
             x, w = x + dx, w + dw

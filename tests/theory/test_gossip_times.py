@@ -31,20 +31,33 @@ def test_seconds_per_step(name: str, t_c: float) -> None:
     """Gradient and messages one after the other, or the longer of the two."""
     graph, settings, form = STEPS[name]
     way = TWICE if "2 N beta" in form else ONCE
-    took = update_times(on(graph, 8, Constant(t_c), **CARDS), method(name.split(",")[0], **settings), 20)[3:]
-    expected, source = max(t_c, way) if "max" in form else t_c + way, ASSRAN if "sgp" in name else LIAN
+    took = update_times(
+        on(graph, 8, Constant(t_c), **CARDS), method(name.split(",")[0], **settings), 20
+    )[3:]
+    expected, source = (
+        max(t_c, way) if "max" in form else t_c + way,
+        ASSRAN if "sgp" in name else LIAN,
+    )
     equal(f"{name}, t_c {t_c:g}: {form}", expected, took, source=source)
 
 
 @pytest.mark.parametrize("t_c", [0.5, 0.1])
 @pytest.mark.parametrize(("tau", "H"), [(2, 1), (4, 1), (3, 2)])
 def test_outstanding(tau: int, H: int, t_c: float) -> None:
-    """Between pushes to a peer: H gradients, and of E = alpha + N beta what tau do not hide; N beta on a full card."""
-    cluster = on(ONE_PEER, 8, Constant(t_c), bandwidth=12.0, latency=1.25, message_bytes=3.0, sharing="fifo")
+    """Between pushes to a peer: H gradients, and of E = alpha + N beta what tau do not hide; N beta
+    on a full card.
+    """
+    cluster = on(
+        ONE_PEER, 8, Constant(t_c), bandwidth=12.0, latency=1.25, message_bytes=3.0, sharing="fifo"
+    )
     E, n = 1.5, -(-tau // H)  # exchanges outstanding
     took = update_times(cluster, method("osgp", overlap=tau, local_steps=H), 26 * n * H)
     pushes = took[2 * n * H :].reshape(-1, n * H).sum(1) / n
-    form = "max(t_c, E / tau, N beta)" if H == 1 else "max(H t_c + max(0, E - tau t_c) / ceil(tau / H), N beta)"
+    form = (
+        "max(t_c, E / tau, N beta)"
+        if H == 1
+        else "max(H t_c + max(0, E - tau t_c) / ceil(tau / H), N beta)"
+    )
     expected = max(H * t_c + max(0.0, E - tau * t_c) / n, 0.25)
     text = f"osgp, tau = {tau}, H = {H}, t_c {t_c:g}: {form}"
     equal(text, expected, pushes, source=ASSRAN)
@@ -52,9 +65,18 @@ def test_outstanding(tau: int, H: int, t_c: float) -> None:
 
 @pytest.mark.parametrize(("tau", "H"), [(3, 1), (2, 3)])
 def test_lead(tau: int, H: int) -> None:
-    """On the complete graph a fast node computes tau + H - 1 gradients ahead of a slow one, and no more."""
-    cluster = Cluster(3, Constant(1.0), slowdowns=[Factor(0, factor=40.0)], network=Network(Complete(), latency=0.01))
-    rows = simulate(cluster, method("osgp", overlap=tau, local_steps=H), stop=Stop(time=1000.0)).updates
+    """On the complete graph a fast node computes tau + H - 1 gradients ahead of a slow one, and no
+    more.
+    """
+    cluster = Cluster(
+        3,
+        Constant(1.0),
+        slowdowns=[Factor(0, factor=40.0)],
+        network=Network(Complete(), latency=0.01),
+    )
+    rows = simulate(
+        cluster, method("osgp", overlap=tau, local_steps=H), stop=Stop(time=1000.0)
+    ).updates
     done, begun = rows["time"][rows["target"] == 0], rows["started"][rows["target"] == 1]
     ahead = np.arange(len(begun)) - np.searchsorted(done, begun, "right")
     text = f"osgp, tau = {tau}, H = {H}: a node is at most tau + H - 1 gradients ahead"
@@ -62,9 +84,13 @@ def test_lead(tau: int, H: int) -> None:
 
 
 @pytest.mark.parametrize("t_c", [2.0, 0.5])
-@pytest.mark.parametrize(("name", "form"), [("adpsgd", "t_c + 2 E"), ("adpsgd_overlap", "max(t_c, 2 E)")])
+@pytest.mark.parametrize(
+    ("name", "form"), [("adpsgd", "t_c + 2 E"), ("adpsgd_overlap", "max(t_c, 2 E)")]
+)
 def test_seconds_per_average(name: str, form: str, t_c: float) -> None:
-    """The active one of two nodes: question and answer of E = alpha + N beta each, after the gradient or beside it."""
+    """The active one of two nodes: question and answer of E = alpha + N beta each, after the
+    gradient or beside it.
+    """
     cluster, E = on(Ring(), 2, Constant(t_c), **CARDS), 2 * ONCE
     rows = simulate(cluster, method(name), stop=Stop(updates=60)).updates
     took = np.diff(rows["time"][rows["worker"] == 0])

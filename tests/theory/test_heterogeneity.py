@@ -25,8 +25,12 @@ BALANCED = float((h * a).sum() / h.sum())
 def run(
     name: str, lr: float, seconds: float, noise: float = 0.0, members: int = 1
 ) -> tuple[Outcome, list[tuple[int, Tensor]]]:
-    """A run on h_i (w - a_i)^2 / 2 with times t_i, and who read which weights `(ensemble, 1)`, in order."""
-    task = Quadratic(scale=h.tolist(), shift=a.tolist(), initial=START, noise=noise, dtype=torch.float64)
+    """A run on h_i (w - a_i)^2 / 2 with times t_i, and who read which weights `(ensemble, 1)`, in
+    order.
+    """
+    task = Quadratic(
+        scale=h.tolist(), shift=a.tolist(), initial=START, noise=noise, dtype=torch.float64
+    )
     slow = [Factor(worker=worker, factor=seconds) for worker, seconds in enumerate(t)]
     reads: list[tuple[int, Tensor]] = []
 
@@ -56,11 +60,16 @@ def run(
 
 
 def test_balance() -> None:
-    """A worker makes T / t_i gradients, each at the weights that it read; their steps add up to where the run ends."""
+    """A worker makes T / t_i gradients, each at the weights that it read; their steps add up to
+    where the run ends.
+    """
     lr, T = 0.1, 200.0
     outcome, reads = run("async_ps", lr, seconds=T)
     made = outcome.updates["worker"][outcome.updates["status"] == "applied"]
-    own = [torch.cat([w for rank, w in reads if rank == worker][: (made == worker).sum()]) for worker in range(len(t))]
+    own = [
+        torch.cat([w for rank, w in reads if rank == worker][: (made == worker).sum()])
+        for worker in range(len(t))
+    ]
     pull = sum(h[i] / t[i] * (float(own[i].mean()) - a[i]) for i in range(len(t)))
     text = "async_ps: sum_i h_i / t_i (mean of i's reads - a_i) = (w_0 - w_T) / (lr T)"
     equal(text, (START - float(outcome.weights)) / (lr * T), pull, source="derived", rtol=1e-12)
@@ -77,17 +86,23 @@ def stationary_means(lr: float, settled: float) -> np.ndarray:
     """The mean of the server's weights over 350 s after they have settled, of 40 seeds."""
     outcome, reads = run("async_ps", lr, settled + 350.0, noise=0.15, members=40)
     before = (outcome.updates["time"] <= settled).sum()
-    means: np.ndarray = torch.stack([weights[:, 0] for _, weights in reads])[before:].mean(0).numpy()
+    means: np.ndarray = (
+        torch.stack([weights[:, 0] for _, weights in reads])[before:].mean(0).numpy()
+    )
     return means
 
 
 def test_stationary_mean() -> None:
-    """Workers count by how often they contribute; only at small learning rates, since a worker reads the weights that
-    its own update has just moved."""
-    means = stationary_means(0.005, settled=1150.0)  # eight time constants, 1 / (lr sum_i h_i / t_i)
+    """Workers count by how often they contribute; only at small learning rates, since a worker
+    reads the weights that its own update has just moved.
+    """
+    # eight time constants, 1 / (lr sum_i h_i / t_i)
+    means = stationary_means(0.005, settled=1150.0)
     text = "async_ps, lr h <= 0.005: stationary mean sum_i (h_i a_i / t_i) / sum_i (h_i / t_i)"
     mean_is(text, STATIONARY, means, source="derived", wrong=BALANCED)
     means = stationary_means(0.05, settled=150.0)
     off = abs(means.mean() - STATIONARY) / (means.std(ddof=1) / math.sqrt(len(means)))
-    text = "async_ps, lr h <= 0.05: how far the stationary mean is from there, in its standard errors"
+    text = (
+        "async_ps, lr h <= 0.05: how far the stationary mean is from there, in its standard errors"
+    )
     check(Statement(text, "derived", ERRORS, off, relation=">="))

@@ -36,61 +36,101 @@ MOMENTUM = LINEAR[1:2]
 @pytest.mark.parametrize("steps", [1, 3])
 def test_weights_or_updates(steps: int) -> None:
     """The mean of weights is that of updates."""
-    weights, updates = (every(UNEVEN, "local_sgd", average=of, local_steps=steps) for of in ("weights", "updates"))
+    weights, updates = (
+        every(UNEVEN, "local_sgd", average=of, local_steps=steps) for of in ("weights", "updates")
+    )
     text = f"local_sgd, averaging weights = updates, local_steps {steps}, every optimiser"
     close(text, weights, updates, source=AVERAGING)
 
 
 def test_weights_or_gradients() -> None:
-    """Averaging weights is averaging gradients for one step of a linear rule whose buffers persist, and not else."""
-    one, other = every(UNEVEN, "local_sgd", rules=LINEAR, local_steps=1), every(UNEVEN, "sync_ps", rules=LINEAR)
+    """Averaging weights is averaging gradients for one step of a linear rule whose buffers persist,
+    and not else.
+    """
+    one, other = (
+        every(UNEVEN, "local_sgd", rules=LINEAR, local_steps=1),
+        every(UNEVEN, "sync_ps", rules=LINEAR),
+    )
     close("local_sgd, H = 1 = sync_ps, linear rules", one, other, source=STICH)
     for name in ("adagrad", "rmsprop", "adam"):
         rules = [Rule(TORCH[name][0], lr=LR)]
-        one, other = every(UNEVEN, "local_sgd", rules=rules, local_steps=1), every(UNEVEN, "sync_ps", rules=rules)
+        one, other = (
+            every(UNEVEN, "local_sgd", rules=rules, local_steps=1),
+            every(UNEVEN, "sync_ps", rules=rules),
+        )
         differ(f"local_sgd, H = 1, {name}, is not sync_ps", one, other, source=AVERAGING)
     for name, settings, gradients in [
-        ("momentum with reset buffers", {"local_steps": 1, "reset": True}, every(UNEVEN, "sync_ps", rules=MOMENTUM)),
-        ("3 local steps", {"local_steps": 3}, every(UNEVEN, "sync_ps", rules=MOMENTUM, accumulate=3)),
-        ("wait_for 3 of 4", {"local_steps": 1, "wait_for": 3}, every(UNEVEN, "k_sync", rules=MOMENTUM, wait_for=3)),
+        (
+            "momentum with reset buffers",
+            {"local_steps": 1, "reset": True},
+            every(UNEVEN, "sync_ps", rules=MOMENTUM),
+        ),
+        (
+            "3 local steps",
+            {"local_steps": 3},
+            every(UNEVEN, "sync_ps", rules=MOMENTUM, accumulate=3),
+        ),
+        (
+            "wait_for 3 of 4",
+            {"local_steps": 1, "wait_for": 3},
+            every(UNEVEN, "k_sync", rules=MOMENTUM, wait_for=3),
+        ),
     ]:
         weights = every(UNEVEN, "local_sgd", rules=MOMENTUM, **settings)
-        differ(f"local_sgd, {name}: weights are not gradients", weights, gradients, source=AVERAGING)
+        differ(
+            f"local_sgd, {name}: weights are not gradients", weights, gradients, source=AVERAGING
+        )
 
 
 def test_outer_optimizer() -> None:
-    """DiLoCo's outer optimiser may do nothing more than average, or be a Nesterov step of plain SGD."""
+    """DiLoCo's outer optimiser may do nothing more than average, or be a Nesterov step of plain
+    SGD.
+    """
     local = every(UNEVEN, "local_sgd", local_steps=3)
     plain = {"outer_optimizer": "sgd", "outer_lr": 1.0, "outer_momentum": 0.0}
     outer = every(UNEVEN, "diloco", local_steps=3, **plain)
     close("diloco, outer SGD, lr 1 = local_sgd, every optimiser", outer, local, source=DOUILLARD)
-    alone = weights_after(ONE, method("diloco", Rule(lr=LR), local_steps=1, outer_lr=0.7, outer_momentum=0.9))
-    nesterov = weights_after(ONE, method("delayed", Rule(replace(TORCH["nesterov"][0], momentum=0.9), lr=0.7 * LR)))
+    alone = weights_after(
+        ONE, method("diloco", Rule(lr=LR), local_steps=1, outer_lr=0.7, outer_momentum=0.9)
+    )
+    nesterov = weights_after(
+        ONE, method("delayed", Rule(replace(TORCH["nesterov"][0], momentum=0.9), lr=0.7 * LR))
+    )
     close("diloco, P = 1, H = 1 = Nesterov 0.9 at lr times 0.7", alone, nesterov, source=DOUILLARD)
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "together"])
 def test_elastic_sum(together: bool) -> None:
-    """An exchange moves a worker and the centre by as much, so that their sum sees gradients alone."""
+    """An exchange moves a worker and the centre by as much, so that their sum sees gradients
+    alone.
+    """
     P, H, seconds, task = 4, 3, 31, slope()
     algorithm = method("easgd", Rule(lr=LR), elastic=0.2, local_steps=H, together=together)
-    nodes = remains_of(Cluster(workers=P, compute=Constant(1.0)), algorithm, task, Stop(time=seconds + 0.5)).nodes
+    nodes = remains_of(
+        Cluster(workers=P, compute=Constant(1.0)), algorithm, task, Stop(time=seconds + 0.5)
+    ).nodes
     total = torch.stack([node.weights for node in nodes.values()]).sum(0)
     batches = [batch for rank in range(P) for batch in islice(batches_of(task, rank), seconds)]
     gradients = sum(batches, torch.zeros(5, dtype=torch.float64))
-    text = f"easgd, P = {P}{', together' * together}: centre + workers = starts - lr sum of gradients"
+    text = (
+        f"easgd, P = {P}{', together' * together}: centre + workers = starts - lr sum of gradients"
+    )
     close(text, total, (P + 1) * first_weights(task) - LR * gradients, source=ZHANG)
 
 
 def test_elastic_together() -> None:
-    """P equal workers that descend w^2 / 2 without noise, all of whom exchange with the same centre."""
+    """P equal workers that descend w^2 / 2 without noise, all of whom exchange with the same
+    centre.
+    """
     P, elastic, exchanges = 4, 0.1, 21
     x = c = torch.ones(1, 1, dtype=torch.float64)
     for _ in range(exchanges):
         x, c = x - LR * x - elastic * (x - c), c + elastic * P * (x - c)
     quiet = Quadratic(curvature=1.0, dtype=torch.float64)
     algorithm = method("easgd", Rule(lr=LR), elastic=elastic, local_steps=1, together=True)
-    nodes = remains_of(Cluster(workers=P, compute=Constant(1.0)), algorithm, quiet, Stop(time=exchanges - 0.5)).nodes
+    nodes = remains_of(
+        Cluster(workers=P, compute=Constant(1.0)), algorithm, quiet, Stop(time=exchanges - 0.5)
+    ).nodes
     close("easgd together, no noise: section 3 by hand", nodes[SERVER].weights, c, source=ZHANG)
 
 
@@ -98,9 +138,19 @@ def test_tokens() -> None:
     """TensorFlow's tokens: without any at the start it is synchronous."""
     synchronous = every(UNEVEN, "sync_ps")
     clean = every(UNEVEN, "sync_replicas", num_tokens=0)
-    same("sync_replicas, R = P, num_tokens 0 = sync_ps, every optimiser", clean, synchronous, source=TENSORFLOW)
+    same(
+        "sync_replicas, R = P, num_tokens 0 = sync_ps, every optimiser",
+        clean,
+        synchronous,
+        source=TENSORFLOW,
+    )
     early = every(UNEVEN, "sync_replicas", rules=LINEAR[:1])
-    differ("sync_replicas, R = P, num_tokens -1, is not sync_ps", early, synchronous[:1], source=TENSORFLOW)
+    differ(
+        "sync_replicas, R = P, num_tokens -1, is not sync_ps",
+        early,
+        synchronous[:1],
+        source=TENSORFLOW,
+    )
     P = 8
     fates = timed(Cluster(workers=P), method("sync_replicas"), 50).gradients
     text = "sync_replicas, P = 8 equal, num_tokens -1: a gradient wasted each"
@@ -115,7 +165,8 @@ def test_pushes(R: int) -> None:
     fates = timed(Cluster(workers=P, compute=Exponential(1.0)), algorithm, updates).gradients
     pushes = (fates["applied"] + fates["dropped"]) / updates
     text = f"sync_replicas, P = {P}, R = {R}: pushes an update max(R, P)"
-    check(Statement(text, TENSORFLOW, max(R, P), pushes, P / updates))  # what a last update leaves over
+    # what a last update leaves over
+    check(Statement(text, TENSORFLOW, max(R, P), pushes, P / updates))
 
 
 @pytest.mark.parametrize("S", [2, 4])

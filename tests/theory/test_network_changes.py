@@ -11,14 +11,21 @@ from tests.theory.test_networks import Sends, either_sharing
 
 CAPACITY, LINDLEY, GALLAGER = "cumulative capacity", "Lindley (1952)", "Bertsekas & Gallager"
 ALPHA, P = 0.125, 4
-STEPS = [Change(receiver=SERVER, start=2.0, end=5.0, bandwidth=0.25), Change(receiver=SERVER, start=5.0, bandwidth=2.0)]
+STEPS = [
+    Change(receiver=SERVER, start=2.0, end=5.0, bandwidth=0.25),
+    Change(receiver=SERVER, start=5.0, bandwidth=2.0),
+]
 """The server's down link: 1 byte a second up to 2 s, then 0.25 up to 5 s, then 2."""
 MOMENTS, BYTES = [0.0, 2.0, 5.0, 105.0], [0.0, 2.0, 2.75, 202.75]
 """Its cumulative capacity C(t), which is linear between these moments."""
 
 
-def arrivals(moments: list[float], sizes: list[float], rows: list[Change], **network: object) -> np.ndarray:
-    """When each worker's message has reached the server (s), whose card has 1 byte a second, theirs 100."""
+def arrivals(
+    moments: list[float], sizes: list[float], rows: list[Change], **network: object
+) -> np.ndarray:
+    """When each worker's message has reached the server (s), whose card has 1 byte a second, theirs
+    100.
+    """
     given = {"bandwidth": 100.0, "server_bandwidth": 1.0, "message_bytes": 1.0, **network}
     cluster = Cluster(len(sizes), network=Network(changes=Changes(rows), **given))  # type: ignore[arg-type]
     found = simulate(cluster, Sends(tuple(moments), tuple(sizes)), stop=Stop(time=1e6)).updates
@@ -33,7 +40,9 @@ def inverse(size: float) -> float:
 @either_sharing
 @pytest.mark.parametrize("size", [1.0, 2.0, 2.5, 7.0])
 def test_alone(size: float, sharing: str) -> None:
-    """The bytes that pass by t are the integral of the bandwidth; with it, its inverse gives the end."""
+    """The bytes that pass by t are the integral of the bandwidth; with it, its inverse gives the
+    end.
+    """
     arrived = arrivals([0.5], [size], STEPS, latency=ALPHA, sharing=sharing)
     text = f"{size:g} bytes from 0.5 s on over 1, 0.25, then 2 B/s, {sharing}: alpha + C^-1(C(0.5) + N)"
     equal(text, ALPHA + inverse(0.5 + size), arrived, source=CAPACITY)
@@ -46,15 +55,29 @@ def test_queue() -> None:
     end = 0.0
     for number, (moment, size) in enumerate(zip(moments, sizes, strict=True), 1):
         end = inverse(float(np.interp(max(moment, end), MOMENTS, BYTES)) + size)
-        text = f"message {number} of a queue, sent at {moment:g} s: C^-1(C(max(A_n, D_(n - 1))) + N)"
+        text = (
+            f"message {number} of a queue, sent at {moment:g} s: C^-1(C(max(A_n, D_(n - 1))) + N)"
+        )
         equal(text, end, left[number - 1], source=LINDLEY)
 
 
 def test_two_share() -> None:
-    """Two messages over one card have half of it each: the smaller ends at C(t) = 2 M, the other at C(t) = M + N."""
+    """Two messages over one card have half of it each: the smaller ends at C(t) = 2 M, the other at
+    C(t) = M + N.
+    """
     first, second = arrivals([0.0, 0.0], [1.125, 3.0], STEPS)
-    equal("1.125 and 3 bytes over 1, 0.25, then 2 B/s, fair: C^-1(2 M)", inverse(2.25), first, source=GALLAGER)
-    equal("1.125 and 3 bytes over 1, 0.25, then 2 B/s, fair: C^-1(M + N)", inverse(4.125), second, source=GALLAGER)
+    equal(
+        "1.125 and 3 bytes over 1, 0.25, then 2 B/s, fair: C^-1(2 M)",
+        inverse(2.25),
+        first,
+        source=GALLAGER,
+    )
+    equal(
+        "1.125 and 3 bytes over 1, 0.25, then 2 B/s, fair: C^-1(M + N)",
+        inverse(4.125),
+        second,
+        source=GALLAGER,
+    )
 
 
 def test_card_of_one() -> None:
@@ -74,9 +97,24 @@ def test_outage(workers: int, sharing: str) -> None:
     without = arrivals([0.0] * workers, sizes, [], sharing=sharing)
     outage = Change(start=0.5, end=8.0, bandwidth=0.0)
     arrived = arrivals([0.0] * workers, sizes, [outage], sharing=sharing)
-    equal(f"P = {workers}, down for 7.5 s, {sharing}: later by", 7.5, arrived - without, source=CAPACITY)
-    after = arrivals([0.0] * workers, sizes, [Change(start=float(workers), end=99.0, bandwidth=0.0)], sharing=sharing)
-    equal(f"P = {workers}, down from P N beta on, {sharing}: later by", 0.0, after - without, source=CAPACITY)
+    equal(
+        f"P = {workers}, down for 7.5 s, {sharing}: later by",
+        7.5,
+        arrived - without,
+        source=CAPACITY,
+    )
+    after = arrivals(
+        [0.0] * workers,
+        sizes,
+        [Change(start=float(workers), end=99.0, bandwidth=0.0)],
+        sharing=sharing,
+    )
+    equal(
+        f"P = {workers}, down from P N beta on, {sharing}: later by",
+        0.0,
+        after - without,
+        source=CAPACITY,
+    )
 
 
 def test_latency() -> None:
@@ -90,7 +128,9 @@ def test_latency() -> None:
 
 
 class TwoInTurn(Sends):
-    """A worker sends a token at once and another one after 1 s; it computes, for the record, when that arrived."""
+    """A worker sends a token at once and another one after 1 s; it computes, for the record, when
+    that arrived.
+    """
 
     def worker(self, node: Node) -> Role:
         node.send(SERVER, None, size=0)
@@ -103,16 +143,24 @@ class TwoInTurn(Sends):
 def test_no_overtaking() -> None:
     """A message arrives no earlier than those that left before it for the same node."""
     network = Network(latency=ALPHA, changes=Changes([Change(end=0.5, latency=3.0)]))
-    found = simulate(Cluster(1, network=network), TwoInTurn((0.0,), (0.0,)), stop=Stop(time=1e6)).updates
+    found = simulate(
+        Cluster(1, network=network), TwoInTurn((0.0,), (0.0,)), stop=Stop(time=1e6)
+    ).updates
     text = "a token sent at 1 s with a latency of 0.125 s, after one at 0 s with 3 s"
     equal(text, 3.0, found["started"], source="definition", wrong=1 + ALPHA)
 
 
 @either_sharing
 def test_ring(sharing: str) -> None:
-    """In a ring of equal cards each link passes 2 (P - 1) N / P bytes without a pause, as fast as it is."""
-    changes = Changes([Change(start=2.0, end=5.0, bandwidth=0.25), Change(start=5.0, bandwidth=2.0)])
+    """In a ring of equal cards each link passes 2 (P - 1) N / P bytes without a pause, as fast as
+    it is.
+    """
+    changes = Changes(
+        [Change(start=2.0, end=5.0, bandwidth=0.25), Change(start=5.0, bandwidth=2.0)]
+    )
     network = Network(bandwidth=1.0, message_bytes=4.0, sharing=sharing, changes=changes)  # type: ignore[arg-type]
-    found = simulate(Cluster(P, Constant(1.0), network=network), AllReduce(Rule()), stop=Stop(updates=1)).updates
+    found = simulate(
+        Cluster(P, Constant(1.0), network=network), AllReduce(Rule()), stop=Stop(updates=1)
+    ).updates
     text = f"ring of {P}, 4 bytes, cards of 1, 0.25, then 2 B/s, {sharing}: C^-1(C(1) + 2 (P - 1) N / P)"
     equal(text, inverse(1 + 6.0), found["time"], source=CAPACITY)

@@ -16,7 +16,8 @@ either_sharing = pytest.mark.parametrize("sharing", ["fair", "fifo"])
 
 @dataclass(frozen=True)
 class Sends(Algorithm):
-    """Each worker sends one message to the server, or waits for one; it computes, for the record, when that arrived.
+    """Each worker sends one message to the server, or waits for one; it computes, for the record,
+    when that arrived.
 
     Attributes:
         moments: when each worker sends (s).
@@ -47,10 +48,14 @@ class Sends(Algorithm):
 def arrivals(
     moments: Sequence[float], sizes: Sequence[float], scatter: bool = False, **network: float | str
 ) -> np.ndarray:
-    """When each worker's message arrived (s), over cards of 1 byte a second unless `network` says otherwise."""
+    """When each worker's message arrived (s), over cards of 1 byte a second unless `network` says
+    otherwise.
+    """
     settings: Mapping[str, object] = {"bandwidth": 1.0, "message_bytes": 1.0, **network}
     cluster = Cluster(workers=len(sizes), network=Network(**settings))  # type: ignore[arg-type]
-    rows = simulate(cluster, Sends(tuple(moments), tuple(sizes), scatter), stop=Stop(time=1e6)).updates
+    rows = simulate(
+        cluster, Sends(tuple(moments), tuple(sizes), scatter), stop=Stop(time=1e6)
+    ).updates
     return rows["started"][np.argsort(rows["worker"])]
 
 
@@ -63,13 +68,17 @@ def test_alone(sharing: str) -> None:
 
 def test_token() -> None:
     """A message without bytes takes the latency."""
-    equal("a token of no bytes: alpha", 1 + ALPHA, arrivals([1.0], [0.0], latency=ALPHA), source=LOGP)
+    equal(
+        "a token of no bytes: alpha", 1 + ALPHA, arrivals([1.0], [0.0], latency=ALPHA), source=LOGP
+    )
 
 
 @either_sharing
 @pytest.mark.parametrize("scatter", [False, True], ids=["gather", "scatter"])
 def test_gather_and_scatter(scatter: bool, sharing: str) -> None:
-    """Through the server's card all messages take P N beta in either sharing; only their order differs."""
+    """Through the server's card all messages take P N beta in either sharing; only their order
+    differs.
+    """
     name = "scatter" if scatter else "gather"
     arrived = arrivals([0.0] * P, [TRANSFER] * P, scatter, latency=ALPHA, sharing=sharing)
     text = f"{name}, P = {P}, {sharing}: alpha + P N beta"
@@ -82,7 +91,9 @@ def test_gather_and_scatter(scatter: bool, sharing: str) -> None:
 
 
 def test_two_cards() -> None:
-    """Max-min fairness: whose own card binds takes no more than that, and the others share the rest."""
+    """Max-min fairness: whose own card binds takes no more than that, and the others share the
+    rest.
+    """
     first, second = arrivals([0.0, 0.0], [30.0, 15.0], bandwidth=10.0, server_bandwidth=15.0)
     text = "30 and 15 bytes over cards of 10 into one of 15 B/s:"
     equal(f"{text} 15 / 7.5 s", 2.0, second, source=GALLAGER)
@@ -91,12 +102,20 @@ def test_two_cards() -> None:
 
 @either_sharing
 def test_latecomer(sharing: str) -> None:
-    """A message that comes when another is s seconds under way, over one card of 1 byte a second."""
+    """A message that comes when another is s seconds under way, over one card of 1 byte a
+    second.
+    """
     s, N = 0.75, 2.0
-    form, expected, source = ("2 N beta - s", 2 * N - s, GALLAGER) if sharing == "fair" else ("N beta", N, QUEUE)
+    form, expected, source = (
+        ("2 N beta - s", 2 * N - s, GALLAGER) if sharing == "fair" else ("N beta", N, QUEUE)
+    )
     arrived = arrivals([0.0, s], [N, N], sharing=sharing)
-    equal(f"two messages s apart, {sharing}: the first at {form}", expected, arrived[0], source=source)
-    equal(f"two messages s apart, {sharing}: the second at 2 N beta", 2 * N, arrived[1], source=source)
+    equal(
+        f"two messages s apart, {sharing}: the first at {form}", expected, arrived[0], source=source
+    )
+    equal(
+        f"two messages s apart, {sharing}: the second at 2 N beta", 2 * N, arrived[1], source=source
+    )
 
 
 @dataclass(frozen=True)
@@ -114,6 +133,8 @@ class BothWays(Sends):
 def test_full_duplex(sharing: str) -> None:
     """The directions of a card do not share."""
     network = Network(bandwidth=1.0, message_bytes=1.0, sharing=sharing)
-    rows = simulate(Cluster(1, network=network), BothWays((0.0,), (TRANSFER,), True), stop=Stop(time=1e6)).updates
+    rows = simulate(
+        Cluster(1, network=network), BothWays((0.0,), (TRANSFER,), True), stop=Stop(time=1e6)
+    ).updates
     text = f"two messages in opposite directions, {sharing}: N beta each"
     equal(text, TRANSFER, rows["started"], source=LOGP, wrong=2 * TRANSFER)

@@ -39,9 +39,14 @@ def test_one_worker() -> None:
 @pytest.mark.parametrize("P", [2, 5])
 @pytest.mark.parametrize("name", ["quadratic", "network"])
 def test_constant_delay(name: str, P: int) -> None:
-    """Equal asynchronous workers that are dealt one stream of mini-batches are a constant delay of P - 1."""
+    """Equal asynchronous workers that are dealt one stream of mini-batches are a constant delay of
+    P - 1.
+    """
     task = quadratic() if name == "quadratic" else perceptron()
-    equal, one = Cluster(workers=P, compute=Constant(0.1)), Cluster(workers=1, compute=Constant(0.1))
+    equal, one = (
+        Cluster(workers=P, compute=Constant(0.1)),
+        Cluster(workers=1, compute=Constant(0.1)),
+    )
     workers = every(equal, "async_ps", Dealt(task, P))
     delayed = every(one, "delayed", Dealt(task, 1), delay=P - 1)
     text = f"async_ps, P = {P} equal workers = delayed, D = {P - 1}, {name}, every optimiser"
@@ -67,21 +72,41 @@ def test_large_batch() -> None:
 
 
 def test_same_methods() -> None:
-    """The ends of the family's scales: one gradient an update is asynchronous, all workers' are synchronous."""
+    """The ends of the family's scales: one gradient an update is asynchronous, all workers' are
+    synchronous.
+    """
     asynchronous, synchronous = every(UNEVEN, "async_ps"), every(UNEVEN, "sync_ps")
     for text, source, mine, reference in [
         ("k_async, K = 1 = async_ps", DUTTA, every(UNEVEN, "k_async", wait_for=1), asynchronous),
-        ("soft_sync, K = 1 = async_ps", DUTTA, every(UNEVEN, "soft_sync", gradients=1), asynchronous),
+        (
+            "soft_sync, K = 1 = async_ps",
+            DUTTA,
+            every(UNEVEN, "soft_sync", gradients=1),
+            asynchronous,
+        ),
         ("ssp without a bound = async_ps", HO, every(UNEVEN, "ssp", bound=None), asynchronous),
-        ("ringmaster, R > 40 = async_ps", DERIVED, every(UNEVEN, "ringmaster", threshold=41), asynchronous),
+        (
+            "ringmaster, R > 40 = async_ps",
+            DERIVED,
+            every(UNEVEN, "ringmaster", threshold=41),
+            asynchronous,
+        ),
         ("k_sync, wait_for = P = sync_ps", DUTTA, every(UNEVEN, "k_sync", wait_for=4), synchronous),
-        ("k_sync, wait_for = P, cancel", DUTTA, every(UNEVEN, "k_sync", wait_for=4, cancel=True), synchronous),
+        (
+            "k_sync, wait_for = P, cancel",
+            DUTTA,
+            every(UNEVEN, "k_sync", wait_for=4, cancel=True),
+            synchronous,
+        ),
     ]:
         same(f"{text}, every optimiser", mine, reference, source=source)
     in_order = every(UNEVEN, "k_async", wait_for=4)  # of arrival, in which they are added up
     close("k_async, K = P = sync_ps, every optimiser", in_order, synchronous, source=DUTTA)
     for text, others in [
-        ("soft_sync, K = P, is not sync_ps", every(UNEVEN, "soft_sync", gradients=4, rules=RULES[:1])),
+        (
+            "soft_sync, K = P, is not sync_ps",
+            every(UNEVEN, "soft_sync", gradients=4, rules=RULES[:1]),
+        ),
         ("ssp, bound 0, is not sync_ps", every(UNEVEN, "ssp", bound=0, rules=RULES[:1])),
         ("async_ps is not sync_ps", asynchronous[:1]),
     ]:
@@ -89,7 +114,9 @@ def test_same_methods() -> None:
 
 
 def test_rennala_alone() -> None:
-    """K-batch-sync of one worker: what it begins at old weights and cancels takes every (K + 1)-th mini-batch."""
+    """K-batch-sync of one worker: what it begins at old weights and cancels takes every (K + 1)-th
+    mini-batch.
+    """
     K, task = 3, quadratic()
     weights, batches = first_weights(task), batches_of(task)
     for _ in range(UPDATES):
@@ -102,7 +129,9 @@ def test_rennala_alone() -> None:
 
 @pytest.mark.parametrize("order", ["priority", "fifo"])
 def test_slices(order: str) -> None:
-    """Slices that travel by priority, and forward passes that begin before all have come, change no weight."""
+    """Slices that travel by priority, and forward passes that begin before all have come, change no
+    weight.
+    """
     network = Network(bandwidth=20.0, latency=0.01)
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.5), network=network)
     sliced = every(cluster, "p3", slice_bytes=4.0, order=order, updates=12)

@@ -38,10 +38,14 @@ network = partial(perceptron, 6, 5, 4)
 
 
 def by_stage(algorithm: Algorithm, stages: int) -> tuple[list[Tensor], list[tuple[int, slice]]]:
-    """What each stage holds at the end, and after how many updates it does which slice; the last stage is ahead."""
+    """What each stage holds at the end, and after how many updates it does which slice; the last
+    stage is ahead.
+    """
     nodes = remains_of(Cluster(workers=stages), algorithm, network(), Stop(updates=UPDATES)).nodes
     slices = algorithm.slices(stages, nodes[0].weights.shape[1], network().layers())
-    return [nodes[rank].weights for rank in slices], [(nodes[rank].version, piece) for rank, piece in slices.items()]
+    return [nodes[rank].weights for rank in slices], [
+        (nodes[rank].version, piece) for rank, piece in slices.items()
+    ]
 
 
 def test_naive() -> None:
@@ -56,11 +60,18 @@ def test_flushed(name: str) -> None:
     """A pipeline that is flushed after M micro-batches has the gradients of the whole model."""
     together = every(ONE, "sync_ps", network(), accumulate=M, updates=UPDATES)
     mine = every(STAGES, name, network(), micro_batches=M, updates=UPDATES)
-    close(f"{name}, S = {S}, M = {M} = SGD on {M} mini-batches, every optimiser", mine, together, source=HUANG)
+    close(
+        f"{name}, S = {S}, M = {M} = SGD on {M} mini-batches, every optimiser",
+        mine,
+        together,
+        source=HUANG,
+    )
 
 
 class FirstStages(Supervised):
-    """The network's data, of which the first stage of replica r, node 2 r, has the mini-batches of worker r."""
+    """The network's data, of which the first stage of replica r, node 2 r, has the mini-batches of
+    worker r.
+    """
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Tensor]:
         """Those of worker rank / 2."""
@@ -69,20 +80,36 @@ class FirstStages(Supervised):
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
 def test_replicas(name: str) -> None:
-    """Replicas of a pipeline that sum their gradients are data-parallel workers that hold the whole model."""
+    """Replicas of a pipeline that sum their gradients are data-parallel workers that hold the whole
+    model.
+    """
     data, R = synthetic(samples=120, features=6, classes=3), 3
-    task = FirstStages(MLP(hidden=(6, 5, 4)).build, data, batch=8, dtype=torch.float64, device="cpu", threads=1)
+    task = FirstStages(
+        MLP(hidden=(6, 5, 4)).build, data, batch=8, dtype=torch.float64, device="cpu", threads=1
+    )
     workers = every(Cluster(workers=R), "sync_ps", network(), accumulate=2, updates=UPDATES)
     mine = every(Cluster(workers=2 * R), name, task, micro_batches=2, replicas=R, updates=UPDATES)
     text = f"{name}, S = 2, M = 2, R = {R} = sync_ps, P = {R}, accumulate = 2, every optimiser"
     close(text, mine, workers, source=MEGATRON)
-    nodes = remains_of(Cluster(workers=2 * R), method(name, replicas=R), task, Stop(time=50.0)).nodes
-    models = [torch.cat([nodes[rank].weights, nodes[rank + 1].weights], dim=1) for rank in range(0, 2 * R, 2)]
-    same(f"{name}, S = 2, R = {R}: replicas hold the same model", models[1:], [models[0]] * (R - 1), source=MEGATRON)
+    nodes = remains_of(
+        Cluster(workers=2 * R), method(name, replicas=R), task, Stop(time=50.0)
+    ).nodes
+    models = [
+        torch.cat([nodes[rank].weights, nodes[rank + 1].weights], dim=1)
+        for rank in range(0, 2 * R, 2)
+    ]
+    same(
+        f"{name}, S = 2, R = {R}: replicas hold the same model",
+        models[1:],
+        [models[0]] * (R - 1),
+        source=MEGATRON,
+    )
 
 
 def test_weight_stashing() -> None:
-    """Stage s of n updates by gradients n - s updates late, all of one mini-batch at one mixture of weights."""
+    """Stage s of n updates by gradients n - s updates late, all of one mini-batch at one mixture of
+    weights.
+    """
     mine, held = by_stage(method("pipedream", Rule(lr=LR)), S)
     history = stashed(network(), [piece for _, piece in held])
     its = [history[version][:, piece] for version, piece in held]
@@ -90,11 +117,18 @@ def test_weight_stashing() -> None:
     rows = timed(STAGES, method("pipedream"), 60, Quadratic(dim=S)).updates
     for rank in range(S):
         stale = rows["staleness"][rows["target"] == rank][S:]
-        equal(f"pipedream, stage {rank + 1} of {S}: staleness n - s", S - 1 - rank, stale, source=NARAYANAN)
+        equal(
+            f"pipedream, stage {rank + 1} of {S}: staleness n - s",
+            S - 1 - rank,
+            stale,
+            source=NARAYANAN,
+        )
 
 
 def stashed(task: Supervised, pieces: Sequence[slice]) -> list[Tensor]:
-    """w_s(t + 1) = w_s(t) - lr g_s(w_1(t - n + 1), ..., w_n(t)), with w(t) = w(0) for t < 0: all w(t)."""
+    """w_s(t + 1) = w_s(t) - lr g_s(w_1(t - n + 1), ..., w_n(t)), with w(t) = w(0) for t < 0: all
+    w(t).
+    """
     history, batches = [first_weights(task)], batches_of(task)
     for t in range(UPDATES + S):
         read = [history[max(0, t - len(pieces) + s)][:, piece] for s, piece in enumerate(pieces, 1)]
@@ -118,7 +152,9 @@ def test_two_versions(micro_batches: int) -> None:
     mine, held = by_stage(method("pipedream_2bw", Rule(lr=LR), micro_batches=micro_batches), S)
     history = late_by_one(network(), micro_batches)
     its = [history[version][:, piece] for version, piece in held]
-    text = f"pipedream_2bw, S = {S}, M = {micro_batches}: M mini-batches at the weights one update old"
+    text = (
+        f"pipedream_2bw, S = {S}, M = {micro_batches}: M mini-batches at the weights one update old"
+    )
     close(text, mine, its, source=TWO)
 
 
@@ -126,7 +162,9 @@ def late_by_one(task: Supervised, micro_batches: int) -> list[Tensor]:
     """w(t + 1) = w(t) - lr (1/M) sum_m g_m(w(t - 1)), with w(-1) = w(0): all w(t)."""
     history, batches = [first_weights(task)], batches_of(task)
     for t in range(UPDATES + 2):
-        gradients = [gradient_of(task, history[max(0, t - 1)], next(batches)) for _ in range(micro_batches)]
+        gradients = [
+            gradient_of(task, history[max(0, t - 1)], next(batches)) for _ in range(micro_batches)
+        ]
         history.append(history[-1] - LR * torch.stack(gradients).mean(0))
     return history
 
@@ -138,9 +176,13 @@ EQUAL_STAGES = Cluster(workers=S, compute=Constant(float(S)))
 @pytest.mark.parametrize("count", [1, M])
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
 def test_bubble(name: str, count: int) -> None:
-    """Equal stages on a free network: an update takes (M + S - 1) (f + b), of which (S - 1) / (M + S - 1) is idle."""
+    """Equal stages on a free network: an update takes (M + S - 1) (f + b), of which (S - 1) / (M +
+    S - 1) is idle.
+    """
     run = timed(EQUAL_STAGES, method(name, micro_batches=count), 10, Quadratic(dim=S, epoch=50))
-    took = np.diff([run.updates["time"][run.updates["version"] == version].max() for version in range(10)])
+    took = np.diff(
+        [run.updates["time"][run.updates["version"] == version].max() for version in range(10)]
+    )
     equal(f"{name}, S = {S}, M = {count}: (M + S - 1) (f + b)", count + S - 1, took, source=HUANG)
     idle = run.workers["waiting"] / (run.workers["waiting"] + run.workers["computing"])
     text = f"{name}, S = {S}, M = {count}: bubble (S - 1) / (M + S - 1)"
@@ -149,14 +191,19 @@ def test_bubble(name: str, count: int) -> None:
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
 def test_replicated(name: str) -> None:
-    """After the flush, each stage sums its gradient with its replicas'; a later stage begins earlier, by f + b each."""
+    """After the flush, each stage sums its gradient with its replicas'; a later stage begins
+    earlier, by f + b each.
+    """
     R, transfer = 3, 1.5
     links = Network(bandwidth=8.0, message_bytes=8.0 * transfer * S, wiring="pairs")
-    cluster, task = Cluster(R * S, Constant(float(S)), network=links), Timing(depth=S)  # activations of no size
+    # activations of no size
+    cluster, task = Cluster(R * S, Constant(float(S)), network=links), Timing(depth=S)
     rows = timed(cluster, method(name, micro_batches=M, replicas=R), 10, task).updates
     took = np.diff([rows["time"][rows["version"] == version].max() for version in range(10)])
     expected = M + S - 1 + 2 * (R - 1) / R * transfer
-    text = f"{name}, S = {S}, M = {M}, R = {R}, a ring: (M + S - 1) (f + b) + 2 (R - 1) / R N beta / S"
+    text = (
+        f"{name}, S = {S}, M = {M}, R = {R}, a ring: (M + S - 1) (f + b) + 2 (R - 1) / R N beta / S"
+    )
     equal(text, expected, took, source=MEGATRON)
 
 

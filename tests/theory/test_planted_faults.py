@@ -1,4 +1,6 @@
-"""Faults that distributed SGD is prone to: each is planted in the product, and a statement must find it."""
+"""Faults that distributed SGD is prone to: each is planted in the product, and a statement must
+find it.
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""The asynchronous server against the papers' pseudo-code, fed in the order in which the workers pushed."""
+"""The asynchronous server against the papers' pseudo-code, fed in the order in which the workers
+pushed.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +30,9 @@ from tests.theory.trials import (
 ZHENG, ZHANG = "Zheng et al. (2017)", "Zhang et al. (2016)"
 MISHCHENKO, BARKAI = "Mishchenko et al. (2022)", "Barkai et al. (2020)"
 Paper = Callable[[Tensor, Tensor, Tensor, int, int], Tensor]
-"""The gradient that the optimiser gets: of g, the weights now, the worker's backup, its staleness, and the worker."""
+"""The gradient that the optimiser gets: of g, the weights now, the worker's backup, its staleness,
+and the worker.
+"""
 
 
 def dc_asgd_a(strength: float, decay: float) -> Paper:
@@ -43,7 +47,9 @@ def dc_asgd_a(strength: float, decay: float) -> Paper:
 
 
 def gap_aware(decay: float) -> Paper:
-    """g / (1 + |w - backup| / C), with C the root of the running mean, corrected for its start, of squared steps."""
+    """g / (1 + |w - backup| / C), with C the root of the running mean, corrected for its start, of
+    squared steps.
+    """
     models: list[Tensor] = []
 
     def damped(g: Tensor, w: Tensor, backup: Tensor, tau: int, worker: int) -> Tensor:
@@ -52,16 +58,26 @@ def gap_aware(decay: float) -> Paper:
         shares = [decay ** (len(steps) - 1 - age) for age in range(len(steps))]
         if not steps or tau == 0:
             return g
-        mean = sum((share * step for share, step in zip(shares, steps, strict=True)), torch.zeros_like(w)) / sum(shares)
+        mean = sum(
+            (share * step for share, step in zip(shares, steps, strict=True)), torch.zeros_like(w)
+        ) / sum(shares)
         return g / (1 + (w - backup).abs() / mean.sqrt())
 
     return damped
 
 
 PAPERS: dict[str, tuple[str, Any, Callable[[], Paper]]] = {
-    "DC-ASGD-c": (ZHENG, DCASGDc(strength=1.0), lambda: lambda g, w, backup, tau, worker: g + g * g * (w - backup)),
+    "DC-ASGD-c": (
+        ZHENG,
+        DCASGDc(strength=1.0),
+        lambda: lambda g, w, backup, tau, worker: g + g * g * (w - backup),
+    ),
     "DC-ASGD-a": (ZHENG, DCASGDa(strength=2.0, decay=0.95), lambda: dc_asgd_a(2.0, 0.95)),
-    "lr / staleness": (ZHANG, Staleness(), lambda: lambda g, w, backup, tau, worker: g / max(1, tau)),
+    "lr / staleness": (
+        ZHANG,
+        Staleness(),
+        lambda: lambda g, w, backup, tau, worker: g / max(1, tau),
+    ),
     "min(lr, c / staleness)": (
         MISHCHENKO,
         DelayAdaptive(ceiling=0.06),
@@ -72,16 +88,23 @@ PAPERS: dict[str, tuple[str, Any, Callable[[], Paper]]] = {
 
 
 def replayed(rule: Rule, optimizer: TorchOptimizer, paper: Paper) -> tuple[Tensor, Tensor]:
-    """An asynchronous run's weights, and those of the paper's server fed in the order in which its workers pushed."""
+    """An asynchronous run's weights, and those of the paper's server fed in the order in which its
+    workers pushed.
+    """
     task = quadratic()
     stop, evaluate = Stop(updates=UPDATES), Evaluate(every_updates=UPDATES)
     run = simulate(UNEVEN, method("async_ps", rule), task, stop=stop, evaluate=evaluate)
     weights = torch.nn.Parameter(first_weights(task))
-    descent, streams = optimizer([weights]), [batches_of(task, rank) for rank in range(UNEVEN.workers)]
+    descent, streams = (
+        optimizer([weights]),
+        [batches_of(task, rank) for rank in range(UNEVEN.workers)],
+    )
     backups, reads = [weights.detach().clone()] * UNEVEN.workers, [0] * UNEVEN.workers
     for update, worker in enumerate(run.updates["worker"].tolist()):
         gradient = gradient_of(task, backups[worker], next(streams[worker]))
-        weights.grad = paper(gradient, weights.detach(), backups[worker], update - reads[worker], worker)
+        weights.grad = paper(
+            gradient, weights.detach(), backups[worker], update - reads[worker], worker
+        )
         descent.step()
         backups[worker], reads[worker] = weights.detach().clone(), update + 1
     return run.weights, weights.detach()
@@ -100,5 +123,7 @@ def test_compensations(name: str) -> None:
     """A backup per worker, and what each compensation makes of it."""
     optimizer, torchs = TORCH["momentum"]
     source, compensation, paper = PAPERS[name]
-    mine, its = replayed(replace(Rule(optimizer, lr=LR), compensation=compensation), torchs, paper())
+    mine, its = replayed(
+        replace(Rule(optimizer, lr=LR), compensation=compensation), torchs, paper()
+    )
     close(f"async_ps, P = 4, {name}, momentum 0.9 at the server", mine, its, source=source)

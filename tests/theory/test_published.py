@@ -5,7 +5,13 @@ from functools import cache
 
 import pytest
 
-from laggard.experiments.theory.published import P3_GAINS, PUBLISHED, REPORTED, compare_gains, compare_published
+from laggard.experiments.theory.published import (
+    P3_GAINS,
+    PUBLISHED,
+    REPORTED,
+    compare_gains,
+    compare_published,
+)
 from tests.theory.statements import Statement, at_most, check
 
 ONE_FIGURE, ON_AVERAGE = 0.12, 0.05
@@ -20,8 +26,14 @@ def figures(name: str, sent: str = "whole") -> Sequence[tuple[str, float, float]
     table, unit = compared(name), PUBLISHED[name].unit
     labels = table.columns[: table.columns.get_loc(REPORTED)]
     rows = table.to_dict("records")
-    said = [[f"{row[label]} {label}" if row[label].isdigit() else row[label] for label in labels] for row in rows]
-    return [(f"{', '.join(words)}: {unit}", row[REPORTED], row[sent]) for words, row in zip(said, rows, strict=True)]
+    said = [
+        [f"{row[label]} {label}" if row[label].isdigit() else row[label] for label in labels]
+        for row in rows
+    ]
+    return [
+        (f"{', '.join(words)}: {unit}", row[REPORTED], row[sent])
+        for words, row in zip(said, rows, strict=True)
+    ]
 
 
 def near(name: str, sent: str = "whole") -> None:
@@ -35,17 +47,26 @@ def near_on_average(name: str, sent: str = "whole") -> None:
     errors = [abs(simulated / figure - 1) for _, figure, simulated in figures(name, sent)]
     mean = sum(errors) / len(errors)
     said = "" if sent == "whole" else f", {sent}"
-    at_most(f"mean error of {len(errors)} figures{said}", ON_AVERAGE, mean, source=PUBLISHED[name].source)
+    at_most(
+        f"mean error of {len(errors)} figures{said}",
+        ON_AVERAGE,
+        mean,
+        source=PUBLISHED[name].source,
+    )
 
 
 def test_nccl() -> None:
-    """A ring, as NCCL has; the rest is known. It is too slow on 16 nodes, as NCCL sends in slices and hides latency."""
+    """A ring, as NCCL has; the rest is known. It is too slow on 16 nodes, as NCCL sends in slices
+    and hides latency.
+    """
     near("nccl_all_reduce")
     near_on_average("nccl_all_reduce")
 
 
 def test_nccl_in_slices() -> None:
-    """A ring in two slices, as NCCL cuts its chunks; with more the latency is hidden as well. No figure is above."""
+    """A ring in two slices, as NCCL cuts its chunks; with more the latency is hidden as well. No
+    figure is above.
+    """
     source, found = PUBLISHED["nccl_all_reduce"].source, figures("nccl_all_reduce", "in slices")
     for text, figure, simulated in found:
         check(Statement(f"{text}, in slices", source, figure, simulated, 0.04 * figure))
@@ -61,19 +82,25 @@ def test_tensorflow() -> None:
 
 
 def test_tensorflow_overlapped() -> None:
-    """The same in buckets of 1 MiB: an upper bound. Two networks had fewer servers than machines at 64 GPUs."""
+    """The same in buckets of 1 MiB: an upper bound. Two networks had fewer servers than machines at
+    64 GPUs.
+    """
     for text, figure, simulated in figures("tensorflow_p2", "in buckets"):
         source = PUBLISHED["tensorflow_p2"].source
         check(Statement(f"{text}, in buckets", source, figure, simulated, 0.01 * figure, ">="))
 
 
 def test_ddp() -> None:
-    """A ring in buckets of 25 MiB. It is too fast, for here a GPU computes undisturbed while it sends."""
+    """A ring in buckets of 25 MiB. It is too fast, for here a GPU computes undisturbed while it
+    sends.
+    """
     near("ddp_v100", "in buckets")
 
 
 def test_horovod() -> None:
-    """A ring over machines: what was measured lies between whole gradients and buckets of 64 MiB."""
+    """A ring over machines: what was measured lies between whole gradients and buckets of 64
+    MiB.
+    """
     for sent, relation in (("whole", "<="), ("in buckets", ">=")):
         for text, figure, simulated in figures("horovod_p100", sent):
             source = PUBLISHED["horovod_p100"].source
@@ -82,17 +109,40 @@ def test_horovod() -> None:
 
 @pytest.mark.slow
 def test_p3() -> None:
-    """The greatest gain over bandwidths: with servers on the workers' machines at most (f + t_c) / t_c = 4/3.
+    """The greatest gain over bandwidths: with servers on the workers' machines at most (f + t_c) /
+    t_c = 4/3.
 
-    VGG-19's as measured lies between that and what a server on its own machine gives; ResNet-50's is below both.
+    VGG-19's as measured lies between that and what a server on its own machine gives; ResNet-50's
+    is below both.
     """
     gains = {(row["network"], row["servers"]): row for row in compare_gains().to_dict("records")}
     shared, own = "servers on the workers' machines", "a server on its own machine"
     for (network, servers), row in gains.items():
         below = (network, servers) == ("VGG-19", shared)
         text = f"{network}, {servers}: {P3_GAINS.unit}"
-        check(Statement(text, P3_GAINS.source, row[REPORTED], row[P3_GAINS.unit], 0.0, "<=" if below else ">="))
-    vgg, resnet = ({place: gains[name, place][P3_GAINS.unit] for place in (shared, own)} for name in P3_NETWORKS)
-    at_most(f"both networks, {shared}: (f + t_c) / t_c", 4 / 3, [vgg[shared], resnet[shared]], source="derived")
+        check(
+            Statement(
+                text,
+                P3_GAINS.source,
+                row[REPORTED],
+                row[P3_GAINS.unit],
+                0.0,
+                "<=" if below else ">=",
+            )
+        )
+    vgg, resnet = (
+        {place: gains[name, place][P3_GAINS.unit] for place in (shared, own)}
+        for name in P3_NETWORKS
+    )
+    at_most(
+        f"both networks, {shared}: (f + t_c) / t_c",
+        4 / 3,
+        [vgg[shared], resnet[shared]],
+        source="derived",
+    )
     check(Statement(f"VGG-19, {shared}, at least", "derived", 1.3, vgg[shared], 0.0, ">="))
-    check(Statement(f"VGG-19, {own}: more than ResNet-50", "derived", resnet[own], vgg[own], 0.0, ">="))
+    check(
+        Statement(
+            f"VGG-19, {own}: more than ResNet-50", "derived", resnet[own], vgg[own], 0.0, ">="
+        )
+    )

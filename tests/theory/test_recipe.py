@@ -81,18 +81,24 @@ def torch_loop(
 
 @pytest.mark.parametrize("name", COUPLED)
 def test_weight_decay(name: str) -> None:
-    """Weight decay is coupled with the gradient, as torch's, on a quadratic and through a network."""
+    """Weight decay is coupled with the gradient, as torch's, on a quadratic and through a
+    network.
+    """
     optimizer, torchs = COUPLED[name]
     tasks: list[Task] = [quadratic(), perceptron()]
     rule = Rule(optimizer, LR, weight_decay=DECAY)
     mine = [weights_after(ONE, method("delayed", rule), task) for task in tasks]
     torchs_own = [torch_loop(task, torchs, decay=DECAY) for task in tasks]
-    close(f"{name} with weight decay = torch.optim's with the same", mine, torchs_own, source=TORCHS)
+    close(
+        f"{name} with weight decay = torch.optim's with the same", mine, torchs_own, source=TORCHS
+    )
 
 
 @pytest.mark.parametrize("name", CLIPPED)
 def test_clipping(name: str) -> None:
-    """A gradient is clipped as torch does it, before weight decay is added; most here are long enough, and some not."""
+    """A gradient is clipped as torch does it, before weight decay is added; most here are long
+    enough, and some not.
+    """
     clip, torchs_clip = CLIPPED[name]
     tasks: list[Task] = [quadratic(), perceptron()]
     for optimizer, torchs in (TORCH["momentum"], TORCH["adam"]):
@@ -100,43 +106,71 @@ def test_clipping(name: str) -> None:
         mine = [weights_after(ONE, method("delayed", rule), task) for task in tasks]
         its = [torch_loop(task, torchs, torchs_clip, DECAY) for task in tasks]
         kind = type(optimizer).__name__
-        close(f"{kind}, clipped and with weight decay = {name}, torch.optim", mine, its, source=TORCHS)
-        free = [weights_after(ONE, method("delayed", replace(rule, clip=CLIPS["none"]())), task) for task in tasks]
+        close(
+            f"{kind}, clipped and with weight decay = {name}, torch.optim", mine, its, source=TORCHS
+        )
+        free = [
+            weights_after(ONE, method("delayed", replace(rule, clip=CLIPS["none"]())), task)
+            for task in tasks
+        ]
         differ(f"{kind} by {name} is not {kind} alone", mine[0], free[0], source=TORCHS)
 
 
 def test_clipping_of_long_gradients() -> None:
-    """Far from the optimum a clipped step has the length lr c, whatever the gradient's: the distance falls by that."""
+    """Far from the optimum a clipped step has the length lr c, whatever the gradient's: the
+    distance falls by that.
+    """
     task = Quadratic(curvature=[5.0] * 4, initial=50.0, dtype=torch.float64)
     rule = Rule(lr=0.1, clip=ClipNorm(3.0))
-    for name, cluster, algorithm in (("P = 1", ONE, "delayed"), ("P = 4, late gradients", UNEVEN, "async_ps")):
+    for name, cluster, algorithm in (
+        ("P = 1", ONE, "delayed"),
+        ("P = 4, late gradients", UNEVEN, "async_ps"),
+    ):
         after = weights_after(cluster, method(algorithm, rule), task, updates=100)
         left = 100 - 100 * 0.1 * 3.0
-        equal(f"length of w after 100 steps, {name}", left, float(after.norm()), source=PASCANU, rtol=1e-6)
+        equal(
+            f"length of w after 100 steps, {name}",
+            left,
+            float(after.norm()),
+            source=PASCANU,
+            rtol=1e-6,
+        )
 
 
 def test_decay_is_fresh() -> None:
-    """Weight decay is of the weights that are updated, so that it is not late where gradients are."""
+    """Weight decay is of the weights that are updated, so that it is not late where gradients
+    are.
+    """
     task, updates = Quadratic(curvature=1e-300, optimum=0.0, initial=3.0, dtype=torch.float64), 50
     rule = Rule(lr=0.1, weight_decay=DECAY)
     shrunk = 3.0 * (1 - 0.1 * DECAY) ** updates
-    for name, cluster, algorithm in (("P = 1", ONE, "delayed"), ("P = 4, late gradients", UNEVEN, "async_ps")):
+    for name, cluster, algorithm in (
+        ("P = 1", ONE, "delayed"),
+        ("P = 4, late gradients", UNEVEN, "async_ps"),
+    ):
         after = float(weights_after(cluster, method(algorithm, rule), task, updates=updates))
         equal(f"w without a slope, {name}: w0 (1 - lr decay)^t", shrunk, after, source=KROGH)
 
 
 def test_minimum_under_decay() -> None:
-    """Weight decay moves the minimum of h (w - a)^2 / 2 to h a / (h + decay), however late gradients are."""
+    """Weight decay moves the minimum of h (w - a)^2 / 2 to h a / (h + decay), however late
+    gradients are.
+    """
     task = Quadratic(curvature=0.5, optimum=2.0, initial=0.0, dtype=torch.float64)
     expected = 0.5 * 2.0 / (0.5 + DECAY)
-    for name, cluster, algorithm in (("P = 1", ONE, "delayed"), ("P = 4, late gradients", UNEVEN, "async_ps")):
+    for name, cluster, algorithm in (
+        ("P = 1", ONE, "delayed"),
+        ("P = 4, late gradients", UNEVEN, "async_ps"),
+    ):
         rule = Rule(SGD(), 0.1, weight_decay=DECAY)
         after = float(weights_after(cluster, method(algorithm, rule), task, updates=600))
         equal(f"h a / (h + decay), {name}", expected, after, source=KROGH, wrong=2.0)
 
 
 def test_no_recipe() -> None:
-    """No weight decay, a bound that no gradient reaches and a schedule of steps that never come change no bit."""
+    """No weight decay, a bound that no gradient reaches and a schedule of steps that never come
+    change no bit.
+    """
     for name, (optimizer, _) in TORCH.items():
         plain = weights_after(UNEVEN, method("async_ps", Rule(optimizer, LR)))
         idle = Rule(optimizer, LR, Chained([Step(at=[1e6])]), clip=ClipNorm(1e6), weight_decay=0.0)
@@ -145,17 +179,27 @@ def test_no_recipe() -> None:
 
 
 MEMBERS = [(0.01, 0.0, 0.3, 0.5, 0.2), (0.05, 0.1, 1.0, 0.1, 0.1), (0.03, 0.01, 100.0, 0.9, 0.0)]
-"""Of each member: learning rate, weight decay, bound of the clip, factor of steps, start of the cosine."""
+"""Of each member: learning rate, weight decay, bound of the clip, factor of steps, start of the
+cosine.
+"""
 
 
-def recipe(optimizer: Any, clip: Any, lr: Any, decay: Any, bound: Any, factor: Any, after: Any) -> Rule:
-    schedule = Chained([WarmUp(length=0.1), Step(at=[0.2, 0.4], factor=factor), Cosine(length=0.6, after=after)])
+def recipe(
+    optimizer: Any, clip: Any, lr: Any, decay: Any, bound: Any, factor: Any, after: Any
+) -> Rule:
+    schedule = Chained(
+        [WarmUp(length=0.1), Step(at=[0.2, 0.4], factor=factor), Cosine(length=0.6, after=after)]
+    )
     return Rule(optimizer, lr, schedule, clip=clip(bound), weight_decay=decay)
 
 
 def test_members() -> None:
-    """Weight decay, bounds and schedules may differ among the members of an ensemble, each of which is a run alone."""
-    columns = [torch.tensor(column, dtype=torch.float64)[:, None] for column in zip(*MEMBERS, strict=True)]
+    """Weight decay, bounds and schedules may differ among the members of an ensemble, each of which
+    is a run alone.
+    """
+    columns = [
+        torch.tensor(column, dtype=torch.float64)[:, None] for column in zip(*MEMBERS, strict=True)
+    ]
     single = perceptron(dtype=torch.float32)
     for name in ("momentum", "adam", "adamw"):
         optimizer, _ = TORCH[name]
@@ -170,17 +214,26 @@ def test_members() -> None:
 
 
 def module_loop(task: Supervised, module: nn.Module, rule: Rule, steps: int) -> Tensor:
-    """A training loop of a module as PyTorch's users write it, on the mini-batches of a run with seed 0."""
+    """A training loop of a module as PyTorch's users write it, on the mini-batches of a run with
+    seed 0.
+    """
     data, batches = digits().to("cpu", task.dtype), batches_of(task)
     module.to(task.dtype)
     vector_to_parameters(first_weights(task)[0], module.parameters())
-    optimizer = torch.optim.SGD(module.parameters(), lr=rule.lr, momentum=0.9, weight_decay=rule.weight_decay)
-    warm_up, stepwise = SHAPES.LinearLR(optimizer, 0.1, 1.0, steps // 4), [steps // 2, steps * 3 // 4]
+    optimizer = torch.optim.SGD(
+        module.parameters(), lr=rule.lr, momentum=0.9, weight_decay=rule.weight_decay
+    )
+    warm_up, stepwise = (
+        SHAPES.LinearLR(optimizer, 0.1, 1.0, steps // 4),
+        [steps // 2, steps * 3 // 4],
+    )
     schedule = SHAPES.ChainedScheduler([warm_up, SHAPES.MultiStepLR(optimizer, stepwise, 0.1)])
     for _ in range(steps):
         samples = next(batches)
         optimizer.zero_grad()
-        loss = cross_entropy(module(data.train_x[samples]), data.train_y[samples], label_smoothing=0.1)
+        loss = cross_entropy(
+            module(data.train_x[samples]), data.train_y[samples], label_smoothing=0.1
+        )
         loss.backward()
         clip_grad_norm_(module.parameters(), 1.0)
         optimizer.step()
@@ -198,8 +251,12 @@ def module_loop(task: Supervised, module: nn.Module, rule: Rule, steps: int) -> 
     ids=["LeNet-5 in single precision", "a perceptron", "LeNet-5"],
 )
 def test_training_loop(network: Any, dtype: torch.dtype, steps: int, rtol: float) -> None:
-    """Momentum, weight decay, a warm-up with steps after it, clipping and label smoothing: torch's own loop."""
-    task = Supervised(network.build, digits(), 30, loss=CrossEntropyLoss(smoothing=0.1), dtype=dtype, threads=1)
+    """Momentum, weight decay, a warm-up with steps after it, clipping and label smoothing: torch's
+    own loop.
+    """
+    task = Supervised(
+        network.build, digits(), 30, loss=CrossEntropyLoss(smoothing=0.1), dtype=dtype, threads=1
+    )
     units: dict[str, Any] = {"unit": "updates"} if steps < 50 else {"unit": "epochs"}
     updates = steps if steps < 50 else steps / 50  # 1,500 samples in mini-batches of 30
     schedule = Chained([
@@ -215,34 +272,60 @@ def test_training_loop(network: Any, dtype: torch.dtype, steps: int, rtol: float
 
 
 def test_augmented_training_loop() -> None:
-    """Crops and reflections: PyTorch's own loop over images that are padded, cut and reflected one by one."""
+    """Crops and reflections: PyTorch's own loop over images that are padded, cut and reflected one
+    by one.
+    """
     network, augment = MLP(hidden=[16]), Augmentation(crop=3, flip=True)
     task = Supervised(network.build, digits(), 30, augment=augment, dtype=torch.float64, threads=1)
-    data, batches, module = digits().to("cpu", task.dtype), batches_of(task), network.build((1, 28, 28), 10).double()
+    data, batches, module = (
+        digits().to("cpu", task.dtype),
+        batches_of(task),
+        network.build((1, 28, 28), 10).double(),
+    )
     vector_to_parameters(first_weights(task)[0], module.parameters())
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
     for _ in range(60):
         numbers = next(batches)
         optimizer.zero_grad()
-        cross_entropy(module(crops(data.train_x, numbers, 3)), data.train_y[numbers % 1500]).backward()
+        cross_entropy(
+            module(crops(data.train_x, numbers, 3)), data.train_y[numbers % 1500]
+        ).backward()
         optimizer.step()
     its = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])[None]
     rule = Rule(SGD(momentum=0.9), 0.1)
     mine = weights_after(ONE, method("delayed", rule), task, updates=60)
-    close("60 steps with crops and reflections = a loop in PyTorch", mine, its, source="He et al. (2016)")
+    close(
+        "60 steps with crops and reflections = a loop in PyTorch",
+        mine,
+        its,
+        source="He et al. (2016)",
+    )
     plain = Supervised(network.build, digits(), 30, dtype=torch.float64, threads=1)
     without = weights_after(ONE, method("delayed", rule), plain, updates=60)
-    differ("crops and reflections are not the images as they are", mine, without, source="He et al. (2016)")
+    differ(
+        "crops and reflections are not the images as they are",
+        mine,
+        without,
+        source="He et al. (2016)",
+    )
 
 
 def test_dropout() -> None:
-    """Dropout of the inputs of least squares, W x, is in the mean a ridge whose strengths are those of the inputs."""
+    """Dropout of the inputs of least squares, W x, is in the mean a ridge whose strengths are those
+    of the inputs.
+    """
     p, data = 0.3, synthetic(samples=6, features=4, classes=3)
     task = Supervised(lambda shape, classes: nn.Sequential(nn.Dropout(p), nn.Linear(4, 3, bias=False)), data, 6,
                       loss=SquaredLoss(), dtype=torch.float64, backend="vmap", device="cpu")  # fmt: skip
     batches, weights = batches_of(task), first_weights(task)
-    found = task.gradients(weights.expand(4000, 1, -1), [next(batches) for _ in range(4000)])[0][:, 0]
-    x, w, units = data.train_x.double(), weights.view(3, 4), torch.eye(3, dtype=torch.float64)[data.train_y]
+    found = task.gradients(weights.expand(4000, 1, -1), [next(batches) for _ in range(4000)])[0][
+        :, 0
+    ]
+    x, w, units = (
+        data.train_x.double(),
+        weights.view(3, 4),
+        torch.eye(3, dtype=torch.float64)[data.train_y],
+    )
     without = float(((x @ w.T - units) * (x @ w.T)).sum(1).mean())
     ridge = p / (1 - p) * float((w.square() @ x.T.square()).sum(0).mean())
     mean_is("mean of W . gradient: (W x - t) . W x + p / (1 - p) sum_j x_j^2 W_j . W_j", without + ridge,
@@ -252,4 +335,6 @@ def test_dropout() -> None:
 def test_every_clip_has_statements() -> None:
     """No way to clip and no optimiser goes without one."""
     assert {type(clip) for clip, _ in CLIPPED.values()} == {*CLIPS.values()} - {CLIPS["none"]}
-    assert {type(optimizer) for optimizer, _ in COUPLED.values()} == {*OPTIMIZERS.values()} - {AdamW}
+    assert {type(optimizer) for optimizer, _ in COUPLED.values()} == {*OPTIMIZERS.values()} - {
+        AdamW
+    }

@@ -49,9 +49,21 @@ MISHCHENKO, BARKAI = "Mishchenko et al. (2022)", "Barkai et al. (2020)"
 TorchScheduler = Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler]
 SHAPES = torch.optim.lr_scheduler
 SCHEDULED: dict[str, tuple[str, Any, TorchScheduler]] = {
-    "step in updates": ("StepLR", Step(every=10, factor=0.3, unit="updates"), lambda o: SHAPES.StepLR(o, 10, 0.3)),
-    "step in epochs": ("StepLR", Step(every=0.2, factor=0.3, unit="epochs"), lambda o: SHAPES.StepLR(o, 10, 0.3)),
-    "warm-up": ("LinearLR", WarmUp(length=20, start=0.25, unit="updates"), lambda o: SHAPES.LinearLR(o, 0.25, 1.0, 20)),
+    "step in updates": (
+        "StepLR",
+        Step(every=10, factor=0.3, unit="updates"),
+        lambda o: SHAPES.StepLR(o, 10, 0.3),
+    ),
+    "step in epochs": (
+        "StepLR",
+        Step(every=0.2, factor=0.3, unit="epochs"),
+        lambda o: SHAPES.StepLR(o, 10, 0.3),
+    ),
+    "warm-up": (
+        "LinearLR",
+        WarmUp(length=20, start=0.25, unit="updates"),
+        lambda o: SHAPES.LinearLR(o, 0.25, 1.0, 20),
+    ),
     "cosine": (
         "CosineAnnealingLR",
         Cosine(length=50, floor=0.1, unit="updates"),
@@ -65,11 +77,18 @@ SCHEDULED: dict[str, tuple[str, Any, TorchScheduler]] = {
     "a warm-up and steps at given epochs": (
         "ChainedScheduler",
         Chained([WarmUp(length=0.2, start=0.25), Step(at=[0.3, 0.6], factor=0.3)]),
-        lambda o: SHAPES.ChainedScheduler([SHAPES.LinearLR(o, 0.25, 1.0, 10), SHAPES.MultiStepLR(o, [15, 30], 0.3)]),
+        lambda o: SHAPES.ChainedScheduler(
+            [SHAPES.LinearLR(o, 0.25, 1.0, 10), SHAPES.MultiStepLR(o, [15, 30], 0.3)]
+        ),
     ),
     "a warm-up and a cosine after it": (
         "SequentialLR",
-        Chained([WarmUp(length=10, start=0.25, unit="updates"), Cosine(length=0.6, floor=0.1, after=0.2)]),
+        Chained(
+            [
+                WarmUp(length=10, start=0.25, unit="updates"),
+                Cosine(length=0.6, floor=0.1, after=0.2),
+            ]
+        ),
         lambda o: SHAPES.SequentialLR(
             o, [SHAPES.LinearLR(o, 0.25, 1.0, 10), SHAPES.CosineAnnealingLR(o, 30, 0.1 * LR)], [10]
         ),
@@ -86,7 +105,9 @@ LATE: dict[str, tuple[str, Any]] = {
 }
 
 
-def torch_loop(task: Task, optimizer: TorchOptimizer, scheduler: TorchScheduler | None = None) -> Tensor:
+def torch_loop(
+    task: Task, optimizer: TorchOptimizer, scheduler: TorchScheduler | None = None
+) -> Tensor:
     """The training loop that anyone would write, with torch's own optimiser and schedule."""
     weights = torch.nn.Parameter(first_weights(task))
     descent, batches = optimizer([weights]), batches_of(task)
@@ -106,7 +127,12 @@ def test_optimizers(name: str) -> None:
     tasks: list[Task] = [quadratic(), perceptron()]
     mine = [weights_after(ONE, method("delayed", Rule(optimizer, lr=LR)), task) for task in tasks]
     kind = type(torchs([torch.nn.Parameter(torch.zeros(1))])).__name__
-    close(f"{name} = {kind} of torch.optim", mine, [torch_loop(task, torchs) for task in tasks], source=TORCHS)
+    close(
+        f"{name} = {kind} of torch.optim",
+        mine,
+        [torch_loop(task, torchs) for task in tasks],
+        source=TORCHS,
+    )
 
 
 @pytest.mark.parametrize("name", SCHEDULED)
@@ -115,20 +141,34 @@ def test_schedules(name: str) -> None:
     optimizer, torchs = TORCH["momentum"]
     kind, schedule, scheduler = SCHEDULED[name]
     mine = weights_after(ONE, method("delayed", Rule(optimizer, LR, schedule)))
-    close(f"{name} = {kind} of torch.optim", mine, torch_loop(quadratic(), torchs, scheduler), source=TORCHS)
+    close(
+        f"{name} = {kind} of torch.optim",
+        mine,
+        torch_loop(quadratic(), torchs, scheduler),
+        source=TORCHS,
+    )
 
 
 def test_no_strength() -> None:
     """Delay compensation of strength 0 is none."""
     asgd = every(UNEVEN, "async_ps")
     for name, compensation in [("c", DCASGDc(strength=0.0)), ("a", DCASGDa(strength=0.0))]:
-        compensated = every(UNEVEN, "async_ps", rules=[replace(rule, compensation=compensation) for rule in RULES])
-        same(f"DC-ASGD-{name}, strength 0 = ASGD, P = 4, every optimiser", compensated, asgd, source=ZHENG)
+        compensated = every(
+            UNEVEN, "async_ps", rules=[replace(rule, compensation=compensation) for rule in RULES]
+        )
+        same(
+            f"DC-ASGD-{name}, strength 0 = ASGD, P = 4, every optimiser",
+            compensated,
+            asgd,
+            source=ZHENG,
+        )
 
 
 @pytest.mark.parametrize("name", LATE)
 def test_one_worker(name: str) -> None:
-    """One worker's gradients are fresh, and fresh gradients are not compensated; those of four are."""
+    """One worker's gradients are fresh, and fresh gradients are not compensated; those of four
+    are.
+    """
     source, compensation = LATE[name]
     late = [replace(rule, compensation=compensation) for rule in RULES]
     mine = every(ONE, "async_ps", rules=late)
@@ -139,10 +179,11 @@ def test_one_worker(name: str) -> None:
 
 @dataclass(frozen=True)
 class Compensated(Algorithm):
-    """Descent by gradients `delay` updates old on f = h w^2 / 2, with the strength that makes them fresh chosen anew.
+    """Descent by gradients `delay` updates old on f = h w^2 / 2, with the strength that makes them
+    fresh chosen anew.
 
-    g + strength g^2 (w - w_read) is h w, the fresh gradient, if strength = h / g^2; the adaptive form with decay 0
-    divides its strength by sqrt(g^2 + 1e-7), by which it must be larger.
+    g + strength g^2 (w - w_read) is h w, the fresh gradient, if strength = h / g^2; the adaptive
+    form with decay 0 divides its strength by sqrt(g^2 + 1e-7), by which it must be larger.
     """
 
     curvature: float
@@ -155,7 +196,11 @@ class Compensated(Algorithm):
             gradient = yield node.compute(read.pop(0))
             squared = gradient.value.square()
             exact = self.curvature / squared
-            form = DCASGDa(strength=exact * (squared + 1e-7).sqrt(), decay=0.0) if self.adaptive else DCASGDc(exact)
+            form = (
+                DCASGDa(strength=exact * (squared + 1e-7).sqrt(), decay=0.0)
+                if self.adaptive
+                else DCASGDc(exact)
+            )
             rule = Rule(lr=0.3, compensation=form)
             weights, _ = rule.update(node.weights, [gradient], rule.init(node.weights))
             node.apply(weights, [gradient])
@@ -166,18 +211,31 @@ def test_exact_hessian() -> None:
     """On a quadratic the right strength gives the fresh gradient, however late it is."""
     task = Quadratic(curvature=2.0, dtype=torch.float64)
     fresh = weights_after(ONE, method("delayed", Rule(lr=0.3)), task, updates=8)
-    for name, adaptive in [("c, strength h / g^2", False), ("a, strength h sqrt(g^2 + 1e-7) / g^2", True)]:
+    for name, adaptive in [
+        ("c, strength h / g^2", False),
+        ("a, strength h sqrt(g^2 + 1e-7) / g^2", True),
+    ]:
         late = weights_after(ONE, Compensated(2.0, 3, adaptive), task, updates=8)
-        close(f"DC-ASGD-{name}, on h w^2 / 2: the fresh gradient", late, fresh, source=ZHENG, rtol=1e-9)
+        close(
+            f"DC-ASGD-{name}, on h w^2 / 2: the fresh gradient",
+            late,
+            fresh,
+            source=ZHENG,
+            rtol=1e-9,
+        )
 
 
 def test_damping() -> None:
-    """A constant factor on every gradient is one on the learning rate; on the step, for every optimiser."""
+    """A constant factor on every gradient is one on the learning rate; on the step, for every
+    optimiser.
+    """
     slower = every(UNEVEN, "async_ps", rules=[replace(rule, lr=LR / 4) for rule in RULES])
     on_step = [replace(rule, compensation=OneOverN(workers=4, on="step")) for rule in RULES]
     after = every(UNEVEN, "async_ps", rules=on_step)
     close("1/N on the step = lr / N, P = 4, every optimiser", after, slower, source="1/N rule")
-    on_gradient = every(UNEVEN, "async_ps", rules=[replace(RULES[0], compensation=OneOverN(workers=4))])
+    on_gradient = every(
+        UNEVEN, "async_ps", rules=[replace(RULES[0], compensation=OneOverN(workers=4))]
+    )
     close("1/N on the gradient = lr / N for SGD, P = 4", on_gradient, slower[:1], source="1/N rule")
 
 

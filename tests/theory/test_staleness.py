@@ -16,7 +16,13 @@ def test_asynchronous(law: str) -> None:
     """P - 1 under any law of compute time; "average staleness P" is one too many."""
     P = 16
     series = settled(Cluster(workers=P, compute=LAWS[law]), method("async_ps"), 400 * P)
-    mean_is(f"async_ps, P = {P}, {law}: mean staleness P - 1", P - 1, batch_means(series), source=LITTLE, wrong=P)
+    mean_is(
+        f"async_ps, P = {P}, {law}: mean staleness P - 1",
+        P - 1,
+        batch_means(series),
+        source=LITTLE,
+        wrong=P,
+    )
 
 
 @under_any_law
@@ -34,9 +40,13 @@ def test_in_groups(law: str) -> None:
 
 @under_any_law
 def test_accumulated(law: str) -> None:
-    """Where G pushes make an update, staleness in updates is a G-th; Downpour's is counted in pushes."""
+    """Where G pushes make an update, staleness in updates is a G-th; Downpour's is counted in
+    pushes.
+    """
     P, G = 12, 3
-    series = batch_means(settled(Cluster(workers=P, compute=LAWS[law]), method("async_ps", accumulate=G), 3000))
+    series = batch_means(
+        settled(Cluster(workers=P, compute=LAWS[law]), method("async_ps", accumulate=G), 3000)
+    )
     text = f"async_ps, P = {P}, accumulate {G}, {law}: (P - 1) / G"
     mean_is(text, (P - 1) / G, series, source=LITTLE, wrong=P / G)
 
@@ -44,9 +54,14 @@ def test_accumulated(law: str) -> None:
 @under_any_law
 @pytest.mark.parametrize(("push", "fetch"), [(1, 1), (3, 3), (1, 4), (2, 4)])
 def test_downpour(push: int, fetch: int, law: str) -> None:
-    """A fetch that rides on every push costs nothing; rarer fetches grow older by the pushes between them."""
+    """A fetch that rides on every push costs nothing; rarer fetches grow older by the pushes
+    between them.
+    """
     P = 8
-    expected, form = P * (fetch / push + 1) / 2 - 1, "P - 1" if push == fetch else "P (b / a + 1) / 2 - 1"
+    expected, form = (
+        P * (fetch / push + 1) / 2 - 1,
+        "P - 1" if push == fetch else "P (b / a + 1) / 2 - 1",
+    )
     cluster = Cluster(workers=P, compute=LAWS[law])
     series = batch_means(settled(cluster, method("downpour", n_push=push, n_fetch=fetch), 4000))
     text = f"downpour, P = {P}, n_push {push}, n_fetch {fetch}, {law}: {form}"
@@ -55,8 +70,12 @@ def test_downpour(push: int, fetch: int, law: str) -> None:
 
 @pytest.mark.parametrize("law", ["uniform", "poisson", "geometric"])
 def test_random_delay(law: str) -> None:
-    """As many gradients come out of the queue as go in, so that mean staleness is the mean delay."""
-    series = timed(Cluster(workers=1), method("delayed", delay=6, law=law), 20_000).updates["staleness"]
+    """As many gradients come out of the queue as go in, so that mean staleness is the mean
+    delay.
+    """
+    series = timed(Cluster(workers=1), method("delayed", delay=6, law=law), 20_000).updates[
+        "staleness"
+    ]
     text = f"delayed, D = 6, {law}: mean staleness D"
     mean_is(text, 6, batch_means(series[500:], 100), source=LITTLE, wrong=7)
 
@@ -71,7 +90,9 @@ SYNCHRONOUS = {
 
 @pytest.mark.parametrize("name", SYNCHRONOUS)
 def test_synchronous(name: str) -> None:
-    """Methods that take gradients of the present weights alone apply no stale one, though news takes its time."""
+    """Methods that take gradients of the present weights alone apply no stale one, though news
+    takes its time.
+    """
     cluster = Cluster(workers=8, compute=Exponential(1.0), network=Network(latency=0.1))
     algorithm, settings = SYNCHRONOUS[name]
     stale = settled(cluster, method(algorithm, **settings), 500)
@@ -79,12 +100,16 @@ def test_synchronous(name: str) -> None:
 
 
 def test_geometric() -> None:
-    """Exponential times forget: each update is any worker's with probability 1 / P, so that staleness is geometric."""
+    """Exponential times forget: each update is any worker's with probability 1 / P, so that
+    staleness is geometric.
+    """
     P = 8
     series = settled(Cluster(workers=P, compute=Exponential(1.0)), method("async_ps"), 60_000)
     for k in (0, 1, 5, 20):
         text = f"async_ps, P = {P}, exponential: Pr(staleness = {k}) = (1/P) (1 - 1/P)^{k}"
-        mean_is(text, (1 / P) * (1 - 1 / P) ** k, batch_means(series == k, 200), source="memorylessness")
+        mean_is(
+            text, (1 / P) * (1 - 1 / P) ** k, batch_means(series == k, 200), source="memorylessness"
+        )
 
 
 BEYOND: dict[str, tuple[Distribution, str, float, float]] = {
@@ -100,4 +125,6 @@ def test_bounded(name: str) -> None:
     n, (law, source, expected, digits) = 30, BEYOND[name]
     stale = settled(Cluster(workers=n, compute=law), method("soft_sync", gradients=1), 30_000)
     text, wrong = f"soft_sync, n = P = {n}, {name}: Pr(staleness > 2n)", 0.0 if expected else None
-    mean_is(text, expected, batch_means(stale > 2 * n, 100), source=source, digits=digits, wrong=wrong)
+    mean_is(
+        text, expected, batch_means(stale > 2 * n, 100), source=source, digits=digits, wrong=wrong
+    )

@@ -8,7 +8,17 @@ import pytest
 import torch
 
 from tests.theory import page, statements
-from tests.theory.statements import Statement, at_most, batch_means, close, differ, difference, equal, mean_is, same
+from tests.theory.statements import (
+    Statement,
+    at_most,
+    batch_means,
+    close,
+    differ,
+    difference,
+    equal,
+    mean_is,
+    same,
+)
 
 ONES = torch.ones(2, 3, dtype=torch.float64)
 NEARLY = ONES * (1 + 2**-50)
@@ -74,8 +84,14 @@ def test_batch_means_know_that_neighbours_are_alike():
 
 def test_a_page_can_be_read_back():
     stated = [
-        (("staleness", "asynchronous"), Statement("P - 1 for every law", "Little's law", 15.0, 14.9, 0.2, wrong=16.0)),
-        (("staleness", "asynchronous"), Statement("no source of its own", "derived", 0.0, math.nan)),
+        (
+            ("staleness", "asynchronous"),
+            Statement("P - 1 for every law", "Little's law", 15.0, 14.9, 0.2, wrong=16.0),
+        ),
+        (
+            ("staleness", "asynchronous"),
+            Statement("no source of its own", "derived", 0.0, math.nan),
+        ),
         (("times", "groups"), Statement("a bound", "derived", 2.0, 1.5, 1e-9, "<=")),
     ]
     text = page.render(stated)

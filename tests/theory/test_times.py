@@ -88,7 +88,13 @@ def test_first_k_cancelled(name: str) -> None:
     K, law, source, expected, wrong = FIRST[name]
     cluster = Cluster(workers=EIGHT, compute=law)
     seconds = update_times(cluster, method("k_sync", wait_for=K, cancel=True), 2000)
-    mean_is(f"k_sync, P = {EIGHT}, wait_for = {K}, cancel, {name}", expected, seconds, source=source, wrong=wrong)
+    mean_is(
+        f"k_sync, P = {EIGHT}, wait_for = {K}, cancel, {name}",
+        expected,
+        seconds,
+        source=source,
+        wrong=wrong,
+    )
 
 
 def test_backup_workers() -> None:
@@ -102,10 +108,21 @@ def test_backup_workers() -> None:
 
 @pytest.mark.parametrize(("P", "K", "expected"), [(2, 1, 0.750), (8, 3, 0.832)])
 def test_first_k_finishing(P: int, K: int, expected: float) -> None:
-    """Late ones that finish first take longer; no closed form, three digits of an independent Monte Carlo."""
-    seconds = update_times(Cluster(workers=P, compute=Exponential(1.0)), method("k_sync", wait_for=K), 10_000)
+    """Late ones that finish first take longer; no closed form, three digits of an independent Monte
+    Carlo.
+    """
+    seconds = update_times(
+        Cluster(workers=P, compute=Exponential(1.0)), method("k_sync", wait_for=K), 10_000
+    )
     text, cancelled = f"k_sync, P = {P}, wait_for = {K}, no cancel", harmonic(P) - harmonic(P - K)
-    mean_is(text, expected, batch_means(seconds, 200), source="Monte Carlo", digits=0.0005, wrong=cancelled)
+    mean_is(
+        text,
+        expected,
+        batch_means(seconds, 200),
+        source="Monte Carlo",
+        digits=0.0005,
+        wrong=cancelled,
+    )
 
 
 def test_groups() -> None:
@@ -126,21 +143,29 @@ def test_groups() -> None:
 def test_any_group(law: str) -> None:
     """Where nobody waits, K mini-batches take K P-ths of a mean duration, whatever the law."""
     P, K = EIGHT, THREE
-    seconds = update_times(Cluster(workers=P, compute=LAWS[law]), method("soft_sync", gradients=K), 4008)[8:]
+    seconds = update_times(
+        Cluster(workers=P, compute=LAWS[law]), method("soft_sync", gradients=K), 4008
+    )[8:]
     text = f"soft_sync, P = {P}, K = {K}, {law}: K E[X] / P"
     mean_is(text, K / P, batch_means(seconds), source="Little's law", wrong=K / (P - 1))
 
 
 def test_new_longer_than_used() -> None:
-    """A computation that is under way ends no later than a new one: K-async is no slower than the order statistic."""
+    """A computation that is under way ends no later than a new one: K-async is no slower than the
+    order statistic.
+    """
     P, K = EIGHT, THREE
-    seconds = update_times(Cluster(workers=P, compute=Uniform(0.5, 1.5)), method("k_async", wait_for=K), 6000)
+    seconds = update_times(
+        Cluster(workers=P, compute=Uniform(0.5, 1.5)), method("k_async", wait_for=K), 6000
+    )
     text = f"k_async, P = {P}, K = {K}, uniform: at most E[X_(K:P)]"
     at_most(text, 0.5 + K / (P + 1), seconds.mean(), source=DUTTA)
 
 
 def test_one_slow_worker() -> None:
-    """Speed-up over one worker: synchronous methods wait for the slow one, asynchronous ones lose it alone."""
+    """Speed-up over one worker: synchronous methods wait for the slow one, asynchronous ones lose
+    it alone.
+    """
     P, s = 16, 10.0
     cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=0, factor=s)])
     waiting = timed(cluster, method("sync_ps"), 50).progress
@@ -148,26 +173,47 @@ def test_one_slow_worker() -> None:
     equal(f"{text} sync_ps P / s", P / s, waiting.gradients / waiting.time, source="derived")
     going = simulate(cluster, method("async_ps"), stop=Stop(time=1000.0)).progress
     expected = P - 1 + 1 / s
-    equal(f"{text} async_ps P - 1 + 1/s", expected, going.updates / going.time, source="derived", wrong=P)
+    equal(
+        f"{text} async_ps P - 1 + 1/s",
+        expected,
+        going.updates / going.time,
+        source="derived",
+        wrong=P,
+    )
 
 
 def test_replayed_times(tmp_path: Path) -> None:
-    """Recorded times t_i(k), and the same with the last worker, a straggler, like the median of the others."""
+    """Recorded times t_i(k), and the same with the last worker, a straggler, like the median of the
+    others.
+    """
     rows, law = 200, Gamma(1.0, 0.5)
     seconds = law.draw(np.random.default_rng(7), EIGHT * rows).reshape(EIGHT, rows)
     seconds[-1] *= 5
     file = tmp_path / "compute.csv"
-    file.write_text("worker,seconds\n" + "".join(f"{i},{t}\n" for i in range(EIGHT) for t in seconds[i].tolist()))
+    file.write_text(
+        "worker,seconds\n"
+        + "".join(f"{i},{t}\n" for i in range(EIGHT) for t in seconds[i].tolist())
+    )
     cluster = Cluster(workers=EIGHT, compute=Trace(str(file), "seconds", "replay", "worker"))
     text, source = f"all_reduce, P = {EIGHT}, replayed", "derived"
     measured = timed(cluster, method("all_reduce"), rows).progress.time
     expected = float(seconds.max(0).sum())
-    equal(f"{text}: sum_k max_i t_i(k)", expected, measured, source=source, wrong=EIGHT * float(seconds.max(1).mean()))
+    equal(
+        f"{text}: sum_k max_i t_i(k)",
+        expected,
+        measured,
+        source=source,
+        wrong=EIGHT * float(seconds.max(1).mean()),
+    )
     without = cluster_without(cluster, f"straggler={EIGHT - 1}")
     measured = timed(without, method("all_reduce"), rows).progress.time
     text += " without a straggler j"
     equal(
-        f"{text}: sum_k max_(i != j) t_i(k)", float(seconds[:-1].max(0).sum()), measured, source=source, wrong=expected
+        f"{text}: sum_k max_(i != j) t_i(k)",
+        float(seconds[:-1].max(0).sum()),
+        measured,
+        source=source,
+        wrong=expected,
     )
 
 
@@ -177,7 +223,9 @@ CARDS = {"bandwidth": 12.0, "latency": ALPHA, "message_bytes": 3.0}
 
 @pytest.mark.parametrize(("sharing", "count"), [("fair", "2 P"), ("fifo", "(P + 1)")])
 def test_synchronous_round(sharing: str, count: str) -> None:
-    """A whole round over the server's card: fifo's scatter staggers the workers, so that their gradients queue less."""
+    """A whole round over the server's card: fifo's scatter staggers the workers, so that their
+    gradients queue less.
+    """
     P = EIGHT
     messages, others = (2 * P, P + 1) if sharing == "fair" else (P + 1, 2 * P)
     cluster = Cluster(workers=P, compute=Constant(1.0), network=Network(sharing=sharing, **CARDS))
@@ -187,16 +235,37 @@ def test_synchronous_round(sharing: str, count: str) -> None:
     equal(text, expected, seconds, source="derived", wrong=wrong)
 
 
-@pytest.mark.parametrize(("compute", "apply_seconds"), [(20.0, 0.0), (1.0, 0.0), (1.0, 0.7), (1.0, 0.1)])
+@pytest.mark.parametrize(
+    ("compute", "apply_seconds"), [(20.0, 0.0), (1.0, 0.0), (1.0, 0.7), (1.0, 0.1)]
+)
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 def test_asynchronous_throughput(sharing: str, compute: float, apply_seconds: float) -> None:
     """A server saturates its card or its own work; constant times under fifo reach the bound."""
     P = EIGHT
-    bound = min(P / (compute + 2 * ALPHA + 2 * TRANSFER + apply_seconds), 1 / max(TRANSFER, apply_seconds))
-    cluster = Cluster(P, Constant(compute), network=Network(sharing=sharing, **CARDS), apply_seconds=apply_seconds)
+    bound = min(
+        P / (compute + 2 * ALPHA + 2 * TRANSFER + apply_seconds), 1 / max(TRANSFER, apply_seconds)
+    )
+    cluster = Cluster(
+        P, Constant(compute), network=Network(sharing=sharing, **CARDS), apply_seconds=apply_seconds
+    )
     at = timed(cluster, method("async_ps"), 2000).updates["time"]
-    rate, settings = 1000 / (at[-1] - at[-1001]), f"async_ps, t_c {compute:g}, c {apply_seconds:g}, {sharing}"
+    rate, settings = (
+        1000 / (at[-1] - at[-1001]),
+        f"async_ps, t_c {compute:g}, c {apply_seconds:g}, {sharing}",
+    )
     if sharing == "fair":
-        at_most(f"{settings}: at most min(P / round, 1 / server) updates/s", bound, rate, source="derived", rtol=0.001)
+        at_most(
+            f"{settings}: at most min(P / round, 1 / server) updates/s",
+            bound,
+            rate,
+            source="derived",
+            rtol=0.001,
+        )
     else:
-        equal(f"{settings}: min(P / round, 1 / server) updates/s", bound, rate, source="derived", rtol=0.001)
+        equal(
+            f"{settings}: min(P / round, 1 / server) updates/s",
+            bound,
+            rate,
+            source="derived",
+            rtol=0.001,
+        )

@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 
 from laggard.experiments.theory.communication import trunk_seconds
-from laggard.simulator import Algorithm, AllReduce, Cluster, Network, Node, Role, Rule, Stop, simulate
+from laggard.simulator import (
+    Algorithm,
+    AllReduce,
+    Cluster,
+    Network,
+    Node,
+    Role,
+    Rule,
+    Stop,
+    simulate,
+)
 from laggard.simulator.network.groups import Groups, Trunk
 from laggard.simulator.network.topology import Complete, Topology
 from laggard.simulator.timing.distributions import Constant
@@ -21,7 +31,8 @@ ALPHA, FAR, N, C = 0.125, 0.5, 3.0, 2.0
 
 @dataclass(frozen=True)
 class Pairs(Algorithm):
-    """Some workers send a message each, all at once; they compute, for the record, when it has arrived.
+    """Some workers send a message each, all at once; they compute, for the record, when it has
+    arrived.
 
     Attributes:
         to: whom each of the first workers sends to.
@@ -39,7 +50,9 @@ class Pairs(Algorithm):
             gradient.drop()
 
 
-def arrivals(to: Sequence[int], sizes: Sequence[float], workers: int, groups: Groups, **network: object) -> np.ndarray:
+def arrivals(
+    to: Sequence[int], sizes: Sequence[float], workers: int, groups: Groups, **network: object
+) -> np.ndarray:
     """When each message has arrived (s), in models of one byte."""
     cluster = Cluster(workers, network=Network(message_bytes=1.0, groups=groups, **network))  # type: ignore[arg-type]
     rows = simulate(cluster, Pairs(to=to, sizes=sizes), stop=Stop(time=1e3)).updates
@@ -49,10 +62,17 @@ def arrivals(to: Sequence[int], sizes: Sequence[float], workers: int, groups: Gr
 @either_sharing
 @pytest.mark.parametrize("k", [1, 4, 8])
 def test_two_data_centres(k: int, sharing: str) -> None:
-    """Two groups of eight joined by one trunk: k messages across, and as many back, take k N / C and both latencies."""
+    """Two groups of eight joined by one trunk: k messages across, and as many back, take k N / C
+    and both latencies.
+    """
     groups = Groups(2, trunks=[Trunk([0], 1, C, latency=FAR)])
-    to, sizes = [(rank + 8) % 16 for rank in range(16)], [N if rank % 8 < k else 0.0 for rank in range(16)]
-    found = arrivals(to, sizes, 16, groups, bandwidth=10.0, latency=ALPHA, sharing=sharing)[np.array(sizes) > 0]
+    to, sizes = (
+        [(rank + 8) % 16 for rank in range(16)],
+        [N if rank % 8 < k else 0.0 for rank in range(16)],
+    )
+    found = arrivals(to, sizes, 16, groups, bandwidth=10.0, latency=ALPHA, sharing=sharing)[
+        np.array(sizes) > 0
+    ]
     text, last = f"8 + 8, {k} over a trunk each way, {sharing}", ALPHA + FAR + k * N / C
     alone = ALPHA + FAR + N / C
     equal(f"{text}: the last, k N / C and latencies", last, found.max(), source=LOGP,
@@ -65,7 +85,9 @@ def test_two_data_centres(k: int, sharing: str) -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 8])
 def test_parking_lot(n: int) -> None:
-    """n trunks in a row; a message over all, and one over each: C / 2 for everyone, however long the row."""
+    """n trunks in a row; a message over all, and one over each: C / 2 for everyone, however long
+    the row.
+    """
     groups = Groups(n + 1, trunks=[Trunk([group], group + 1, C) for group in range(n)])
     to = [2 * n, *(2 * (rank // 2) + 2 for rank in range(1, 2 * n))]
     sizes = [N if rank == 0 or rank % 2 else 0.0 for rank in range(2 * n)]
@@ -75,7 +97,9 @@ def test_parking_lot(n: int) -> None:
 
 
 def test_unequal_trunks() -> None:
-    """Trunks of 1 and 3 B/s: the long message has 1/2, so that the second trunk's own has 5/2, and not 3/2."""
+    """Trunks of 1 and 3 B/s: the long message has 1/2, so that the second trunk's own has 5/2, and
+    not 3/2.
+    """
     groups = Groups(3, trunks=[Trunk([0], 1, 1.0), Trunk([1], 2, 3.0)])
     long, first, second = arrivals([4, 3, 5], [2.0, 2.0, 2.0], 6, groups)[[0, 1, 2]]
     text = "trunks of 1 and 3 B/s, 2 bytes over both, first, second"
@@ -84,7 +108,9 @@ def test_unequal_trunks() -> None:
 
 
 def test_crossing() -> None:
-    """Trunks of 4 and 1 B/s: two messages over the second have 1/2 each, one of them leaves 7/2 of the first."""
+    """Trunks of 4 and 1 B/s: two messages over the second have 1/2 each, one of them leaves 7/2 of
+    the first.
+    """
     groups = Groups(3, trunks=[Trunk([0], 1, 4.0), Trunk([1], 2, 1.0)])
     both, first, second = arrivals([4, 3, 5], [1.0, 7.0, 1.0], 6, groups)[[0, 1, 2]]
     text = "trunks of 4 and 1 B/s; 1, 7 and 1 bytes over both, first, second"
@@ -96,7 +122,13 @@ def test_oversubscription(r: float) -> None:
     """All g nodes of a rack send out at once over its uplink: r N beta."""
     groups = Groups(2, trunks=[Trunk([0, 1], "core", oversubscription=r)])
     found = arrivals([4, 5, 6, 7], [N] * 4, 8, groups, bandwidth=C)
-    equal(f"a rack at {r:g} to 1: r N beta", r * N / C, found, source=LOGP, wrong=N / C if r > 1 else 4 * N / C)
+    equal(
+        f"a rack at {r:g} to 1: r N beta",
+        r * N / C,
+        found,
+        source=LOGP,
+        wrong=N / C if r > 1 else 4 * N / C,
+    )
 
 
 @pytest.mark.parametrize(("m", "g"), [(1, 8), (2, 4), (2, 8), (4, 2), (4, 1)])
@@ -109,12 +141,24 @@ def test_sums(collective: str, m: int, g: int) -> None:
     P, groups = m * g, Groups(m, trunks=[Trunk(range(m), "core", C / 4, latency=FAR)])
     network = Network(bandwidth=C, latency=ALPHA, message_bytes=N, groups=groups)
     cluster, algorithm = Cluster(P, Constant(1.0), network=network), AllReduce(Rule(), collective)  # type: ignore[arg-type]
-    expected, took = trunk_seconds(algorithm, cluster, N), update_times(cluster, algorithm, 5).max() - 1.0
+    expected, took = (
+        trunk_seconds(algorithm, cluster, N),
+        update_times(cluster, algorithm, 5).max() - 1.0,
+    )
     far, inside, across = ALPHA + 2 * FAR, 2 * (g - 1) * (ALPHA + N / C / g), 2 * (m - 1)
     steps = (ALPHA + 2 * FAR * (m > 1) + (4 if m > 1 else 1) * N / C / P) * 2 * (P - 1)
     form = steps if collective == "ring" else inside + across * (far + max(1, 4 * g) * N / C / P)
-    text = "2 (P - 1)(alpha + 2 alpha' + N beta' / P)" if collective == "ring" else "inside, then across"
+    text = (
+        "2 (P - 1)(alpha + 2 alpha' + N beta' / P)"
+        if collective == "ring"
+        else "inside, then across"
+    )
     text = f"{collective}, {m} racks of {g} at a core: {text}"
     other = inside + across * (ALPHA + N / C / m) if m > 1 else form + FAR
     equal(text, form, took, source=JIA if collective == "hierarchical" else LOGP, wrong=other)
-    equal(f"{collective}, {m} racks of {g}: the tables' theory", form, expected or 0.0, source="derived")
+    equal(
+        f"{collective}, {m} racks of {g}: the tables' theory",
+        form,
+        expected or 0.0,
+        source="derived",
+    )

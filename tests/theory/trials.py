@@ -10,10 +10,27 @@ import torch
 from torch import Tensor
 
 from laggard.models import MLP, Quadratic, Supervised, synthetic
-from laggard.simulator import ALGORITHMS, Algorithm, Cluster, Evaluate, Node, Outcome, Rule, Stop, Task, simulate
+from laggard.simulator import (
+    ALGORITHMS,
+    Algorithm,
+    Cluster,
+    Evaluate,
+    Node,
+    Outcome,
+    Rule,
+    Stop,
+    Task,
+    simulate,
+)
 from laggard.simulator.engine.simulation import Simulation
 from laggard.simulator.learning.rules import SGD, Adagrad, Adam, AdamW, Nesterov, RMSProp
-from laggard.simulator.timing.distributions import Constant, Distribution, Exponential, Gamma, Uniform
+from laggard.simulator.timing.distributions import (
+    Constant,
+    Distribution,
+    Exponential,
+    Gamma,
+    Uniform,
+)
 from laggard.simulator.timing.events import Message, Receive
 from laggard.simulator.timing.streams import BATCHES, start_seed, stream
 
@@ -33,7 +50,10 @@ TorchOptimizer = Callable[[list[torch.nn.Parameter]], torch.optim.Optimizer]
 TORCH: dict[str, tuple[Any, TorchOptimizer]] = {
     "sgd": (SGD(), lambda p: torch.optim.SGD(p, LR)),
     "momentum": (SGD(momentum=0.9), lambda p: torch.optim.SGD(p, LR, momentum=0.9)),
-    "nesterov": (Nesterov(momentum=0.8), lambda p: torch.optim.SGD(p, LR, momentum=0.8, nesterov=True)),
+    "nesterov": (
+        Nesterov(momentum=0.8),
+        lambda p: torch.optim.SGD(p, LR, momentum=0.8, nesterov=True),
+    ),
     "adagrad": (Adagrad(), lambda p: torch.optim.Adagrad(p, LR)),
     "rmsprop": (RMSProp(decay=0.95), lambda p: torch.optim.RMSprop(p, LR, alpha=0.95)),
     "adam": (Adam(), lambda p: torch.optim.Adam(p, LR)),
@@ -49,7 +69,9 @@ ADAM = [Rule(TORCH["adam"][0], lr=LR)]
 
 
 class Dealt:
-    """A task whose one stream of mini-batches is dealt to `workers` in turn: batch t is worker t mod P's t div P-th."""
+    """A task whose one stream of mini-batches is dealt to `workers` in turn: batch t is worker t
+    mod P's t div P-th.
+    """
 
     def __init__(self, task: Task, workers: int) -> None:
         self._task, self._workers = task, workers
@@ -61,7 +83,12 @@ class Dealt:
 
     def batches(self, rank: int, rngs: Sequence[np.random.Generator]) -> Iterator[Any]:
         """Every P-th mini-batch of the one stream, from the rank-th on."""
-        return islice(self._task.batches(0, [np.random.default_rng(11) for _ in rngs]), rank, None, self._workers)
+        return islice(
+            self._task.batches(0, [np.random.default_rng(11) for _ in rngs]),
+            rank,
+            None,
+            self._workers,
+        )
 
     def gradients(self, weights: Tensor, batches: Sequence[Any]) -> tuple[Tensor, Tensor]:
         """As the task's."""
@@ -75,17 +102,23 @@ class Dealt:
 @cache
 def quadratic() -> Quadratic:
     """Five curvatures over two orders of magnitude, noisy."""
-    return Quadratic(curvature=1.0, dim=5, condition=100.0, noise=0.3, epoch=50, dtype=torch.float64)
+    return Quadratic(
+        curvature=1.0, dim=5, condition=100.0, noise=0.3, epoch=50, dtype=torch.float64
+    )
 
 
 @cache
 def slope() -> Quadratic:
-    """Gradients that are mini-batches of noise, whatever the weights: what they add up to is known."""
+    """Gradients that are mini-batches of noise, whatever the weights: what they add up to is
+    known.
+    """
     return Quadratic(curvature=1e-300, dim=5, noise=1.0, epoch=50, dtype=torch.float64)
 
 
 @cache
-def perceptron(*hidden: int, dtype: torch.dtype = torch.float64, backend: str = "threads") -> Supervised:
+def perceptron(
+    *hidden: int, dtype: torch.dtype = torch.float64, backend: str = "threads"
+) -> Supervised:
     """A small network with real back-propagation, on one thread."""
     data, network = synthetic(samples=120, features=6, classes=3), MLP(hidden=hidden or (5,)).build
     return Supervised(network, data, batch=8, dtype=dtype, device="cpu", threads=1, backend=backend)
@@ -97,8 +130,12 @@ def method(name: str, rule: Rule | None = None, **settings: Any) -> Algorithm:
     return algorithm
 
 
-def weights_after(cluster: Cluster, algorithm: Algorithm, task: Task | None = None, updates: int = UPDATES) -> Tensor:
-    """The weights `(ensemble, params)` after so many updates of a task, by default the quadratic."""
+def weights_after(
+    cluster: Cluster, algorithm: Algorithm, task: Task | None = None, updates: int = UPDATES
+) -> Tensor:
+    """The weights `(ensemble, params)` after so many updates of a task, by default the
+    quadratic.
+    """
     stop, evaluate = Stop(updates=updates), Evaluate(every_updates=updates)
     return simulate(cluster, algorithm, task or quadratic(), stop=stop, evaluate=evaluate).weights
 
@@ -112,7 +149,9 @@ def every(
     updates: int = UPDATES,
     **settings: Any,
 ) -> list[Tensor]:
-    """The weights that the method called `name` has after so many updates, by each of `rules`: every optimiser."""
+    """The weights that the method called `name` has after so many updates, by each of `rules`:
+    every optimiser.
+    """
     return [weights_after(cluster, method(name, rule, **settings), task, updates) for rule in rules]
 
 
@@ -144,7 +183,11 @@ class Remains(NamedTuple):
 
 
 def remains_of(
-    cluster: Cluster, algorithm: Algorithm, task: Task, stop: Stop, begin: Callable[[Node], None] = lambda node: None
+    cluster: Cluster,
+    algorithm: Algorithm,
+    task: Task,
+    stop: Stop,
+    begin: Callable[[Node], None] = lambda node: None,
 ) -> Remains:
     """What a run leaves; `begin` is shown each node before its roles start."""
     nodes: dict[int, Node] = {}
@@ -169,21 +212,28 @@ def remains_of(
     return Remains(nodes, [message for message in sent if id(message) not in taken])
 
 
-def timed(cluster: Cluster, algorithm: Algorithm, updates: int, task: Task | None = None) -> Outcome:
+def timed(
+    cluster: Cluster, algorithm: Algorithm, updates: int, task: Task | None = None
+) -> Outcome:
     """A run of so many updates, of which time is asked: without a task it learns nothing."""
     return simulate(cluster, algorithm, task, stop=Stop(updates=updates))
 
 
-def update_times(cluster: Cluster, algorithm: Algorithm, updates: int, task: Task | None = None) -> np.ndarray:
+def update_times(
+    cluster: Cluster, algorithm: Algorithm, updates: int, task: Task | None = None
+) -> np.ndarray:
     """Virtual seconds of each update."""
     rows = timed(cluster, algorithm, updates, task).updates
     applied = rows["status"] == "applied"
-    _, first = np.unique(rows["version"][applied], return_index=True)  # a row per gradient, several to an update
+    # a row per gradient, several to an update
+    _, first = np.unique(rows["version"][applied], return_index=True)
     return np.diff(rows["time"][applied][first], prepend=0.0)
 
 
 def settled(cluster: Cluster, algorithm: Algorithm, updates: int) -> np.ndarray:
-    """The staleness of applied gradients, without those of the start, when not all were stale that would be."""
+    """The staleness of applied gradients, without those of the start, when not all were stale that
+    would be.
+    """
     rows = timed(cluster, algorithm, updates).updates
     applied: np.ndarray = rows["staleness"][rows["status"] == "applied"]
     return applied[cluster.workers * (cluster.workers - 1) // 2 :]

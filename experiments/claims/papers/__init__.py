@@ -1,4 +1,6 @@
-"""The claims, a module a paper: what it says, the runs that try it, and the numbers that decide it."""
+"""The claims, a module a paper: what it says, the runs that try it, and the numbers that decide
+it.
+"""
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -11,7 +13,8 @@ from laggard.experiments.config.errors import ConfigError, suggest
 
 
 def claims(names: Sequence[str] = (), folder: str | Path | None = None) -> list[Claim]:
-    """The claims called `names`, by their id, their letter or their paper's key; all of them by default, in order.
+    """The claims called `names`, by their id, their letter or their paper's key; all of them by
+    default, in order.
 
     Args:
         folder: where modules with claims lie, each with a tuple `CLAIMS`; by default laggard's own.
@@ -47,5 +50,6 @@ def _of(folder: Path) -> Iterator[Claim]:
     if not paths:
         raise ConfigError("", "expected modules with claims there", str(folder))
     for path in paths:
-        # From the source: bytecode of an older version that is of the same second and size would pass for this one.
+        # From the source: bytecode of an older version that is of the same second and size would
+        # pass for this one.
         yield from run_path(str(path), run_name=f"claims_of_{path.stem}")["CLAIMS"]

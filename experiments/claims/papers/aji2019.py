@@ -4,7 +4,15 @@ from typing import Any
 
 import xarray as xr
 
-from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.claim import (
+    Claim,
+    Criterion,
+    NumberArrays,
+    Paper,
+    Study,
+    StudyResults,
+    paragraph,
+)
 from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.optima import best_of_others, largest, nearest
 from laggard.experiments.claims.statistics import at, final, per_sample, staleness
@@ -53,14 +61,20 @@ G1 = Claim(
                 "algorithm": {"name": "async_ps"},
                 "task": {"model": "timing"},
                 "stop": {"gradients": 20000},
-                "sweep": {"cluster.workers": [4, 16], "algorithm.accumulate": [1, 2, 4, 8], "seeds": 5},
+                "sweep": {
+                    "cluster.workers": [4, 16],
+                    "algorithm.accumulate": [1, 2, 4, 8],
+                    "seeds": 5,
+                },
             },
             smoke={"stop.gradients": 1000, "sweep.algorithm.accumulate": [1, 4], "sweep.seeds": 2},
         )
     },
     decide=decide_g1,
     criteria=(
-        Criterion("theory", "mean staleness over (P - 1) / G, furthest from 1 over P and G", at_most=0.01),
+        Criterion(
+            "theory", "mean staleness over (P - 1) / G, furthest from 1 over P and G", at_most=0.01
+        ),
         Criterion("four", "mean staleness, P = 4, G = 4", at_least=0.74, at_most=0.76),
     ),
     figure=Picture(
@@ -103,11 +117,17 @@ CHARACTERS = {
     "stop": {"epochs": 1},
     "evaluate": {"every_epochs": 1},
 }
-IMAGES = {**CHARACTERS, "name": "claims-images", "task": {"model": "lenet5", "dataset": "mnist", "batch": 32}}
+IMAGES = {
+    **CHARACTERS,
+    "name": "claims-images",
+    "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
+}
 
 
 def compare_methods(characters: dict[str, Any], images: dict[str, Any]) -> dict[str, Study]:
-    """The Transformer and LeNet-5 by one worker, both servers, and one method more on each; over rates and seeds."""
+    """The Transformer and LeNet-5 by one worker, both servers, and one method more on each; over
+    rates and seeds.
+    """
     methods = {
         "one worker": {"cluster.workers": 1},
         "synchronous": {"algorithm.name": "sync_ps"},
@@ -118,8 +138,12 @@ def compare_methods(characters: dict[str, Any], images: dict[str, Any]) -> dict[
         {"method": {**methods, **images}, "learning.lr": IMAGE_RATES, "seeds": 5},
     ]
     return {
-        "characters": Study({**CHARACTERS, "sweep": sweeps[0]}, smoke=FEW_CHARACTERS, paper={"stop.epochs": 10}),
-        "images": Study({**IMAGES, "sweep": sweeps[1]}, smoke=FEW_IMAGES, paper={"stop.epochs": 30}),
+        "characters": Study(
+            {**CHARACTERS, "sweep": sweeps[0]}, smoke=FEW_CHARACTERS, paper={"stop.epochs": 10}
+        ),
+        "images": Study(
+            {**IMAGES, "sweep": sweeps[1]}, smoke=FEW_IMAGES, paper={"stop.epochs": 30}
+        ),
     }
 
 
@@ -174,7 +198,8 @@ G2 = Claim(
         largest rate of the grid at which one worker alone still comes within 5 % of its best loss, each seed's own.
     """),
     studies=compare_methods(
-        {"asynchronous and large": {"task.batch": 64}}, {"asynchronous and large": {"task.batch": 128}}
+        {"asynchronous and large": {"task.batch": 64}},
+        {"asynchronous and large": {"task.batch": 128}},
     ),
     decide=decide_g2,
     criteria=(
@@ -223,8 +248,10 @@ def decide_g3(results: StudyResults) -> NumberArrays:
         "asynchronous": at(high, method="asynchronous") / at(high, method="synchronous"),
         "own_accumulated": at(own, method="accumulated") / at(own, method="synchronous"),
         "own_asynchronous": at(own, method="asynchronous") / at(own, method="synchronous"),
-        "images_accumulated": at(high_images, method="accumulated") / at(high_images, method="synchronous"),
-        "images_asynchronous": at(high_images, method="asynchronous") / at(high_images, method="synchronous"),
+        "images_accumulated": at(high_images, method="accumulated")
+        / at(high_images, method="synchronous"),
+        "images_asynchronous": at(high_images, method="asynchronous")
+        / at(high_images, method="synchronous"),
         "loss": loss,
     }
 
@@ -253,10 +280,16 @@ G3 = Claim(
         rate, the largest at which one worker alone comes within 5 % of its best loss, and each at its own best rate,
         which the other seeds choose; LeNet-5 on MNIST beside.
     """),
-    studies=compare_methods({"accumulated": {"algorithm.accumulate": 4}}, {"accumulated": {"algorithm.accumulate": 4}}),
+    studies=compare_methods(
+        {"accumulated": {"algorithm.accumulate": 4}}, {"accumulated": {"algorithm.accumulate": 4}}
+    ),
     decide=decide_g3,
     criteria=(
-        Criterion("accumulated", "Transformer: loss accumulated over synchronous, at the high rate", at_most=1.05),
+        Criterion(
+            "accumulated",
+            "Transformer: loss accumulated over synchronous, at the high rate",
+            at_most=1.05,
+        ),
         Criterion(
             "own_accumulated",
             "Transformer: the same, each at its own best rate, which the other seeds choose",

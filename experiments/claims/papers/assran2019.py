@@ -56,7 +56,9 @@ TIMING = {
 FEW = {"stop.updates": 5, "sweep.cluster.workers": [4, 16, 32]}
 
 
-def network(compute: float, bandwidth: float, latency: float, message_bytes: int) -> dict[str, object]:
+def network(
+    compute: float, bandwidth: float, latency: float, message_bytes: int
+) -> dict[str, object]:
     """A cluster of constant times in which every node has a card of its own."""
     return {
         "workers": 16,
@@ -69,7 +71,9 @@ def decide_c1(results: StudyResults) -> NumberArrays:
     slow, fast, reported = (per_update(results[name]) for name in ("slow", "fast", "resnet"))
 
     def over_sgp(seconds: xr.DataArray, method: str, workers: int) -> xr.DataArray:
-        return at(seconds, method=method, workers=workers) / at(seconds, method="sgp", workers=workers)
+        return at(seconds, method=method, workers=workers) / at(
+            seconds, method="sgp", workers=workers
+        )
 
     def growth(method: str) -> xr.DataArray:
         return at(slow, method=method, workers=32) / at(slow, method=method, workers=4)
@@ -126,7 +130,10 @@ C1 = Claim(
                         **TIMED,
                         OVERLAPPED: {**TIMED["ring"], "algorithm.bucket_bytes": 26214400},
                         "1-OSGP": {"algorithm.name": "sgp", "algorithm.overlap": 1},
-                        "dpsgd": {"algorithm.name": "dpsgd", "algorithm.order": "adapt_then_combine"},
+                        "dpsgd": {
+                            "algorithm.name": "dpsgd",
+                            "algorithm.order": "adapt_then_combine",
+                        },
                     },
                 },
             },
@@ -137,10 +144,16 @@ C1 = Claim(
     criteria=(
         Criterion("slow_ring", "ring all-reduce over SGP, 16 nodes, slow network", at_least=1.5),
         Criterion("slow_tree", "tree all-reduce over SGP, 16 nodes, slow network", at_least=1.5),
-        Criterion("fast_ring", "ring all-reduce over SGP, 16 nodes, 100 times the bandwidth", at_most=1.1),
+        Criterion(
+            "fast_ring", "ring all-reduce over SGP, 16 nodes, 100 times the bandwidth", at_most=1.1
+        ),
         Criterion("growth_sgp", "SGP, 32 nodes over 4 nodes, slow network", at_most=1.02),
-        Criterion("growth_ring", "ring all-reduce, 32 nodes over 4 nodes, slow network", at_least=1.1),
-        Criterion("growth_tree", "tree all-reduce, 32 nodes over 4 nodes, slow network", at_least=1.1),
+        Criterion(
+            "growth_ring", "ring all-reduce, 32 nodes over 4 nodes, slow network", at_least=1.1
+        ),
+        Criterion(
+            "growth_tree", "tree all-reduce, 32 nodes over 4 nodes, slow network", at_least=1.1
+        ),
     ),
     beside={
         "fast_tree": "tree all-reduce over SGP, 16 nodes, 100 times the bandwidth (closed form 1.137)",
@@ -230,13 +243,22 @@ C2 = Claim(
             config={
                 **TRAINING,
                 "name": "claims-sgp-tuning",
-                "sweep": {"method": METHODS, "learning.lr": [0.05, 0.1, 0.2, 0.4, 0.8], "seed": [100, 101]},
+                "sweep": {
+                    "method": METHODS,
+                    "learning.lr": [0.05, 0.1, 0.2, 0.4, 0.8],
+                    "seed": [100, 101],
+                },
             },
             smoke={**SMALL, "sweep.learning.lr": [0.1, 0.4]},
             paper={"stop.epochs": 15},
         ),
         "reported": Study(
-            config={**TRAINING, "name": "claims-sgp", "stop": {"epochs": 4}, "sweep": {"method": METHODS, "seeds": 5}},
+            config={
+                **TRAINING,
+                "name": "claims-sgp",
+                "stop": {"epochs": 4},
+                "sweep": {"method": METHODS, "seeds": 5},
+            },
             smoke={**SMALL, "sweep.seeds": 2},
             paper={"stop.epochs": 30},
             tuned=Tuning(on="tuning", by="accuracy"),
@@ -245,7 +267,9 @@ C2 = Claim(
     decide=decide_c2,
     criteria=(
         Criterion("lost", "accuracy of all-reduce minus that of SGP", at_most=0.005),
-        Criterion("learns", "accuracy of all-reduce, which has to learn", at_least=0.95, control=True),
+        Criterion(
+            "learns", "accuracy of all-reduce, which has to learn", at_least=0.95, control=True
+        ),
     ),
     figure=Picture(of="accuracy", x="method", y="final test accuracy", bar=("all-reduce", -0.005)),
     changes=("That all-reduce learns was added as a control.",),
@@ -306,17 +330,28 @@ C3 = Claim(
         "stepped": Study(
             config={
                 **HELD,
-                "learning": {"lr": 0.1, "schedule": {"name": "step", "every": 300, "factor": 0.1, "unit": "updates"}},
+                "learning": {
+                    "lr": 0.1,
+                    "schedule": {"name": "step", "every": 300, "factor": 0.1, "unit": "updates"},
+                },
                 "sweep": {"seeds": 5},
             },
-            smoke={"cluster.workers": 4, "cluster.compute.mean": 0.05, "learning.schedule.every": 60, "sweep.seeds": 2},
+            smoke={
+                "cluster.workers": 4,
+                "cluster.compute.mean": 0.05,
+                "learning.schedule.every": 60,
+                "sweep.seeds": 2,
+            },
         ),
     },
     decide=decide_c3,
     criteria=(
         Criterion("slope", "slope of log spread against log lr", at_least=0.9, at_most=1.1),
         Criterion(
-            "fall", "spread before the learning rate is divided by ten over spread after", at_least=7.0, at_most=14.0
+            "fall",
+            "spread before the learning rate is divided by ten over spread after",
+            at_least=7.0,
+            at_most=14.0,
         ),
     ),
     beside={"spread_at_0.1": "spread at lr 0.1", "spread_at_0.01": "spread at lr 0.01"},
@@ -384,7 +419,11 @@ C4 = Claim(
     },
     decide=decide_c4,
     criteria=(
-        Criterion("overlapped", "iteration of 1-OSGP over max(t_c, alpha + N beta), furthest from 1", at_most=0.02),
+        Criterion(
+            "overlapped",
+            "iteration of 1-OSGP over max(t_c, alpha + N beta), furthest from 1",
+            at_most=0.02,
+        ),
         Criterion("gain", "SGP over 1-OSGP at N beta = t_c (theory 1.99)", at_least=1.8),
     ),
     beside={"plain": "iteration of SGP over t_c + alpha + N beta, furthest from 1"},
@@ -406,7 +445,10 @@ VARIANTS = {
     "16": {"cluster.workers": 16},
     "64": {"cluster.workers": 64},
     "64 dense": {"cluster.workers": 64, "cluster.network.topology": "complete"},
-    **{f"{nodes} all-reduce": {"cluster.workers": nodes, "algorithm.name": "all_reduce"} for nodes in (4, 16, 64)},
+    **{
+        f"{nodes} all-reduce": {"cluster.workers": nodes, "algorithm.name": "all_reduce"}
+        for nodes in (4, 16, 64)
+    },
 }
 
 
@@ -496,7 +538,9 @@ C5 = Claim(
             at_least=0.003,
         ),
         Criterion("repaired", "accuracy of 64 nodes, complete graph minus 1 peer", at_least=0.003),
-        Criterion("learns", "accuracy of 64 nodes, 1 peer, which has to learn", at_least=0.8, control=True),
+        Criterion(
+            "learns", "accuracy of 64 nodes, 1 peer, which has to learn", at_least=0.8, control=True
+        ),
     ),
     beside={
         "lost": "accuracy of 4 nodes minus that of 64, 1 peer",
@@ -504,7 +548,12 @@ C5 = Claim(
         "all_reduce": "accuracy of 64 nodes, all-reduce minus 1 peer",
         "all_reduce_16": "the same, 16 nodes",
     },
-    figure=Picture(of="accuracy", x="variant", y="final test accuracy", xlabel="nodes, and the graph of averages"),
+    figure=Picture(
+        of="accuracy",
+        x="variant",
+        y="final test accuracy",
+        xlabel="nodes, and the graph of averages",
+    ),
     notes=paragraph("""
         From 4 to 64 nodes SGP loses 2.2 points, all-reduce 5.7. So the graph is not what costs accuracy. With 64 nodes
         exact averages take a rate of 0.1 and end at 0.93; models that differ a little from node to node and are
@@ -528,26 +577,40 @@ LEARNT: dict[str, dict[str, object]] = {
     "SGP": {"algorithm.name": "sgp"},
     "1-OSGP": {"algorithm.name": "sgp", "algorithm.overlap": 1},
 }
-"""What is learnt differs among these; a ring and a tree, overlapped or not, give all-reduce the same weights."""
+"""What is learnt differs among these; a ring and a tree, overlapped or not, give all-reduce the
+same weights.
+"""
 ALL_REDUCED = {
     "tree": {"algorithm.name": "all_reduce", "algorithm.collective": "tree"},
     "ring": {"algorithm.name": "all_reduce", "algorithm.collective": "ring"},
-    OVERLAPPED: {"algorithm.name": "all_reduce", "algorithm.collective": "ring", "algorithm.bucket_bytes": 26214400},
+    OVERLAPPED: {
+        "algorithm.name": "all_reduce",
+        "algorithm.collective": "ring",
+        "algorithm.bucket_bytes": 26214400,
+    },
 }
 BANDWIDTHS = {"10 Gb/s": 1.25e9, "1 Gb/s": 1.25e8}
 RESNET = network(0.303, 1.25e9, 5e-5, 102228128)
 SCALED: dict[str, object] = {
     "cluster": RESNET,
     "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
-    "learning": {"optimizer": "nesterov", "momentum": 0.9, "schedule": {"name": "warmup", "length": 0.5}},
+    "learning": {
+        "optimizer": "nesterov",
+        "momentum": 0.9,
+        "schedule": {"name": "warmup", "length": 0.5},
+    },
     "stop": {"epochs": 6},
 }
 
 
 def scaled_settings() -> dict[str, dict[str, object]]:
-    """Each method with each number of nodes, and SGP with exchanges of two and four gradients on 16 with slow cards."""
+    """Each method with each number of nodes, and SGP with exchanges of two and four gradients on 16
+    with slow cards.
+    """
     settings = {
-        f"{name}, {nodes} nodes": {"cluster.workers": nodes, **keys} for name, keys in LEARNT.items() for nodes in NODES
+        f"{name}, {nodes} nodes": {"cluster.workers": nodes, **keys}
+        for name, keys in LEARNT.items()
+        for nodes in NODES
     }
     for overlap in (2, 4):
         settings[f"{overlap}-OSGP, 16 nodes"] = {
@@ -581,7 +644,12 @@ SCALED_STUDIES = {
             "evaluate": {"every_epochs": 0.25, "target_accuracy": 0.98},
             "sweep": {"setting": scaled_settings(), "seeds": 5},
         },
-        smoke={**SMALL, "evaluate.every_epochs": 0.1, "evaluate.target_accuracy": 0.15, "sweep.seeds": 2},
+        smoke={
+            **SMALL,
+            "evaluate.every_epochs": 0.1,
+            "evaluate.target_accuracy": 0.15,
+            "sweep.seeds": 2,
+        },
         paper={"stop.epochs": 30},
         tuned=Tuning(on="tuning", by="accuracy"),
     ),
@@ -599,7 +667,12 @@ FINER = Study(
             "seed": list(range(96, 141)),
         },
     },
-    smoke={**SMALL, "evaluate.every_epochs": 0.05, "evaluate.target_accuracy": 0.15, "sweep.seed": [96, 97]},
+    smoke={
+        **SMALL,
+        "evaluate.every_epochs": 0.05,
+        "evaluate.target_accuracy": 0.15,
+        "sweep.seed": [96, 97],
+    },
     paper={"stop.epochs": 30},
     tuned=Tuning(on="tuning", by="accuracy"),
 )
@@ -609,15 +682,23 @@ FINER = Study(
 def by_nodes(values: xr.DataArray) -> xr.DataArray:
     """Values of `scaled_settings` by method and number of nodes."""
     nodes = xr.Variable("nodes", list(NODES))
-    rows = [xr.concat([at(values, setting=f"{name}, {count} nodes") for count in NODES], nodes) for name in LEARNT]
+    rows = [
+        xr.concat([at(values, setting=f"{name}, {count} nodes") for count in NODES], nodes)
+        for name in LEARNT
+    ]
     return xr.concat(rows, xr.Variable("method", list(LEARNT)))
 
 
 def decide_c6(results: StudyResults) -> NumberArrays:
-    steps = by_nodes(final(results["reported"], "samples_to")) / (32 * xr.DataArray(list(NODES), dims="nodes"))
+    steps = by_nodes(final(results["reported"], "samples_to")) / (
+        32 * xr.DataArray(list(NODES), dims="nodes")
+    )
     known = steps.where(np.isfinite(steps))
     iteration = per_update(results["timed"]).rename(workers="nodes")
-    names = {**{name: name for name in LEARNT if name != "all-reduce"}, **dict.fromkeys(ALL_REDUCED, "all-reduce")}
+    names = {
+        **{name: name for name in LEARNT if name != "all-reduce"},
+        **dict.fromkeys(ALL_REDUCED, "all-reduce"),
+    }
     seconds = xr.concat(
         [at(iteration, method=name) * at(steps, method=learnt) for name, learnt in names.items()],
         xr.Variable("method", list(names)),
@@ -627,7 +708,9 @@ def decide_c6(results: StudyResults) -> NumberArrays:
         own = at(seconds, nodes=32, link=link)
         return at(own, method=method) / at(own, method=other)
 
-    few, many = (at(final(results["finer"], "samples_to"), setting=name) for name in FEWEST_AND_MOST)
+    few, many = (
+        at(final(results["finer"], "samples_to"), setting=name) for name in FEWEST_AND_MOST
+    )
     sgp = at(iteration, method="SGP", link="10 Gb/s")
     few, many = few / 4 * at(sgp, nodes=4), many / 32 * at(sgp, nodes=32)
 
@@ -684,8 +767,14 @@ C6 = Claim(
                 "stop": {"updates": 200},
                 "sweep": {
                     "cluster.workers": list(NODES),
-                    "method": {**{name: keys for name, keys in LEARNT.items() if name != "all-reduce"}, **ALL_REDUCED},
-                    "link": {name: {"cluster.network.bandwidth": rate} for name, rate in BANDWIDTHS.items()},
+                    "method": {
+                        **{name: keys for name, keys in LEARNT.items() if name != "all-reduce"},
+                        **ALL_REDUCED,
+                    },
+                    "link": {
+                        name: {"cluster.network.bandwidth": rate}
+                        for name, rate in BANDWIDTHS.items()
+                    },
                 },
             },
             smoke={"stop.updates": 5},
@@ -699,7 +788,9 @@ C6 = Claim(
             at_least=1.1,
         ),
         Criterion("tree", "the same, tree all-reduce over SGP (paper: about 3)", at_least=2.0),
-        Criterion("osgp", "the same, all-reduce by a ring in overlapped buckets over 1-OSGP", at_least=1.1),
+        Criterion(
+            "osgp", "the same, all-reduce by a ring in overlapped buckets over 1-OSGP", at_least=1.1
+        ),
         Criterion("faster", "mean time to 98 % on 10 Gb/s of SGP, 4 nodes over 32", at_least=4.0),
     ),
     beside={
@@ -710,7 +801,14 @@ C6 = Claim(
         "osgp_slow": "the same, ring all-reduce in overlapped buckets over 1-OSGP",
         "steps": "iterations to 98 %, 32 nodes, SGP over all-reduce",
     },
-    figure=Picture(of="fast", x="nodes", y="time to 98 % on 10 Gb/s (s)", lines="method", log_x=True, log_y=True),
+    figure=Picture(
+        of="fast",
+        x="nodes",
+        y="time to 98 % on 10 Gb/s (s)",
+        lines="method",
+        log_x=True,
+        log_y=True,
+    ),
     table=ClaimTable(
         of="seconds",
         title="SGP: seconds to a test accuracy of 98 %",
@@ -788,7 +886,12 @@ C7 = Claim(
     criteria=(
         Criterion("sgp", "accuracy at 32 nodes, all-reduce minus SGP", at_most=0.012),
         Criterion("osgp", "accuracy at 32 nodes, all-reduce minus 1-OSGP", at_most=0.012),
-        Criterion("learns", "accuracy of all-reduce at 4 nodes, which has to learn", at_least=0.98, control=True),
+        Criterion(
+            "learns",
+            "accuracy of all-reduce at 4 nodes, which has to learn",
+            at_least=0.98,
+            control=True,
+        ),
     ),
     beside={
         "dpsgd": "accuracy at 32 nodes, all-reduce minus D-PSGD",
@@ -796,7 +899,9 @@ C7 = Claim(
         "lost_2": "accuracy at 16 nodes, SGP minus 2-OSGP, cards of 1 Gb/s",
         "lost_4": "accuracy at 16 nodes, SGP minus 4-OSGP, cards of 1 Gb/s",
     },
-    figure=Picture(of="error", x="nodes", y="test error after 6 epochs", lines="method", log_x=True, log_y=True),
+    figure=Picture(
+        of="error", x="nodes", y="test error after 6 epochs", lines="method", log_x=True, log_y=True
+    ),
     table=ClaimTable(
         of="accuracy",
         title="SGP: test accuracy (%) after 6 epochs",

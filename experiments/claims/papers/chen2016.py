@@ -28,7 +28,10 @@ PAPER = Paper(
     where="arXiv 1604.00981",
 )
 
-STRAGGLERS = {"workers": 16, "compute": {"law": "two_point", "usual": 0.01, "factor": 10, "probability": 0.05}}
+STRAGGLERS = {
+    "workers": 16,
+    "compute": {"law": "two_point", "usual": 0.01, "factor": 10, "probability": 0.05},
+}
 NOISY: dict[str, Any] = {
     "cluster": STRAGGLERS,
     "algorithm": {"name": "k_sync", "cancel": True},
@@ -53,7 +56,12 @@ def decide_f1(results: StudyResults) -> NumberArrays:
     first = times_to_loss(results, "learnt")
     reached = best_inside(first, "lr", chosen_on=4, lowest=True)
     choosing = at(first, backups=[3, 8]).isel({SEED: slice(None, 4)})
-    two = best_inside(xr.concat([choosing, times_to_loss(results, "further")], SEED), "lr", chosen_on=4, lowest=True)
+    two = best_inside(
+        xr.concat([choosing, times_to_loss(results, "further")], SEED),
+        "lr",
+        chosen_on=4,
+        lowest=True,
+    )
     seconds = per_sample(results["timing"])
     three = at(reached, backups=3)
 
@@ -97,9 +105,14 @@ F1 = Claim(
     """),
     studies={
         "learnt": Study(
-            config={**NOISY, "sweep": {"backups": BACKUPS, "learning.lr": NOISY_RATES, "seeds": 24}},
+            config={
+                **NOISY,
+                "sweep": {"backups": BACKUPS, "learning.lr": NOISY_RATES, "seeds": 24},
+            },
             smoke={
-                "sweep.backups": {name: {**BACKUPS[name], "stop.time": 0.2} for name in ("0", "3", "8")},
+                "sweep.backups": {
+                    name: {**BACKUPS[name], "stop.time": 0.2} for name in ("0", "3", "8")
+                },
                 "sweep.learning.lr": [0.04, 0.08],
                 "sweep.seeds": 6,
             },
@@ -144,14 +157,22 @@ F1 = Claim(
     },
     decide=decide_f1,
     criteria=(
-        Criterion("least_time", "b at which the mean time to the loss is least", at_least=1, at_most=7),
+        Criterion(
+            "least_time", "b at which the mean time to the loss is least", at_least=1, at_most=7
+        ),
         Criterion("none", "mean time to the loss, no backups over b = 3", at_least=1.3),
         Criterion("eight", "mean time to the loss, b = 8 over b = 3", at_least=1.1),
         Criterion(
-            "least_cancelled", "b at which time per sample is least, late workers cancelled", at_least=3, at_most=3
+            "least_cancelled",
+            "b at which time per sample is least, late workers cancelled",
+            at_least=3,
+            at_most=3,
         ),
         Criterion(
-            "least_finished", "b at which time per sample is least, late workers finish first", at_least=6, at_most=6
+            "least_finished",
+            "b at which time per sample is least, late workers finish first",
+            at_least=6,
+            at_most=6,
         ),
     ),
     beside={
@@ -160,7 +181,12 @@ F1 = Claim(
         "time_0": "time to the loss without backups (s)",
         "time_3": "time to the loss with b = 3 (s)",
     },
-    figure=Picture(of="time", x="backups", y="virtual time to a loss of 0.16 (s)", xlabel="backup workers b, of 16"),
+    figure=Picture(
+        of="time",
+        x="backups",
+        y="virtual time to a loss of 0.16 (s)",
+        xlabel="backup workers b, of 16",
+    ),
     headline="best number of backups",
     did=paragraph("""
         Sixteen workers, one mini-batch in twenty ten times slower, on a noisy quadratic: time to a loss with 0 to 8
@@ -245,7 +271,8 @@ F2 = Claim(
                 "name": "claims-ladder-tuning",
                 "sweep": {
                     "delay": {
-                        name: {**keys, "sweep": {"learning.lr": rates}} for name, (keys, rates) in RAMPED.items()
+                        name: {**keys, "sweep": {"learning.lr": rates}}
+                        for name, (keys, rates) in RAMPED.items()
                     },
                     "seed": [100, 101, 102],
                 },
@@ -280,7 +307,12 @@ F2 = Claim(
                 "sweep": {
                     "delay": {
                         "50": {
-                            "sweep": {"start": {"ramp": RAMPED["50"][0], "at once": {"algorithm.delay": 50}}},
+                            "sweep": {
+                                "start": {
+                                    "ramp": RAMPED["50"][0],
+                                    "at once": {"algorithm.delay": 50},
+                                }
+                            },
                         }
                     },
                     "seed": list(range(10, 100)),
@@ -293,7 +325,9 @@ F2 = Claim(
     },
     decide=decide_f2,
     criteria=(
-        Criterion("error_50", "error at staleness 50 over that at 0, each at its best rate", at_least=1.3),
+        Criterion(
+            "error_50", "error at staleness 50 over that at 0, each at its best rate", at_least=1.3
+        ),
         Criterion("fail", "share of seeds that fail without a ramp", at_least=0.6),
         Criterion(
             "learns",
@@ -329,7 +363,10 @@ METHODS = {
     "asynchronous": {"algorithm.name": "async_ps"},
 }
 BACKUPS = {
-    "cluster": {"workers": 19, "compute": {"law": "two_point", "usual": 0.01, "factor": 10.0, "probability": 0.05}},
+    "cluster": {
+        "workers": 19,
+        "compute": {"law": "two_point", "usual": 0.01, "factor": 10.0, "probability": 0.05},
+    },
     "task": {"model": "lenet5", "dataset": "mnist", "batch": 32},
     "learning": {"optimizer": "sgd"},
     "stop": {"epochs": 4},
@@ -397,13 +434,22 @@ F3 = Claim(
     },
     decide=decide_f3,
     criteria=(
-        Criterion("accuracy_gain", "accuracy, synchronous with backups minus asynchronous", at_least=0.003),
-        Criterion("learns", "accuracy, asynchronous, which has to learn", at_least=0.95, control=True),
         Criterion(
-            "pace", "virtual time a sample, with backups over without: stragglers cost time", at_most=0.8, control=True
+            "accuracy_gain", "accuracy, synchronous with backups minus asynchronous", at_least=0.003
+        ),
+        Criterion(
+            "learns", "accuracy, asynchronous, which has to learn", at_least=0.95, control=True
+        ),
+        Criterion(
+            "pace",
+            "virtual time a sample, with backups over without: stragglers cost time",
+            at_most=0.8,
+            control=True,
         ),
     ),
-    beside={"pace_asynchronous": "virtual time a sample, asynchronous over synchronous without backups"},
+    beside={
+        "pace_asynchronous": "virtual time a sample, asynchronous over synchronous without backups"
+    },
     figure=Picture(of="accuracy", x="method", y="final test accuracy", bar=("asynchronous", 0.003)),
     notes=paragraph("""
         Neither backups nor asynchronous SGD are ahead by the 0.3 points asked. In 8 epochs the synchronous method makes

@@ -110,7 +110,9 @@ I1 = Claim(
         ),
     },
     decide=decide_i1,
-    criteria=(Criterion("gain", "decades of working learning rates, Adagrad minus SGD", at_least=0.5),),
+    criteria=(
+        Criterion("gain", "decades of working learning rates, Adagrad minus SGD", at_least=0.5),
+    ),
     beside={
         "sgd": "decades of SGD",
         "adagrad": "decades of Adagrad",
@@ -119,7 +121,12 @@ I1 = Claim(
         "best_adagrad": "best accuracy of Adagrad",
     },
     figure=Picture(
-        of="accuracy", x="lr", y="test accuracy after 4 epochs", lines="optimiser", xlabel="learning rate", log_x=True
+        of="accuracy",
+        x="lr",
+        y="test accuracy after 4 epochs",
+        lines="optimiser",
+        xlabel="learning rate",
+        log_x=True,
     ),
     changes=(
         "One epoch was run at first, in which no rate of either optimiser reached 0.9.",

@@ -1,8 +1,23 @@
 """What Dutta, Joshi, Ghosh, Dube, Nagpurkar (2018) claim."""
 
-from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.claim import (
+    Claim,
+    Criterion,
+    NumberArrays,
+    Paper,
+    Study,
+    StudyResults,
+    paragraph,
+)
 from laggard.experiments.claims.exhibits import Picture
-from laggard.experiments.claims.statistics import at, curve, harmonic, last, per_update, stack_arrays
+from laggard.experiments.claims.statistics import (
+    at,
+    curve,
+    harmonic,
+    last,
+    per_update,
+    stack_arrays,
+)
 
 PAPER = Paper(
     key="dutta2018",
@@ -64,19 +79,27 @@ H1 = Claim(
     """),
     studies={
         "sync": Study(
-            config={**TIMING, "algorithm": {"name": "k_sync", "cancel": True}, "sweep": WAITED}, smoke=FEW_WAITED
+            config={**TIMING, "algorithm": {"name": "k_sync", "cancel": True}, "sweep": WAITED},
+            smoke=FEW_WAITED,
         ),
-        "asynchronous": Study(config={**TIMING, "algorithm": {"name": "k_async"}, "sweep": WAITED}, smoke=FEW_WAITED),
+        "asynchronous": Study(
+            config={**TIMING, "algorithm": {"name": "k_async"}, "sweep": WAITED}, smoke=FEW_WAITED
+        ),
         "batch_sync": Study(
-            config={**TIMING, "algorithm": {"name": "k_batch_sync"}, "sweep": GRADIENTS}, smoke=FEW_GRADIENTS
+            config={**TIMING, "algorithm": {"name": "k_batch_sync"}, "sweep": GRADIENTS},
+            smoke=FEW_GRADIENTS,
         ),
         "batch_async": Study(
-            config={**TIMING, "algorithm": {"name": "soft_sync"}, "sweep": GRADIENTS}, smoke=FEW_GRADIENTS
+            config={**TIMING, "algorithm": {"name": "soft_sync"}, "sweep": GRADIENTS},
+            smoke=FEW_GRADIENTS,
         ),
         "shifted": Study(
             config={
                 **TIMING,
-                "cluster": {"workers": 8, "compute": {"law": "shifted_exponential", "shift": 0.01, "scale": 0.01}},
+                "cluster": {
+                    "workers": 8,
+                    "compute": {"law": "shifted_exponential", "shift": 0.01, "scale": 0.01},
+                },
                 "sweep": {
                     "method": {
                         "sync": {"algorithm.name": "k_sync", "algorithm.cancel": True},
@@ -95,8 +118,12 @@ H1 = Claim(
         Criterion("async", "K-async over the same", at_most=0.03),
         Criterion("batch_sync", "K-batch-sync over K / (P mu)", at_most=0.03),
         Criterion("batch_async", "K-batch-async over K E[X] / P", at_most=0.03),
-        Criterion("shifted_sync", "shifted times: K-sync over Delta + (H_P - H_(P-K)) / mu", at_most=0.03),
-        Criterion("shifted_async", "shifted times: K-async over K-sync, greatest over K", at_most=1.0),
+        Criterion(
+            "shifted_sync", "shifted times: K-sync over Delta + (H_P - H_(P-K)) / mu", at_most=0.03
+        ),
+        Criterion(
+            "shifted_async", "shifted times: K-async over K-sync, greatest over K", at_most=1.0
+        ),
     ),
     figure=Picture(
         of="seconds",
@@ -169,10 +196,18 @@ H2 = Claim(
         Criterion("middle_1", "in between: loss of asynchronous over K = 4", at_least=1.3),
         Criterion("middle_8", "in between: loss of synchronous over K = 4", at_least=1.3),
         Criterion("floor_2", "late: floor of asynchronous over K = 2 (about 2)", at_least=1.3),
-        Criterion("floor_8", "late: floor of asynchronous over synchronous (about 8)", at_least=1.3),
+        Criterion(
+            "floor_8", "late: floor of asynchronous over synchronous (about 8)", at_least=1.3
+        ),
     ),
     figure=Picture(
-        of="loss", x="time", y="loss", lines="wait_for", label="K = {}", xlabel="virtual time (s)", log_y=True
+        of="loss",
+        x="time",
+        y="loss",
+        lines="wait_for",
+        label="K = {}",
+        xlabel="virtual time (s)",
+        log_y=True,
     ),
     notes=paragraph("""
         Asynchronous SGD ends at 2.2 times the loss of K = 2, and at 10.6 times that of synchronous SGD. Closed forms,

@@ -6,7 +6,15 @@ import numpy as np
 import xarray as xr
 
 from laggard.experiments.claims.arrays import probed
-from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.claim import (
+    Claim,
+    Criterion,
+    NumberArrays,
+    Paper,
+    Study,
+    StudyResults,
+    paragraph,
+)
 from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.optima import largest
 from laggard.experiments.claims.statistics import at, between, log, slope, stack_arrays
@@ -26,7 +34,13 @@ PAPER = Paper(
 DESCENT: dict[str, Any] = {
     "cluster": {"workers": 1, "compute": {"law": "constant", "mean": 0.01}},
     "algorithm": {"name": "delayed"},
-    "task": {"model": "mlp", "hidden": [32, 32], "activation": "tanh", "dataset": "mnist", "batch": 128},
+    "task": {
+        "model": "mlp",
+        "hidden": [32, 32],
+        "activation": "tanh",
+        "dataset": "mnist",
+        "batch": 128,
+    },
     "stop": {"updates": 1},
     "sweep": {
         "algorithm.delay": [2, 8, 32],
@@ -34,7 +48,12 @@ DESCENT: dict[str, Any] = {
         "learning.seed": [0, 1, 2, 3, 4],
     },
 }
-SMALL = {"task.hidden": [4], "task.dataset": "digits", "task.batch": 16, "sweep.learning.seed": [0, 1]}
+SMALL = {
+    "task.hidden": [4],
+    "task.dataset": "digits",
+    "task.batch": 16,
+    "sweep.learning.seed": [0, 1],
+}
 MORE = {"sweep.algorithm.delay": [2, 8, 32, 128, 256]}
 
 
@@ -55,13 +74,17 @@ def decide_i6(results: StudyResults) -> NumberArrays:
         "slope": slope(lr_max, "delay", scale=2, offset=1),
         "cost": between(lr_max / lr_max_heavy, "delay", 8, np.inf).min("delay", skipna=False),
         "slope_kinks": slope(lr_max_kinks, "delay", scale=2, offset=1),
-        "found": xr.concat([_slope_left(each) for each in (plain, heavy, kinks)], "study").max("study"),
+        "found": xr.concat([_slope_left(each) for each in (plain, heavy, kinks)], "study").max(
+            "study"
+        ),
         "sharpness": _sharpness(plain),
         "sharpness_kinks": _sharpness(kinks),
         "share_kinks_2": at(share_kinks, delay=2),
         "share_kinks_8": at(share_kinks, delay=8),
         "share_kinks_32": at(share_kinks, delay=32),
-        "lr_max": stack_arrays(**{"plain": lr_max, "momentum 0.9": lr_max_heavy, "plain, LeNet-5": lr_max_kinks}),
+        "lr_max": stack_arrays(
+            **{"plain": lr_max, "momentum 0.9": lr_max_heavy, "plain, LeNet-5": lr_max_kinks}
+        ),
         "expected": np.e ** log(stack_arrays(**expected)).mean("seed"),
     }
 
@@ -76,7 +99,8 @@ def _slope_left(probe: xr.DataArray) -> xr.DataArray:
 
 
 def _limits(probe: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """The largest rate from which descent comes back, and the next of the grid, from which it leaves; theory has 1.
+    """The largest rate from which descent comes back, and the next of the grid, from which it
+    leaves; theory has 1.
 
     NaN where the grid does not have them.
     """
@@ -134,13 +158,21 @@ I6 = Claim(
     """),
     studies={
         "plain": Study(
-            config={**DESCENT, "name": "claims-minimum-plain", "learning": {"optimizer": "sgd", "momentum": 0.0}},
+            config={
+                **DESCENT,
+                "name": "claims-minimum-plain",
+                "learning": {"optimizer": "sgd", "momentum": 0.0},
+            },
             smoke=SMALL,
             paper=MORE,
             probe="leaving",
         ),
         "heavy": Study(
-            config={**DESCENT, "name": "claims-minimum-heavy", "learning": {"optimizer": "sgd", "momentum": 0.9}},
+            config={
+                **DESCENT,
+                "name": "claims-minimum-heavy",
+                "learning": {"optimizer": "sgd", "momentum": 0.9},
+            },
             smoke=SMALL,
             paper=MORE,
             probe="leaving",
@@ -160,9 +192,18 @@ I6 = Claim(
     },
     decide=decide_i6,
     criteria=(
-        Criterion("plain", "MLP: distance of lr_max from theory's, largest share over the delays", at_most=0.1),
+        Criterion(
+            "plain",
+            "MLP: distance of lr_max from theory's, largest share over the delays",
+            at_most=0.1,
+        ),
         Criterion("heavy", "the same with momentum 0.9", at_most=0.15),
-        Criterion("found", "slope of the loss at the minima, which have to be some", at_most=0.01, control=True),
+        Criterion(
+            "found",
+            "slope of the loss at the minima, which have to be some",
+            at_most=0.01,
+            control=True,
+        ),
     ),
     beside={
         "slope": "slope of log lr_max against log(2 D + 1), no momentum",
@@ -175,7 +216,13 @@ I6 = Claim(
         "share_kinks_32": "the same at delay 32",
     },
     figure=Picture(
-        of="lr_max", x="delay", y="largest rate that comes back", lines="of", log_x=True, log_y=True, theory="expected"
+        of="lr_max",
+        x="delay",
+        y="largest rate that comes back",
+        lines="of",
+        log_x=True,
+        log_y=True,
+        theory="expected",
     ),
     notes=paragraph("""
         LeNet-5, whose loss has kinks, leaves its minimum at 0.72 to 0.87 of theory's limit. It is the same at each

@@ -16,7 +16,14 @@ from laggard.experiments.claims.claim import (
     paragraph,
 )
 from laggard.experiments.claims.exhibits import ClaimTable, Picture
-from laggard.experiments.claims.statistics import at, curve, final, per_sample, relabel, stack_arrays
+from laggard.experiments.claims.statistics import (
+    at,
+    curve,
+    final,
+    per_sample,
+    relabel,
+    stack_arrays,
+)
 
 PAPER = Paper(
     key="lian2018",
@@ -49,7 +56,9 @@ NODES = 16
 
 def decide_d1(results: StudyResults) -> NumberArrays:
     speedup = 0.010 / per_sample(results["slow"])
-    slowness = speedup["slowness"].copy(data=[float(factor) for factor in speedup["slowness"].values])
+    slowness = speedup["slowness"].copy(
+        data=[float(factor) for factor in speedup["slowness"].values]
+    )
     adpsgd, all_reduce = at(speedup, method="adpsgd"), at(speedup, method="all_reduce")
     return {
         "adpsgd_keeps": at(adpsgd, slowness="100") / at(adpsgd, slowness="1"),
@@ -65,9 +74,9 @@ def decide_d1(results: StudyResults) -> NumberArrays:
         "overlapped_1": at(speedup, method="overlapped", slowness="1"),
         "overlapped_100": at(speedup, method="overlapped", slowness="100"),
         "speedup": relabel(speedup, "method", SHOWN),
-        "free": stack_arrays(**{"AD-PSGD": NODES - 1 + 1 / slowness, "all-reduce": NODES / slowness}).rename(
-            of="method"
-        ),
+        "free": stack_arrays(
+            **{"AD-PSGD": NODES - 1 + 1 / slowness, "all-reduce": NODES / slowness}
+        ).rename(of="method"),
     }
 
 
@@ -182,16 +191,19 @@ D1 = Claim(
 
 
 def closed_network(workers: int, compute: float, transfer: float) -> float:
-    """Speed-up over one worker of `workers` that compute, send a gradient and receive weights, by mean value analysis.
+    """Speed-up over one worker of `workers` that compute, send a gradient and receive weights, by
+    mean value analysis.
 
-    A message spends R = s (1 + q) in the card, of which it alone takes s, where q others are on average with one worker
-    less; X = n / (t_c + 2 R) and q = X R. Exact for links that are shared fairly, whatever the distributions.
+    A message spends R = s (1 + q) in the card, of which it alone takes s, where q others are on
+    average with one worker less; X = n / (t_c + 2 R) and q = X R. Exact for links that are shared
+    fairly, whatever the distributions.
 
     Args:
         compute: seconds of a gradient.
         transfer: seconds of a message that is alone on its way.
 
-    Source: Reiser & Lavenberg (1980), Journal of the ACM 27; Baskett, Chandy, Muntz, Palacios (1975) on which networks.
+    Source: Reiser & Lavenberg (1980), Journal of the ACM 27; Baskett, Chandy, Muntz, Palacios
+    (1975) on which networks.
     """
     others = rate = 0.0
     for count in range(1, workers + 1):
@@ -205,7 +217,10 @@ def decide_d2(results: StudyResults) -> NumberArrays:
     speedup = 0.010 / per_sample(results["many"])
     served, gossip = at(speedup, method="async_ps"), at(speedup, method="adpsgd")
     workers = served["workers"]
-    theory = xr.DataArray([closed_network(int(count), 0.010, 0.0003) for count in workers], coords={"workers": workers})
+    theory = xr.DataArray(
+        [closed_network(int(count), 0.010, 0.0003) for count in workers],
+        coords={"workers": workers},
+    )
     return {
         "served": at(served, workers=64) * 0.03,
         "queue": abs(served / theory - 1).max("workers"),
@@ -248,7 +263,10 @@ D2 = Claim(
                 "stop": {"time": 10.0},
                 "sweep": {
                     "cluster.workers": [4, 8, 16, 32, 64],
-                    "method": {"async_ps": {"algorithm.name": "async_ps"}, "adpsgd": {"algorithm.name": "adpsgd"}},
+                    "method": {
+                        "async_ps": {"algorithm.name": "async_ps"},
+                        "adpsgd": {"algorithm.name": "adpsgd"},
+                    },
                     "seed": list(range(5, 15)),
                 },
             },
@@ -277,7 +295,13 @@ D2 = Claim(
         "gossip_64": "AD-PSGD: speed-up at 64 workers",
     },
     figure=Picture(
-        of="speedup", x="workers", y="speed-up over one worker", lines="of", theory="closed", log_x=True, log_y=True
+        of="speedup",
+        x="workers",
+        y="speed-up over one worker",
+        lines="of",
+        theory="closed",
+        log_x=True,
+        log_y=True,
     ),
     headline="share of the card's limit",
     did=paragraph("""
@@ -357,7 +381,12 @@ D3 = Claim(
                 "evaluate": {"every_epochs": 0.5, "target_accuracy": 0.98},
                 "sweep": {"method": METHODS, "seeds": 5},
             },
-            smoke={**SMALL, "evaluate.every_epochs": 0.1, "evaluate.target_accuracy": 0.3, "sweep.seeds": 2},
+            smoke={
+                **SMALL,
+                "evaluate.every_epochs": 0.1,
+                "evaluate.target_accuracy": 0.3,
+                "sweep.seeds": 2,
+            },
             paper={"stop.epochs": 30},
             tuned=Tuning(on="tuning", by="accuracy"),
         ),
@@ -386,7 +415,11 @@ def decide_d4(results: StudyResults) -> NumberArrays:
         "samples": at(samples, method="adpsgd") / at(samples, method="all_reduce"),
         "time": at(time, method="all_reduce") / at(time, method="adpsgd"),
         "overlapped": at(time, method="overlapped") / at(time, method="adpsgd"),
-        "loss": relabel(at(curve(results["learnt"], "test_loss", "updates"), method=list(METHODS)), "method", SHOWN),
+        "loss": relabel(
+            at(curve(results["learnt"], "test_loss", "updates"), method=list(METHODS)),
+            "method",
+            SHOWN,
+        ),
     }
 
 
@@ -427,7 +460,11 @@ D4 = Claim(
         )
     },
     decide=decide_d4,
-    criteria=(Criterion("samples", "samples to the loss, AD-PSGD over all-reduce", at_least=0.9, at_most=1.1),),
+    criteria=(
+        Criterion(
+            "samples", "samples to the loss, AD-PSGD over all-reduce", at_least=0.9, at_most=1.1
+        ),
+    ),
     beside={
         "time": "virtual time to the loss, all-reduce over AD-PSGD",
         "overlapped": "the same, all-reduce in four buckets that overlap with the gradient",
@@ -447,7 +484,10 @@ D4 = Claim(
 )
 
 
-SLOWNESS = {str(factor): {"cluster.slowdowns": [{"worker": 0, "factor": factor}]} for factor in (1, 2, 10, 100)}
+SLOWNESS = {
+    str(factor): {"cluster.slowdowns": [{"worker": 0, "factor": factor}]}
+    for factor in (1, 2, 10, 100)
+}
 TRAINED = {**METHODS, **OVERLAPPED}
 REPORTED_SLOWNESS: dict[str, Any] = {
     **SLOW_NODE,
@@ -469,13 +509,19 @@ def decide_d5(results: StudyResults) -> NumberArrays:
         "keeps": slower(further_time.where(np.isfinite(further_time)), "adpsgd") <= 1.25,
         "all_reduce": slower(known, "all_reduce"),
         "keeps_first": slower(known, "adpsgd"),
-        "ratio_10": at(known, method="overlapped", slowness="10") / at(known, method="adpsgd", slowness="10"),
-        "lost": at(further, method="all_reduce", slowness="100") - at(further, method="adpsgd", slowness="100"),
-        "lost_first": at(accuracy, method="all_reduce", slowness="100") - at(accuracy, method="adpsgd", slowness="100"),
+        "ratio_10": at(known, method="overlapped", slowness="10")
+        / at(known, method="adpsgd", slowness="10"),
+        "lost": at(further, method="all_reduce", slowness="100")
+        - at(further, method="adpsgd", slowness="100"),
+        "lost_first": at(accuracy, method="all_reduce", slowness="100")
+        - at(accuracy, method="adpsgd", slowness="100"),
         "learns": at(accuracy, method="all_reduce", slowness="1"),
-        "ratio_1": at(known, method="overlapped", slowness="1") / at(known, method="adpsgd", slowness="1"),
-        "hidden": at(known, method="adpsgd, overlapped", slowness="1") / at(known, method="adpsgd", slowness="1"),
-        "steps": at(steps, method="adpsgd", slowness="100") / at(steps, method="all_reduce", slowness="100"),
+        "ratio_1": at(known, method="overlapped", slowness="1")
+        / at(known, method="adpsgd", slowness="1"),
+        "hidden": at(known, method="adpsgd, overlapped", slowness="1")
+        / at(known, method="adpsgd", slowness="1"),
+        "steps": at(steps, method="adpsgd", slowness="100")
+        / at(steps, method="all_reduce", slowness="100"),
         "lost_overlapped": at(accuracy, method="all_reduce", slowness="1")
         - at(accuracy, method="adpsgd, overlapped", slowness="1"),
         "time": relabel(time, "method", SHOWN),
@@ -524,11 +570,19 @@ D5 = Claim(
                 **REPORTED_SLOWNESS,
                 "name": "claims-slowness",
                 "sweep": {
-                    "method": {name: {**keys, "sweep": {"slowness": SLOWNESS}} for name, keys in TRAINED.items()},
+                    "method": {
+                        name: {**keys, "sweep": {"slowness": SLOWNESS}}
+                        for name, keys in TRAINED.items()
+                    },
                     "seeds": 5,
                 },
             },
-            smoke={**SMALL, "evaluate.every_epochs": 0.1, "evaluate.target_accuracy": 0.3, "sweep.seeds": 2},
+            smoke={
+                **SMALL,
+                "evaluate.every_epochs": 0.1,
+                "evaluate.target_accuracy": 0.3,
+                "sweep.seeds": 2,
+            },
             paper={"stop.epochs": 30},
             tuned=Tuning(on="tuning", by="accuracy"),
         ),
@@ -547,7 +601,12 @@ D5 = Claim(
                     "seed": list(range(35, 65)),
                 },
             },
-            smoke={**SMALL, "evaluate.every_epochs": 0.1, "evaluate.target_accuracy": 0.3, "sweep.seed": [35, 36]},
+            smoke={
+                **SMALL,
+                "evaluate.every_epochs": 0.1,
+                "evaluate.target_accuracy": 0.3,
+                "sweep.seed": [35, 36],
+            },
             paper={"stop.epochs": 30},
             tuned=Tuning(on="tuning", by="accuracy"),
         ),
@@ -560,7 +619,9 @@ D5 = Claim(
             at_least=0.5,
         ),
         Criterion(
-            "all_reduce", "all-reduce: time to 98 % at 100 times slower over that without a slow node", at_least=20.0
+            "all_reduce",
+            "all-reduce: time to 98 % at 100 times slower over that without a slow node",
+            at_least=20.0,
         ),
         Criterion(
             "ratio_10",
@@ -568,7 +629,9 @@ D5 = Claim(
             at_least=3.0,
         ),
         Criterion("lost", "accuracy at 100 times slower, all-reduce minus AD-PSGD", at_most=0.005),
-        Criterion("learns", "accuracy of all-reduce, which has to learn", at_least=0.98, control=True),
+        Criterion(
+            "learns", "accuracy of all-reduce, which has to learn", at_least=0.98, control=True
+        ),
     ),
     beside={
         "keeps_first": "AD-PSGD: the ratio of times in the first 5 seeds",

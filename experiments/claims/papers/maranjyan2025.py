@@ -6,7 +6,15 @@ from typing import Any
 import xarray as xr
 
 from laggard.experiments.claims.arrays import StudyArrays
-from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.claim import (
+    Claim,
+    Criterion,
+    NumberArrays,
+    Paper,
+    Study,
+    StudyResults,
+    paragraph,
+)
 from laggard.experiments.claims.exhibits import ClaimTable, Picture
 from laggard.experiments.claims.optima import best_inside
 from laggard.experiments.claims.statistics import at, final, mean, relabel
@@ -33,7 +41,12 @@ METHODS = {
 CHOOSING = 5
 """The number of seeds that choose."""
 NOISES = (0.02, 0.2, 1.0)
-SHOWN = {"async": "asynchronous", "sync": "synchronous", "ringmaster": "Ringmaster", "rennala": "Rennala"}
+SHOWN = {
+    "async": "asynchronous",
+    "sync": "synchronous",
+    "ringmaster": "Ringmaster",
+    "rennala": "Rennala",
+}
 RACE: dict[str, Any] = {
     "cluster": {"workers": 32, "compute": {"law": "constant", "mean": 0.01}},
     "task": {"model": "quadratic", "dim": 20, "condition": 20, "noise": 0.02},
@@ -42,7 +55,11 @@ RACE: dict[str, Any] = {
 }
 RATES = [float(f"{0.01 * 2 ** (step / 2):.3g}") for step in range(18)]
 SEEDS = list(range(10, 25))
-SMALL = {"stop.time": 0.05, "sweep.learning.lr": [0.04, 0.16, 0.32], "sweep.seed": SEEDS[: CHOOSING + 2]}
+SMALL = {
+    "stop.time": 0.05,
+    "sweep.learning.lr": [0.04, 0.16, 0.32],
+    "sweep.seed": SEEDS[: CHOOSING + 2],
+}
 ALL: dict[str, dict[str, Any]] = {
     "async": {"algorithm.name": "async_ps"},
     "sync": {"algorithm.name": "sync_ps"},
@@ -54,31 +71,44 @@ ALL: dict[str, dict[str, Any]] = {
         }
         for threshold in GATHERED
     },
-    **{f"rennala {batch}": {"algorithm.name": "k_batch_sync", "algorithm.gradients": batch} for batch in GATHERED},
+    **{
+        f"rennala {batch}": {"algorithm.name": "k_batch_sync", "algorithm.gradients": batch}
+        for batch in GATHERED
+    },
 }
 
 
 def best_of(reached: xr.DataArray, settings: list[str]) -> xr.DataArray:
-    """Times of the setting and rate that are best on the first seeds, of the other seeds; NaN at a grid's end.
+    """Times of the setting and rate that are best on the first seeds, of the other seeds; NaN at a
+    grid's end.
 
     The least threshold and batch, 1, are no end: there is nothing below.
     """
     own = at(reached, method=settings)
     setting = mean(own.isel(seed=slice(None, CHOOSING))).min("lr").argmin("method")
-    chosen = best_inside(own, "lr", chosen_on=CHOOSING, lowest=True).isel({"method": setting}).drop_vars("method")
+    chosen = (
+        best_inside(own, "lr", chosen_on=CHOOSING, lowest=True)
+        .isel({"method": setting})
+        .drop_vars("method")
+    )
     return chosen if len(settings) == 1 else chosen.where(setting < len(settings) - 1)
 
 
 def times(race: StudyArrays, loss: float) -> xr.DataArray:
     """Seconds to a loss, by method, of the seeds that did not choose."""
     reached = final(race, "time_to", loss)
-    return xr.concat([best_of(reached, own) for own in METHODS.values()], xr.Variable("method", list(METHODS)))
+    return xr.concat(
+        [best_of(reached, own) for own in METHODS.values()], xr.Variable("method", list(METHODS))
+    )
 
 
 def by_setting(reached: xr.DataArray) -> xr.DataArray:
     """Seconds by method and threshold or batch, each at the rate that the first seeds choose."""
     best = best_inside(reached, "lr", chosen_on=CHOOSING, lowest=True)
-    rows = [at(best, method=METHODS[name]).rename(method="gathered") for name in ("ringmaster", "rennala")]
+    rows = [
+        at(best, method=METHODS[name]).rename(method="gathered")
+        for name in ("ringmaster", "rennala")
+    ]
     rows = [row.assign_coords(gathered=list(GATHERED)) for row in rows]
     return xr.concat(rows, xr.Variable("method", ["Ringmaster, threshold", "Rennala, batch"]))
 
@@ -104,7 +134,13 @@ def decide_i5(results: StudyResults) -> NumberArrays:
         for noise in NOISES
     }
     settings = by_setting(at(final(results["race"], "time_to", 0.016), speeds="i"))
-    return {**decisive, **shown, **alone, "time": relabel(by_noise, "method", SHOWN), "settings": settings}
+    return {
+        **decisive,
+        **shown,
+        **alone,
+        "time": relabel(by_noise, "method", SHOWN),
+        "settings": settings,
+    }
 
 
 I5 = Claim(
@@ -132,7 +168,10 @@ I5 = Claim(
             config={
                 **RACE,
                 "sweep": {
-                    "speeds": {"i": {"cluster.slowdowns": LINEAR}, "root of i": {"cluster.slowdowns": ROOT}},
+                    "speeds": {
+                        "i": {"cluster.slowdowns": LINEAR},
+                        "root of i": {"cluster.slowdowns": ROOT},
+                    },
                     "method": ALL,
                     "learning.lr": RATES,
                     "seed": SEEDS,
@@ -145,7 +184,12 @@ I5 = Claim(
                 **RACE,
                 "cluster": {**RACE["cluster"], "slowdowns": LINEAR},
                 "stop": {"time": 8.0},
-                "sweep": {"task.noise": list(NOISES[1:]), "method": ALL, "learning.lr": RATES, "seed": SEEDS},
+                "sweep": {
+                    "task.noise": list(NOISES[1:]),
+                    "method": ALL,
+                    "learning.lr": RATES,
+                    "seed": SEEDS,
+                },
             },
             smoke=SMALL,
         ),

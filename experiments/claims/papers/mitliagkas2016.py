@@ -33,7 +33,10 @@ RATES = {2: [0.25, 0.433, 0.75], 4: [0.125, 0.2165, 0.375], 8: [0.0625, 0.10825,
 def fits_by_rate(results: StudyResults) -> xr.DataArray:
     """The fitted momenta, `(P, rate, law, seed)`, the rates in units of 1 / P."""
     fits = probed(results["fits"])
-    own = [at(fits, P=str(workers), lr=rates).assign_coords(lr=[0.5, 0.866, 1.5]) for workers, rates in RATES.items()]
+    own = [
+        at(fits, P=str(workers), lr=rates).assign_coords(lr=[0.5, 0.866, 1.5])
+        for workers, rates in RATES.items()
+    ]
     return xr.concat(own, xr.Variable("P", list(RATES))).rename(lr="rate")
 
 
@@ -43,7 +46,11 @@ def decide_i2(results: StudyResults) -> NumberArrays:
     theory = 1 - 1 / fits["P"].astype(float)
     of_two = at(constant, P=2) - constant["rate"] / 2
     change = at(fits, rate=1.5) - at(fits, rate=0.5)
-    each = {f"{law}, P = {workers}": at(fits, law=law, P=workers) for law in fits["law"].values for workers in RATES}
+    each = {
+        f"{law}, P = {workers}": at(fits, law=law, P=workers)
+        for law in fits["law"].values
+        for workers in RATES
+    }
     return {
         "exponential": abs(exponential - theory).max(["P", "rate"]),
         "still": abs(at(change, law="exponential")).max("P"),
@@ -52,7 +59,9 @@ def decide_i2(results: StudyResults) -> NumberArrays:
         **{f"exponential_{workers}": at(exponential, P=workers).mean("rate") for workers in RATES},
         **{f"constant_{workers}": at(change, law="constant", P=workers) for workers in RATES},
         "momentum": stack_arrays(**each),
-        "expected": stack_arrays(**{f"exponential, P = {workers}": at(theory, P=workers) for workers in RATES}),
+        "expected": stack_arrays(
+            **{f"exponential, P = {workers}": at(theory, P=workers) for workers in RATES}
+        ),
     }
 
 
@@ -110,7 +119,9 @@ I2 = Claim(
             "exponential times: change of the momentum from the least to the greatest rate, largest over P",
             at_most=0.02,
         ),
-        Criterion("moves", "constant times: the same change, least over P (theory 0.119)", at_least=0.06),
+        Criterion(
+            "moves", "constant times: the same change, least over P (theory 0.119)", at_least=0.06
+        ),
         Criterion(
             "of_two",
             "constant times, P = 2: fitted momentum minus lr h, furthest from 0 over rates",
@@ -127,7 +138,12 @@ I2 = Claim(
         "constant_8": "the same, P = 8 (theory 0.119)",
     },
     figure=Picture(
-        of="momentum", x="rate", y="fitted momentum", lines="of", xlabel="learning rate times P", theory="expected"
+        of="momentum",
+        x="rate",
+        y="fitted momentum",
+        lines="of",
+        xlabel="learning rate times P",
+        theory="expected",
     ),
     notes=paragraph("""
         At a single rate a constant delay can pass for 1 - 1 / P; only exponential times keep it at all rates.
@@ -145,7 +161,9 @@ I2 = Claim(
 
 
 def best_momentum(losses: xr.DataArray) -> xr.DataArray:
-    """The momentum of the least mean log loss over seeds, each at its own best rate; NaN at an end of either grid."""
+    """The momentum of the least mean log loss over seeds, each at its own best rate; NaN at an end
+    of either grid.
+    """
     averaged = mean(losses)
     momentum = inside(averaged.min("lr").idxmin("momentum"), losses["momentum"])
     rate = averaged.idxmin("lr").sel(momentum=momentum.fillna(0.0)).drop_vars("momentum")
@@ -163,7 +181,9 @@ def decide_i3(results: StudyResults) -> NumberArrays:
         momenta = best_momentum(values)
         return at(momenta, workers=16) - at(momenta, workers=1)
 
-    each = {f"best_{workers}": Joint(best_momentum, at(losses, workers=workers)) for workers in WORKERS}
+    each = {
+        f"best_{workers}": Joint(best_momentum, at(losses, workers=workers)) for workers in WORKERS
+    }
     of_one = at(lost, workers=16, momentum=0.8) / at(lost, workers=16, momentum=0.0)
     return {
         "rise": Joint(rise, losses),
@@ -197,7 +217,13 @@ I3 = Claim(
             config={
                 "cluster": {"workers": 1, "compute": {"law": "exponential", "mean": 0.01}},
                 "algorithm": {"name": "async_ps"},
-                "task": {"model": "quadratic", "dim": 20, "condition": 100, "noise": 0.0, "dtype": "float64"},
+                "task": {
+                    "model": "quadratic",
+                    "dim": 20,
+                    "condition": 100,
+                    "noise": 0.0,
+                    "dtype": "float64",
+                },
                 "learning": {"optimizer": "sgd", "lr": 0.1, "momentum": 0.0},
                 "stop": {"updates": UPDATES},
                 "evaluate": {"every_updates": UPDATES},
@@ -219,7 +245,11 @@ I3 = Claim(
     },
     decide=decide_i3,
     criteria=(
-        Criterion("rise", "greatest rise of the best momentum from one number of workers to the next", at_most=0.0),
+        Criterion(
+            "rise",
+            "greatest rise of the best momentum from one number of workers to the next",
+            at_most=0.0,
+        ),
         Criterion("fall", "best momentum at P = 16 minus that at P = 1", at_most=-0.2),
     ),
     beside={

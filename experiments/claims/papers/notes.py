@@ -85,7 +85,9 @@ N1 = Claim(
                 "sweep": {
                     "cluster.workers": [4, 16, 64],
                     "law": {
-                        "normal": {"cluster.compute": {"law": "normal", "location": 0.01, "scale": 0.002}},
+                        "normal": {
+                            "cluster.compute": {"law": "normal", "location": 0.01, "scale": 0.002}
+                        },
                         "exponential": {"cluster.compute": {"law": "exponential", "mean": 0.01}},
                     },
                     "seeds": 5,
@@ -96,7 +98,11 @@ N1 = Claim(
     },
     decide=decide_n1,
     criteria=(
-        Criterion("normal", "normal times: N minus the mean staleness, furthest from 1 over N", at_most=0.1),
+        Criterion(
+            "normal",
+            "normal times: N minus the mean staleness, furthest from 1 over N",
+            at_most=0.1,
+        ),
         Criterion("exponential", "exponential times: the same", at_most=0.1),
     ),
     beside={"normal_64": "mean staleness of 64 workers with normal times"},
@@ -136,7 +142,8 @@ def exchange_seconds(method: str, workers: xr.DataArray, transfer: xr.DataArray)
         workers: P.
         transfer: N beta, the seconds of a whole message.
 
-    Source: Thakur, Rabenseifner, Gropp (2005), International Journal of High Performance Computing Applications 19.
+    Source: Thakur, Rabenseifner, Gropp (2005), International Journal of High Performance Computing
+    Applications 19.
     """
     steps = xr.apply_ufunc(np.log2, workers)
     halves = 2 * (workers - 1) / workers * transfer
@@ -153,8 +160,12 @@ def exchange_seconds(method: str, workers: xr.DataArray, transfer: xr.DataArray)
 
 def decide_n2(results: StudyResults) -> NumberArrays:
     seconds = per_update(results["rounds"]) - COMPUTE
-    transfer = LATENCY * xr.DataArray(list(SIZES.values()), coords={"size": list(SIZES)}, dims="size")
-    theory = [exchange_seconds(method, seconds["workers"].astype(float), transfer) for method in EXCHANGES]
+    transfer = LATENCY * xr.DataArray(
+        list(SIZES.values()), coords={"size": list(SIZES)}, dims="size"
+    )
+    theory = [
+        exchange_seconds(method, seconds["workers"].astype(float), transfer) for method in EXCHANGES
+    ]
     expected = xr.concat(theory, xr.Variable("method", list(EXCHANGES)))
 
     def over(size: str, method: str, other: str) -> xr.DataArray:
@@ -162,7 +173,9 @@ def decide_n2(results: StudyResults) -> NumberArrays:
         return at(own, method=method) / at(own, method=other)
 
     def by_size(values: xr.DataArray) -> xr.DataArray:
-        return at(values, workers=16).assign_coords(size=[SIZES[str(name)] for name in values["size"].values])
+        return at(values, workers=16).assign_coords(
+            size=[SIZES[str(name)] for name in values["size"].values]
+        )
 
     def growth(method: str) -> xr.DataArray:
         own = at(seconds, size="large", method=method)
@@ -213,7 +226,8 @@ N2 = Claim(
                 "sweep": {
                     "cluster.workers": [4, 8, 16, 32],
                     "size": {
-                        name: {"cluster.network.bandwidth": BYTES / (LATENCY * ratio)} for name, ratio in SIZES.items()
+                        name: {"cluster.network.bandwidth": BYTES / (LATENCY * ratio)}
+                        for name, ratio in SIZES.items()
                     },
                     "method": EXCHANGES,
                 },
@@ -224,12 +238,30 @@ N2 = Claim(
     decide=decide_n2,
     criteria=(
         Criterion("theory", "seconds over the closed form, furthest from 1 over all", at_most=0.01),
-        Criterion("large_server", "large messages, 16 nodes: ring over server (theory 0.068)", at_most=0.5),
-        Criterion("large_mesh", "large messages, 16 nodes: ring over all to all (theory 0.145)", at_most=0.5),
-        Criterion("small_ring", "small messages, 16 nodes: all to all over ring (theory 0.038)", at_most=0.5),
-        Criterion("small_server", "small messages, 16 nodes: all to all over server (theory 0.496)", at_most=0.5),
-        Criterion("growth_ring", "large messages: ring, 32 nodes over 4 (theory 1.64)", at_most=2.0),
-        Criterion("growth_server", "large messages: server, 32 nodes over 4 (theory 8)", at_least=4.0),
+        Criterion(
+            "large_server", "large messages, 16 nodes: ring over server (theory 0.068)", at_most=0.5
+        ),
+        Criterion(
+            "large_mesh",
+            "large messages, 16 nodes: ring over all to all (theory 0.145)",
+            at_most=0.5,
+        ),
+        Criterion(
+            "small_ring",
+            "small messages, 16 nodes: all to all over ring (theory 0.038)",
+            at_most=0.5,
+        ),
+        Criterion(
+            "small_server",
+            "small messages, 16 nodes: all to all over server (theory 0.496)",
+            at_most=0.5,
+        ),
+        Criterion(
+            "growth_ring", "large messages: ring, 32 nodes over 4 (theory 1.64)", at_most=2.0
+        ),
+        Criterion(
+            "growth_server", "large messages: server, 32 nodes over 4 (theory 8)", at_least=4.0
+        ),
     ),
     beside={
         "middle_ring": "messages of N beta = alpha, 16 nodes: ring over recursive doubling",
@@ -297,9 +329,16 @@ N3 = Claim(
                 "sweep": {
                     "method": {
                         "sync": {"algorithm.name": "sync_ps"},
-                        "overlapped": {"algorithm.name": "sync_ps", "algorithm.bucket_bytes": BYTES // 10},
+                        "overlapped": {
+                            "algorithm.name": "sync_ps",
+                            "algorithm.bucket_bytes": BYTES // 10,
+                        },
                         "async": {"algorithm.name": "async_ps"},
-                        "downpour": {"algorithm.name": "downpour", "algorithm.n_push": 5, "algorithm.n_fetch": 5},
+                        "downpour": {
+                            "algorithm.name": "downpour",
+                            "algorithm.n_push": 5,
+                            "algorithm.n_fetch": 5,
+                        },
                     },
                     "seeds": 5,
                 },
@@ -310,9 +349,13 @@ N3 = Claim(
     decide=decide_n3,
     criteria=(
         Criterion(
-            "async", "idle share of the asynchronous server over that of the synchronous one, overlapped", at_most=0.5
+            "async",
+            "idle share of the asynchronous server over that of the synchronous one, overlapped",
+            at_most=0.5,
         ),
-        Criterion("downpour", "idle share of Downpour over that of the asynchronous server", at_most=0.4),
+        Criterion(
+            "downpour", "idle share of Downpour over that of the asynchronous server", at_most=0.4
+        ),
     ),
     beside={
         "async_over_sync": "idle share of the asynchronous server over that of the synchronous one, not overlapped",
@@ -346,7 +389,9 @@ def decide_n4(results: StudyResults) -> NumberArrays:
         "streamed": at(alone, method="pipedream"),
         "bubble_4": at(bubble, method="gpipe", micro_batches=4),
         "bubble_16": at(bubble, method="gpipe", micro_batches=16),
-        "bubble": stack_arrays(**{"GPipe": at(bubble, method="gpipe"), "1F1B": at(bubble, method="1f1b")}),
+        "bubble": stack_arrays(
+            **{"GPipe": at(bubble, method="gpipe"), "1F1B": at(bubble, method="1f1b")}
+        ),
         "expected": theory,
     }
 
@@ -373,7 +418,10 @@ N4 = Claim(
                 "task": {"model": "timing"},
                 "stop": {"updates": 100},
                 "sweep": {
-                    "method": {"gpipe": {"algorithm.name": "gpipe"}, "1f1b": {"algorithm.name": "1f1b"}},
+                    "method": {
+                        "gpipe": {"algorithm.name": "gpipe"},
+                        "1f1b": {"algorithm.name": "1f1b"},
+                    },
                     "algorithm.micro_batches": [1, 4, 16],
                 },
             },
@@ -385,7 +433,10 @@ N4 = Claim(
                 "task": {"model": "timing"},
                 "stop": {"updates": 1000},
                 "sweep": {
-                    "method": {"naive": {"algorithm.name": "naive"}, "pipedream": {"algorithm.name": "pipedream"}}
+                    "method": {
+                        "naive": {"algorithm.name": "naive"},
+                        "pipedream": {"algorithm.name": "pipedream"},
+                    }
                 },
             },
             smoke={"stop.updates": 40},
@@ -393,8 +444,14 @@ N4 = Claim(
     },
     decide=decide_n4,
     criteria=(
-        Criterion("naive", "stages in turn: idle share minus (S - 1) / S, either way", at_most=0.01),
-        Criterion("flushed", "GPipe, 1F1B: idle share minus (S - 1) / (M + S - 1), furthest from 0", at_most=0.01),
+        Criterion(
+            "naive", "stages in turn: idle share minus (S - 1) / S, either way", at_most=0.01
+        ),
+        Criterion(
+            "flushed",
+            "GPipe, 1F1B: idle share minus (S - 1) / (M + S - 1), furthest from 0",
+            at_most=0.01,
+        ),
         Criterion("streamed", "PipeDream: idle share", at_most=0.01),
     ),
     beside={
@@ -428,12 +485,19 @@ def decide_n5(results: StudyResults) -> NumberArrays:
     names = ("sgp", "adpsgd", "all_reduce", "sync_ps", "k_sync", "async_ps")
     served = ("sync_ps", "k_sync", "async_ps")
     without = at(samples, crash="none", method=list(served))
-    left = (final(results["server lost"], "samples") / without - LOST_AFTER).clip(min=0) / (1 - LOST_AFTER)
+    left = (final(results["server lost"], "samples") / without - LOST_AFTER).clip(min=0) / (
+        1 - LOST_AFTER
+    )
     return {
         **{name: at(after, method=name) for name in names},
         "server": left.max("method"),
         "after": relabel(
-            stack_arrays(**{"a worker": after, "the server": left.reindex({"method": after["method"].values})}),
+            stack_arrays(
+                **{
+                    "a worker": after,
+                    "the server": left.reindex({"method": after["method"].values}),
+                }
+            ),
             "method",
             SHOWN,
         ),
@@ -462,7 +526,9 @@ N5 = Claim(
                 "sweep": {
                     "crash": {
                         "none": {"cluster.slowdowns": []},
-                        "worker 3": {"cluster.slowdowns": [{"kind": "crash", "worker": 3, "at": 1.0}]},
+                        "worker 3": {
+                            "cluster.slowdowns": [{"kind": "crash", "worker": 3, "at": 1.0}]
+                        },
                     },
                     "method": {
                         "sgp": {"algorithm.name": "sgp"},
@@ -500,9 +566,16 @@ N5 = Claim(
     },
     decide=decide_n5,
     criteria=(
-        Criterion("adpsgd", "AD-PSGD: mini-batches after the loss over those without", at_least=0.8),
+        Criterion(
+            "adpsgd", "AD-PSGD: mini-batches after the loss over those without", at_least=0.8
+        ),
         Criterion("sgp", "SGP: the same", at_least=0.8),
-        Criterion("server", "methods whose server is lost: the same, largest of three", at_most=0.05, control=True),
+        Criterion(
+            "server",
+            "methods whose server is lost: the same, largest of three",
+            at_most=0.05,
+            control=True,
+        ),
     ),
     beside={
         "all_reduce": "all-reduce: the same",
@@ -511,14 +584,21 @@ N5 = Claim(
         "async_ps": "asynchronous server: the same",
     },
     figure=Picture(
-        of="after", x="method", y="mini-batches, of those without a loss", lines="of", label="lost: {}", bar=0.8
+        of="after",
+        x="method",
+        y="mini-batches, of those without a loss",
+        lines="of",
+        label="lost: {}",
+        bar=0.8,
     ),
     notes=paragraph("""
         In SGP every node waits for the messages of its neighbours, so that without a change of the graph the loss of
         one stops all, as in all-reduce. Having no server is not enough: no node may be waited for.
     """),
     headline="AD-PSGD's mini-batches after the loss, of those without",
-    changes=("That a lost server ends all was said without a run; a control shows it now. The verdict is the same.",),
+    changes=(
+        "That a lost server ends all was said without a run; a control shows it now. The verdict is the same.",
+    ),
     did=paragraph("""
         One node of eight lost for good after a fifth of the run, under six methods.
     """),
@@ -544,9 +624,14 @@ def decide_n13(results: StudyResults) -> NumberArrays:
         "flushed_idle": at(idle, method="1f1b", workers=6),
         "first": at(streamed, workers=6, node=0),
         "expected": at(
-            xr.concat([later, 1 + 0 * later, 0 * later], xr.Variable("method", list(PIPELINED.values()))), workers=6
+            xr.concat(
+                [later, 1 + 0 * later, 0 * later], xr.Variable("method", list(PIPELINED.values()))
+            ),
+            workers=6,
         ).assign_coords(node=stale["node"] + 1),
-        "stale": relabel(at(stale, workers=6), "method", PIPELINED).assign_coords(node=stale["node"] + 1),
+        "stale": relabel(at(stale, workers=6), "method", PIPELINED).assign_coords(
+            node=stale["node"] + 1
+        ),
     }
 
 

@@ -1,4 +1,6 @@
-"""What is said of distributed SGD in many places, and belongs to no single paper: the claims on trained networks."""
+"""What is said of distributed SGD in many places, and belongs to no single paper: the claims on
+trained networks.
+"""
 
 from typing import Any
 
@@ -6,7 +8,15 @@ import numpy as np
 import xarray as xr
 
 from laggard.experiments.claims.arrays import probed
-from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Study, StudyResults, Tuning, paragraph
+from laggard.experiments.claims.claim import (
+    Claim,
+    Criterion,
+    NumberArrays,
+    Study,
+    StudyResults,
+    Tuning,
+    paragraph,
+)
 from laggard.experiments.claims.exhibits import ClaimTable, Picture
 from laggard.experiments.claims.papers.notes import PAPER
 from laggard.experiments.claims.statistics import (
@@ -33,7 +43,9 @@ NEARLY_EQUAL = {"law": "gamma", "mean": 0.01, "cv": 0.1}
 def tuned_studies(
     name: str, config: dict[str, Any], methods: dict[str, Any], rates: list[float], seeds: int
 ) -> dict[str, Study]:
-    """Runs of 2 epochs on 2 seeds that choose each method's learning rate, and runs of 4 epochs that report."""
+    """Runs of 2 epochs on 2 seeds that choose each method's learning rate, and runs of 4 epochs
+    that report.
+    """
     short = {"stop": {"epochs": 2}, "evaluate": {"every_epochs": 2}}
     return {
         "tuning": Study(
@@ -113,7 +125,9 @@ N6 = Claim(
     criteria=(
         Criterion("lost_1", "accuracy, waiting minus one late", at_most=0.005),
         Criterion("lost_2", "accuracy, waiting minus two late", at_most=0.005),
-        Criterion("pace", "virtual time a sample, two late over waiting", at_most=0.6, control=True),
+        Criterion(
+            "pace", "virtual time a sample, two late over waiting", at_most=0.6, control=True
+        ),
         Criterion("learns", "accuracy, waiting, which has to learn", at_least=0.95, control=True),
     ),
     beside={"pace_1": "virtual time a sample, one late over waiting"},
@@ -175,7 +189,12 @@ N7 = Claim(
             {"cluster": EIGHT_CARDS},
             {
                 name: {"algorithm.name": "local_sgd", "algorithm.local_steps": steps}
-                for name, steps in {"every": 1, "every 4th": 4, "every 16th": 16, "every 64th": 64}.items()
+                for name, steps in {
+                    "every": 1,
+                    "every 4th": 4,
+                    "every 16th": 16,
+                    "every 64th": 64,
+                }.items()
             },
             [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4],
             seeds=5,
@@ -231,7 +250,9 @@ def decide_n8(results: StudyResults) -> NumberArrays:
         "lost_tokens": at(lost, method="90 %, tokens"),
         "pace_tokens": at(share, method="90 %, tokens"),
         "accuracy": accuracy,
-        "table": stack_arrays(**{"accuracy": accuracy, "time a sample, of all's": share}).rename(of="measure"),
+        "table": stack_arrays(**{"accuracy": accuracy, "time a sample, of all's": share}).rename(
+            of="measure"
+        ),
     }
 
 
@@ -263,9 +284,20 @@ N8 = Claim(
         },
         {
             "all": {"algorithm.name": "k_sync", "algorithm.wait_for": 20, "algorithm.cancel": True},
-            "95 %": {"algorithm.name": "k_sync", "algorithm.wait_for": 19, "algorithm.cancel": True},
-            "90 %": {"algorithm.name": "k_sync", "algorithm.wait_for": 18, "algorithm.cancel": True},
-            "90 %, tokens": {"algorithm.name": "sync_replicas", "algorithm.replicas_to_aggregate": 18},
+            "95 %": {
+                "algorithm.name": "k_sync",
+                "algorithm.wait_for": 19,
+                "algorithm.cancel": True,
+            },
+            "90 %": {
+                "algorithm.name": "k_sync",
+                "algorithm.wait_for": 18,
+                "algorithm.cancel": True,
+            },
+            "90 %, tokens": {
+                "algorithm.name": "sync_replicas",
+                "algorithm.replicas_to_aggregate": 18,
+            },
         },
         [0.05, 0.1, 0.2, 0.4, 0.8],
         seeds=20,
@@ -334,7 +366,9 @@ N9 = Claim(
         {"cluster": {"workers": 16, "compute": NEARLY_EQUAL}, "algorithm": {"name": "async_ps"}},
         {
             "free": {"cluster.network": {}},
-            "congested": {"cluster.network": {"bandwidth": 1.25e8, "latency": 0.0, "message_bytes": 250000}},
+            "congested": {
+                "cluster.network": {"bandwidth": 1.25e8, "latency": 0.0, "message_bytes": 250000}
+            },
         },
         [0.003125, 0.00625, 0.0125, 0.025, 0.05, 0.1],
         seeds=10,
@@ -385,7 +419,9 @@ FURTHER_ALONG = Study(
 
 
 def ramps() -> dict[str, Study]:
-    """A delay that falls to 0, one that grows from 0, and one between, each at its own best learning rate."""
+    """A delay that falls to 0, one that grows from 0, and one between, each at its own best
+    learning rate.
+    """
     config: dict[str, Any] = {
         **MNIST,
         "cluster": ALONE,
@@ -404,7 +440,11 @@ def ramps() -> dict[str, Study]:
             smoke={**SMALL, "sweep.learning.lr": [0.05, 0.2]},
         ),
         "ramps": Study(
-            config={**config, "name": "claims-delay-ramps", "sweep": {"method": methods, "seeds": 5}},
+            config={
+                **config,
+                "name": "claims-delay-ramps",
+                "sweep": {"method": methods, "seeds": 5},
+            },
             smoke={**SMALL, "sweep.seeds": 2},
             tuned=Tuning(on="tuning", by="accuracy"),
         ),
@@ -568,7 +608,9 @@ UNDIVIDED = 0.01
 LATER = (16, 32, 128)
 
 
-def _at_rates(name: str, settings: dict[str, tuple[int, float]], seeds: range = range(20, 25)) -> Study:
+def _at_rates(
+    name: str, settings: dict[str, tuple[int, float]], seeds: range = range(20, 25)
+) -> Study:
     """Runs at a delay and a learning rate, by what the setting is called."""
     return Study(
         config={
@@ -629,23 +671,41 @@ N12 = Claim(
     studies={
         "divided": _at_rates("by-n", DIVIDED),
         "fixed": _at_rates("fixed", {str(delay): (delay, UNDIVIDED) for delay in LATER}),
-        "further": _at_rates("by-n-further", {name: DIVIDED[name] for name in ("0", "128")}, range(25, 35)),
-        "rates": _at_rates("alone", {str(delay): (0, DIVIDED[str(delay)][1]) for delay in LATER}, range(25, 35)),
+        "further": _at_rates(
+            "by-n-further", {name: DIVIDED[name] for name in ("0", "128")}, range(25, 35)
+        ),
+        "rates": _at_rates(
+            "alone", {str(delay): (0, DIVIDED[str(delay)][1]) for delay in LATER}, range(25, 35)
+        ),
     },
     decide=decide_n12,
     criteria=(
         Criterion("lost_16", "accuracy lost by a delay of 16 at lr / 17", at_most=0.01),
         Criterion("lost_32", "accuracy lost by a delay of 32 at lr / 33", at_most=0.01),
-        Criterion("lost_128", "seeds in which a delay of 128 at lr / 129 loses at most a point", at_least=0.5),
-        Criterion("late_128", "accuracy at lr / 129, without a delay minus with one of 128", at_most=0.01),
         Criterion(
-            "fixed", "accuracy at lr itself, largest over the delays, which has to be lost", at_most=0.5, control=True
+            "lost_128",
+            "seeds in which a delay of 128 at lr / 129 loses at most a point",
+            at_least=0.5,
         ),
-        Criterion("learns", "accuracy without delay, which has to learn", at_least=0.98, control=True),
+        Criterion(
+            "late_128", "accuracy at lr / 129, without a delay minus with one of 128", at_most=0.01
+        ),
+        Criterion(
+            "fixed",
+            "accuracy at lr itself, largest over the delays, which has to be lost",
+            at_most=0.5,
+            control=True,
+        ),
+        Criterion(
+            "learns", "accuracy without delay, which has to learn", at_least=0.98, control=True
+        ),
     ),
     beside={
         "mean_128": "accuracy lost by a delay of 128 at lr / 129 in these seeds",
-        **{f"slow_{delay}": f"accuracy lost without a delay by the rate of lr / {delay + 1}" for delay in LATER},
+        **{
+            f"slow_{delay}": f"accuracy lost without a delay by the rate of lr / {delay + 1}"
+            for delay in LATER
+        },
     },
     figure=Picture(
         of="accuracy",
@@ -688,7 +748,10 @@ def later_delays() -> dict[str, Study]:
     lowest = [0.0001, 0.0002, 0.0004, 0.00075, 0.0015, 0.003]
     low, high = [0.0015, 0.003, 0.006, 0.0125, 0.025, 0.05], [0.025, 0.05, 0.1, 0.2, 0.4, 0.8]
     rates = {"always": low, "in the first": low, "never": high}
-    grids = {name: {**keys, "sweep": {"learning.lr": rates.get(name, lowest)}} for name, keys in methods.items()}
+    grids = {
+        name: {**keys, "sweep": {"learning.lr": rates.get(name, lowest)}}
+        for name, keys in methods.items()
+    }
     config: dict[str, Any] = {**MNIST, "cluster": ALONE, "algorithm": {"name": "delayed"}}
     sweep = {"method": grids, "seed": [100, 101, 102]}
     return {
@@ -697,7 +760,11 @@ def later_delays() -> dict[str, Study]:
             smoke={**SMALL, "sweep.seed": [100, 101]},
         ),
         "reported": Study(
-            config={**config, "name": "claims-later-delay", "sweep": {"method": methods, "seeds": 8}},
+            config={
+                **config,
+                "name": "claims-later-delay",
+                "sweep": {"method": methods, "seeds": 8},
+            },
             smoke={**SMALL, "sweep.seeds": 2},
             tuned=Tuning(on="tuning", by="accuracy"),
         ),
@@ -740,9 +807,18 @@ N14 = Claim(
     studies=later_delays(),
     decide=decide_n14,
     criteria=(
-        Criterion("first", "accuracy, delay in the last epoch alone minus in the first alone", at_least=0.003),
+        Criterion(
+            "first",
+            "accuracy, delay in the last epoch alone minus in the first alone",
+            at_least=0.003,
+        ),
         Criterion("later", "accuracy, delay after 1 epoch minus always", at_least=0.003),
-        Criterion("learns", "accuracy with the delay always, which has to learn", at_least=0.9, control=True),
+        Criterion(
+            "learns",
+            "accuracy with the delay always, which has to learn",
+            at_least=0.9,
+            control=True,
+        ),
     ),
     beside={
         "second": "accuracy, delay after 2 epochs minus after 1",
@@ -750,7 +826,9 @@ N14 = Claim(
         "cost_first": "accuracy, no delay minus a delay in the first epoch alone",
         "cost_last": "accuracy, no delay minus a delay in the last epoch alone",
     },
-    figure=Picture(of="accuracy", x="method", y="final test accuracy", xlabel="gradients are 32 updates late"),
+    figure=Picture(
+        of="accuracy", x="method", y="final test accuracy", xlabel="gradients are 32 updates late"
+    ),
     notes=paragraph("""
         A delay in the first epoch alone costs 1.3 points, in the last alone 15.8. Where it begins, the queue fills, and
         32 gradients of one model are applied one after another, which in the last epoch only low rates bear (0.00075,

@@ -65,12 +65,19 @@ GRID = Study(
             "seeds": 3,
         },
     },
-    smoke={**SMALL, "evaluate.every_epochs": 0.2, "sweep.learning.lr": [0.0001, 0.01, 0.1], "sweep.seeds": 2},
+    smoke={
+        **SMALL,
+        "evaluate.every_epochs": 0.2,
+        "sweep.learning.lr": [0.0001, 0.01, 0.1],
+        "sweep.seeds": 2,
+    },
     paper={"sweep.learning.lr": log_grid(3e-06, 0.0949, 4)},
 )
 """The runs of A1 and A4, and of the figure of accuracy over learning rate and delay."""
 NEAR = {0: RATES[6:9], 8: RATES[5:8], 32: RATES[4:7], 128: RATES[2:6], 256: RATES[1:5]}
-"""The cliffs of the first three seeds under SGD with momentum, with a step of the grid on either side, by delay."""
+"""The cliffs of the first three seeds under SGD with momentum, with a step of the grid on either
+side, by delay.
+"""
 
 
 def near_cliffs(rates: dict[int, list[float]], seeds: dict[str, list[int]]) -> Study:
@@ -88,19 +95,26 @@ def near_cliffs(rates: dict[int, list[float]], seeds: dict[str, list[int]]) -> S
                 **seeds,
             },
         },
-        smoke={**SMALL, "evaluate.every_epochs": 0.2, **{f"sweep.{key}": own[:1] for key, own in seeds.items()}},
+        smoke={
+            **SMALL,
+            "evaluate.every_epochs": 0.2,
+            **{f"sweep.{key}": own[:1] for key, own in seeds.items()},
+        },
     )
 
 
 def stability_line(delays: xr.DataArray) -> xr.DataArray:
     """The largest stable learning rate at curvature 1 under momentum 0.9, for each delay."""
     return xr.DataArray(
-        [critical(int(delay), 0.9, nesterov=False)[0] for delay in delays.values], coords={"delay": delays}
+        [critical(int(delay), 0.9, nesterov=False)[0] for delay in delays.values],
+        coords={"delay": delays},
     )
 
 
 def fitted_line(accuracy: xr.DataArray) -> xr.DataArray:
-    """The stability line of the curvature that fits the cliffs of SGD with momentum at delays from 8, as A1 has it."""
+    """The stability line of the curvature that fits the cliffs of SGD with momentum at delays from
+    8, as A1 has it.
+    """
     edge = cliff_setting(at(accuracy, optimiser="momentum").mean("seed"))
     line = stability_line(accuracy["delay"])
     return line / np.exp(log(line / edge).where(edge["delay"] >= 8).mean("delay"))
@@ -168,17 +182,34 @@ A1 = Claim(
     studies={
         "grid": GRID,
         "near": near_cliffs(NEAR, {"seed": list(range(3, 8))}),
-        "slope": near_cliffs({delay: NEAR[delay] for delay in DELAYS[1:]}, {"learning.seed": list(range(8, 18))}),
+        "slope": near_cliffs(
+            {delay: NEAR[delay] for delay in DELAYS[1:]}, {"learning.seed": list(range(8, 18))}
+        ),
         "wider": near_cliffs({8: [RATES[8]]}, {"learning.seed": list(range(8, 18))}),
     },
     decide=decide_a1,
     criteria=(
-        Criterion("slope", "slope of log cliff against log(2 D + 1), delays 8 to 256", at_least=-1.3, at_most=-0.7),
-        Criterion("rise", "greatest rise of log10 of the cliff from one delay to the next", at_most=0.0),
+        Criterion(
+            "slope",
+            "slope of log cliff against log(2 D + 1), delays 8 to 256",
+            at_least=-1.3,
+            at_most=-0.7,
+        ),
+        Criterion(
+            "rise", "greatest rise of log10 of the cliff from one delay to the next", at_most=0.0
+        ),
         Criterion("ratio", "cliff at delay 128 over that at delay 0", at_most=0.1),
-        Criterion("line", "furthest of these cliffs from the stability line, in decades", at_most=0.5),
-        Criterion("fall", "greatest fall of accuracy from one rate to the next, least over the delays", at_least=0.3),
-        Criterion("dip", "greatest fall below the best rate, largest over the delays", at_most=0.01),
+        Criterion(
+            "line", "furthest of these cliffs from the stability line, in decades", at_most=0.5
+        ),
+        Criterion(
+            "fall",
+            "greatest fall of accuracy from one rate to the next, least over the delays",
+            at_least=0.3,
+        ),
+        Criterion(
+            "dip", "greatest fall below the best rate, largest over the delays", at_most=0.01
+        ),
     ),
     beside={
         "learns": "accuracy at its best rate, least over the delays",
@@ -187,7 +218,14 @@ A1 = Claim(
         "edge_256": "cliff at delay 256",
         "best_256": "best accuracy at delay 256",
     },
-    figure=Picture(of="accuracy", x="lr", y="final test accuracy", lines="delay", xlabel="learning rate", log_x=True),
+    figure=Picture(
+        of="accuracy",
+        x="lr",
+        y="final test accuracy",
+        lines="delay",
+        xlabel="learning rate",
+        log_x=True,
+    ),
     notes=paragraph("""
         The largest rate that trains falls about as 1 / (2 D + 1). Cliffs differ between seeds by a step of the grid or
         two. Slopes lie between -1.56 and -0.85. The last ten seeds ran on a GPU, but for the rate 0.03. At a delay of
@@ -305,10 +343,16 @@ A2 = Claim(
             at_least=0.05,
         ),
         Criterion(
-            "more_than_low_rate", "share lost at batch 1,024, large rate minus low rate, by a delay of 8", at_least=0.05
+            "more_than_low_rate",
+            "share lost at batch 1,024, large rate minus low rate, by a delay of 8",
+            at_least=0.05,
         ),
-        Criterion("small_batch", "share lost at batch 32 and the large rate", at_most=0.9, control=True),
-        Criterion("low_rate", "share lost at batch 1,024 and the low rate", at_most=0.9, control=True),
+        Criterion(
+            "small_batch", "share lost at batch 32 and the large rate", at_most=0.9, control=True
+        ),
+        Criterion(
+            "low_rate", "share lost at batch 1,024 and the low rate", at_most=0.9, control=True
+        ),
         Criterion(
             "learns",
             "accuracy at batch 1,024 and the low rate without delay, which has to learn",
@@ -408,14 +452,30 @@ A3 = Claim(
                     "seeds": 10,
                 },
             },
-            smoke={"task.model": "logistic", "task.dataset": "digits", "task.batch": 16, "sweep.seeds": 2},
+            smoke={
+                "task.model": "logistic",
+                "task.dataset": "digits",
+                "task.batch": 16,
+                "sweep.seeds": 2,
+            },
         )
     },
     decide=decide_a3,
     criteria=(
-        Criterion("gain", "best accuracy during the warm-up minus the best without, up to then", at_least=0.05),
-        Criterion("gain_late", "accuracy gained two epochs after the warm-up, either way", at_most=0.01),
-        Criterion("above", "final accuracy without a warm-up, which has to be lost", at_most=0.5, control=True),
+        Criterion(
+            "gain",
+            "best accuracy during the warm-up minus the best without, up to then",
+            at_least=0.05,
+        ),
+        Criterion(
+            "gain_late", "accuracy gained two epochs after the warm-up, either way", at_most=0.01
+        ),
+        Criterion(
+            "above",
+            "final accuracy without a warm-up, which has to be lost",
+            at_most=0.5,
+            control=True,
+        ),
     ),
     beside={"lost": "best accuracy during the warm-up minus that at the end"},
     figure=Picture(of="accuracy", x="epoch", y="test accuracy", lines="start", xlabel="epoch"),
@@ -446,7 +506,9 @@ CALLED = {"momentum": "SGD with momentum", "adam": "Adam"}
 
 
 def batch_studies(batches: tuple[int, ...] = BATCHES) -> dict[str, Study]:
-    """For each optimiser and batch, runs that choose the learning rate of each delay, and runs that report."""
+    """For each optimiser and batch, runs that choose the learning rate of each delay, and runs that
+    report.
+    """
     found = {}
     for name, learning in LEARNERS.items():
         for batch in batches:
@@ -467,7 +529,10 @@ def batch_studies(batches: tuple[int, ...] = BATCHES) -> dict[str, Study]:
                     "name": f"claims-delay-{name}-{batch}",
                     "sweep": {"algorithm.delay": ASKED, **REPORTING[batch]},
                 },
-                smoke={**smoke, **{f"sweep.{key}": own[:2] for key, own in REPORTING[batch].items()}},
+                smoke={
+                    **smoke,
+                    **{f"sweep.{key}": own[:2] for key, own in REPORTING[batch].items()},
+                },
                 tuned=Tuning(on=f"{name} {batch}, tuning", by="accuracy"),
             )
     return found
@@ -501,13 +566,19 @@ FURTHER = Study(
 
 
 def by_batch(results: StudyResults, batches: tuple[int, ...] = BATCHES) -> xr.DataArray:
-    """Final accuracies by optimiser, batch and delay, each delay at the learning rate that was chosen for it.
+    """Final accuracies by optimiser, batch and delay, each delay at the learning rate that was
+    chosen for it.
 
     Missing where a batch has fewer seeds than another.
     """
-    found = [[final(results[f"{name} {batch}"], "accuracy").max("lr") for batch in batches] for name in LEARNERS]
+    found = [
+        [final(results[f"{name} {batch}"], "accuracy").max("lr") for batch in batches]
+        for name in LEARNERS
+    ]
     by_name = [xr.concat(of_batches, "batch", join="outer") for of_batches in found]
-    return xr.concat(by_name, "optimiser").assign_coords(optimiser=list(LEARNERS), batch=list(batches))
+    return xr.concat(by_name, "optimiser").assign_coords(
+        optimiser=list(LEARNERS), batch=list(batches)
+    )
 
 
 def decide_a4(results: StudyResults) -> NumberArrays:
@@ -528,7 +599,8 @@ def decide_a4(results: StudyResults) -> NumberArrays:
         "adam_own_32": at(own, optimiser="adam", delay=32),
         "sgd_own_32": at(own, optimiser="momentum", delay=32),
         "adam_common_8": at(common, optimiser="adam", delay=8),
-        "adam_over_sgd": at(own, optimiser="adam", delay=256) - at(own, optimiser="momentum", delay=256),
+        "adam_over_sgd": at(own, optimiser="adam", delay=256)
+        - at(own, optimiser="momentum", delay=256),
         "best": relabel(best, "optimiser", CALLED),
     }
 
@@ -560,16 +632,29 @@ A4 = Claim(
     decide=decide_a4,
     criteria=(
         Criterion(
-            "adam_own", "Adam: accuracy at delay 256 minus that at delay 0, each at its own best rate", at_least=-0.01
+            "adam_own",
+            "Adam: accuracy at delay 256 minus that at delay 0, each at its own best rate",
+            at_least=-0.01,
         ),
         Criterion(
             "sgd_own",
             "SGD with momentum: accuracy at delay 256 minus that at delay 0, each at its own best rate",
             at_most=-0.05,
         ),
-        Criterion("adam_common", "Adam: the same, both at the best rate of delay 0", at_least=-0.01),
-        Criterion("sgd_common", "SGD with momentum: the same, both at the best rate of delay 0", at_most=-0.05),
-        Criterion("adam_alone", "Adam: accuracy at delay 0, which has to learn", at_least=0.98, control=True),
+        Criterion(
+            "adam_common", "Adam: the same, both at the best rate of delay 0", at_least=-0.01
+        ),
+        Criterion(
+            "sgd_common",
+            "SGD with momentum: the same, both at the best rate of delay 0",
+            at_most=-0.05,
+        ),
+        Criterion(
+            "adam_alone",
+            "Adam: accuracy at delay 0, which has to learn",
+            at_least=0.98,
+            control=True,
+        ),
         Criterion("sgd_alone", "SGD with momentum: the same", at_least=0.98, control=True),
     ),
     beside={
@@ -578,7 +663,9 @@ A4 = Claim(
         "adam_common_8": "Adam at delay 8: the same, both at the best rate of delay 0",
         "adam_over_sgd": "lost by a delay of 256 under SGD with momentum minus under Adam, at their own best rates",
     },
-    figure=Picture(of="best", x="delay", y="accuracy at each delay's own best rate", lines="optimiser"),
+    figure=Picture(
+        of="best", x="delay", y="accuracy at each delay's own best rate", lines="optimiser"
+    ),
     notes=paragraph("""
         The choice of the rate decides. Each at its best rate, Adam loses 0.5 points (0.2 to 0.8), and SGD 4.2 (3.7 to
         4.7); at the rate of delay 0 both are lost, SGD from a delay of 32 on, Adam, which loses 0.4 points there, from
@@ -600,13 +687,20 @@ A4 = Claim(
 
 
 def tuning_grid(results: StudyResults) -> xr.DataArray:
-    """Final accuracies over learning rate, delay, batch and optimiser, of the seed that chooses at every batch."""
+    """Final accuracies over learning rate, delay, batch and optimiser, of the seed that chooses at
+    every batch.
+    """
     by_name = []
     for name in LEARNERS:
-        first = {batch: at(final(results[f"{name} {batch}, tuning"], "accuracy"), seed=[0]) for batch in BATCHES}
+        first = {
+            batch: at(final(results[f"{name} {batch}, tuning"], "accuracy"), seed=[0])
+            for batch in BATCHES
+        }
         first[256] = first[256].combine_first(final(results[f"{name} 256, between"], "accuracy"))
         by_name.append(xr.concat(list(first.values()), "batch"))
-    return xr.concat(by_name, "optimiser").assign_coords(optimiser=list(LEARNERS), batch=list(BATCHES))
+    return xr.concat(by_name, "optimiser").assign_coords(
+        optimiser=list(LEARNERS), batch=list(BATCHES)
+    )
 
 
 def decide_a5(results: StudyResults) -> NumberArrays:
@@ -640,7 +734,9 @@ def decide_a5(results: StudyResults) -> NumberArrays:
 
 
 def _of_batch(accuracy: xr.DataArray, batch: int) -> xr.DataArray:
-    """The accuracy at each delay that criteria ask about less that without delay, of the seeds that have both."""
+    """The accuracy at each delay that criteria ask about less that without delay, of the seeds that
+    have both.
+    """
     own = at(accuracy, batch=batch, delay=ASKED).dropna(SEED)
     return own - at(own, delay=0)
 
@@ -666,7 +762,10 @@ A5 = Claim(
         batch of 1,024. Others report: 8 at a batch of 32, 12 at 256, 5 at 1,024. The first seed has delays of 8 and 128
         too, which the figure of rates shows. What is asked of a batch of 32 is A4.
     """),
-    studies={**batch_studies(), **{f"{name} 256, between": study for name, study in BETWEEN.items()}},
+    studies={
+        **batch_studies(),
+        **{f"{name} 256, between": study for name, study in BETWEEN.items()},
+    },
     decide=decide_a5,
     grid=tuning_grid,
     criteria=(
@@ -675,11 +774,20 @@ A5 = Claim(
             "Adam, batch 256: accuracy at delay 256 minus that at 0, each at its own best rate",
             at_least=-0.01,
         ),
-        Criterion("contrast_256", "lost by SGD with momentum minus lost by Adam, batch 256", at_least=0.05),
-        Criterion("adam_1024", "Adam, batch 1,024: the same", at_least=-0.01),
-        Criterion("contrast_1024", "lost by SGD with momentum minus lost by Adam, batch 1,024", at_least=0.05),
         Criterion(
-            "adam_alone", "Adam: accuracy at batch 1,024 without delay, which has to learn", at_least=0.98, control=True
+            "contrast_256", "lost by SGD with momentum minus lost by Adam, batch 256", at_least=0.05
+        ),
+        Criterion("adam_1024", "Adam, batch 1,024: the same", at_least=-0.01),
+        Criterion(
+            "contrast_1024",
+            "lost by SGD with momentum minus lost by Adam, batch 1,024",
+            at_least=0.05,
+        ),
+        Criterion(
+            "adam_alone",
+            "Adam: accuracy at batch 1,024 without delay, which has to learn",
+            at_least=0.98,
+            control=True,
         ),
         Criterion("sgd_alone", "SGD with momentum: the same", at_least=0.98, control=True),
     ),

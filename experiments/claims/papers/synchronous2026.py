@@ -5,7 +5,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from laggard.experiments.claims.claim import Claim, Criterion, NumberArrays, Paper, Study, StudyResults, paragraph
+from laggard.experiments.claims.claim import (
+    Claim,
+    Criterion,
+    NumberArrays,
+    Paper,
+    Study,
+    StudyResults,
+    paragraph,
+)
 from laggard.experiments.claims.exhibits import Picture
 from laggard.experiments.claims.optima import best_inside
 from laggard.experiments.claims.statistics import SEED, at, final, mean, per_sample, relabel
@@ -33,7 +41,21 @@ SETTINGS: dict[str, Any] = {
         "heavy": {"cluster.compute": {"law": "pareto", "scale": 0.0033333333, "alpha": 1.5}},
     },
     "method": {**WAITS, "async": {"algorithm.name": "async_ps"}},
-    "learning.lr": [0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48],
+    "learning.lr": [
+        0.0025,
+        0.005,
+        0.01,
+        0.02,
+        0.03,
+        0.04,
+        0.06,
+        0.08,
+        0.12,
+        0.16,
+        0.24,
+        0.32,
+        0.48,
+    ],
 }
 RACE: dict[str, Any] = {
     "cluster": {"workers": 16},
@@ -50,15 +72,22 @@ def decide_i4(results: StudyResults) -> NumberArrays:
     reached = xr.concat([choosing, final(results["further"], "time_to", 0.16)], SEED)
     reached = best_inside(reached, "lr", chosen_on=choosing.sizes[SEED], lowest=True)
     waits = at(mean(choosing).min("lr"), method=list(WAITS)).idxmin("method")
-    chosen, asynchronous = reached.sel({"method": waits}).drop_vars("method"), at(reached, method="async")
+    chosen, asynchronous = (
+        reached.sel({"method": waits}).drop_vars("method"),
+        at(reached, method="async"),
+    )
     close = (chosen <= 2 * asynchronous) & np.isfinite(chosen)
     known = bool((chosen.notnull() & asynchronous.notnull()).all())
     seconds = mean(per_sample(results["race"]), "lr")
     pace = at(seconds, method="m = 12") / at(seconds, method="async")
     workers = waits.copy(data=[float(name.removeprefix("m = ")) for name in waits.values])
     return {
-        "light": close_or_open(at(close, tail="light"), known and at(workers, tail="light") > LEAST),
-        "heavy": close_or_open(at(close, tail="heavy"), known and at(workers, tail="heavy") > LEAST),
+        "light": close_or_open(
+            at(close, tail="light"), known and at(workers, tail="light") > LEAST
+        ),
+        "heavy": close_or_open(
+            at(close, tail="heavy"), known and at(workers, tail="heavy") > LEAST
+        ),
         "light_m": at(workers, tail="light"),
         "heavy_m": at(workers, tail="heavy"),
         "light_sooner": at(chosen, tail="light") < at(asynchronous, tail="light"),
@@ -70,7 +99,9 @@ def decide_i4(results: StudyResults) -> NumberArrays:
 
 
 def close_or_open(close: xr.DataArray, inside: bool | xr.DataArray) -> xr.DataArray:
-    """What is so of each seed; NaN where m or a rate lies at an end of its grid, for one beyond may be better."""
+    """What is so of each seed; NaN where m or a rate lies at an end of its grid, for one beyond may
+    be better.
+    """
     return close if inside else close.where(False)
 
 
@@ -95,13 +126,16 @@ I4 = Claim(
     studies={
         "race": Study(config=RACE, smoke={**SHORT, "sweep.seeds": 3}),
         "further": Study(
-            config={**RACE, "sweep": {**SETTINGS, "seed": list(range(29, 49))}}, smoke={**SHORT, "sweep.seed": [9, 10]}
+            config={**RACE, "sweep": {**SETTINGS, "seed": list(range(29, 49))}},
+            smoke={**SHORT, "sweep.seed": [9, 10]},
         ),
     },
     decide=decide_i4,
     criteria=(
         Criterion(
-            "light", "light tail: seeds in which the m chosen takes at most twice asynchronous SGD's time", at_least=0.5
+            "light",
+            "light tail: seeds in which the m chosen takes at most twice asynchronous SGD's time",
+            at_least=0.5,
         ),
         Criterion("heavy", "heavy tail: the same", at_least=0.5),
     ),

@@ -20,7 +20,17 @@ from laggard.experiments.claims.claim import (
 )
 from laggard.experiments.claims.exhibits import ClaimTable, Picture
 from laggard.experiments.claims.optima import choice, largest
-from laggard.experiments.claims.statistics import SEED, at, between, final, log, mean, per_sample, relabel, stack_arrays
+from laggard.experiments.claims.statistics import (
+    SEED,
+    at,
+    between,
+    final,
+    log,
+    mean,
+    per_sample,
+    relabel,
+    stack_arrays,
+)
 
 PAPER = Paper(
     key="zheng2017",
@@ -41,14 +51,23 @@ CLOSENESS: dict[str, Any] = {
     "evaluate": {"every_updates": 2000},
 }
 FEW = {"task.model": "logistic", "task.dataset": "digits", "learning.lr": 0.005, "stop.updates": 80}
-SHOWN = {"constant": "DC-ASGD-c", "adaptive": "DC-ASGD-a", "outer": "g g^T", "exact": "exact Hessian"}
+SHOWN = {
+    "constant": "DC-ASGD-c",
+    "adaptive": "DC-ASGD-a",
+    "outer": "g g^T",
+    "exact": "exact Hessian",
+}
 """What the figure calls the forms of compensation."""
 
 
 def _forms(name: str, seeds: range) -> Study:
     """The compensated gradients of every form along runs without compensation."""
     return Study(
-        config={**CLOSENESS, "name": name, "sweep": {"cluster.workers": [8, 16], "seed": list(seeds)}},
+        config={
+            **CLOSENESS,
+            "name": name,
+            "sweep": {"cluster.workers": [8, 16], "seed": list(seeds)},
+        },
         smoke={**FEW, "sweep.seed": list(seeds)[:4]},
         probe="expansions",
     )
@@ -64,7 +83,10 @@ def decide_b1(results: StudyResults) -> NumberArrays:
     exact = at(reporting, form="exact", strength=1.0)
     by_quarter = at(shares.isel(seed=slice(2, None)), form="exact", strength=1.0)
     exact_later = at(by_quarter, quarter=4) / at(by_quarter, quarter=1)
-    each, shown = mean(adaptive, "quarter"), between(at(reporting, workers=8), "strength", 0.1, np.inf)
+    each, shown = (
+        mean(adaptive, "quarter"),
+        between(at(reporting, workers=8), "strength", 0.1, np.inf),
+    )
     late = xr.concat([probed(results["choosing"]), probed(results["late"])], SEED)
     found, _ = _at_chosen(at(late, form="adaptive"), at(mean(late, "quarter"), form="adaptive"))
     later = mean(at(found, quarter=4) / at(found, quarter=1), "workers")
@@ -96,13 +118,16 @@ def decide_b1(results: StudyResults) -> NumberArrays:
 
 
 def _at_chosen(values: xr.DataArray, judged: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """`values` of all seeds but two at the strength at which those two have `judged` lowest, and that strength.
+    """`values` of all seeds but two at the strength at which those two have `judged` lowest, and
+    that strength.
 
     NaN where it lies at the upper end of the grid; the lower one is 0, no compensation.
     """
     strength = choice(judged, "strength", chosen_on=2, lowest=True)
     inside = strength < judged["strength"].max()
-    return values.isel(seed=slice(2, None)).sel(strength=strength).drop_vars("strength").where(inside), strength
+    return values.isel(seed=slice(2, None)).sel(strength=strength).drop_vars("strength").where(
+        inside
+    ), strength
 
 
 B1 = Claim(
@@ -136,7 +161,10 @@ B1 = Claim(
             config={
                 **CLOSENESS,
                 "name": "claims-closeness-adaptive",
-                "learning": {**CLOSENESS["learning"], "compensation": {"name": "dc_asgd_a", "strength": 30.0}},
+                "learning": {
+                    **CLOSENESS["learning"],
+                    "compensation": {"name": "dc_asgd_a", "strength": 30.0},
+                },
                 "sweep": {"cluster.workers": [8, 16], "seed": list(range(42, 82))},
             },
             smoke={**FEW, "sweep.seed": [42, 43]},
@@ -145,9 +173,17 @@ B1 = Claim(
     },
     decide=decide_b1,
     criteria=(
-        Criterion("adaptive_8", "share of DC-ASGD-a at the strength chosen, 8 workers", at_most=0.99),
-        Criterion("adaptive_16", "share of DC-ASGD-a at the strength chosen, 16 workers", at_most=0.99),
-        Criterion("own_8", "share along runs that DC-ASGD-a itself makes, strength 30, 8 workers", at_most=0.97),
+        Criterion(
+            "adaptive_8", "share of DC-ASGD-a at the strength chosen, 8 workers", at_most=0.99
+        ),
+        Criterion(
+            "adaptive_16", "share of DC-ASGD-a at the strength chosen, 16 workers", at_most=0.99
+        ),
+        Criterion(
+            "own_8",
+            "share along runs that DC-ASGD-a itself makes, strength 30, 8 workers",
+            at_most=0.97,
+        ),
         Criterion("own_16", "the same, 16 workers", at_most=0.97),
         Criterion(
             "later",
@@ -226,7 +262,10 @@ DC_METHODS: dict[str, tuple[list[float], dict[str, Any]]] = {
     "ASGD": (SLOW_RATES, {}),
     "DC-ASGD-c": (SLOW_RATES, {"learning.compensation": {"name": "dc_asgd_c", "strength": 10.0}}),
     "DC-ASGD-a": (SLOW_RATES, {"learning.compensation": {"name": "dc_asgd_a", "strength": 2.0}}),
-    "DC-ASGD-a, 10": (SLOW_RATES, {"learning.compensation": {"name": "dc_asgd_a", "strength": 10.0}}),
+    "DC-ASGD-a, 10": (
+        SLOW_RATES,
+        {"learning.compensation": {"name": "dc_asgd_a", "strength": 10.0}},
+    ),
 }
 ALONE = "sequential"
 DC_TABLE = {
@@ -241,7 +280,9 @@ SMALL = {"task.model": "logistic", "task.dataset": "digits", "task.batch": 16, "
 
 
 def dc_settings(rates: bool) -> dict[str, dict[str, Any]]:
-    """Each method at each number of workers, and one worker alone; with its grid of learning rates, or without."""
+    """Each method at each number of workers, and one worker alone; with its grid of learning rates,
+    or without.
+    """
     settings: dict[str, tuple[list[float], dict[str, Any]]] = {
         ALONE: ([0.0125, 0.025, 0.05, 0.1, 0.2, 0.4], {"cluster.workers": 1})
     }
@@ -249,16 +290,24 @@ def dc_settings(rates: bool) -> dict[str, dict[str, Any]]:
         for workers in WORKER_COUNTS:
             settings[f"{name}, {workers} workers"] = grid, {"cluster.workers": workers, **keys}
     return {
-        name: {**keys, "sweep": {"learning.lr": grid}} if rates else keys for name, (grid, keys) in settings.items()
+        name: {**keys, "sweep": {"learning.lr": grid}} if rates else keys
+        for name, (grid, keys) in settings.items()
     }
 
 
 def by_method(values: xr.DataArray) -> xr.DataArray:
-    """Values of `dc_settings` by method and number of workers; those of one worker alone stand for every number."""
+    """Values of `dc_settings` by method and number of workers; those of one worker alone stand for
+    every number.
+    """
     rows = [[at(values, setting=ALONE)] * len(WORKER_COUNTS)]
-    rows += [[at(values, setting=f"{name}, {workers} workers") for workers in WORKER_COUNTS] for name in DC_METHODS]
+    rows += [
+        [at(values, setting=f"{name}, {workers} workers") for workers in WORKER_COUNTS]
+        for name in DC_METHODS
+    ]
     workers = xr.Variable("workers", list(WORKER_COUNTS))
-    return xr.concat([xr.concat(row, workers) for row in rows], xr.Variable("method", [ALONE, *DC_METHODS]))
+    return xr.concat(
+        [xr.concat(row, workers) for row in rows], xr.Variable("method", [ALONE, *DC_METHODS])
+    )
 
 
 LONGER: dict[str, Any] = {**ASYNC, "stop": {"epochs": 3}, "evaluate": {"every_epochs": 3}}
@@ -273,12 +322,18 @@ COMPARED = (
 
 
 HALF_THE_GAIN = (1 + float(DC_TABLE["DC-ASGD-a"][4]) / float(DC_TABLE["ASGD"][4])) / 2
-"""Which part of ASGD's error is left by half of what DC-ASGD-a takes away in the paper, with 4 workers."""
+"""Which part of ASGD's error is left by half of what DC-ASGD-a takes away in the paper, with 4
+workers.
+"""
 QUARTER_OF_THE_GAIN = (1 + HALF_THE_GAIN) / 2
 
 
-def three_epochs(name: str, sweep: Mapping[str, Any], smoke: Mapping[str, Any], tuned: bool = True) -> Study:
-    """Runs of 3 epochs, at the learning rates that the study `tuning` chooses, or with rates of their own."""
+def three_epochs(
+    name: str, sweep: Mapping[str, Any], smoke: Mapping[str, Any], tuned: bool = True
+) -> Study:
+    """Runs of 3 epochs, at the learning rates that the study `tuning` chooses, or with rates of
+    their own.
+    """
     return Study(
         config={**LONGER, "name": name, "sweep": sweep},
         smoke={**SMALL, **smoke},
@@ -294,7 +349,8 @@ def decide_b2(results: StudyResults) -> NumberArrays:
         return at(final(results["deciding"], value), setting=f"{name} workers")
 
     asgd_16, asgd_4, adaptive_16, adaptive_4, constant_16 = (
-        1 - final_of(name) for name in ("ASGD, 16", "ASGD, 4", "DC-ASGD-a, 16", "DC-ASGD-a, 4", "DC-ASGD-c, 16")
+        1 - final_of(name)
+        for name in ("ASGD, 16", "ASGD, 4", "DC-ASGD-a, 16", "DC-ASGD-a, 4", "DC-ASGD-c, 16")
     )
     gain_16, gain_4 = asgd_16 - adaptive_16, asgd_4 - adaptive_4
     return {
@@ -311,7 +367,8 @@ def decide_b2(results: StudyResults) -> NumberArrays:
         "lower_loss": final_of("DC-ASGD-a, 16", "train_loss") < final_of("ASGD, 16", "train_loss"),
         "adaptive_4": adaptive_4 / asgd_4,
         "cost": at(error, method="ASGD", workers=16) / at(error, method=ALONE, workers=16),
-        "stronger": at(error, method="DC-ASGD-a, 10", workers=16) / at(error, method="ASGD", workers=16),
+        "stronger": at(error, method="DC-ASGD-a, 10", workers=16)
+        / at(error, method="ASGD", workers=16),
         "synchronous": at(error, method="SSGD", workers=16) / at(error, method="ASGD", workers=16),
         "error": error,
         "table": error.where(error < 1, np.inf),
@@ -357,7 +414,11 @@ B2 = Claim(
         "deciding": three_epochs(
             "claims-dc-asgd-deciding",
             {
-                "setting": {name: keys for name, keys in dc_settings(rates=False).items() if name in COMPARED},
+                "setting": {
+                    name: keys
+                    for name, keys in dc_settings(rates=False).items()
+                    if name in COMPARED
+                },
                 "seed": list(range(340, 440)),
             },
             {"sweep.seed": [340, 341]},
@@ -370,14 +431,20 @@ B2 = Claim(
             "seeds in which DC-ASGD-a has half of the paper's gain or more over ASGD, 16 workers",
             at_least=0.5,
         ),
-        Criterion("constant", "seeds in which DC-ASGD-c has a quarter of it over ASGD, 16 workers", at_least=0.5),
+        Criterion(
+            "constant",
+            "seeds in which DC-ASGD-c has a quarter of it over ASGD, 16 workers",
+            at_least=0.5,
+        ),
         Criterion("order", "the same, DC-ASGD-a over DC-ASGD-c", at_least=0.5),
         Criterion(
             "growth",
             "seeds in which DC-ASGD-a gains over ASGD with 16 workers, and 1.25 times as much in error as with 4",
             at_least=0.5,
         ),
-        Criterion("learns", "error of one worker alone, which has to learn", at_most=0.1, control=True),
+        Criterion(
+            "learns", "error of one worker alone, which has to learn", at_most=0.1, control=True
+        ),
     ),
     beside={
         "adaptive_ratio": "error of DC-ASGD-a over that of ASGD, 16 workers, 100 seeds",
@@ -439,7 +506,9 @@ B2 = Claim(
 STRENGTHS_TRIED = (1, 2, 5, 10, 20)
 """The strengths of DC-ASGD-a of which one is chosen."""
 ADAPTIVE = {
-    f"strength {strength}": {"learning.compensation": {"name": "dc_asgd_a", "strength": float(strength)}}
+    f"strength {strength}": {
+        "learning.compensation": {"name": "dc_asgd_a", "strength": float(strength)}
+    }
     for strength in STRENGTHS_TRIED
 }
 AT_STRENGTHS = {"ASGD": {"cluster.workers": 16}, **ADAPTIVE}
@@ -448,7 +517,8 @@ AT_STRENGTHS = {"ASGD": {"cluster.workers": 16}, **ADAPTIVE}
 def decide_b6(results: StudyResults) -> NumberArrays:
     chosen_on = mean(final(results["tuning"], "accuracy")).max("lr").sel(setting=list(ADAPTIVE))
     place = int(chosen_on.argmax("setting"))
-    inside = 0 < place < len(STRENGTHS_TRIED) - 1  # the best strength may lie beyond an end of the grid
+    # the best strength may lie beyond an end of the grid
+    inside = 0 < place < len(STRENGTHS_TRIED) - 1
     error = 1 - final(results["reported"], "accuracy")
     asgd = at(error, setting="ASGD")
     strong = at(error, setting=list(ADAPTIVE)).assign_coords(setting=list(STRENGTHS_TRIED))
@@ -463,8 +533,13 @@ def decide_b6(results: StudyResults) -> NumberArrays:
         "lost": own >= 0.5,
         "strength": xr.DataArray(float(STRENGTHS_TRIED[place])),
         **{f"lost_{strength}": at(strong, setting=strength) >= 0.5 for strength in STRENGTHS_TRIED},
-        **{f"gain_{strength}": at(strong, setting=strength) <= HALF_THE_GAIN * asgd for strength in STRENGTHS_TRIED},
-        "error": xr.concat([asgd.expand_dims(setting=[0]), strong], "setting").rename(setting="strength"),
+        **{
+            f"gain_{strength}": at(strong, setting=strength) <= HALF_THE_GAIN * asgd
+            for strength in STRENGTHS_TRIED
+        },
+        "error": xr.concat([asgd.expand_dims(setting=[0]), strong], "setting").rename(
+            setting="strength"
+        ),
     }
 
 
@@ -488,7 +563,11 @@ B6 = Claim(
     studies={
         "tuning": three_epochs(
             "claims-dc-asgd-strength-tuning",
-            {"setting": AT_STRENGTHS, "learning.lr": SLOW_RATES[:6], "seed": [500, 501, 502, 503, 504]},
+            {
+                "setting": AT_STRENGTHS,
+                "learning.lr": SLOW_RATES[:6],
+                "seed": [500, 501, 502, 503, 504],
+            },
             {"sweep.seed": [500, 501]},
             tuned=False,
         ),
@@ -500,7 +579,11 @@ B6 = Claim(
     },
     decide=decide_b6,
     criteria=(
-        Criterion("gain", "seeds in which DC-ASGD-a has half of the paper's gain or more over ASGD", at_least=0.5),
+        Criterion(
+            "gain",
+            "seeds in which DC-ASGD-a has half of the paper's gain or more over ASGD",
+            at_least=0.5,
+        ),
         Criterion("learns", "error of ASGD, which has to learn", at_most=0.1, control=True),
     ),
     beside={
@@ -509,14 +592,22 @@ B6 = Claim(
         "median": "median of the ratio of their errors",
         "lost": "seeds in which DC-ASGD-a has an error of a half or more",
         "strength": "strength chosen",
-        **{f"gain_{strength}": f"seeds with half of the gain, strength {strength}" for strength in STRENGTHS_TRIED},
+        **{
+            f"gain_{strength}": f"seeds with half of the gain, strength {strength}"
+            for strength in STRENGTHS_TRIED
+        },
         **{
             f"lost_{strength}": f"seeds with an error of a half or more, strength {strength}"
             for strength in STRENGTHS_TRIED
         },
     },
     figure=Picture(
-        of="error", x="strength", y="test error", xlabel="strength of the compensation, 0: ASGD", log_x=True, log_y=True
+        of="error",
+        x="strength",
+        y="test error",
+        xlabel="strength of the compensation, 0: ASGD",
+        log_x=True,
+        log_y=True,
     ),
     notes=paragraph("""
         DC-ASGD-a has half of the paper's gain in most seeds, with a strength of 10; but four of 40 diverge. At 5 it is
@@ -530,7 +621,10 @@ B6 = Claim(
 )
 
 
-UNEVEN = {"workers": 8, "compute": {"law": "two_point", "usual": 0.01, "factor": 10, "probability": 0.05}}
+UNEVEN = {
+    "workers": 8,
+    "compute": {"law": "two_point", "usual": 0.01, "factor": 10, "probability": 0.05},
+}
 
 
 def decide_b3(results: StudyResults) -> NumberArrays:
@@ -608,11 +702,27 @@ B3 = Claim(
     },
     decide=decide_b3,
     criteria=(
-        Criterion("synchronous", "SSGD over ASGD, time per sample (closed form 2.78)", at_least=1.5),
-        Criterion("adaptive", "DC-ASGD-a over ASGD, time per sample", at_least=0.999, at_most=1.001, control=True),
-        Criterion("constant", "DC-ASGD-c over ASGD, time per sample", at_least=0.999, at_most=1.001, control=True),
+        Criterion(
+            "synchronous", "SSGD over ASGD, time per sample (closed form 2.78)", at_least=1.5
+        ),
+        Criterion(
+            "adaptive",
+            "DC-ASGD-a over ASGD, time per sample",
+            at_least=0.999,
+            at_most=1.001,
+            control=True,
+        ),
+        Criterion(
+            "constant",
+            "DC-ASGD-c over ASGD, time per sample",
+            at_least=0.999,
+            at_most=1.001,
+            control=True,
+        ),
     ),
-    beside={"synchronous_many": "SSGD over ASGD, time per sample, the clock alone, a hundred seeds"},
+    beside={
+        "synchronous_many": "SSGD over ASGD, time per sample, the clock alone, a hundred seeds"
+    },
     figure=Picture(of="milliseconds", x="method", y="virtual ms per sample"),
     notes=paragraph("""
         That compensation takes no time is built in; that stragglers slow synchronous SGD is measured. These five seeds
@@ -630,7 +740,10 @@ STRENGTHS: dict[str, Any] = {
     "evaluate": {"every_epochs": 2},
 }
 STRENGTH = "learning.compensation.strength"
-TRIED: dict[str, Any] = {STRENGTH: [0.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0], "seeds": 5}
+TRIED: dict[str, Any] = {
+    STRENGTH: [0.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0],
+    "seeds": 5,
+}
 TWO = {**SMALL, "sweep.seeds": 2}
 
 
@@ -640,7 +753,11 @@ def strengths_of(seeds: range) -> Study:
         config={
             **STRENGTHS,
             "name": "claims-strength-more",
-            "sweep": {"cluster.workers": [8, 32], STRENGTH: [*TRIED[STRENGTH], 5000.0], "seed": list(seeds)},
+            "sweep": {
+                "cluster.workers": [8, 32],
+                STRENGTH: [*TRIED[STRENGTH], 5000.0],
+                "seed": list(seeds),
+            },
         },
         smoke={**SMALL, "sweep.seed": [seeds[0]]},
         paper={"stop.epochs": 30},
@@ -654,8 +771,12 @@ def decide_b4(results: StudyResults) -> NumberArrays:
     fresh = _strongest(final(results["fresh"], "accuracy"))
     limit, limit_faster = _strongest(accuracy), _strongest(faster)
     both = xr.concat([limit.sel(workers=more["workers"]), more, fresh], SEED)
-    alone = xr.concat([at(accuracy, strength=0.0).min("workers"), at(faster, strength=0.0)], "rate").min("rate")
-    by_workers = {f"{count} workers": at(accuracy, workers=count) for count in accuracy["workers"].values}
+    alone = xr.concat(
+        [at(accuracy, strength=0.0).min("workers"), at(faster, strength=0.0)], "rate"
+    ).min("rate")
+    by_workers = {
+        f"{count} workers": at(accuracy, workers=count) for count in accuracy["workers"].values
+    }
     return {
         "workers": log(at(fresh, workers=32) / at(fresh, workers=8)) / np.log(2),
         "ratio": at(both, workers=32) / at(both, workers=8),
@@ -666,12 +787,16 @@ def decide_b4(results: StudyResults) -> NumberArrays:
         "limit_16": at(limit, workers=16),
         "limit_32": at(both, workers=32),
         "limit_faster": limit_faster,
-        "accuracy": stack_arrays(**by_workers, **{"8 workers, rate 0.02": faster}).rename(of="setting"),
+        "accuracy": stack_arrays(**by_workers, **{"8 workers, rate 0.02": faster}).rename(
+            of="setting"
+        ),
     }
 
 
 def _strongest(accuracy: xr.DataArray) -> xr.DataArray:
-    """The largest strength at which the accuracy is at most 10 points below that of strength 0, each seed's own."""
+    """The largest strength at which the accuracy is at most 10 points below that of strength 0,
+    each seed's own.
+    """
     compensated = between(accuracy, "strength", 1.0, np.inf)
     return largest(compensated >= at(accuracy, strength=0.0) - 0.1, "strength")
 
@@ -732,10 +857,19 @@ B4 = Claim(
     },
     decide=decide_b4,
     criteria=(
-        Criterion("workers", "log2 of the largest strength that trains, 32 workers over 8", at_most=-1.0),
+        Criterion(
+            "workers", "log2 of the largest strength that trains, 32 workers over 8", at_most=-1.0
+        ),
         Criterion("rate", "largest strength that trains, rate 0.02 over 0.005", at_most=0.5),
-        Criterion("learns", "accuracy at strength 0, least over the settings", at_least=0.8, control=True),
-        Criterion("is_asgd", "accuracy at strength 0 minus that of ASGD, either way", at_most=0.0, control=True),
+        Criterion(
+            "learns", "accuracy at strength 0, least over the settings", at_least=0.8, control=True
+        ),
+        Criterion(
+            "is_asgd",
+            "accuracy at strength 0 minus that of ASGD, either way",
+            at_most=0.0,
+            control=True,
+        ),
     ),
     beside={
         "ratio": "largest strength that trains, 32 workers over 8, 45 seeds",
@@ -793,13 +927,18 @@ def decide_b5(results: StudyResults) -> NumberArrays:
     found = 1 - final(results["methods"], "accuracy")
     alone = at(found, setting=ALONE)
     rows = [
-        xr.concat([at(found, setting=f"{name}, {workers} workers") for workers in CIFAR_WORKERS], "workers")
+        xr.concat(
+            [at(found, setting=f"{name}, {workers} workers") for workers in CIFAR_WORKERS],
+            "workers",
+        )
         for name in CIFAR_METHODS
     ]
     methods = xr.Variable("method", [ALONE, *CIFAR_METHODS])
     error = xr.concat([xr.concat([alone] * len(CIFAR_WORKERS), "workers"), *rows], methods)
     error = error.assign_coords(workers=list(CIFAR_WORKERS))
-    asgd, constant, adaptive = (at(error, method=name) for name in ("ASGD", "DC-ASGD-c", "DC-ASGD-a"))
+    asgd, constant, adaptive = (
+        at(error, method=name) for name in ("ASGD", "DC-ASGD-c", "DC-ASGD-a")
+    )
     return {
         "adaptive_4": at(asgd - adaptive, workers=4),
         "adaptive_8": at(asgd - adaptive, workers=8),
@@ -879,11 +1018,31 @@ B5 = Claim(
     },
     decide=decide_b5,
     criteria=(
-        Criterion("adaptive_4", "error of ASGD minus that of DC-ASGD-a, 4 workers (paper 0.0108)", at_least=0.005),
-        Criterion("adaptive_8", "error of ASGD minus that of DC-ASGD-a, 8 workers (paper 0.0169)", at_least=0.005),
-        Criterion("constant_8", "error of ASGD minus that of DC-ASGD-c, 8 workers (paper 0.0099)", at_least=0.0),
-        Criterion("order_8", "error of DC-ASGD-c minus that of DC-ASGD-a, 8 workers (paper 0.0070)", at_least=0.0),
-        Criterion("cost_8", "error of ASGD minus that of one worker alone, 8 workers (paper 0.0161)", at_least=0.005),
+        Criterion(
+            "adaptive_4",
+            "error of ASGD minus that of DC-ASGD-a, 4 workers (paper 0.0108)",
+            at_least=0.005,
+        ),
+        Criterion(
+            "adaptive_8",
+            "error of ASGD minus that of DC-ASGD-a, 8 workers (paper 0.0169)",
+            at_least=0.005,
+        ),
+        Criterion(
+            "constant_8",
+            "error of ASGD minus that of DC-ASGD-c, 8 workers (paper 0.0099)",
+            at_least=0.0,
+        ),
+        Criterion(
+            "order_8",
+            "error of DC-ASGD-c minus that of DC-ASGD-a, 8 workers (paper 0.0070)",
+            at_least=0.0,
+        ),
+        Criterion(
+            "cost_8",
+            "error of ASGD minus that of one worker alone, 8 workers (paper 0.0161)",
+            at_least=0.005,
+        ),
         Criterion("learns", "error of one worker alone", at_most=0.5, control=True),
     ),
     beside={

@@ -1,4 +1,6 @@
-"""Probes: simulations that compute numbers which runs do not record, such as additional gradients."""
+"""Probes: simulations that compute numbers which runs do not record, such as additional
+gradients.
+"""
 
 import hashlib
 import json
@@ -21,7 +23,16 @@ from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.results.atomic import whole_file
 from laggard.experiments.running.run import circumstances
 
-__all__ = ["PROBES", "closeness", "expansions", "fit_momentum", "leaving", "momentum", "run_probe", "variation"]
+__all__ = [
+    "PROBES",
+    "closeness",
+    "expansions",
+    "fit_momentum",
+    "leaving",
+    "momentum",
+    "run_probe",
+    "variation",
+]
 
 Probe = Callable[[Config, Mapping[str, Any]], list[dict[str, float]]]
 PROBES: Mapping[str, Probe] = {
@@ -31,20 +42,26 @@ PROBES: Mapping[str, Probe] = {
     "momentum": momentum,
     "variation": variation,
 }
-"""What a study may ask for instead of runs: from a config, and what it gives `simulate`, to a row a number."""
+"""What a study may ask for instead of runs: from a config, and what it gives `simulate`, to a row a
+number.
+"""
 
 
 def run_probe(probe: str, config: Config, out: Path) -> xr.DataArray:
-    """A probe of every run of a config, over its swept keys and whatever the probe adds; kept under `out`.
+    """A probe of every run of a config, over its swept keys and whatever the probe adds; kept under
+    `out`.
 
-    A member that diverged has no number, which counts as an infinite one: nothing is to be chosen for it.
-    The array's attribute `made` says how each was made, by the id of what was kept, as a run's manifest does.
+    A member that diverged has no number, which counts as an infinite one: nothing is to be chosen
+    for it. The array's attribute `made` says how each was made, by the id of what was kept, as a
+    run's manifest does.
     """
     every = runs(config)
     kept = [_load_or_run(probe, run, out) for run in every]
     rows = pd.concat([found for found, _ in kept], ignore_index=True)
     made = {_probe_key(probe, run): how for run, (_, how) in zip(every, kept, strict=True)}
-    return array(rows.drop(columns=["member"]), rows["number"].fillna(np.inf)).assign_attrs(made=made)
+    return array(rows.drop(columns=["member"]), rows["number"].fillna(np.inf)).assign_attrs(
+        made=made
+    )
 
 
 def _probe_key(probe: str, run: RunSpec) -> str:
@@ -71,7 +88,9 @@ class CountedTask:
 
 
 def _load_or_run(probe: str, run: RunSpec, out: Path) -> tuple[Any, dict[str, Any]]:
-    """The rows of one run, with its labels and its members' settings, and how they were made; read where they are."""
+    """The rows of one run, with its labels and its members' settings, and how they were made; read
+    where they are.
+    """
     path = out / run.config.name / f"{probe}-{_probe_key(probe, run)}.csv"
     how = path.with_suffix(".json")
     if not path.is_file() or not how.is_file():
@@ -84,4 +103,6 @@ def _load_or_run(probe: str, run: RunSpec, out: Path) -> tuple[Any, dict[str, An
             how.write_text(json.dumps(made), encoding="utf-8")
     found = pd.read_csv(path)
     settings = pd.DataFrame(run.members).reindex(found["member"]).reset_index(drop=True)
-    return pd.concat([found.assign(**run.labels), settings], axis=1), json.loads(how.read_text(encoding="utf-8"))
+    return pd.concat([found.assign(**run.labels), settings], axis=1), json.loads(
+        how.read_text(encoding="utf-8")
+    )

@@ -19,12 +19,14 @@ QUARTERS = 4
 
 @dataclass(frozen=True)
 class DistanceProbe:
-    """A compensation that also takes the gradient of the same mini-batch at the weights now, and notes the distances.
+    """A compensation that also takes the gradient of the same mini-batch at the weights now, and
+    notes the distances.
 
     Attributes:
         inner: the compensation whose gradient is compared.
         task: takes the fresh gradient, at the price of another evaluation.
-        distances: per update, |g_compensated - g_fresh| and |g_stale - g_fresh|, each `(ensemble,)`.
+        distances: per update, |g_compensated - g_fresh| and |g_stale - g_fresh|, each
+            `(ensemble,)`.
     """
 
     shared: ClassVar[bool] = False
@@ -49,16 +51,23 @@ class DistanceProbe:
 
 
 def closeness(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]:
-    """How close a compensated gradient is to the fresh one, as a share of how close the stale one is, in each quarter.
+    """How close a compensated gradient is to the fresh one, as a share of how close the stale one
+    is, in each quarter.
 
-    E |g_compensated - g_fresh| / E |g_stale - g_fresh|, the fresh gradient being that of the same mini-batch at the
-    weights that are updated; a row a member and quarter of the run's updates.
+    E |g_compensated - g_fresh| / E |g_stale - g_fresh|, the fresh gradient being that of the same
+    mini-batch at the weights that are updated; a row a member and quarter of the run's updates.
 
-    Source: Zheng et al. (2017), arXiv 1609.08326: the compensation is a Taylor expansion of the fresh gradient.
+    Source: Zheng et al. (2017), arXiv 1609.08326: the compensation is a Taylor expansion of the
+    fresh gradient.
     """
     rule = given["algorithm"].rule
     beside = DistanceProbe(rule.compensation, given["task"])
-    simulate(**{**given, "algorithm": replace(given["algorithm"], rule=replace(rule, compensation=beside))})
+    simulate(
+        **{
+            **given,
+            "algorithm": replace(given["algorithm"], rule=replace(rule, compensation=beside)),
+        }
+    )
     compensated, stale = (torch.stack(each) for each in zip(*beside.distances, strict=True))
     rows: list[dict[str, float]] = []
     quarters = zip(compensated.tensor_split(QUARTERS), stale.tensor_split(QUARTERS), strict=True)
@@ -74,13 +83,14 @@ STRENGTHS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 
 
 @dataclass(frozen=True)
 class ExpansionProbe(Uncompensated):
-    """No compensation, but at some updates the corrections that several would make are held against the right one.
+    """No compensation, but at some updates the corrections that several would make are held against
+    the right one.
 
     Attributes:
         task: takes the fresh gradient, and products with the Hessian.
         forms: compensations of strength 1, whose correction is proportional to the strength.
-        products: by form and update, <r, r>, <r, c> and <c, c> of the right correction r = g_fresh - g_stale and the
-            form's c, each `(ensemble,)`.
+        products: by form and update, <r, r>, <r, c> and <c, c> of the right correction r = g_fresh
+            - g_stale and the form's c, each `(ensemble,)`.
         seen: the number of gradients so far, as the length of a list.
     """
 
@@ -102,7 +112,9 @@ class ExpansionProbe(Uncompensated):
         if len(self.seen) % EVERY == 0:
             step, batch = weights - gradient.weights, gradient.whole.batch
             fresh = self.task.gradients(weights.unsqueeze(0), [batch])[0][0]
-            exact = self.task.hessian_products(gradient.weights.unsqueeze(0), step.unsqueeze(0), [batch])[0]
+            exact = self.task.hessian_products(
+                gradient.weights.unsqueeze(0), step.unsqueeze(0), [batch]
+            )[0]
             corrections["outer"] = stale * (stale * step).sum(1, keepdim=True)
             corrections["exact"] = exact.double()
             right = fresh.double() - stale
@@ -114,29 +126,47 @@ class ExpansionProbe(Uncompensated):
 
 
 def expansions(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """How close gradients of several compensations would be to the fresh one, along a run without compensation.
+    """How close gradients of several compensations would be to the fresh one, along a run without
+    compensation.
 
-    As in `closeness`, E |g_stale + strength c - g_fresh| / E |g_stale - g_fresh|, of every tenth update, with the
-    correction c of
+    As in `closeness`, E |g_stale + strength c - g_fresh| / E |g_stale - g_fresh|, of every tenth
+    update, with the correction c of
 
-        constant  g*g*(w - w_read), DC-ASGD-c;     adaptive  the same over the root of its mean square, DC-ASGD-a
-        outer     g g^T (w - w_read);              exact     H (w - w_read), of which strength 1 is the Taylor expansion
+        constant  g*g*(w - w_read), DC-ASGD-c;     adaptive  the same over the root of its mean
+        square, DC-ASGD-a outer     g g^T (w - w_read);              exact     H (w - w_read), of
+        which strength 1 is the Taylor expansion
 
-    g and H those of the mini-batch at w_read; a row a member, form, strength and quarter of the run's updates.
+    g and H those of the mini-batch at w_read; a row a member, form, strength and quarter of the
+    run's updates.
 
-    Source: Zheng et al. (2017), arXiv 1609.08326, section 3: H is replaced by g g^T, and that by its diagonal.
+    Source: Zheng et al. (2017), arXiv 1609.08326, section 3: H is replaced by g g^T, and that by
+    its diagonal.
     """
     rule = given["algorithm"].rule
-    along = ExpansionProbe(given["task"], {"constant": DCASGDc(strength=1.0), "adaptive": DCASGDa(strength=1.0)})
-    simulate(**{**given, "algorithm": replace(given["algorithm"], rule=replace(rule, compensation=along))})
+    along = ExpansionProbe(
+        given["task"], {"constant": DCASGDc(strength=1.0), "adaptive": DCASGDa(strength=1.0)}
+    )
+    simulate(
+        **{
+            **given,
+            "algorithm": replace(given["algorithm"], rule=replace(rule, compensation=along)),
+        }
+    )
     rows: list[dict[str, Any]] = []
     for form, products in along.products.items():
         right, across, own = (torch.stack(each) for each in zip(*products, strict=True))
         for strength in STRENGTHS:
             distance = (right - 2 * strength * across + strength**2 * own).clamp(min=0).sqrt()
-            quarters = zip(distance.tensor_split(QUARTERS), right.sqrt().tensor_split(QUARTERS), strict=True)
+            quarters = zip(
+                distance.tensor_split(QUARTERS), right.sqrt().tensor_split(QUARTERS), strict=True
+            )
             for quarter, (ours, stale) in enumerate(quarters, start=1):
                 for member, share in enumerate(ours.mean(0) / stale.mean(0)):
-                    where = {"member": member, "form": form, "strength": strength, "quarter": quarter}
+                    where = {
+                        "member": member,
+                        "form": form,
+                        "strength": strength,
+                        "quarter": quarter,
+                    }
                     rows.append({**where, "number": float(share)})
     return rows

@@ -25,7 +25,8 @@ SINGLE = 8  # of them, those whose samples have a gradient each
 
 @dataclass(frozen=True)
 class VariationProbe(Uncompensated):
-    """No compensation, but every `INTERVAL` updates the gradients of other mini-batches are measured.
+    """No compensation, but every `INTERVAL` updates the gradients of other mini-batches are
+    measured.
 
     Attributes:
         task: takes the gradients, and products with the Hessian.
@@ -50,15 +51,21 @@ class VariationProbe(Uncompensated):
         if place == LATER:
             batches = [next(self.batches) for _ in range(BATCHES)]
             found = measure_variation(self.task, self.begun[0], weights, batches)
-            self.measured.append(found | measure_curvature(self.task, self.begun[0], weights, batches[:SINGLE]))
+            self.measured.append(
+                found | measure_curvature(self.task, self.begun[0], weights, batches[:SINGLE])
+            )
         self.seen.append(None)
         return value, state
 
 
-def measure_variation(task: Any, read: Tensor, now: Tensor, batches: list[Tensor]) -> dict[str, Tensor]:
-    """How gradients of mini-batches vary between each other and between two models, each `(ensemble,)`.
+def measure_variation(
+    task: Any, read: Tensor, now: Tensor, batches: list[Tensor]
+) -> dict[str, Tensor]:
+    """How gradients of mini-batches vary between each other and between two models, each
+    `(ensemble,)`.
 
-        variance  tr Cov(g_b(read));    signal  |E g_b(read)|^2;    change  |E g_b(now) - E g_b(read)|^2
+        variance  tr Cov(g_b(read));    signal  |E g_b(read)|^2;    change  |E g_b(now) - E
+        g_b(read)|^2
 
     without bias, from the mean and the covariance over the mini-batches b.
 
@@ -75,19 +82,26 @@ def measure_variation(task: Any, read: Tensor, now: Tensor, batches: list[Tensor
     }
 
 
-def measure_curvature(task: Any, read: Tensor, now: Tensor, batches: list[Tensor]) -> dict[str, Tensor]:
-    """The loss's Hessian H and the mean F of g g^T over samples, in the direction s = now - read, each `(ensemble,)`.
+def measure_curvature(
+    task: Any, read: Tensor, now: Tensor, batches: list[Tensor]
+) -> dict[str, Tensor]:
+    """The loss's Hessian H and the mean F of g g^T over samples, in the direction s = now - read,
+    each `(ensemble,)`.
 
-        hessian  s^T H s;    fisher  s^T F s;    cosine  that of H s and F s;    outer  s^T E[g_b g_b^T] s
+        hessian  s^T H s;    fisher  s^T F s;    cosine  that of H s and F s;    outer  s^T E[g_b
+        g_b^T] s
 
-    H and F of the samples of all `batches` at `read`; g_b the gradient of a mini-batch, as DC-ASGD has it.
+    H and F of the samples of all `batches` at `read`; g_b the gradient of a mini-batch, as DC-ASGD
+    has it.
     """
     step = now - read
     curved, squared, outer = (torch.zeros_like(step, dtype=torch.float64) for _ in range(3))
     for batch in batches:
         curved += task.hessian_products(read[None], step[None], [batch])[0].double()
         singles = list(batch.unsqueeze(-1).movedim(-2, 0))
-        each = task.gradients(read.expand(len(singles), *read.shape).contiguous(), singles)[0].double()
+        each = task.gradients(read.expand(len(singles), *read.shape).contiguous(), singles)[
+            0
+        ].double()
         whole = each.mean(0)
         squared += (each * (each * step).sum(-1, keepdim=True)).mean(0)
         outer += whole * (whole * step).sum(-1, keepdim=True)
@@ -101,9 +115,11 @@ def measure_curvature(task: Any, read: Tensor, now: Tensor, batches: list[Tensor
 
 
 def variation(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Means of `measure_variation` and `measure_curvature` over each tenth of a run; a row a member, tenth and number.
+    """Means of `measure_variation` and `measure_curvature` over each tenth of a run; a row a
+    member, tenth and number.
 
-    Sources: McCandlish et al. (2018), arXiv 1812.06162: variance over signal is the noise scale of a mini-batch; Zheng
+    Sources: McCandlish et al. (2018), arXiv 1812.06162: variance over signal is the noise scale of
+    a mini-batch; Zheng
     et al. (2017), arXiv 1609.08326, section 3: F becomes H as the model becomes that of the labels.
 
     Raises:
@@ -115,7 +131,10 @@ def variation(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
     simulate(**{**given, "algorithm": replace(given["algorithm"], rule=rule)})
     if len(along.measured) < PARTS:
         least = (PARTS - 1) * INTERVAL + LATER + 1
-        raise ConfigError("stop", f"expected at least {least} updates for {PARTS} measurements, got {len(along.seen)}")
+        raise ConfigError(
+            "stop",
+            f"expected at least {least} updates for {PARTS} measurements, got {len(along.seen)}",
+        )
     rows: list[dict[str, Any]] = []
     for name in along.measured[0]:
         parts = torch.stack([each[name] for each in along.measured]).tensor_split(PARTS)

@@ -36,14 +36,17 @@ class TrajectoryProbe(Uncompensated):
 
 
 def momentum(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]:
-    """The implicit momentum of asynchronous SGD around the optimum 0 of a quadratic; a row a member.
+    """The implicit momentum of asynchronous SGD around the optimum 0 of a quadratic; a row a
+    member.
 
-        R(j+1) - R(j) = mu (R(j) - R(j-1)) - a R(j),    R(j) = mean of w(t) w(t+j) over updates t and parameters
+        R(j+1) - R(j) = mu (R(j) - R(j-1)) - a R(j),    R(j) = mean of w(t) w(t+j) over updates t
+        and parameters
 
-    which is fitted by least squares over the lags j = 1 ... 2 P. Lag 0 is left out: w(t) and the step after it have
-    the choice of the last worker in common.
+    which is fitted by least squares over the lags j = 1 ... 2 P. Lag 0 is left out: w(t) and the
+    step after it have the choice of the last worker in common.
 
-    Source: Mitliagkas et al. (2016), arXiv 1605.09774: staleness that is geometric gives mu = 1 - 1 / P.
+    Source: Mitliagkas et al. (2016), arXiv 1605.09774: staleness that is geometric gives mu = 1 - 1
+    / P.
     """
     along = TrajectoryProbe()
     rule = replace(given["algorithm"].rule, compensation=along)
@@ -51,7 +54,8 @@ def momentum(config: Config, given: Mapping[str, Any]) -> list[dict[str, float]]
     models = torch.stack(along.models).double()
     lags = 2 * config.cluster.workers
     return [
-        {"member": member, "number": fit_momentum(models[:, member].numpy(), lags)} for member in range(models.shape[1])
+        {"member": member, "number": fit_momentum(models[:, member].numpy(), lags)}
+        for member in range(models.shape[1])
     ]
 
 

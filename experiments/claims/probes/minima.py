@@ -1,4 +1,6 @@
-"""Descent with delay from beside a minimum: at which learning rates it comes back, and at which it leaves."""
+"""Descent with delay from beside a minimum: at which learning rates it comes back, and at which it
+leaves.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +20,9 @@ from laggard.simulator.learning.rules.damping import Uncompensated
 from laggard.simulator.learning.rules.scalars import Scalar
 
 DECAY = 0.001
-"""The factor on |w|^2 / 2 in the loss, without which the cross entropy of a network has no minimum."""
+"""The factor on |w|^2 / 2 in the loss, without which the cross entropy of a network has no
+minimum.
+"""
 EVALUATIONS = 600  # gradients of the search for a minimum
 POWER = 40  # iterations for the sharpness
 APART = 0.001
@@ -34,7 +38,8 @@ class Minimum:
 
     Attributes:
         weights: `(params,)`.
-        sharpness: the largest eigenvalue of f's Hessian there, and its eigenvector `direction` `(params,)`.
+        sharpness: the largest eigenvalue of f's Hessian there, and its eigenvector `direction`
+            `(params,)`.
         slope: |f'(w)|, which is what the search has left.
         batch: the mini-batch.
     """
@@ -85,7 +90,8 @@ class BesideMinima:
 
 @dataclass(frozen=True)
 class DeviationProbe(Uncompensated):
-    """No compensation, but the deviation from minima along their sharpest directions is noted before each update.
+    """No compensation, but the deviation from minima along their sharpest directions is noted
+    before each update.
 
     Attributes:
         deviations: per update, `(ensemble,)`.
@@ -100,20 +106,25 @@ class DeviationProbe(Uncompensated):
         self, value: Tensor, gradient: GradientPromise, weights: Tensor, state: Any, lr: Scalar
     ) -> tuple[Tensor, Any]:
         pairs = zip(weights, self.minima, strict=True)
-        self.deviations.append(torch.stack([(own - each.weights) @ each.direction for own, each in pairs]))
+        self.deviations.append(
+            torch.stack([(own - each.weights) @ each.direction for own, each in pairs])
+        )
         return value, state
 
 
 def leaving(config: Config, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """By what factor the deviation from a minimum grows under delay, at learning rates in units of theory's limit.
+    """By what factor the deviation from a minimum grows under delay, at learning rates in units of
+    theory's limit.
 
-    A minimum of one mini-batch's loss is found without delay, moved by `APART` along its sharpest direction, and
-    descent goes on from there with the config's delay and momentum. With its sharpness h, `learning.lr` counts in units
-    of `critical(delay, momentum) / h`, so that theory has the deviation return below 1 and grow above. A row a
-    member with the swing of the deviation (largest less least) in the last of six periods over that in the second
-    (`growth`; infinite, where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and `slope`.
+    A minimum of one mini-batch's loss is found without delay, moved by `APART` along its sharpest
+    direction, and descent goes on from there with the config's delay and momentum. With its
+    sharpness h, `learning.lr` counts in units of `critical(delay, momentum) / h`, so that theory
+    has the deviation return below 1 and grow above. A row a member with the swing of the deviation
+    (largest less least) in the last of six periods over that in the second (`growth`; infinite,
+    where the deviation was ever above `LEFT`), and with the minimum's `sharpness` and `slope`.
 
-    Source: Giladi et al. (2020), arXiv 1909.12340: a minimum is stable under delay as its quadratic expansion is.
+    Source: Giladi et al. (2020), arXiv 1909.12340: a minimum is stable under delay as its quadratic
+    expansion is.
     """
     algorithm = given["algorithm"]
     limit, angle = critical(algorithm.delay, config.learning.momentum, nesterov=False)
@@ -157,12 +168,21 @@ _found: dict[tuple[str, int], Minimum] = {}
 
 
 def find_minimum(task: Any, seed: int) -> Minimum:
-    """A minimum of f for a mini-batch and initial weights that `seed` draws, by L-BFGS, and its sharpness."""
+    """A minimum of f for a mini-batch and initial weights that `seed` draws, by L-BFGS, and its
+    sharpness.
+    """
     start = task.start([seed])[0]
     batch = next(task.batches(0, [np.random.default_rng(seed)]))
     weights = start.double().clone()
-    settings: dict[str, Any] = {"lr": 1.0, "max_iter": EVALUATIONS, "max_eval": EVALUATIONS, "history_size": 20}
-    search = torch.optim.LBFGS([weights], **settings, line_search_fn="strong_wolfe", tolerance_change=0.0)
+    settings: dict[str, Any] = {
+        "lr": 1.0,
+        "max_iter": EVALUATIONS,
+        "max_eval": EVALUATIONS,
+        "history_size": 20,
+    }
+    search = torch.optim.LBFGS(
+        [weights], **settings, line_search_fn="strong_wolfe", tolerance_change=0.0
+    )
 
     def f() -> float:
         gradients, losses = task.gradients(weights.to(start)[None, None], [batch])
@@ -177,9 +197,14 @@ def find_minimum(task: Any, seed: int) -> Minimum:
 
 
 def _find_sharpest(task: Any, weights: Tensor, batch: Any) -> tuple[float, Tensor]:
-    """The largest eigenvalue of f's Hessian at `weights` `(params,)`, and its eigenvector, by power iteration."""
+    """The largest eigenvalue of f's Hessian at `weights` `(params,)`, and its eigenvector, by power
+    iteration.
+    """
     direction = torch.ones_like(weights) / math.sqrt(weights.numel())
     for _ in range(POWER):
-        product = task.hessian_products(weights[None, None], direction[None, None], [batch])[0, 0] + DECAY * direction
+        product = (
+            task.hessian_products(weights[None, None], direction[None, None], [batch])[0, 0]
+            + DECAY * direction
+        )
         sharpness, direction = float(product @ direction), product / product.norm()
     return sharpness, direction

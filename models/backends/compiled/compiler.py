@@ -1,4 +1,6 @@
-"""Writing the module that numba compiles for a network, compiling it once, and finding it again in the cache folder."""
+"""Writing the module that numba compiles for a network, compiling it once, and finding it again in
+the cache folder.
+"""
 
 import hashlib
 import importlib.util
@@ -17,7 +19,11 @@ from types import ModuleType
 from typing import NamedTuple
 
 from laggard.models.backends.compiled import kernels, passes
-from laggard.models.backends.compiled.convolution import Convolution, convolution_backward, convolution_forward
+from laggard.models.backends.compiled.convolution import (
+    Convolution,
+    convolution_backward,
+    convolution_forward,
+)
 from laggard.models.backends.compiled.kernels import SAMPLES
 
 HEADER = """
@@ -27,14 +33,27 @@ compiled = njit(nogil=True, fastmath={"contract"}, boundscheck=False, error_mode
 inlined = njit(inline="always")
 entry = njit(nogil=True, fastmath={"contract"}, boundscheck=False, error_model="numpy", cache=CACHED)
 """
-DECORATORS = {"differentiate": "@entry", "predict": "@entry", "forward": "@inlined", "backward": "@inlined"}
+DECORATORS = {
+    "differentiate": "@entry",
+    "predict": "@entry",
+    "forward": "@inlined",
+    "backward": "@inlined",
+}
 
 
 def source(convolutions: Sequence[Convolution], cached: bool) -> str:
     """The module for a network with these convolutions."""
-    lines = [HEADER.replace("CACHED", str(cached)), *_python(kernels), *_python(passes), *products()]
+    lines = [
+        HEADER.replace("CACHED", str(cached)),
+        *_python(kernels),
+        *_python(passes),
+        *products(),
+    ]
     for number, convolution in enumerate(convolutions):
-        lines += [*convolution_forward(number, convolution), *convolution_backward(number, convolution)]
+        lines += [
+            *convolution_forward(number, convolution),
+            *convolution_backward(number, convolution),
+        ]
     lines += dispatch("convolve", "w, bias, x, y, winners, image", len(convolutions))
     lines += dispatch("convolve_back", "w, x, gy, winners, gw, gx, sums, image", len(convolutions))
     return "\n".join(lines) + "\n"
@@ -66,13 +85,21 @@ def products() -> Iterator[str]:
 
 
 def product(name: str, rows: int, terms: int, entry: str) -> Iterator[str]:
-    """y += A x, with so many `rows` of A and so many `terms` at a time, and one at a time at the end."""
+    """y += A x, with so many `rows` of A and so many `terms` at a time, and one at a time at the
+    end.
+    """
     yield "@compiled"
     yield f"def {name}(a, x, y, rows, terms):"
-    for many, ks in ((terms, f"range(0, terms - {terms - 1}, {terms})"), (1, f"range(terms - terms % {terms}, terms)")):
+    for many, ks in (
+        (terms, f"range(0, terms - {terms - 1}, {terms})"),
+        (1, f"range(terms - terms % {terms}, terms)"),
+    ):
         yield f"    for k in {ks}:"
         yield f"        xs = x[k * {SAMPLES} :]"
-        for high, ms in ((rows, f"range(0, rows - {rows - 1}, {rows})"), (1, f"range(rows - rows % {rows}, rows)")):
+        for high, ms in (
+            (rows, f"range(0, rows - {rows - 1}, {rows})"),
+            (1, f"range(rows - rows % {rows}, rows)"),
+        ):
             yield f"        for m in {ms}:"
             yield f"            ys = y[m * {SAMPLES} :]"
             for i in range(high):
@@ -86,10 +113,14 @@ def product(name: str, rows: int, terms: int, entry: str) -> Iterator[str]:
                 yield f"                {place} = {place} + ({' + '.join(f'a{i}_{j} * x{j}' for j in range(many))})"
 
 
-DIFFERENTIATE = "f4(i8[:, ::1], f4[:, ::1], i8, f4[::1], f4[:, ::1], i8[::1], i8[::1], f4[::1], f4[::1])"
+DIFFERENTIATE = (
+    "f4(i8[:, ::1], f4[:, ::1], i8, f4[::1], f4[:, ::1], i8[::1], i8[::1], f4[::1], f4[::1])"
+)
 PREDICT = "void(i8[:, ::1], f4[:, ::1], f4[::1], f4[:, ::1], i8[::1], f4[:, ::1], f4[::1])"
-MODIFIED = 1_000_000_000  # of every source file: numba compiles anew where this time is not what it was
-LONGEST_WAIT = 120  # seconds that a process waits for one that compiles the same, which takes 10 to 30
+# of every source file: numba compiles anew where this time is not what it was
+MODIFIED = 1_000_000_000
+# seconds that a process waits for one that compiles the same, which takes 10 to 30
+LONGEST_WAIT = 120
 
 
 class Passes(NamedTuple):
@@ -103,18 +134,23 @@ class Passes(NamedTuple):
 def compile_passes(convolutions: tuple[Convolution, ...]) -> Passes | None:
     """The passes of all networks with these convolutions; None, and one warning, where numba fails.
 
-    The source is a file in the user's cache folder, beside which numba stores what it compiled; where the folder
-    cannot be written, or a file there cannot be locked, everything stays in memory.
+    The source is a file in the user's cache folder, beside which numba stores what it compiled;
+    where the folder cannot be written, or a file there cannot be locked, everything stays in
+    memory.
     """
     try:
         _use_widest_vectors()
         try:
             return _compile_once(_write_source(source(convolutions, cached=True)))
-        except (OSError, RuntimeError):  # numba raises the latter where it cannot write beside the source
+        # numba raises the latter where it cannot write beside the source
+        except (OSError, RuntimeError):
             return _compile(_execute(source(convolutions, cached=False)))
     except Exception as error:  # no numba, or one that does not work here: it is not needed
         reason = str(error).strip().partition("\n")[0]
-        warnings.warn(f"gradients are not compiled, and slower: {type(error).__name__}: {reason}", stacklevel=2)
+        warnings.warn(
+            f"gradients are not compiled, and slower: {type(error).__name__}: {reason}",
+            stacklevel=2,
+        )
         return None
 
 
@@ -125,10 +161,13 @@ def _compile(module: ModuleType) -> Passes:
 
 
 def _compile_once(path: Path) -> Passes:
-    """Compile a source file, or wait until another process has: a first sweep starts several processes at once."""
+    """Compile a source file, or wait until another process has: a first sweep starts several
+    processes at once.
+    """
     from filelock import FileLock
 
-    stored = any((path.parent / "__pycache__").glob(f"{path.stem}.predict-*.nbi"))  # predict is compiled last
+    # predict is compiled last
+    stored = any((path.parent / "__pycache__").glob(f"{path.stem}.predict-*.nbi"))
     with nullcontext() if stored else FileLock(path.with_suffix(".lock"), timeout=LONGEST_WAIT):
         return _compile(_import_source(path))
 
@@ -140,7 +179,8 @@ def _execute(text: str) -> ModuleType:
 
 
 def _write_source(text: str) -> Path:
-    """A file in the user's cache folder whose name is a hash of the source, of the versions and of the CPU.
+    """A file in the user's cache folder whose name is a hash of the source, of the versions and of
+    the CPU.
 
     It is written whole or not at all, unless it is there: other processes may be at the same.
     """
@@ -172,11 +212,16 @@ def _import_source(path: Path) -> ModuleType:
 
 
 def _use_widest_vectors() -> None:
-    """Let LLVM use vectors of 512 bits, which it avoids where a CPU of the past ran slower with them.
+    """Let LLVM use vectors of 512 bits, which it avoids where a CPU of the past ran slower with
+    them.
 
     Only in a process that has not used numba before, and where the user has not chosen.
     """
-    if "numba" in sys.modules or "NUMBA_CPU_FEATURES" in os.environ or "NUMBA_CPU_NAME" in os.environ:
+    if (
+        "numba" in sys.modules
+        or "NUMBA_CPU_FEATURES" in os.environ
+        or "NUMBA_CPU_NAME" in os.environ
+    ):
         return
     import numba
     from llvmlite import binding

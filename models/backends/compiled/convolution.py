@@ -1,4 +1,6 @@
-"""The text of a convolution's forward and backward pass: all products of a kernel with a few places are written out."""
+"""The text of a convolution's forward and backward pass: all products of a kernel with a few places
+are written out.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -63,7 +65,9 @@ class Convolution(NamedTuple):
 
 
 def convolution_forward(number: int, of: Convolution) -> Iterator[str]:
-    """Row by row, or pair of rows by pair where they are pooled, so that a row stays in the fastest cache."""
+    """Row by row, or pair of rows by pair where they are pooled, so that a row stays in the fastest
+    cache.
+    """
     step, rows = of.across * SAMPLES, 1 + of.pools
     target, channel = ("image", 2 * step) if of.pools else ("y", of.down * step)
     yield "@compiled"
@@ -83,7 +87,9 @@ def convolution_forward(number: int, of: Convolution) -> Iterator[str]:
         yield f"                    xs = ((c * {of.height} + i) * {of.width} + j) * {SAMPLES}"
         yield f"                    ys = row + j * {SAMPLES}"
         yield f"                    for b in range({SAMPLES}):"
-        yield from ("                        " + line for line in _tile(of, rows, wide, target, channel))
+        yield from (
+            "                        " + line for line in _tile(of, rows, wide, target, channel)
+        )
     if of.pools:
         for t in range(of.together):
             yield f"            ys = ((o + {t}) * {of.down // 2} + i // 2) * {step // 2}"
@@ -98,7 +104,11 @@ def _tile(of: Convolution, rows: int, columns: int, target: str, channel: int) -
             yield f"x{r}_{s} = x[xs + {(r * of.width + s) * SAMPLES} + b]"
     places = [(t, r, s) for t in range(of.together) for r in range(rows) for s in range(columns)]
     for t, r, s in places:
-        products = (f"w{t}_{p * of.wide + q} * x{p + r}_{q + s}" for p in range(of.high) for q in range(of.wide))
+        products = (
+            f"w{t}_{p * of.wide + q} * x{p + r}_{q + s}"
+            for p in range(of.high)
+            for q in range(of.wide)
+        )
         yield f"v{t}_{r}_{s} = {_sum_of(products)}"
     for t, r, s in places:
         place = f"{target}[ys + {t * channel + (r * of.across + s) * SAMPLES} + b]"
@@ -106,7 +116,9 @@ def _tile(of: Convolution, rows: int, columns: int, target: str, channel: int) -
 
 
 def convolution_backward(number: int, of: Convolution) -> Iterator[str]:
-    """Rows of places: the kernels' gradient and the input's are summed from one reading of theirs."""
+    """Rows of places: the kernels' gradient and the input's are summed from one reading of
+    theirs.
+    """
     many = 1 if of.first else of.together
     size = of.down * of.across * SAMPLES
     gradient, channel = ("image", "0") if of.pools else ("gy", f"o * {size}")
@@ -133,15 +145,22 @@ def convolution_backward(number: int, of: Convolution) -> Iterator[str]:
         yield f"                        gs = {channel} + (i * {of.across} + j) * {SAMPLES}"
         yield f"                        to = p * {of.wide * SAMPLES}"
         yield f"                        for b in range({SAMPLES}):"
-        yield from ("                            " + line for line in _gradient_row(of, many, wide, gradient, size))
+        yield from (
+            "                            " + line
+            for line in _gradient_row(of, many, wide, gradient, size)
+        )
     for t in range(many):
         yield f"            for k in range({of.area}):"
         place = f"gw[((o + {t}) * {of.inputs} + c) * {of.area} + k]"
         yield f"                {place} = {place} + add_samples(sums, ({t * of.area} + k) * {SAMPLES})"
 
 
-def _gradient_row(of: Convolution, many: int, columns: int, gradient: str, size: int) -> Iterator[str]:
-    """Add what so many columns give to a row of the kernels' gradient, and to the input's where it is needed."""
+def _gradient_row(
+    of: Convolution, many: int, columns: int, gradient: str, size: int
+) -> Iterator[str]:
+    """Add what so many columns give to a row of the kernels' gradient, and to the input's where it
+    is needed.
+    """
     reached = range(columns - 1 + of.wide)
     for t in range(many):
         for s in range(columns):
@@ -159,7 +178,9 @@ def _gradient_row(of: Convolution, many: int, columns: int, gradient: str, size:
 
 
 def _blocks(count: int, size: int) -> Iterator[tuple[int, str]]:
-    """`count` places in blocks of `size` and a smaller one at the end: each size, and the range of first places."""
+    """`count` places in blocks of `size` and a smaller one at the end: each size, and the range of
+    first places.
+    """
     whole = count - count % size
     if whole:
         yield size, f"range(0, {whole}, {size})"

@@ -1,10 +1,13 @@
-"""Arithmetic on mini-batches of SAMPLES with the samples innermost: Python that numba compiles, called nowhere else.
+"""Arithmetic on mini-batches of SAMPLES with the samples innermost: Python that numba compiles,
+called nowhere else.
 
-A feature of all samples lies in SAMPLES consecutive numbers, so that every inner loop fills the CPU's vectors whatever
-the shape of a layer. Arrays are flat; images are `(channels, height, width, SAMPLES)`. Sums have one order, which the
+A feature of all samples lies in SAMPLES consecutive numbers, so that every inner loop fills the
+CPU's vectors whatever the shape of a layer. Arrays are flat; images are `(channels, height, width,
+SAMPLES)`. Sums have one order, which the
 width of the vectors does not change. NaN is passed on as torch does: a comparison with it is false.
 
-What depends on the shapes of a network is generated beside these functions, in the same module: see `source`.
+What depends on the shapes of a network is generated beside these functions, in the same module: see
+`source`.
 """
 
 from typing import Any
@@ -43,7 +46,9 @@ def copy(x: Floats, y: Floats) -> None:
 
 
 def add_samples(x: Floats, start: int) -> Any:
-    """The sum of one feature's samples from `start` on, by halves; what is in `x` is overwritten."""
+    """The sum of one feature's samples from `start` on, by halves; what is in `x` is
+    overwritten.
+    """
     half = x[start : start + SAMPLES]
     for b in range(16):
         half[b] += half[b + 16]
@@ -64,16 +69,23 @@ def add_places(x: Floats, places: int, scratch: Floats) -> Any:
 
 
 def transpose(x: Floats, start: int, features: int, y: Floats) -> None:
-    """SAMPLES features of `x` from `start` on, or as many as there are, as a matrix `(SAMPLES, SAMPLES)`."""
+    """SAMPLES features of `x` from `start` on, or as many as there are, as a matrix `(SAMPLES,
+    SAMPLES)`.
+    """
     for k in range(min(SAMPLES, features - start)):
         for b in range(SAMPLES):
             y[b * SAMPLES + k] = x[(start + k) * SAMPLES + b]
 
 
 def add_columns(x: Floats, rows: int, start: int, columns: int, y: Floats) -> None:
-    """Add `x` `(rows, SAMPLES)` to as many columns of `y` `(rows, columns)`, from `start` on, or as there are."""
+    """Add `x` `(rows, SAMPLES)` to as many columns of `y` `(rows, columns)`, from `start` on, or as
+    there are.
+    """
     for m in range(rows):
-        row, product = y[m * columns + start : (m + 1) * columns], x[m * SAMPLES : (m + 1) * SAMPLES]
+        row, product = (
+            y[m * columns + start : (m + 1) * columns],
+            x[m * SAMPLES : (m + 1) * SAMPLES],
+        )
         for n in range(min(len(row), len(product))):
             row[n] += product[n]
 
@@ -97,7 +109,8 @@ def crop(y: Floats, channels: int, height: int, width: int, top: int, left: int,
 
 
 def pool_row(x: Floats, width: int, count: int, y: Floats, winners: Floats) -> None:
-    """The maximum of each of `count` squares of two rows `(width, SAMPLES)`, and which of the four it is.
+    """The maximum of each of `count` squares of two rows `(width, SAMPLES)`, and which of the four
+    it is.
 
     As in torch, the first of equals, or the last NaN.
     """
@@ -124,11 +137,15 @@ def pool(x: Floats, channels: int, height: int, width: int, y: Floats, winners: 
     for c in range(channels):
         for i in range(down):
             to = (c * down + i) * across * SAMPLES
-            pool_row(x[(c * height + 2 * i) * width * SAMPLES :], width, across, y[to:], winners[to:])
+            pool_row(
+                x[(c * height + 2 * i) * width * SAMPLES :], width, across, y[to:], winners[to:]
+            )
 
 
 def unpool_row(y: Floats, winners: Floats, count: int, first: Single, x: Floats) -> None:
-    """Pass the gradients of `count` squares to those winners that lie in one row, of which the left one is `first`."""
+    """Pass the gradients of `count` squares to those winners that lie in one row, of which the left
+    one is `first`.
+    """
     for j in range(count):
         for b in range(SAMPLES):
             value, winner = y[j * SAMPLES + b], winners[j * SAMPLES + b]
@@ -197,7 +214,8 @@ def deactivate(gradient: Floats, y: Floats, unit: int, low: float, high: float) 
 def cross_entropy(
     y: Floats, classes: int, labels: Integers, index: Integers, share: Single, gradient: Floats
 ) -> Single:
-    """The sum over samples of their cross entropies times `share`, and its gradient, zero beyond the last sample.
+    """The sum over samples of their cross entropies times `share`, and its gradient, zero beyond
+    the last sample.
 
     With p = softmax(y) of a sample with label c: loss -log p_c, gradient p - (1 at c, 0 elsewhere).
     """

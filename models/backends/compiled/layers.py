@@ -8,7 +8,13 @@ from torch import nn
 
 from laggard.models.backends.compiled import kernels
 
-HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "forward")
+HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "forward",
+)
 ACTIVATIONS = (nn.ELU, nn.Hardtanh, nn.Identity, nn.LeakyReLU, nn.ReLU, nn.Sigmoid, nn.Tanh)
 KNOWN_LAYERS = (nn.Conv2d, nn.Flatten, nn.Linear, nn.MaxPool2d, *ACTIVATIONS)
 
@@ -36,10 +42,11 @@ def require(condition: Any) -> None:
 
 
 def chain_of(module: nn.Module) -> list[nn.Module]:
-    """The layers of a chain, in order: an `nn.Sequential`, possibly nested, of known layers, or one of them.
+    """The layers of a chain, in order: an `nn.Sequential`, possibly nested, of known layers, or one
+    of them.
 
-    None is a subclass or has hooks; all parameters are trainable and belong to one layer each. ReLU before max-pooling
-    is moved after it, which is the same function for a quarter of the work.
+    None is a subclass or has hooks; all parameters are trainable and belong to one layer each. ReLU
+    before max-pooling is moved after it, which is the same function for a quarter of the work.
 
     Raises:
         NotCompiledError: the module is no such chain.
@@ -49,7 +56,12 @@ def chain_of(module: nn.Module) -> list[nn.Module]:
     both = [layer._parameters.get(name) for layer in layers for name in ("weight", "bias")]
     owned = [id(parameter) for parameter in both if parameter is not None]
     require(parameters and owned == parameters)
-    require(all(parameter.requires_grad and parameter.device.type == "cpu" for parameter in module.parameters()))
+    require(
+        all(
+            parameter.requires_grad and parameter.device.type == "cpu"
+            for parameter in module.parameters()
+        )
+    )
     require(all(_is_known(layer) for layer in layers))
     layers = [layer for layer in layers if not isinstance(layer, nn.Identity)]
     for at, (one, other) in enumerate(pairwise(list(layers))):
@@ -59,7 +71,9 @@ def chain_of(module: nn.Module) -> list[nn.Module]:
 
 
 def activation_of(layer: nn.Module) -> Activation | None:
-    """The unit that a layer is, whose derivative is a function of its output; None for other layers."""
+    """The unit that a layer is, whose derivative is a function of its output; None for other
+    layers.
+    """
     match layer:
         case nn.ReLU():
             return Activation(kernels.RELU)
@@ -91,11 +105,23 @@ def _is_known(layer: nn.Module) -> bool:
     if type(layer) not in KNOWN_LAYERS or _is_hooked(layer):
         return False
     if isinstance(layer, nn.Conv2d):
-        shared = (layer.groups, layer.stride, layer.dilation, layer.padding_mode) == (1, (1, 1), (1, 1), "zeros")
+        shared = (layer.groups, layer.stride, layer.dilation, layer.padding_mode) == (
+            1,
+            (1, 1),
+            (1, 1),
+            "zeros",
+        )
         return shared and isinstance(layer.padding, tuple)
     if isinstance(layer, nn.MaxPool2d):
-        square = [_pair(sides) for sides in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)]
-        return square == [(2, 2), (2, 2), (0, 0), (1, 1)] and not layer.ceil_mode and not layer.return_indices
+        square = [
+            _pair(sides)
+            for sides in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
+        ]
+        return (
+            square == [(2, 2), (2, 2), (0, 0), (1, 1)]
+            and not layer.ceil_mode
+            and not layer.return_indices
+        )
     if isinstance(layer, nn.Flatten):
         return (layer.start_dim, layer.end_dim) == (1, -1)
     return isinstance(layer, nn.Linear | nn.Identity) or activation_of(layer) is not None

@@ -1,4 +1,6 @@
-"""The compiled gradient of one network, on data that are checked before: inside there are no checks."""
+"""The compiled gradient of one network, on data that are checked before: inside there are no
+checks.
+"""
 
 import threading
 from collections.abc import Callable
@@ -23,8 +25,9 @@ Data = tuple[Floats, Integers]  # inputs (samples, features), labels (samples,)
 class Network:
     """A module's passes, compiled when they are first needed.
 
-    Its methods answer None where a module, a loss or data are not compiled: autograd takes those. One thread calls
-    them; the functions that they answer with are for any thread, each of which has working memory of its own.
+    Its methods answer None where a module, a loss or data are not compiled: autograd takes those.
+    One thread calls them; the functions that they answer with are for any thread, each of which has
+    working memory of its own.
     """
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
@@ -35,7 +38,13 @@ class Network:
         self._own = threading.local()
 
     def differentiate(
-        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor, gradients: Tensor, losses: Tensor
+        self,
+        weights: Tensor,
+        x: Indexable,
+        y: Indexable,
+        index: Tensor,
+        gradients: Tensor,
+        losses: Tensor,
     ) -> Callable[[int], None] | None:
         """A function of a row that writes one model's gradient and loss.
 
@@ -51,7 +60,11 @@ class Network:
             IndexError: a label is no class of the network, or an index no sample.
         """
         compiled = self._compile(weights, tensor_of(x))
-        data = None if compiled is None else self._check(tensor_of(x), tensor_of(y), compiled[0].classes)
+        data = (
+            None
+            if compiled is None
+            else self._check(tensor_of(x), tensor_of(y), compiled[0].classes)
+        )
         if compiled is None or data is None or index.shape[1] == 0:
             return None
         _check_range("index", index, len(x), "samples")
@@ -62,7 +75,11 @@ class Network:
         def job(row: int) -> None:
             inputs, labels, batch = *data, batches[row]
             if varied:  # the data are those of the mini-batch alone
-                inputs, labels, batch = x[index[row]].flatten(1).numpy(), y[index[row]].numpy(), np.arange(len(batch))
+                inputs, labels, batch = (
+                    x[index[row]].flatten(1).numpy(),
+                    y[index[row]].numpy(),
+                    np.arange(len(batch)),
+                )
             to_losses[row] = passes.differentiate(
                 plan.steps, plan.numbers, plan.first, rows[row], inputs, labels, batch, to_gradients[row],
                 self._space(plan),
@@ -81,14 +98,20 @@ class Network:
         def job(row: int, samples: slice) -> Tensor:
             index = np.arange(len(inputs))[samples]
             outputs = np.empty((len(index), plan.classes), np.float32)
-            passes.predict(plan.steps, plan.numbers, rows[row], inputs, index, outputs, self._space(plan))
+            passes.predict(
+                plan.steps, plan.numbers, rows[row], inputs, index, outputs, self._space(plan)
+            )
             return torch.from_numpy(outputs)
 
         return job
 
     def _compile(self, weights: Tensor, x: Tensor) -> tuple[Plan, Passes] | None:
         """The plan and the passes for inputs of the shape of `x`, if they are compiled."""
-        if self._module is None or (weights.dtype, x.dtype) != (torch.float32, torch.float32) or x.numel() == 0:
+        if (
+            self._module is None
+            or (weights.dtype, x.dtype) != (torch.float32, torch.float32)
+            or x.numel() == 0
+        ):
             return None
         shape = tuple(x.shape[1:])
         if shape not in self._compiled:
@@ -104,7 +127,9 @@ class Network:
     def _check(self, x: Tensor, y: Tensor, classes: int) -> Data | None:
         """The arrays of `x` and `y`; None where labels are probabilities, or to be left out."""
         tensors = (x, x._version, y, y._version)
-        if len(self._tensors) != 4 or any(one is not other for one, other in zip(self._tensors, tensors, strict=True)):
+        if len(self._tensors) != 4 or any(
+            one is not other for one, other in zip(self._tensors, tensors, strict=True)
+        ):
             self._tensors, self._data = tensors, None
             if y.dtype == torch.int64 and y.shape == x.shape[:1] and not (y == LEFT_OUT).any():
                 _check_range("label", y, classes, "classes")
@@ -123,4 +148,6 @@ def _check_range(name: str, values: Tensor, count: int, what: str) -> None:
     least, most = (int(value) for value in values.aminmax())
     if least < 0 or most >= count:
         wrong = least if least < 0 else most
-        raise IndexError(f"{name} {wrong}: expected 0 to {count - 1}, since there are {count} {what}")
+        raise IndexError(
+            f"{name} {wrong}: expected 0 to {count - 1}, since there are {count} {what}"
+        )

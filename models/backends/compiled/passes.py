@@ -1,7 +1,9 @@
-"""A network's forward and backward pass: Python that numba compiles, in one module with `kernels` and `source`'s text.
+"""A network's forward and backward pass: Python that numba compiles, in one module with `kernels`
+and `source`'s text.
 
-A network is a table with a row of FIELDS a step, in numbers from the start of two arrays: of the weights `(params,)`,
-and of the working memory `space`, which holds each step's input and output, and two gradients in turn.
+A network is a table with a row of FIELDS a step, in numbers from the start of two arrays: of the
+weights `(params,)`, and of the working memory `space`, which holds each step's input and output,
+and two gradients in turn.
 """
 
 from typing import Any
@@ -31,10 +33,28 @@ from laggard.models.backends.compiled.kernels import (
 
 # the columns of a step: places in `space`, places in the weights (-1: no bias), sizes, and its unit
 FIELDS = 18
-KIND, X, Y, GX, GY, SCRATCH, IMAGE, WINNERS, WEIGHT, BIAS, INPUTS, OUTPUTS, UNIT, CHANNELS, HEIGHT, WIDTH, TOP, LEFT = (
-    range(18)
-)
-COPY, LINEAR, POOL, PAD, CONVOLUTION = range(5)  # kinds; each convolution of a network has its own, from the last on
+(
+    KIND,
+    X,
+    Y,
+    GX,
+    GY,
+    SCRATCH,
+    IMAGE,
+    WINNERS,
+    WEIGHT,
+    BIAS,
+    INPUTS,
+    OUTPUTS,
+    UNIT,
+    CHANNELS,
+    HEIGHT,
+    WIDTH,
+    TOP,
+    LEFT,
+) = range(18)
+# kinds; each convolution of a network has its own, from the last on
+COPY, LINEAR, POOL, PAD, CONVOLUTION = range(5)
 
 
 def multiply(a: Floats, x: Floats, y: Floats, rows: int, terms: Any) -> None:
@@ -45,14 +65,26 @@ def multiply_transposed(a: Floats, x: Floats, y: Floats, rows: int, terms: int) 
     """y += A' x, for a matrix `(terms, rows)` and all samples: generated."""
 
 
-def convolve(number: int, w: Floats, bias: Floats, x: Floats, y: Floats, winners: Floats, image: Floats) -> None:
+def convolve(
+    number: int, w: Floats, bias: Floats, x: Floats, y: Floats, winners: Floats, image: Floats
+) -> None:
     """The network's convolution `number`, with its pooling: generated."""
 
 
 def convolve_back(
-    number: int, w: Floats, x: Floats, gy: Floats, winners: Floats, gw: Floats, gx: Floats, sums: Floats, image: Floats
+    number: int,
+    w: Floats,
+    x: Floats,
+    gy: Floats,
+    winners: Floats,
+    gw: Floats,
+    gx: Floats,
+    sums: Floats,
+    image: Floats,
 ) -> None:
-    """Its gradient: the kernels' is added to `gw`, and the input's written to `gx` where it is needed: generated."""
+    """Its gradient: the kernels' is added to `gw`, and the input's written to `gx` where it is
+    needed: generated.
+    """
 
 
 def forward(steps: Integers, numbers: Floats, w: Floats, space: Floats) -> None:
@@ -65,7 +97,10 @@ def forward(steps: Integers, numbers: Floats, w: Floats, space: Floats) -> None:
             copy(x, y)
         elif step[KIND] == LINEAR:
             for o in range(step[OUTPUTS]):
-                set_all(y[o * SAMPLES : (o + 1) * SAMPLES], w[step[BIAS] + o] if step[BIAS] >= 0 else ZERO)
+                set_all(
+                    y[o * SAMPLES : (o + 1) * SAMPLES],
+                    w[step[BIAS] + o] if step[BIAS] >= 0 else ZERO,
+                )
             multiply(w[step[WEIGHT] :], x, y, step[OUTPUTS], step[INPUTS])
         elif step[KIND] == POOL:
             pool(x, step[CHANNELS], step[HEIGHT], step[WIDTH], y, space[step[WINNERS] :])
@@ -78,8 +113,12 @@ def forward(steps: Integers, numbers: Floats, w: Floats, space: Floats) -> None:
         activate(y, step[UNIT], numbers[number, 0], numbers[number, 1])
 
 
-def backward(steps: Integers, numbers: Floats, w: Floats, space: Floats, first: int, gradient: Floats) -> None:
-    """Add to `gradient` `(params,)` that of each step in turn, from the last to the `first` with parameters."""
+def backward(
+    steps: Integers, numbers: Floats, w: Floats, space: Floats, first: int, gradient: Floats
+) -> None:
+    """Add to `gradient` `(params,)` that of each step in turn, from the last to the `first` with
+    parameters.
+    """
     for number in range(len(steps) - 1, first - 1, -1):
         step = steps[number]
         x = space[step[X] : step[X] + step[INPUTS] * SAMPLES]
@@ -109,15 +148,23 @@ def backward(steps: Integers, numbers: Floats, w: Floats, space: Floats, first: 
         elif step[KIND] == PAD:
             crop(gy, step[CHANNELS], step[HEIGHT], step[WIDTH], step[TOP], step[LEFT], gx)
         else:
-            kernels, to_kernels, image = w[step[WEIGHT] :], gradient[step[WEIGHT] :], space[step[IMAGE] :]
-            convolve_back(step[KIND] - CONVOLUTION, kernels, x, gy, winners, to_kernels, gx, scratch, image)
+            kernels, to_kernels, image = (
+                w[step[WEIGHT] :],
+                gradient[step[WEIGHT] :],
+                space[step[IMAGE] :],
+            )
+            convolve_back(
+                step[KIND] - CONVOLUTION, kernels, x, gy, winners, to_kernels, gx, scratch, image
+            )
 
 
 def differentiate(
     steps: Integers, numbers: Floats, first: int, w: Floats, x: Floats, labels: Integers, index: Integers,
     gradient: Floats, space: Floats,
 ) -> Single:  # fmt: skip
-    """The gradient `(params,)` and mean loss of the samples `index` of `x` `(samples, features)`."""
+    """The gradient `(params,)` and mean loss of the samples `index` of `x` `(samples,
+    features)`.
+    """
     last = steps[-1]
     y = space[last[Y] : last[Y] + last[OUTPUTS] * SAMPLES]
     gy = space[last[GY] : last[GY] + last[OUTPUTS] * SAMPLES]
@@ -133,7 +180,13 @@ def differentiate(
 
 
 def predict(
-    steps: Integers, numbers: Floats, w: Floats, x: Floats, index: Integers, outputs: Floats, space: Floats
+    steps: Integers,
+    numbers: Floats,
+    w: Floats,
+    x: Floats,
+    index: Integers,
+    outputs: Floats,
+    space: Floats,
 ) -> None:
     """The outputs `(batch, classes)` of the samples `index` of `x` `(samples, features)`."""
     last = steps[-1]

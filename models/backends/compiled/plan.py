@@ -14,7 +14,8 @@ from laggard.models.backends.compiled.kernels import SAMPLES, Floats, Integers
 from laggard.models.backends.compiled.layers import Activation, activation_of, chain_of, require
 
 NO_ACTIVATION = Activation()
-LARGEST_KERNEL = 64  # entries; products with larger ones, which are written out, would take long to compile
+# entries; products with larger ones, which are written out, would take long to compile
+LARGEST_KERNEL = 64
 
 
 class Plan(NamedTuple):
@@ -90,11 +91,17 @@ class _Chain:
         elif isinstance(layer, nn.Linear):
             require(self.shape == (layer.in_features,))
             image = (layer.out_features, 1, 1)
-            self._append(PlanStep(passes.LINEAR, layer.in_features, layer.out_features, image=image), image[:1], layer)
+            self._append(
+                PlanStep(passes.LINEAR, layer.in_features, layer.out_features, image=image),
+                image[:1],
+                layer,
+            )
         else:
             self._activate(activation_of(layer) or Activation())
 
-    def _append(self, step: PlanStep, shape: tuple[int, ...], layer: nn.Linear | nn.Conv2d | None = None) -> None:
+    def _append(
+        self, step: PlanStep, shape: tuple[int, ...], layer: nn.Linear | nn.Conv2d | None = None
+    ) -> None:
         if layer is not None:
             step.weight = self._params
             self._params += layer.weight.numel()
@@ -118,9 +125,25 @@ class _Chain:
         require(height >= high and width >= wide and high * wide <= LARGEST_KERNEL)
         first = all(step.weight < 0 for step in self.steps)
         biased = layer.bias is not None
-        made = Convolution(channels, height, width, layer.out_channels, high, wide, biased, pools=False, first=first)
+        made = Convolution(
+            channels,
+            height,
+            width,
+            layer.out_channels,
+            high,
+            wide,
+            biased,
+            pools=False,
+            first=first,
+        )
         shape = (made.outputs, made.down, made.across)
-        step = PlanStep(passes.CONVOLUTION, math.prod(self.shape), math.prod(shape), image=shape, convolution=made)
+        step = PlanStep(
+            passes.CONVOLUTION,
+            math.prod(self.shape),
+            math.prod(shape),
+            image=shape,
+            convolution=made,
+        )
         self._append(step, shape, layer)
 
     def _pad(self, border: tuple[int, ...]) -> None:
@@ -128,7 +151,9 @@ class _Chain:
             channels, height, width = self.shape
             shape = (channels, height + 2 * border[0], width + 2 * border[1])
             sizes = math.prod(self.shape), math.prod(shape)
-            self._append(PlanStep(passes.PAD, *sizes, image=self.shape, border=(border[0], border[1])), shape)
+            self._append(
+                PlanStep(passes.PAD, *sizes, image=self.shape, border=(border[0], border[1])), shape
+            )
 
     def _pool(self) -> None:
         require(len(self.shape) == 3)
@@ -139,15 +164,22 @@ class _Chain:
             last.convolution = last.convolution._replace(pools=True)
             last.outputs, last.image, self.shape = math.prod(shape), shape, shape
         else:
-            self._append(PlanStep(passes.POOL, math.prod(self.shape), math.prod(shape), image=self.shape), shape)
+            self._append(
+                PlanStep(passes.POOL, math.prod(self.shape), math.prod(shape), image=self.shape),
+                shape,
+            )
 
 
 def _lay_out(steps: Sequence[PlanStep]) -> Plan:
-    """Places for two gradients in turn, scratch memory, the images that pools go back to, and each output."""
+    """Places for two gradients in turn, scratch memory, the images that pools go back to, and each
+    output.
+    """
     convolutions = tuple(step.convolution for step in steps if step.convolution)
     widest = max(max(step.inputs, step.outputs) for step in steps)
     scratch = 2 * widest
-    image = scratch + max([widest + SAMPLES, *(convolution.scratch for convolution in convolutions)])
+    image = scratch + max(
+        [widest + SAMPLES, *(convolution.scratch for convolution in convolutions)]
+    )
     x = image + max([0, *(convolution.image for convolution in convolutions)])
     y, kinds, rows = x + steps[0].inputs, passes.CONVOLUTION, list[list[int]]()
     for number, step in enumerate(steps):
@@ -156,7 +188,14 @@ def _lay_out(steps: Sequence[PlanStep]) -> Plan:
         places = [SAMPLES * place for place in (x, y, *gradients, scratch, image, winners)]
         sizes = (step.weight, step.bias, step.inputs, step.outputs)
         rows.append(
-            [kinds if step.convolution else step.kind, *places, *sizes, step.unit.kind, *step.image, *step.border]
+            [
+                kinds if step.convolution else step.kind,
+                *places,
+                *sizes,
+                step.unit.kind,
+                *step.image,
+                *step.border,
+            ]
         )
         x, y, kinds = y, winners + step.outputs, kinds + (step.convolution is not None)
     first = next(number for number, step in enumerate(steps) if step.weight >= 0)

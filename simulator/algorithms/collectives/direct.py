@@ -1,4 +1,6 @@
-"""Collectives in which nobody passes on what others have sent: the mesh, and servers among the nodes."""
+"""Collectives in which nobody passes on what others have sent: the mesh, and servers among the
+nodes.
+"""
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
@@ -17,14 +19,22 @@ def all_others(rank: int, workers: int) -> Sequence[int]:
 
 @lru_cache(maxsize=4)
 def mesh(workers: int) -> Sequence[Phase]:
-    """The parallel all-reduce: every node sends its value to every other, and sums all itself, in rank order.
+    """The parallel all-reduce: every node sends its value to every other, and sums all itself, in
+    rank order.
 
-    alpha + (P - 1) N beta seconds where a node has one card, alpha + N beta where every pair has a link.
+    alpha + (P - 1) N beta seconds where a node has one card, alpha + N beta where every pair has a
+    link.
     """
     own = partial(shift, 0, workers)
     return [
         [
-            PartsExchange(partial(shift, by, workers), partial(shift, -by, workers), cut=workers, first=own, adds=False)
+            PartsExchange(
+                partial(shift, by, workers),
+                partial(shift, -by, workers),
+                cut=workers,
+                first=own,
+                adds=False,
+            )
             for by in range(1, workers)
         ]
     ]
@@ -48,15 +58,19 @@ def if_itself_below(servers: int, by: int, workers: int, rank: Any) -> Any:
 
 @lru_cache(maxsize=4)
 def server(servers: int, workers: int) -> Sequence[Phase]:
-    """Servers among the nodes: the first S sum a part of N / S bytes each, and send the sum to all others.
+    """Servers among the nodes: the first S sum a part of N / S bytes each, and send the sum to all
+    others.
 
-    With fair sharing 2 alpha + 2 ((P - 1) / S) N beta seconds, for P > 1. With `fifo` and one server, the first round
-    of nodes that begin together takes as long, and each later one 2 alpha + P N beta: the server answers one node after
-    another, so that their next gradients come one after another too. S = 1 is a parameter server that adds up gradients
-    and leaves the update to the workers; S = P sends as few bytes as the ring, with 2 alpha instead of 2 (P - 1) alpha.
-    Each part is added up once: its server adds the values of the nodes before it, the nearest first.
+    With fair sharing 2 alpha + 2 ((P - 1) / S) N beta seconds, for P > 1. With `fifo` and one
+    server, the first round of nodes that begin together takes as long, and each later one 2 alpha +
+    P N beta: the server answers one node after another, so that their next gradients come one after
+    another too. S = 1 is a parameter server that adds up gradients and leaves the update to the
+    workers; S = P sends as few bytes as the ring, with 2 alpha instead of 2 (P - 1) alpha.
+    Each part is added up once: its server adds the values of the nodes before it, the nearest
+    first.
 
-    Source: Jiang et al. (2020), A unified architecture for accelerating distributed DNN training, OSDI, section 2.3.
+    Source: Jiang et al. (2020), A unified architecture for accelerating distributed DNN training,
+    OSDI, section 2.3.
     """
     ahead, behind = range(1, workers), range(-1, -workers, -1)
     push = [

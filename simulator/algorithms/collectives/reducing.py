@@ -1,11 +1,19 @@
-"""What the methods share whose nodes sum their gradients by a collective: its settings, its links, and the update."""
+"""What the methods share whose nodes sum their gradients by a collective: its settings, its links,
+and the update.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from laggard.simulator.algorithms.base import Algorithm
-from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective, in_slices, on_servers, over_hosts
+from laggard.simulator.algorithms.collectives import (
+    COLLECTIVES,
+    Collective,
+    in_slices,
+    on_servers,
+    over_hosts,
+)
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
 from laggard.simulator.errors import InvalidSettingError, PositiveInt
@@ -20,14 +28,16 @@ HIERARCHICAL, MOST_RING_SLICES = "hierarchical", 1024
 
 @dataclass(frozen=True)
 class Reducing(Algorithm):
-    """A method whose nodes sum their gradients by a collective, and each of which updates its own model by the mean.
+    """A method whose nodes sum their gradients by a collective, and each of which updates its own
+    model by the mean.
 
     Attributes:
-        collective: how the gradients are summed. The naive ring forwards whole gradients; on the mesh every node sends
-            its own to every other; with `server` the first of the nodes add up gradients and send the sum to all, each
-            of which updates its own model; `hierarchical` goes inside and across the network's hosts, or groups.
-        ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one on while the next
-            comes, which hides the latency. With `sharing: fifo` only.
+        collective: how the gradients are summed. The naive ring forwards whole gradients; on the
+            mesh every node sends its own to every other; with `server` the first of the nodes add
+            up gradients and send the sum to all, each of which updates its own model;
+            `hierarchical` goes inside and across the network's hosts, or groups.
+        ring_slices: parts into which the ring cuts each message, at most 1,024; a node passes one
+            on while the next comes, which hides the latency. With `sharing: fifo` only.
         servers: S of `server`, at most all nodes; each adds up one part.
     """
 
@@ -36,7 +46,14 @@ class Reducing(Algorithm):
 
     rule: Rule
     collective: Literal[
-        "ring", "naive_ring", "mesh", "recursive_doubling", "halving_doubling", "tree", "server", "hierarchical"
+        "ring",
+        "naive_ring",
+        "mesh",
+        "recursive_doubling",
+        "halving_doubling",
+        "tree",
+        "server",
+        "hierarchical",
     ] = "ring"
     ring_slices: PositiveInt = 1
     servers: PositiveInt = 1
@@ -46,13 +63,19 @@ class Reducing(Algorithm):
         name = type(self).__name__
         for key, owner in (("ring_slices", "ring"), ("servers", "server")):
             if getattr(self, key) != 1 and self.collective != owner:
-                raise InvalidSettingError(name, key, f"1 where collective is not {owner}", getattr(self, key))
+                raise InvalidSettingError(
+                    name, key, f"1 where collective is not {owner}", getattr(self, key)
+                )
         if self.ring_slices > MOST_RING_SLICES:
-            raise InvalidSettingError(name, "ring_slices", f"at most {MOST_RING_SLICES}", self.ring_slices)
+            raise InvalidSettingError(
+                name, "ring_slices", f"at most {MOST_RING_SLICES}", self.ring_slices
+            )
 
     def check(self, cluster: Cluster) -> None:
         if self.collective == HIERARCHICAL and cluster.network.group_size(cluster.workers) is None:
-            expected = "the hosts, or groups of equal size in order of rank, over which hierarchical sums"
+            expected = (
+                "the hosts, or groups of equal size in order of rank, over which hierarchical sums"
+            )
             raise InvalidSettingError("Network", "hosts", expected, None)
         if self.ring_slices > 1 and cluster.network.sharing != "fifo":
             expected = "fifo for a ring in slices: slices that share a card arrive together, and hide nothing"
@@ -76,8 +99,12 @@ class Reducing(Algorithm):
             return in_slices(self.ring_slices)
         return on_servers(self.servers) if self.servers > 1 else COLLECTIVES[self.collective]
 
-    def step(self, node: Node, gradient: GradientPromise, total: Promise, state: RuleState) -> RuleState:
-        """Update the node's model by the mean of the gradients, whose sum is `total`; return the rule's state."""
+    def step(
+        self, node: Node, gradient: GradientPromise, total: Promise, state: RuleState
+    ) -> RuleState:
+        """Update the node's model by the mean of the gradients, whose sum is `total`; return the
+        rule's state.
+        """
         mean = gradient.map(lambda _, total: total / node.workers, total, batches=node.workers)
         weights, state = self.rule.update(node.weights, [mean], state)
         node.apply(weights, [gradient])

@@ -24,22 +24,33 @@ def slice_of(by: int, workers: int, slices: int, piece: int, rank: int) -> int:
 
 @lru_cache(maxsize=4)
 def ring_in_slices(slices: int, workers: int) -> Sequence[Phase]:
-    """The ring, each of whose messages is cut into so many, so that a node passes on a slice while the next one comes.
+    """The ring, each of whose messages is cut into so many, so that a node passes on a slice while
+    the next one comes.
 
     k slices of tau = N beta / (P k) seconds each, in a queue (`fifo`):
 
-        2 ((P - 1) / P) N beta + alpha  if (k - 1) tau >= alpha,  else  2 (P - 1)(alpha + tau) + (k - 1) tau
+        2 ((P - 1) / P) N beta + alpha  if (k - 1) tau >= alpha,  else  2 (P - 1)(alpha + tau) + (k
+        - 1) tau
 
-    Under fair sharing slices that leave together arrive together: it takes as long as the ring. The sum is the ring's,
-    bit for bit.
+    Under fair sharing slices that leave together arrive together: it takes as long as the ring. The
+    sum is the ring's, bit for bit.
 
-    Source: the ring's; the recursion e(j, i) = max(e(j, i-1), e(j-1, i) + alpha) + tau of slice i in step j.
+    Source: the ring's; the recursion e(j, i) = max(e(j, i-1), e(j-1, i) + alpha) + tau of slice i
+    in step j.
     """
-    ahead, behind, size = partial(shift, 1, workers), partial(shift, -1, workers), 1 / (workers * slices)
+    ahead, behind, size = (
+        partial(shift, 1, workers),
+        partial(shift, -1, workers),
+        1 / (workers * slices),
+    )
 
     def steps(by: int, adds: bool) -> Sequence[Phase]:
         return [
-            [PartsExchange(ahead, behind, size, workers * slices, partial(slice_of, *place), adds=adds)]
+            [
+                PartsExchange(
+                    ahead, behind, size, workers * slices, partial(slice_of, *place), adds=adds
+                )
+            ]
             for step in range(workers - 1)
             for piece in range(slices)
             for place in [(by - step, workers, slices, piece)]
@@ -50,12 +61,15 @@ def ring_in_slices(slices: int, workers: int) -> Sequence[Phase]:
 
 @lru_cache(maxsize=4)
 def ring(workers: int) -> Sequence[Phase]:
-    """Ring all-reduce: reduce-scatter, after which each node has one chunk of the sum, then all-gather.
+    """Ring all-reduce: reduce-scatter, after which each node has one chunk of the sum, then
+    all-gather.
 
-    2 (P - 1) steps of N / P bytes: 2 (P - 1) alpha + 2 ((P - 1) / P) N beta seconds. Chunk k is summed once, in the
-    order k, k + 1, ... round the ring. Where P does not divide the parameters, chunks differ by one; messages do not.
+    2 (P - 1) steps of N / P bytes: 2 (P - 1) alpha + 2 ((P - 1) / P) N beta seconds. Chunk k is
+    summed once, in the order k, k + 1, ... round the ring. Where P does not divide the parameters,
+    chunks differ by one; messages do not.
 
-    Source: Patarasuk & Yuan (2009), Bandwidth optimal all-reduce algorithms for clusters of workstations.
+    Source: Patarasuk & Yuan (2009), Bandwidth optimal all-reduce algorithms for clusters of
+    workstations.
     """
     return ring_in_slices(1, workers)
 
@@ -78,20 +92,27 @@ def part_across(by: int, size: int, hosts: int, rank: int) -> int:
 
 @lru_cache(maxsize=4)
 def hierarchical(size: int, workers: int) -> Sequence[Phase]:
-    """All-reduce over hosts: reduce-scatter inside each, a ring across them for each part, all-gather inside.
+    """All-reduce over hosts: reduce-scatter inside each, a ring across them for each part,
+    all-gather inside.
 
-    For m hosts of g = `size` workers, whose inner cards have alpha' and beta', and whose cards alpha and beta, which g
-    workers share: 2 (g - 1) (alpha' + N beta' / g) + 2 (m - 1) (alpha + N beta / m) seconds. With one worker a host, or
-    one host, it is the ring.
+    For m hosts of g = `size` workers, whose inner cards have alpha' and beta', and whose cards
+    alpha and beta, which g
+    workers share: 2 (g - 1) (alpha' + N beta' / g) + 2 (m - 1) (alpha + N beta / m) seconds. With
+    one worker a host, or one host, it is the ring.
 
     Source: Jia et al. (2018), arXiv 1807.11205, section 4.3.
     """
     hosts = workers // size
 
-    def steps(ring: int, stride: int, part: Callable[..., int], count: int, adds: bool) -> Sequence[Phase]:
+    def steps(
+        ring: int, stride: int, part: Callable[..., int], count: int, adds: bool
+    ) -> Sequence[Phase]:
         ahead, behind = partial(around, 1, ring, stride), partial(around, -1, ring, stride)
         firsts = [partial(part, (0 if adds else 1) - turn, size, hosts) for turn in range(ring - 1)]
-        return [[PartsExchange(ahead, behind, count / workers, workers, first, count, adds)] for first in firsts]
+        return [
+            [PartsExchange(ahead, behind, count / workers, workers, first, count, adds)]
+            for first in firsts
+        ]
 
     return [
         *steps(size, 1, part_inside, hosts, True),
@@ -103,12 +124,17 @@ def hierarchical(size: int, workers: int) -> Sequence[Phase]:
 
 @lru_cache(maxsize=4)
 def naive_ring(workers: int) -> Sequence[Phase]:
-    """The ring of whole values: each is forwarded P - 1 times, and every node sums them itself, in rank order.
+    """The ring of whole values: each is forwarded P - 1 times, and every node sums them itself, in
+    rank order.
 
     (P - 1)(alpha + N beta) seconds: the ring of chunks is faster iff N beta (1 - 2 / P) > alpha.
     """
     ahead, behind = partial(shift, 1, workers), partial(shift, -1, workers)
     return [
-        [PartsExchange(ahead, behind, cut=workers, first=partial(shift, -step, workers), adds=False)]
+        [
+            PartsExchange(
+                ahead, behind, cut=workers, first=partial(shift, -step, workers), adds=False
+            )
+        ]
         for step in range(workers - 1)
     ]

@@ -1,4 +1,6 @@
-"""A collective as its steps: who sends which parts of the sum to whom; and the two ways to go through them."""
+"""A collective as its steps: who sends which parts of the sum to whom; and the two ways to go
+through them.
+"""
 
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Sequence
@@ -49,7 +51,8 @@ Phase = Sequence[PartsExchange]
 
 
 class Parts:
-    """What a node holds during a collective: parts of the sum, or every node's value, for it to sum itself.
+    """What a node holds during a collective: parts of the sum, or every node's value, for it to sum
+    itself.
 
     Args:
         held: what it holds at the start.
@@ -77,17 +80,23 @@ class Parts:
             held[place] = theirs + held[place] if adds else theirs
 
     def value(self, summed: bool) -> Promise:
-        """The sum: all parts side by side or, unless they are `summed`, every node's value added in rank order."""
+        """The sum: all parts side by side or, unless they are `summed`, every node's value added in
+        rank order.
+        """
         parts: Sequence[Any] = self._held
         return concatenate(parts) if summed else total(parts)
 
     def _cut(self, count: int) -> None:
-        """Cut what is held where the whole model is cut into `count` parts of equal size, to one parameter.
+        """Cut what is held where the whole model is cut into `count` parts of equal size, to one
+        parameter.
 
-        So every parameter is added up in the same order, whatever it is sent with; some parts of a bucket are empty.
+        So every parameter is added up in the same order, whatever it is sent with; some parts of a
+        bucket are empty.
         """
         whole, (start, stop, _) = self.value(summed=True), self._columns.indices(self._params)
-        ends = [min(max(self._params * part // count, start), stop) - start for part in range(count + 1)]
+        ends = [
+            min(max(self._params * part // count, start), stop) - start for part in range(count + 1)
+        ]
         self._held = [whole[start:end] for start, end in pairwise(ends)]
 
 
@@ -101,8 +110,8 @@ class Collective:
         gathers: whether every node collects all values and sums them itself, in rank order.
         rotates: whether every step goes from each node to the next, in messages of one size.
         columns: the parameters that are summed.
-        slices: phases that are under way at once: a node goes on with a slice once the same one of the step before has
-            come. Without slices, 1.
+        slices: phases that are under way at once: a node goes on with a slice once the same one of
+            the step before has come. Without slices, 1.
     """
 
     phases: Callable[[int], Sequence[Phase]]
@@ -113,7 +122,9 @@ class Collective:
     slices: int = 1
 
     def of_bucket(self, columns: slice, size: float) -> "Collective":
-        """The same steps for some columns of the values, whose message has the size of `size` models."""
+        """The same steps for some columns of the values, whose message has the size of `size`
+        models.
+        """
         return replace(self, phases=partial(scale_phases, self.phases, size), columns=columns)
 
     def reduce(
@@ -125,7 +136,8 @@ class Collective:
         gradient: GradientPromise | None = None,
         ranks: Sequence[int] = (),
     ) -> Reduction:
-        """The promise of the sum of all nodes' values, by messages, or in lock step where that takes the same time.
+        """The promise of the sum of all nodes' values, by messages, or in lock step where that
+        takes the same time.
 
         Args:
             node: one of the nodes, all of which do this.
@@ -163,7 +175,11 @@ class Collective:
             for place, step in enumerate(phase):
                 to = step.to(rank)
                 if to >= 0:
-                    sent.append(node.send(ranks[to], parts.give(step, rank), (tag, number, place), step.size))
+                    sent.append(
+                        node.send(
+                            ranks[to], parts.give(step, rank), (tag, number, place), step.size
+                        )
+                    )
             under_way.append((number, phase, sent))
         return parts.value(summed=not self.gathers)
 
@@ -174,7 +190,9 @@ class Collective:
     def sum(self, values: "Sequence[Tensor]", params: int) -> "Tensor":
         """The sum of all nodes' `values`, added up in the order in which the steps add."""
         workers = len(values)
-        nodes = [self.begin(rank, workers, known(value), params) for rank, value in enumerate(values)]
+        nodes = [
+            self.begin(rank, workers, known(value), params) for rank, value in enumerate(values)
+        ]
         for phase in self.phases(workers):
             given = [(step, rank, nodes[rank].give(step, rank)) for step in phase for rank in range(workers)
                      if step.to(rank) >= 0]  # fmt: skip
@@ -185,12 +203,16 @@ class Collective:
     def begin(self, rank: int, workers: int, value: Promise, params: int) -> Parts:
         """What node `rank` holds at the start."""
         if self.gathers:
-            return Parts([value if other == rank else None for other in range(workers)], params, self.columns)
+            return Parts(
+                [value if other == rank else None for other in range(workers)], params, self.columns
+            )
         return Parts([value], params, self.columns)
 
 
 @lru_cache(maxsize=256)
-def scale_phases(phases: Callable[[int], Sequence[Phase]], size: float, workers: int) -> Sequence[Phase]:
+def scale_phases(
+    phases: Callable[[int], Sequence[Phase]], size: float, workers: int
+) -> Sequence[Phase]:
     """The steps of `phases` with messages of `size` times their size; made once for all nodes."""
     return [[replace(step, size=size * step.size) for step in phase] for phase in phases(workers)]
 

@@ -19,22 +19,29 @@ def other_of_each(workers: int, pairs: Mapping[int, int]) -> NDArray[np.int64]:
 def phase_of(workers: int, pairs: Mapping[int, int], make: Callable[..., PartsExchange]) -> Phase:
     """A phase of one step, in which the keys of `pairs` send to their values."""
     back = {receiver: sender for sender, receiver in pairs.items()}
-    return [make(other_of_each(workers, pairs).__getitem__, other_of_each(workers, back).__getitem__)]
+    return [
+        make(other_of_each(workers, pairs).__getitem__, other_of_each(workers, back).__getitem__)
+    ]
 
 
 @lru_cache(maxsize=16)
 def tree(workers: int) -> Sequence[Phase]:
     """Reduce, then broadcast, over a binomial tree.
 
-    2 ceil(log2 P)(alpha + N beta) seconds, for every P: node 0 and the node in the middle of the ranks are parent and
-    child, and either is the root of its half. That is the binomial tree where P is a power of two.
+    2 ceil(log2 P)(alpha + N beta) seconds, for every P: node 0 and the node in the middle of the
+    ranks are parent and child, and either is the root of its half. That is the binomial tree where
+    P is a power of two.
 
-    Source: Thakur, Rabenseifner, Gropp (2005), Optimization of collective communication operations in MPICH.
+    Source: Thakur, Rabenseifner, Gropp (2005), Optimization of collective communication operations
+    in MPICH.
     """
     levels = [{child: parent for parent, child in level} for level in halvings(workers)]
     down = [{parent: child for child, parent in level.items()} for level in levels]
     reduce = [phase_of(workers, level, PartsExchange) for level in reversed(levels)]
-    return [*reduce, *(phase_of(workers, level, partial(PartsExchange, adds=False)) for level in down)]
+    return [
+        *reduce,
+        *(phase_of(workers, level, partial(PartsExchange, adds=False)) for level in down),
+    ]
 
 
 def halvings(workers: int) -> Sequence[Sequence[tuple[int, int]]]:
@@ -42,12 +49,18 @@ def halvings(workers: int) -> Sequence[Sequence[tuple[int, int]]]:
     levels, ranges = [], [(0, workers)]
     while ranges := [each for each in ranges if each[1] - each[0] > 1]:
         levels.append([(low, (low + high) // 2) for low, high in ranges])
-        ranges = [half for low, high in ranges for half in ((low, (low + high) // 2), ((low + high) // 2, high))]
+        ranges = [
+            half
+            for low, high in ranges
+            for half in ((low, (low + high) // 2), ((low + high) // 2, high))
+        ]
     return levels
 
 
 def relatives(rank: int, workers: int) -> tuple[int | None, Sequence[int]]:
-    """A node's parent, if it has one, and its children, the root of the largest part of the tree first."""
+    """A node's parent, if it has one, and its children, the root of the largest part of the tree
+    first.
+    """
     parent, children = None, []
     low, high = 0, workers
     while high - low > 1:
@@ -72,32 +85,45 @@ def recursive_doubling(workers: int) -> Sequence[Phase]:
 
     log2 P (alpha + N beta) seconds; d + 2 such steps where P is no power of two.
 
-    Source: Thakur, Rabenseifner, Gropp (2005), Optimization of collective communication operations in MPICH.
+    Source: Thakur, Rabenseifner, Gropp (2005), Optimization of collective communication operations
+    in MPICH.
     """
-    return fold(workers, [across(workers, distance, PartsExchange) for distance in distances(workers)])
+    return fold(
+        workers, [across(workers, distance, PartsExchange) for distance in distances(workers)]
+    )
 
 
 @lru_cache(maxsize=16)
 def halving_doubling(workers: int) -> Sequence[Phase]:
-    """Recursive halving, after which each node has one chunk of the sum, then recursive doubling of the chunks.
+    """Recursive halving, after which each node has one chunk of the sum, then recursive doubling of
+    the chunks.
 
     2 log2 P alpha + 2 ((P - 1) / P) N beta seconds: as few bytes as the ring, in fewer steps.
     Where P is no power of two: as of 2^d nodes, and 2 (alpha + N beta).
 
-    Source: Rabenseifner's algorithm in Thakur, Rabenseifner, Gropp (2005), Optimization of collective communication
-    operations in MPICH.
+    Source: Rabenseifner's algorithm in Thakur, Rabenseifner, Gropp (2005), Optimization of
+    collective communication operations in MPICH.
     """
     chunks = 1 << len(distances(workers))
 
     def step(distance: int, halve: bool) -> Phase:
-        """Exchange `distance` chunks: those of the partner's half, to be added, or the node's own, which are summed."""
+        """Exchange `distance` chunks: those of the partner's half, to be added, or the node's own,
+        which are summed.
+        """
 
         def first(rank: int) -> int:
             place = place_of(rank, workers)
             assert place is not None, "only nodes with a place on the cube exchange chunks"
             return (place ^ distance if halve else place) & -distance
 
-        carried = partial(PartsExchange, size=distance / chunks, cut=chunks, first=first, count=distance, adds=halve)
+        carried = partial(
+            PartsExchange,
+            size=distance / chunks,
+            cut=chunks,
+            first=first,
+            count=distance,
+            adds=halve,
+        )
         return across(workers, distance, carried)
 
     halving = [step(distance, True) for distance in reversed(distances(workers))]
@@ -107,11 +133,17 @@ def halving_doubling(workers: int) -> Sequence[Phase]:
 def across(workers: int, distance: int, make: Callable[..., PartsExchange]) -> Phase:
     """A phase in which the nodes at places that differ by `distance` exchange messages."""
     places = range(1 << len(distances(workers)))
-    return phase_of(workers, {rank_at(place, workers): rank_at(place ^ distance, workers) for place in places}, make)
+    return phase_of(
+        workers,
+        {rank_at(place, workers): rank_at(place ^ distance, workers) for place in places},
+        make,
+    )
 
 
 def fold(workers: int, phases: Sequence[Phase]) -> Sequence[Phase]:
-    """`phases` on the cube, before which a pair's sum, and after which the whole sum, goes to the other of the pair."""
+    """`phases` on the cube, before which a pair's sum, and after which the whole sum, goes to the
+    other of the pair.
+    """
     pairs = {2 * pair: 2 * pair + 1 for pair in range(extras(workers))}
     if not pairs:
         return phases
@@ -124,7 +156,9 @@ def fold(workers: int, phases: Sequence[Phase]) -> Sequence[Phase]:
 
 
 def partners(rank: int, workers: int) -> Sequence[int]:
-    """The ranks to which a node sends: its neighbours on the cube, and the other one of its pair."""
+    """The ranks to which a node sends: its neighbours on the cube, and the other one of its
+    pair.
+    """
     place = place_of(rank, workers)
     if place is None:
         return [rank + 1]

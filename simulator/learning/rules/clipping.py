@@ -13,10 +13,12 @@ EPS = 1e-6  # as torch has it
 
 
 class Clip(Protocol):
-    """A bound on the gradient of an update: the mean of its gradients after compensation, before weight decay.
+    """A bound on the gradient of an update: the mean of its gradients after compensation, before
+    weight decay.
 
     Attributes:
-        whole: whether it needs the whole gradient, which a server that updates a model in parts does not have.
+        whole: whether it needs the whole gradient, which a server that updates a model in parts
+            does not have.
     """
 
     whole: ClassVar[bool]
@@ -45,7 +47,8 @@ class ClipNorm(Settings):
     Attributes:
         norm: the largest norm of an update's gradient.
 
-    Source: Pascanu, Mikolov, Bengio (2013), arXiv 1211.5063, algorithm 1; `torch.nn.utils.clip_grad_norm_`.
+    Source: Pascanu, Mikolov, Bengio (2013), arXiv 1211.5063, algorithm 1;
+    `torch.nn.utils.clip_grad_norm_`.
     """
 
     whole: ClassVar[bool] = True
@@ -54,7 +57,8 @@ class ClipNorm(Settings):
 
     def __call__(self, gradient: "Tensor") -> "Tensor":
         length: Tensor = gradient.norm(dim=1, keepdim=True)
-        # a float over a tensor is that product too, and has to be: division by a tensor rounds otherwise
+        # a float over a tensor is that product too, and has to be: division by a tensor rounds
+        # otherwise
         return gradient * ((length + EPS).reciprocal() * cast(self.norm, gradient)).clamp(max=1.0)
 
 

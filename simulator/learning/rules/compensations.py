@@ -4,7 +4,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from laggard.simulator.learning.gradients import GradientPromise
-from laggard.simulator.learning.rules.damping import DelayAdaptive, OneOverN, Staleness, Uncompensated
+from laggard.simulator.learning.rules.damping import (
+    DelayAdaptive,
+    OneOverN,
+    Staleness,
+    Uncompensated,
+)
 from laggard.simulator.learning.rules.optimizers import running, zeros
 from laggard.simulator.learning.rules.scalars import Decay, NonNegativeScalar, Scalar, cast
 
@@ -14,10 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DCASGDc(Uncompensated):
-    """DC-ASGD with a constant strength: corrects the gradient to the current weights by the diagonal of g g^T.
+    """DC-ASGD with a constant strength: corrects the gradient to the current weights by the
+    diagonal of g g^T.
 
-    g + strength g*g*(w - w_read), where w_read are the weights the gradient was taken at (that worker's
-    backup). With strength 0 it is plain ASGD.
+    g + strength g*g*(w - w_read), where w_read are the weights the gradient was taken at (that
+    worker's backup). With strength 0 it is plain ASGD.
 
     Source: Zheng et al. (2017), arXiv 1609.08326, algorithm 2; their CIFAR-10 strength is 0.04.
 
@@ -30,18 +36,21 @@ class DCASGDc(Uncompensated):
     def correct(
         self, value: "Tensor", gradient: GradientPromise, weights: "Tensor", state: Any, lr: Scalar
     ) -> "tuple[Tensor, Any]":
-        return value + cast(self.strength, value) * value * value * (weights - gradient.weights), state
+        return value + cast(self.strength, value) * value * value * (
+            weights - gradient.weights
+        ), state
 
 
 @dataclass(frozen=True)
 class DCASGDa(Uncompensated):
-    """DC-ASGD with a strength that adapts: divided by the root of the worker's mean squared gradient.
+    """DC-ASGD with a strength that adapts: divided by the root of the worker's mean squared
+    gradient.
 
-    s <- decay s + (1 - decay) g*g;  g + strength / sqrt(s + 1e-7) g*g*(w - w_read), with one s per worker.
-    With strength 0 it is plain ASGD.
+    s <- decay s + (1 - decay) g*g;  g + strength / sqrt(s + 1e-7) g*g*(w - w_read), with one s per
+    worker. With strength 0 it is plain ASGD.
 
-    Source: Zheng et al. (2017), arXiv 1609.08326, DC-ASGD-a; CIFAR-10: strength 2, decay 0.95. The paper has one s;
-    one per worker is what its authors' code has (Multiverso, dcasgda_updater.h).
+    Source: Zheng et al. (2017), arXiv 1609.08326, DC-ASGD-a; CIFAR-10: strength 2, decay 0.95. The
+    paper has one s; one per worker is what its authors' code has (Multiverso, dcasgda_updater.h).
 
     Attributes:
         strength: lambda_0, of the correction.
@@ -63,10 +72,12 @@ class DCASGDa(Uncompensated):
 
 
 class Steps(NamedTuple):
-    """The steps that a model has made: its weights at the last update, and a running mean of its squared steps.
+    """The steps that a model has made: its weights at the last update, and a running mean of its
+    squared steps.
 
     Attributes:
-        missing: decay to the power of the steps seen, the weight that the start at zero still has in the mean.
+        missing: decay to the power of the steps seen, the weight that the start at zero still has
+            in the mean.
     """
 
     weights: "Tensor"
@@ -76,13 +87,16 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class GapAware(Uncompensated):
-    """A gradient is divided by 1 + the typical steps its model has moved since the read, each coordinate on its own.
+    """A gradient is divided by 1 + the typical steps its model has moved since the read, each
+    coordinate on its own.
 
-    g / (1 + |w - w_read| / C),  C = sqrt(s / (1 - decay^t)),  s <- decay s + (1 - decay) (w_t - w_{t-1})^2.
+    g / (1 + |w - w_read| / C),  C = sqrt(s / (1 - decay^t)),  s <- decay s + (1 - decay) (w_t -
+    w_{t-1})^2.
 
-    C is the root mean square of the model's own steps, whatever the optimiser; under SGD with velocity v it is
-    lr sqrt(mean of v^2). (FTPipe takes the largest learning rate there where a schedule changes it.) A fresh gradient
-    counts in full; so does the first, before there was any step.
+    C is the root mean square of the model's own steps, whatever the optimiser; under SGD with
+    velocity v it is lr sqrt(mean of v^2). (FTPipe takes the largest learning rate there where a
+    schedule changes it.) A fresh gradient counts in full; so does the first, before there was any
+    step.
 
     Attributes:
         decay: of the running mean.
@@ -100,7 +114,8 @@ class GapAware(Uncompensated):
     def correct(
         self, value: "Tensor", gradient: GradientPromise, weights: "Tensor", state: Any, lr: Scalar
     ) -> "tuple[Tensor, Any]":
-        if weights is not state.weights:  # the first gradient of an update: the last one has made a step
+        # the first gradient of an update: the last one has made a step
+        if weights is not state.weights:
             squares = running(self.decay, state.squares, (weights - state.weights).square())
             state = Steps(weights, squares, state.missing * self.decay)
         gap = (weights - gradient.weights).abs()

@@ -1,4 +1,6 @@
-"""The protocol of a compensation, the one that does nothing, and those that scale a late gradient down."""
+"""The protocol of a compensation, the one that does nothing, and those that scale a late gradient
+down.
+"""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
@@ -65,8 +67,9 @@ class Damped(Uncompensated):
     """A late gradient counts `weight` times a fresh one, before the optimiser or after it.
 
     Attributes:
-        on: `gradient` scales the gradient before the optimiser, as the papers do; under Adam, Adagrad and
-            RMSProp a constant factor there has almost no effect, and `step` scales the step after it.
+        on: `gradient` scales the gradient before the optimiser, as the papers do; under Adam,
+            Adagrad and RMSProp a constant factor there has almost no effect, and `step` scales the
+            step after it.
     """
 
     on: Literal["gradient", "step"] = "gradient"
@@ -78,7 +81,9 @@ class Damped(Uncompensated):
     def correct(
         self, value: "Tensor", gradient: GradientPromise, weights: "Tensor", state: Any, lr: Scalar
     ) -> "tuple[Tensor, Any]":
-        return (value * cast(self.weight(gradient, lr), value) if self.on == "gradient" else value), state
+        return (
+            value * cast(self.weight(gradient, lr), value) if self.on == "gradient" else value
+        ), state
 
     def scale(self, gradient: GradientPromise, lr: Scalar) -> Scalar:
         return self.weight(gradient, lr) if self.on == "step" else 1.0
@@ -86,7 +91,8 @@ class Damped(Uncompensated):
 
 @dataclass(frozen=True)
 class Staleness(Damped):
-    """A gradient of staleness tau counts 1 / max(1, tau): fresh and once-stale gradients count in full.
+    """A gradient of staleness tau counts 1 / max(1, tau): fresh and once-stale gradients count in
+    full.
 
     w <- w - lr / max(1, tau) g(w_read) under plain SGD.
 
@@ -117,8 +123,9 @@ class OneOverN(Damped):
 class DelayAdaptive(Damped):
     """A learning rate bounded by the gradient's staleness: min(lr, ceiling / tau).
 
-    w <- w - min(lr, c / tau) g(w_read) under plain SGD: a gradient of staleness tau counts min(1, c / (lr tau)).
-    Gradients no staler than c / lr count in full; with a ceiling above lr times every staleness it is plain ASGD.
+    w <- w - min(lr, c / tau) g(w_read) under plain SGD: a gradient of staleness tau counts min(1, c
+    / (lr tau)). Gradients no staler than c / lr count in full; with a ceiling above lr times every
+    staleness it is plain ASGD.
 
     Attributes:
         ceiling: c, a learning rate times a staleness.

@@ -1,4 +1,6 @@
-"""Optimisers: from the mean gradient of an update to the change of the weights; hyper-parameters may vary by member."""
+"""Optimisers: from the mean gradient of an update to the change of the weights; hyper-parameters
+may vary by member.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -26,8 +28,12 @@ class Optimizer(Protocol):
         """The state before the first step; zeros unless a subclass says otherwise."""
         return zeros(weights)
 
-    def step(self, gradient: "Tensor", state: Any, weights: "Tensor", lr: Scalar) -> "tuple[Tensor, Any]":
-        """The change of the weights `(ensemble, params)` for one gradient, and the state after it."""
+    def step(
+        self, gradient: "Tensor", state: Any, weights: "Tensor", lr: Scalar
+    ) -> "tuple[Tensor, Any]":
+        """The change of the weights `(ensemble, params)` for one gradient, and the state after
+        it.
+        """
         ...
 
 
@@ -37,7 +43,8 @@ class SGD(Settings):
 
     b <- momentum b + g;  w <- w - lr b.  With momentum 0: w <- w - lr g.
 
-    Momentum below 0 opposes the last step: Mitliagkas et al. (2016), arXiv 1605.09774, use it against asynchrony.
+    Momentum below 0 opposes the last step: Mitliagkas et al. (2016), arXiv 1605.09774, use it
+    against asynchrony.
 
     Source: Polyak (1964); Sutskever et al. (2013); `torch.optim.SGD`.
 
@@ -73,7 +80,9 @@ class Nesterov(Settings, Optimizer):
 
     momentum: Decay = 0.9
 
-    def step(self, gradient: "Tensor", state: "Tensor", weights: "Tensor", lr: Scalar) -> "tuple[Tensor, Tensor]":
+    def step(
+        self, gradient: "Tensor", state: "Tensor", weights: "Tensor", lr: Scalar
+    ) -> "tuple[Tensor, Tensor]":
         momentum = cast(self.momentum, weights)
         velocity = momentum * state + gradient
         return (gradient + momentum * velocity) * -cast(lr, weights), velocity
@@ -93,7 +102,9 @@ class Adagrad(Settings, Optimizer):
 
     eps: NonNegativeScalar = 1e-10
 
-    def step(self, gradient: "Tensor", state: "Tensor", weights: "Tensor", lr: Scalar) -> "tuple[Tensor, Tensor]":
+    def step(
+        self, gradient: "Tensor", state: "Tensor", weights: "Tensor", lr: Scalar
+    ) -> "tuple[Tensor, Tensor]":
         squares = state + gradient * gradient
         return gradient * -cast(lr, weights) / (squares.sqrt() + cast(self.eps, weights)), squares
 
@@ -114,13 +125,17 @@ class RMSProp(Settings, Optimizer):
     decay: Decay = 0.99
     eps: NonNegativeScalar = 1e-8
 
-    def step(self, gradient: "Tensor", state: "Tensor", weights: "Tensor", lr: Scalar) -> "tuple[Tensor, Tensor]":
+    def step(
+        self, gradient: "Tensor", state: "Tensor", weights: "Tensor", lr: Scalar
+    ) -> "tuple[Tensor, Tensor]":
         squares = running(self.decay, state, gradient * gradient)
         return gradient * -cast(lr, weights) / (squares.sqrt() + cast(self.eps, weights)), squares
 
 
 class Moments(NamedTuple):
-    """Adam's state: running means of g and g^2, and beta1^t and beta2^t, which correct their bias."""
+    """Adam's state: running means of g and g^2, and beta1^t and beta2^t, which correct their
+    bias.
+    """
 
     first: "Tensor"
     second: "Tensor"
@@ -135,7 +150,8 @@ class Adam(Settings):
         m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;
         w <- w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps).
 
-    Source: Kingma & Ba (2015), arXiv 1412.6980, algorithm 1, with eps where `torch.optim.Adam` has it.
+    Source: Kingma & Ba (2015), arXiv 1412.6980, algorithm 1, with eps where `torch.optim.Adam` has
+    it.
 
     Attributes:
         beta1: decay of the running mean of gradients.
@@ -150,28 +166,36 @@ class Adam(Settings):
     def init(self, weights: "Tensor") -> Moments:
         return Moments(zeros(weights), zeros(weights), 1.0, 1.0)
 
-    def step(self, gradient: "Tensor", state: Moments, weights: "Tensor", lr: Scalar) -> "tuple[Tensor, Moments]":
+    def step(
+        self, gradient: "Tensor", state: Moments, weights: "Tensor", lr: Scalar
+    ) -> "tuple[Tensor, Moments]":
         m = running(self.beta1, state.first, gradient)
         v = running(self.beta2, state.second, gradient * gradient)
         # powers as products: the same for floats and tensors
         state = Moments(m, v, state.power1 * self.beta1, state.power2 * self.beta2)
         size, root = -lr / (1 - state.power1), sqrt(1 - state.power2)
-        return cast(size, weights) * m / (v.sqrt() / cast(root, weights) + cast(self.eps, weights)), state
+        return cast(size, weights) * m / (
+            v.sqrt() / cast(root, weights) + cast(self.eps, weights)
+        ), state
 
 
 @dataclass(frozen=True)
 class AdamW(Adam):
-    """Adam with decoupled weight decay: w also shrinks by lr weight_decay w. With weight_decay 0 it is Adam.
+    """Adam with decoupled weight decay: w also shrinks by lr weight_decay w. With weight_decay 0 it
+    is Adam.
 
     Source: Loshchilov & Hutter (2019), arXiv 1711.05101, algorithm 2; `torch.optim.AdamW`.
 
     Attributes:
-        weight_decay: by which share of it, times the learning rate, a weight shrinks with every step.
+        weight_decay: by which share of it, times the learning rate, a weight shrinks with every
+            step.
     """
 
     weight_decay: NonNegativeScalar = 0.01
 
-    def step(self, gradient: "Tensor", state: Moments, weights: "Tensor", lr: Scalar) -> "tuple[Tensor, Moments]":
+    def step(
+        self, gradient: "Tensor", state: Moments, weights: "Tensor", lr: Scalar
+    ) -> "tuple[Tensor, Moments]":
         change, state = super().step(gradient, state, weights, lr)
         return change - cast(lr * self.weight_decay, weights) * weights, state
 

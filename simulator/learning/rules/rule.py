@@ -1,4 +1,6 @@
-"""A rule: compensation per gradient, mean, clip, weight decay, optimiser, schedule; pure functions of tensors."""
+"""A rule: compensation per gradient, mean, clip, weight decay, optimiser, schedule; pure functions
+of tensors.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +13,13 @@ from laggard.simulator.learning.promises import evaluate
 from laggard.simulator.learning.rules.clipping import Clip, Unclipped
 from laggard.simulator.learning.rules.damping import Compensation, Uncompensated
 from laggard.simulator.learning.rules.optimizers import SGD, Optimizer
-from laggard.simulator.learning.rules.scalars import NUMBER, NonNegativeScalar, Scalar, cast, is_zero
+from laggard.simulator.learning.rules.scalars import (
+    NUMBER,
+    NonNegativeScalar,
+    Scalar,
+    cast,
+    is_zero,
+)
 from laggard.simulator.learning.rules.schedules import Chained, Constant, Progress, Schedule
 from laggard.simulator.learning.weights import mean
 
@@ -49,8 +57,8 @@ class Rule(Settings):
         schedule: the factor on the learning rate as training goes on.
         compensation: what is done about a late gradient.
         clip: a bound on the gradient of an update, before weight decay.
-        weight_decay: coupled with the gradient, as in `torch.optim`; of the weights that the update changes, however
-            stale its gradients are.
+        weight_decay: coupled with the gradient, as in `torch.optim`; of the weights that the update
+            changes, however stale its gradients are.
     """
 
     optimizer: Optimizer = field(default_factory=SGD)
@@ -63,20 +71,25 @@ class Rule(Settings):
     def init(self, weights: "Tensor", replicas: int = 1) -> RuleState:
         """The state before the first update of `weights` `(ensemble, params)`.
 
-        Where `replicas` nodes have a state of their own, each sees a fraction 1 / replicas of an epoch's gradients: its
-        epochs count `replicas` times, so that a schedule in epochs follows the cluster's.
+        Where `replicas` nodes have a state of their own, each sees a fraction 1 / replicas of an
+        epoch's gradients: its epochs count `replicas` times, so that a schedule in epochs follows
+        the cluster's.
 
         Raises:
             InvalidSettingError: a hyper-parameter is a tensor without one number per member.
         """
         from torch import Tensor
 
-        schedules = self.schedule.schedules if isinstance(self.schedule, Chained) else [self.schedule]
+        schedules = (
+            self.schedule.schedules if isinstance(self.schedule, Chained) else [self.schedule]
+        )
         for part in (self, self.optimizer, *schedules, self.compensation, self.clip):
             for name, value in vars(part).items():
                 if isinstance(value, Tensor) and value.shape != (weights.shape[0], 1):
                     expected = f"a number, or a tensor (ensemble, 1) = ({weights.shape[0]}, 1)"
-                    raise InvalidSettingError(type(part).__name__, name, expected, tuple(value.shape))
+                    raise InvalidSettingError(
+                        type(part).__name__, name, expected, tuple(value.shape)
+                    )
         return RuleState(self.optimizer.init(weights), {}, Progress(), replicas)
 
     def update(
@@ -88,8 +101,8 @@ class Rule(Settings):
     ) -> "tuple[Tensor, RuleState]":
         """The weights `(ensemble, params)` after one update by `gradients`, and the state after it.
 
-        The values of all gradients are evaluated together. `combine` makes one gradient of them: their `mean`, or
-        their `total`.
+        The values of all gradients are evaluated together. `combine` makes one gradient of them:
+        their `mean`, or their `total`.
         """
         if weights.shape[1] == 0:  # timing only
             return weights, state
@@ -101,15 +114,23 @@ class Rule(Settings):
             before = workers[whose] if whose in workers else self.compensation.init(weights)
             value, workers[whose] = self.compensation.correct(value, gradient, weights, before, lr)
             corrected.append(value)
-        scale = sum(self.compensation.scale(gradient, lr) for gradient in gradients) / len(gradients)
+        scale = sum(self.compensation.scale(gradient, lr) for gradient in gradients) / len(
+            gradients
+        )
         epochs = sum(gradient.share for gradient in gradients)
         combined = (combine or mean)(corrected)
         return self.step(weights, combined, state._replace(workers=workers), epochs, scale)
 
     def step(
-        self, weights: "Tensor", gradient: "Tensor", state: RuleState, epochs: float, scale: Scalar = 1.0
+        self,
+        weights: "Tensor",
+        gradient: "Tensor",
+        state: RuleState,
+        epochs: float,
+        scale: Scalar = 1.0,
     ) -> "tuple[Tensor, RuleState]":
-        """An update by one gradient `(ensemble, params)` of many mini-batches, which is clipped but not compensated.
+        """An update by one gradient `(ensemble, params)` of many mini-batches, which is clipped but
+        not compensated.
 
         Args:
             epochs: those mini-batches as a fraction of an epoch.
@@ -123,12 +144,18 @@ class Rule(Settings):
             if not is_zero(self.weight_decay):
                 gradient = gradient + cast(self.weight_decay, weights) * weights
             change, optimizer = self.optimizer.step(gradient, state.optimizer, weights, lr)
-        progress = Progress(state.progress.updates + 1, state.progress.epochs + state.replicas * epochs)
-        weights = weights + (change if isinstance(scale, NUMBER) and scale == 1 else change * cast(scale, change))
+        progress = Progress(
+            state.progress.updates + 1, state.progress.epochs + state.replicas * epochs
+        )
+        weights = weights + (
+            change if isinstance(scale, NUMBER) and scale == 1 else change * cast(scale, change)
+        )
         return weights, state._replace(optimizer=optimizer, progress=progress)
 
     def _rate(self, progress: Progress) -> Scalar:
-        """The learning rate times its schedule; one that is constant stays the same tensor, and is copied once."""
+        """The learning rate times its schedule; one that is constant stays the same tensor, and is
+        copied once.
+        """
         factor = self.schedule(progress)
         return self.lr if isinstance(factor, NUMBER) and factor == 1 else self.lr * factor
 
@@ -138,11 +165,13 @@ SMALLEST = 5e-324
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Within it this thread takes numbers below 1e-38 (1e-308 in double precision) for 0, where its CPU can.
+    """Within it this thread takes numbers below 1e-38 (1e-308 in double precision) for 0, where its
+    CPU can.
 
-    The momentum of a member whose gradient is 0 shrinks to such numbers and stays there, and a CPU takes many times as
-    long for them: a run of LeNet-5 under Adam took 1.5 times as long with all units dead. Only for the optimiser: the
-    clock's sums need such numbers.
+    The momentum of a member whose gradient is 0 shrinks to such numbers and stays there, and a CPU
+    takes many times as
+    long for them: a run of LeNet-5 under Adam took 1.5 times as long with all units dead. Only for
+    the optimiser: the clock's sums need such numbers.
     """
     from torch import set_flush_denormal
 

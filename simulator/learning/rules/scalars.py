@@ -11,14 +11,16 @@ if TYPE_CHECKING:
 Scalar = Union[float, "Tensor"]  # in quotes, since a config is read without torch
 """A hyper-parameter: a float, or a float64 tensor `(ensemble, 1)` with a value per member.
 
-Arithmetic between scalars is double precision either way and rounded once, where it meets the weights, so
-that a member of an ensemble sees bit for bit the numbers of a run of its own.
+Arithmetic between scalars is double precision either way and rounded once, where it meets the
+weights, so that a member of an ensemble sees bit for bit the numbers of a run of its own.
 """
 PositiveScalar = Annotated[Scalar, Range(above=0)]
 NonNegativeScalar = Annotated[Scalar, Range(least=0)]
 Decay = Annotated[Scalar, Range(least=0, below=1)]
 Momentum = Annotated[Scalar, Range(above=-1, below=1)]
-"""A heavy-ball momentum; below 0 it opposes the last step, as asynchrony with many workers may need."""
+"""A heavy-ball momentum; below 0 it opposes the last step, as asynchrony with many workers may
+need.
+"""
 
 NUMBER = (float, int)
 
@@ -26,8 +28,8 @@ NUMBER = (float, int)
 def cast(scalar: Scalar, like: "Tensor") -> Scalar:
     """The scalar in the precision and on the device of `like`; a float is rounded by torch itself.
 
-    Scalars stay in the host's memory. A tensor keeps its copies, as long as it lives: what does not change is copied
-    once, and not at every use.
+    Scalars stay in the host's memory. A tensor keeps its copies, as long as it lives: what does not
+    change is copied once, and not at every use.
     """
     if isinstance(scalar, NUMBER):
         return scalar
@@ -41,7 +43,9 @@ def cast(scalar: Scalar, like: "Tensor") -> Scalar:
 
 
 def copy_like(scalar: "Tensor", like: "Tensor") -> "Tensor":
-    """A copy of `scalar` in the precision and on the device of `like`; to a GPU from pinned memory, without waiting."""
+    """A copy of `scalar` in the precision and on the device of `like`; to a GPU from pinned memory,
+    without waiting.
+    """
     if like.is_cuda and not scalar.is_cuda:
         scalar = scalar.to(like.dtype).pin_memory()
     return scalar.to(like, non_blocking=True)

@@ -9,7 +9,12 @@ from operator import mul
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol
 
 from laggard.simulator.errors import HUGE, InvalidSettingError, Range, Settings
-from laggard.simulator.learning.rules.scalars import NonNegativeScalar, PositiveScalar, Scalar, double
+from laggard.simulator.learning.rules.scalars import (
+    NonNegativeScalar,
+    PositiveScalar,
+    Scalar,
+    double,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,7 +24,9 @@ TOLERANCE = 1e-9  # of an epoch's end: epochs are sums of many shares
 
 
 class Progress(NamedTuple):
-    """An optimiser's progress: updates made, and epochs of mini-batches applied, before this one."""
+    """An optimiser's progress: updates made, and epochs of mini-batches applied, before this
+    one.
+    """
 
     updates: int = 0
     epochs: float = 0.0
@@ -41,7 +48,8 @@ class Constant:
 
 @dataclass(frozen=True)
 class Step(Settings):
-    """`factor` times the learning rate after every `every` updates or epochs, or after each number of them in `at`.
+    """`factor` times the learning rate after every `every` updates or epochs, or after each number
+    of them in `at`.
 
     factor^floor(progress / every), or factor^n where n numbers in `at` are at most the progress.
 
@@ -62,7 +70,9 @@ class Step(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.every is None) == (not self.at):
-            expected = "null beside a list `at`" if self.at else "a number, or instead of it a list `at`"
+            expected = (
+                "null beside a list `at`" if self.at else "a number, or instead of it a list `at`"
+            )
             raise InvalidSettingError("Step", "every", expected, self.every)
         if not all(one < other for one, other in pairwise([0, *self.at, HUGE])):
             raise InvalidSettingError("Step", "at", "increasing numbers > 0", list(self.at))
@@ -103,9 +113,11 @@ class WarmUp(Settings):
 
 @dataclass(frozen=True)
 class Cosine(Settings):
-    """Half a cosine from the learning rate down to `floor` times it, over `length` updates or epochs.
+    """Half a cosine from the learning rate down to `floor` times it, over `length` updates or
+    epochs.
 
-    factor = floor + (1 - floor) (1 + cos(pi x)) / 2 with x = (progress - after) / length, from 0 to 1.
+    factor = floor + (1 - floor) (1 + cos(pi x)) / 2 with x = (progress - after) / length, from 0 to
+    1.
 
     Source: Loshchilov & Hutter (2017), arXiv 1608.03983, without restarts.
 
@@ -131,8 +143,9 @@ class Cosine(Settings):
 class Chained:
     """Several schedules at once: the product of their factors, each by the whole progress.
 
-    factor = s_1(progress) s_2(progress) ...; a warm-up and a step after it, or a cosine that begins `after` it, follow
-    each other, since each leaves the learning rate as it is where the other changes it.
+    factor = s_1(progress) s_2(progress) ...; a warm-up and a step after it, or a cosine that begins
+    `after` it, follow each other, since each leaves the learning rate as it is where the other
+    changes it.
 
     Source: `torch.optim.lr_scheduler.ChainedScheduler`; with `after`, `SequentialLR`.
     """
@@ -143,5 +156,10 @@ class Chained:
         return reduce(mul, [schedule(progress) for schedule in self.schedules])
 
 
-SCHEDULES: dict[str, type] = {"constant": Constant, "step": Step, "warmup": WarmUp, "cosine": Cosine}
+SCHEDULES: dict[str, type] = {
+    "constant": Constant,
+    "step": Step,
+    "warmup": WarmUp,
+    "cosine": Cosine,
+}
 """By name; a list of them is `Chained`."""

@@ -1,12 +1,21 @@
-"""Topologies: which nodes may send to which. Workers are ranks 0, 1, ..., parameter servers are `SERVER` = -1, -2, ...
+"""Topologies: which nodes may send to which. Workers are ranks 0, 1, ..., parameter servers are
+`SERVER` = -1, -2, ...
 
-Steps are those of a node's own loop: a graph may change from one to the next, as the exponential one does.
+Steps are those of a node's own loop: a graph may change from one to the next, as the exponential
+one does.
 """
 
 from collections.abc import Callable, Iterable
 
 from laggard.simulator.network.topology.graph import Graph
-from laggard.simulator.network.topology.regular import Complete, CompleteWithServers, Exponential, Peers, Ring, Torus
+from laggard.simulator.network.topology.regular import (
+    Complete,
+    CompleteWithServers,
+    Exponential,
+    Peers,
+    Ring,
+    Torus,
+)
 from laggard.simulator.network.topology.time_varying import TimeVarying
 from laggard.simulator.network.topology.topology import (
     MOST_LINKS,
@@ -32,8 +41,12 @@ TOPOLOGIES: dict[str, type] = {
 }
 
 
-def names_of_topologies(own: Topology, links: Callable[[int], Iterable[tuple[int, int]]], workers: int) -> str:
-    """The topologies that join all pairs of `links(workers)`, as `auto or star`; `own` is known to."""
+def names_of_topologies(
+    own: Topology, links: Callable[[int], Iterable[tuple[int, int]]], workers: int
+) -> str:
+    """The topologies that join all pairs of `links(workers)`, as `auto or star`; `own` is known
+    to.
+    """
     fitting = ["auto"]
     for name in ("star", "ring", "torus", "complete", "exponential"):
         graph = TOPOLOGIES[name]()

@@ -21,7 +21,8 @@ class Edges:
     """The edges of a graph, between ranks, with their weights.
 
     Attributes:
-        out: for each rank, the ranks to which its edges lead, and their weights where they have one.
+        out: for each rank, the ranks to which its edges lead, and their weights where they have
+            one.
         connected: whether every rank can be reached from every other.
     """
 
@@ -50,7 +51,9 @@ def _largest(arguments: Any) -> float:
 
 @contextmanager
 def _limit_calls() -> Iterator[None]:
-    """Raise `MemoryError` after so many calls within: 30 for `n` of a hypercube would take a day and all memory."""
+    """Raise `MemoryError` after so many calls within: 30 for `n` of a hypercube would take a day
+    and all memory.
+    """
     calls = iter(range(MOST_CALLS))
 
     def count(*_: Any) -> None:
@@ -67,11 +70,15 @@ def _limit_calls() -> Iterator[None]:
 def _generate(nx: Any, name: str, arguments: dict[str, Any] | list[Any], directed: bool) -> Any:
     maker = getattr(nx, name, None)
     if not getattr(maker, "__module__", "").startswith("networkx.generators."):
-        raise InvalidSettingError("Graph", "graph", "the name of a networkx generator, as random_regular_graph", name)
+        raise InvalidSettingError(
+            "Graph", "graph", "the name of a networkx generator, as random_regular_graph", name
+        )
     parameters = [key for key in inspect.signature(maker).parameters if "backend" not in key]  # type: ignore[arg-type]
     given: dict[str, Any] = {"seed": 0} if "seed" in parameters else {}
     if directed:
-        given |= {"create_using": nx.DiGraph} if "create_using" in parameters else {"directed": True}
+        given |= (
+            {"create_using": nx.DiGraph} if "create_using" in parameters else {"directed": True}
+        )
     if (largest := _largest(arguments)) > MOST_COUNT:
         raise InvalidSettingError("Graph", "arguments", f"numbers of at most {MOST_COUNT}", largest)
     try:
@@ -82,10 +89,15 @@ def _generate(nx: Any, name: str, arguments: dict[str, Any] | list[Any], directe
             made = maker(**given | named)  # type: ignore[misc]
     except Exception as error:  # whatever it raises, it is the arguments that it does not take
         raise InvalidSettingError(
-            "Graph", "arguments", f"those of {name}({', '.join(parameters)})", f"{arguments}: {error}"
+            "Graph",
+            "arguments",
+            f"those of {name}({', '.join(parameters)})",
+            f"{arguments}: {error}",
         ) from None
     if not isinstance(made, nx.Graph):
-        raise InvalidSettingError("Graph", "graph", "the name of a networkx generator of one graph", name)
+        raise InvalidSettingError(
+            "Graph", "graph", "the name of a networkx generator of one graph", name
+        )
     return made
 
 
@@ -98,13 +110,19 @@ def _read(nx: Any, path: Path, directed: bool) -> Any:
         ".json": lambda: _from_json(nx, path),
     }
     if path.suffix not in readers:
-        raise InvalidSettingError("Graph", "file", f"a name that ends in one of {', '.join(readers)}", str(path))
+        raise InvalidSettingError(
+            "Graph", "file", f"a name that ends in one of {', '.join(readers)}", str(path)
+        )
     try:
         return readers[path.suffix]()
     except OSError as error:
-        raise InvalidSettingError("Graph", "file", "a file that can be read", f"{path}: {error.strerror}") from None
+        raise InvalidSettingError(
+            "Graph", "file", "a file that can be read", f"{path}: {error.strerror}"
+        ) from None
     except Exception as error:  # whatever a reader raises, it is the file that it does not take
-        raise InvalidSettingError("Graph", "file", f"a graph as {path.suffix} has it", f"{path}: {error}") from None
+        raise InvalidSettingError(
+            "Graph", "file", f"a graph as {path.suffix} has it", f"{path}: {error}"
+        ) from None
 
 
 def _columns(path: Path) -> Any:
@@ -122,17 +140,21 @@ def _from_json(nx: Any, path: Path) -> Any:
 class Graph(Peers):
     """Any graph, directed or not: a networkx generator by name, or a file.
 
-    Nodes become ranks in sorted order; self-loops and parallel edges are dropped. There must be a node per worker, and
-    every node must be reachable from every other along the edges.
+    Nodes become ranks in sorted order; self-loops and parallel edges are dropped. There must be a
+    node per worker, and every node must be reachable from every other along the edges.
 
     Source: networkx, Hagberg et al. (2008).
 
     Attributes:
         graph: a generator's name, as `random_regular_graph`.
-        arguments: its arguments, by name or in order; where it takes a `seed`, that is 0 unless given.
-        file: .edgelist (two columns, or three with the weight), .adjlist, .graphml, or .json in node-link form.
-        directed: whether edges have a direction, where neither the generator nor the file determines it.
-        weight: the edge attribute with the share of its sender's model that goes along it, for the mixing `weights`.
+        arguments: its arguments, by name or in order; where it takes a `seed`, that is 0 unless
+            given.
+        file: .edgelist (two columns, or three with the weight), .adjlist, .graphml, or .json in
+            node-link form.
+        directed: whether edges have a direction, where neither the generator nor the file
+            determines it.
+        weight: the edge attribute with the share of its sender's model that goes along it, for the
+            mixing `weights`.
     """
 
     graph: str | None = None
@@ -143,7 +165,9 @@ class Graph(Peers):
 
     def __post_init__(self) -> None:
         if (self.graph is None) == (self.file is None):
-            raise InvalidSettingError("Graph", "graph", "a generator's name or a file, one of the two", self.graph)
+            raise InvalidSettingError(
+                "Graph", "graph", "a generator's name or a file, one of the two", self.graph
+            )
 
     @cached_property
     def edges(self) -> Edges:
@@ -152,7 +176,8 @@ class Graph(Peers):
         Raises:
             InvalidSettingError: there is no such generator or file, or it cannot be made or read.
         """
-        import networkx as nx  # here, since importing it takes longer than simulating a small cluster
+        # here, since importing it takes longer than simulating a small cluster
+        import networkx as nx
 
         if self.file is not None:
             made = _read(nx, Path(self.file), self.directed)
@@ -168,7 +193,9 @@ class Graph(Peers):
             out[ranks[one]][ranks[other]] = value
             if not made.is_directed():
                 out[ranks[other]][ranks[one]] = value
-        return Edges(out, nx.is_strongly_connected(made) if made.is_directed() else nx.is_connected(made))
+        return Edges(
+            out, nx.is_strongly_connected(made) if made.is_directed() else nx.is_connected(made)
+        )
 
     @property
     def _source(self) -> str:
@@ -182,7 +209,9 @@ class Graph(Peers):
         weight = self.edges.out[sender][receiver]
         if weight is None or not 0 < weight <= 1:
             expected = f"a share from 0 to 1 on every edge as its attribute {self.weight!r}"
-            raise InvalidSettingError("Graph", "weight", expected, f"{weight} on {sender} -> {receiver}")
+            raise InvalidSettingError(
+                "Graph", "weight", expected, f"{weight} on {sender} -> {receiver}"
+            )
         return weight
 
     def check(self, workers: int) -> None:

@@ -11,14 +11,20 @@ from laggard.simulator.network.topology.topology import Ranks
 
 
 class Peers(Settings):
-    """A graph of workers without a server. A subclass defines `ranks`, or `hops` if all ranks have the same."""
+    """A graph of workers without a server. A subclass defines `ranks`, or `hops` if all ranks have
+    the same.
+    """
 
     def hops(self, step: int, workers: int) -> Sequence[int]:
-        """The distances in rank to the peers to which every rank sends at `step`, `0 <= step < period`."""
+        """The distances in rank to the peers to which every rank sends at `step`, `0 <= step <
+        period`.
+        """
         raise NotImplementedError
 
     def ranks(self, rank: int, step: int, workers: int) -> Sequence[int]:
-        """The workers to which `rank` sends at `step`, in any order, perhaps itself or one of them twice."""
+        """The workers to which `rank` sends at `step`, in any order, perhaps itself or one of them
+        twice.
+        """
         return [rank + hop for hop in self.hops(step, workers)]
 
     def joins(self, sender: int, receiver: int, workers: int) -> bool:
@@ -63,13 +69,16 @@ def _reachable(graph: Peers, workers: int) -> list[frozenset[int]]:
     """The ranks to which each rank sends at some step."""
     steps = range(graph.period(workers))
     return [
-        frozenset(peer for step in steps for peer in graph.out_peers(rank, step, workers)) for rank in range(workers)
+        frozenset(peer for step in steps for peer in graph.out_peers(rank, step, workers))
+        for rank in range(workers)
     ]
 
 
 @dataclass(frozen=True)
 class Ring(Peers):
-    """Every worker is joined to the next and the previous one; two workers have one neighbour each."""
+    """Every worker is joined to the next and the previous one; two workers have one neighbour
+    each.
+    """
 
     def hops(self, step: int, workers: int) -> Sequence[int]:
         return 1, -1
@@ -77,18 +86,22 @@ class Ring(Peers):
 
 @dataclass(frozen=True)
 class Torus(Peers):
-    """A grid that wraps around: every worker is joined to its four neighbours, rank = row columns + column.
+    """A grid that wraps around: every worker is joined to its four neighbours, rank = row columns +
+    column.
 
     With one row it is the ring. A side of two gives one neighbour along it, a side of one none.
 
     Attributes:
-        rows: of the grid; by default the most square one, for a prime number of workers a single row.
+        rows: of the grid; by default the most square one, for a prime number of workers a single
+            row.
     """
 
     rows: PositiveInt | None = None
 
     def ranks(self, rank: int, step: int, workers: int) -> Sequence[int]:
-        rows = self.rows or next(side for side in range(math.isqrt(workers), 0, -1) if workers % side == 0)
+        rows = self.rows or next(
+            side for side in range(math.isqrt(workers), 0, -1) if workers % side == 0
+        )
         columns = workers // rows
         row, column = divmod(rank, columns)
         beside = [row * columns + (column + way) % columns for way in (1, -1)]
@@ -96,7 +109,9 @@ class Torus(Peers):
 
     def check(self, workers: int) -> None:
         if self.rows is not None and workers % self.rows:
-            raise InvalidSettingError("Torus", "rows", f"a divisor of workers = {workers}", self.rows)
+            raise InvalidSettingError(
+                "Torus", "rows", f"a divisor of workers = {workers}", self.rows
+            )
 
 
 @dataclass(frozen=True)
@@ -106,7 +121,8 @@ class Complete(Peers):
     def joins(self, sender: int, receiver: int, workers: int) -> bool:
         return sender != receiver and 0 <= sender < workers and 0 <= receiver < workers
 
-    def out_peers(self, rank: int, step: int, workers: int) -> Ranks:  # no table: it would hold workers^2 ranks
+    # no table: it would hold workers^2 ranks
+    def out_peers(self, rank: int, step: int, workers: int) -> Ranks:
         return (*range(rank + 1, workers), *range(rank))
 
     def in_peers(self, rank: int, step: int, workers: int) -> Ranks:
@@ -125,9 +141,10 @@ class CompleteWithServers(Complete):
 class Exponential(Peers):
     """Directed and changing with the step: rank i sends to i + 2^k mod P, k cycling below log2 P.
 
-    k runs from 0 to ceil(log2 P) - 1: at step t it is t modulo their number, and a second peer's k is the next. The
-    authors' public code pairs hops differently: 2^k and -2^k in one of its graphs, 3^k and 2 3^k in another. With one
-    peer and uniform weights P = 2^n workers average exactly in n steps.
+    k runs from 0 to ceil(log2 P) - 1: at step t it is t modulo their number, and a second peer's k
+    is the next. The authors' public code pairs hops differently: 2^k and -2^k in one of its graphs,
+    3^k and 2 3^k in another. With one peer and uniform weights P = 2^n workers average exactly in n
+    steps.
 
     Source: Assran et al. (2019), arXiv 1811.10792, appendix A.
 
@@ -141,7 +158,11 @@ class Exponential(Peers):
 
     def hops(self, step: int, workers: int) -> Sequence[int]:
         cycle = [2**k for k in range((workers - 1).bit_length())]
-        return cycle if self.static else [cycle[(step + beside) % len(cycle)] for beside in range(self.peers) if cycle]
+        return (
+            cycle
+            if self.static
+            else [cycle[(step + beside) % len(cycle)] for beside in range(self.peers) if cycle]
+        )
 
     def period(self, workers: int) -> int:
         return 1 if self.static else max((workers - 1).bit_length(), 1)

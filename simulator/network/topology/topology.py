@@ -8,12 +8,16 @@ from typing import Protocol
 from laggard.simulator.errors import InvalidSettingError
 
 SERVER = -1
-"""The rank of the parameter server; it has a node and a network card of its own. Further shards are -2, -3, ..."""
+"""The rank of the parameter server; it has a node and a network card of its own. Further shards are
+-2, -3, ...
+"""
 
 Ranks = tuple[int, ...]
 
 MOST_LINKS = 2**22
-"""The pairs of nodes that may send to each other in one period of a method: more messages would take minutes."""
+"""The pairs of nodes that may send to each other in one period of a method: more messages would
+take minutes.
+"""
 
 
 class Topology(Protocol):
@@ -24,7 +28,9 @@ class Topology(Protocol):
         ...
 
     def out_peers(self, rank: int, step: int, workers: int) -> Ranks:
-        """The workers to which `rank` sends at `step`, in rotating order: the next rank after its own first."""
+        """The workers to which `rank` sends at `step`, in rotating order: the next rank after its
+        own first.
+        """
         ...
 
     def in_peers(self, rank: int, step: int, workers: int) -> Ranks:
@@ -50,7 +56,9 @@ class Topology(Protocol):
 
 @dataclass(frozen=True)
 class Auto:
-    """The method's own topology: a star where it has a server, the graph of its paper for gossip."""
+    """The method's own topology: a star where it has a server, the graph of its paper for
+    gossip.
+    """
 
 
 def resolve_topology(topology: Topology | Auto, asked: Topology) -> Topology:
@@ -78,7 +86,9 @@ class Star:
         return 1
 
     def share(self, sender: int, receiver: int, workers: int) -> float:
-        raise InvalidSettingError("Star", "mixing", "a graph of workers: a star has no mixing", (sender, receiver))
+        raise InvalidSettingError(
+            "Star", "mixing", "a graph of workers: a star has no mixing", (sender, receiver)
+        )
 
     def check(self, workers: int) -> None:
         """Accept any number of workers."""
@@ -88,7 +98,8 @@ def graph_of_workers(topology: Topology | Auto, asked: Topology, workers: int) -
     """`topology`, or the method's own for `Auto`.
 
     Raises:
-        InvalidSettingError: it does not fit so many workers, has too many edges, or joins them to a server only.
+        InvalidSettingError: it does not fit so many workers, has too many edges, or joins them to a
+            server only.
     """
     graph = resolve_topology(topology, asked)
     graph.check(workers)
@@ -103,19 +114,30 @@ def graph_of_workers(topology: Topology | Auto, asked: Topology, workers: int) -
 
 @lru_cache(maxsize=64)
 def asked_by(graph: Topology, workers: int) -> tuple[Ranks, ...]:
-    """The ranks that each rank may ask: its neighbours in the active half; none in the passive half.
+    """The ranks that each rank may ask: its neighbours in the active half; none in the passive
+    half.
 
-    The halves are the two colours of a bipartite graph, rank 0 active. On any other, such as an odd ring or the
-    complete graph, even ranks are active and ask odd ones, and the edges within a half are not used.
+    The halves are the two colours of a bipartite graph, rank 0 active. On any other, such as an odd
+    ring or the complete graph, even ranks are active and ask odd ones, and the edges within a half
+    are not used.
 
     Raises:
-        InvalidSettingError: the remaining graph is disconnected, or answers cannot go back along directed edges.
+        InvalidSettingError: the remaining graph is disconnected, or answers cannot go back along
+            directed edges.
     """
     steps = range(graph.period(workers))
-    out = [{peer for step in steps for peer in graph.out_peers(rank, step, workers)} for rank in range(workers)]
-    both_ways = [sorted(peer for peer in peers if rank in out[peer]) for rank, peers in enumerate(out)]
+    out = [
+        {peer for step in steps for peer in graph.out_peers(rank, step, workers)}
+        for rank in range(workers)
+    ]
+    both_ways = [
+        sorted(peer for peer in peers if rank in out[peer]) for rank, peers in enumerate(out)
+    ]
     active = _colours(both_ways) or {rank: rank % 2 == 0 for rank in range(workers)}
-    across = [[peer for peer in peers if active.get(peer) != active.get(rank)] for rank, peers in enumerate(both_ways)]
+    across = [
+        [peer for peer in peers if active.get(peer) != active.get(rank)]
+        for rank, peers in enumerate(both_ways)
+    ]
     if len(_ranks_reached(across)) < workers:
         expected = "an undirected graph that is bipartite, or stays connected where even ranks ask odd ones alone"
         raise InvalidSettingError("Network", "topology", expected, graph)

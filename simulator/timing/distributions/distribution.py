@@ -10,7 +10,15 @@ from typing import Annotated, Protocol, TypeGuard, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from laggard.simulator.errors import HUGE, InvalidSettingError, Positive, Range, Settings, bounded, check_duration
+from laggard.simulator.errors import (
+    HUGE,
+    InvalidSettingError,
+    Positive,
+    Range,
+    Settings,
+    bounded,
+    check_duration,
+)
 from laggard.simulator.timing.streams import StoredStream
 
 Seconds = NDArray[np.float64]
@@ -19,9 +27,11 @@ Variation = Annotated[float, Range(least=1e-6, most=100)]
 
 
 class Distribution(Protocol):
-    """A distribution of durations. `mean` and `std` are exact, in seconds; `draw` gives `(n,)` samples.
+    """A distribution of durations. `mean` and `std` are exact, in seconds; `draw` gives `(n,)`
+    samples.
 
-    Workers share the generator that `draw` is given, with a state of their own: it must not be kept.
+    Workers share the generator that `draw` is given, with a state of their own: it must not be
+    kept.
     """
 
     @property
@@ -42,26 +52,34 @@ def mean_of(seconds: float | Distribution) -> float:
 
 
 def check_seconds(owner: object, *names: str) -> None:
-    """Raise `InvalidSettingError` unless these fields of `owner` are each a law, or a number of seconds >= 0."""
+    """Raise `InvalidSettingError` unless these fields of `owner` are each a law, or a number of
+    seconds >= 0.
+    """
     for name in names:
         if not is_law(getattr(owner, name)):
             bounded(owner, name, least=0, most=HUGE)
 
 
 def on_a_machine(law: Distribution, rng: np.random.Generator) -> Distribution:
-    """The distribution of one machine: `law.machine(rng)`, drawn from its stream, where machines differ permanently."""
+    """The distribution of one machine: `law.machine(rng)`, drawn from its stream, where machines
+    differ permanently.
+    """
     machine: Callable[[np.random.Generator], Distribution] | None = getattr(law, "machine", None)
     return machine(rng) if machine else law
 
 
 def of_worker(law: Distribution, rank: int) -> Distribution:
-    """The distribution of one worker: `law.of_worker(rank)` where workers differ by what is known of each."""
+    """The distribution of one worker: `law.of_worker(rank)` where workers differ by what is known
+    of each.
+    """
     own: Callable[[int], Distribution] | None = getattr(law, "of_worker", None)
     return own(rank) if own and rank >= 0 else law  # servers have no mini-batches
 
 
 def check_workers(law: Distribution, workers: int) -> None:
-    """Raise `InvalidSettingError` where `law.check_workers(workers)` does: it has nothing for one of the workers."""
+    """Raise `InvalidSettingError` where `law.check_workers(workers)` does: it has nothing for one
+    of the workers.
+    """
     check: Callable[[int], None] | None = getattr(law, "check_workers", None)
     if check:
         check(workers)
@@ -69,7 +87,9 @@ def check_workers(law: Distribution, workers: int) -> None:
 
 @dataclass(frozen=True)
 class Scaled(Settings):
-    """Durations of `law`, each `factor` times as long: turns seconds per sample into seconds per mini-batch."""
+    """Durations of `law`, each `factor` times as long: turns seconds per sample into seconds per
+    mini-batch.
+    """
 
     law: Distribution
     factor: Positive
@@ -99,11 +119,13 @@ class Scaled(Settings):
 
 
 NONE_DRAWN = array("d")
-BLOCK = 64  # draws buffered per worker: more costs memory at 65,536 workers, fewer costs a numpy call each
+# draws buffered per worker: more costs memory at 65,536 workers, fewer costs a numpy call each
+BLOCK = 64
 
 
 class Durations:
-    """The stream of one node's durations: its machine first, then blocks of draws; raises at an invalid duration.
+    """The stream of one node's durations: its machine first, then blocks of draws; raises at an
+    invalid duration.
 
     Where the law has `of_worker(rank)`, as a trace with ranks, the durations are of that.
     """
@@ -125,9 +147,16 @@ class Durations:
         if not self._block:
             drawn = self._stream.draw(lambda rng: self._law.draw(rng, BLOCK))
             if getattr(drawn, "shape", None) != (BLOCK,):
-                raise InvalidSettingError(repr(self._law), "draw", f"an array of {BLOCK} numbers, as asked for", drawn)
+                raise InvalidSettingError(
+                    repr(self._law), "draw", f"an array of {BLOCK} numbers, as asked for", drawn
+                )
             self._block = array("d", drawn[::-1].astype(np.float64).tobytes())
         seconds = self._block.pop()
-        if not 0.0 <= seconds < math.inf:  # checked here too: making the error's text costs more than the draw
-            check_duration(seconds, repr(self._law), f"draw for {'worker' if self._rank >= 0 else 'node'} {self._rank}")
+        # checked here too: making the error's text costs more than the draw
+        if not 0.0 <= seconds < math.inf:
+            check_duration(
+                seconds,
+                repr(self._law),
+                f"draw for {'worker' if self._rank >= 0 else 'node'} {self._rank}",
+            )
         return seconds

@@ -17,14 +17,16 @@ from laggard.simulator.timing.distributions.trace_file import Rows, read_rows
 
 @dataclass(frozen=True)
 class TwoLevelGamma(Settings):
-    """Every machine has a mean drawn once from a gamma distribution; its mini-batches are gamma around that mean.
+    """Every machine has a mean drawn once from a gamma distribution; its mini-batches are gamma
+    around that mean.
 
-    m_i ~ Gamma(mean, machine_cv) and X ~ Gamma(m_i, batch_cv), each given by its mean and its coefficient of
-    variation: mean `mean`, variance mean^2 (M + B + M B) over machines and mini-batches, with M = machine_cv^2 and
-    B = batch_cv^2. As machine_cv goes to 0 it becomes `Gamma`.
+    m_i ~ Gamma(mean, machine_cv) and X ~ Gamma(m_i, batch_cv), each given by its mean and its
+    coefficient of
+    variation: mean `mean`, variance mean^2 (M + B + M B) over machines and mini-batches, with M =
+    machine_cv^2 and B = batch_cv^2. As machine_cv goes to 0 it becomes `Gamma`.
 
-    Source: Ali et al. (2000), coefficients of variation V_machine and V_task; Hakimi et al. (2019), arXiv 1907.11612
-    (DANA), V_machine and V_batch.
+    Source: Ali et al. (2000), coefficients of variation V_machine and V_task; Hakimi et al. (2019),
+    arXiv 1907.11612 (DANA), V_machine and V_batch.
 
     Attributes:
         mean: over machines (s).
@@ -44,7 +46,8 @@ class TwoLevelGamma(Settings):
     def machine(self, rng: np.random.Generator) -> Distribution:
         """One machine's distribution: gamma around a mean that is drawn here."""
         (mean,) = Gamma(self.mean, self.machine_cv).draw(rng, 1).tolist()
-        return Gamma(max(mean, np.finfo(float).tiny), self.batch_cv)  # a tiny mean may be rounded to 0
+        # a tiny mean may be rounded to 0
+        return Gamma(max(mean, np.finfo(float).tiny), self.batch_cv)
 
     def draw(self, rng: np.random.Generator, n: int) -> Seconds:
         """Durations of `n` machines, one each."""
@@ -63,11 +66,12 @@ class Trace(Settings):
 
     Attributes:
         file: its first row names the columns.
-        column: the name; by default `seconds`, or else the only column of numbers that is not `worker`.
-        worker: the name of the column of ranks. With it, every worker uses the rows of its own rank alone, and each
-            rank must have some.
-        order: `sequential`, every worker goes through its rows cyclically from a random one; `replay`, the same from
-            the first one; or `bootstrap`, rows at random.
+        column: the name; by default `seconds`, or else the only column of numbers that is not
+            `worker`.
+        worker: the name of the column of ranks. With it, every worker uses the rows of its own rank
+            alone, and each rank must have some.
+        order: `sequential`, every worker goes through its rows cyclically from a random one;
+            `replay`, the same from the first one; or `bootstrap`, rows at random.
     """
 
     file: str
@@ -88,8 +92,8 @@ class Trace(Settings):
         """The column `(rows,)`.
 
         Raises:
-            InvalidSettingError: the file cannot be read, has no such column, or has a row without a valid duration or
-                rank.
+            InvalidSettingError: the file cannot be read, has no such column, or has a row without a
+                valid duration or rank.
         """
         return self._rows.seconds
 
@@ -111,11 +115,17 @@ class Trace(Settings):
         missing = next((rank for rank in range(workers) if rank not in self.by_rank), None)
         if self.worker is not None and missing is not None:
             expected = f"a column in which each rank below workers = {workers} has a row"
-            raise InvalidSettingError("Trace", "worker", expected, f"{self.worker} without {missing}")
+            raise InvalidSettingError(
+                "Trace", "worker", expected, f"{self.worker} without {missing}"
+            )
 
     def of_worker(self, rank: int) -> Distribution:
         """The distribution of worker `rank`: its own rows, or all without a column of ranks."""
-        return Measured(self.by_rank[rank], self.order, repr(self)) if self.worker is not None else self
+        return (
+            Measured(self.by_rank[rank], self.order, repr(self))
+            if self.worker is not None
+            else self
+        )
 
     def machine(self, rng: np.random.Generator) -> Distribution:
         """The rows as one worker uses them."""
@@ -126,7 +136,9 @@ class Trace(Settings):
 
 
 class Measured:
-    """Measured seconds `(rows,)`, in one of a trace's orders; an error is said to be of the trace `said`."""
+    """Measured seconds `(rows,)`, in one of a trace's orders; an error is said to be of the trace
+    `said`.
+    """
 
     def __init__(self, seconds: Seconds, order: Order, said: str) -> None:
         self._seconds, self._order, self._said = seconds, order, said

@@ -1,4 +1,6 @@
-"""Distributions of durations by their formula: with light tails, and with heavy ones (log-normal, Pareto)."""
+"""Distributions of durations by their formula: with light tails, and with heavy ones (log-normal,
+Pareto).
+"""
 
 import math
 from dataclasses import dataclass
@@ -138,7 +140,8 @@ class ShiftedExponential(Settings):
 
 @dataclass(frozen=True)
 class Gamma(Settings):
-    """Gamma durations of a given mean and coefficient of variation `cv` = std / mean: shape 1 / cv^2.
+    """Gamma durations of a given mean and coefficient of variation `cv` = std / mean: shape 1 /
+    cv^2.
 
     Source: Ali et al. (2000), task execution times of heterogeneous machines.
 
@@ -160,7 +163,8 @@ class Gamma(Settings):
 
 @dataclass(frozen=True)
 class TwoPoint(Settings):
-    """`usual` seconds, but `factor` times as long with probability `probability`: a straggler per mini-batch.
+    """`usual` seconds, but `factor` times as long with probability `probability`: a straggler per
+    mini-batch.
 
     Attributes:
         usual: the usual duration (s).
@@ -178,7 +182,9 @@ class TwoPoint(Settings):
 
     @property
     def std(self) -> float:
-        return self.usual * abs(self.factor - 1) * math.sqrt(self.probability * (1 - self.probability))
+        return (
+            self.usual * abs(self.factor - 1) * math.sqrt(self.probability * (1 - self.probability))
+        )
 
     def draw(self, rng: np.random.Generator, n: int) -> Seconds:
         return np.where(rng.random(n) < self.probability, self.usual * self.factor, self.usual)
@@ -186,7 +192,8 @@ class TwoPoint(Settings):
 
 @dataclass(frozen=True)
 class LogNormal(Settings):
-    """Log-normal durations of a given mean and `cv`: sigma^2 = ln(1 + cv^2), mu = ln(mean) - sigma^2 / 2.
+    """Log-normal durations of a given mean and `cv`: sigma^2 = ln(1 + cv^2), mu = ln(mean) -
+    sigma^2 / 2.
 
     Attributes:
         mean: of a mini-batch (s).
@@ -207,7 +214,8 @@ class LogNormal(Settings):
 
 @dataclass(frozen=True)
 class Pareto(Settings):
-    """Heavy-tailed durations, P(X > x) = (scale / x)^alpha for x >= scale: mean scale alpha / (alpha - 1).
+    """Heavy-tailed durations, P(X > x) = (scale / x)^alpha for x >= scale: mean scale alpha /
+    (alpha - 1).
 
     The standard deviation is infinite for alpha <= 2; the mean is required to exist (alpha > 1).
 

@@ -1,4 +1,6 @@
-"""A CSV or Parquet file of measured seconds, a row each, with the rank of the worker that took them."""
+"""A CSV or Parquet file of measured seconds, a row each, with the rank of the worker that took
+them.
+"""
 
 import csv
 import math
@@ -42,27 +44,38 @@ def read_rows(path: Path, column: str | None, worker: str | None) -> Rows:
     """
     try:
         rows = _parquet_rows(path) if path.suffix == ".parquet" else _csv_rows(path)
-    except (OSError, ValueError, csv.Error) as error:  # Arrow's errors and undecodable text are ValueErrors
+    # Arrow's errors and undecodable text are ValueErrors
+    except (OSError, ValueError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise InvalidSettingError(
             "Trace", "file", "a CSV or Parquet file that can be read", f"{path}: {reason}"
         ) from None
     if len(rows) < 2 or any(_seconds(cell) is not None for cell in rows[0][1]):
-        raise InvalidSettingError("Trace", "file", "a row of names and rows of numbers below it", str(path))
+        raise InvalidSettingError(
+            "Trace", "file", "a row of names and rows of numbers below it", str(path)
+        )
     names = [cell.strip() for cell in rows[0][1]]
     if worker is not None and worker not in names:
         raise InvalidSettingError("Trace", "worker", f"one of {', '.join(names)}, of ranks", worker)
     pairs = zip(names, rows[1][1], strict=False)
     numbers = [name for name, cell in pairs if _seconds(cell) is not None and name != worker]
     if column is None and len(numbers) > 1 and COLUMN not in numbers:
-        raise InvalidSettingError("Trace", "column", f"the name of one of {', '.join(numbers)}", column)
-    name = column if column is not None else COLUMN if COLUMN in numbers else next(iter(numbers), None)
+        raise InvalidSettingError(
+            "Trace", "column", f"the name of one of {', '.join(numbers)}", column
+        )
+    name = (
+        column if column is not None else COLUMN if COLUMN in numbers else next(iter(numbers), None)
+    )
     if name not in names:
-        raise InvalidSettingError("Trace", "column", f"one of {', '.join(names)}, of numbers", column)
+        raise InvalidSettingError(
+            "Trace", "column", f"one of {', '.join(names)}, of numbers", column
+        )
     seconds = np.array([_duration(path, line, row, names.index(name)) for line, row in rows[1:]])
     if worker is None:
         return Rows(seconds, None)
-    return Rows(seconds, np.array([_rank(path, line, row, names.index(worker)) for line, row in rows[1:]]))
+    return Rows(
+        seconds, np.array([_rank(path, line, row, names.index(worker)) for line, row in rows[1:]])
+    )
 
 
 def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
@@ -73,11 +86,17 @@ def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _parquet_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """The number and the cells, as text, of each row, the names first; a row that a CSV file has in that line."""
-    from pyarrow import parquet  # here, since importing it takes longer than simulating a small cluster
+    """The number and the cells, as text, of each row, the names first; a row that a CSV file has in
+    that line.
+    """
+    # here, since importing it takes longer than simulating a small cluster
+    from pyarrow import parquet
 
     table = parquet.read_table(path)
-    columns = [["" if cell is None else str(cell) for cell in column.to_pylist()] for column in table.columns]
+    columns = [
+        ["" if cell is None else str(cell) for cell in column.to_pylist()]
+        for column in table.columns
+    ]
     return list(enumerate([table.column_names, *map(list, zip(*columns, strict=True))], 1))
 
 

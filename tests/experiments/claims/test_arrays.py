@@ -1,4 +1,6 @@
-"""What is stored of a claim decides it again without runs, and what long runs measured is found again."""
+"""What is stored of a claim decides it again without runs, and what long runs measured is found
+again.
+"""
 
 import json
 import shutil
@@ -16,7 +18,9 @@ from laggard.experiments.results.result import ResultError
 
 CLAIMS = {claim.id: claim for claim in claims()}
 ROWS = ledger(STORED, "cpu")
-DECIDED = [name for name, row in ROWS.items() if stored_arrays(name) and not is_outdated(CLAIMS[name], row)]
+DECIDED = [
+    name for name, row in ROWS.items() if stored_arrays(name) and not is_outdated(CLAIMS[name], row)
+]
 
 
 @pytest.mark.parametrize("name", DECIDED)
@@ -36,7 +40,11 @@ def test_a_claim_is_decided_again_by_its_arrays_alone(folder, tmp_path):
     stored["report"]["final(value='loss')"]["values"][0] = [9.0, 9.0, 9.0]
     path.write_text(json.dumps(stored))
     again = decide_again(claim, "cpu", tmp_path / "claims")
-    assert (again.criteria[0].value, again.verdict, again.first_verdict.verdict) == (9.0, "holds in part", "holds")
+    assert (again.criteria[0].value, again.verdict, again.first_verdict.verdict) == (
+        9.0,
+        "holds in part",
+        "holds",
+    )
 
 
 def test_the_command_decides_again_and_says_where_a_row_differs(folder, tmp_path, capsys):
@@ -63,15 +71,23 @@ def test_another_criterion_decides_by_the_same_arrays_unless_it_needs_more(folde
     first = reproduce(claim, "cpu", tmp_path, 1)
     (harder,) = claims([], folder(("at_most=1.5", "at_most=-1.0")))
     row = decide_again(harder, "cpu", tmp_path / "claims")
-    assert (row.verdict, row.first_verdict, row.runs) == ("holds in part", first.first_verdict, first.runs)
-    (other,) = claims([], folder(('final(results["report"], "loss")', 'final(results["report"], "time")')))
+    assert (row.verdict, row.first_verdict, row.runs) == (
+        "holds in part",
+        first.first_verdict,
+        first.runs,
+    )
+    (other,) = claims(
+        [], folder(('final(results["report"], "loss")', 'final(results["report"], "time")'))
+    )
     with pytest.raises(ResultError, match=r"final\(value='time'\): is not among the stored arrays"):
         decide_again(other, "cpu", tmp_path / "claims")
 
 
 def test_arrays_are_read_as_they_were_written_whatever_json_lacks(tmp_path):
     values = np.array([[1 / 3, np.inf], [np.nan, -np.inf]])
-    array = xr.DataArray(values, dims=("lr", "method"), coords={"lr": [0.1, 0.2], "method": ["a", "b"]})
+    array = xr.DataArray(
+        values, dims=("lr", "method"), coords={"lr": [0.1, 0.2], "method": ["a", "b"]}
+    )
     path = tmp_path / "arrays.json"
     write_arrays(path, {"grid": StudyArrays(None, {"final(value='loss')": array})})
     json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))

@@ -25,16 +25,23 @@ def test_every_claim_can_be_run_at_every_scale(claim, scale):
     assert configs(claim, scale)
 
 
-@pytest.mark.parametrize("claim", [pytest.param(one, id=one.id) for one in claims() if one.table and one.table.paper])
+@pytest.mark.parametrize(
+    "claim", [pytest.param(one, id=one.id) for one in claims() if one.table and one.table.paper]
+)
 def test_published_numbers_stand_in_rows_and_columns_that_the_table_has(claim):
     studies = stored_arrays(claim.id, STORED, "cpu")
     if studies is None:
         assert read_row(claim.id, STORED, "cpu") is None  # not run yet
         return
     shown = claim.decide(studies)[claim.table.of]
-    rows, columns = shown[claim.table.rows].values.tolist(), shown[claim.table.columns].values.tolist()
+    rows, columns = (
+        shown[claim.table.rows].values.tolist(),
+        shown[claim.table.columns].values.tolist(),
+    )
     assert set(claim.table.paper) <= set(rows)
-    assert {column for published in claim.table.paper.values() for column in published} <= set(columns)
+    assert {column for published in claim.table.paper.values() for column in published} <= set(
+        columns
+    )
 
 
 LONG = {
@@ -63,14 +70,19 @@ LONG = {
 
 
 @pytest.mark.parametrize(
-    "claim", [pytest.param(one, id=one.id, marks=[pytest.mark.slow] if one.id in LONG else []) for one in claims()]
+    "claim",
+    [
+        pytest.param(one, id=one.id, marks=[pytest.mark.slow] if one.id in LONG else [])
+        for one in claims()
+    ],
 )
 def test_every_claim_runs_at_smoke_scale(claim, tmp_path):
     row = reproduce(claim, "smoke", tmp_path, jobs=1)
     assert row.verdict == Verdict.NONE
     assert len(row.criteria) == len(claim.criteria)
     assert all(entry.values for entry in row.criteria)
-    if claim.figure is not None:  # it may show nothing, where so small a grid does not have what it shows
+    # it may show nothing, where so small a grid does not have what it shows
+    if claim.figure is not None:
         drawn = {claim.figure.x, *([claim.figure.lines] if claim.figure.lines else [])}
         assert drawn <= set(figure_table(row, tmp_path / "claims"))
 
@@ -101,7 +113,10 @@ def test_a_repeat_makes_the_runs_anew_and_is_noted_in_the_row(folder, tmp_path, 
     (claim,) = claims([], own)
     given = ["reproduce", "Z1", "--claims", str(own), "--out", str(tmp_path), "--jobs", "1"]
     assert main([*given, "--again"]) == 1
-    assert "Z1.json: is not there, and a repeat has nothing to be held against" in capsys.readouterr().err
+    assert (
+        "Z1.json: is not there, and a repeat has nothing to be held against"
+        in capsys.readouterr().err
+    )
     first = reproduce(claim, "cpu", tmp_path, 1)
     told = []
     row = repeat(claim, "cpu", tmp_path, 1, told.append)
@@ -109,7 +124,10 @@ def test_a_repeat_makes_the_runs_anew_and_is_noted_in_the_row(folder, tmp_path, 
     assert [(repeat.verdict, repeat.same) for repeat in row.repeats] == [("holds", True)]
     assert row.model_copy(update={"repeats": []}) == first
     assert reproduce(claim, "cpu", tmp_path, 1) == row == ledger(tmp_path / "claims", "cpu")["Z1"]
-    assert describe_repeat(row.repeats[0]) == f"run again on {first.taken}: holds, every number the same"
+    assert (
+        describe_repeat(row.repeats[0])
+        == f"run again on {first.taken}: holds, every number the same"
+    )
 
 
 def test_a_repeat_that_comes_out_otherwise_says_so(folder, tmp_path, capsys):
@@ -120,9 +138,25 @@ def test_a_repeat_that_comes_out_otherwise_says_so(folder, tmp_path, capsys):
     altered = row.model_dump()
     altered["criteria"][0]["values"][0] += 1e-9
     path.write_text(json.dumps({**altered, "verdict": "fails"}))
-    assert main(["reproduce", "Z1", "--again", "--claims", str(own), "--out", str(tmp_path), "--jobs", "1"]) == 0
+    assert (
+        main(
+            [
+                "reproduce",
+                "Z1",
+                "--again",
+                "--claims",
+                str(own),
+                "--out",
+                str(tmp_path),
+                "--jobs",
+                "1",
+            ]
+        )
+        == 0
+    )
     assert f"run again on {row.taken}: holds, numbers differ" in capsys.readouterr().out
-    # The row stays as it was: a repeat replaces nothing, and a fresh decision of other numbers has no repeats yet.
+    # The row stays as it was: a repeat replaces nothing, and a fresh decision of other numbers has
+    # no repeats yet.
     assert ledger(tmp_path / "claims", "cpu")["Z1"].verdict == "fails"
     assert reproduce(claim, "cpu", tmp_path, 1).repeats == []
 
@@ -135,10 +169,23 @@ def test_runs_that_fail_for_one_reason_are_one_line(folder, tmp_path, monkeypatc
     monkeypatch.setattr("laggard.models.vision.import_torchvision", refuse)
     learnt = '"task": {"model": "logistic", "dataset": "fashion_mnist"}'
     own = folder(('"task": {"model": "quadratic", "dim": 4, "noise": 0.1, "jitter": 0.1}', learnt))
-    given = ["reproduce", "Z1", "--scale", "cpu", "--claims", str(own), "--out", str(tmp_path), "--jobs", "1"]
+    given = [
+        "reproduce",
+        "Z1",
+        "--scale",
+        "cpu",
+        "--claims",
+        str(own),
+        "--out",
+        str(tmp_path),
+        "--jobs",
+        "1",
+    ]
     assert main(given) == 1
     first, last = capsys.readouterr().err.splitlines()
-    assert re.match(r"Z1: run \w+ \(.+\) and 3 others: DataMissingError: FashionMNIST is missing", first)
+    assert re.match(
+        r"Z1: run \w+ \(.+\) and 3 others: DataMissingError: FashionMNIST is missing", first
+    )
     assert last == "1 of 1 claim could not be decided"
 
 
@@ -165,8 +212,14 @@ def test_a_row_says_when_its_runs_were_made_and_not_when_it_was_decided(folder, 
     then = datetime(2020, 2, 3, 12, tzinfo=UTC)
     for path in tmp_path.glob("*/*/manifest.json"):
         manifest = json.loads(path.read_text())
-        manifest |= {"ended": then.isoformat(), "versions": {**manifest["versions"], "laggard": "0.0.9"}}
-        write_manifest(path.parent, {key: value for key, value in manifest.items() if key != "ended" or not old})
+        manifest |= {
+            "ended": then.isoformat(),
+            "versions": {**manifest["versions"], "laggard": "0.0.9"},
+        }
+        write_manifest(
+            path.parent,
+            {key: value for key, value in manifest.items() if key != "ended" or not old},
+        )
         os.utime(path, (then.timestamp(), then.timestamp()))
     row = reproduce(claim, "cpu", tmp_path, 1)
     assert (row.taken, row.version) == ("2020-02-03", "0.0.9")
@@ -176,7 +229,9 @@ def test_a_row_says_when_its_runs_were_made_and_not_when_it_was_decided(folder, 
 
 
 def test_a_study_is_tuned_for_each_setting_on_seeds_of_its_own(folder, tmp_path):
-    """0.0001 learns next to nothing in 50 updates: 0.1 is chosen for both, and the seeds that chose do not report."""
+    """0.0001 learns next to nothing in 50 updates: 0.1 is chosen for both, and the seeds that chose
+    do not report.
+    """
     from laggard import sweep
 
     (claim,) = claims([], folder())
@@ -211,7 +266,17 @@ def test_the_figure_has_its_numbers_from_the_stored_table(folder, tmp_path):
     (('Criterion("slow"', 'Criterion("loss"'), "Z1, loss: expected a number a seed, but pace is left"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_claim_is_said_in_a_line(folder, tmp_path, capsys, change, said):
-    code = main(["reproduce", "--claims", str(folder(change)), "--out", str(tmp_path / "out"), "--jobs", "1"])
+    code = main(
+        [
+            "reproduce",
+            "--claims",
+            str(folder(change)),
+            "--out",
+            str(tmp_path / "out"),
+            "--jobs",
+            "1",
+        ]
+    )
     error = capsys.readouterr().err
     assert code == 2
     assert said in error
@@ -224,16 +289,40 @@ def test_the_command_line(folder, tmp_path, capsys):
     assert capsys.readouterr().out.startswith("Z1  Is a step")
     assert main(["reproduce", "Z1", "--dry-run", "--claims", own, "--out", out]) == 0
     assert "report: once tuning has chosen" in capsys.readouterr().out
-    assert main(["reproduce", "dean2012", "--claims", own, "--out", out, "--jobs", "1", "--page", str(written)]) == 0
+    assert (
+        main(
+            [
+                "reproduce",
+                "dean2012",
+                "--claims",
+                own,
+                "--out",
+                out,
+                "--jobs",
+                "1",
+                "--page",
+                str(written),
+            ]
+        )
+        == 0
+    )
     told = capsys.readouterr().out
     assert told.startswith("Z1  holds  (")
-    assert "    The paper (dean2012) says [derived]: nothing of the kind\n    Here: a noisy quadratic\n" in told
+    assert (
+        "    The paper (dean2012) says [derived]: nothing of the kind\n    Here: a noisy quadratic\n"
+        in told
+    )
     assert f"    10 runs; the row: {out}/claims/cpu/Z1.json\n" in told
     assert "1 holds (Z1)" in written.read_text()
     assert "**So**: holds." in (tmp_path / "docs" / "claims" / "dean2012.md").read_text()
     assert (tmp_path / "out" / "claims" / "cpu" / "Z1.png").is_file()
-    assert main(["reproduce", "Z1", "--scale", "paper", "--claims", own, "--out", out, "--jobs", "1"]) == 0
-    before, _, after = capsys.readouterr().out.partition("an estimate on this machine as busy as it is now")
+    assert (
+        main(["reproduce", "Z1", "--scale", "paper", "--claims", own, "--out", out, "--jobs", "1"])
+        == 0
+    )
+    before, _, after = capsys.readouterr().out.partition(
+        "an estimate on this machine as busy as it is now"
+    )
     assert "tuning: " in before
     assert "Z1  holds" in after
     assert main(["reproduce", "Y9", "--claims", own, "--out", out]) == 2
@@ -265,4 +354,6 @@ def test_a_row_says_what_was_chosen_for_the_settings_that_ran(folder, tmp_path):
         ('"quick": at(loss, pace="quick")', '"quick": at(loss, pace="slow")'),
     )
     (claim,) = claims([], own)
-    assert reproduce(claim, "smoke", tmp_path, jobs=1).chosen == ["report: learning.lr = 0.1, for slow"]
+    assert reproduce(claim, "smoke", tmp_path, jobs=1).chosen == [
+        "report: learning.lr = 0.1, for slow"
+    ]

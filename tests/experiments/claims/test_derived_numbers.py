@@ -1,4 +1,6 @@
-"""The closed forms that claims are compared with, each by a second way that is independent of the first."""
+"""The closed forms that claims are compared with, each by a second way that is independent of the
+first.
+"""
 
 from itertools import product
 
@@ -14,7 +16,9 @@ from laggard.experiments.claims.probes import fit_momentum
 
 @pytest.mark.parametrize("workers", [1, 2, 5, 9])
 def test_the_closed_network_has_the_throughput_of_its_product_form(workers):
-    """Gordon & Newell (1967): p(n) = prod rho_i^n_i / n_i! at the workers, without the factorial at the two links."""
+    """Gordon & Newell (1967): p(n) = prod rho_i^n_i / n_i! at the workers, without the factorial at
+    the two links.
+    """
     compute, transfer = 1.0, 0.3
 
     def constant(count):
@@ -55,7 +59,9 @@ def exact_fit(workers, rate):
 @pytest.mark.parametrize(("workers", "change"), [(2, 0.5), (4, 0.242), (8, 0.119)])
 def test_a_constant_delay_is_fitted_by_a_momentum_that_grows_with_the_rate(workers, change):
     least, middle, greatest = RATES[workers]
-    assert exact_fit(workers, greatest) - exact_fit(workers, least) == pytest.approx(change, abs=5e-4)
+    assert exact_fit(workers, greatest) - exact_fit(workers, least) == pytest.approx(
+        change, abs=5e-4
+    )
     if workers == 2:
         assert exact_fit(2, middle) == pytest.approx(middle, rel=1e-9)
 
@@ -70,7 +76,11 @@ def test_the_fit_of_a_long_trajectory_is_that_of_its_covariances():
 
 
 def test_time_per_sample_is_least_with_three_backups_of_sixteen():
-    """E[X_(N:16)] / N of 10 ms, or 100 ms with a probability of 5 %: slow if fewer than N are quick."""
+    """E[X_(N:16)] / N of 10 ms, or 100 ms with a probability of 5 %: slow if fewer than N are
+    quick.
+    """
     quick = {wait_for: 1 - binom.cdf(wait_for - 1, 16, 0.95) for wait_for in range(8, 17)}
-    seconds = {wait_for: (0.01 + 0.09 * (1 - share)) / wait_for for wait_for, share in quick.items()}
+    seconds = {
+        wait_for: (0.01 + 0.09 * (1 - share)) / wait_for for wait_for, share in quick.items()
+    }
     assert 16 - min(seconds, key=seconds.__getitem__) == 3

@@ -1,4 +1,6 @@
-"""The figure of a claim against its table: means and intervals, seeds that never got there, scales and labels."""
+"""The figure of a claim against its table: means and intervals, seeds that never got there, scales
+and labels.
+"""
 
 from dataclasses import replace
 
@@ -40,19 +42,27 @@ def table(key="method", times=TIMES, **same):
 def test_seeds_are_summed_up_as_student_has_it():
     line = seeds(table(), "method", list(TIMES))
     assert line.mean == pytest.approx([7.5 / 3, 0.7])
-    for ends, values in zip(zip(line.low, line.high, strict=True), ([1.0, 2.0, 4.5], TIMES["async"]), strict=True):
-        expected = t.interval(0.95, len(values) - 1, np.mean(values), np.std(values, ddof=1) / len(values) ** 0.5)
+    for ends, values in zip(
+        zip(line.low, line.high, strict=True), ([1.0, 2.0, 4.5], TIMES["async"]), strict=True
+    ):
+        expected = t.interval(
+            0.95, len(values) - 1, np.mean(values), np.std(values, ddof=1) / len(values) ** 0.5
+        )
         assert ends == pytest.approx(expected)
     assert line.never.tolist() == [1, 0]
     assert line.named
 
 
 def test_on_a_log_axis_they_are_summed_up_by_their_logarithms(drawn):
-    """So that an interval stays positive: of 1, 10, 100 it is 10 to the 1 -/+ t(0.975, 2) / sqrt(3)."""
+    """So that an interval stays positive: of 1, 10, 100 it is 10 to the 1 -/+ t(0.975, 2) /
+    sqrt(3).
+    """
     values = {"sync": [1.0, 10.0, 100.0]}
     line = seeds(table(times=values), "method", ["sync"], log=True)
     half = t.ppf(0.975, 2) / 3**0.5
-    assert [*line.low, *line.mean, *line.high] == pytest.approx([10 ** (1 - half), 10.0, 10 ** (1 + half)])
+    assert [*line.low, *line.mean, *line.high] == pytest.approx(
+        [10 ** (1 - half), 10.0, 10 ** (1 + half)]
+    )
     axes = drawn(table(times=values), x="method", log_y=True)
     assert axes.lines[0].get_ydata() == pytest.approx([10.0])
     assert "Geometric means of 3 seeds" in axes.figure.get_supxlabel().replace("\n", " ")
@@ -77,7 +87,10 @@ def test_a_mean_of_which_seeds_are_missing_says_so(drawn):
 
 
 def test_two_lines_that_lose_seeds_at_one_setting_both_say_so(drawn):
-    lines = [table("strength", {1.0: [1.0, 2.0], 9.0: [np.inf, np.inf]}, workers=workers) for workers in (8, 16)]
+    lines = [
+        table("strength", {1.0: [1.0, 2.0], 9.0: [np.inf, np.inf]}, workers=workers)
+        for workers in (8, 16)
+    ]
     first, second = drawn(pd.concat(lines), x="strength", lines="workers").texts
     assert first.xy == second.xy
     assert first.xyann != second.xyann
@@ -98,12 +111,18 @@ def test_what_is_nowhere_finite_has_a_frame_all_the_same():
 
 
 def test_accuracies_end_at_one():
-    assert y_range([seeds(table(times={"sync": [0.0, 0.98]}), "method", ["sync"])], log=False)[1] < 1.1
+    assert (
+        y_range([seeds(table(times={"sync": [0.0, 0.98]}), "method", ["sync"])], log=False)[1] < 1.1
+    )
 
 
 def test_lines_are_named_by_themselves_with_their_key_or_as_the_claim_says(drawn):
-    both = pd.concat([table("tail", {"light": [1.0, 2.0]}, m=1), table("tail", {"heavy": [1.0, 2.0]}, m=1)])
-    many = pd.concat([table("workers", {8: [1.0, 2.0]}, m=1), table("workers", {16: [1.0, 2.0]}, m=1)])
+    both = pd.concat(
+        [table("tail", {"light": [1.0, 2.0]}, m=1), table("tail", {"heavy": [1.0, 2.0]}, m=1)]
+    )
+    many = pd.concat(
+        [table("workers", {8: [1.0, 2.0]}, m=1), table("workers", {16: [1.0, 2.0]}, m=1)]
+    )
 
     def names(*of, **settings):
         return drawn(*of, x="m", **settings).get_legend_handles_labels()[1]
@@ -114,7 +133,11 @@ def test_lines_are_named_by_themselves_with_their_key_or_as_the_claim_says(drawn
 
 
 def test_a_strength_of_zero_has_its_place_on_a_log_axis(drawn):
-    axes = drawn(table("strength", {0.0: [1.0, 2.0], 100.0: [1.0, 2.0], 10000.0: [3.0, 4.0]}), x="strength", log_x=True)
+    axes = drawn(
+        table("strength", {0.0: [1.0, 2.0], 100.0: [1.0, 2.0], 10000.0: [3.0, 4.0]}),
+        x="strength",
+        log_x=True,
+    )
     places = axes.transData.transform([(at, 1.0) for at in (0.0, 100.0, 10000.0)])[:, 0]
     assert np.diff(places).min() > 0.15 * np.ptp(places)
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "100", "10k"]
@@ -138,7 +161,8 @@ def test_the_table_of_a_figure_has_its_settings_in_order_and_theory_where_there_
     theory = xr.DataArray([7.0], dims="tail", coords={"tail": ["heavy"]})
     shown = replace(claim, figure=Picture(of="it", x="m", y="s", lines="tail", theory="expected"))
     table = figure_data(shown, {"it": values, "expected": theory})
-    assert table["m"].drop_duplicates().tolist() == ["m = 2", "m = 4", "all"]  # though the first line lacks the first
+    # though the first line lacks the first
+    assert table["m"].drop_duplicates().tolist() == ["m = 2", "m = 4", "all"]
     assert table["value"].tolist() == [4.0, 2.0, 5.0, 3.0, 6.0]
     assert table.loc[table["tail"] == "heavy", "theory"].tolist() == [7.0] * 3
     assert table.loc[table["tail"] == "light", "theory"].isna().all()
@@ -146,7 +170,10 @@ def test_the_table_of_a_figure_has_its_settings_in_order_and_theory_where_there_
 
 def test_theory_is_drawn_for_the_lines_that_it_knows(drawn):
     known = pd.concat(
-        [table("x", {1: [1.0, 1.2], 2: [2.0, 2.2]}, line="a", theory=1.5), table("x", {1: [3.0]}, line="b")]
+        [
+            table("x", {1: [1.0, 1.2], 2: [2.0, 2.2]}, line="a", theory=1.5),
+            table("x", {1: [3.0]}, line="b"),
+        ]
     )
     axes = drawn(known, x="x", lines="line")
     (theory,) = (line for line in axes.lines if line.get_label() == "theory")

@@ -42,7 +42,10 @@ def test_a_claim_is_on_three_pages_the_more_to_be_read_the_further_down(folder, 
     first, paper, appendix = texts(claim, row, tmp_path)
     assert "The arrays that decide 1 claims lie in" in first
     bare = Evidence([claim], {"Z1": row}, {}, {}, "cpu")
-    assert "Z1 were decided before arrays were stored" in pages(bare, tmp_path / "P.md")[tmp_path / "P.md"]
+    assert (
+        "Z1 were decided before arrays were stored"
+        in pages(bare, tmp_path / "P.md")[tmp_path / "P.md"]
+    )
     number = f"{row.criteria[0].value:.3g}"
     assert f"[Z1](docs/claims/dean2012.md#z1) **holds**, {number} (bar <= 1.5)" in first
     assert "On a quadratic, 1 of 1 claims have run: 1 holds (Z1)." in first
@@ -54,7 +57,10 @@ def test_a_claim_is_on_three_pages_the_more_to_be_read_the_further_down(folder, 
     ):
         assert part in paper
     assert "[All papers](../../PAGE.md)" in paper
-    assert "Swept in tuning: stop.updates 50; pace slow, quick; learning.lr 0.0001, 0.1, 3.5; seed 7 to 8." in appendix
+    assert (
+        "Swept in tuning: stop.updates 50; pace slow, quick; learning.lr 0.0001, 0.1, 3.5; seed 7 to 8."
+        in appendix
+    )
     assert "Chosen for report: learning.lr = 0.1, for slow, quick." in appendix
     assert f"First verdict: holds, {row.taken}." in appendix
     assert re.search(r"18 runs|10 runs", appendix)
@@ -95,7 +101,10 @@ def test_what_was_changed_and_said_first_is_in_the_appendix(folder, tmp_path):
     (claim,) = claims([], folder())
     reproduce(claim, "cpu", tmp_path, 1)
     (harder,) = claims(
-        [], folder(("at_most=1.5", "at_most=-1.0"), ("    mark=", '    changes=("the bar",),\n    mark='))
+        [],
+        folder(
+            ("at_most=1.5", "at_most=-1.0"), ("    mark=", '    changes=("the bar",),\n    mark=')
+        ),
     )
     row = reproduce(harder, "cpu", tmp_path, 1)
     first, paper, appendix = texts(harder, row, tmp_path)
@@ -117,19 +126,30 @@ def test_the_first_page_says_in_words_what_fails(folder, tmp_path):
     worse = ("at_most=1.5", "at_most=-1.0"), ("at_most=1.0)", "at_most=-1.0)")
     for changes, says in ((worse, True), ((), False)):
         (claim,) = claims(
-            [], folder(*changes, ("    mark=", '    notes="It is not faster. Why is not known.",\n    mark='))
+            [],
+            folder(
+                *changes,
+                ("    mark=", '    notes="It is not faster. Why is not known.",\n    mark='),
+            ),
         )
         first = texts(claim, reproduce(claim, "cpu", tmp_path, 1), tmp_path)[0]
         assert ("- What fails: Z1: It is not faster. - Not tried" in first) == says
 
 
-def test_a_table_stands_on_the_first_page_if_it_has_the_papers_numbers_and_else_on_the_claims_own(folder, tmp_path):
+def test_a_table_stands_on_the_first_page_if_it_has_the_papers_numbers_and_else_on_the_claims_own(
+    folder, tmp_path
+):
     (claim,) = claims([], folder())
     row = reproduce(claim, "cpu", tmp_path, 1)
     values = xr.DataArray([[1.0]], dims=("pace", "of"), coords={"pace": ["slow"], "of": ["loss"]})
-    for paper, place, link in (({"slow": {"loss": "9"}}, 0, "docs/claims/dean2012.md#z1"), ({}, 1, "#z1")):
+    for paper, place, link in (
+        ({"slow": {"loss": "9"}}, 0, "docs/claims/dean2012.md#z1"),
+        ({}, 1, "#z1"),
+    ):
         table = ClaimTable("shown", "Losses", "pace", "of", paper)
-        shown = replace(claim, table=table, decide=lambda studies: {**claim.decide(studies), "shown": values})
+        shown = replace(
+            claim, table=table, decide=lambda studies: {**claim.decide(studies), "shown": values}
+        )
         found = texts(shown, row, tmp_path)
         assert f"**Losses** ([Z1]({link}))" in found[place]
         assert not any("**Losses**" in text for text in found[:place] + found[place + 1 :])
@@ -140,10 +160,16 @@ def test_the_answers_of_the_figure_of_rates_stand_below_it(folder, tmp_path):
     row = reproduce(claim, "cpu", tmp_path, 1)
     read_off = replace(claim, id="A1", notes="The later, the lower.")
     evidence = Evidence(
-        [read_off], {"A1": row.model_copy(update={"id": "A1"})}, {}, {"rates": tmp_path / "r.png"}, "cpu"
+        [read_off],
+        {"A1": row.model_copy(update={"id": "A1"})},
+        {},
+        {"rates": tmp_path / "r.png"},
+        "cpu",
     )
     first = " ".join(pages(evidence, tmp_path / "P.md")[tmp_path / "P.md"].split())
-    assert "![Accuracy over learning rate and delay](r.png) A1 holds. The later, the lower." in first
+    assert (
+        "![Accuracy over learning rate and delay](r.png) A1 holds. The later, the lower." in first
+    )
 
 
 def test_a_control_that_fails_makes_a_claim_say_nothing(folder, tmp_path):
@@ -161,7 +187,13 @@ def test_a_table_has_the_numbers_of_the_paper_beside_ours(folder, tmp_path):
         coords={"method": ["ASGD", "SSGD"], "workers": [4], "seed": [0, 1, 2]},
     )
     table = ClaimTable(
-        "error", "Errors (%)", "method", "workers", {"ASGD": {4: "9.27"}}, "a large network", percent=True
+        "error",
+        "Errors (%)",
+        "method",
+        "workers",
+        {"ASGD": {4: "9.27"}},
+        "a large network",
+        percent=True,
     )
     (claim,) = claims([], folder())
     text = markdown_table(claim, table, values, "P.md")
@@ -175,7 +207,9 @@ def test_a_table_has_the_numbers_of_the_paper_beside_ours(folder, tmp_path):
     assert alone.endswith("n = 3 seeds, with the 95 % interval.")
 
 
-def test_a_table_counts_the_seeds_that_got_there_and_has_a_column_only_for_what_is_published(folder):
+def test_a_table_counts_the_seeds_that_got_there_and_has_a_column_only_for_what_is_published(
+    folder,
+):
     values = xr.DataArray(
         np.array([[[1.0, 3.0, np.inf], [2.0, 2.0, 2.0]]]),
         dims=("method", "workers", "seed"),
@@ -183,7 +217,10 @@ def test_a_table_counts_the_seeds_that_got_there_and_has_a_column_only_for_what_
     )
     (claim,) = claims([], folder())
     text = markdown_table(
-        claim, ClaimTable("time", "Times (s)", "method", "workers", {"ASGD": {8: "9"}}, "it"), values, "P.md"
+        claim,
+        ClaimTable("time", "Times (s)", "method", "workers", {"ASGD": {8: "9"}}, "it"),
+        values,
+        "P.md",
     )
     assert "| method | workers 4 | workers 8 | paper |\n| --- | ---: | ---: | ---: |\n" in text
     assert "| ASGD | 2.00 ± 12.71 (2 of 3) | 2.00 ± 0.00 | 9 |" in text
@@ -202,7 +239,9 @@ def test_a_table_leaves_out_seeds_that_a_setting_does_not_have(folder):
         coords={"method": ["ASGD"], "workers": [4, 8, 16], "seed": [0, 1, 2]},
     )
     (claim,) = claims([], folder())
-    text = markdown_table(claim, ClaimTable("time", "Times (s)", "method", "workers"), values, "P.md")
+    text = markdown_table(
+        claim, ClaimTable("time", "Times (s)", "method", "workers"), values, "P.md"
+    )
     assert "| ASGD | 2.00 ± 12.71 | 2.00 ± 0.00 | – |" in text
     assert text.endswith("n = 2 to 3 seeds, with the 95 % interval.")
 
@@ -210,7 +249,9 @@ def test_a_table_leaves_out_seeds_that_a_setting_does_not_have(folder):
 def test_a_column_that_is_a_number_is_called_by_its_key_too(folder):
     (claim,) = claims([], folder())
     for settings, head in (["accuracy", "time"], "accuracy | time"), (["1", "10"], "of 1 | of 10"):
-        values = xr.DataArray([[1.0, 2.0]], dims=("method", "of"), coords={"method": ["ASGD"], "of": settings})
+        values = xr.DataArray(
+            [[1.0, 2.0]], dims=("method", "of"), coords={"method": ["ASGD"], "of": settings}
+        )
         text = markdown_table(claim, ClaimTable("time", "Times", "method", "of"), values, "P.md")
         assert f"| method | {head} |" in text
 
@@ -219,7 +260,10 @@ def test_a_basis_without_claims_has_an_empty_cell(folder, tmp_path):
     (claim,) = claims([], folder())
     evidence = evidence_of(claim, None, tmp_path)
     assert matrix_cell(evidence, [claim], "clock") == ""
-    assert matrix_cell(evidence, [claim], "quadratic") == "[Z1](docs/claims/dean2012.md#z1) **not run**"
+    assert (
+        matrix_cell(evidence, [claim], "quadratic")
+        == "[Z1](docs/claims/dean2012.md#z1) **not run**"
+    )
 
 
 def test_the_grid_of_accuracies_says_what_is_missing(tmp_path):
@@ -240,9 +284,17 @@ def test_the_grid_of_accuracies_says_what_is_missing(tmp_path):
 
 
 def test_a_grid_over_batches_has_a_row_of_panels_for_each(tmp_path):
-    coords = {"batch": [32, 1024], "optimiser": ["momentum", "adam"], "delay": [0], "lr": [0.001, 0.01], "seed": [0]}
+    coords = {
+        "batch": [32, 1024],
+        "optimiser": ["momentum", "adam"],
+        "delay": [0],
+        "lr": [0.001, 0.01],
+        "seed": [0],
+    }
     values = np.arange(8).reshape(2, 2, 1, 2, 1) / 10 + 0.2
-    figure = accuracy_grid(xr.DataArray(values, dims=tuple(coords), coords=coords), path=tmp_path / "batches.png")
+    figure = accuracy_grid(
+        xr.DataArray(values, dims=tuple(coords), coords=coords), path=tmp_path / "batches.png"
+    )
     shown = {
         axes.get_title(loc="left") or axes.get_title(): [text.get_text() for text in axes.texts]
         for axes in figure.axes[:4]
@@ -261,10 +313,14 @@ def test_a_card_is_short(claim):
     """What its page shows of it, without the names of the lines, their brackets and signs."""
     assert claim.did
     assert claim.headline
-    page = (Path(__file__).parents[3] / "docs" / "claims" / f"{claim.paper.key}.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "claims" / f"{claim.paper.key}.md").read_text(
+        encoding="utf-8"
+    )
     card = page.split(f"## {claim.id}\n")[1].split("\n## ")[0]
     lines = re.findall(
-        r"^- \*\*[^*]*\*\*(?: \[\w+\])?: (.*)$", re.sub(r"\(\[the first of.*?\)\)", "", card), re.MULTILINE
+        r"^- \*\*[^*]*\*\*(?: \[\w+\])?: (.*)$",
+        re.sub(r"\(\[the first of.*?\)\)", "", card),
+        re.MULTILINE,
     )
     assert len(lines) >= 3
     assert len([word for word in " ".join(lines).split() if re.search(r"\w", word)]) <= 90

@@ -1,4 +1,6 @@
-"""Faults that a simulator of distributed SGD is prone to: each turns the verdict on a claim, at a small scale."""
+"""Faults that a simulator of distributed SGD is prone to: each turns the verdict on a claim, at a
+small scale.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -21,19 +23,32 @@ WORSE = {
 
 
 def verdict(name, out, **smaller):
-    """The verdict on a claim as at `cpu`, from runs at smoke scale; `smaller` changes more of its studies."""
+    """The verdict on a claim as at `cpu`, from runs at smoke scale; `smaller` changes more of its
+    studies.
+    """
     (claim,) = claims([name])
     studies = {
-        key: replace(study, smoke={**study.smoke, **smaller.get(key, {})}) for key, study in claim.studies.items()
+        key: replace(study, smoke={**study.smoke, **smaller.get(key, {})})
+        for key, study in claim.studies.items()
     }
     claim = replace(claim, studies=studies)
     found = run_studies(claim, "smoke", out, 1, lambda _: None)
-    how = {"grids": [], "chosen": [], "at_edge": False, "runs": {}, "version": "", "machine": [], "taken": ""}
+    how = {
+        "grids": [],
+        "chosen": [],
+        "at_edge": False,
+        "runs": {},
+        "version": "",
+        "machine": [],
+        "taken": "",
+    }
     return evaluate_claim(claim, "cpu", as_studies(found), how)[0].verdict
 
 
 def aliased(monkeypatch):
-    """What DC-ASGD keeps of a worker's weights is no copy: it is the live model. Public ports do so."""
+    """What DC-ASGD keeps of a worker's weights is no copy: it is the live model. Public ports do
+    so.
+    """
     for kind in (DCASGDc, DCASGDa):
 
         def correct(self, value, gradient, weights, state, lr, right=kind.correct):
@@ -43,11 +58,16 @@ def aliased(monkeypatch):
 
 
 def as_one_message(monkeypatch):
-    """A ring is charged as if each node sent its model once: the 2 (P - 1) chunks of N / P bytes add up to N."""
+    """A ring is charged as if each node sent its model once: the 2 (P - 1) chunks of N / P bytes
+    add up to N.
+    """
 
     def cheap(workers):
         share = workers / (2 * (workers - 1))
-        return [[replace(step, size=step.size * share) for step in phase] for phase in ring.phases(workers)]
+        return [
+            [replace(step, size=step.size * share) for step in phase]
+            for phase in ring.phases(workers)
+        ]
 
     ring = COLLECTIVES["ring"]
     monkeypatch.setitem(COLLECTIVES, "ring", replace(ring, phases=cheap))
@@ -80,7 +100,9 @@ def waited_for(monkeypatch):
 
 
 def not_atomic(monkeypatch):
-    """The asked node writes the average when its answer has arrived: the steps that it took since are lost."""
+    """The asked node writes the average when its answer has arrived: the steps that it took since
+    are lost.
+    """
 
     def answer(self, node):
         while True:
@@ -92,10 +114,13 @@ def not_atomic(monkeypatch):
     monkeypatch.setattr(gossip.ADPSGD, "answer", answer)
 
 
-LONGER = "cancelled stragglers are still waited for"  # a minute, ten times what each of the others takes
+# a minute, ten times what each of the others takes
+LONGER = "cancelled stragglers are still waited for"
 LONG = (LONGER, "AD-PSGD's average is not atomic", "all-reduce is charged as one message")
 FOUR = {"stop.updates": 2000, "sweep.seeds": 4}  # of eight, so that others are cancelled
-BY_WORKERS, BY_GRADIENTS = ({**FOUR, f"sweep.algorithm.{key}": [4]} for key in ("wait_for", "gradients"))
+BY_WORKERS, BY_GRADIENTS = (
+    {**FOUR, f"sweep.algorithm.{key}": [4]} for key in ("wait_for", "gradients")
+)
 FAULTS = {
     "DC-ASGD's backup is an alias": ("B1", aliased, {}),
     "all-reduce is charged as one message": ("C1", as_one_message, {}),
@@ -115,12 +140,21 @@ FAULTS = {
     "AD-PSGD's average is not atomic": (
         "D4",
         not_atomic,
-        {"learnt": {"cluster.workers": 8, "task.noise": 0.05, "stop.updates": 120, "evaluate.every_updates": 2}},
+        {
+            "learnt": {
+                "cluster.workers": 8,
+                "task.noise": 0.05,
+                "stop.updates": 120,
+                "evaluate.every_updates": 2,
+            }
+        },
     ),
 }
 
 
-@pytest.mark.parametrize("fault", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in FAULTS])
+@pytest.mark.parametrize(
+    "fault", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in FAULTS]
+)
 def test_a_fault_turns_a_verdict(fault, tmp_path, monkeypatch):
     name, plant, smaller = FAULTS[fault]
     right = verdict(name, tmp_path / "right", **smaller)

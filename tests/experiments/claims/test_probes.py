@@ -33,7 +33,9 @@ stop: {updates: 12}
 
 
 def by_hand(strength, lr=0.1, delay=2, updates=12):
-    """w <- w - lr (g + strength g^2 (w - w_read)) with g = w_read, and in each quarter the mean distances to g = w."""
+    """w <- w - lr (g + strength g^2 (w - w_read)) with g = w_read, and in each quarter the mean
+    distances to g = w.
+    """
     models, ours, theirs = [1.0], [], []
     for step in range(updates):
         now, read = models[step], models[max(0, step - delay)]
@@ -53,7 +55,9 @@ def test_closeness_is_that_of_the_recursion(toy, strength):
 
 
 def test_the_exact_hessian_gives_a_quadratic_the_fresh_gradient(toy, monkeypatch):
-    """And the other forms those of the recursion along a run without compensation; g^2 is g g^T of one weight."""
+    """And the other forms those of the recursion along a run without compensation; g^2 is g g^T of
+    one weight.
+    """
     config = load(toy(text=DELAYED.replace("STRENGTH", "0.0")))
     monkeypatch.setattr("laggard.experiments.claims.probes.distances.EVERY", 1)
     rows = expansions(config, RunSpec(config).arguments())
@@ -72,7 +76,9 @@ def test_the_exact_hessian_gives_a_quadratic_the_fresh_gradient(toy, monkeypatch
 
 
 def test_products_with_the_hessian_are_the_slopes_of_gradients():
-    task = Supervised(MLP(hidden=[5]).build, synthetic(samples=64, features=4), batch=16, dtype=torch.float64)
+    task = Supervised(
+        MLP(hidden=[5]).build, synthetic(samples=64, features=4), batch=16, dtype=torch.float64
+    )
     batch = next(task.batches(0, [np.random.default_rng(1)]))
     weights, step = task.start([0, 1])[None], 1e-6 * task.start([2, 3])[None]
     ahead, behind = (task.gradients(weights + sign * step, [batch])[0] for sign in (1, -1))
@@ -83,7 +89,9 @@ def test_products_with_the_hessian_are_the_slopes_of_gradients():
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("delay", [0, 1, 4])
 def test_a_quadratic_is_left_above_the_limit_of_theory_and_not_below(toy, delay, momentum):
-    """The roots of z^(D+2) - (1 + m) z^(D+1) + m z^D + lr h z, not the formula by which the probe scales rates."""
+    """The roots of z^(D+2) - (1 + m) z^(D+1) + m z^D + lr h z, not the formula by which the probe
+    scales rates.
+    """
     text = f"""\
 cluster: {{workers: 1}}
 algorithm: {{name: delayed, delay: {delay}}}
@@ -110,22 +118,30 @@ def test_a_grid_is_probed_once_and_carries_its_axes(toy, tmp_path, monkeypatch):
     assert dict(first.sizes) == {"quarter": 4, "delay": 2, "strength": 2}
     np.testing.assert_allclose(first.sel(strength=0.0), 1.0)
     np.testing.assert_allclose(first.sel(strength=2.0, delay=2), by_hand(2.0), rtol=1e-4)
-    monkeypatch.setattr("laggard.experiments.claims.probes.PROBES", {})  # nothing is simulated again
+    # nothing is simulated again
+    monkeypatch.setattr("laggard.experiments.claims.probes.PROBES", {})
     assert run_probe("closeness", config, tmp_path).equals(first)
 
 
 def test_a_member_that_diverges_is_infinitely_far_away(toy, tmp_path):
-    """Else its mean would be that of the quarters before, and the strength that diverges might be chosen."""
+    """Else its mean would be that of the quarters before, and the strength that diverges might be
+    chosen.
+    """
     text = DELAYED.replace("STRENGTH", "1.0").replace("updates: 12", "updates: 400")
     config = load(toy(text=text + "sweep: {learning.lr: [0.1, 30.0], seeds: 2}\n"))
     found = run_probe("closeness", config, tmp_path)
     assert np.isinf(found.sel(lr=30.0, quarter=4)).all()
     whole = found.mean("quarter")
-    assert best_setting(whole, "lr", chosen_on=1, lowest=True).values.tolist() == whole.sel(lr=0.1)[1:].values.tolist()
+    assert (
+        best_setting(whole, "lr", chosen_on=1, lowest=True).values.tolist()
+        == whole.sel(lr=0.1)[1:].values.tolist()
+    )
 
 
 def test_a_heavy_ball_has_the_momentum_that_it_was_given():
-    """w(t+1) = w(t) + 0.6 (w(t) - w(t-1)) - 0.4 w(t) + noise: autocovariances obey it from lag 1 on."""
+    """w(t+1) = w(t) + 0.6 (w(t) - w(t-1)) - 0.4 w(t) + noise: autocovariances obey it from lag 1
+    on.
+    """
     rng = np.random.default_rng(1)
     models = np.zeros((20_000, 16))
     for t in range(1, len(models) - 1):
@@ -135,7 +151,9 @@ def test_a_heavy_ball_has_the_momentum_that_it_was_given():
 
 
 def test_a_delay_of_one_has_a_momentum_of_lr_times_curvature(toy):
-    """w(t+1) = w(t) - a w(t-1) + noise is a heavy ball with mu = a, here 0.3: two workers that take turns."""
+    """w(t+1) = w(t) - a w(t-1) + noise is a heavy ball with mu = a, here 0.3: two workers that take
+    turns.
+    """
     text = """\
 cluster: {workers: 2, compute: {law: constant, mean: 1.0}}
 algorithm: {name: async_ps}
@@ -168,9 +186,14 @@ sweep: {cluster.workers: [2, 3]}
 
 
 def labels_of_the_model(data, weights):
-    """Labels that a logistic regression of these weights gives the training set, at random by its own probabilities."""
+    """Labels that a logistic regression of these weights gives the training set, at random by its
+    own probabilities.
+    """
     x = data.train_x.flatten(1).double()
-    slopes, offsets = weights[: -data.classes].unflatten(0, (data.classes, -1)), weights[-data.classes :]
+    slopes, offsets = (
+        weights[: -data.classes].unflatten(0, (data.classes, -1)),
+        weights[-data.classes :],
+    )
     chances = (x @ slopes.T + offsets).softmax(1)
     return torch.multinomial(chances, 1, generator=torch.Generator().manual_seed(1))[:, 0]
 
@@ -201,16 +224,22 @@ def test_curvature_is_that_of_second_differences_and_of_squared_slopes():
     step = 1e-4 * task.start([2, 3])
     found = gradient_statistics.measure_curvature(task, read, read + step, batches)
     whole, singles = [torch.arange(64)], [torch.tensor([sample]) for sample in range(64)]
-    ahead, behind = (task.gradients((read + sign * step)[None], whole)[0][0] for sign in (0.5, -0.5))
+    ahead, behind = (
+        task.gradients((read + sign * step)[None], whole)[0][0] for sign in (0.5, -0.5)
+    )
     slopes = (task.gradients(read.expand(64, *read.shape).contiguous(), singles)[0] * step).sum(-1)
-    of_batches = (task.gradients(read.expand(8, *read.shape).contiguous(), batches)[0] * step).sum(-1)
+    of_batches = (task.gradients(read.expand(8, *read.shape).contiguous(), batches)[0] * step).sum(
+        -1
+    )
     np.testing.assert_allclose(found["hessian"], ((ahead - behind) * step).sum(-1), rtol=1e-5)
     np.testing.assert_allclose(found["fisher"], slopes.square().mean(0), rtol=1e-9)
     np.testing.assert_allclose(found["outer"], of_batches.square().mean(0), rtol=1e-9)
 
 
 def test_gradients_vary_as_their_samples_do_over_the_size_of_the_batch():
-    """tr Cov(g_b) = tr Cov(g_i) / B, and squares of means less their own variance are those of the whole set."""
+    """tr Cov(g_b) = tr Cov(g_i) / B, and squares of means less their own variance are those of the
+    whole set.
+    """
     data = synthetic(samples=4_000, features=4)
     task, batches = logistic(data, 8)
     read = task.start([0])
@@ -234,22 +263,37 @@ def test_means_of_few_mini_batches_are_not_too_large_by_their_noise():
     batches = task.batches(0, [np.random.default_rng(0)])
     drawn = [[next(batches) for _ in range(8)] for _ in range(200)]
     found = [gradient_statistics.measure_variation(task, search, search, each) for each in drawn]
-    signal, variance = (np.array([float(each[name]) for each in found]) for name in ("signal", "variance"))
+    signal, variance = (
+        np.array([float(each[name]) for each in found]) for name in ("signal", "variance")
+    )
     assert abs(signal.mean()) < 4 * signal.std() / np.sqrt(len(signal))
     assert abs(signal.mean()) < 0.2 * variance.mean() / 8
 
 
 def test_a_measurement_has_models_that_are_sixteen_updates_apart(monkeypatch):
-    """Every 125 updates one begins; mini-batches are drawn for it, and 8 of the 32 have a gradient for each sample."""
-    monkeypatch.setattr(gradient_statistics, "measure_variation", lambda task, *models: {"pair": models})
-    monkeypatch.setattr(gradient_statistics, "measure_curvature", lambda task, *models: {"single": models})
+    """Every 125 updates one begins; mini-batches are drawn for it, and 8 of the 32 have a gradient
+    for each sample.
+    """
+    monkeypatch.setattr(
+        gradient_statistics, "measure_variation", lambda task, *models: {"pair": models}
+    )
+    monkeypatch.setattr(
+        gradient_statistics, "measure_curvature", lambda task, *models: {"single": models}
+    )
     probe = gradient_statistics.VariationProbe(None, iter(range(1_000)))
     for update in range(300):
-        assert probe.correct(torch.zeros(1), None, update, "state", 0.1) == (torch.zeros(1), "state")
+        assert probe.correct(torch.zeros(1), None, update, "state", 0.1) == (
+            torch.zeros(1),
+            "state",
+        )
     drawn = [found["pair"] for found in probe.measured]
     assert [(read, now) for read, now, _ in drawn] == [(0, 16), (125, 141), (250, 266)]
     assert [batches for *_, batches in drawn] == [[*range(32)], [*range(32, 64)], [*range(64, 96)]]
-    assert [found["single"][2] for found in probe.measured] == [[*range(8)], [*range(32, 40)], [*range(64, 72)]]
+    assert [found["single"][2] for found in probe.measured] == [
+        [*range(8)],
+        [*range(32, 40)],
+        [*range(64, 72)],
+    ]
 
 
 def test_a_run_is_measured_in_ten_parts(toy, tmp_path):
@@ -267,5 +311,7 @@ sweep: {seeds: 2}
     assert np.isfinite(found).all()
     change = found.sel(of="change").mean("seed")
     assert change.sel(part=1) > 10 * abs(change.sel(part=10))
-    with pytest.raises(ConfigError, match="stop: expected at least 1142 updates for 10 measurements, got 1141"):
+    with pytest.raises(
+        ConfigError, match="stop: expected at least 1142 updates for 10 measurements, got 1141"
+    ):
         run_probe("variation", load(toy(text=text.replace("1250", "1141"))), tmp_path)

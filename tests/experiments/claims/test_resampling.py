@@ -9,7 +9,9 @@ from laggard.experiments.claims.claim import Criterion, Joint, ratio_of_means
 from laggard.experiments.claims.statistics import mean
 from laggard.experiments.claims.verdicts import finding
 
-FEW = xr.DataArray([[0.1, 0.9, 0.8, 0.7, 0.2], [0.5, 0.5, 0.5, 0.5, 0.5]], {"K": [4, 8]}, ("K", "seed"))
+FEW = xr.DataArray(
+    [[0.1, 0.9, 0.8, 0.7, 0.2], [0.5, 0.5, 0.5, 0.5, 0.5]], {"K": [4, 8]}, ("K", "seed")
+)
 
 
 def test_a_share_has_the_binomial_laws_spread():
@@ -22,26 +24,46 @@ def test_a_share_has_the_binomial_laws_spread():
 
 
 def test_seeds_are_drawn_alike_for_all_settings_and_anew_each_time():
-    """The other setting is one more in each seed, so that the difference of the means is 1 in every sample."""
+    """The other setting is one more in each seed, so that the difference of the means is 1 in every
+    sample.
+    """
     paired = xr.concat([FEW.sel(K=4, drop=True), FEW.sel(K=4, drop=True) + 1], "K")
-    assert Joint(lambda values: mean(values)[1] - mean(values)[0], paired).resample(20) == pytest.approx([1.0] * 20)
+    assert Joint(lambda values: mean(values)[1] - mean(values)[0], paired).resample(
+        20
+    ) == pytest.approx([1.0] * 20)
     samples = Joint(lambda values: mean(values)[0], paired).resample(20)
     assert len(set(samples)) > 10
     assert set(samples) == set(Joint(mean, FEW.sel(K=4)).resample(20))
 
 
 def test_what_follows_the_mean_is_made_anew():
-    """The means are 0.54 and 0.5, so that K = 8 is least; among other seeds of the five K = 4 often is."""
+    """The means are 0.54 and 0.5, so that K = 8 is least; among other seeds of the five K = 4 often
+    is.
+    """
     least = Joint(lambda values: mean(values).idxmin("K"), FEW)
     assert float(least.value) == 8.0
     assert set(least.resample(200)) == {4.0, 8.0}
     found = finding(Criterion("K", "K", at_least=8), least, "test", 200)
-    assert (found.value, found.low, found.high, found.joint, found.outcome) == (8.0, 4.0, 8.0, True, "open")
+    assert (found.value, found.low, found.high, found.joint, found.outcome) == (
+        8.0,
+        4.0,
+        8.0,
+        True,
+        "open",
+    )
 
 
 def test_without_draws_there_is_no_interval():
-    found = finding(Criterion("K", "K", at_least=8), Joint(lambda values: mean(values).idxmin("K"), FEW), "test")
-    assert (found.value, found.low, found.high, found.joint, found.outcome) == (8.0, 8.0, 8.0, False, "holds")
+    found = finding(
+        Criterion("K", "K", at_least=8), Joint(lambda values: mean(values).idxmin("K"), FEW), "test"
+    )
+    assert (found.value, found.low, found.high, found.joint, found.outcome) == (
+        8.0,
+        8.0,
+        8.0,
+        False,
+        "holds",
+    )
 
 
 def test_a_ratio_of_means_is_one_where_both_numbers_come_from_one_distribution():
@@ -49,14 +71,22 @@ def test_a_ratio_of_means_is_one_where_both_numbers_come_from_one_distribution()
     numbers = np.random.default_rng(0).gamma(3.0, size=(2, 20000))
     above, below = (xr.DataArray(row, dims="seed") for row in numbers)
     assert float(mean(above / below)) == pytest.approx(1.5, abs=0.05)
-    assert float(ratio_of_means(above, below).value) == pytest.approx(1.0, abs=4 * (2 / 3 / 20000) ** 0.5)
+    assert float(ratio_of_means(above, below).value) == pytest.approx(
+        1.0, abs=4 * (2 / 3 / 20000) ** 0.5
+    )
 
 
 def test_the_interval_of_a_ratio_of_means_is_that_of_the_delta_method():
     """For n pairs of gamma numbers with shape k the ratio's standard error is sqrt(2 / (k n))."""
-    above, below = (xr.DataArray(row, dims="seed") for row in np.random.default_rng(1).gamma(3.0, size=(2, 400)))
-    found = finding(Criterion("ratio", "ratio", at_least=0.5), ratio_of_means(above, below), "test", 4000)
-    assert (found.high - found.low) / 2 == pytest.approx(1.96 * found.value * (2 / 3 / 400) ** 0.5, rel=0.1)
+    above, below = (
+        xr.DataArray(row, dims="seed") for row in np.random.default_rng(1).gamma(3.0, size=(2, 400))
+    )
+    found = finding(
+        Criterion("ratio", "ratio", at_least=0.5), ratio_of_means(above, below), "test", 4000
+    )
+    assert (found.high - found.low) / 2 == pytest.approx(
+        1.96 * found.value * (2 / 3 / 400) ** 0.5, rel=0.1
+    )
 
 
 @pytest.mark.parametrize("bars", [{"at_least": 0.5}, {"at_most": 0.5}])

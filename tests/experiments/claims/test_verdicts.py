@@ -28,15 +28,24 @@ def found(values, seeds=True, **bars):
 
 
 def of_all_seeds(number, draws, **bars):
-    """What is found of a number that all seeds make together, which other samples of them make to be `draws`."""
+    """What is found of a number that all seeds make together, which other samples of them make to
+    be `draws`.
+    """
     answers = {0: number, len(draws): draws}
-    joint = Joint(lambda values: xr.DataArray(answers[values.sizes.get("draw", 0)]), xr.DataArray([0.0], dims="seed"))
+    joint = Joint(
+        lambda values: xr.DataArray(answers[values.sizes.get("draw", 0)]),
+        xr.DataArray([0.0], dims="seed"),
+    )
     return finding(Criterion("x", "x", **bars), joint, "test", len(draws))
 
 
-@pytest.mark.parametrize(("halves", "outcome"), [(-1.1, HOLDS), (-0.9, OPEN), (0.0, OPEN), (0.9, OPEN), (1.1, FAILS)])
+@pytest.mark.parametrize(
+    ("halves", "outcome"), [(-1.1, HOLDS), (-0.9, OPEN), (0.0, OPEN), (0.9, OPEN), (1.1, FAILS)]
+)
 def test_an_interval_within_the_bar_holds_beyond_it_fails_and_across_it_is_open(halves, outcome):
-    """Of 4, 5, 6 the mean is 5 and half of the interval t(0.975, 2) / sqrt(3); the bar is so many halves from it."""
+    """Of 4, 5, 6 the mean is 5 and half of the interval t(0.975, 2) / sqrt(3); the bar is so many
+    halves from it.
+    """
     half = student.ppf(0.975, 2) / math.sqrt(3)
     assert found([4.0, 5.0, 6.0], at_least=5 + halves * half).outcome == outcome
     assert found([4.0, 5.0, 6.0], at_most=5 - halves * half).outcome == outcome
@@ -56,7 +65,9 @@ def test_one_seed_decides_nothing_but_a_number_without_seeds_does():
 
 
 def test_a_number_of_all_seeds_decides_by_what_other_seeds_would_make_of_it():
-    """Of 100 draws the 95 % interval is without the two or three at either end, and never without the number itself."""
+    """Of 100 draws the 95 % interval is without the two or three at either end, and never without
+    the number itself.
+    """
     draws = [1.0] * 2 + [2.0] * 10 + [3.0] * 76 + [4.0] * 10 + [9.0] * 2
     number = of_all_seeds(3.0, draws, at_least=2.0, at_most=4.0)
     assert (number.value, number.low, number.high, number.outcome) == (3.0, 2.0, 4.0, HOLDS)
@@ -82,13 +93,22 @@ def test_where_a_target_was_never_reached_all_seeds_have_to_agree():
 
 def test_a_value_with_other_dimensions_is_refused():
     value = xr.DataArray([[1.0, 2.0]], dims=("lr", "seed"))
-    with pytest.raises(ConfigError, match=r"A1, criteria: expected a number a seed, but lr is left"):
+    with pytest.raises(
+        ConfigError, match=r"A1, criteria: expected a number a seed, but lr is left"
+    ):
         finding(Criterion("x", "x", at_most=1.0), value, "A1, criteria")
 
 
 def entry(outcome, control=False):
     return RowEntry(
-        says="it", value=1.0, low=1.0, high=1.0, values=[1.0], seeds=False, outcome=outcome, control=control
+        says="it",
+        value=1.0,
+        low=1.0,
+        high=1.0,
+        values=[1.0],
+        seeds=False,
+        outcome=outcome,
+        control=control,
     )
 
 
@@ -100,20 +120,28 @@ def test_a_verdict_is_of_all_outcomes(outcomes, said):
     assert verdict([entry(outcome) for outcome in outcomes]) is said
 
 
-@pytest.mark.parametrize(("control", "said"), [(HOLDS, Verdict.FAILS), (OPEN, Verdict.OPEN), (FAILS, Verdict.SILENT)])
+@pytest.mark.parametrize(
+    ("control", "said"), [(HOLDS, Verdict.FAILS), (OPEN, Verdict.OPEN), (FAILS, Verdict.SILENT)]
+)
 def test_a_control_makes_no_verdict_but_can_take_it_away(control, said):
     """One that holds leaves the verdict to the claims, even where nothing else holds."""
     assert verdict([entry(FAILS), entry(control, control=True)]) is said
 
 
 def test_a_share_of_seeds_has_its_exact_interval():
-    """By hand: 8 of 8 were seen with a share of 0.025^(1/8) in one case of 40; binomial sums for 3 of 10."""
+    """By hand: 8 of 8 were seen with a share of 0.025^(1/8) in one case of 40; binomial sums for 3
+    of 10.
+    """
     low, high = share_interval(8, 8)
     assert (low, high) == (pytest.approx(0.025 ** (1 / 8)), 1.0)
     assert share_interval(0, 8) == (0.0, pytest.approx(1 - 0.025 ** (1 / 8)))
     low, high = share_interval(3, 10)
-    assert sum(math.comb(10, k) * low**k * (1 - low) ** (10 - k) for k in range(3, 11)) == pytest.approx(0.025)
-    assert sum(math.comb(10, k) * high**k * (1 - high) ** (10 - k) for k in range(4)) == pytest.approx(0.025)
+    assert sum(
+        math.comb(10, k) * low**k * (1 - low) ** (10 - k) for k in range(3, 11)
+    ) == pytest.approx(0.025)
+    assert sum(
+        math.comb(10, k) * high**k * (1 - high) ** (10 - k) for k in range(4)
+    ) == pytest.approx(0.025)
 
 
 def test_four_of_five_seeds_leave_a_share_open_and_all_of_ten_do_not():
@@ -136,17 +164,28 @@ def needed(values, seeds=True, **bars):
 
 @pytest.mark.parametrize(
     "bars",
-    [{"at_least": 4.95}, {"at_most": 5.05}, {"at_least": 4.95, "at_most": 6.0}, {"at_least": 4.95, "at_most": 5.2}],
+    [
+        {"at_least": 4.95},
+        {"at_most": 5.05},
+        {"at_least": 4.95, "at_most": 6.0},
+        {"at_least": 4.95, "at_most": 5.2},
+    ],
 )
 def test_so_many_seeds_of_the_same_mean_and_spread_would_decide(bars):
-    """Of 4, 5 and 6, ten times each, the mean is 0.05 from the bar; t s / sqrt(n) of that many seeds is 0.05."""
+    """Of 4, 5 and 6, ten times each, the mean is 0.05 from the bar; t s / sqrt(n) of that many
+    seeds is 0.05.
+    """
     values = [4.0, 5.0, 6.0] * 10
     count = needed(values, **bars)
-    assert student.ppf(0.975, 29) * np.std(values, ddof=1) / math.sqrt(count) == pytest.approx(0.05, rel=1e-3)
+    assert student.ppf(0.975, 29) * np.std(values, ddof=1) / math.sqrt(count) == pytest.approx(
+        0.05, rel=1e-3
+    )
 
 
 def test_a_share_needs_as_many_seeds_as_its_interval_says():
-    """7 of 10 against a half: Clopper and Pearson's lower end is 0.3475, 0.3525 below 0.7, and the bar is 0.2 below."""
+    """7 of 10 against a half: Clopper and Pearson's lower end is 0.3475, 0.3525 below 0.7, and the
+    bar is 0.2 below.
+    """
     assert needed([True] * 7 + [False] * 3, at_least=0.5) == math.ceil(10 * (0.3525 / 0.2) ** 2)
 
 

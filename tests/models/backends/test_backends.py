@@ -1,4 +1,6 @@
-"""Every backend takes the gradients of plain autograd, of our networks and of odd ones, whatever the company."""
+"""Every backend takes the gradients of plain autograd, of our networks and of odd ones, whatever
+the company.
+"""
 
 from collections import OrderedDict
 
@@ -86,16 +88,29 @@ ODD = {
     "subclass": (lambda: nn.Sequential(Doubled(7, CLASSES)), (7,)),
     "hook": (hooked, (7,)),
     "norm": (lambda: nn.Sequential(nn.LayerNorm(7), nn.Linear(7, CLASSES)), (7,)),
-    "groups": (lambda: nn.Sequential(nn.Conv2d(3, 6, 3, groups=3), nn.Flatten(), nn.Linear(378, CLASSES)), SMALL),
-    "dilation": (lambda: nn.Sequential(nn.Conv2d(3, 1, 3, dilation=2), nn.Flatten(), nn.Linear(35, CLASSES)), SMALL),
-    "circular": (
-        lambda: nn.Sequential(nn.Conv2d(3, 1, 3, padding=1, padding_mode="circular"), nn.Flatten(), nn.Linear(99, 10)),
+    "groups": (
+        lambda: nn.Sequential(nn.Conv2d(3, 6, 3, groups=3), nn.Flatten(), nn.Linear(378, CLASSES)),
         SMALL,
     ),
-    "same": (lambda: nn.Sequential(nn.Conv2d(3, 1, 3, padding="same"), nn.Flatten(), nn.Linear(99, 10)), SMALL),
+    "dilation": (
+        lambda: nn.Sequential(nn.Conv2d(3, 1, 3, dilation=2), nn.Flatten(), nn.Linear(35, CLASSES)),
+        SMALL,
+    ),
+    "circular": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 1, 3, padding=1, padding_mode="circular"), nn.Flatten(), nn.Linear(99, 10)
+        ),
+        SMALL,
+    ),
+    "same": (
+        lambda: nn.Sequential(nn.Conv2d(3, 1, 3, padding="same"), nn.Flatten(), nn.Linear(99, 10)),
+        SMALL,
+    ),
 }
 ALL = PLAIN | ODD
-DTYPES = pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+DTYPES = pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)]
+)
 each = pytest.mark.parametrize("network", ALL)
 
 
@@ -155,7 +170,9 @@ def test_a_network_is_unfolded_where_it_is_a_plain_sequence(network):
 
 @pytest.mark.slow
 def test_compiled_gradients_are_plain_autograd_s():
-    """Traced and differentiated as on a GPU, without the compiler's last step, which needs one for C++ or Triton."""
+    """Traced and differentiated as on a GPU, without the compiler's last step, which needs one for
+    C++ or Triton.
+    """
     for backend, network in [(Unfolded, "strided"), (Batched, "mlp")]:
         found = problem(network, torch.float64)
         check(Compiled(backend(found[0], cross_entropy), compiler="aot_eager"), found, 1e-12)
@@ -171,16 +188,26 @@ def test_a_loss_of_one_s_own_is_the_mean_of_one_mini_batch():
 
 
 def test_ties_in_a_pool_are_broken_as_torch_breaks_them():
-    """On a constant picture every window is a tie, and a gradient that were shared out would be another."""
+    """On a constant picture every window is a tie, and a gradient that were shared out would be
+    another.
+    """
     module = nn.Sequential(
-        OrderedDict(conv=nn.Conv2d(1, 2, 3), pool=nn.MaxPool2d(2), flat=nn.Flatten(), full=nn.Linear(8, 10))
+        OrderedDict(
+            conv=nn.Conv2d(1, 2, 3), pool=nn.MaxPool2d(2), flat=nn.Flatten(), full=nn.Linear(8, 10)
+        )
     )
     module = module.double()
     weights = flatten(module.parameters()).detach().repeat(2, 1)
-    x, y, index = torch.zeros(3, 1, 6, 6, dtype=torch.float64), torch.tensor([0, 1, 2]), torch.tensor([[0, 1], [1, 2]])
+    x, y, index = (
+        torch.zeros(3, 1, 6, 6, dtype=torch.float64),
+        torch.tensor([0, 1, 2]),
+        torch.tensor([[0, 1], [1, 2]]),
+    )
     x[:, :, ::2, ::3] = 1.0
     gradients, _ = Unfolded(module, cross_entropy).gradients(weights, x, y, index)
-    torch.testing.assert_close(gradients, plainly(module, weights, x, y, index)[0], rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        gradients, plainly(module, weights, x, y, index)[0], rtol=0, atol=1e-12
+    )
 
 
 def test_images_are_expected_where_a_convolution_comes_first():
@@ -202,7 +229,9 @@ def test_a_recording_serves_calls_of_other_sizes_and_other_data(monkeypatch):
     graphs = Graphs(plain)
     for count, data in [(40, x), (37, x), (3, x), (37, x + 1), (38, x), (40, x)]:
         mine = graphs.gradients(weights[:count], data, y, index[:count])
-        torch.testing.assert_close(mine, plain.gradients(weights[:count], data, y, index[:count]), rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            mine, plain.gradients(weights[:count], data, y, index[:count]), rtol=0, atol=1e-12
+        )
 
 
 def in_place(run, pool):
@@ -248,7 +277,9 @@ def test_a_recording_is_made_once_for_sizes_that_round_alike_and_the_oldest_goes
 
 def test_sizes_of_recordings_are_few_and_little_larger_than_the_calls():
     for size in range(1, 5000):
-        assert size <= rounded_up(size) < (2 * size if size <= 256 else 9 / 8 * size) or size == rounded_up(size)
+        assert size <= rounded_up(size) < (
+            2 * size if size <= 256 else 9 / 8 * size
+        ) or size == rounded_up(size)
     assert {rounded_up(size) for size in range(1, 257)} == {2**power for power in range(9)}
     assert len({rounded_up(size) for size in range(257, 513)}) == 8
     assert len({rounded_up(size) for size in range(513, 1025)}) == 8
@@ -315,7 +346,9 @@ def test_arithmetic_is_exact_on_a_gpu_and_afterwards_as_it_was(precision, torch_
     assert not torch.backends.cudnn.deterministic
 
 
-def test_arithmetic_is_exact_where_a_program_has_set_precisions_by_their_newer_names(torch_settings):
+def test_arithmetic_is_exact_where_a_program_has_set_precisions_by_their_newer_names(
+    torch_settings,
+):
     torch.backends.cuda.matmul.fp32_precision = "tf32"
     torch.backends.cudnn.conv.fp32_precision = "ieee"
     before = torch_settings()

@@ -1,4 +1,6 @@
-"""Gradients in the background are those of a call that waits, whoever computes them and whenever they are asked for."""
+"""Gradients in the background are those of a call that waits, whoever computes them and whenever
+they are asked for.
+"""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +22,17 @@ class Jobs:
     """Jobs that note who computes them, and begin in the one thread only when they are told to."""
 
     def __init__(self, wrong=None, members=1):
-        self.by, self.begin, self.began, self.wrong = {}, threading.Event(), threading.Event(), wrong
+        self.by, self.begin, self.began, self.wrong = (
+            {},
+            threading.Event(),
+            threading.Event(),
+            wrong,
+        )
         self.gradients, self.losses = torch.zeros(ROWS, 3), torch.zeros(ROWS)
         self.executor = ThreadPoolExecutor(1)
-        self.call = BackgroundGradients(self.executor, self.job, range(ROWS), self.gradients, self.losses, members)
+        self.call = BackgroundGradients(
+            self.executor, self.job, range(ROWS), self.gradients, self.losses, members
+        )
 
     def job(self, row):
         mine = threading.current_thread() is threading.main_thread()
@@ -49,7 +58,9 @@ def jobs(request):
 
 
 def test_whoever_waits_computes_what_no_thread_has_begun(jobs):
-    """The thread stays at row 0: row 2 is computed by its caller, who then waits for row 0 and computes 1 and 3."""
+    """The thread stays at row 0: row 2 is computed by its caller, who then waits for row 0 and
+    computes 1 and 3.
+    """
     assert jobs.began.wait(10)
     assert jobs.call.result(2)[0].tolist() == [[2.0] * 3]
     assert jobs.by == {2: "caller"}
@@ -94,7 +105,9 @@ def test_an_error_is_raised_where_the_value_is_asked_for_each_time(jobs):
 
 def task(backend_dtype=torch.float32, threads=2, **given):
     data = synthetic(samples=60, features=6, classes=3)
-    return Supervised(MLP(hidden=(5,)).build, data, 8, device="cpu", threads=threads, dtype=backend_dtype, **given)
+    return Supervised(
+        MLP(hidden=(5,)).build, data, 8, device="cpu", threads=threads, dtype=backend_dtype, **given
+    )
 
 
 def asked(task, members, seed=0):
@@ -121,13 +134,17 @@ def test_they_are_those_of_a_call_that_waits_bit_for_bit(members, threads):
 
 
 def test_only_compiled_gradients_of_several_threads_are_computed_in_the_background():
-    """Others would hold the interpreter's lock; a regulariser, augmentation and dropout are torch's."""
+    """Others would hold the interpreter's lock; a regulariser, augmentation and dropout are
+    torch's.
+    """
     assert task().submit(*asked(task(), 1)) is not None
     loss = CrossEntropyLoss(regularizer=0.1)
     for other in (task(threads=1), task(torch.float64), task(backend="vmap"), task(loss=loss)):
         assert other.submit(*asked(other, 1)) is None
     images = synthetic_images(samples=60, size=4)
-    varied = Supervised(MLP(hidden=(5,)).build, images, 8, augment=Augmentation(flip=True), device="cpu", threads=2)
+    varied = Supervised(
+        MLP(hidden=(5,)).build, images, 8, augment=Augmentation(flip=True), device="cpu", threads=2
+    )
     assert varied.submit(*asked(varied, 1)) is None
 
 

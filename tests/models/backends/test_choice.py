@@ -1,4 +1,6 @@
-"""The fastest of several backends is kept, one for each size of call; those that fail are passed over."""
+"""The fastest of several backends is kept, one for each size of call; those that fail are passed
+over.
+"""
 
 import pytest
 import torch
@@ -27,7 +29,13 @@ class Timed:
     lanes = 5
 
     def __init__(self, name, watch, start=0.0, each=0.0, failure=None):
-        self.name, self.watch, self.start, self.each, self.failure = name, watch, start, each, failure
+        self.name, self.watch, self.start, self.each, self.failure = (
+            name,
+            watch,
+            start,
+            each,
+            failure,
+        )
         self.calls = 0
 
     def gradients(self, weights, x, y, index):
@@ -55,7 +63,9 @@ def ask(fastest, models, batch=4):
 
 
 def test_each_size_of_call_gets_its_own_winner():
-    fastest, made = raced(slow={"start": 9.0}, launch={"start": 1.0, "each": 0.001}, rows={"each": 0.1})
+    fastest, made = raced(
+        slow={"start": 9.0}, launch={"start": 1.0, "each": 0.001}, rows={"each": 0.1}
+    )
     ask(fastest, 2)
     assert fastest.name == "rows"
     ask(fastest, 1000)
@@ -63,7 +73,11 @@ def test_each_size_of_call_gets_its_own_winner():
     calls = {name: backend.calls for name, backend in made.items()}
     ask(fastest, 3)
     ask(fastest, 900)
-    assert {name: backend.calls - calls[name] for name, backend in made.items()} == {"slow": 0, "launch": 1, "rows": 1}
+    assert {name: backend.calls - calls[name] for name, backend in made.items()} == {
+        "slow": 0,
+        "launch": 1,
+        "rows": 1,
+    }
     assert fastest.lanes == 5
 
 
@@ -98,7 +112,9 @@ def test_a_backend_that_fails_is_passed_over():
 
 
 def test_where_all_fail_the_last_says_why():
-    fastest, _ = raced(one={"failure": RuntimeError("first")}, other={"failure": torch.OutOfMemoryError("last")})
+    fastest, _ = raced(
+        one={"failure": RuntimeError("first")}, other={"failure": torch.OutOfMemoryError("last")}
+    )
     with pytest.raises(torch.OutOfMemoryError, match="last"):
         ask(fastest, 2)
 
@@ -115,6 +131,11 @@ def test_auto_is_threads_on_a_cpu_and_a_race_on_a_gpu(monkeypatch):
     assert isinstance(choose("auto", module, cross_entropy, cpu, threads=1), Threads)
     assert isinstance(choose("unfold-graphs", module, cross_entropy, gpu), Chunked)
     monkeypatch.setattr(table, "Fastest", lambda candidates, clock: list(candidates))
-    assert choose("auto", module, cross_entropy, gpu) == ["unfold-graphs", "vmap-graphs", "unfold", "vmap"]
+    assert choose("auto", module, cross_entropy, gpu) == [
+        "unfold-graphs",
+        "vmap-graphs",
+        "unfold",
+        "vmap",
+    ]
     odd = nn.Sequential(nn.LayerNorm(3), nn.Linear(3, 2))
     assert choose("auto", odd, cross_entropy, gpu) == ["vmap-graphs", "vmap"]

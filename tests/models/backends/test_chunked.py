@@ -1,4 +1,6 @@
-"""Calls in pieces: the same rows in the same order, within the memory that is free, whatever runs short."""
+"""Calls in pieces: the same rows in the same order, within the memory that is free, whatever runs
+short.
+"""
 
 import pytest
 import torch
@@ -106,7 +108,12 @@ def test_another_size_of_mini_batch_is_measured_anew():
     chunked, echo, gauge = measured(room=10**9, free=10**9)
     ask(chunked, 64)
     asked = gauge.asked
-    chunked.gradients(torch.zeros(64, PARAMS), torch.zeros(1), torch.zeros(1), torch.zeros(64, 5, dtype=torch.long))
+    chunked.gradients(
+        torch.zeros(64, PARAMS),
+        torch.zeros(1),
+        torch.zeros(1),
+        torch.zeros(64, 5, dtype=torch.long),
+    )
     assert gauge.asked > asked or echo.calls[-1] <= 32
 
 
@@ -121,7 +128,9 @@ def test_a_bound_of_one_s_own_holds():
 @pytest.mark.parametrize("memory", [False, True])
 def test_outputs_are_in_the_order_of_models_and_samples(memory):
     echo = Echo(room=20 * EACH)
-    chunked = Chunked(echo, memory=Gauge(echo, 10**9) if memory else None, most=None if memory else 9)
+    chunked = Chunked(
+        echo, memory=Gauge(echo, 10**9) if memory else None, most=None if memory else 9
+    )
     weights, x = torch.rand(50, PARAMS), torch.rand(SAMPLES)
     assert torch.equal(chunked.outputs(weights, x), weights[:, None, :] + x[None, :, None])
     assert chunked.lanes == 7
@@ -140,7 +149,9 @@ def test_the_piece_on_which_memory_is_measured_is_not_recorded():
 
 @pytest.mark.parametrize(("free", "passes"), [(10**9, 1), (2 * 40 * EACH, 3), (4 * 40 * EACH, 2)])
 def test_an_evaluation_takes_as_many_samples_at_once_as_fit(free, passes):
-    """A pass of 40 models takes 40 times `EACH` bytes for 250 samples, and half of what is free is for one pass."""
+    """A pass of 40 models takes 40 times `EACH` bytes for 250 samples, and half of what is free is
+    for one pass.
+    """
     echo = Echo()
     chunked = Chunked(echo, memory=Gauge(echo, free))
     weights, x = torch.rand(40, PARAMS), torch.rand(SAMPLES)

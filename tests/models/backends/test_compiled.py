@@ -1,4 +1,6 @@
-"""The compiled gradient is autograd's, of every chain that is recognised; whatever is not one goes to autograd."""
+"""The compiled gradient is autograd's, of every chain that is recognised; whatever is not one goes
+to autograd.
+"""
 
 import copy
 import os
@@ -27,7 +29,9 @@ ROWS, IMAGE = (6,), (2, 11, 10)
 
 
 def images() -> nn.Module:
-    """Odd sides and numbers of channels, oblong kernels, padding, pooling of a convolution and alone."""
+    """Odd sides and numbers of channels, oblong kernels, padding, pooling of a convolution and
+    alone.
+    """
     return nn.Sequential(
         nn.Conv2d(2, 3, (3, 2), padding=(1, 0)), nn.ReLU(), nn.MaxPool2d(2), nn.Tanh(),
         nn.Conv2d(3, 4, 2, bias=False), nn.Conv2d(4, 2, 1, padding=1), nn.ELU(), nn.MaxPool2d(2),
@@ -57,11 +61,14 @@ CHAINS = {
 }  # fmt: skip
 
 
-IMAGES = pytest.param("images", marks=pytest.mark.slow)  # half a minute to compile; CI compiles LeNet-5
+# half a minute to compile; CI compiles LeNet-5
+IMAGES = pytest.param("images", marks=pytest.mark.slow)
 
 
 def problem(name, batch, seed=0):
-    """A module, rows of weights, inputs with flat patches as images have them, labels and mini-batches."""
+    """A module, rows of weights, inputs with flat patches as images have them, labels and
+    mini-batches.
+    """
     build, shape = CHAINS[name]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -83,7 +90,10 @@ def compiled(module, weights, x, y, index, threads=1, loss=cross_entropy):
 
 def by_autograd(module, weights, x, y, index):
     autograd = Autograd(copy.deepcopy(module), cross_entropy)
-    found = [autograd.gradient(row, x[batch], y[batch]) for row, batch in zip(weights, index, strict=True)]
+    found = [
+        autograd.gradient(row, x[batch], y[batch])
+        for row, batch in zip(weights, index, strict=True)
+    ]
     return [torch.stack(column) for column in zip(*found, strict=True)]
 
 
@@ -105,10 +115,21 @@ def test_a_compiled_gradient_is_autograd_s(name, batch):
 def test_a_random_perceptron_s_gradient_is_autograd_s(seed):
     rng = np.random.default_rng(seed)
     sizes = [int(size) for size in rng.integers(1, 80, size=rng.integers(2, 5))]
-    units = [nn.ReLU(), nn.Tanh(), nn.Sigmoid(), nn.ELU(), nn.LeakyReLU(0.1), nn.Hardtanh(), nn.Identity()]
+    units = [
+        nn.ReLU(),
+        nn.Tanh(),
+        nn.Sigmoid(),
+        nn.ELU(),
+        nn.LeakyReLU(0.1),
+        nn.Hardtanh(),
+        nn.Identity(),
+    ]
     layers = []
     for inputs, outputs in zip(sizes, [*sizes[1:], CLASSES], strict=True):
-        layers += [nn.Linear(inputs, outputs, bias=bool(rng.integers(2))), units[rng.integers(len(units))]]
+        layers += [
+            nn.Linear(inputs, outputs, bias=bool(rng.integers(2))),
+            units[rng.integers(len(units))],
+        ]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = nn.Sequential(*copy.deepcopy(layers))
@@ -152,7 +173,11 @@ def test_of_equal_values_the_first_is_the_largest():
     y.sum().backward()
     for piece in range(count):
         part = slice(piece * kernels.SAMPLES, (piece + 1) * kernels.SAMPLES)
-        mine, winners, back = np.zeros(32, np.float32), np.zeros(32, np.float32), np.zeros(128, np.float32)
+        mine, winners, back = (
+            np.zeros(32, np.float32),
+            np.zeros(32, np.float32),
+            np.zeros(128, np.float32),
+        )
         kernels.pool(x[part].flatten(1).t().contiguous().flatten().numpy(), 1, 2, 2, mine, winners)
         kernels.unpool(np.ones(32, np.float32), winners, 1, 2, 2, back)
         np.testing.assert_array_equal(mine, y[part].detach().flatten().numpy())
@@ -162,7 +187,9 @@ def test_of_equal_values_the_first_is_the_largest():
 @pytest.mark.parametrize("name", [IMAGES, "mlp"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_where_autograd_has_no_finite_loss_or_gradient_there_is_none(name, value):
-    """Whichever weight it is. Where a convolution pads, torch leaves out 0 times infinity, which here is NaN."""
+    """Whichever weight it is. Where a convolution pads, torch leaves out 0 times infinity, which
+    here is NaN.
+    """
     module, weights, x, y, index = problem(name, 9)
     for place in range(0, weights.shape[1], 7):
         changed = weights[:1].clone()
@@ -179,7 +206,9 @@ def test_where_autograd_has_no_finite_loss_or_gradient_there_is_none(name, value
 def test_a_bad_label_is_named(label):
     module, weights, x, y, index = problem("mlp", 5)
     y[3] = label
-    with pytest.raises(IndexError, match=f"label {label}: expected 0 to {CLASSES - 1}, .* {CLASSES} classes"):
+    with pytest.raises(
+        IndexError, match=f"label {label}: expected 0 to {CLASSES - 1}, .* {CLASSES} classes"
+    ):
         compiled(module, weights, x, y, index)
 
 
@@ -187,7 +216,9 @@ def test_a_bad_label_is_named(label):
 def test_a_bad_index_is_named(sample):
     module, weights, x, y, index = problem("mlp", 5)
     index[1, 2] = sample
-    with pytest.raises(IndexError, match=f"index {sample}: expected 0 to {SAMPLES - 1}, .* {SAMPLES} samples"):
+    with pytest.raises(
+        IndexError, match=f"index {sample}: expected 0 to {SAMPLES - 1}, .* {SAMPLES} samples"
+    ):
         compiled(module, weights, x, y, index)
 
 
@@ -207,7 +238,9 @@ def test_data_that_do_not_change_are_checked_once(monkeypatch):
     """Whichever mini-batches are asked for, in however many calls."""
     module, weights, x, y, index = problem("mlp", 5)
     checked, check = [], network._check_range
-    monkeypatch.setattr(network, "_check_range", lambda name, *rest: (checked.append(name), check(name, *rest)))
+    monkeypatch.setattr(
+        network, "_check_range", lambda name, *rest: (checked.append(name), check(name, *rest))
+    )
     backend = Threads(module, cross_entropy, 1)
     for _ in range(3):
         backend.gradients(weights, x, y, index)
@@ -227,8 +260,14 @@ def squared(outputs, targets):
 @pytest.mark.parametrize("loss", [nll_loss, smoothed, squared])
 def test_other_losses_go_to_autograd(loss):
     module, weights, x, y, index = problem("mlp", 5)
-    mine, its = Threads(module, loss, 1).gradients(weights, x, y, index), Autograd(copy.deepcopy(module), loss)
-    expected = [its.gradient(row, x[batch], y[batch])[0] for row, batch in zip(weights, index.long(), strict=True)]
+    mine, its = (
+        Threads(module, loss, 1).gradients(weights, x, y, index),
+        Autograd(copy.deepcopy(module), loss),
+    )
+    expected = [
+        its.gradient(row, x[batch], y[batch])[0]
+        for row, batch in zip(weights, index.long(), strict=True)
+    ]
     assert torch.equal(mine[0], torch.stack(expected))
 
 
@@ -338,20 +377,26 @@ def test_layers_in_ways_that_are_not_written_out_are_not_compiled(layer):
 
 def test_a_kernel_may_have_as_many_entries_as_are_written_out_and_none_more():
     def plan(entries):
-        return build_plan(nn.Sequential(nn.Conv2d(1, 1, (1, entries)), nn.Flatten()), (1, 1, LARGEST_KERNEL + 1))
+        return build_plan(
+            nn.Sequential(nn.Conv2d(1, 1, (1, entries)), nn.Flatten()), (1, 1, LARGEST_KERNEL + 1)
+        )
 
     assert plan(LARGEST_KERNEL)
     with pytest.raises(NotCompiledError):
         plan(LARGEST_KERNEL + 1)
 
 
-@pytest.mark.parametrize("layer", [nn.Conv2d(3, 2, 3), nn.Conv2d(2, 2, 12), nn.Linear(11, 3)], ids=str)
+@pytest.mark.parametrize(
+    "layer", [nn.Conv2d(3, 2, 3), nn.Conv2d(2, 2, 12), nn.Linear(11, 3)], ids=str
+)
 def test_layers_that_do_not_fit_their_input_are_not_compiled(layer):
     with pytest.raises(NotCompiledError):
         build_plan(nn.Sequential(layer, nn.Flatten(), nn.Linear(4, 3)), IMAGE)
 
 
-@pytest.mark.parametrize("x", [torch.zeros(5, 1, 20, 20), torch.zeros(5, 3, 28, 28), torch.zeros(5, 1, 28, 28).int()])
+@pytest.mark.parametrize(
+    "x", [torch.zeros(5, 1, 20, 20), torch.zeros(5, 3, 28, 28), torch.zeros(5, 1, 28, 28).int()]
+)
 def test_bad_inputs_get_torch_s_own_message(x):
     module = LeNet5().build((1, 28, 28), 10)
     weights = flatten(module.parameters()).detach()[None]
@@ -393,7 +438,9 @@ def answer(process: "subprocess.Popen[str]") -> str:
 
 
 @pytest.mark.slow
-def test_processes_compile_at_once_for_vectors_of_either_width_and_each_source_once_to_the_same_bits(tmp_path):
+def test_processes_compile_at_once_for_vectors_of_either_width_and_each_source_once_to_the_same_bits(
+    tmp_path,
+):
     from llvmlite import binding
 
     narrow = {
@@ -401,11 +448,16 @@ def test_processes_compile_at_once_for_vectors_of_either_width_and_each_source_o
         "NUMBA_CPU_FEATURES": binding.get_host_cpu_features().flatten() + ",+prefer-256-bit",
     }
     processes = [start(tmp_path), start(tmp_path), start(tmp_path, **narrow)]
-    (one, bits), (other, same), (narrowed, also) = (answer(process).split() for process in processes)
+    (one, bits), (other, same), (narrowed, also) = (
+        answer(process).split() for process in processes
+    )
     assert bits == same == also
     assert narrowed == "1"
-    assert {one, other} == {"0", "1"}  # one of the two that need the same has compiled it, the other has waited
-    files = sorted(path for path in (tmp_path / "laggard" / "compiled").rglob("*") if path.suffix != ".pyc")
+    # one of the two that need the same has compiled it, the other has waited
+    assert {one, other} == {"0", "1"}
+    files = sorted(
+        path for path in (tmp_path / "laggard" / "compiled").rglob("*") if path.suffix != ".pyc"
+    )
     assert [path.suffix for path in files].count(".py") == 2
     assert [path.suffix for path in files].count(".nbc") == 4
     stored = [path.stat().st_mtime_ns for path in files]
@@ -434,7 +486,9 @@ def test_where_numba_fails_one_warning_says_so_and_autograd_goes_on(monkeypatch)
     monkeypatch.setattr(compiler, "_write_source", fail)
     compiler.compile_passes.cache_clear()
     given = problem("mlp", 5)
-    with pytest.warns(UserWarning, match="^gradients are not compiled, and slower: ImportError: no numba here$"):
+    with pytest.warns(
+        UserWarning, match="^gradients are not compiled, and slower: ImportError: no numba here$"
+    ):
         mine = Threads(given[0], cross_entropy, 1).gradients(*given[1:])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -444,7 +498,9 @@ def test_where_numba_fails_one_warning_says_so_and_autograd_goes_on(monkeypatch)
 
 
 def test_padding_and_its_transpose_know_sides_that_differ():
-    """Uncompiled: the crop is needed by layers behind a padded one alone, which the tests of whole networks compile."""
+    """Uncompiled: the crop is needed by layers behind a padded one alone, which the tests of whole
+    networks compile.
+    """
     channels, height, width, top, left = 2, 3, 4, 1, 2
     rng = np.random.default_rng(0)
     inner = rng.standard_normal((channels, height, width, kernels.SAMPLES), dtype=np.float32)
@@ -458,7 +514,15 @@ def test_padding_and_its_transpose_know_sides_that_differ():
 
 
 def test_sides_of_pooling_may_be_a_number_or_a_pair():
-    for pooling in (nn.MaxPool2d(2), nn.MaxPool2d((2, 2)), nn.MaxPool2d((2, 2), stride=(2, 2), padding=(0, 0))):
+    for pooling in (
+        nn.MaxPool2d(2),
+        nn.MaxPool2d((2, 2)),
+        nn.MaxPool2d((2, 2), stride=(2, 2), padding=(0, 0)),
+    ):
         assert layers._is_known(pooling)
-    for pooling in (nn.MaxPool2d((2, 3)), nn.MaxPool2d(2, stride=(2, 1)), nn.MaxPool2d(3, padding=(1, 0))):
+    for pooling in (
+        nn.MaxPool2d((2, 3)),
+        nn.MaxPool2d(2, stride=(2, 1)),
+        nn.MaxPool2d(3, padding=(1, 0)),
+    ):
         assert not layers._is_known(pooling)

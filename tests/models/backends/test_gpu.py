@@ -17,14 +17,18 @@ from laggard.simulator import Cluster, Evaluate, Rule, Stop, simulate
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.learning.rules import OPTIMIZERS
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU: what needs one was not tried")
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="torch sees no GPU: what needs one was not tried"
+)
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 SAMPLES, BATCH = 400, 16
 
 
 def problem(models, device=GPU, dtype=torch.float32):
-    """LeNet-5, rows of weights, pictures, labels, and a mini-batch of indices per model, on a device."""
+    """LeNet-5, rows of weights, pictures, labels, and a mini-batch of indices per model, on a
+    device.
+    """
     generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
@@ -40,7 +44,8 @@ def problem(models, device=GPU, dtype=torch.float32):
 def distance(mine, reference):
     """The largest distance of a model's gradient from what it should be, over the length of that.
 
-    Single numbers say little: sums have another order, and a ReLU near 0 may fall on its other side.
+    Single numbers say little: sums have another order, and a ReLU near 0 may fall on its other
+    side.
     """
     return ((mine - reference).norm(dim=1) / reference.norm(dim=1)).max()
 
@@ -48,7 +53,9 @@ def distance(mine, reference):
 @pytest.mark.parametrize("name", [name for name in BACKEND_NAMES if "compile" not in name])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
 def test_gradients_are_those_of_a_cpu(name, dtype, tolerance):
-    """Of `vmap` within 1e-3 in float32: an H100's gradients of grouped convolutions were off by 2e-4, without TF32."""
+    """Of `vmap` within 1e-3 in float32: an H100's gradients of grouped convolutions were off by
+    2e-4, without TF32.
+    """
     tolerance = 1e-3 if "vmap" in name and dtype == torch.float32 else tolerance
     module, *rest = problem(12, CPU, dtype)
     gradients, losses = choose("threads", module, cross_entropy, CPU, threads=1).gradients(*rest)
@@ -57,7 +64,9 @@ def test_gradients_are_those_of_a_cpu(name, dtype, tolerance):
     for _ in range(2):  # a graph is recorded, and replayed
         mine = backend.gradients(*rest)
         assert distance(mine[0].cpu(), gradients) <= tolerance
-        torch.testing.assert_close(mine[1].cpu(), losses, rtol=min(tolerance, 1e-5), atol=min(tolerance, 1e-5))
+        torch.testing.assert_close(
+            mine[1].cpu(), losses, rtol=min(tolerance, 1e-5), atol=min(tolerance, 1e-5)
+        )
     assert backend.name in BACKEND_NAMES
 
 
@@ -108,7 +117,10 @@ def test_pieces_stay_within_the_memory_that_is_free():
 
 
 def test_a_run_waits_for_the_gpu_at_evaluations_alone():
-    task, rule = _task("unfold-graphs"), Rule(OPTIMIZERS["adam"](), lr=torch.tensor([[1e-3], [1e-2]]).double())
+    task, rule = (
+        _task("unfold-graphs"),
+        Rule(OPTIMIZERS["adam"](), lr=torch.tensor([[1e-3], [1e-2]]).double()),
+    )
     warm = Stop(updates=40)
     method = ALGORITHMS["delayed"](rule, delay=7)
     simulate(Cluster(1), method, task, stop=warm, evaluate=Evaluate(every_epochs=99), ensemble=2)
@@ -117,7 +129,12 @@ def test_a_run_waits_for_the_gpu_at_evaluations_alone():
         torch.cuda.set_sync_debug_mode("error" if progress.updates < 40 else "default")
 
     try:
-        given = {"stop": warm, "evaluate": Evaluate(every_epochs=99), "ensemble": 2, "watch": strict}
+        given = {
+            "stop": warm,
+            "evaluate": Evaluate(every_epochs=99),
+            "ensemble": 2,
+            "watch": strict,
+        }
         outcome = simulate(Cluster(1), method, task, **given)
     finally:
         torch.cuda.set_sync_debug_mode("default")
@@ -129,7 +146,9 @@ def test_a_run_is_the_same_bits_twice_and_close_to_a_cpu_s():
     given = {"stop": Stop(updates=20), "learning_seeds": [0, 1]}
 
     def learnt(backend, device):
-        return simulate(Cluster(1), ALGORITHMS["delayed"](rule, 3), _task(backend, device), **given).weights.cpu()
+        return simulate(
+            Cluster(1), ALGORITHMS["delayed"](rule, 3), _task(backend, device), **given
+        ).weights.cpu()
 
     one, other = learnt("unfold-graphs", "cuda"), learnt("unfold-graphs", "cuda")
     assert torch.equal(one, other)
@@ -148,5 +167,10 @@ def _task(backend, device="cuda"):
     x = torch.from_numpy(rng.standard_normal((SAMPLES, 1, 28, 28))).float()
     y = torch.from_numpy(rng.integers(10, size=SAMPLES))
     return Supervised(
-        LeNet5().build, Dataset("noise", x, y, x, y, 10), BATCH, device=device, backend=backend, threads=1
+        LeNet5().build,
+        Dataset("noise", x, y, x, y, 10),
+        BATCH,
+        device=device,
+        backend=backend,
+        threads=1,
     )

@@ -1,4 +1,5 @@
-"""What is written out for convolutions, run by the interpreter: random networks, whose compilation would take long.
+"""What is written out for convolutions, run by the interpreter: random networks, whose compilation
+would take long.
 
 Arrays are NumPy's there, so that an index beyond the end of one is an error.
 """
@@ -32,7 +33,9 @@ def _interpreted(monkeypatch):
 
 
 def random_network(rng):
-    """Convolutions and what may follow each, then two linear layers; of inputs `(channels, height, width)`."""
+    """Convolutions and what may follow each, then two linear layers; of inputs `(channels, height,
+    width)`.
+    """
     shape = channels, height, width = [int(n) for n in rng.integers((1, 5, 5), (4, 12, 12))]
     units = [nn.ReLU(), nn.Tanh(), nn.Sigmoid(), nn.ELU(), nn.LeakyReLU(0.1), nn.Identity()]
     layers = []
@@ -40,20 +43,34 @@ def random_network(rng):
         kernel = [int(rng.integers(1, min(4, side) + 1)) for side in (height, width)]
         padding = [int(rng.integers(0, min(3, side))) for side in kernel]
         outputs = int(rng.integers(1, 10))
-        layers.append(nn.Conv2d(channels, outputs, tuple(kernel), padding=tuple(padding), bias=bool(rng.integers(2))))
+        layers.append(
+            nn.Conv2d(
+                channels, outputs, tuple(kernel), padding=tuple(padding), bias=bool(rng.integers(2))
+            )
+        )
         channels = outputs
-        height, width = (side - k + 1 + 2 * pad for side, k, pad in zip((height, width), kernel, padding, strict=True))
+        height, width = (
+            side - k + 1 + 2 * pad
+            for side, k, pad in zip((height, width), kernel, padding, strict=True)
+        )
         follow = [copy.deepcopy(units[rng.integers(len(units))])]
         if min(height, width) > 1 and rng.integers(2):
             follow.insert(int(rng.integers(2)), nn.MaxPool2d(2))
             height, width = height // 2, width // 2
         layers += follow
     features = channels * height * width
-    layers += [nn.Flatten(), nn.Linear(features, 5), nn.ReLU(), nn.Linear(5, CLASSES, bias=bool(rng.integers(2)))]
+    layers += [
+        nn.Flatten(),
+        nn.Linear(features, 5),
+        nn.ReLU(),
+        nn.Linear(5, CLASSES, bias=bool(rng.integers(2))),
+    ]
     return nn.Sequential(*layers), shape
 
 
-@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 100))])
+@pytest.mark.parametrize(
+    "seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 100))]
+)
 def test_a_random_convolutional_network_s_gradient_and_outputs_are_autograd_s(seed):
     rng = np.random.default_rng(seed)
     with torch.random.fork_rng(devices=[]):
@@ -72,6 +89,7 @@ def test_a_random_convolutional_network_s_gradient_and_outputs_are_autograd_s(se
     for row, batch in enumerate(index):
         gradient, loss = autograd.gradient(weights[row], x[batch], y[batch])
         assert abs(losses[row] - loss) < 1e-6 * max(1, loss)
-        assert (gradients[row] - gradient).abs().max() <= 2e-6 * gradient.abs().max()  # 0 where all units are dead
+        # 0 where all units are dead
+        assert (gradients[row] - gradient).abs().max() <= 2e-6 * gradient.abs().max()
         expected = autograd.outputs(weights[row], x)
         assert (outputs[row] - expected).abs().max() <= 2e-6 * expected.abs().max()

@@ -16,13 +16,17 @@ JOBS, INTERRUPTED = 2000, 1000
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system knows no affinity")
 def test_as_many_threads_as_this_process_may_use_cores(monkeypatch):
-    """A scheduler gives five of a machine's cores, however many that has, and all to other processes."""
+    """A scheduler gives five of a machine's cores, however many that has, and all to other
+    processes.
+    """
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64 if process else 5)))
     assert Threads(MLP(hidden=[3]).build((1, 2, 2), 2), cross_entropy).lanes == 10
 
 
 def test_jobs_that_were_handed_over_before_ctrl_c_are_not_carried_out(monkeypatch):
-    """Ctrl-C comes while an evaluation of many members is handed over; two threads may be at a job each."""
+    """Ctrl-C comes while an evaluation of many members is handed over; two threads may be at a job
+    each.
+    """
     backend = Threads(MLP(hidden=[3]).build((1, 2, 2), 2), cross_entropy, threads=2)
     done, handed, submit = [], [], ThreadPoolExecutor.submit
 
@@ -53,7 +57,11 @@ def test_the_gradient_of_a_model_that_has_diverged_is_not_computed(dtype, monkey
     module = MLP(hidden=[3]).build((1, 2, 2), 2).to(dtype)
     backend = Threads(module, cross_entropy, threads=2)
     weights = torch.randn(3, sum(one.numel() for one in module.parameters()), dtype=dtype)
-    x, y, index = torch.randn(9, 1, 2, 2, dtype=dtype), torch.randint(2, (9,)), torch.randint(9, (3, 4))
+    x, y, index = (
+        torch.randn(9, 1, 2, 2, dtype=dtype),
+        torch.randint(2, (9,)),
+        torch.randint(9, (3, 4)),
+    )
     gradients, losses = backend.gradients(weights, x, y, index)
     jobs, each = [], backend._each
     monkeypatch.setattr(backend, "_each", lambda job, count: jobs.append(count) or each(job, count))
@@ -71,7 +79,9 @@ def test_a_gradient_whose_loss_is_nan_makes_the_last_weight_nan():
     for dtype in (torch.float32, torch.float64):
         module = LeNet5().build((1, 28, 28), 10).to(dtype)
         backend = Threads(module, cross_entropy, threads=1)
-        weights = torch.randn(1, sum(one.numel() for one in module.parameters()), dtype=dtype) * 1e30
+        weights = (
+            torch.randn(1, sum(one.numel() for one in module.parameters()), dtype=dtype) * 1e30
+        )
         x, y = torch.randn(4, 1, 28, 28, dtype=dtype) * 1e300, torch.randint(10, (4,))
         gradients, losses = backend.gradients(weights, x, y, torch.arange(4)[None])
         assert losses.isnan().all()

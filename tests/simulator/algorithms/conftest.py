@@ -1,4 +1,6 @@
-"""What tests of algorithms look at from the inside: models step by step, messages under way, a role's own variables."""
+"""What tests of algorithms look at from the inside: models step by step, messages under way, a
+role's own variables.
+"""
 
 from dataclasses import dataclass
 
@@ -25,7 +27,9 @@ class Observed:
     """
 
     def __init__(self, cluster, algorithm, task, stop, seed=0, evaluate=None):
-        self.simulation = Simulation(cluster, algorithm, task, stop, evaluate or Evaluate(), Seeds(seed, [seed]))
+        self.simulation = Simulation(
+            cluster, algorithm, task, stop, evaluate or Evaluate(), Seeds(seed, [seed])
+        )
         self.nodes = self.simulation.nodes
         self.models = {rank: [] for rank in self.nodes}
         self.sent, self.applied, self._receives = [], [], []
@@ -82,7 +86,9 @@ class Drawn(Peers):
 
 @st.composite
 def graphs(draw, directed=False, most=7, extra=8):
-    """A random tree (directed: a cycle) with up to `extra` random edges on top, and its workers, at `most` so many."""
+    """A random tree (directed: a cycle) with up to `extra` random edges on top, and its workers, at
+    `most` so many.
+    """
     workers = draw(st.integers(2, most))
     graph = (nx.DiGraph if directed else nx.Graph)()
     graph.add_nodes_from(range(workers))
@@ -90,7 +96,9 @@ def graphs(draw, directed=False, most=7, extra=8):
         graph.add_edges_from((rank, (rank + 1) % workers) for rank in range(workers))
     else:
         graph.add_edges_from((rank, draw(st.integers(0, rank - 1))) for rank in range(1, workers))
-    pairs = st.tuples(st.integers(0, workers - 1), st.integers(0, workers - 1)).filter(lambda pair: pair[0] != pair[1])
+    pairs = st.tuples(st.integers(0, workers - 1), st.integers(0, workers - 1)).filter(
+        lambda pair: pair[0] != pair[1]
+    )
     graph.add_edges_from(draw(st.lists(pairs, max_size=extra)))
     return Drawn(graph), workers
 

@@ -11,7 +11,13 @@ import torch
 from laggard.models import Quadratic
 from laggard.simulator import Algorithm, Cluster, Network, Node, Stop, simulate
 from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective, in_slices, on_servers
-from laggard.simulator.algorithms.collectives.trees import distances, extras, place_of, rank_at, relatives
+from laggard.simulator.algorithms.collectives.trees import (
+    distances,
+    extras,
+    place_of,
+    rank_at,
+    relatives,
+)
 from laggard.simulator.network.topology import Complete, Topology
 from laggard.simulator.timing.distributions import Constant, Exponential
 
@@ -22,7 +28,9 @@ N, BETA, ALPHA = 12.0, 0.1, 0.25
 
 @dataclass(frozen=True)
 class Rounds(Algorithm):
-    """Nodes that compute, add up what they have, and go on; nobody changes the model, nor asks for a value."""
+    """Nodes that compute, add up what they have, and go on; nobody changes the model, nor asks for
+    a value.
+    """
 
     topology: ClassVar[Topology] = Complete()
 
@@ -53,7 +61,9 @@ class Rounds(Algorithm):
 
 
 class Counted(Quadratic):
-    """A quadratic that counts the gradients of each call, in which there are none but those asked for."""
+    """A quadratic that counts the gradients of each call, in which there are none but those asked
+    for.
+    """
 
     lanes = 1
 
@@ -67,7 +77,9 @@ def seconds(name, P, *, alpha=ALPHA, sharing="fair", n=N, beta=BETA, **more):
     bandwidth = 1 / beta if beta else math.inf
     network = Network(bandwidth=bandwidth, latency=alpha, sharing=sharing, message_bytes=n, **more)
     rounds = Rounds(name)
-    simulate(Cluster(workers=P, compute=Constant(1.0), network=network), rounds, stop=Stop(updates=1))
+    simulate(
+        Cluster(workers=P, compute=Constant(1.0), network=network), rounds, stop=Stop(updates=1)
+    )
     return [rounds.ends[rank][0] for rank in range(P)]
 
 
@@ -88,7 +100,9 @@ FORMS = {
 
 
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
-@pytest.mark.parametrize(("name", "P"), [(name, P) for name in COLLECTIVES for P in WORKERS if fits(name, P)])
+@pytest.mark.parametrize(
+    ("name", "P"), [(name, P) for name in COLLECTIVES for P in WORKERS if fits(name, P)]
+)
 def test_a_collective_takes_its_closed_form(name, sharing, P):
     for alpha, beta in [(ALPHA, BETA), (0.0, BETA), (ALPHA, 0.0)]:
         took = seconds(name, P, alpha=alpha, beta=beta, sharing=sharing)
@@ -99,9 +113,14 @@ def test_a_collective_takes_its_closed_form(name, sharing, P):
 @pytest.mark.parametrize("name", ["recursive_doubling", "halving_doubling"])
 @pytest.mark.parametrize("P", [3, 6, 7, 17])
 def test_nodes_without_a_place_on_the_cube_cost_two_steps_more(name, sharing, P):
-    """Exactly so in latency; the bytes count up to twice, as early messages share the cards of late nodes."""
+    """Exactly so in latency; the bytes count up to twice, as early messages share the cards of late
+    nodes.
+    """
     two = 2 ** math.floor(math.log2(P))
-    latency, bytes_ = FORMS[name](two, ALPHA, 0.0) + 2 * ALPHA, FORMS[name](two, 0.0, N * BETA) + 2 * N * BETA
+    latency, bytes_ = (
+        FORMS[name](two, ALPHA, 0.0) + 2 * ALPHA,
+        FORMS[name](two, 0.0, N * BETA) + 2 * N * BETA,
+    )
     assert max(seconds(name, P, beta=0.0, sharing=sharing)) == pytest.approx(latency, rel=1e-9)
     took = max(seconds(name, P, sharing=sharing))
     assert latency + bytes_ - 1e-9 <= took <= latency + 2 * bytes_
@@ -110,7 +129,9 @@ def test_nodes_without_a_place_on_the_cube_cost_two_steps_more(name, sharing, P)
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 @pytest.mark.parametrize("P", [2, 5, 8])
 def test_the_mesh_on_private_links_takes_one_message(sharing, P):
-    assert max(seconds("mesh", P, sharing=sharing, wiring="pairs")) == pytest.approx(ALPHA + N * BETA, rel=1e-9)
+    assert max(seconds("mesh", P, sharing=sharing, wiring="pairs")) == pytest.approx(
+        ALPHA + N * BETA, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(("P", "servers"), [(2, 2), (5, 2), (5, 4), (8, 3), (8, 8), (12, 5)])
@@ -132,12 +153,20 @@ def seconds_in_slices(P, slices, alpha, nb):
 @pytest.mark.parametrize("P", [2, 5, 8])
 @pytest.mark.parametrize("slices", [1, 2, 8])
 @pytest.mark.parametrize("alpha", [0.0, 0.01, ALPHA, 4.0])
-def test_a_ring_in_slices_hides_its_latency_in_a_queue_and_hides_nothing_under_fair_sharing(P, slices, alpha):
+def test_a_ring_in_slices_hides_its_latency_in_a_queue_and_hides_nothing_under_fair_sharing(
+    P, slices, alpha
+):
     tau, whole = N * BETA / P / slices, FORMS["ring"](P, alpha, N * BETA)
     hidden = (slices - 1) * tau >= alpha
-    form = FORMS["ring"](P, 0.0, N * BETA) + alpha if hidden else 2 * (P - 1) * (alpha + tau) + (slices - 1) * tau
+    form = (
+        FORMS["ring"](P, 0.0, N * BETA) + alpha
+        if hidden
+        else 2 * (P - 1) * (alpha + tau) + (slices - 1) * tau
+    )
     assert form == pytest.approx(seconds_in_slices(P, slices, alpha, N * BETA), rel=1e-9)
-    assert max(seconds(in_slices(slices), P, alpha=alpha, sharing="fifo")) == pytest.approx(form, rel=1e-9)
+    assert max(seconds(in_slices(slices), P, alpha=alpha, sharing="fifo")) == pytest.approx(
+        form, rel=1e-9
+    )
     assert max(seconds(in_slices(slices), P, alpha=alpha)) == pytest.approx(whole, rel=1e-9)
 
 
@@ -146,7 +175,9 @@ def test_a_ring_in_slices_hides_its_latency_in_a_queue_and_hides_nothing_under_f
 def test_a_ring_in_slices_gives_the_sum_of_the_ring_to_the_bit(P, slices):
     for params in (7, 64):
         given = Quadratic(dim=params, noise=1.0, condition=30.0), Stop(updates=3)
-        cluster = Cluster(P, Exponential(1.0), network=Network(bandwidth=100.0, latency=0.1, sharing="fifo"))
+        cluster = Cluster(
+            P, Exponential(1.0), network=Network(bandwidth=100.0, latency=0.1, sharing="fifo")
+        )
         sliced, whole = Rounds(in_slices(slices)), Rounds("ring")
         for rounds in (sliced, whole):
             simulate(cluster, rounds, given[0], stop=given[1], ensemble=2)
@@ -163,14 +194,18 @@ def test_the_ring_of_chunks_beats_the_ring_of_gradients_iff_bytes_outweigh_laten
     """LeNet-5 in single precision: quicker iff N beta (1 - 2 / P) > alpha."""
     n, beta = 246_824, 8e-9
     alpha = n * beta * (1 - 2 / P) * beyond
-    ring, naive = (max(seconds(name, P, alpha=alpha, n=n, beta=beta)) for name in ("ring", "naive_ring"))
+    ring, naive = (
+        max(seconds(name, P, alpha=alpha, n=n, beta=beta)) for name in ("ring", "naive_ring")
+    )
     assert (ring < naive) == (beyond < 1)
 
 
 @every
 @pytest.mark.parametrize("P", [4, 6, 8])
 def test_a_message_is_charged_for_the_parameters_that_it_carries(name, P):
-    """To one parameter for each of the P chunks at most: a model of 61 is not divisible by any of these P."""
+    """To one parameter for each of the P chunks at most: a model of 61 is not divisible by any of
+    these P.
+    """
     params, rounds = 61, Rounds(name)
     simulate(Cluster(P), rounds, Quadratic(dim=params), stop=Stop(gradients=2 * P))
     assert rounds.carried
@@ -183,12 +218,20 @@ def test_a_message_is_charged_for_the_parameters_that_it_carries(name, P):
 @every
 @pytest.mark.parametrize("P", WORKERS)
 def test_everybody_has_everybodys_sum_to_the_bit(name, P):
-    """Also where nodes take their time, where P does not divide the parameters, and where these are fewer than P."""
+    """Also where nodes take their time, where P does not divide the parameters, and where these are
+    fewer than P.
+    """
     for params in (7, 64):
         task = Quadratic(dim=params, noise=1.0, condition=30.0)
         network = Network(bandwidth=100.0, latency=0.1)
         rounds = Rounds(name)
-        simulate(Cluster(P, Exponential(1.0), network=network), rounds, task, stop=Stop(updates=5), ensemble=2)
+        simulate(
+            Cluster(P, Exponential(1.0), network=network),
+            rounds,
+            task,
+            stop=Stop(updates=5),
+            ensemble=2,
+        )
         for sums in list(rounds.sums.values())[:5]:
             exact = sum(gradient.value.double() for gradient, _ in sums.values())
             for _, total in sums.values():
@@ -211,7 +254,9 @@ class EveryOther(Algorithm):
         while True:
             gradient = yield node.compute(node.weights)
             ranks, params = range(node.rank % 2, node.workers, 2), node.weights.shape[1]
-            total = yield from COLLECTIVES[self.name].reduce(node, gradient, params, node.version, ranks=ranks)
+            total = yield from COLLECTIVES[self.name].reduce(
+                node, gradient, params, node.version, ranks=ranks
+            )
             self.sums.setdefault(node.version, {})[node.rank] = (gradient, total)
             node.apply(node.weights, [])
 
@@ -224,7 +269,9 @@ def test_some_of_the_nodes_sum_among_themselves(name):
     for first in (0, 1):
         exact = sum(rounds.sums[0][rank][0].value.double() for rank in range(first, 6, 2))
         for rank in range(first, 6, 2):
-            torch.testing.assert_close(rounds.sums[0][rank][1].value.double(), exact, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(
+                rounds.sums[0][rank][1].value.double(), exact, rtol=1e-5, atol=1e-5
+            )
 
 
 @every
@@ -239,7 +286,9 @@ def test_no_collective_asks_for_a_value_and_the_first_who_does_has_all_evaluated
 
 @every
 def test_sums_are_shared_by_the_nodes_that_pass_them_on(name):
-    """As many additions as the collective is said to make: what a message brings is not made again."""
+    """As many additions as the collective is said to make: what a message brings is not made
+    again.
+    """
     P, params = 8, 64
     rounds, counted = Rounds(name), Counter()
     simulate(Cluster(workers=P), rounds, Quadratic(dim=params), stop=Stop(updates=1))
@@ -256,7 +305,11 @@ def test_sums_are_shared_by_the_nodes_that_pass_them_on(name):
         gradient._value = torch.ones(1, params).as_subclass(Counting)
     assert all((total.value == P).all() for _, total in rounds.sums[0].values())
     once, everywhere = (P - 1) * params, P * (P - 1) * params
-    said = {"naive_ring": everywhere, "mesh": everywhere, "recursive_doubling": P * int(math.log2(P)) * params}
+    said = {
+        "naive_ring": everywhere,
+        "mesh": everywhere,
+        "recursive_doubling": P * int(math.log2(P)) * params,
+    }
     assert counted["numbers"] == said.get(name, once)
 
 

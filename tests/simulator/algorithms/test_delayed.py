@@ -16,11 +16,15 @@ LR = 0.03
 
 
 def delayed_by_hand(task, delay_at, updates):
-    """A list of (due, gradient) gone through at every step; `delay_at(updates so far)` draws a delay."""
+    """A list of (due, gradient) gone through at every step; `delay_at(updates so far)` draws a
+    delay.
+    """
     batches, w = task.batches(0, [stream(0, BATCHES, 0)]), task.start([0])
     velocity, made, step, waiting, ages = torch.zeros_like(w), 0, 0, [], []
     while True:
-        waiting.append((step + delay_at(made), made, task.gradients(w[None], [next(batches)])[0][0]))
+        waiting.append(
+            (step + delay_at(made), made, task.gradients(w[None], [next(batches)])[0][0])
+        )
         for _, read, gradient in [entry for entry in waiting if entry[0] <= step]:
             velocity = 0.9 * velocity + gradient
             w = w - LR * velocity
@@ -48,11 +52,17 @@ def test_every_gradient_is_applied_when_it_is_due(law, start, end, over, after, 
     rng = stream(0, CHOICES, 0)
 
     def delay(made):
-        mean = start if end is None or made <= after else round(start + (end - start) * min(1.0, (made - after) / over))
+        mean = (
+            start
+            if end is None or made <= after
+            else round(start + (end - start) * min(1.0, (made - after) / over))
+        )
         return LAWS[law](rng, mean)
 
     weights, ages = delayed_by_hand(quadratic, delay, 90)
-    algorithm = Delayed(Rule(SGD(momentum=0.9), lr=LR), delay=start, law=law, ramp_to=end, over=over, after=after)
+    algorithm = Delayed(
+        Rule(SGD(momentum=0.9), lr=LR), delay=start, law=law, ramp_to=end, over=over, after=after
+    )
     outcome = simulate(ONE, algorithm, quadratic, stop=Stop(updates=90))
     torch.testing.assert_close(outcome.weights, weights, rtol=1e-12, atol=1e-14)
     assert outcome.updates["staleness"].tolist() == ages
@@ -60,7 +70,9 @@ def test_every_gradient_is_applied_when_it_is_due(law, start, end, over, after, 
 
 @pytest.mark.parametrize("optimizer", [SGD(momentum=0.9), Adam()], ids=repr)
 @pytest.mark.parametrize("law", LAWS)
-def test_a_mean_of_nothing_and_a_ramp_that_goes_nowhere_are_no_delay_and_a_constant_one(law, optimizer, quadratic):
+def test_a_mean_of_nothing_and_a_ramp_that_goes_nowhere_are_no_delay_and_a_constant_one(
+    law, optimizer, quadratic
+):
     rule = Rule(optimizer, lr=LR)
 
     def end(**options):
@@ -79,9 +91,13 @@ def test_a_constant_delay_fills_its_queue_and_then_is_the_staleness(delay):
 
 @pytest.mark.parametrize(("law", "mean"), [("uniform", 1), ("geometric", 6), ("poisson", 6)])
 def test_the_mean_staleness_is_the_mean_delay_whatever_the_law(law, mean):
-    """While a gradient waits d steps, d others are applied on average: younger ones that overtake it among them."""
+    """While a gradient waits d steps, d others are applied on average: younger ones that overtake
+    it among them.
+    """
     updates, blocks = 40_000, 50
-    staleness = simulate(ONE, Delayed(Rule(), delay=mean, law=law), stop=Stop(updates=updates)).updates["staleness"]
+    staleness = simulate(
+        ONE, Delayed(Rule(), delay=mean, law=law), stop=Stop(updates=updates)
+    ).updates["staleness"]
     means = staleness[1000:].reshape(blocks, -1).mean(1)
     assert means.mean() == pytest.approx(mean, abs=4 * means.std(ddof=1) / math.sqrt(blocks))
 
@@ -105,7 +121,9 @@ def test_drawn_delays_follow_their_law(law):
 def test_a_ramp_ends_at_its_end():
     ramp = Delayed(Rule(), delay=2, ramp_to=10, over=100)
     assert [ramp.mean(updates) for updates in (0, 50, 100, 5000)] == [2, 6, 10, 10]
-    assert [Delayed(Rule(), delay=10, ramp_to=2, over=100).mean(updates) for updates in (0, 25, 100)] == [10, 8, 2]
+    assert [
+        Delayed(Rule(), delay=10, ramp_to=2, over=100).mean(updates) for updates in (0, 25, 100)
+    ] == [10, 8, 2]
     staleness = simulate(ONE, ramp, stop=Stop(updates=300)).updates["staleness"]
     assert (staleness[-100:] == 10).all()
     jump = Delayed(Rule(), delay=0, ramp_to=8, over=1, after=50)

@@ -5,7 +5,16 @@ import pytest
 import torch
 
 from laggard.models import Quadratic
-from laggard.simulator import SERVER, Cluster, Evaluate, InvalidSettingError, Network, Rule, Stop, simulate
+from laggard.simulator import (
+    SERVER,
+    Cluster,
+    Evaluate,
+    InvalidSettingError,
+    Network,
+    Rule,
+    Stop,
+    simulate,
+)
 from laggard.simulator.algorithms.easgd import EASGD
 from laggard.simulator.engine.simulation import Simulation
 from laggard.simulator.learning.rules import Nesterov, WarmUp
@@ -19,19 +28,25 @@ LR = 0.05
 
 def nodes_after(algorithm, task, updates, cluster=UNEVEN):
     """The nodes of a simulation, worker or centre, as they are at its end."""
-    simulation = Simulation(cluster, algorithm, task, Stop(updates=updates), Evaluate(), Seeds(0, [0]))
+    simulation = Simulation(
+        cluster, algorithm, task, Stop(updates=updates), Evaluate(), Seeds(0, [0])
+    )
     simulation.run()
     return simulation.nodes
 
 
 def by_hand(task, order, elastic, H, together=False):
-    """The centre and the workers after exchanges of the workers in `order`, each a list of those who meet at once."""
+    """The centre and the workers after exchanges of the workers in `order`, each a list of those
+    who meet at once.
+    """
     start, P = task.start([start_seed(0)]), UNEVEN.workers
     centre, mine = start, [start] * P
     batches = [task.batches(rank, [stream(0, BATCHES, rank)]) for rank in range(P)]
 
     def round_of(rank, before):
-        """H steps, the first of which takes its gradient where the worker was before the exchange."""
+        """H steps, the first of which takes its gradient where the worker was before the
+        exchange.
+        """
         for _ in range(H):
             gradient = task.gradients(before[None], [next(batches[rank])])[0][0]
             before = mine[rank] = mine[rank] - LR * gradient
@@ -52,7 +67,9 @@ def by_hand(task, order, elastic, H, together=False):
 @pytest.mark.parametrize("H", [1, 3])
 @pytest.mark.parametrize("together", [False, True])
 def test_algorithm_1_by_hand(H, together, quadratic, perceptron):
-    """In the order in which the workers came: a gradient at where they were before, a step from where they are then."""
+    """In the order in which the workers came: a gradient at where they were before, a step from
+    where they are then.
+    """
     P, updates = UNEVEN.workers, 40
     for task in (quadratic, perceptron):
         algorithm = EASGD(Rule(lr=LR), 0.2, H, together)
@@ -65,7 +82,9 @@ def test_algorithm_1_by_hand(H, together, quadratic, perceptron):
 
 
 class Kept(Quadratic):
-    """A quadratic that adds up the gradients it gives, and gives those alone that a worker's step asks for."""
+    """A quadratic that adds up the gradients it gives, and gives those alone that a worker's step
+    asks for.
+    """
 
     lanes = 1
 
@@ -78,7 +97,9 @@ class Kept(Quadratic):
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("updates", [1, 30, 31])
 def test_exchanges_conserve_the_sum_of_all_models(together, updates):
-    """Only steps change it, by -lr times their gradients; the last exchange ends the run with its answers under way."""
+    """Only steps change it, by -lr times their gradients; the last exchange ends the run with its
+    answers under way.
+    """
     P, a = 4, 0.2
     task = Kept(curvature=1.0, dim=5, condition=10.0, noise=0.3, dtype=torch.float64)
     nodes = nodes_after(EASGD(Rule(lr=LR), a, 3, together), task, updates)
@@ -96,7 +117,9 @@ def test_exchanges_conserve_the_sum_of_all_models(together, updates):
 
 @pytest.mark.parametrize(("P", "elastic", "H"), [(4, 0.1, 1), (4, 0.1, 5), (9, None, 2)])
 def test_together_and_without_noise_worker_and_centre_move_by_a_matrix(P, elastic, H):
-    """One step of an exchange and of H - 1 others on curvature h, for P workers that are all alike."""
+    """One step of an exchange and of H - 1 others on curvature h, for P workers that are all
+    alike.
+    """
     h, updates, a = 0.8, 23, elastic or 0.9 / P
     exchange = np.array([[1 - a - LR * h, a], [P * a, 1 - P * a]])
     steps = np.diag([(1 - LR * h) ** (H - 1), 1.0])
@@ -112,7 +135,9 @@ def test_together_and_without_noise_worker_and_centre_move_by_a_matrix(P, elasti
 
 @pytest.mark.parametrize("law", [Constant(1.0), Exponential(1.0), Gamma(1.0, 0.3)])
 def test_mean_staleness_is_the_exchanges_of_the_others(law):
-    """P - 1, whatever the law: all of a worker's gradients since its last exchange have the same."""
+    """P - 1, whatever the law: all of a worker's gradients since its last exchange have the
+    same.
+    """
     P, H, updates = 6, 4, 3000
     outcome = simulate(Cluster(P, law), EASGD(Rule(), local_steps=H), stop=Stop(updates=updates))
     staleness = outcome.updates["staleness"].reshape(updates, H)
@@ -139,7 +164,9 @@ def test_an_exchange_costs_a_model_each_way():
 
 
 def test_a_schedule_in_epochs_is_the_clusters(quadratic):
-    """Together, P equal workers without noise are at the learning rate of one worker whose epoch is P times shorter."""
+    """Together, P equal workers without noise are at the learning rate of one worker whose epoch is
+    P times shorter.
+    """
     P, H = 5, 2
     task = {n: Quadratic(curvature=0.8, dtype=torch.float64, epoch=n) for n in (20, 100)}
     rule = Rule(Nesterov(), LR, WarmUp(length=3.0))
@@ -150,7 +177,9 @@ def test_a_schedule_in_epochs_is_the_clusters(quadratic):
 
 @pytest.mark.parametrize("together", [False, True])
 def test_a_worker_comes_back_with_the_model_that_it_had(together, quadratic):
-    """It asks first, without gradients; those since its last exchange are lost, and nobody takes an older answer."""
+    """It asks first, without gradients; those since its last exchange are lost, and nobody takes an
+    older answer.
+    """
     crashes = [
         Crash(worker=0, at=2.5, back=3.25),
         Crash(worker=2, at=6.1, back=6.2),
@@ -158,7 +187,9 @@ def test_a_worker_comes_back_with_the_model_that_it_had(together, quadratic):
     ]
     network = Network(latency=0.05)
     cluster = Cluster(3, Exponential(0.5), slowdowns=crashes, network=network, apply_seconds=0.3)
-    outcome = simulate(cluster, EASGD(Rule(lr=LR), 0.2, 2, together), quadratic, stop=Stop(updates=40))
+    outcome = simulate(
+        cluster, EASGD(Rule(lr=LR), 0.2, 2, together), quadratic, stop=Stop(updates=40)
+    )
     assert outcome.reached == "updates"
     started, *fates = outcome.gradients.values()
     assert started == sum(fates)

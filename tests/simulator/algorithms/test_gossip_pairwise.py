@@ -1,4 +1,6 @@
-"""AD-PSGD: what a pair's average conserves, who asks whom, its speed, and neighbours that are down."""
+"""AD-PSGD: what a pair's average conserves, who asks whom, its speed, and neighbours that are
+down.
+"""
 
 import math
 
@@ -9,7 +11,17 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from laggard.simulator import Cluster, Delayed, InvalidSettingError, Network, Rule, Star, Stop, Timing, simulate
+from laggard.simulator import (
+    Cluster,
+    Delayed,
+    InvalidSettingError,
+    Network,
+    Rule,
+    Star,
+    Stop,
+    Timing,
+    simulate,
+)
 from laggard.simulator.algorithms.gossip import ADPSGD, ANSWER, ASK, OverlapADPSGD
 from laggard.simulator.learning.rules import SGD
 from laggard.simulator.network.topology import Complete, Graph, Ring, Torus, asked_by
@@ -30,12 +42,18 @@ def on(graph, workers, compute=None, **more):
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), time=st.floats(0.1, 25.0))
 def test_the_sum_of_the_models_changes_by_gradients_alone(method, data, time, gossip):
-    """Where an answer is under way, the passive node has gone its half of the way, and the active one is to go."""
-    graph, workers = data.draw(st.one_of(gossip.graphs(), st.tuples(st.just(Complete()), st.integers(2, 7))))
+    """Where an answer is under way, the passive node has gone its half of the way, and the active
+    one is to go.
+    """
+    graph, workers = data.draw(
+        st.one_of(gossip.graphs(), st.tuples(st.just(Complete()), st.integers(2, 7)))
+    )
     assume(_asked(graph, workers))
     cluster = on(graph, workers, data.draw(gossip.laws))
     seen = gossip.observe(cluster, method(Rule(lr=LR)), gossip.task(), Stop(time=time))
-    last_asked = {message.sender.rank: message.content for message in seen.sent if message.tag == ASK}
+    last_asked = {
+        message.sender.rank: message.content for message in seen.sent if message.tag == ASK
+    }
     answers = [message for message in seen.untaken() if message.tag == ANSWER]
     to_go = sum((answer.content - last_asked[answer.receiver.rank]) / 2 for answer in answers)
     steps = LR * sum((gradient.value for gradient in seen.applied), torch.zeros(1))
@@ -84,9 +102,9 @@ def test_the_halves_of_any_graph_are_neighbours_and_no_passive_node_asks(data, g
     asked = _asked(graph, workers)
     active = {rank for rank in range(workers) if asked and asked[rank]}
     if nx.is_bipartite(graph.graph):
-        assert sorted(edge for rank in active for edge in ((rank, peer) for peer in asked[rank])) == sorted(
-            edge if edge[0] in active else edge[::-1] for edge in graph.graph.edges
-        )
+        assert sorted(
+            edge for rank in active for edge in ((rank, peer) for peer in asked[rank])
+        ) == sorted(edge if edge[0] in active else edge[::-1] for edge in graph.graph.edges)
     elif asked:
         used = nx.Graph((rank, peer) for rank in active for peer in asked[rank])
         assert nx.is_connected(used)
@@ -96,7 +114,9 @@ def test_the_halves_of_any_graph_are_neighbours_and_no_passive_node_asks(data, g
 
 @PAIRWISE
 def test_it_learns_by_no_stale_gradient_and_counts_its_mixings(method, gossip):
-    """The active node averages once between read and step, the passive one as often as it is asked meanwhile."""
+    """The active node averages once between read and step, the passive one as often as it is asked
+    meanwhile.
+    """
     seen = gossip.observe(on(Ring(), 6), method(Rule(lr=LR)), gossip.task(), Stop(updates=200))
     rows = seen.outcome.updates
     assert (rows["staleness"] == 0).all()
@@ -109,7 +129,13 @@ def test_it_learns_by_no_stale_gradient_and_counts_its_mixings(method, gossip):
 def test_a_neighbour_is_any_of_them_alike(gossip):
     cluster = Cluster(8, network=Network(topology=Complete()))
     seen = gossip.observe(cluster, ADPSGD(Rule()), Timing(), Stop(updates=1000))
-    asks = np.array([(message.sender.rank, message.receiver.rank) for message in seen.sent if message.tag == ASK])
+    asks = np.array(
+        [
+            (message.sender.rank, message.receiver.rank)
+            for message in seen.sent
+            if message.tag == ASK
+        ]
+    )
     for active in (0, 2, 4, 6):
         counts = np.bincount(asks[asks[:, 0] == active, 1], minlength=8)[1::2]
         expected, error = counts.sum() / 4, math.sqrt(counts.sum() * 3 / 16)
@@ -121,7 +147,9 @@ def test_a_slow_node_holds_up_nobody(method):
     """P - 1 + 1/s times the gradients of one worker."""
     P, s = 16, 10.0
     for slow in (0, 1):  # an active one, and a passive one
-        cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=slow, factor=s)])
+        cluster = Cluster(
+            workers=P, compute=Constant(1.0), slowdowns=[Factor(worker=slow, factor=s)]
+        )
         progress = simulate(cluster, method(Rule()), stop=Stop(time=200.0)).progress
         assert progress.gradients / progress.time == pytest.approx(P - 1 + 1 / s, rel=1e-9)
 
@@ -129,7 +157,9 @@ def test_a_slow_node_holds_up_nobody(method):
 def test_an_active_step_takes_two_messages_longer_than_a_passive_one():
     compute, alpha, transfer = 1.0, 0.125, 0.25
     network = Network(topology=Ring(), bandwidth=8.0, latency=alpha, message_bytes=2.0)
-    rows = simulate(Cluster(2, Constant(compute), network=network), ADPSGD(Rule()), stop=Stop(updates=50)).updates
+    rows = simulate(
+        Cluster(2, Constant(compute), network=network), ADPSGD(Rule()), stop=Stop(updates=50)
+    ).updates
     for rank, period in ((0, compute + 2 * (alpha + transfer)), (1, compute)):
         times = rows["time"][rows["worker"] == rank]
         np.testing.assert_allclose(times, period * np.arange(1, len(times) + 1), rtol=1e-9)
@@ -161,14 +191,19 @@ def test_overlapped_the_gradient_is_that_of_the_model_before_the_average(gossip)
 @PAIRWISE
 def test_a_single_node_is_plain_sgd(method, quadratic):
     cluster, rule = Cluster(workers=1, compute=Exponential(1.0)), Rule(SGD(momentum=0.9), lr=LR)
-    runs = [simulate(cluster, each(rule), quadratic, stop=Stop(updates=30)) for each in (method, Delayed)]
+    runs = [
+        simulate(cluster, each(rule), quadratic, stop=Stop(updates=30))
+        for each in (method, Delayed)
+    ]
     assert torch.equal(runs[0].weights, runs[1].weights)
 
 
 @PAIRWISE
 @pytest.mark.parametrize("down", [(1,), (1, 3), (1, 3, 5), (0, 4)])
 def test_where_neighbours_are_down_others_are_asked_or_nobody(down, method, gossip):
-    """Everybody who is up goes on: an active node at 1 s and two messages of 0.45 s a step at the most."""
+    """Everybody who is up goes on: an active node at 1 s and two messages of 0.45 s a step at the
+    most.
+    """
     crashes = [Crash(worker=rank, at=10.3) for rank in down]
     cluster = on(Ring(), 6, Constant(1.0), slowdowns=crashes)
     seen = gossip.observe(cluster, method(Rule(lr=LR)), gossip.task(), Stop(time=60.0))

@@ -14,7 +14,9 @@ QUICK = [Factor(worker=0, factor=0.1)]
 
 def contributors(algorithm, K, updates=400):
     outcome = simulate(
-        Cluster(workers=6, compute=Exponential(1.0), slowdowns=QUICK), algorithm, stop=Stop(updates=updates)
+        Cluster(workers=6, compute=Exponential(1.0), slowdowns=QUICK),
+        algorithm,
+        stop=Stop(updates=updates),
     )
     return outcome.updates["worker"].reshape(updates, K)
 
@@ -28,7 +30,11 @@ def test_an_update_of_k_async_has_distinct_workers_and_one_of_soft_sync_may_have
 def test_a_worker_that_returns_from_a_crash_does_not_contribute_to_an_update_twice():
     """Its gradient may be gathered already: then it waits for the update like any contributor."""
     K, updates = 3, 300
-    crashes = [Crash(worker=rank, at=5.0 * k + rank, back=5.0 * k + rank + 0.1) for k in range(60) for rank in (0, 1)]
+    crashes = [
+        Crash(worker=rank, at=5.0 * k + rank, back=5.0 * k + rank + 0.1)
+        for k in range(60)
+        for rank in (0, 1)
+    ]
     cluster = Cluster(workers=4, compute=Gamma(1.0, 0.9), slowdowns=crashes)
     outcome = simulate(cluster, KAsync(Rule(), wait_for=K), stop=Stop(updates=updates))
     applied = outcome.updates["worker"][outcome.updates["status"] == "applied"].reshape(updates, K)
@@ -37,7 +43,9 @@ def test_a_worker_that_returns_from_a_crash_does_not_contribute_to_an_update_twi
 
 @pytest.mark.parametrize("algorithm", [KAsync, SoftSync])
 def test_an_update_is_the_mean_of_its_gradients_at_what_their_workers_read(algorithm, quadratic):
-    """By hand from the order of arrivals: a contributor re-reads after the update, or in soft_sync at once."""
+    """By hand from the order of arrivals: a contributor re-reads after the update, or in soft_sync
+    at once.
+    """
     P, K, lr, updates = 4, 3, 0.05, 30
     cluster = Cluster(workers=P, compute=Gamma(1.0, 0.5))
     outcome = simulate(cluster, algorithm(Rule(lr=lr), K), quadratic, stop=Stop(updates=updates))
@@ -54,7 +62,10 @@ def test_an_update_is_the_mean_of_its_gradients_at_what_their_workers_read(algor
             w = w - lr * sum(gradients) / K
             read[workers[-1]] = w
         else:
-            gradients = [quadratic.gradients(read[rank][None], [next(streams[rank])])[0][0] for rank in workers]
+            gradients = [
+                quadratic.gradients(read[rank][None], [next(streams[rank])])[0][0]
+                for rank in workers
+            ]
             w = w - lr * sum(gradients) / K
             for rank in workers:
                 read[rank] = w

@@ -26,7 +26,8 @@ SETTINGS = [{}, {"shards": 3}, *({"collective": name} for name in ("naive_ring",
 @pytest.mark.parametrize("workers", [5, 8])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize(
-    "method", sorted(set(ALGORITHMS) - {"delayed", "dpsgd", "adpsgd", "adpsgd_overlap", "sgp", "osgp"})
+    "method",
+    sorted(set(ALGORITHMS) - {"delayed", "dpsgd", "adpsgd", "adpsgd_overlap", "sgp", "osgp"}),
 )
 def test_a_method_sends_along_its_links_and_along_no_others(method, settings, workers):
     recipe = ALGORITHMS[method]
@@ -36,7 +37,12 @@ def test_a_method_sends_along_its_links_and_along_no_others(method, settings, wo
     algorithm = recipe(Rule(), **settings, **needs)
     cluster = Cluster(workers, network=Network(latency=0.01))
     outcome = simulate(cluster, algorithm, stop=Stop(gradients=100), record=Record(messages=True))
-    used = set(zip(*(np.asarray(outcome.message_log[end]).tolist() for end in ("sender", "receiver")), strict=True))
+    used = set(
+        zip(
+            *(np.asarray(outcome.message_log[end]).tolist() for end in ("sender", "receiver")),
+            strict=True,
+        )
+    )
     assert used == set(algorithm.links(workers))
 
 
@@ -48,8 +54,16 @@ def test_a_method_sends_along_its_links_and_along_no_others(method, settings, wo
             Cluster(4, network=Network(topology=Ring())),
             "Network.topology: expected auto or star, since",
         ),
-        (GPipe(Rule()), Cluster(4, network=Network(topology=Star())), "since GPipe sends from 0 to 1, got 'star'"),
-        (AllReduce(Rule()), Cluster(4, network=Network(colocated=True)), "Network.colocated: expected false, since"),
+        (
+            GPipe(Rule()),
+            Cluster(4, network=Network(topology=Star())),
+            "since GPipe sends from 0 to 1, got 'star'",
+        ),
+        (
+            AllReduce(Rule()),
+            Cluster(4, network=Network(colocated=True)),
+            "Network.colocated: expected false, since",
+        ),
         (
             AllReduce(Rule(), collective="mesh"),
             Cluster(3000),

@@ -9,8 +9,24 @@ import torch
 
 from laggard.models import MLP, Quadratic, Supervised, digits
 from laggard.models.layers import Layer
-from laggard.simulator import Cluster, Delayed, Evaluate, InvalidSettingError, Network, Rule, Stop, Timing, simulate
-from laggard.simulator.algorithms.pipelines import GPipe, Naive, OneForwardOneBackward, PipeDream, PipeDream2BW
+from laggard.simulator import (
+    Cluster,
+    Delayed,
+    Evaluate,
+    InvalidSettingError,
+    Network,
+    Rule,
+    Stop,
+    Timing,
+    simulate,
+)
+from laggard.simulator.algorithms.pipelines import (
+    GPipe,
+    Naive,
+    OneForwardOneBackward,
+    PipeDream,
+    PipeDream2BW,
+)
 from laggard.simulator.algorithms.staging import stage_layers
 from laggard.simulator.learning.rules import SGD, Adagrad, Adam, DCASGDa, Nesterov
 from laggard.simulator.timing.distributions import Constant, Gamma
@@ -23,7 +39,9 @@ UNEVEN = Cluster(workers=4, compute=Gamma(1.0, 0.7), network=Network(bandwidth=1
 
 
 class Together:
-    """A task whose mini-batches are several of another task's at once, and its gradients their mean."""
+    """A task whose mini-batches are several of another task's at once, and its gradients their
+    mean.
+    """
 
     def __init__(self, task, count):
         self._task, self._count = task, count
@@ -58,7 +76,9 @@ def weights_of(cluster, algorithm, task, updates=30):
 def update_times(algorithm, stages, updates=12, seconds=1.0, **more):
     """When each update of the first stage, the last to make it, is done."""
     cluster = Cluster(workers=stages, compute=Constant(seconds), **more)
-    outcome = simulate(cluster, algorithm, Timing(depth=12, activations=0.5), stop=Stop(updates=updates))
+    outcome = simulate(
+        cluster, algorithm, Timing(depth=12, activations=0.5), stop=Stop(updates=updates)
+    )
     rows = outcome.updates
     return np.unique(rows["time"][rows["target"] == 0])
 
@@ -79,7 +99,9 @@ def test_activations_cross_every_cut_and_gradients_come_back():
     """Naive, N = 1 model of 100 bytes: forward and back over S - 1 cuts, half a model each."""
     network = Network(bandwidth=1000.0, latency=0.01, message_bytes=100.0)
     times = update_times(Naive(Rule()), 3, network=network)
-    np.testing.assert_allclose(np.diff(times, prepend=0), 1.0 + 2 * 2 * (0.01 + 50 / 1000), rtol=1e-9)
+    np.testing.assert_allclose(
+        np.diff(times, prepend=0), 1.0 + 2 * 2 * (0.01 + 50 / 1000), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4, 6])
@@ -92,7 +114,9 @@ def test_pipelines_without_a_flush_have_no_bubble(stages):
 
 @pytest.mark.parametrize("stages", [1, 2, 4, 5])
 def test_pipedream_s_stage_s_of_n_is_n_less_s_late(stages):
-    outcome = simulate(Cluster(workers=stages, compute=Gamma(1.0, 0.4)), PipeDream(Rule()), stop=Stop(updates=60))
+    outcome = simulate(
+        Cluster(workers=stages, compute=Gamma(1.0, 0.4)), PipeDream(Rule()), stop=Stop(updates=60)
+    )
     for rank in range(stages):
         late = outcome.updates["staleness"][outcome.updates["target"] == rank]
         assert set(late[stages:]) == {stages - 1 - rank}
@@ -109,7 +133,9 @@ def test_naive_is_plain_sgd(optimizer, quadratic, network):
 
 @pytest.mark.parametrize("algorithm", FLUSHED)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
-def test_a_flushed_pipeline_s_gradient_is_that_of_all_micro_batches_together(algorithm, optimizer, quadratic, network):
+def test_a_flushed_pipeline_s_gradient_is_that_of_all_micro_batches_together(
+    algorithm, optimizer, quadratic, network
+):
     rule = Rule(optimizer, lr=0.05)
     for task in (quadratic, network):
         pipeline = weights_of(UNEVEN, algorithm(rule, micro_batches=3), task).weights
@@ -130,10 +156,14 @@ def test_gpipe_s_gradient_is_that_of_the_mini_batch_cut_up(network):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
 @pytest.mark.parametrize("micro", [3, 5])
 def test_2bw_is_a_delay_of_one(optimizer, micro, quadratic, network):
-    """Compared stage by stage after the same number of its updates: a run may stop between two stages' updates."""
+    """Compared stage by stage after the same number of its updates: a run may stop between two
+    stages' updates.
+    """
     rule, updates = Rule(optimizer, lr=0.05), 20
     for task in (quadratic, network):
-        delayed = weights_of(Cluster(workers=1), Delayed(rule, delay=1), Together(task, micro), updates).weights
+        delayed = weights_of(
+            Cluster(workers=1), Delayed(rule, delay=1), Together(task, micro), updates
+        ).weights
         algorithm = _Until(rule, micro_batches=micro, updates=updates)
         outcome = simulate(UNEVEN, algorithm, task, stop=Stop(time=1e6))
         assert outcome.reached == "returned"
@@ -156,7 +186,9 @@ class _Until(PipeDream2BW):
             value = yield event
 
 
-@pytest.mark.parametrize("algorithm", [Naive, GPipe, OneForwardOneBackward, PipeDream, PipeDream2BW])
+@pytest.mark.parametrize(
+    "algorithm", [Naive, GPipe, OneForwardOneBackward, PipeDream, PipeDream2BW]
+)
 def test_every_gradient_and_message_of_a_pipeline_is_accounted_for(algorithm, quadratic):
     outcome = weights_of(UNEVEN, algorithm(Rule(lr=0.05, compensation=DCASGDa())), quadratic)
     gradients, messages = outcome.gradients, outcome.messages
@@ -180,20 +212,28 @@ def test_layers_are_cut_where_it_is_said_and_else_evenly(network):
     stages = stage_layers(layers, 3, ["full2", "full4"])
     assert [stage.params for stage in stages] == [slice(0, 12 * 785), slice(12 * 785, 12 * 785 + 8 * 13 + 6 * 9),
                                                   slice(12 * 785 + 8 * 13 + 6 * 9, network.params)]  # fmt: skip
-    assert [stage.activations * network.params for stage in stages[:2]] == pytest.approx([16 * 12, 16 * 6])
+    assert [stage.activations * network.params for stage in stages[:2]] == pytest.approx(
+        [16 * 12, 16 * 6]
+    )
     assert sum(stage.work for stage in stages) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_even_cut_is_the_best_of_all_cuts(seed):
     rng = np.random.default_rng(seed)
-    layers = [Layer(f"layer{n}", int(rng.integers(2)), 1.0, float(rng.integers(1, 9))) for n in range(9)]
+    layers = [
+        Layer(f"layer{n}", int(rng.integers(2)), 1.0, float(rng.integers(1, 9))) for n in range(9)
+    ]
     learning = [n for n, layer in enumerate(layers) if layer.params]
     for stages in range(1, len(learning) + 1):
         cuts = [(0, *cut, len(layers)) for cut in combinations(learning[1:], stages - 1)]
-        best = min(max(sum(layer.work for layer in layers[a:b]) for a, b in pairwise(cut)) for cut in cuts)
+        best = min(
+            max(sum(layer.work for layer in layers[a:b]) for a, b in pairwise(cut)) for cut in cuts
+        )
         total = sum(layer.work for layer in layers)
-        assert max(stage.work for stage in stage_layers(layers, stages)) * total == pytest.approx(best)
+        assert max(stage.work for stage in stage_layers(layers, stages)) * total == pytest.approx(
+            best
+        )
 
 
 def test_a_stage_may_begin_with_any_layer_but_the_first():
@@ -213,9 +253,13 @@ def test_a_cut_that_names_no_layers_in_order_is_refused(cut, expected, network):
 
 
 def test_more_stages_than_layers_are_refused(network):
-    with pytest.raises(InvalidSettingError, match="at most 4 for a pipeline, a stage for each layer"):
+    with pytest.raises(
+        InvalidSettingError, match="at most 4 for a pipeline, a stage for each layer"
+    ):
         stage_layers(network.layers(), 5)
-    with pytest.raises(InvalidSettingError, match="micro_batches: expected at least workers - 1 = 3"):
+    with pytest.raises(
+        InvalidSettingError, match="micro_batches: expected at least workers - 1 = 3"
+    ):
         simulate(UNEVEN, PipeDream2BW(Rule(), micro_batches=2), stop=Stop(updates=1))
 
 
@@ -229,5 +273,7 @@ def test_one_stage_is_plain_sgd(quadratic):
 
 
 def test_a_limit_on_gradients_counts_those_that_a_pipeline_promises():
-    outcome = simulate(Cluster(workers=2), PipeDream(Rule()), Timing(), stop=Stop(gradients=7, time=50.0))
+    outcome = simulate(
+        Cluster(workers=2), PipeDream(Rule()), Timing(), stop=Stop(gradients=7, time=50.0)
+    )
     assert (outcome.reached, outcome.progress.gradients) == ("gradients", 7)

@@ -1,4 +1,6 @@
-"""Ringmaster: nothing of staleness R or more is applied, and what is bound to be is not computed to the end."""
+"""Ringmaster: nothing of staleness R or more is applied, and what is bound to be is not computed to
+the end.
+"""
 
 import math
 
@@ -33,7 +35,9 @@ def test_with_a_threshold_above_every_staleness_it_is_asynchronous(optimizer, ca
 @pytest.mark.parametrize("network", [Network(), WIRED])
 @pytest.mark.parametrize("R", [1, 4, 12])
 def test_what_is_applied_is_younger_than_the_threshold_and_what_is_not_is_not(R, network, cancel):
-    cluster = Cluster(workers=6, compute=Exponential(1.0), slowdowns=SLOW, network=network, apply_seconds=0.01)
+    cluster = Cluster(
+        workers=6, compute=Exponential(1.0), slowdowns=SLOW, network=network, apply_seconds=0.01
+    )
     outcome = simulate(cluster, Ringmaster(Rule(), R, cancel), stop=Stop(updates=3000))
     rows = {fate: outcome.updates["staleness"][outcome.updates["status"] == fate] for fate in
             ("applied", "dropped", "cancelled")}  # fmt: skip
@@ -62,8 +66,14 @@ def test_time_per_update_under_exponential_times():
     """Stops cost nothing where times have no memory: 1 / (P mu) an update, for every threshold."""
     P, updates = 6, 6000
     for R in (1, 3, 50):
-        outcome = simulate(Cluster(P, Exponential(1.0)), Ringmaster(Rule(), R, cancel=True), stop=Stop(updates=updates))
-        assert outcome.progress.time / updates == pytest.approx(1 / P, abs=4 / (P * math.sqrt(updates)))
+        outcome = simulate(
+            Cluster(P, Exponential(1.0)),
+            Ringmaster(Rule(), R, cancel=True),
+            stop=Stop(updates=updates),
+        )
+        assert outcome.progress.time / updates == pytest.approx(
+            1 / P, abs=4 / (P * math.sqrt(updates))
+        )
 
 
 @pytest.mark.parametrize("cancel", [False, True])
@@ -75,13 +85,17 @@ def test_a_hopelessly_slow_worker_does_no_harm_and_no_good(cancel):
     theirs = outcome.updates["worker"] == 0
     assert theirs.sum() > 5
     assert (outcome.updates["status"][theirs] == ("cancelled" if cancel else "dropped")).all()
-    assert outcome.updates["staleness"][outcome.updates["status"] == "applied"].mean() == pytest.approx(P - 2, abs=0.1)
+    assert outcome.updates["staleness"][
+        outcome.updates["status"] == "applied"
+    ].mean() == pytest.approx(P - 2, abs=0.1)
 
 
 @pytest.mark.parametrize("cancel", [False, True])
 def test_a_worker_that_crashed_begins_at_the_newest_weights(cancel):
     at, back, R = 20.3, 40.2, 5
-    cluster = Cluster(4, Gamma(1.0, 0.5), slowdowns=[Crash(worker=1, at=at, back=back)], network=WIRED)
+    cluster = Cluster(
+        4, Gamma(1.0, 0.5), slowdowns=[Crash(worker=1, at=at, back=back)], network=WIRED
+    )
     outcome = simulate(cluster, Ringmaster(Rule(), R, cancel), stop=Stop(time=80.0))
     rows = outcome.updates
     applied = rows["status"] == "applied"

@@ -1,4 +1,6 @@
-"""A worker's side of its shards: what it reads, what it pushes to which, and when its work is of no use any more."""
+"""A worker's side of its shards: what it reads, what it pushes to which, and when its work is of no
+use any more.
+"""
 
 from dataclasses import dataclass
 
@@ -68,7 +70,13 @@ def test_what_is_read_is_the_model_and_what_is_pushed_goes_to_its_owner(S):
 
 @pytest.mark.parametrize(
     ("moments", "overtaken_at"),
-    [((1.0, 5.0), 5.0), ((5.0, 1.0), 5.0), ((3.0, 3.0), 3.0), ((1.0, None), None), ((1.0, 10.5), None)],
+    [
+        ((1.0, 5.0), 5.0),
+        ((5.0, 1.0), 5.0),
+        ((3.0, 3.0), 3.0),
+        ((1.0, None), None),
+        ((1.0, 10.5), None),
+    ],
 )
 def test_work_is_of_use_as_long_as_one_shard_has_no_newer_weights(moments, overtaken_at):
     """10 s of it; it goes on though the other shard has moved."""

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from laggard.simulator import AsyncPS, Cluster, InvalidSettingError, Network, Rule, Stop, SyncPS, simulate
+from laggard.simulator import (
+    AsyncPS,
+    Cluster,
+    InvalidSettingError,
+    Network,
+    Rule,
+    Stop,
+    SyncPS,
+    simulate,
+)
 from laggard.simulator.algorithms import SSP
 from laggard.simulator.learning.rules import SGD, Adam
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
@@ -34,17 +43,27 @@ def test_without_a_bound_it_is_asynchronous(optimizer, bound, quadratic):
 
 @pytest.mark.parametrize("law", [Constant(1.0), Exponential(1.0)])
 def test_a_bound_of_zero_is_lock_step_in_iterations(law, quadratic):
-    """P updates a round, of staleness 0 to P - 1, every worker once; a round takes the slowest's time."""
+    """P updates a round, of staleness 0 to P - 1, every worker once; a round takes the slowest's
+    time.
+    """
     P, rounds = 6, 3000
     rows = timing(Cluster(workers=P, compute=law), 0, P * rounds)
-    np.testing.assert_array_equal(rows["staleness"].reshape(rounds, P), np.tile(np.arange(P), (rounds, 1)))
-    np.testing.assert_array_equal(np.sort(rows["worker"].reshape(rounds, P)), np.tile(np.arange(P), (rounds, 1)))
+    np.testing.assert_array_equal(
+        rows["staleness"].reshape(rounds, P), np.tile(np.arange(P), (rounds, 1))
+    )
+    np.testing.assert_array_equal(
+        np.sort(rows["worker"].reshape(rounds, P)), np.tile(np.arange(P), (rounds, 1))
+    )
     seconds = np.diff(rows["time"].reshape(rounds, P)[:, -1], prepend=0.0)
     expected = 1.0 if law.std == 0 else sum(1 / k for k in range(1, P + 1))
-    assert seconds.mean() == pytest.approx(expected, abs=4 * seconds.std(ddof=1) / math.sqrt(rounds) + 1e-9)
+    assert seconds.mean() == pytest.approx(
+        expected, abs=4 * seconds.std(ddof=1) / math.sqrt(rounds) + 1e-9
+    )
     cluster, rule = Cluster(workers=P, compute=law), Rule(lr=LR)
     lock_step = simulate(cluster, SSP(rule, bound=0), quadratic, stop=Stop(updates=5 * P)).weights
-    assert not torch.equal(lock_step, simulate(cluster, SyncPS(rule), quadratic, stop=Stop(updates=5)).weights)
+    assert not torch.equal(
+        lock_step, simulate(cluster, SyncPS(rule), quadratic, stop=Stop(updates=5)).weights
+    )
 
 
 def leads(rows, P):
@@ -66,7 +85,12 @@ def test_nobody_is_further_ahead_than_the_bound(bound, slowdowns):
     rows = timing(Cluster(workers=P, compute=Gamma(1.0, 0.8), slowdowns=slowdowns), bound, 1500)
     ahead = leads(rows, P)
     assert ahead.max() == bound, "the bound is kept, and is reached"
-    assert leads(timing(Cluster(workers=P, compute=Gamma(1.0, 0.8), slowdowns=slowdowns), None, 1500), P).max() > 4
+    assert (
+        leads(
+            timing(Cluster(workers=P, compute=Gamma(1.0, 0.8), slowdowns=slowdowns), None, 1500), P
+        ).max()
+        > 4
+    )
 
 
 def test_everybody_runs_at_the_pace_of_the_slowest():
@@ -78,7 +102,9 @@ def test_everybody_runs_at_the_pace_of_the_slowest():
 
 def test_a_worker_that_crashed_holds_the_others_at_the_bound_until_it_is_back():
     at, back, bound, P = 20.5, 60.0, 3, 4
-    cluster = Cluster(workers=P, compute=Constant(1.0), slowdowns=[Crash(worker=1, at=at, back=back)])
+    cluster = Cluster(
+        workers=P, compute=Constant(1.0), slowdowns=[Crash(worker=1, at=at, back=back)]
+    )
     rows = simulate(cluster, SSP(Rule(), bound=bound), stop=Stop(time=100.0)).updates
     applied = rows["status"] == "applied"
     while_down = applied & (rows["time"] > at) & (rows["time"] <= back)

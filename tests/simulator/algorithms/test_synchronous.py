@@ -1,4 +1,6 @@
-"""The synchronous servers: whom they wait for, what they average, and the shards that they may be cut into."""
+"""The synchronous servers: whom they wait for, what they average, and the shards that they may be
+cut into.
+"""
 
 from collections import Counter, defaultdict
 from itertools import cycle, product
@@ -32,8 +34,12 @@ LR, UPDATES = 0.03, 30
 each_optimizer = pytest.mark.parametrize("optimizer", LINEAR + OTHERS, ids=repr)
 
 
-def run(task, optimizer=LINEAR[0], cluster=UNEVEN, lr=LR, updates=UPDATES, method=SyncPS, **options):
-    return simulate(cluster, method(Rule(optimizer, lr), **options), task, stop=Stop(updates=updates))
+def run(
+    task, optimizer=LINEAR[0], cluster=UNEVEN, lr=LR, updates=UPDATES, method=SyncPS, **options
+):
+    return simulate(
+        cluster, method(Rule(optimizer, lr), **options), task, stop=Stop(updates=updates)
+    )
 
 
 @each_optimizer
@@ -46,12 +52,15 @@ def test_k_sync_that_waits_for_all_is_synchronous_sgd(optimizer, quadratic):
             np.testing.assert_array_equal(one.updates[column], other.updates[column])
 
 
-@pytest.mark.parametrize(("share", "workers", "K"), [(0.9, 20, 18), (0.94, 16, 16), (0.1, 10, 1), (0.28, 25, 7)])
+@pytest.mark.parametrize(
+    ("share", "workers", "K"), [(0.9, 20, 18), (0.94, 16, 16), (0.1, 10, 1), (0.28, 25, 7)]
+)
 @pytest.mark.parametrize("method", [KSync, LocalSGD])
 def test_a_share_of_the_workers_is_rounded_up(method, share, workers, K, quadratic):
     cluster = Cluster(workers, compute=Gamma(1.0, 0.5))
     one, other = (
-        simulate(cluster, method(Rule(lr=0.1), wait_for=n), quadratic, stop=Stop(updates=6)) for n in (share, K)
+        simulate(cluster, method(Rule(lr=0.1), wait_for=n), quadratic, stop=Stop(updates=6))
+        for n in (share, K)
     )
     assert torch.equal(one.weights, other.weights)
     assert one.progress == other.progress
@@ -70,7 +79,9 @@ def test_many_mini_batches_are_one_large_one(quadratic):
     weights = quadratic.start([0])
     for _ in range(UPDATES):
         batches = [next(batches) for batches in streams for _ in range(G)]
-        gradients = torch.stack([quadratic.gradients(weights[None], [batch])[0][0] for batch in batches])
+        gradients = torch.stack(
+            [quadratic.gradients(weights[None], [batch])[0][0] for batch in batches]
+        )
         weights = weights - LR * gradients.mean(0)
     outcome = run(quadratic, accumulate=G)
     torch.testing.assert_close(outcome.weights, weights, rtol=1e-12, atol=1e-13)
@@ -83,7 +94,11 @@ def test_many_mini_batches_are_one_large_one(quadratic):
     [
         (KSync, {}, 1),
         (KSync, {"cancel": True}, 1),
-        *((LocalSGD, {"local_steps": H, "average": of}, H) for H in (1, 3) for of in ("weights", "updates")),
+        *(
+            (LocalSGD, {"local_steps": H, "average": of}, H)
+            for H in (1, 3)
+            for of in ("weights", "updates")
+        ),
     ],
     ids=repr,
 )
@@ -92,7 +107,11 @@ def test_backup_workers_lose_all_that_they_bring_late(method, options, H, quadra
     network = Network(bandwidth=50.0, latency=0.01, message_bytes=2.0)
     cluster = Cluster(workers=5, compute=Gamma(1.0, 0.6), network=network)
     outcome = run(quadratic, cluster=cluster, method=method, wait_for=N, updates=100, **options)
-    fates, staleness, status = outcome.gradients, outcome.updates["staleness"], outcome.updates["status"]
+    fates, staleness, status = (
+        outcome.gradients,
+        outcome.updates["staleness"],
+        outcome.updates["status"],
+    )
     assert fates["applied"] == 100 * N * H
     assert sum(fates.values()) == 2 * fates["started"]
     assert fates["in flight"] <= 5 * H
@@ -120,7 +139,9 @@ def test_an_update_takes_the_server_its_time():
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("cancel", [False, True])
 def test_a_worker_that_was_down_counts_once_an_update(cancel, shards, quadratic):
-    """Worker 0 brings its gradient at 1 s, is down from 1.5 s to 2 s, and brings another for it at 3 s."""
+    """Worker 0 brings its gradient at 1 s, is down from 1.5 s to 2 s, and brings another for it at
+    3 s.
+    """
     slow, down = Factor(worker=2, factor=10.0), Crash(worker=0, at=1.5, back=2.0)
     cluster = Cluster(workers=3, slowdowns=[slow, down])
     outcome = run(quadratic, cluster=cluster, method=KSync, cancel=cancel, shards=shards, updates=2)
@@ -137,13 +158,17 @@ def test_a_worker_that_was_down_counts_once_an_update(cancel, shards, quadratic)
 def test_a_synchronous_server_waits_for_a_worker_that_is_down_and_backup_workers_make_it_unnecessary():
     down = Crash(worker=1, at=2.5, back=9.0)
     waits, goes_on = (
-        simulate(Cluster(workers=3, slowdowns=[down]), KSync(Rule(), wait_for=n), stop=Stop(updates=8))
+        simulate(
+            Cluster(workers=3, slowdowns=[down]), KSync(Rule(), wait_for=n), stop=Stop(updates=8)
+        )
         for n in (None, 2)
     )
     assert waits.progress.time == 2 + (9 - 2) + 6
     assert goes_on.progress.time == 8.0
     for_ever = Crash(worker=1, at=2.5)
-    stalled = simulate(Cluster(workers=3, slowdowns=[for_ever]), SyncPS(Rule()), stop=Stop(updates=8))
+    stalled = simulate(
+        Cluster(workers=3, slowdowns=[for_ever]), SyncPS(Rule()), stop=Stop(updates=8)
+    )
     assert stalled.reached == "stalled"
     assert stalled.progress.updates == 2
 
@@ -165,7 +190,9 @@ OPTIONS = [
 # Every network with every choice of options, and each optimiser with several of these pairs.
 SHARDED = [
     pytest.param(optimizer, NETWORKS[name], options, id=f"{optimizer}-{name}-{options}")
-    for (name, options), optimizer in zip(product(NETWORKS, OPTIONS), cycle(LINEAR + OTHERS), strict=False)
+    for (name, options), optimizer in zip(
+        product(NETWORKS, OPTIONS), cycle(LINEAR + OTHERS), strict=False
+    )
 ]
 
 
@@ -177,9 +204,13 @@ def test_shards_that_wait_for_all_are_one_server(optimizer, network, options, qu
         cut = run(quadratic, optimizer, cluster, shards=shards, **options)
         assert torch.equal(one.weights, cut.weights)
         assert cut.gradients == one.gradients
-        assert (cut.progress.updates, cut.progress.samples) == (one.progress.updates, one.progress.samples)
+        assert (cut.progress.updates, cut.progress.samples) == (
+            one.progress.updates,
+            one.progress.samples,
+        )
         loss, expected = cut.metrics["train_loss"], one.metrics["train_loss"]
-        np.testing.assert_allclose(loss, expected, rtol=1e-12)  # local_sgd's are added up in order of arrival
+        # local_sgd's are added up in order of arrival
+        np.testing.assert_allclose(loss, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("S", [1, 2, 4, 8])
@@ -193,16 +224,23 @@ def test_shards_divide_the_time_on_the_wires_until_the_workers_cards_bind(S, col
     network = Network(bandwidth=bandwidth, latency=alpha, message_bytes=size, colocated=colocated)
     cluster = Cluster(workers=P, compute=Constant(compute), network=network)
     updates = simulate(cluster, SyncPS(Rule(), shards=S), stop=Stop(updates=20)).updates
-    rounds = np.diff([updates["time"][updates["version_read"] == version].max() for version in range(20)])
-    np.testing.assert_allclose(rounds, compute + 2 * alpha + 2 * (P - colocated) / S * size / bandwidth)
+    rounds = np.diff(
+        [updates["time"][updates["version_read"] == version].max() for version in range(20)]
+    )
+    np.testing.assert_allclose(
+        rounds, compute + 2 * alpha + 2 * (P - colocated) / S * size / bandwidth
+    )
 
 
 @pytest.mark.parametrize("S", [1, 2, 4, 8])
 def test_pieces_queue_at_no_shard_before_the_others_are_busy(S):
-    """Fifo: all that is pushed at once is there after alpha + (P / S) N beta; workers begin with different shards."""
+    """Fifo: all that is pushed at once is there after alpha + (P / S) N beta; workers begin with
+    different shards.
+    """
     P, alpha, size, bandwidth = 8, 0.125, 3.0, 12.0
     network = Network(bandwidth=bandwidth, latency=alpha, message_bytes=size, sharing="fifo")
-    asleep = [Window(rank, factor=1e12, start=0.0, end=50.0) for rank in range(P)]  # whoever read first, all end alike
+    # whoever read first, all end alike
+    asleep = [Window(rank, factor=1e12, start=0.0, end=50.0) for rank in range(P)]
     cluster = Cluster(workers=P, compute=Constant(1.0), network=network, slowdowns=asleep)
     time = simulate(cluster, SyncPS(Rule(), shards=S), stop=Stop(updates=1)).progress.time
     assert time == pytest.approx(50 + 1 + alpha + P / S * size / bandwidth)
@@ -211,31 +249,50 @@ def test_pieces_queue_at_no_shard_before_the_others_are_busy(S):
 @pytest.mark.parametrize("cancel", [False, True])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_shards_with_backup_workers_each_take_the_first_that_come(name, cancel, quadratic):
-    """Each counts N distinct workers an update. Where the way to one is longer they differ about who was late."""
+    """Each counts N distinct workers an update. Where the way to one is longer they differ about
+    who was late.
+    """
     N, S, updates = 3, 3, 60
     cluster = Cluster(5, Exponential(0.3), network=NETWORKS[name])
-    outcome = run(quadratic, cluster=cluster, method=KSync, wait_for=N, cancel=cancel, shards=S, updates=updates)
+    outcome = run(
+        quadratic,
+        cluster=cluster,
+        method=KSync,
+        wait_for=N,
+        cancel=cancel,
+        shards=S,
+        updates=updates,
+    )
     rows = outcome.updates
     applied = rows["status"] == "applied"
     assert (rows["staleness"][applied] == 0).all()
     for shard in (-1, -2, -3):
         mine = applied & (rows["target"] == shard)
-        taken = Counter(zip(rows["version_read"][mine].tolist(), rows["worker"][mine].tolist(), strict=True))
+        taken = Counter(
+            zip(rows["version_read"][mine].tolist(), rows["worker"][mine].tolist(), strict=True)
+        )
         assert set(taken.values()) == {1}
         assert len(taken) == N * updates
     fates = defaultdict(set)
-    for worker, started, status in zip(rows["worker"], rows["started"], rows["status"], strict=True):
+    for worker, started, status in zip(
+        rows["worker"], rows["started"], rows["status"], strict=True
+    ):
         fates[worker, started].add(str(status))
     differ = sum(own == {"applied", "dropped"} for own in fates.values())
     assert (differ > 10) == (name in ("fifo", "colocated"))
     assert sum(outcome.gradients.values()) == 2 * outcome.gradients["started"]
 
 
-@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 40))])
+@pytest.mark.parametrize(
+    "seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 40))]
+)
 def test_no_network_no_crash_and_no_choice_of_shards_makes_it_wait_for_ever(seed):
     rng = np.random.default_rng(seed)
     P = int(rng.integers(2, 7))
-    crashes = [Crash(worker=0, at=float(at), back=float(at + rng.exponential(2.0) + 0.01)) for at in (3.0, 30.0, 70.0)]
+    crashes = [
+        Crash(worker=0, at=float(at), back=float(at + rng.exponential(2.0) + 0.01))
+        for at in (3.0, 30.0, 70.0)
+    ]
     network = Network(
         bandwidth=float(rng.choice([np.inf, 2.0, 20.0])),
         latency=float(rng.choice([0.0, 0.3])),
@@ -243,7 +300,13 @@ def test_no_network_no_crash_and_no_choice_of_shards_makes_it_wait_for_ever(seed
         message_bytes=1.0,
     )
     apply_seconds = float(rng.choice([0.0, 0.2]))
-    cluster = Cluster(P, Exponential(0.5), slowdowns=crashes[: seed % 4], network=network, apply_seconds=apply_seconds)
+    cluster = Cluster(
+        P,
+        Exponential(0.5),
+        slowdowns=crashes[: seed % 4],
+        network=network,
+        apply_seconds=apply_seconds,
+    )
     waits = {"wait_for": int(rng.integers(1, P + 1)), "shards": int(rng.integers(1, P + 1))}
     if rng.integers(2):
         algorithm = KSync(Rule(), cancel=bool(rng.integers(2)), **waits)
@@ -255,7 +318,9 @@ def test_no_network_no_crash_and_no_choice_of_shards_makes_it_wait_for_ever(seed
     assert started == sum(fates)
 
 
-@pytest.mark.parametrize(("params", "shards"), [(0, 3), (5, 1), (5, 2), (7, 7), (61706, 16), (3, 5)])
+@pytest.mark.parametrize(
+    ("params", "shards"), [(0, 3), (5, 1), (5, 2), (7, 7), (61706, 16), (3, 5)]
+)
 def test_parameters_are_dealt_evenly_and_completely(params, shards):
     slices = list(split_parameters(params, shards).values())
     covered = [index for part in slices for index in range(params)[part]]
@@ -287,5 +352,13 @@ def test_an_ensemble_on_shards_is_its_members_run_alone(quadratic):
         evaluate=Evaluate(every_updates=5),
     )  # fmt: skip
     for member in range(2):
-        alone = run(quadratic, Adam(), lr=float(lr[member]), updates=20, method=LocalSGD, local_steps=2, shards=2)
+        alone = run(
+            quadratic,
+            Adam(),
+            lr=float(lr[member]),
+            updates=20,
+            method=LocalSGD,
+            local_steps=2,
+            shards=2,
+        )
         assert torch.equal(together.weights[member : member + 1], alone.weights)

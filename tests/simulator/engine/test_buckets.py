@@ -51,7 +51,9 @@ def test_a_slowdown_delays_the_buckets_that_are_computed_in_it():
 @pytest.mark.parametrize("slow", [[], [Markov(1, factor=5.0, slow_for=0.4, fast_for=0.7)]])
 def test_durations_mini_batches_and_rows_are_those_without_buckets(slow):
     cluster, task = Cluster(3, Gamma(1.0, 0.5), slow), Quadratic(dim=4, noise=1.0)
-    plain, cut = (simulate(cluster, Alone(shares), task, stop=Stop(updates=20)) for shares in ((1.0,), SHARES))
+    plain, cut = (
+        simulate(cluster, Alone(shares), task, stop=Stop(updates=20)) for shares in ((1.0,), SHARES)
+    )
     for name in plain.updates:
         np.testing.assert_array_equal(cut.updates[name], plain.updates[name])
     for name in plain.workers:
@@ -59,15 +61,21 @@ def test_durations_mini_batches_and_rows_are_those_without_buckets(slow):
     assert (cut.weights == plain.weights).all()
 
 
-@pytest.mark.parametrize("shares", [(0.5, 0.25, 1.0), (0.0, 1.0), (0.5,), (0.5, 1.5), (math.nan, 1.0)])
+@pytest.mark.parametrize(
+    "shares", [(0.5, 0.25, 1.0), (0.0, 1.0), (0.5,), (0.5, 1.5), (math.nan, 1.0)]
+)
 def test_shares_that_do_not_rise_to_one_are_refused(shares):
-    with pytest.raises(InvalidSettingError, match=r"compute.buckets: expected shares > 0 .* the last of them 1"):
+    with pytest.raises(
+        InvalidSettingError, match=r"compute.buckets: expected shares > 0 .* the last of them 1"
+    ):
         moments([], shares)
 
 
 @dataclass(frozen=True)
 class Impatient(Algorithm):
-    """A worker that cancels its work once the first bucket is there, and then waits for a bucket that never comes."""
+    """A worker that cancels its work once the first bucket is there, and then waits for a bucket
+    that never comes.
+    """
 
     waits: bool = False
     after: list = field(default_factory=list)
@@ -86,7 +94,8 @@ class Impatient(Algorithm):
 @pytest.mark.parametrize("waits", [False, True])
 def test_buckets_of_work_that_is_cancelled_never_come_and_keep_no_clock_running(waits):
     impatient = Impatient(waits)
-    cluster = Cluster(1, Constant(2.0), [Crash(0, at=90.0)])  # with a crash to come, waiting is no Deadlock
+    # with a crash to come, waiting is no Deadlock
+    cluster = Cluster(1, Constant(2.0), [Crash(0, at=90.0)])
     outcome = simulate(cluster, impatient, stop=Stop(updates=1))
     assert impatient.after == []
     assert outcome.progress.time == 0.5

@@ -1,11 +1,25 @@
-"""Workers that go down and come back: what is lost, who goes on, who waits, and that it is all accounted for."""
+"""Workers that go down and come back: what is lost, who goes on, who waits, and that it is all
+accounted for.
+"""
 
 import numpy as np
 import pytest
 import torch
 
 from laggard.models import Quadratic
-from laggard.simulator import EASGD, Algorithm, AsyncPS, Cluster, KAsync, KSync, Network, Rule, Stop, SyncPS, simulate
+from laggard.simulator import (
+    EASGD,
+    Algorithm,
+    AsyncPS,
+    Cluster,
+    KAsync,
+    KSync,
+    Network,
+    Rule,
+    Stop,
+    SyncPS,
+    simulate,
+)
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.network.topology import Complete
 from laggard.simulator.timing.distributions import Constant, Gamma
@@ -35,12 +49,16 @@ def crashed(algorithm, *crashes, workers=4, compute=None, network=WIRES, task=No
 
 
 def test_an_asynchronous_server_goes_on_without_the_worker_and_with_it_again():
-    """Free network: three of four workers while one is down from 10.5 to 20.5 s; its gradient of 10 to 11 is lost."""
+    """Free network: three of four workers while one is down from 10.5 to 20.5 s; its gradient of 10
+    to 11 is lost.
+    """
     outcome = crashed(AsyncPS(Rule()), Crash(2, at=10.5, back=20.5), network=Network(), time=40.2)
     of_it = outcome.updates["worker"] == 2
     applied = outcome.updates["status"] == "applied"
     assert (applied & ~of_it).sum() == 3 * 40
-    np.testing.assert_allclose(outcome.updates["time"][applied & of_it], [*range(1, 11), *np.arange(21.5, 40.2)])
+    np.testing.assert_allclose(
+        outcome.updates["time"][applied & of_it], [*range(1, 11), *np.arange(21.5, 40.2)]
+    )
     assert outcome.updates["time"][outcome.updates["status"] == "cancelled"].tolist() == [10.5]
     assert outcome.workers["down"].tolist() == [0, 0, 10, 0]
     assert outcome.reached == "time"
@@ -68,7 +86,9 @@ def test_backup_workers_stand_in_for_one_that_never_returns():
 
 
 def test_what_is_under_way_to_and_from_a_crashed_worker_is_lost():
-    """0.1 s on the wire and 0.05 s of latency: at 1.23 s worker 0's gradient has left its card and is not there yet."""
+    """0.1 s on the wire and 0.05 s of latency: at 1.23 s worker 0's gradient has left its card and
+    is not there yet.
+    """
     for at, status, lost in ((1.23, "dropped", 1), (0.6, "cancelled", 0), (0.1, None, 1)):
         outcome = crashed(AsyncPS(Rule()), Crash(0, at=at), workers=1, updates=5)
         assert outcome.messages["lost"] == lost
@@ -120,13 +140,24 @@ def test_a_message_sent_while_the_worker_was_down_does_not_reach_it_after_its_re
     assert [number for _, number in heard] == [*range(5), *range(20, 40)]
 
 
-@pytest.mark.parametrize(("algorithm", "at"), [(AsyncPS(Rule()), 1.5), (EASGD(Rule(), local_steps=1), 2.5)])
-def test_a_worker_that_returns_while_its_gradient_is_in_the_servers_hands_is_answered_once(algorithm, at):
-    """At `at` the server applies what the worker sent before its crash; what it answers is for that life.
+@pytest.mark.parametrize(
+    ("algorithm", "at"), [(AsyncPS(Rule()), 1.5), (EASGD(Rule(), local_steps=1), 2.5)]
+)
+def test_a_worker_that_returns_while_its_gradient_is_in_the_servers_hands_is_answered_once(
+    algorithm, at
+):
+    """At `at` the server applies what the worker sent before its crash; what it answers is for that
+    life.
 
-    A second answer would lie in the mailbox for ever, and every later gradient be of the weights before.
+    A second answer would lie in the mailbox for ever, and every later gradient be of the weights
+    before.
     """
-    cluster = Cluster(workers=1, compute=Constant(1.0), apply_seconds=1.0, slowdowns=[Crash(0, at=at, back=at + 0.1)])
+    cluster = Cluster(
+        workers=1,
+        compute=Constant(1.0),
+        apply_seconds=1.0,
+        slowdowns=[Crash(0, at=at, back=at + 0.1)],
+    )
     outcome = settled(simulate(cluster, algorithm, stop=Stop(updates=6)))
     applied = outcome.updates["status"] == "applied"
     assert outcome.updates["staleness"][applied].tolist() == [0] * applied.sum()
@@ -154,13 +185,20 @@ def test_mail_that_lay_unread_is_gone_after_a_crash():
 
 
 def test_links_are_free_again_after_a_crash():
-    """Two workers share the server's card; when one crashes in the midst of its push, the other has it to itself."""
+    """Two workers share the server's card; when one crashes in the midst of its push, the other has
+    it to itself.
+    """
     network = Network(bandwidth=100.0, message_bytes=100.0, sharing="fair")
     alone = crashed(AsyncPS(Rule()), workers=1, network=network, updates=1).progress.time
-    one_down = crashed(AsyncPS(Rule()), Crash(1, at=0.0), workers=2, network=network, updates=1).progress.time
+    one_down = crashed(
+        AsyncPS(Rule()), Crash(1, at=0.0), workers=2, network=network, updates=1
+    ).progress.time
     assert one_down == pytest.approx(alone)
-    midst = crashed(AsyncPS(Rule()), Crash(1, at=1.0), workers=2, network=network, updates=1).progress.time
-    assert midst == pytest.approx(alone + 0.5)  # half a second of the second it takes to read went to the other
+    midst = crashed(
+        AsyncPS(Rule()), Crash(1, at=1.0), workers=2, network=network, updates=1
+    ).progress.time
+    # half a second of the second it takes to read went to the other
+    assert midst == pytest.approx(alone + 0.5)
 
 
 def test_a_crash_of_one_leaves_compute_times_of_the_others_as_they_were():
@@ -173,7 +211,9 @@ def test_a_crash_of_one_leaves_compute_times_of_the_others_as_they_were():
 
 
 def test_a_returning_worker_learns_from_what_it_reads_anew():
-    """After the return its gradients are as stale as everybody's: it did not go on from what it had."""
+    """After the return its gradients are as stale as everybody's: it did not go on from what it
+    had.
+    """
     outcome = crashed(AsyncPS(Rule()), Crash(2, at=10.5, back=20.5), network=Network(), time=40.2)
     after = (outcome.updates["worker"] == 2) & (outcome.updates["time"] > 20)
     assert outcome.updates["staleness"][after].max() <= 4
@@ -202,14 +242,21 @@ GO_ON = ["adpsgd", "async_ps", "k_batch_sync", "soft_sync", "easgd", "ringmaster
 
 @pytest.mark.parametrize("name", GO_ON)
 def test_asynchronous_methods_continue_after_a_crash_and_after_a_return(name):
-    outcome = crashed(ALGORITHMS[name](Rule(lr=0.05)), Crash(1, at=3.3, back=6.0), compute=Gamma(1.0, 0.3), time=40.0)
+    outcome = crashed(
+        ALGORITHMS[name](Rule(lr=0.05)),
+        Crash(1, at=3.3, back=6.0),
+        compute=Gamma(1.0, 0.3),
+        time=40.0,
+    )
     applied = outcome.updates["status"] == "applied"
     for rank in range(4):
         assert outcome.updates["time"][applied & (outcome.updates["worker"] == rank)].max() > 30
 
 
 class Partners(Algorithm):
-    """Each of two waits for the other's word, or for its end; who comes back says so and goes on alone."""
+    """Each of two waits for the other's word, or for its end; who comes back says so and goes on
+    alone.
+    """
 
     topology = Complete()
 
@@ -226,7 +273,9 @@ class Partners(Algorithm):
 
 
 def test_who_waits_for_a_partner_that_crashes_in_the_same_instant_as_itself_waits_no_longer():
-    """Their choices are decided by each other's end, when a crash has cleared their mailboxes already."""
+    """Their choices are decided by each other's end, when a crash has cleared their mailboxes
+    already.
+    """
     partners = Partners()
     crashed(partners, Crash(workers=(0, 1), at=2.0, back=3.0), workers=2, time=9.0)
     assert sorted(partners.heard) == [(0, 3.0, False), (1, 3.0, False)]

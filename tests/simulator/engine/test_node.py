@@ -47,7 +47,10 @@ def test_without_a_step_peers_and_mixing_are_those_of_its_first():
     def worker(node):
         if node.rank == 0:
             seen.append((node.out_peers(), node.in_peers(), node.mixing("uniform")))
-            seen.extend((node.out_peers(step), node.in_peers(step), node.mixing("uniform", step)) for step in (0, 1))
+            seen.extend(
+                (node.out_peers(step), node.in_peers(step), node.mixing("uniform", step))
+                for step in (0, 1)
+            )
         yield node.work(1.0)
 
     run(worker, cluster=Cluster(4, network=Network(topology=Exponential())), stop=Stop(time=1.0))
@@ -187,8 +190,15 @@ def test_cancelling_frees_the_node_and_withdraws_the_gradient():
             yield node.work(0.25)
 
     outcome = run(worker, server, workers=1, task=Quadratic(), stop=Stop(time=10.5))
-    # two cancelled on demand at 0.25 and 0.5, and those finished that nobody sends are withdrawn too
-    assert outcome.gradients == {"started": 13, "applied": 0, "dropped": 0, "cancelled": 12, "in flight": 1}
+    # two cancelled on demand at 0.25 and 0.5, and those finished that nobody sends are withdrawn
+    # too
+    assert outcome.gradients == {
+        "started": 13,
+        "applied": 0,
+        "dropped": 0,
+        "cancelled": 12,
+        "in flight": 1,
+    }
     assert outcome.updates["time"][:3].tolist() == [0.25, 0.5, 1.5]
     assert outcome.evaluated == 0
 
@@ -198,7 +208,9 @@ def test_a_second_computation_while_one_runs_raises():
         node.compute(node.weights)
         yield node.compute(node.weights)
 
-    with pytest.raises(RuntimeError, match="node 0 starts to compute at 0 s while it is computing already"):
+    with pytest.raises(
+        RuntimeError, match="node 0 starts to compute at 0 s while it is computing already"
+    ):
         run(worker)
 
 
@@ -247,7 +259,9 @@ def test_sending_to_nobody_raises_and_names_the_ranks():
     def worker(node):
         yield node.send(7, None)
 
-    with pytest.raises(InvalidSettingError, match=r"send.receiver: expected a rank of \[-1, 0, 1\], got 7"):
+    with pytest.raises(
+        InvalidSettingError, match=r"send.receiver: expected a rank of \[-1, 0, 1\], got 7"
+    ):
         run(worker, idle)
 
 
@@ -295,7 +309,9 @@ def test_weights_changed_in_place_while_a_gradient_is_promised_raise():
         node.weights.mul_(0.5)
         node.apply(node.weights - 0.1 * gradient.value, [gradient])
 
-    with pytest.raises(RuntimeError, match=r"weights at which worker 0 computes since 0 s were changed in place"):
+    with pytest.raises(
+        RuntimeError, match=r"weights at which worker 0 computes since 0 s were changed in place"
+    ):
         run(worker, task=Quadratic(), workers=1)
 
 
@@ -381,7 +397,9 @@ def test_a_gradient_has_one_fate():
         gradient.drop()
         node.apply(node.weights, [gradient])
 
-    with pytest.raises(RuntimeError, match="a gradient of worker 0 is to be applied, but was dropped"):
+    with pytest.raises(
+        RuntimeError, match="a gradient of worker 0 is to be applied, but was dropped"
+    ):
         run(worker, task=Quadratic())
 
 
@@ -399,7 +417,9 @@ def test_time_is_spent_computing_sending_or_waiting():
         yield node.work(100.0)
 
     network = Network(bandwidth=1.0, message_bytes=2.0, latency=0.5)
-    cluster = Cluster(workers=2, compute=Constant(3.0), network=network, slowdowns=[Factor(1, factor=2.0)])
+    cluster = Cluster(
+        workers=2, compute=Constant(3.0), network=network, slowdowns=[Factor(1, factor=2.0)]
+    )
     spent = run(worker, server, cluster=cluster, stop=Stop(time=20.0)).workers
     # both messages share the server's card for 4 s and arrive at 4.5; the answers come at 5
     assert spent["sending"].tolist() == [4.5, 4.5]
@@ -428,7 +448,9 @@ def test_work_that_is_no_duration_raises(seconds):
     def worker(node):
         yield node.work(seconds)
 
-    with pytest.raises(InvalidSettingError, match=r"node 0.work: expected a finite duration >= 0 s"):
+    with pytest.raises(
+        InvalidSettingError, match=r"node 0.work: expected a finite duration >= 0 s"
+    ):
         run(worker)
 
 
@@ -505,7 +527,8 @@ def test_whoever_waits_for_cancelled_work_waits_for_ever():
             work.cancel()
         yield work
         went_on.append(node.rank)
-        yield node.work(5.0)  # the clock passes the moment at which the other's work would have ended
+        # the clock passes the moment at which the other's work would have ended
+        yield node.work(5.0)
 
     with pytest.raises(Deadlock, match="workers wait for cancelled work"):
         run(worker)

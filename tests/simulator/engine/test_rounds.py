@@ -12,7 +12,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from laggard.models import Quadratic
-from laggard.simulator import AllReduce, Cluster, Deadlock, Evaluate, Network, Rule, Stop, Timing, simulate
+from laggard.simulator import (
+    AllReduce,
+    Cluster,
+    Deadlock,
+    Evaluate,
+    Network,
+    Rule,
+    Stop,
+    Timing,
+    simulate,
+)
 from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective
 from laggard.simulator.engine import rounds
 from laggard.simulator.engine.rounds import Rounds
@@ -29,7 +39,9 @@ FEW, MANY = 25, int(os.environ.get("LAGGARD_CASES", "2100")) // 6
 QUADRATIC = Quadratic(dim=7, noise=0.3, epoch=20, dtype=torch.float64)
 
 COIN, SPEED, BYTES = st.booleans(), st.floats(1.0, 1e4), st.just(0.0) | st.floats(1e-6, 1e3)
-"""A transfer that takes less than the clock resolves ends in its own instant, before or after others of that one."""
+"""A transfer that takes less than the clock resolves ends in its own instant, before or after
+others of that one.
+"""
 LAWS = st.one_of(
     st.sampled_from([Constant(1.0), Constant(0.3), Uniform(0.5, 1.5), Exponential(2.0)]),
     st.builds(Exponential, st.floats(1e-3, 10.0)),
@@ -37,8 +49,9 @@ LAWS = st.one_of(
 )
 WORKERS = st.one_of(st.integers(2, 5), st.integers(6, 12))
 LATENCIES = st.floats(0.0, 1.0).map(lambda latency: 0.97 * latency)
-"""None is a compute time above: the order of what was begun in one instant and ends in another is that of messages, but
-not where an end of work and a message coincide so in both."""
+"""None is a compute time above: the order of what was begun in one instant and ends in another is
+that of messages, but not where an end of work and a message coincide so in both.
+"""
 STOPS = st.one_of(
     st.builds(Stop, updates=st.integers(1, 6)),
     st.builds(Stop, gradients=st.integers(1, 40)),
@@ -55,7 +68,12 @@ def network(draw, workers, rotates):
     if draw(st.integers(0, 2)) == 0:
         ranks = draw(st.permutations(range(workers)))[:2]
         links = [
-            SlowLink(*ranks, bandwidth=draw(SPEED) if draw(COIN) else None, latency=draw(LATENCIES), both=draw(COIN))
+            SlowLink(
+                *ranks,
+                bandwidth=draw(SPEED) if draw(COIN) else None,
+                latency=draw(LATENCIES),
+                both=draw(COIN),
+            )
         ]
     return Network(
         bandwidth=draw(SPEED) if limited else math.inf,
@@ -63,7 +81,9 @@ def network(draw, workers, rotates):
         sharing=draw(st.sampled_from(["fair", "fifo"])),
         message_bytes=draw(BYTES),
         wiring="pairs" if pairs else "cards",
-        cards=[Card(draw(st.integers(0, workers - 1)), draw(SPEED))] if limited and draw(COIN) else [],
+        cards=[Card(draw(st.integers(0, workers - 1)), draw(SPEED))]
+        if limited and draw(COIN)
+        else [],
         links=links,
     )
 
@@ -144,9 +164,16 @@ def test_of_messages_that_arrive_in_one_instant_the_one_that_was_sent_first_come
     """A slow card and an equal latency: bytes sent at several moments have passed in one."""
     links = [SlowLink(2, 0, latency=0.0, both=False)]
     network = Network(
-        bandwidth=8.0, latency=0.485, message_bytes=1.0, wiring="pairs", cards=[Card(2, 1.0)], links=links
+        bandwidth=8.0,
+        latency=0.485,
+        message_bytes=1.0,
+        wiring="pairs",
+        cards=[Card(2, 1.0)],
+        links=links,
     )
-    cluster = Cluster(4, Constant(1.0), [Window(0, factor=4.0, start=1.0, end=7.0)], network=network)
+    cluster = Cluster(
+        4, Constant(1.0), [Window(0, factor=4.0, start=1.0, end=7.0)], network=network
+    )
     algorithm = AllReduce(Rule(lr=0.05), "recursive_doubling", bucket_bytes=buckets)
     check_same(*both(cluster, algorithm, Timing(), stop=Stop(updates=1)))
 
@@ -155,7 +182,9 @@ PRIVATE = {"bandwidth": 10.0, "latency": 0.1, "message_bytes": 2.0, "wiring": "p
 NETWORKS = {
     "free": Network(latency=0.05),
     "private": Network(**PRIVATE, sharing="fifo"),
-    "private, uneven": Network(**PRIVATE, cards=[Card(1, 5.0)], links=[SlowLink(0, 1, bandwidth=3.0, latency=0.3)]),
+    "private, uneven": Network(
+        **PRIVATE, cards=[Card(1, 5.0)], links=[SlowLink(0, 1, bandwidth=3.0, latency=0.3)]
+    ),
 }
 
 
@@ -178,7 +207,9 @@ def own_message_unwaited(right):
 
 
 def other_way_round(right):
-    return lambda *given: [finish._replace(ranks=finish.ranks[::-1]) for finish in right(*given)][::-1]
+    return lambda *given: [finish._replace(ranks=finish.ranks[::-1]) for finish in right(*given)][
+        ::-1
+    ]
 
 
 def first_in_rank(right):
@@ -189,10 +220,14 @@ FAULTS = {
     "a hop too long": Replaced(Hops, "arrive", a_hop_too_long),
     "a hop to another node": Replaced(Hops, "route", own_message_unwaited),
     "a step too few": Replaced(
-        rounds, "follow", lambda right: lambda start, phases, *rest: right(start, phases[:-1], *rest)
+        rounds,
+        "follow",
+        lambda right: lambda start, phases, *rest: right(start, phases[:-1], *rest),
     ),
     "a step too few round the ring": Replaced(
-        rounds, "rotate", lambda right: lambda start, last, steps, *rest: right(start, last, steps[:-1], *rest)
+        rounds,
+        "rotate",
+        lambda right: lambda start, last, steps, *rest: right(start, last, steps[:-1], *rest),
     ),
     "another order in an instant": Replaced(rounds, "finishes", other_way_round),
     "another order round the ring": Replaced(
@@ -200,10 +235,14 @@ FAULTS = {
     ),
     "no order among messages": Replaced(lockstep, "later", first_in_rank),
     "an end in the middle counts everything": Replaced(
-        rounds, "follow", lambda right: lambda start, phases, hops, until=None, busy=None: right(start, phases, hops)
+        rounds,
+        "follow",
+        lambda right: lambda start, phases, hops, until=None, busy=None: right(start, phases, hops),
     ),
     "a sum in another order": Replaced(
-        Collective, "total", lambda right: lambda self, values, params: right(self, values[::-1], params)
+        Collective,
+        "total",
+        lambda right: lambda self, values, params: right(self, values[::-1], params),
     ),
 }
 
@@ -226,7 +265,11 @@ def test_a_planted_fault_is_found(name, monkeypatch):
         ("tree", {"network": NETWORKS["free"]}, True),
         ("mesh", {"network": NETWORKS["private, uneven"]}, True),
         ("naive_ring", {"network": Network(bandwidth=10.0, message_bytes=1.0)}, True),
-        ("naive_ring", {"network": Network(bandwidth=10.0, message_bytes=1.0, cards=[Card(0, 1.0)])}, False),
+        (
+            "naive_ring",
+            {"network": Network(bandwidth=10.0, message_bytes=1.0, cards=[Card(0, 1.0)])},
+            False,
+        ),
         ("tree", {"network": Network(bandwidth=10.0, message_bytes=1.0)}, False),
         ("ring", {"slowdowns": [Crash(0, at=50.0)]}, False),
         ("ring", {"ties": "random"}, False),
@@ -235,14 +278,19 @@ def test_a_planted_fault_is_found(name, monkeypatch):
 def test_it_applies_where_no_two_messages_share_a_link(collective, more, applies, monkeypatch):
     sent = []
     right = Collective.by_messages
-    monkeypatch.setattr(Collective, "by_messages", lambda self, *given: sent.append(self) or right(self, *given))
+    monkeypatch.setattr(
+        Collective, "by_messages", lambda self, *given: sent.append(self) or right(self, *given)
+    )
     simulate(Cluster(4, **more), AllReduce(Rule(), collective), stop=Stop(updates=2))
     assert (not sent) == applies
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_a_record_of_messages_changes_nothing(collective):
-    cluster, given = Cluster(5, Gamma(0.5, 0.6), network=NETWORKS["private, uneven"]), {"stop": Stop(updates=4)}
+    cluster, given = (
+        Cluster(5, Gamma(0.5, 0.6), network=NETWORKS["private, uneven"]),
+        {"stop": Stop(updates=4)},
+    )
     algorithm = AllReduce(Rule(lr=0.05), collective)
     recorded = simulate(cluster, algorithm, QUADRATIC, record=Record(messages=True), **given)
     assert len(recorded.message_log["sent"]) == recorded.messages["sent"] > 0
@@ -250,14 +298,21 @@ def test_a_record_of_messages_changes_nothing(collective):
 
 
 def test_many_nodes_take_the_seconds_of_the_closed_form():
-    """Where one straggler is the last of 600 nodes on private links, in fewer seconds than 718,800 messages take."""
+    """Where one straggler is the last of 600 nodes on private links, in fewer seconds than 718,800
+    messages take.
+    """
     P, n, beta, alpha = 600, 1e3, 1e-3, 1e-4
     network = Network(bandwidth=1 / beta, latency=alpha, message_bytes=n, wiring="pairs")
     cluster = Cluster(P, Constant(1.0), [Factor(7, factor=3.0)], network=network)
     outcome = simulate(cluster, AllReduce(Rule()), stop=Stop(updates=2))
     round_seconds = 3.0 + 2 * (P - 1) * alpha + 2 * (P - 1) / P * n * beta
     assert outcome.progress.time == pytest.approx(2 * round_seconds, rel=1e-12)
-    assert outcome.messages == {"sent": 4 * P * (P - 1), "delivered": 4 * P * (P - 1), "lost": 0, "in flight": 0}
+    assert outcome.messages == {
+        "sent": 4 * P * (P - 1),
+        "delivered": 4 * P * (P - 1),
+        "lost": 0,
+        "in flight": 0,
+    }
     waiting = round_seconds - outcome.workers["computing"] / 2 - outcome.workers["sending"] / 2
     np.testing.assert_allclose(outcome.workers["waiting"] / 2, waiting, rtol=1e-9, atol=1e-9)
 
@@ -265,7 +320,11 @@ def test_many_nodes_take_the_seconds_of_the_closed_form():
 def test_places_in_an_instant_are_numbered_anew_in_a_long_ring():
     """Each step doubles them: in 2 x 39 steps they would exceed 64 bits."""
     network = Network(latency=0.1, links=[SlowLink(0, 1, latency=0.4)])
-    check_same(*both(Cluster(40, Exponential(1.0), network=network), AllReduce(Rule()), stop=Stop(updates=1)))
+    check_same(
+        *both(
+            Cluster(40, Exponential(1.0), network=network), AllReduce(Rule()), stop=Stop(updates=1)
+        )
+    )
 
 
 def test_a_mesh_has_more_routes_than_are_kept(monkeypatch):

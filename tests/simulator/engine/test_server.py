@@ -1,4 +1,6 @@
-"""What messages cost a server: timelines against recurrences by hand, means, and the time that it is busy."""
+"""What messages cost a server: timelines against recurrences by hand, means, and the time that it
+is busy.
+"""
 
 import heapq
 import math
@@ -28,7 +30,9 @@ from laggard.simulator.testing.fingerprint import fingerprint
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma, Trace
 from laggard.simulator.timing.slowdowns import Crash
 
-SECONDS = [[math.sqrt(prime) for prime in own] for own in ([2, 7, 13], [3, 0.3], [5, 0.7, 17], [19, 0.11])]
+SECONDS = [
+    [math.sqrt(prime) for prime in own] for own in ([2, 7, 13], [3, 0.3], [5, 0.7, 17], [19, 0.11])
+]
 """Of the mini-batches of each worker, again and again; no two messages arrive in one instant."""
 COSTS = [(0.25, 0.0, 0.0), (0.0, 0.0, 0.5), (0.25, 0.125, 0.5), (0.5, 0.0, 0.25), (2.0, 1.0, 0.5)]
 """Of receive, update and reply."""
@@ -53,7 +57,9 @@ def updates(cluster, algorithm, stop, **more):
 
 
 def asynchronous(receive, update, reply, latency, transfer, count):
-    """Who is applied when: one queue in order of arrival; of a message without bytes only the latency is taken."""
+    """Who is applied when: one queue in order of arrival; of a message without bytes only the
+    latency is taken.
+    """
     compute, free, found = [cycle(own) for own in SECONDS], 0.0, []
     arrivals = [(latency, rank, 0.0) for rank in range(len(SECONDS))]
     while len(found) < count:
@@ -71,7 +77,9 @@ def asynchronous(receive, update, reply, latency, transfer, count):
 @pytest.mark.parametrize("wires", [{}, {"bandwidth": 4.0, "wiring": "pairs", "message_bytes": 1.0}])
 @pytest.mark.parametrize("cost", COSTS)
 def test_an_asynchronous_server_serves_one_message_after_another(measured, cost, wires):
-    cluster = Cluster(len(SECONDS), measured, network=Network(latency=0.0625, **wires), **costs(*cost))
+    cluster = Cluster(
+        len(SECONDS), measured, network=Network(latency=0.0625, **wires), **costs(*cost)
+    )
     workers, times = updates(cluster, AsyncPS(Rule()), Stop(updates=200))
     expected = asynchronous(*cost, 0.0625, 0.25 if wires else 0.0, 200)
     ranks, moments = expected
@@ -82,10 +90,16 @@ def test_an_asynchronous_server_serves_one_message_after_another(measured, cost,
 @pytest.mark.parametrize("workers", [1, 3, 12])
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("sharing", ["fifo", "fair"])
-def test_throughput_of_equal_workers_is_that_of_the_round_trip_or_of_the_server(workers, cost, sharing):
-    """With private links; a reply is no part of the round trip: it departs when the server begins to send it."""
+def test_throughput_of_equal_workers_is_that_of_the_round_trip_or_of_the_server(
+    workers, cost, sharing
+):
+    """With private links; a reply is no part of the round trip: it departs when the server begins
+    to send it.
+    """
     compute, latency, transfer = 5.0, 0.125, 0.25
-    network = Network(bandwidth=4.0, latency=latency, message_bytes=1.0, wiring="pairs", sharing=sharing)
+    network = Network(
+        bandwidth=4.0, latency=latency, message_bytes=1.0, wiring="pairs", sharing=sharing
+    )
     cluster = Cluster(workers, Constant(compute), network=network, **costs(*cost))
     _, times = updates(cluster, AsyncPS(Rule()), Stop(updates=600))
     receive, update, reply = cost
@@ -98,7 +112,9 @@ def test_throughput_of_equal_workers_is_that_of_the_round_trip_or_of_the_server(
 @pytest.mark.parametrize("cost", COSTS)
 @pytest.mark.parametrize("compute", [0.25, 5.0])
 def test_a_synchronous_server_answers_its_workers_one_after_the_other(workers, cost, compute):
-    """Reply k leaves k - 1 replies after the update; gradients come in the same order and are taken in one by one."""
+    """Reply k leaves k - 1 replies after the update; gradients come in the same order and are taken
+    in one by one.
+    """
     latency, (receive, update, reply) = 0.125, cost
     cluster = Cluster(workers, Constant(compute), network=Network(latency=latency), **costs(*cost))
     _, times = updates(cluster, SyncPS(Rule()), Stop(updates=20))
@@ -115,9 +131,13 @@ def test_a_synchronous_server_answers_its_workers_one_after_the_other(workers, c
 @pytest.mark.parametrize("shards", [1, 2, 4])
 @pytest.mark.parametrize(("compute", "saturated"), [(20.0, False), (0.5, True)])
 def test_shards_divide_what_a_message_costs(shards, compute, saturated):
-    """Each shard takes in and sends 1 / S of a model; one that is never idle makes an update in exactly that time."""
+    """Each shard takes in and sends 1 / S of a model; one that is never idle makes an update in
+    exactly that time.
+    """
     receive, update, reply, P = 0.5, 0.125, 0.25, 4
-    cluster = Cluster(P, Constant(compute), network=Network(latency=0.125), **costs(receive, update, reply))
+    cluster = Cluster(
+        P, Constant(compute), network=Network(latency=0.125), **costs(receive, update, reply)
+    )
     _, times = updates(cluster, AsyncPS(Rule(), shards=shards), Stop(updates=400))
     rate = 120 * shards / (times[-1] - times[-1 - 120 * shards]) / shards  # a row for each piece
     served = (receive + reply) / shards + update
@@ -126,11 +146,14 @@ def test_shards_divide_what_a_message_costs(shards, compute, saturated):
     assert rate == pytest.approx(min(P / alone, 1 / served), rel=0.01 if shards > 1 else 1e-9)
 
 
-# --------------------------------------------------------------------------------------------------- single verbs
+# ---------------------------------------------------------------------------------------------------
+# single verbs
 
 
 def run(worker, server, cluster, **more):
-    """Simulate roles given as plain generator functions of a node; return the outcome and the nodes."""
+    """Simulate roles given as plain generator functions of a node; return the outcome and the
+    nodes.
+    """
 
     class Made(Algorithm):
         pass
@@ -139,7 +162,11 @@ def run(worker, server, cluster, **more):
     Made.server = lambda self, node: server(node)
     nodes = {}
     outcome = simulate(
-        cluster, Made(), stop=more.pop("stop", Stop(time=100.0)), observe=lambda run: nodes.update(run.nodes), **more
+        cluster,
+        Made(),
+        stop=more.pop("stop", Stop(time=100.0)),
+        observe=lambda run: nodes.update(run.nodes),
+        **more,
     )
     return outcome, nodes
 
@@ -192,7 +219,12 @@ def test_a_message_is_taken_in_when_the_server_has_asked_for_it_and_is_free():
         got.append(("worked", node.now))
 
     run(worker, server, Cluster(1, receive_seconds=0.5, reply_seconds=3.0))
-    assert got == [("early", 10.5), ("while it sends", 14.0), ("while it waits", 20.5), ("worked", 22.5)]
+    assert got == [
+        ("early", 10.5),
+        ("while it sends", 14.0),
+        ("while it waits", 20.5),
+        ("worked", 22.5),
+    ]
 
 
 def test_what_a_server_puts_into_its_own_mailbox_is_there_at_once():
@@ -314,10 +346,13 @@ def test_work_that_is_cancelled_frees_the_server():
     assert nodes[SERVER].spent[BUSY] == 6.0
 
 
-# ------------------------------------------------------------------------------------------- time, counts, draws
+# ------------------------------------------------------------------------------------------- time,
+# counts, draws
 
 
-@pytest.mark.parametrize("algorithm", [AsyncPS(Rule()), SyncPS(Rule()), KSync(Rule(), wait_for=2, cancel=True)])
+@pytest.mark.parametrize(
+    "algorithm", [AsyncPS(Rule()), SyncPS(Rule()), KSync(Rule(), wait_for=2, cancel=True)]
+)
 @pytest.mark.parametrize("apply_seconds", [0.0, 0.125])
 def test_a_server_is_busy_for_what_it_takes_in_sends_and_applies(algorithm, apply_seconds):
     nodes, taken = {}, [0]
@@ -338,7 +373,9 @@ def test_a_server_is_busy_for_what_it_takes_in_sends_and_applies(algorithm, appl
 
         nodes[SERVER].take_in = counted
 
-    outcome = simulate(cluster, algorithm, stop=Stop(time=500.0), record=Record(messages=True), observe=observe)
+    outcome = simulate(
+        cluster, algorithm, stop=Stop(time=500.0), record=Record(messages=True), observe=observe
+    )
     log, spent = outcome.message_log, nodes[SERVER].spent
     replies = (log["sender"] == SERVER).sum()
     assert len(log["sent"]) == outcome.messages["sent"]
@@ -354,13 +391,17 @@ def test_a_server_is_busy_for_what_it_takes_in_sends_and_applies(algorithm, appl
 def test_a_server_with_too_much_to_do_is_never_idle():
     nodes = {}
     cluster = Cluster(8, Constant(0.5), **costs(0.25, 0.125, 0.5))
-    simulate(cluster, AsyncPS(Rule()), stop=Stop(time=77.3), observe=lambda run: nodes.update(run.nodes))
+    simulate(
+        cluster, AsyncPS(Rule()), stop=Stop(time=77.3), observe=lambda run: nodes.update(run.nodes)
+    )
     assert nodes[SERVER].spent[BUSY] == pytest.approx(77.3, rel=1e-12)
 
 
 def test_messages_are_logged_when_they_depart():
     cluster = Cluster(3, Constant(9.0), network=Network(latency=1.0), reply_seconds=2.0)
-    log = simulate(cluster, SyncPS(Rule()), stop=Stop(updates=2), record=Record(messages=True)).message_log
+    log = simulate(
+        cluster, SyncPS(Rule()), stop=Stop(updates=2), record=Record(messages=True)
+    ).message_log
     replies = log["sender"] == SERVER
     assert log["sent"][replies][:6].tolist() == [1.0, 3.0, 5.0, 16.0, 18.0, 20.0]
     np.testing.assert_array_equal(log["arrived"][replies][:6], log["sent"][replies][:6] + 1.0)
@@ -381,7 +422,9 @@ def test_every_method_with_a_server_runs_where_messages_cost_it_time(name, crash
         observe=lambda run: nodes.update(run.nodes),
     )  # fmt: skip
     assert outcome.reached == ("updates" if ALGORITHMS[name].readmits or not crashes else "stalled")
-    assert outcome.messages["sent"] == sum(outcome.messages[fate] for fate in ("delivered", "lost", "in flight"))
+    assert outcome.messages["sent"] == sum(
+        outcome.messages[fate] for fate in ("delivered", "lost", "in flight")
+    )
     assert crashes or not outcome.messages["lost"]
     for node in nodes.values():
         assert sum(node.spent) == pytest.approx(outcome.progress.time)
@@ -394,19 +437,25 @@ def test_a_constant_law_is_its_number_bit_for_bit(name):
     prints = []
     for law in (float, Constant):
         cluster = Cluster(workers, Gamma(1.0, 0.6), **costs(law(0.05), law(0.02), law(0.03)))
-        prints.append(fingerprint(simulate(cluster, ALGORITHMS[name](Rule()), stop=Stop(updates=60))))
+        prints.append(
+            fingerprint(simulate(cluster, ALGORITHMS[name](Rule()), stop=Stop(updates=60)))
+        )
     assert prints[0] == prints[1]
 
 
 def test_a_busy_server_makes_updates_by_the_means_of_its_laws():
     """It is never idle, so that updates are apart by a sum of three independent draws."""
     law = Exponential(0.5)  # the same three times: draws that are shared have thrice the variance
-    _, times = updates(Cluster(16, Constant(1.0), **costs(law, law, law)), AsyncPS(Rule()), Stop(updates=20_000))
+    _, times = updates(
+        Cluster(16, Constant(1.0), **costs(law, law, law)), AsyncPS(Rule()), Stop(updates=20_000)
+    )
     apart = np.diff(times)[100:]
     variance = 3 * law.std**2
     assert apart.mean() == pytest.approx(1.5, abs=4 * math.sqrt(variance / len(apart)))
     fourth = ((apart - apart.mean()) ** 4).mean()
-    assert apart.var() == pytest.approx(variance, abs=4 * math.sqrt((fourth - variance**2) / len(apart)))
+    assert apart.var() == pytest.approx(
+        variance, abs=4 * math.sqrt((fourth - variance**2) / len(apart))
+    )
 
 
 def test_each_cost_has_a_stream_of_its_own():
@@ -416,9 +465,16 @@ def test_each_cost_has_a_stream_of_its_own():
         for node in world.nodes.values():
             drawn.append(node.apply_seconds)
         server = world.nodes[SERVER]
-        drawn.extend([server._receive_seconds(), server._reply_seconds(), world.nodes[0]._durations.next()])
+        drawn.extend(
+            [server._receive_seconds(), server._reply_seconds(), world.nodes[0]._durations.next()]
+        )
 
-    simulate(Cluster(2, law, **costs(law, law, law)), AsyncPS(Rule()), stop=Stop(updates=1), observe=observe)
+    simulate(
+        Cluster(2, law, **costs(law, law, law)),
+        AsyncPS(Rule()),
+        stop=Stop(updates=1),
+        observe=observe,
+    )
     assert len(set(drawn)) == len(drawn) == 6
 
 
@@ -427,7 +483,9 @@ def test_a_law_takes_no_draw_from_any_other(key):
     def durations(**given):
         cluster = Cluster(3, Gamma(1.0, 0.5), **(dict.fromkeys(LAWS, Exponential(0.1)) | given))
         rows = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=300)).updates
-        took = [(rows["computed"] - rows["started"])[rows["worker"] == rank][:50] for rank in range(3)]
+        took = [
+            (rows["computed"] - rows["started"])[rows["worker"] == rank][:50] for rank in range(3)
+        ]
         return np.array(took)
 
     np.testing.assert_allclose(durations(), durations(**{key: 0.1}), rtol=1e-9)
@@ -438,15 +496,24 @@ def test_nodes_are_plain_machines_where_messages_cost_nothing():
     kinds = {}
     for cost in (costs(0.0, 0.5, 0.0), costs(0.0, 0.0, 0.5), costs(0.5, 0.0, 0.0)):
         cluster = Cluster(2, **cost)
-        simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=2), observe=lambda run: kinds.update(run.nodes))
-        assert all(type(node) is Machine for node in kinds.values()) == (cost["apply_seconds"] == 0.5)
+        simulate(
+            cluster,
+            AsyncPS(Rule()),
+            stop=Stop(updates=2),
+            observe=lambda run: kinds.update(run.nodes),
+        )
+        assert all(type(node) is Machine for node in kinds.values()) == (
+            cost["apply_seconds"] == 0.5
+        )
 
 
 @pytest.mark.parametrize("receive", [0.25, Gamma(0.3, 0.1)])
 def test_a_server_that_falls_behind_for_ever_is_refused(receive):
     """Four workers that wait for nobody make four gradients a second."""
     method = ALGORITHMS["k_batch_sync"](Rule(), gradients=2)
-    with pytest.raises(InvalidSettingError, match=r"Cluster.receive_seconds: expected a mean below 0.25 s"):
+    with pytest.raises(
+        InvalidSettingError, match=r"Cluster.receive_seconds: expected a mean below 0.25 s"
+    ):
         simulate(Cluster(4, receive_seconds=receive), method, stop=Stop(updates=10))
     fast = Cluster(4, Gamma(1.0, 0.5), receive_seconds=0.2, reply_seconds=0.5, apply_seconds=1.0)
     assert simulate(fast, method, stop=Stop(updates=10, gradients=100_000)).reached == "updates"

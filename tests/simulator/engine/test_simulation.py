@@ -29,7 +29,11 @@ from laggard.simulator.recording.trace import Trace
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions import Constant, Exponential, Gamma
 
-CLUSTER = Cluster(workers=5, compute=Gamma(1.0, 0.6), network=Network(bandwidth=50.0, latency=0.01, message_bytes=2.0))
+CLUSTER = Cluster(
+    workers=5,
+    compute=Gamma(1.0, 0.6),
+    network=Network(bandwidth=50.0, latency=0.01, message_bytes=2.0),
+)
 ALGORITHMS = {
     "async": AsyncPS(Rule(lr=0.02)),
     "sync": SyncPS(Rule(lr=0.1)),
@@ -46,7 +50,10 @@ each = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
     ("changed", "said"),
     [
         ({"cluster": 3}, r"cluster: expected Cluster\(workers, law\), got 3"),
-        ({"algorithm": AsyncPS}, r"algorithm: expected an algorithm, as AsyncPS\(Rule\(\)\), got <class"),
+        (
+            {"algorithm": AsyncPS},
+            r"algorithm: expected an algorithm, as AsyncPS\(Rule\(\)\), got <class",
+        ),
         ({"task": "mnist"}, "task: expected a task, .* got 'mnist'"),
         ({"task": Timing}, "task: expected a task, .* got <class"),
         ({"stop": 5}, "stop: expected Stop.*, got 5"),
@@ -54,7 +61,12 @@ each = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
     ],
 )
 def test_an_argument_of_another_kind_is_named(changed, said):
-    given = {"cluster": CLUSTER, "algorithm": AsyncPS(Rule()), "task": Timing(), "stop": Stop(updates=3)}
+    given = {
+        "cluster": CLUSTER,
+        "algorithm": AsyncPS(Rule()),
+        "task": Timing(),
+        "stop": Stop(updates=3),
+    }
     with pytest.raises(TypeError, match=f"^simulate: {said}"):
         simulate(**given | changed)
 
@@ -89,7 +101,10 @@ def test_a_workers_time_adds_up(algorithm):
 
 @each
 def test_the_same_seed_is_the_same_run_and_another_is_not(algorithm):
-    runs = [simulate(CLUSTER, algorithm, Quadratic(noise=0.1), stop=Stop(updates=50), seed=s) for s in (4, 4, 5)]
+    runs = [
+        simulate(CLUSTER, algorithm, Quadratic(noise=0.1), stop=Stop(updates=50), seed=s)
+        for s in (4, 4, 5)
+    ]
     assert torch.equal(runs[0].weights, runs[1].weights)
     for column in runs[0].updates:
         np.testing.assert_array_equal(runs[0].updates[column], runs[1].updates[column])
@@ -98,15 +113,22 @@ def test_the_same_seed_is_the_same_run_and_another_is_not(algorithm):
 
 
 def test_no_event_time_depends_on_what_is_learnt():
-    timing = simulate(CLUSTER, ALGORITHMS["async"], Timing(batch=1, epoch=1000), stop=Stop(updates=100))
-    learning = simulate(CLUSTER, ALGORITHMS["async"], Quadratic(noise=1.0), stop=Stop(updates=100), ensemble=3)
+    timing = simulate(
+        CLUSTER, ALGORITHMS["async"], Timing(batch=1, epoch=1000), stop=Stop(updates=100)
+    )
+    learning = simulate(
+        CLUSTER, ALGORITHMS["async"], Quadratic(noise=1.0), stop=Stop(updates=100), ensemble=3
+    )
     np.testing.assert_array_equal(timing.updates["time"], learning.updates["time"])
 
 
 def durations_of(workers, algorithm):
     cluster = Cluster(workers=workers, compute=Gamma(1.0, 0.6))
     updates = simulate(cluster, algorithm, stop=Stop(time=60.0)).updates
-    return {r: (updates["computed"] - updates["started"])[updates["worker"] == r][:20] for r in range(workers)}
+    return {
+        r: (updates["computed"] - updates["started"])[updates["worker"] == r][:20]
+        for r in range(workers)
+    }
 
 
 def test_a_ninth_worker_or_another_algorithm_leaves_compute_times_as_they_were():
@@ -132,10 +154,18 @@ def test_a_ninth_worker_leaves_the_mini_batches_of_the_first_eight_as_they_were(
     tasks = {}
     for P in (8, 9):
         tasks[P] = Noted(noise=1.0)
-        simulate(Cluster(workers=P, compute=Exponential(1.0)), AsyncPS(Rule()), tasks[P], stop=Stop(time=20.0))
+        simulate(
+            Cluster(workers=P, compute=Exponential(1.0)),
+            AsyncPS(Rule()),
+            tasks[P],
+            stop=Stop(time=20.0),
+        )
     for rank in range(8):
         assert len(tasks[8].dealt[rank]) > 5
-        assert all(torch.equal(a, b) for a, b in zip(tasks[8].dealt[rank], tasks[9].dealt[rank], strict=True))
+        assert all(
+            torch.equal(a, b)
+            for a, b in zip(tasks[8].dealt[rank], tasks[9].dealt[rank], strict=True)
+        )
 
 
 def test_a_cluster_seed_moves_times_alone_and_learning_seeds_move_learning_alone():
@@ -143,7 +173,9 @@ def test_a_cluster_seed_moves_times_alone_and_learning_seeds_move_learning_alone
 
     def run(cluster_seed, learning_seed):
         cluster = Cluster(workers=3, compute=Exponential(1.0), seed=cluster_seed)
-        return simulate(cluster, algorithm, task, stop=Stop(updates=20), learning_seeds=[learning_seed])
+        return simulate(
+            cluster, algorithm, task, stop=Stop(updates=20), learning_seeds=[learning_seed]
+        )
 
     first, times, learning = run(1, 1), run(2, 1), run(1, 2)
     assert torch.equal(first.weights, times.weights), "synchronous updates do not care when"
@@ -165,11 +197,16 @@ def test_a_cluster_seed_moves_times_alone_and_learning_seeds_move_learning_alone
 @pytest.mark.parametrize("law", [Constant(1.0), Exponential(1.0)])
 def test_limits_are_exact(stop, reached, value, law):
     outcome = simulate(
-        Cluster(workers=4, compute=law), AsyncPS(Rule(lr=0.01)), Quadratic(batch=2, epoch=100), stop=stop
+        Cluster(workers=4, compute=law),
+        AsyncPS(Rule(lr=0.01)),
+        Quadratic(batch=2, epoch=100),
+        stop=stop,
     )
     assert outcome.reached == reached
     assert getattr(outcome.progress, reached) == pytest.approx(value, abs=1e-9)
-    assert outcome.metrics["updates"][-1] == outcome.progress.updates == outcome.gradients["applied"]
+    assert (
+        outcome.metrics["updates"][-1] == outcome.progress.updates == outcome.gradients["applied"]
+    )
 
 
 def test_after_the_limit_nothing_counts():
@@ -188,7 +225,9 @@ def test_after_the_limit_nothing_counts():
 
 
 def test_what_happens_at_the_last_instant_still_happens():
-    outcome = simulate(Cluster(workers=4, compute=Constant(1.0)), AsyncPS(Rule()), stop=Stop(time=3.0))
+    outcome = simulate(
+        Cluster(workers=4, compute=Constant(1.0)), AsyncPS(Rule()), stop=Stop(time=3.0)
+    )
     assert outcome.progress.updates == 12
 
 
@@ -205,7 +244,11 @@ def test_what_happens_at_the_last_instant_still_happens():
 def test_evaluations_come_at_the_start_every_period_and_at_the_end(evaluate, axis, expected):
     cluster = Cluster(workers=1, compute=Constant(0.25))
     outcome = simulate(
-        cluster, AsyncPS(Rule(lr=0.01)), Quadratic(batch=5, epoch=100), stop=Stop(updates=50), evaluate=evaluate
+        cluster,
+        AsyncPS(Rule(lr=0.01)),
+        Quadratic(batch=5, epoch=100),
+        stop=Stop(updates=50),
+        evaluate=evaluate,
     )
     np.testing.assert_allclose(outcome.metrics[axis], expected)
     np.testing.assert_allclose(outcome.metrics["samples"], 5 * outcome.metrics["updates"])
@@ -214,7 +257,11 @@ def test_evaluations_come_at_the_start_every_period_and_at_the_end(evaluate, axi
 def test_evaluation_reads_models_after_all_events_of_an_instant():
     cluster = Cluster(workers=4, compute=Constant(1.0))
     outcome = simulate(
-        cluster, AsyncPS(Rule(lr=0.01)), Quadratic(), stop=Stop(updates=20), evaluate=Evaluate(every_updates=3)
+        cluster,
+        AsyncPS(Rule(lr=0.01)),
+        Quadratic(),
+        stop=Stop(updates=20),
+        evaluate=Evaluate(every_updates=3),
     )
     assert outcome.metrics["updates"].tolist() == [0, 4, 8, 12, 16, 20]
 
@@ -229,7 +276,11 @@ def test_train_loss_is_the_mean_over_the_gradients_applied_since_the_last_evalua
             return gradients, values
 
     outcome = simulate(
-        Cluster(workers=1), Delayed(Rule(lr=0.1)), Listening(), stop=Stop(updates=9), evaluate=Evaluate(every_updates=4)
+        Cluster(workers=1),
+        Delayed(Rule(lr=0.1)),
+        Listening(),
+        stop=Stop(updates=9),
+        evaluate=Evaluate(every_updates=4),
     )
     measured = outcome.metrics["train_loss"]
     assert np.isnan(measured[0])
@@ -251,9 +302,12 @@ def test_rows_are_a_member_each():
 def test_a_member_that_diverges_is_marked_where_it_does():
     lr = torch.tensor([[0.1], [1e30]], dtype=torch.float64)
     cluster = Cluster(workers=1, compute=Constant(0.5))
-    outcome = simulate(cluster, Delayed(Rule(lr=lr)), Quadratic(), stop=Stop(updates=1500), ensemble=2)
+    outcome = simulate(
+        cluster, Delayed(Rule(lr=lr)), Quadratic(), stop=Stop(updates=1500), ensemble=2
+    )
     assert outcome.diverged[0] is None
-    # w_1 is about -1e30, whose loss 1e60 / 2 is beyond single precision: seen by the second gradient
+    # w_1 is about -1e30, whose loss 1e60 / 2 is beyond single precision: seen by the second
+    # gradient
     assert outcome.diverged[1] == (2.0, 1.0)
     assert outcome.reached == "updates"
 
@@ -266,7 +320,9 @@ def test_where_every_node_has_a_model_a_member_diverges_after_a_share_of_an_upda
 
 
 def test_a_simulation_ends_when_every_member_has_diverged():
-    outcome = simulate(Cluster(workers=1), Delayed(Rule(lr=1e30)), Quadratic(), stop=Stop(epochs=50))
+    outcome = simulate(
+        Cluster(workers=1), Delayed(Rule(lr=1e30)), Quadratic(), stop=Stop(epochs=50)
+    )
     assert outcome.reached == "diverged"
     assert outcome.progress.epochs == 1
 
@@ -281,7 +337,10 @@ class Watched(SGD):
 
 def test_denormals_are_zero_in_a_step_of_the_optimizer_and_nowhere_else():
     Watched.seen, outside = [], []
-    run = {"stop": Stop(updates=3), "watch": lambda progress: outside.append(torch.tensor(1e-40).mul(1.0).item())}
+    run = {
+        "stop": Stop(updates=3),
+        "watch": lambda progress: outside.append(torch.tensor(1e-40).mul(1.0).item()),
+    }
     simulate(Cluster(workers=1), AsyncPS(Rule(Watched(), lr=0.1)), Quadratic(dim=2), **run)
     assert Watched.seen == [0.0] * 3
     assert min(*outside, torch.tensor(1e-40).mul(1.0).item()) > 0
@@ -301,13 +360,20 @@ def test_after_a_step_denormals_are_what_they_were_before_it_even_if_it_fails(be
 @pytest.mark.parametrize("size", [5e-324, 2.2250738585072014e-308, 1e-300])
 def test_messages_of_hardly_any_bytes_arrive(size):
     network = Network(bandwidth=1e4, message_bytes=size)
-    outcome = simulate(Cluster(4, network=network), SyncPS(Rule(lr=0.1)), Quadratic(dim=2), stop=Stop(updates=5))
+    outcome = simulate(
+        Cluster(4, network=network), SyncPS(Rule(lr=0.1)), Quadratic(dim=2), stop=Stop(updates=5)
+    )
     assert outcome.progress.updates == 5
 
 
 def test_watching_sees_every_update():
     seen = []
-    simulate(Cluster(workers=2), AsyncPS(Rule()), stop=Stop(updates=5), watch=lambda progress: seen.append(progress))
+    simulate(
+        Cluster(workers=2),
+        AsyncPS(Rule()),
+        stop=Stop(updates=5),
+        watch=lambda progress: seen.append(progress),
+    )
     assert [progress.updates for progress in seen] == [1, 2, 3, 4, 5]
 
 
@@ -315,7 +381,13 @@ def test_a_schedule_in_epochs_is_the_samples_applied():
     """Half of the warm-up's learning rate at half of its epochs, with two gradients an update."""
     rule = Rule(lr=1.0, schedule=WarmUp(length=1.0))
     task = Quadratic(batch=25, epoch=100, curvature=1e-9)
-    outcome = simulate(Cluster(workers=2), SyncPS(rule), task, stop=Stop(updates=2), evaluate=Evaluate(every_updates=1))
+    outcome = simulate(
+        Cluster(workers=2),
+        SyncPS(rule),
+        task,
+        stop=Stop(updates=2),
+        evaluate=Evaluate(every_updates=1),
+    )
     moved = -np.diff(outcome.metrics["distance"])
     assert moved == pytest.approx([0.0, 0.5e-9], abs=1e-7)
 
@@ -325,13 +397,21 @@ def test_a_schedule_in_epochs_is_the_samples_applied():
     [
         (lambda: Stop(), "at least one of epochs, updates, gradients, time"),
         (lambda: Stop(updates=0), "updates: expected a number > 0"),
-        (lambda: Evaluate(every_epochs=1, every_updates=2), "every_updates: expected none beside every_epochs"),
+        (
+            lambda: Evaluate(every_epochs=1, every_updates=2),
+            "every_updates: expected none beside every_epochs",
+        ),
         (lambda: Cluster(workers=0), "workers"),
         (lambda: Cluster(workers=2.5), "workers: expected a whole number >= 1, got 2.5"),
         (lambda: Delayed(Rule(), delay=1.5), "delay: expected a whole number"),
-        (lambda: simulate(Cluster(1), Delayed(Rule()), stop=Stop(updates=1), ensemble=0), "one member or more"),
         (
-            lambda: simulate(Cluster(1), Delayed(Rule()), stop=Stop(updates=1), ensemble=3, learning_seeds=[1, 2]),
+            lambda: simulate(Cluster(1), Delayed(Rule()), stop=Stop(updates=1), ensemble=0),
+            "one member or more",
+        ),
+        (
+            lambda: simulate(
+                Cluster(1), Delayed(Rule()), stop=Stop(updates=1), ensemble=3, learning_seeds=[1, 2]
+            ),
             "as many as learning_seeds",
         ),
         (lambda: KSync(Rule(), wait_for=0), "wait_for"),
@@ -368,7 +448,9 @@ def test_late_gradients_are_dropped_and_never_applied():
 
 
 def test_under_cancellation_everyone_gets_the_news_of_an_update_once():
-    """Also a worker whose gradient was under way when the update came: the server does not answer it again."""
+    """Also a worker whose gradient was under way when the update came: the server does not answer
+    it again.
+    """
     P, updates = CLUSTER.workers, 200
     outcome = simulate(CLUSTER, ALGORITHMS["cancel"], stop=Stop(updates=updates))
     arrived = outcome.gradients["applied"] + outcome.gradients["dropped"]
@@ -379,6 +461,8 @@ def test_under_cancellation_everyone_gets_the_news_of_an_update_once():
 
 def test_members_start_where_their_seed_says():
     task = Quadratic(jitter=1.0)
-    outcome = simulate(Cluster(workers=1), Delayed(Rule()), task, stop=Stop(updates=1), learning_seeds=[3, 4, 3])
+    outcome = simulate(
+        Cluster(workers=1), Delayed(Rule()), task, stop=Stop(updates=1), learning_seeds=[3, 4, 3]
+    )
     start = outcome.metrics["distance"][:3]
     assert start[0] == start[2] != start[1]

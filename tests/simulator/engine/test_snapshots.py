@@ -1,4 +1,6 @@
-"""A run that goes on from a snapshot ends as one that was left alone, bit for bit; faults in a snapshot are found."""
+"""A run that goes on from a snapshot ends as one that was left alone, bit for bit; faults in a
+snapshot are found.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +42,11 @@ from laggard.simulator.timing.distributions import Constant, Gamma
 from laggard.simulator.timing.failures import Checkpoint, ServerCrash
 from laggard.simulator.timing.slowdowns import Crash
 
-CLUSTER = Cluster(workers=4, compute=Gamma(1.0, 0.6), network=Network(bandwidth=50.0, latency=0.01, message_bytes=2.0))
+CLUSTER = Cluster(
+    workers=4,
+    compute=Gamma(1.0, 0.6),
+    network=Network(bandwidth=50.0, latency=0.01, message_bytes=2.0),
+)
 Run = Callable[..., Outcome]
 
 
@@ -77,10 +83,14 @@ def differences(one: Outcome, other: Outcome) -> list[str]:
     found = []
     for field in fields(Outcome):
         mine, theirs = getattr(one, field.name), getattr(other, field.name)
-        tables = (isinstance(mine, dict) and field.name not in ("gradients", "messages")) or field.name == "updates"
+        tables = (
+            isinstance(mine, dict) and field.name not in ("gradients", "messages")
+        ) or field.name == "updates"
         if tables or field.name == "message_log":
             mine, theirs = mine or {}, theirs or {}
-            same = list(mine) == list(theirs) and all(identical(mine[name], theirs[name]) for name in mine)
+            same = list(mine) == list(theirs) and all(
+                identical(mine[name], theirs[name]) for name in mine
+            )
         else:
             same = identical(mine, theirs) if isinstance(mine, Tensor) else mine == theirs
         found += [] if same else [field.name]
@@ -89,7 +99,9 @@ def differences(one: Outcome, other: Outcome) -> list[str]:
 
 def identical(one: Any, other: Any) -> bool:
     one, other = np.asarray(one), np.asarray(other)
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    return (
+        one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    )
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -100,7 +112,9 @@ def test_every_method_goes_on(name: str) -> None:
     rule = Rule(SGD(momentum=0.5) if "pipe" in name else Adam(), lr=rates)
 
     def run(**more: Any) -> Outcome:
-        return trial.run(rule, ensemble=2, evaluate=Evaluate(every_updates=3, keep_models=True), **more)
+        return trial.run(
+            rule, ensemble=2, evaluate=Evaluate(every_updates=3, keep_models=True), **more
+        )
 
     seen: list[Any] = []
     whole = run(observe=seen.append)
@@ -126,7 +140,9 @@ class ErrorFeedback(AsyncPS):
 class Catching(Supervised):
     """An error is raised and caught in every gradient."""
 
-    def gradients(self, weights: torch.Tensor, batches: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    def gradients(
+        self, weights: torch.Tensor, batches: Sequence[torch.Tensor]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         try:
             raise KeyError(len(batches))
         except KeyError:
@@ -142,7 +158,9 @@ def augmented() -> Supervised:
     """Crops, reflections and dropout, each with draws of its own."""
 
     def build(shape: tuple[int, ...], classes: int) -> nn.Module:
-        return nn.Sequential(nn.Flatten(), nn.Linear(48, 5), nn.Tanh(), nn.Dropout(0.3), nn.Linear(5, classes))
+        return nn.Sequential(
+            nn.Flatten(), nn.Linear(48, 5), nn.Tanh(), nn.Dropout(0.3), nn.Linear(5, classes)
+        )
 
     data, augment = synthetic_images(samples=60, size=4), Augmentation(crop=1, flip=True)
     return Supervised(build, data, batch=8, augment=augment, threads=1, device="cpu")
@@ -155,8 +173,12 @@ TASKS = {
     "batch norm": lambda: Supervised(
         Normalised, synthetic(samples=60, features=6, classes=3), batch=8, threads=1, device="cpu"
     ),
-    "mlp": lambda: Supervised(MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=1, device="cpu"),
-    "catching": lambda: Catching(MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=1, device="cpu"),
+    "mlp": lambda: Supervised(
+        MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=1, device="cpu"
+    ),
+    "catching": lambda: Catching(
+        MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=1, device="cpu"
+    ),
     "in the background": lambda: Supervised(
         MLP(hidden=(5,)).build, synthetic(samples=60, features=6), 8, threads=2, device="cpu"
     ),
@@ -225,12 +247,17 @@ def test_snapshots_change_nothing(case: str, monkeypatch: pytest.MonkeyPatch) ->
     assert differences(go_on(run, taken[len(taken) // 2]), whole) == []
 
 
-@pytest.mark.parametrize("limit", [{"updates": 60}, {"time": 20.0}, {"epochs": 8.0}, {"gradients": 90}], ids=str)
+@pytest.mark.parametrize(
+    "limit", [{"updates": 60}, {"time": 20.0}, {"epochs": 8.0}, {"gradients": 90}], ids=str
+)
 def test_a_run_goes_on_to_a_longer_stop(limit: dict[str, Any]) -> None:
     """With evaluations at the limit of the shorter run and after it."""
     half = {name: type(value)(value / 2) for name, value in limit.items()}
     for period in ({"every_seconds": 2.5}, {"every_updates": 10}):
-        short, long = (run_of("DC-ASGD", stop=Stop(**each), evaluate=Evaluate(**period)) for each in (half, limit))
+        short, long = (
+            run_of("DC-ASGD", stop=Stop(**each), evaluate=Evaluate(**period))
+            for each in (half, limit)
+        )
         start = interrupt(short, 15)
         whole = long()
         assert [whole.reached] == list(limit)
@@ -252,7 +279,9 @@ def test_a_run_of_the_clock_alone_has_none() -> None:
     def fail(snapshot: Snapshot) -> None:
         raise AssertionError
 
-    assert simulate(CLUSTER, AsyncPS(Rule()), stop=Stop(updates=9), snapshots=Snapshots(fail, every=0.0))
+    assert simulate(
+        CLUSTER, AsyncPS(Rule()), stop=Stop(updates=9), snapshots=Snapshots(fail, every=0.0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -269,7 +298,9 @@ def test_a_run_of_the_clock_alone_has_none() -> None:
 )
 def test_a_snapshot_of_another_run_is_refused(changed: dict[str, Any]) -> None:
     start = interrupt(run_of("DC-ASGD"), 15)
-    with pytest.raises(SnapshotError, match=r"^(after 1\d updates the run is not the one|the run ends before it)"):
+    with pytest.raises(
+        SnapshotError, match=r"^(after 1\d updates the run is not the one|the run ends before it)"
+    ):
         go_on(run_of("DC-ASGD", **changed), start)
 
 
@@ -296,7 +327,9 @@ class ByLoss(AsyncPS):
 def test_a_method_that_looks_at_values_is_refused(waits: bool) -> None:
     """The comparison with the replay finds it, although the method declares nothing."""
     run = run_of("at once", algorithm=ByLoss(Rule(), waits=waits))
-    with pytest.raises(SnapshotError, match=r"^after 1\d updates the run is not the one that it was taken of$"):
+    with pytest.raises(
+        SnapshotError, match=r"^after 1\d updates the run is not the one that it was taken of$"
+    ):
         go_on(run, interrupt(run, 14))
 
 
@@ -309,7 +342,9 @@ def test_an_error_while_events_take_place_again_is_the_snapshots() -> None:
 
     run = run_of("DC-ASGD", algorithm=AsyncPS(Positive()))
     start = interrupt(run, 14)
-    with pytest.raises(SnapshotError, match=r"^its events cannot take place again: a gradient of zeros$"):
+    with pytest.raises(
+        SnapshotError, match=r"^its events cannot take place again: a gradient of zeros$"
+    ):
         go_on(run, start)
 
 
@@ -332,7 +367,9 @@ class Memory(AsyncPS):
             sender, gradient = yield node.receive()
             if gradient is not None:
                 remember(0.5 * remember() + gradient.value)
-                weights, state = self.rule.update(node.weights, [gradient.map(lambda _: remember())], state)
+                weights, state = self.rule.update(
+                    node.weights, [gradient.map(lambda _: remember())], state
+                )
                 node.apply(weights, [gradient])
             node.send(sender, node.weights)
 
@@ -360,7 +397,9 @@ def test_one_tensor_that_is_not_restored_is_seen() -> None:
 
 @pytest.mark.parametrize("name", ["_measures", "_losses", "spread", "_diverged"])
 def test_records_that_are_not_reached_are_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = run_of("diverging", algorithm=SGP(Rule(lr=torch.tensor([[0.1], [1e30]], dtype=torch.float64))))
+    run = run_of(
+        "diverging", algorithm=SGP(Rule(lr=torch.tensor([[0.1], [1e30]], dtype=torch.float64)))
+    )
     monkeypatch.setitem(reaching.UNREACHED, Learning, {name, *reaching.UNREACHED[Learning]})
     assert differences(go_on(run, interrupt(run, 50)), run())
 

@@ -27,7 +27,9 @@ def test_evaluations_and_ends_come_at_the_update_at_which_they_are_due(every):
         stop=Stop(updates=20),
         evaluate=Evaluate(every_updates=every),
     )
-    due = {0, 20} | {int(np.ceil(every * period)) for period in range(1, 21) if every * period <= 20}
+    due = {0, 20} | {
+        int(np.ceil(every * period)) for period in range(1, 21) if every * period <= 20
+    }
     assert sorted(set(outcome.metrics["updates"].tolist())) == sorted(due)
 
 
@@ -42,7 +44,10 @@ LONG = Stop(time=1.0)
             "Evaluate.every_seconds: expected at least",
         ),
         ({"stop": LONG, "compute": Constant(1e-17)}, "Stop.time: expected at most 1e-09 s"),
-        ({"slowdowns": [Factor(worker=0, factor=1e15)] * 25}, "Cluster.slowdowns: expected factors"),
+        (
+            {"slowdowns": [Factor(worker=0, factor=1e15)] * 25},
+            "Cluster.slowdowns: expected factors",
+        ),
         (
             {"slowdowns": [Markov(worker=0, factor=2.0, slow_for=1e-9, fast_for=1e-9)]},
             "Cluster.slowdowns.0.slow_for: expected at least",
@@ -52,7 +57,9 @@ LONG = Stop(time=1.0)
 )
 def test_what_would_be_repeated_for_ever_is_refused(given, message):
     settings = {"stop": Stop(updates=10), **given}
-    cluster = Cluster(2, **{key: settings.pop(key) for key in ("compute", "slowdowns") if key in settings})
+    cluster = Cluster(
+        2, **{key: settings.pop(key) for key in ("compute", "slowdowns") if key in settings}
+    )
     with pytest.raises(InvalidSettingError) as caught:
         simulate(cluster, AsyncPS(Rule()), **settings)
     assert str(caught.value).startswith(message)

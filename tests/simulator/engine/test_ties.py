@@ -5,7 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from laggard.simulator import Cluster, KBatchSync, KSync, Network, Rule, Stop, SyncPS, SyncReplicas, simulate
+from laggard.simulator import (
+    Cluster,
+    KBatchSync,
+    KSync,
+    Network,
+    Rule,
+    Stop,
+    SyncPS,
+    SyncReplicas,
+    simulate,
+)
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.timing.distributions import Constant, Exponential
 
@@ -30,10 +40,14 @@ def test_by_rank_the_last_ranks_lose_every_tie(name):
     assert contributions(algorithm, "rank")[taken:].sum() <= 2 * (P - taken)
 
 
-@pytest.mark.parametrize("network", [Network(), Network(bandwidth=1e3, latency=0.01, message_bytes=1.0)])
+@pytest.mark.parametrize(
+    "network", [Network(), Network(bandwidth=1e3, latency=0.01, message_bytes=1.0)]
+)
 @pytest.mark.parametrize("name", METHODS)
 def test_at_random_each_worker_is_among_the_first_as_often_as_chance_has_it(name, network):
-    """K of P in each of n updates: n K / P, with a standard deviation of sqrt(n K / P (1 - K / P))."""
+    """K of P in each of n updates: n K / P, with a standard deviation of sqrt(n K / P (1 - K /
+    P)).
+    """
     algorithm, taken = METHODS[name]
     share = taken / P
     assert contributions(algorithm, "random", network=network) == pytest.approx(
@@ -42,7 +56,9 @@ def test_at_random_each_worker_is_among_the_first_as_often_as_chance_has_it(name
 
 
 def test_the_order_is_drawn_from_the_clusters_seed():
-    one, again, other = (contributions(METHODS["k_sync"][0], "random", seed).tolist() for seed in (0, 0, 1))
+    one, again, other = (
+        contributions(METHODS["k_sync"][0], "random", seed).tolist() for seed in (0, 0, 1)
+    )
     assert one == again != other
 
 
@@ -50,7 +66,9 @@ def test_the_order_is_drawn_from_the_clusters_seed():
 def test_where_there_are_no_ties_nothing_changes(name):
     stop = Stop(updates=50)
     by_rank, random = (
-        simulate(Cluster(4, compute=Exponential(1.0), ties=ties), ALGORITHMS[name](Rule()), stop=stop).updates
+        simulate(
+            Cluster(4, compute=Exponential(1.0), ties=ties), ALGORITHMS[name](Rule()), stop=stop
+        ).updates
         for ties in ("rank", "random")
     )
     for column, values in by_rank.items():
@@ -59,7 +77,9 @@ def test_where_there_are_no_ties_nothing_changes(name):
 
 def test_a_server_that_waits_for_all_learns_the_same(quadratic):
     by_rank, random = (
-        simulate(Cluster(4, ties=ties), SyncPS(Rule(lr=0.03)), quadratic, stop=Stop(updates=30)).weights
+        simulate(
+            Cluster(4, ties=ties), SyncPS(Rule(lr=0.03)), quadratic, stop=Stop(updates=30)
+        ).weights
         for ties in ("rank", "random")
     )
     assert by_rank.equal(random)

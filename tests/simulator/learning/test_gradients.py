@@ -19,8 +19,17 @@ class Counted:
 
     def __init__(self, lanes, **more):
         self._task = Quadratic(**more)
-        self.batch, self.epoch, self.lanes, self.calls = self._task.batch, self._task.epoch, lanes, []
-        self.start, self.batches, self.evaluate = self._task.start, self._task.batches, self._task.evaluate
+        self.batch, self.epoch, self.lanes, self.calls = (
+            self._task.batch,
+            self._task.epoch,
+            lanes,
+            [],
+        )
+        self.start, self.batches, self.evaluate = (
+            self._task.start,
+            self._task.batches,
+            self._task.evaluate,
+        )
 
     def gradients(self, weights, batches):
         self.calls.append(len(batches))
@@ -29,7 +38,9 @@ class Counted:
 
 def pool_of(task, ensemble=1, **more):
     settled = []
-    pool = GradientPool(task, task.start([0] * ensemble), lambda gradient, *_: settled.append(gradient), **more)
+    pool = GradientPool(
+        task, task.start([0] * ensemble), lambda gradient, *_: settled.append(gradient), **more
+    )
     model = SimpleNamespace(rank=0, version=0, mixings=0)
 
     def promise(due=0.0):
@@ -45,7 +56,9 @@ def pool_of(task, ensemble=1, **more):
     (4, 9, 1, 1), (4, 4, 4, 4),
     (1000, 1, 1, 20),
 ])  # fmt: skip
-def test_where_lanes_would_stay_empty_a_call_is_for_four_times_as_many(lanes, ensemble, asked, evaluated):
+def test_where_lanes_would_stay_empty_a_call_is_for_four_times_as_many(
+    lanes, ensemble, asked, evaluated
+):
     task = Counted(lanes)
     _, promise, _ = pool_of(task, ensemble)
     gradients = [promise() for _ in range(20)]
@@ -93,10 +106,18 @@ def test_what_was_evaluated_is_not_evaluated_again():
 
 def test_the_memory_bound_evaluates_early():
     task = Counted(1)
-    pool, promise, _ = pool_of(task, memory=4 * 2 * 5)  # weights and gradient of one parameter take 8 bytes
+    # weights and gradient of one parameter take 8 bytes
+    pool, promise, _ = pool_of(task, memory=4 * 2 * 5)
     gradients = [promise(due=float(k)) for k in range(6)]
     assert task.calls == [1]
-    assert [gradient._value is not None for gradient in gradients] == [True, False, False, False, False, False]
+    assert [gradient._value is not None for gradient in gradients] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert len(pool._pending) == 5
 
 
@@ -115,7 +136,9 @@ def test_a_dropped_gradient_is_never_evaluated():
 def test_stragglers_that_nobody_uses_cost_no_arithmetic(lanes, cancel):
     task = Counted(lanes)
     cluster = Cluster(workers=8, compute=Exponential(1.0))
-    outcome = simulate(cluster, KSync(Rule(), wait_for=5, cancel=cancel), task, stop=Stop(updates=200))
+    outcome = simulate(
+        cluster, KSync(Rule(), wait_for=5, cancel=cancel), task, stop=Stop(updates=200)
+    )
     counts = outcome.gradients
     assert counts["cancelled"] + counts["dropped"] > 200
     assert outcome.evaluated == counts["applied"] == 1000
@@ -123,14 +146,19 @@ def test_stragglers_that_nobody_uses_cost_no_arithmetic(lanes, cancel):
 
 
 def test_staleness_is_parallelism():
-    """With room for all in flight, a call is for as many as were read since the last, when one of them comes first.
+    """With room for all in flight, a call is for as many as were read since the last, when one of
+    them comes first.
 
-    Under exponential times whose gradient comes next is drawn at random: the birthday problem's Q(P).
+    Under exponential times whose gradient comes next is drawn at random: the birthday problem's
+    Q(P).
     """
     P = 16
     task = Counted(1000)
     outcome = simulate(
-        Cluster(workers=P, compute=Exponential(1.0)), AsyncPS(Rule(lr=0.01)), task, stop=Stop(updates=2000)
+        Cluster(workers=P, compute=Exponential(1.0)),
+        AsyncPS(Rule(lr=0.01)),
+        task,
+        stop=Stop(updates=2000),
     )
     birthday = sum(math.prod(1 - i / P for i in range(k)) for k in range(1, P + 1))
     assert outcome.evaluated / len(task.calls) == pytest.approx(birthday, rel=0.1)
@@ -176,7 +204,12 @@ def test_a_gradient_after_local_steps_is_of_the_model_that_was_read():
         read = stamp(start, owner)
         owner.version += 3
         gradient = pool.promise(3, reader, start + 0.0, None, read)
-        assert (gradient.target, gradient.version_read, gradient.staleness, gradient.status) == (2, 5, 3, "in flight")
+        assert (gradient.target, gradient.version_read, gradient.staleness, gradient.status) == (
+            2,
+            5,
+            3,
+            "in flight",
+        )
         assert pool.promise(3, reader, start + 0.0, None).target == 3
 
 

@@ -20,7 +20,10 @@ class Known(Leaf):
 
 
 def leaves(count, asked, size=4):
-    return [Known(torch.arange(float(size), dtype=torch.float64)[None] + 10 * n, asked) for n in range(count)]
+    return [
+        Known(torch.arange(float(size), dtype=torch.float64)[None] + 10 * n, asked)
+        for n in range(count)
+    ]
 
 
 def test_nothing_is_computed_until_a_value_is_asked_for_and_then_all_together():

@@ -56,10 +56,15 @@ def gradients_at(points, versions=None, curvature=2.0):
 
 
 def test_dc_asgd_with_the_right_strength_gives_the_fresh_gradient_of_a_quadratic():
-    h, read, now = 3.0, torch.tensor([[2.0, -1.0]], dtype=DOUBLE), torch.tensor([[1.5, 0.25]], dtype=DOUBLE)
+    h, read, now = (
+        3.0,
+        torch.tensor([[2.0, -1.0]], dtype=DOUBLE),
+        torch.tensor([[1.5, 0.25]], dtype=DOUBLE),
+    )
     stale = h * read
     compensation = DCASGDc(strength=1.0)
-    strength = h / stale.square()  # chosen anew for each coordinate: what lambda_0 approximates with one number
+    # chosen anew for each coordinate: what lambda_0 approximates with one number
+    strength = h / stale.square()
     object.__setattr__(compensation, "strength", strength)
     gradient, weights = late(stale, read, now)
     corrected, _ = compensation.correct(stale, gradient, weights, None, LR)
@@ -67,13 +72,18 @@ def test_dc_asgd_with_the_right_strength_gives_the_fresh_gradient_of_a_quadratic
 
 
 def test_adaptive_dc_asgd_is_its_formula_and_keeps_a_state_per_worker():
-    g, read, now = (torch.randn(1, 4, dtype=DOUBLE, generator=torch.Generator().manual_seed(i)) for i in range(3))
+    g, read, now = (
+        torch.randn(1, 4, dtype=DOUBLE, generator=torch.Generator().manual_seed(i))
+        for i in range(3)
+    )
     compensation = DCASGDa(strength=2.0, decay=0.95)
     state = torch.full((1, 4), 0.3, dtype=DOUBLE)
     corrected, after = compensation.correct(g, *late(g, read, now), state, LR)
     squares = 0.95 * 0.3 + 0.05 * g**2
     torch.testing.assert_close(after, squares)
-    torch.testing.assert_close(corrected, g + 2.0 / torch.sqrt(squares + 1e-7) * g * g * (now - read))
+    torch.testing.assert_close(
+        corrected, g + 2.0 / torch.sqrt(squares + 1e-7) * g * g * (now - read)
+    )
 
     rule = Rule(SGD(), lr=0.1, compensation=compensation)
     weights = torch.ones(1, 1, dtype=DOUBLE)
@@ -82,11 +92,15 @@ def test_adaptive_dc_asgd_is_its_formula_and_keeps_a_state_per_worker():
     assert {rank: float(s) for rank, s in state.workers.items()} == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("compensation", "weight"), [(Staleness(), 1 / 4), (OneOverN(workers=8), 1 / 8)])
+@pytest.mark.parametrize(
+    ("compensation", "weight"), [(Staleness(), 1 / 4), (OneOverN(workers=8), 1 / 8)]
+)
 def test_damping_scales_the_step_of_sgd_before_or_after(compensation, weight):
     weights = torch.ones(1, 1, dtype=DOUBLE)
     for on in ("gradient", "step"):
-        damped = type(compensation)(on=on, **({"workers": 8} if isinstance(compensation, OneOverN) else {}))
+        damped = type(compensation)(
+            on=on, **({"workers": 8} if isinstance(compensation, OneOverN) else {})
+        )
         rule = Rule(SGD(), lr=0.1, compensation=damped)
         after, _ = rule.update(weights, gradients_at([1.0]), rule.init(weights))
         assert float(after) == pytest.approx(1 - 0.1 * 2.0 * weight, rel=1e-14)
@@ -106,11 +120,18 @@ def test_damping_the_gradient_does_nothing_under_adam_but_damping_the_step_does(
 
 @pytest.mark.parametrize("optimizer", [Adam(), RMSProp(), Adagrad()], ids=repr)
 @pytest.mark.parametrize("compensation", [OneOverN, DelayAdaptive])
-def test_what_normalises_its_gradient_undoes_a_factor_before_it_but_not_after(optimizer, compensation):
+def test_what_normalises_its_gradient_undoes_a_factor_before_it_but_not_after(
+    optimizer, compensation
+):
     """1/16 of every gradient is the same step but for eps; 1/16 of every step is a sixteenth."""
-    size = {"workers": 16} if compensation is OneOverN else {"ceiling": LR * 4 / 16}  # gradients here are 4 stale
+    # gradients here are 4 stale
+    size = {"workers": 16} if compensation is OneOverN else {"ceiling": LR * 4 / 16}
     moved = {}
-    for damped in (Uncompensated(), compensation(on="gradient", **size), compensation(on="step", **size)):
+    for damped in (
+        Uncompensated(),
+        compensation(on="gradient", **size),
+        compensation(on="step", **size),
+    ):
         rule = Rule(optimizer, lr=LR, compensation=damped)
         weights = torch.ones(1, 1, dtype=DOUBLE)
         state = rule.init(weights)
@@ -118,25 +139,35 @@ def test_what_normalises_its_gradient_undoes_a_factor_before_it_but_not_after(op
             weights, state = rule.update(weights, gradients_at([1.0]), state)
         moved[damped] = float(1 - weights)
     plain, before, after = moved.values()
-    assert before == pytest.approx(plain, rel=1e-6)  # eps over the smallest root: 1e-8 / (sqrt(1 - 0.99) 2 / 16)
+    # eps over the smallest root: 1e-8 / (sqrt(1 - 0.99) 2 / 16)
+    assert before == pytest.approx(plain, rel=1e-6)
     assert after == pytest.approx(plain / 16, rel=1e-12)
 
 
 @pytest.mark.parametrize(("tau", "lr"), [(0, 0.3), (1, 0.3), (2, 0.1), (3, 0.1), (7, 0.1)])
-def test_a_delay_adaptive_rate_is_the_smaller_of_the_rate_and_the_ceiling_over_the_staleness(tau, lr):
+def test_a_delay_adaptive_rate_is_the_smaller_of_the_rate_and_the_ceiling_over_the_staleness(
+    tau, lr
+):
     """Also with a schedule's factor in it, and at a rate of nothing, as warm-ups have it."""
     c, late = 0.2, SimpleNamespace(staleness=tau)
     expected = min(lr, c / tau) if tau else lr
     assert lr * DelayAdaptive(ceiling=c).weight(late, lr) == pytest.approx(expected, rel=1e-14)
     rates = torch.tensor([[lr], [0.0]], dtype=DOUBLE)
-    assert (rates * DelayAdaptive(ceiling=c).weight(late, rates)).flatten().tolist() == pytest.approx([expected, 0.0])
+    assert (
+        rates * DelayAdaptive(ceiling=c).weight(late, rates)
+    ).flatten().tolist() == pytest.approx([expected, 0.0])
     gradient = gradients_at([1.0])[0]  # 4 stale, slope 2
     rule = Rule(
-        SGD(), lr=0.4, schedule=Step(every=1, factor=0.25, unit="updates"), compensation=DelayAdaptive(ceiling=c)
+        SGD(),
+        lr=0.4,
+        schedule=Step(every=1, factor=0.25, unit="updates"),
+        compensation=DelayAdaptive(ceiling=c),
     )
     weights = torch.ones(1, 1, dtype=DOUBLE)
     state = rule.init(weights)._replace(progress=Progress(1, 0.0))
-    assert float(rule.update(weights, [gradient], state)[0]) == pytest.approx(1 - 2 * min(0.4 * 0.25, c / 4), rel=1e-14)
+    assert float(rule.update(weights, [gradient], state)[0]) == pytest.approx(
+        1 - 2 * min(0.4 * 0.25, c / 4), rel=1e-14
+    )
 
 
 def test_a_delay_adaptive_rate_bounds_each_gradient_of_an_update_by_its_own_staleness():
@@ -150,10 +181,15 @@ def test_a_delay_adaptive_rate_bounds_each_gradient_of_an_update_by_its_own_stal
 
 
 def gap_aware_by_hand(path, read, value, decay):
-    """The penalised gradient after the steps of `path`, each coordinate on its own, from the paper's formula."""
+    """The penalised gradient after the steps of `path`, each coordinate on its own, from the
+    paper's formula.
+    """
     steps = [[(b - a) ** 2 for a, b in zip(*pair, strict=True)] for pair in pairwise(path)]
     t = len(steps)
-    weighed = [[(1 - decay) * decay ** (t - 1 - k) * square for square in step] for k, step in enumerate(steps)]
+    weighed = [
+        [(1 - decay) * decay ** (t - 1 - k) * square for square in step]
+        for k, step in enumerate(steps)
+    ]
     typical = [(sum(column) / (1 - decay**t)) ** 0.5 for column in zip(*weighed, strict=True)]
     gaps = [abs(now - then) for now, then in zip(path[-1], read, strict=True)]
     return [g / (1 + gap / c) for g, gap, c in zip(value, gaps, typical, strict=True)]
@@ -162,7 +198,11 @@ def gap_aware_by_hand(path, read, value, decay):
 @pytest.mark.parametrize("decay", [0.999, 0.5, 0.0])
 def test_gap_aware_divides_by_the_typical_steps_moved_since_the_read(decay):
     path = [[1.0, 2.0], [0.8, 2.5], [0.5, 2.4], [0.45, 2.0]]
-    compensation, state, points = GapAware(decay=decay), None, [torch.tensor([w], dtype=DOUBLE) for w in path]
+    compensation, state, points = (
+        GapAware(decay=decay),
+        None,
+        [torch.tensor([w], dtype=DOUBLE) for w in path],
+    )
     value = torch.tensor([[3.0, -7.0]], dtype=DOUBLE)
     for index, now in enumerate(points):
         state = compensation.init(now) if state is None else state
@@ -170,13 +210,17 @@ def test_gap_aware_divides_by_the_typical_steps_moved_since_the_read(decay):
         for _ in range(2):  # two gradients of one update see one step
             corrected, state = compensation.correct(value, *late(value, read, now), state, LR)
         expected = (
-            [3.0, -7.0] if index == 0 else gap_aware_by_hand(path[: index + 1], read[0].tolist(), [3.0, -7.0], decay)
+            [3.0, -7.0]
+            if index == 0
+            else gap_aware_by_hand(path[: index + 1], read[0].tolist(), [3.0, -7.0], decay)
         )
         assert corrected[0].tolist() == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_typical_step_is_the_models_whoever_sends_the_gradient():
-    """One worker's gradients are fresh; the other's first one meets a model whose steps it has not seen."""
+    """One worker's gradients are fresh; the other's first one meets a model whose steps it has not
+    seen.
+    """
     rule = Rule(SGD(), lr=LR, compensation=GapAware())
     weights = torch.ones(1, 1, dtype=DOUBLE)
     late_one = gradients_at([1.0, 1.0])[1]
@@ -197,7 +241,9 @@ def test_a_coordinate_that_moves_by_a_constant_step_is_penalised_by_its_stalenes
     for t in range(30):
         now, read = (torch.full((1, 1), 1 - 0.1 * k, dtype=DOUBLE) for k in (t, t - 4))
         state = compensation.init(now) if state is None else state
-        corrected, state = compensation.correct(torch.ones(1, 1, dtype=DOUBLE), *late(None, read, now), state, LR)
+        corrected, state = compensation.correct(
+            torch.ones(1, 1, dtype=DOUBLE), *late(None, read, now), state, LR
+        )
         assert float(corrected) == pytest.approx(1.0 if t == 0 else 1 / 5, rel=1e-9)
 
 
@@ -249,7 +295,9 @@ def test_schedules(schedule, at, factor):
     assert float(schedule(at)) == pytest.approx(factor)
 
 
-@pytest.mark.parametrize("wrong", [{"every": 1.0, "at": (2.0,)}, {}, {"at": (3.0, 2.0)}, {"at": (0.0,)}])
+@pytest.mark.parametrize(
+    "wrong", [{"every": 1.0, "at": (2.0,)}, {}, {"at": (3.0, 2.0)}, {"at": (0.0,)}]
+)
 def test_steps_are_at_one_distance_or_at_increasing_places(wrong):
     with pytest.raises(InvalidSettingError, match="Step"):
         Step(**wrong)
@@ -271,13 +319,19 @@ def test_a_gradient_is_clipped_member_by_member_as_torch_does_it():
 @pytest.mark.parametrize(
     ("rule", "by_torch"),
     [
-        (Rule(SGD(momentum=0.9), lr=LR, weight_decay=0.3), partial(torch.optim.SGD, momentum=0.9, weight_decay=0.3)),
+        (
+            Rule(SGD(momentum=0.9), lr=LR, weight_decay=0.3),
+            partial(torch.optim.SGD, momentum=0.9, weight_decay=0.3),
+        ),
         (Rule(AdamW(weight_decay=0.3), lr=LR), partial(torch.optim.AdamW, weight_decay=0.3)),
     ],
     ids=["coupled", "decoupled"],
 )
 def test_a_weight_decay_is_torch_s(rule, by_torch):
-    weights, own = torch.full((1, 2), 2.0, dtype=DOUBLE), torch.full((1, 2), 2.0, dtype=DOUBLE, requires_grad=True)
+    weights, own = (
+        torch.full((1, 2), 2.0, dtype=DOUBLE),
+        torch.full((1, 2), 2.0, dtype=DOUBLE, requires_grad=True),
+    )
     state, optimizer = rule.init(weights), by_torch([own], lr=LR)
     for step in range(4):
         gradient = torch.tensor([[0.5, step - 2.0]], dtype=DOUBLE)
@@ -343,7 +397,13 @@ def test_a_hyper_parameter_that_is_not_one_number_a_member_is_refused(shape):
     [
         (SGD(), 1),
         (SGD(momentum=torch.full((2, 1), 0.9, dtype=DOUBLE)), 2),
-        (RMSProp(decay=torch.full((2, 1), 0.9, dtype=DOUBLE), eps=torch.full((2, 1), 1e-8, dtype=DOUBLE)), 4),
+        (
+            RMSProp(
+                decay=torch.full((2, 1), 0.9, dtype=DOUBLE),
+                eps=torch.full((2, 1), 1e-8, dtype=DOUBLE),
+            ),
+            4,
+        ),
     ],
     ids=["lr", "lr and momentum", "lr, decay, 1 - decay and eps"],
 )

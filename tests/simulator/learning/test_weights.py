@@ -53,6 +53,11 @@ def test_the_mean_of_an_ensemble_is_that_of_each_member_alone(count):
     before = torch.stack(each)
     whole = mean(each)
     for member in range(3):
-        assert torch.equal(mean([model[member : member + 1, :333] for model in each]), whole[member : member + 1, :333])
-    torch.testing.assert_close(whole, torch.stack(each).double().mean(0).float(), rtol=1e-6, atol=1e-6)
+        assert torch.equal(
+            mean([model[member : member + 1, :333] for model in each]),
+            whole[member : member + 1, :333],
+        )
+    torch.testing.assert_close(
+        whole, torch.stack(each).double().mean(0).float(), rtol=1e-6, atol=1e-6
+    )
     assert torch.equal(torch.stack(each), before)

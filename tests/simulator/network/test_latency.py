@@ -1,4 +1,6 @@
-"""Latencies: a number or a law, those of servers apart, and no message that overtakes another of its pair."""
+"""Latencies: a number or a law, those of servers apart, and no message that overtakes another of
+its pair.
+"""
 
 import math
 from collections import defaultdict
@@ -6,7 +8,17 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from laggard.simulator import SERVER, AsyncPS, Cluster, InvalidSettingError, Network, Rule, Stop, SyncPS, simulate
+from laggard.simulator import (
+    SERVER,
+    AsyncPS,
+    Cluster,
+    InvalidSettingError,
+    Network,
+    Rule,
+    Stop,
+    SyncPS,
+    simulate,
+)
 from laggard.simulator.algorithms import ALGORITHMS
 from laggard.simulator.network.config import Hosts, SlowLink
 from laggard.simulator.network.topology import Star
@@ -43,13 +55,17 @@ def test_messages_of_a_server_have_a_latency_of_their_own(latency):
 
 def test_a_round_is_there_and_back():
     network = Network(latency=0.25, server_latency=1.5)
-    times = simulate(Cluster(2, network=network), SyncPS(Rule()), stop=Stop(updates=5)).updates["time"][::2]
+    times = simulate(Cluster(2, network=network), SyncPS(Rule()), stop=Stop(updates=5)).updates[
+        "time"
+    ][::2]
     assert times.tolist() == [0.25 + 2.75 * count for count in range(1, 6)]
 
 
 def test_a_link_and_a_machine_keep_their_own_latency():
     links = [SlowLink(0, SERVER, latency=3.0), SlowLink(1, SERVER, bandwidth=4.0)]
-    network = Network(latency=Constant(0.25), server_latency=Constant(0.5), links=links, message_bytes=2.0)
+    network = Network(
+        latency=Constant(0.25), server_latency=Constant(0.5), links=links, message_bytes=2.0
+    )
     log = messages(Cluster(3, network=network))
     for rank, up, down in ((0, 3.0, 3.0), (1, 0.75, 1.0), (2, 0.25, 0.5)):
         full = log["bytes"] > 0
@@ -67,12 +83,16 @@ def test_a_link_and_a_machine_keep_their_own_latency():
 @pytest.mark.parametrize("wires", WIRES)
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_constants_as_laws_are_their_numbers_bit_for_bit(name, wires):
-    """Rounds in lock step agree with messages to rounding alone, so that all are sent one by one."""
+    """Rounds in lock step agree with messages to rounding alone, so that all are sent one by
+    one.
+    """
     workers, prints = 1 if name == "delayed" else 4, []
     for law in (float, Constant):
         network = Network(latency=law(0.3), server_latency=law(0.7), **wires)
         cluster = Cluster(workers, Gamma(1.0, 0.6), network=network)
-        run = simulate(cluster, ALGORITHMS[name](Rule()), stop=Stop(updates=40), record=Record(messages=True))
+        run = simulate(
+            cluster, ALGORITHMS[name](Rule()), stop=Stop(updates=40), record=Record(messages=True)
+        )
         prints.append(fingerprint(run))
     assert prints[0] == prints[1]
 
@@ -93,13 +113,17 @@ HEAVY = Pareto(0.1, 1.1)
 @pytest.mark.parametrize("wires", WIRES)
 @pytest.mark.parametrize("crashes", [[], [Crash(0, at=40.0, back=41.0), Crash(1, at=60.0)]])
 def test_messages_of_a_pair_arrive_in_the_order_of_their_departure(wires, crashes):
-    """Downpour pushes again without waiting; a latency now and then is longer than many mini-batches."""
+    """Downpour pushes again without waiting; a latency now and then is longer than many
+    mini-batches.
+    """
     network = Network(latency=HEAVY, server_latency=Gamma(0.2, 3.0), **wires)
     cluster = Cluster(4, Gamma(0.3, 0.5), crashes, network)
     algorithm = ALGORITHMS["downpour"](Rule(), n_push=1, n_fetch=8)
     log = messages(cluster, algorithm, Stop(time=200.0))
     arrivals = defaultdict(list)
-    for sender, receiver, arrived in zip(log["sender"], log["receiver"], log["arrived"], strict=True):
+    for sender, receiver, arrived in zip(
+        log["sender"], log["receiver"], log["arrived"], strict=True
+    ):
         arrivals[sender, receiver].append(arrived)
     assert sum(map(len, arrivals.values())) > 500
     for pair in arrivals.values():
@@ -119,7 +143,9 @@ class Scripted:
 
 
 def arrivals(network, sends, cut=None):
-    """When messages `(moment, bytes)` of worker 0 to the server arrive; worker 0 goes down at `cut`."""
+    """When messages `(moment, bytes)` of worker 0 to the server arrive; worker 0 goes down at
+    `cut`.
+    """
     env, arrived = Clock(), {}
     transport = Transport(env, network, Star(), 1, crashes=cut is not None)
 
@@ -138,7 +164,9 @@ def arrivals(network, sends, cut=None):
 
 
 def test_a_message_is_late_by_its_own_latency_or_by_one_before_it():
-    """Arrivals are the running maximum of departure plus latency; without it, one in many would overtake."""
+    """Arrivals are the running maximum of departure plus latency; without it, one in many would
+    overtake.
+    """
     latencies = np.random.default_rng(3).exponential(5.0, 60)
     found = arrivals(Network(latency=Scripted(*latencies)), [(moment, 1.0) for moment in range(60)])
     own = np.arange(60) + latencies
@@ -148,7 +176,9 @@ def test_a_message_is_late_by_its_own_latency_or_by_one_before_it():
 
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 def test_the_order_is_that_in_which_last_bytes_leave(sharing):
-    """A message without bytes passes one whose bytes take two seconds, and is not held up by the other's latency."""
+    """A message without bytes passes one whose bytes take two seconds, and is not held up by the
+    other's latency.
+    """
     network = Network(bandwidth=10.0, sharing=sharing, latency=Scripted(7.0, 1.0))
     assert arrivals(network, [(0.0, 20.0), (0.5, 0.0)]) == [9.0, 1.5]
 
@@ -160,10 +190,15 @@ def test_a_message_that_is_lost_holds_up_none_of_the_next_life():
 
 
 def test_rounding_holds_up_no_message():
-    """A thousand messages that leave in one instant, behind a large one: each rounds its own time of arrival."""
+    """A thousand messages that leave in one instant, behind a large one: each rounds its own time
+    of arrival.
+    """
     moments = np.sort(np.random.default_rng(4).uniform(0.0, 2.0, 1000))
     sends = [(0.0, 20.0), *((moment, 1e-18) for moment in moments)]
-    found = [arrivals(Network(bandwidth=9.7, sharing="fifo", latency=law(0.1)), sends) for law in (float, Constant)]
+    found = [
+        arrivals(Network(bandwidth=9.7, sharing="fifo", latency=law(0.1)), sends)
+        for law in (float, Constant)
+    ]
     assert found[0] == found[1]
     assert len(set(found[0])) > 1
 
@@ -174,7 +209,9 @@ def test_the_mean_round_trip_is_that_of_the_laws():
     cluster = Cluster(1, Constant(1.0), network=Network(latency=there, server_latency=back))
     times = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=10_000)).updates["time"]
     trips, std = np.diff(times), math.hypot(there.std, back.std)
-    assert trips.mean() == pytest.approx(1.0 + there.mean + back.mean, abs=4 * std / math.sqrt(len(trips)))
+    assert trips.mean() == pytest.approx(
+        1.0 + there.mean + back.mean, abs=4 * std / math.sqrt(len(trips))
+    )
     fourth = ((trips - trips.mean()) ** 4).mean()
     assert trips.var() == pytest.approx(std**2, abs=4 * math.sqrt((fourth - std**4) / len(trips)))
 
@@ -183,10 +220,15 @@ def test_each_sender_draws_latencies_from_a_stream_of_its_own():
     def run(workers, **latency):
         cluster = Cluster(workers, Gamma(1.0, 0.5), network=Network(**latency))
         rows = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=300)).updates
-        return [(rows["computed"] - rows["started"])[rows["worker"] == rank][:40] for rank in range(3)]
+        return [
+            (rows["computed"] - rows["started"])[rows["worker"] == rank][:40] for rank in range(3)
+        ]
 
     np.testing.assert_allclose(run(3), run(3, latency=Exponential(0.2)), rtol=1e-9)
-    logs = [messages(Cluster(P, Constant(9.0), network=Network(latency=Exponential(0.2)))) for P in (2, 3)]
+    logs = [
+        messages(Cluster(P, Constant(9.0), network=Network(latency=Exponential(0.2))))
+        for P in (2, 3)
+    ]
     for rank in (0, 1):
         first, second = (took(log, log["sender"] == rank)[:4] for log in logs)
         np.testing.assert_allclose(first, second, rtol=1e-9)

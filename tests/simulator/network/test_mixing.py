@@ -12,7 +12,14 @@ from laggard.simulator.network.mixing import MIXINGS, NodePeers, doubly_stochast
 from laggard.simulator.network.topology import Complete, Exponential, Graph, Ring, Torus
 from tests.simulator.algorithms.conftest import graphs
 
-GRAPHS = [Ring(), Torus(), Complete(), Exponential(), Exponential(peers=2), Exponential(static=True)]
+GRAPHS = [
+    Ring(),
+    Torus(),
+    Complete(),
+    Exponential(),
+    Exponential(peers=2),
+    Exponential(static=True),
+]
 
 
 def stochastic(W, axis):
@@ -42,7 +49,9 @@ def test_metropolis_is_uniform_where_all_degrees_are_the_same(graph):
 
 @settings(max_examples=40, deadline=None)
 @given(graphs(most=12, extra=20))
-def test_metropolis_is_symmetric_and_doubly_stochastic_on_every_undirected_graph_and_contracts(drawn):
+def test_metropolis_is_symmetric_and_doubly_stochastic_on_every_undirected_graph_and_contracts(
+    drawn,
+):
     graph, workers = drawn
     W = matrix("metropolis", graph, 0, workers)
     assert stochastic(W, 0)
@@ -73,8 +82,12 @@ def test_a_nodes_mixing_is_its_row_and_column(drawn):
         mine = mixing("uniform", graph, rank, 3, workers)
         assert list(mine.out) == list(graph.out_peers(rank, 3, workers))
         assert mine.own == pytest.approx(W[rank, rank])
-        assert mine.out == {peer: W[peer, rank] for peer in range(workers) if peer != rank and W[peer, rank]}
-        assert mine.into == {peer: W[rank, peer] for peer in range(workers) if peer != rank and W[rank, peer]}
+        assert mine.out == {
+            peer: W[peer, rank] for peer in range(workers) if peer != rank and W[peer, rank]
+        }
+        assert mine.into == {
+            peer: W[rank, peer] for peer in range(workers) if peer != rank and W[rank, peer]
+        }
 
 
 @pytest.mark.parametrize("workers", [3, 4, 7, 16])
@@ -86,7 +99,9 @@ def test_the_eigenvalues_of_the_ring(workers):
 
 
 @pytest.mark.parametrize("workers", [*range(2, 10), 15, 16, 17, 32])
-def test_the_exponential_graph_averages_exactly_after_log2_rounds_iff_workers_are_a_power_of_two(workers):
+def test_the_exponential_graph_averages_exactly_after_log2_rounds_iff_workers_are_a_power_of_two(
+    workers,
+):
     graph = Exponential()
     rounds = [matrix("uniform", graph, step, workers) for step in steps(graph, workers)]
     assert len(rounds) == math.ceil(math.log2(workers))
@@ -97,10 +112,13 @@ def test_the_exponential_graph_averages_exactly_after_log2_rounds_iff_workers_ar
         assert far > 1e-3 / workers
 
 
-@pytest.mark.parametrize("graph", [Exponential(), Exponential(peers=2), Exponential(static=True)], ids=repr)
+@pytest.mark.parametrize(
+    "graph", [Exponential(), Exponential(peers=2), Exponential(static=True)], ids=repr
+)
 def test_metropolis_needs_an_undirected_graph(graph):
     with pytest.raises(
-        InvalidSettingError, match=r"Exponential.mixing: expected uniform: metropolis needs an undirected graph"
+        InvalidSettingError,
+        match=r"Exponential.mixing: expected uniform: metropolis needs an undirected graph",
     ):
         matrix("metropolis", graph, 0, 8)
 
@@ -119,9 +137,18 @@ def test_a_graphs_own_weights_and_what_stays_at_home(tmp_path):
     ("text", "said"),
     [
         ("0 1 0.7\n0 2 0.7\n1 0 0.5\n2 0 0.5", r"Graph.weight: .* at most 1 .* got '1.4 at 0'"),
-        ("0 1 -0.5\n1 2 0.5\n2 0 0.5", r"Graph.weight: expected a share from 0 to 1 on every edge.*-0.5 on 0 -> 1"),
-        ("0 1\n1 2\n2 0", r"Graph.weight: expected a share from 0 to 1 on every edge.*None on 0 -> 1"),
-        ("0 1 1.5\n1 2 0.5\n2 0 0.5", r"Graph.weight: expected a share from 0 to 1 on every edge.*1.5 on 0 -> 1"),
+        (
+            "0 1 -0.5\n1 2 0.5\n2 0 0.5",
+            r"Graph.weight: expected a share from 0 to 1 on every edge.*-0.5 on 0 -> 1",
+        ),
+        (
+            "0 1\n1 2\n2 0",
+            r"Graph.weight: expected a share from 0 to 1 on every edge.*None on 0 -> 1",
+        ),
+        (
+            "0 1 1.5\n1 2 0.5\n2 0 0.5",
+            r"Graph.weight: expected a share from 0 to 1 on every edge.*1.5 on 0 -> 1",
+        ),
     ],
 )
 def test_weights_that_are_no_shares_are_refused(tmp_path, text, said):
@@ -143,11 +170,15 @@ def test_at_a_star_everybody_keeps_the_own_model():
 def test_steps_repeat_with_the_period():
     graph = Exponential()
     for rank, step in itertools.product(range(6), range(9)):
-        assert mixing("uniform", graph, rank, step, 6) == mixing("uniform", graph, rank, step % 3, 6)
+        assert mixing("uniform", graph, rank, step, 6) == mixing(
+            "uniform", graph, rank, step % 3, 6
+        )
 
 
 def test_a_node_is_told_the_mixing_that_it_asks_for():
-    """By name and step, also when it asks again; where degrees differ, the two names' weights do."""
+    """By name and step, also when it asks again; where degrees differ, the two names' weights
+    do.
+    """
     star = Graph(graph="star_graph", arguments={"n": 3})
     for graph, names in ((star, ["uniform", "metropolis"]), (Exponential(), ["uniform"])):
         peers = NodePeers(graph, 1, 4)

@@ -1,4 +1,6 @@
-"""Links: queues and max-min fairness, against worked examples and against an independent solution."""
+"""Links: queues and max-min fairness, against worked examples and against an independent
+solution.
+"""
 
 import itertools
 import math
@@ -37,7 +39,9 @@ class Traffic:
     def cut(self, moment, rank, lost):
         def go():
             cut = self.transport.cut(rank)
-            lost.append([name for name, event in self.events.items() if any(event is one for one in cut)])
+            lost.append(
+                [name for name, event in self.events.items() if any(event is one for one in cut)]
+            )
 
         self.env.call_in(moment, go)
 
@@ -78,7 +82,8 @@ def test_fifo_messages_into_one_card_end_in_turn():
 def test_a_late_small_message_delays_the_others_by_its_own_bytes():
     """Two messages of 20 bytes at 5 B/s each; at 2 s, 10 bytes each left, a third of 5 bytes comes.
 
-    Three at 10/3 B/s: the third passes in 1.5 s, at 3.5 s, when the others have 5 bytes each left, which take
+    Three at 10/3 B/s: the third passes in 1.5 s, at 3.5 s, when the others have 5 bytes each left,
+    which take
     1 s at 5 B/s: they end at 4.5 s instead of 4 s, by the third's 5 bytes over 10 B/s later.
     """
     sends = [(0.0, 0, SERVER, 20.0), (0.0, 1, SERVER, 20.0), (2.0, 2, SERVER, 5.0)]
@@ -88,22 +93,34 @@ def test_a_late_small_message_delays_the_others_by_its_own_bytes():
 def test_a_workers_own_card_can_be_what_binds():
     """Two workers at 10 B/s into a server of 15 B/s: 7.5 each; one alone gets 10, its own card."""
     network = Network(bandwidth=BANDWIDTH, server_bandwidth=15.0)
-    assert arrivals([(0.0, 0, SERVER, 30.0), (0.0, 1, SERVER, 15.0)], network) == pytest.approx([3.5, 2.0])
+    assert arrivals([(0.0, 0, SERVER, 30.0), (0.0, 1, SERVER, 15.0)], network) == pytest.approx(
+        [3.5, 2.0]
+    )
 
 
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 def test_directions_are_separate(sharing):
     network = Network(bandwidth=BANDWIDTH, sharing=sharing)
-    assert arrivals([(0.0, 0, SERVER, 20.0), (0.0, SERVER, 0, 20.0)], network) == pytest.approx([2.0, 2.0])
+    assert arrivals([(0.0, 0, SERVER, 20.0), (0.0, SERVER, 0, 20.0)], network) == pytest.approx(
+        [2.0, 2.0]
+    )
 
 
 def test_a_busy_down_link_does_not_hold_the_up_link():
-    """Fifo, cut-through: A's card is free after its own bytes, though C's takes B's message first."""
+    """Fifo, cut-through: A's card is free after its own bytes, though C's takes B's message
+    first.
+    """
     env = Clock()
     sharing, ended = FifoSharing(env), {}
     up_a, up_b, down_c, down_d = (Link(BANDWIDTH) for _ in range(4))
-    for name, route in {"B to C": (up_b, down_c), "A to C": (up_a, down_c), "A to D": (up_a, down_d)}.items():
-        sharing.carry(10.0, route, lambda delay, name=name: ended.__setitem__(name, env.now + delay))
+    for name, route in {
+        "B to C": (up_b, down_c),
+        "A to C": (up_a, down_c),
+        "A to D": (up_a, down_d),
+    }.items():
+        sharing.carry(
+            10.0, route, lambda delay, name=name: ended.__setitem__(name, env.now + delay)
+        )
     env.run()
     assert ended == pytest.approx({"B to C": 1.0, "A to C": 2.0, "A to D": 2.0})
 
@@ -120,12 +137,18 @@ def test_fifo_tail_leaves_no_link_before_the_one_before():
     assert arrivals([(0.0, 0, SERVER, 10.0)], network) == pytest.approx([10.0])
 
 
-@pytest.mark.parametrize("speeds", [*itertools.permutations([1.0, 4.0, 10.0]), (1.0, 1e9, 1.0), (3.0, 7.0, 3.0, 5.0)])
+@pytest.mark.parametrize(
+    "speeds", [*itertools.permutations([1.0, 4.0, 10.0]), (1.0, 1e9, 1.0), (3.0, 7.0, 3.0, 5.0)]
+)
 def test_a_message_alone_in_queues_goes_at_the_pace_of_its_slowest_link(speeds):
-    """Cut-through: max_k N / b_k, from 2 s on; what comes at its end to the last link finds that free."""
+    """Cut-through: max_k N / b_k, from 2 s on; what comes at its end to the last link finds that
+    free.
+    """
     env, ends = Clock(), []
     sharing, links = FifoSharing(env), [Link(speed) for speed in speeds]
-    env.call_in(2.0, lambda: sharing.carry(20.0, tuple(links), lambda delay: ends.append(env.now + delay)))
+    env.call_in(
+        2.0, lambda: sharing.carry(20.0, tuple(links), lambda delay: ends.append(env.now + delay))
+    )
     env.run_to_end()
     assert ends == [pytest.approx(2 + 20 / min(speeds))]
     assert links[-1].free == ends[0]
@@ -138,7 +161,9 @@ def test_a_link_of_a_pair_that_is_no_slower_than_the_cards_changes_nothing_in_qu
     pairs = [SlowLink(one, other, fast) for one in range(3) for other in (SERVER, 3)]
     with_links = Network(bandwidth=BANDWIDTH, server_bandwidth=15.0, sharing="fifo", links=pairs)
     topology = CompleteWithServers()
-    assert arrivals(sends, with_links, topology) == pytest.approx(arrivals(sends, network, topology), rel=1e-9)
+    assert arrivals(sends, with_links, topology) == pytest.approx(
+        arrivals(sends, network, topology), rel=1e-9
+    )
 
 
 def test_free_network_and_tokens_take_the_latency():
@@ -149,7 +174,9 @@ def test_free_network_and_tokens_take_the_latency():
 def test_the_star_joins_workers_to_the_server_alone():
     assert Star().joins(0, SERVER, 8)
     assert Star().joins(SERVER, 5, 8)
-    with pytest.raises(InvalidSettingError, match=r"Star.send: expected a pair that a Star joins, got '0 -> 1'"):
+    with pytest.raises(
+        InvalidSettingError, match=r"Star.send: expected a pair that a Star joins, got '0 -> 1'"
+    ):
         Traffic(Network()).transport.check(0, 1)
 
 
@@ -176,10 +203,19 @@ def test_settings_out_of_range_are_refused(wrong):
 
 
 def crossed(network, sender, receiver, workers):
-    """The links between two nodes as (name, capacity), said once more and plainly; None where they are one machine."""
+    """The links between two nodes as (name, capacity), said once more and plainly; None where they
+    are one machine.
+    """
     hosts = network.hosts
-    if hosts is not None and min(sender, receiver) >= 0 and sender // hosts.size == receiver // hosts.size:
-        return [((sender, "inner up"), hosts.bandwidth), ((receiver, "inner down"), hosts.bandwidth)]
+    if (
+        hosts is not None
+        and min(sender, receiver) >= 0
+        and sender // hosts.size == receiver // hosts.size
+    ):
+        return [
+            ((sender, "inner up"), hosts.bandwidth),
+            ((receiver, "inner down"), hosts.bandwidth),
+        ]
 
     def machine(rank):
         if hosts is not None and rank >= 0:
@@ -207,7 +243,9 @@ def crossed(network, sender, receiver, workers):
 
 
 def exact(sends, routes):
-    """Max-min fairness from scratch at every event: all rates grow alike, those at a full link stop."""
+    """Max-min fairness from scratch at every event: all rates grow alike, those at a full link
+    stop.
+    """
     left, ends, now = {index: send[3] for index, send in enumerate(sends)}, {}, 0.0
     while left:
         active = [index for index in left if sends[index][0] <= now]
@@ -224,9 +262,13 @@ def exact(sends, routes):
             full = {link for link in head if head[link] <= grown * (1 + 1e-12)}
             rates |= {index: grown for index in growing if full & set(dict(routes[index]))}
         ahead = [send[0] for send in sends if send[0] > now]
-        step = min([left[index] / rates[index] for index in active] + [moment - now for moment in ahead])
+        step = min(
+            [left[index] / rates[index] for index in active] + [moment - now for moment in ahead]
+        )
         now = (
-            min(ahead, key=lambda moment: abs(moment - now - step)) if step in [m - now for m in ahead] else now + step
+            min(ahead, key=lambda moment: abs(moment - now - step))
+            if step in [m - now for m in ahead]
+            else now + step
         )
         for index in active:
             left[index] -= rates[index] * step
@@ -244,13 +286,18 @@ def networks(draw, workers):
     """Any network of finite bandwidth on a complete graph or, with servers, on a star."""
     star = draw(st.booleans())
     if draw(st.integers(0, 2)) == 0:
-        server, hosts = draw(st.none() | speeds), Hosts(draw(st.sampled_from([1, 2, 4])), draw(speeds), latency=0.25)
-        return Network(bandwidth=draw(speeds), server_bandwidth=server, latency=0.25, hosts=hosts), (
-            Star() if star else Complete()
+        server, hosts = (
+            draw(st.none() | speeds),
+            Hosts(draw(st.sampled_from([1, 2, 4])), draw(speeds), latency=0.25),
         )
+        return Network(
+            bandwidth=draw(speeds), server_bandwidth=server, latency=0.25, hosts=hosts
+        ), (Star() if star else Complete())
     colocated = star and draw(st.booleans())
     ranks = [*range(workers), *([-1, -2] if star else [])]
-    pairs = st.tuples(st.sampled_from(ranks), st.sampled_from(ranks)).filter(lambda pair: pair[0] != pair[1])
+    pairs = st.tuples(st.sampled_from(ranks), st.sampled_from(ranks)).filter(
+        lambda pair: pair[0] != pair[1]
+    )
     unique = draw(st.lists(pairs, max_size=3, unique_by=lambda pair: frozenset(pair)))
     network = Network(
         bandwidth=draw(speeds),
@@ -267,7 +314,9 @@ def networks(draw, workers):
 @settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_any_network_shares_max_min_fairly_over_time(data):
-    """Cards, private and slow links, fast and slow cards, colocated servers, hosts, against a solution from scratch."""
+    """Cards, private and slow links, fast and slow cards, colocated servers, hosts, against a
+    solution from scratch.
+    """
     workers = 4
     network, topology = data.draw(networks(workers))
     network.check(workers)
@@ -297,18 +346,26 @@ def test_any_network_shares_max_min_fairly_over_time(data):
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 @pytest.mark.parametrize("P", [2, 5, 8])
 def test_a_mesh_on_private_links_and_on_cards(sharing, P):
-    """Everybody sends N bytes to everybody: alpha + N beta on private links, alpha + (P - 1) N beta on cards."""
+    """Everybody sends N bytes to everybody: alpha + N beta on private links, alpha + (P - 1) N beta
+    on cards.
+    """
     alpha, size = 0.5, 20.0
     mesh = [(0.0, i, j, size) for i in range(P) for j in Complete().out_peers(i, 0, P)]
     for wiring, times in {"pairs": 1, "cards": P - 1}.items():
         network = Network(bandwidth=BANDWIDTH, latency=alpha, sharing=sharing, wiring=wiring)
-        assert max(arrivals(mesh, network, Complete(), P)) == pytest.approx(alpha + times * size / BANDWIDTH)
+        assert max(arrivals(mesh, network, Complete(), P)) == pytest.approx(
+            alpha + times * size / BANDWIDTH
+        )
 
 
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 def test_a_slow_sender_does_not_hold_a_fast_receiver(sharing):
-    """Seven workers at 10 B/s, one at 1 B/s, a server that is faster: each is through as soon as its card allows."""
-    network = Network(bandwidth=BANDWIDTH, server_bandwidth=1000.0, sharing=sharing, cards=[Card(0, 1.0)])
+    """Seven workers at 10 B/s, one at 1 B/s, a server that is faster: each is through as soon as
+    its card allows.
+    """
+    network = Network(
+        bandwidth=BANDWIDTH, server_bandwidth=1000.0, sharing=sharing, cards=[Card(0, 1.0)]
+    )
     sends = [(0.0, rank, SERVER, 20.0) for rank in range(8)]
     queue = 7 * 20.0 / 1000.0 if sharing == "fifo" else 0.0
     first, *others = arrivals(sends, network)
@@ -321,35 +378,56 @@ def test_a_slow_sender_does_not_hold_a_fast_receiver(sharing):
 @pytest.mark.parametrize("bandwidth", [BANDWIDTH, math.inf])
 def test_a_slow_link_slows_its_pair_alone(sharing, bandwidth):
     link = SlowLink(0, SERVER, bandwidth=1.0, latency=0.5, both=False)
-    network = Network(bandwidth=bandwidth, server_bandwidth=1e6, latency=0.125, sharing=sharing, links=[link])
+    network = Network(
+        bandwidth=bandwidth, server_bandwidth=1e6, latency=0.125, sharing=sharing, links=[link]
+    )
     alone = 20.0 / bandwidth
-    sends = [(0.0, 0, SERVER, 20.0), (0.0, SERVER, 0, 20.0), (0.0, 1, SERVER, 20.0), (30.0, 0, SERVER, 0.0)]
+    sends = [
+        (0.0, 0, SERVER, 20.0),
+        (0.0, SERVER, 0, 20.0),
+        (0.0, 1, SERVER, 20.0),
+        (30.0, 0, SERVER, 0.0),
+    ]
     expected = [20.5, alone + 0.125, alone + 0.125, 30.5]
     assert arrivals(sends, network) == pytest.approx(expected, abs=1e-3)
 
 
 def test_a_slow_link_has_a_latency_or_a_bandwidth_alone():
     far = Network(latency=0.125, links=[SlowLink(-1, 2, latency=3.0)])
-    assert arrivals([(0.0, 2, SERVER, 9.0), (0.0, SERVER, 2, 9.0), (0.0, 1, SERVER, 9.0)], far) == [3.0, 3.0, 0.125]
+    assert arrivals([(0.0, 2, SERVER, 9.0), (0.0, SERVER, 2, 9.0), (0.0, 1, SERVER, 9.0)], far) == [
+        3.0,
+        3.0,
+        0.125,
+    ]
     thin = Network(latency=0.125, links=[SlowLink(-1, 2, bandwidth=3.0)])
     assert arrivals([(0.0, 2, SERVER, 9.0), (0.0, 1, SERVER, 9.0)], thin) == [3.125, 0.125]
 
 
 def test_a_colocated_server_shares_its_workers_card():
-    """Shard -1 on worker 0, -2 on worker 1: worker 0's message to -1 is free, 2's share with what 0 itself is sent."""
+    """Shard -1 on worker 0, -2 on worker 1: worker 0's message to -1 is free, 2's share with what 0
+    itself is sent.
+    """
     network = Network(bandwidth=BANDWIDTH, latency=0.5, colocated=True)
     assert arrivals([(1.0, 0, -1, 20.0), (1.0, -2, 1, 20.0)], network) == [1.0, 1.0]
     into_one_card = [(0.0, 2, -1, 20.0), (0.0, -2, 0, 20.0)]
     assert arrivals(into_one_card, network) == pytest.approx([4.5, 4.5])
-    assert arrivals(into_one_card, Network(bandwidth=BANDWIDTH, latency=0.5)) == pytest.approx([2.5, 2.5])
+    assert arrivals(into_one_card, Network(bandwidth=BANDWIDTH, latency=0.5)) == pytest.approx(
+        [2.5, 2.5]
+    )
 
 
 @pytest.mark.parametrize("sharing", ["fair", "fifo"])
 @pytest.mark.parametrize("inner", [4 * BANDWIDTH, math.inf])
 @pytest.mark.parametrize("bandwidth", [BANDWIDTH, math.inf])
-def test_workers_of_a_host_share_its_card_and_have_inner_cards_of_their_own(sharing, inner, bandwidth):
-    """Inside alpha' + N beta' for each pair at once, both ways; two that send to others take alpha + 2 N beta."""
-    network = Network(bandwidth=bandwidth, latency=0.5, sharing=sharing, hosts=Hosts(4, inner, latency=0.25))
+def test_workers_of_a_host_share_its_card_and_have_inner_cards_of_their_own(
+    sharing, inner, bandwidth
+):
+    """Inside alpha' + N beta' for each pair at once, both ways; two that send to others take alpha
+    + 2 N beta.
+    """
+    network = Network(
+        bandwidth=bandwidth, latency=0.5, sharing=sharing, hosts=Hosts(4, inner, latency=0.25)
+    )
     inside = [(0.0, one, other, 20.0) for one, other in [(0, 1), (1, 0), (2, 3)]]
     across = [(0.0, one, other, 20.0) for one, other in [(0, 4), (1, 5)]]
     found = arrivals([*inside, *across], network, Complete())
@@ -387,10 +465,14 @@ def test_a_cut_frees_what_was_held_on_fair_links():
     traffic.cut(2.0, 0, lost)
     traffic.run()
     assert traffic.times == pytest.approx({"kept": 3.0})
-    assert traffic.env.now == pytest.approx(3.0), "no timer of the lost message keeps the clock running"
+    assert traffic.env.now == pytest.approx(3.0), (
+        "no timer of the lost message keeps the clock running"
+    )
 
 
-@pytest.mark.parametrize("more", [{"wiring": "cards"}, {"wiring": "pairs"}, {"hosts": Hosts(1)}], ids=str)
+@pytest.mark.parametrize(
+    "more", [{"wiring": "cards"}, {"wiring": "pairs"}, {"hosts": Hosts(1)}], ids=str
+)
 def test_after_a_cut_a_queue_begins_anew_on_the_nodes_own_links(more):
     network = Network(bandwidth=BANDWIDTH, server_bandwidth=1e6, sharing="fifo", **more)
     traffic, lost = Traffic(network, crashes=True), []
@@ -404,7 +486,9 @@ def test_after_a_cut_a_queue_begins_anew_on_the_nodes_own_links(more):
 
 @pytest.mark.parametrize("rank", [0, 3])
 def test_after_a_cut_the_queue_of_a_hosts_card_stays_as_it_was(rank):
-    """Each message takes 2 s. The lost one holds its turn until 2 s, so that the next two end at 4 s and 6 s."""
+    """Each message takes 2 s. The lost one holds its turn until 2 s, so that the next two end at 4
+    s and 6 s.
+    """
     network = Network(bandwidth=BANDWIDTH, server_bandwidth=1e6, sharing="fifo", hosts=Hosts(2))
     traffic, mate = Traffic(network, workers=4, crashes=True), rank ^ 1
     traffic.send("lost", 0.0, rank, SERVER, 20.0)
@@ -416,8 +500,12 @@ def test_after_a_cut_the_queue_of_a_hosts_card_stays_as_it_was(rank):
 
 
 def test_after_a_cut_a_queue_begins_anew_on_the_workers_own_inner_card():
-    """The card of the other worker of the host, to which all five messages went, is reserved until 10 s."""
-    traffic = Traffic(Network(sharing="fifo", hosts=Hosts(4, BANDWIDTH)), Complete(), workers=4, crashes=True)
+    """The card of the other worker of the host, to which all five messages went, is reserved until
+    10 s.
+    """
+    traffic = Traffic(
+        Network(sharing="fifo", hosts=Hosts(4, BANDWIDTH)), Complete(), workers=4, crashes=True
+    )
     for name in range(5):
         traffic.send(name, 0.0, 0, 1, 20.0)
     traffic.cut(3.0, 0, [])
@@ -440,10 +528,14 @@ def test_every_message_arrives_or_is_cut_whoever_crashes_when(data):
         for other in range(-2, workers)
         if topology.joins(one, other, workers)
     ]
-    sends = data.draw(st.lists(st.tuples(st.floats(0, 5), st.sampled_from(pairs), st.floats(0, 9)), max_size=12))
+    sends = data.draw(
+        st.lists(st.tuples(st.floats(0, 5), st.sampled_from(pairs), st.floats(0, 9)), max_size=12)
+    )
     for name, (moment, pair, size) in enumerate(sends):
         traffic.send(name, moment, *pair, size)
-    for moment, rank in data.draw(st.lists(st.tuples(st.floats(0, 8), st.integers(0, workers - 1)), max_size=3)):
+    for moment, rank in data.draw(
+        st.lists(st.tuples(st.floats(0, 8), st.integers(0, workers - 1)), max_size=3)
+    ):
         traffic.cut(moment, rank, lost)
     traffic.run()
     assert sorted([*traffic.times, *itertools.chain(*lost)]) == list(range(len(sends)))
@@ -453,26 +545,56 @@ def test_every_message_arrives_or_is_cut_whoever_crashes_when(data):
 @pytest.mark.parametrize(
     ("network", "said"),
     [
-        (lambda: Network(cards=[Card(8, 1.0)]), r"Cluster.network.cards.0.worker: expected a rank below workers = 8"),
+        (
+            lambda: Network(cards=[Card(8, 1.0)]),
+            r"Cluster.network.cards.0.worker: expected a rank below workers = 8",
+        ),
         (
             lambda: Network(cards=[Card(1, 1.0), Card(1, 2.0)]),
             r"Cluster.network.cards.1.worker: .* one card each, got 1",
         ),
         (lambda: Network(cards=[Card(1, 0.0)]), r"Card.bandwidth: expected bytes per second > 0"),
         (lambda: Network(cards=[Card(-1, 1.0)]), r"Card.worker: expected a number >= 0"),
-        (lambda: Network(links=[SlowLink(0, 8, 1.0)]), r"Cluster.network.links.0.receiver: .* workers = 8.* got 8"),
-        (lambda: Network(links=[SlowLink(-9, 0, 1.0)]), r"Cluster.network.links.0.sender: .* down to -8, got -9"),
-        (lambda: Network(links=[SlowLink(0, -1, 1.0), SlowLink(-1, 0, 2.0)]), r"links.1.receiver: expected one link a"),
+        (
+            lambda: Network(links=[SlowLink(0, 8, 1.0)]),
+            r"Cluster.network.links.0.receiver: .* workers = 8.* got 8",
+        ),
+        (
+            lambda: Network(links=[SlowLink(-9, 0, 1.0)]),
+            r"Cluster.network.links.0.sender: .* down to -8, got -9",
+        ),
+        (
+            lambda: Network(links=[SlowLink(0, -1, 1.0), SlowLink(-1, 0, 2.0)]),
+            r"links.1.receiver: expected one link a",
+        ),
         (
             lambda: Network(topology=Star(), links=[SlowLink(0, 1, 1.0)]),
             r"links.0.receiver: expected a pair that a Star",
         ),
-        (lambda: Network(topology=Ring(), links=[SlowLink(0, -1, 1.0)]), r"links.0.receiver: .* that a Ring joins"),
-        (lambda: Network(hosts=Hosts(3)), r"Cluster.network.hosts.size: expected a divisor of workers = 8, got 3"),
-        (lambda: Network(links=[SlowLink(2, 2, 1.0)]), r"SlowLink.receiver: expected a rank other than the sender's"),
-        (lambda: Network(links=[SlowLink(2, 3)]), r"SlowLink.bandwidth: expected a bandwidth or a latency"),
-        (lambda: Network(links=[SlowLink(2, 3, -1.0)]), r"SlowLink.bandwidth: expected bytes per second > 0"),
-        (lambda: Network(links=[SlowLink(2, 3, latency=-1.0)]), r"SlowLink.latency: expected a number >= 0"),
+        (
+            lambda: Network(topology=Ring(), links=[SlowLink(0, -1, 1.0)]),
+            r"links.0.receiver: .* that a Ring joins",
+        ),
+        (
+            lambda: Network(hosts=Hosts(3)),
+            r"Cluster.network.hosts.size: expected a divisor of workers = 8, got 3",
+        ),
+        (
+            lambda: Network(links=[SlowLink(2, 2, 1.0)]),
+            r"SlowLink.receiver: expected a rank other than the sender's",
+        ),
+        (
+            lambda: Network(links=[SlowLink(2, 3)]),
+            r"SlowLink.bandwidth: expected a bandwidth or a latency",
+        ),
+        (
+            lambda: Network(links=[SlowLink(2, 3, -1.0)]),
+            r"SlowLink.bandwidth: expected bytes per second > 0",
+        ),
+        (
+            lambda: Network(links=[SlowLink(2, 3, latency=-1.0)]),
+            r"SlowLink.latency: expected a number >= 0",
+        ),
     ],
 )
 def test_cards_and_links_that_do_not_fit_the_cluster_are_refused_by_their_key(network, said):
@@ -482,7 +604,12 @@ def test_cards_and_links_that_do_not_fit_the_cluster_are_refused_by_their_key(ne
 
 def test_cards_and_links_that_fit_are_accepted():
     network = Network(
-        topology=Auto(), cards=[Card(7, 1.0)], links=[SlowLink(0, -8, 1.0), SlowLink(0, 1, 1.0, both=False)]
+        topology=Auto(),
+        cards=[Card(7, 1.0)],
+        links=[SlowLink(0, -8, 1.0), SlowLink(0, 1, 1.0, both=False)],
     )
     Cluster(workers=8, network=network)
-    Cluster(workers=8, network=Network(links=[SlowLink(0, 1, 1.0, both=False), SlowLink(1, 0, 2.0, both=False)]))
+    Cluster(
+        workers=8,
+        network=Network(links=[SlowLink(0, 1, 1.0, both=False), SlowLink(1, 0, 2.0, both=False)]),
+    )

@@ -35,7 +35,14 @@ from laggard.simulator.network.topology import (
 )
 from laggard.simulator.timing.distributions import Gamma
 
-GRAPHS = [Ring(), Torus(), Complete(), Exponential(), Exponential(peers=2), Exponential(static=True)]
+GRAPHS = [
+    Ring(),
+    Torus(),
+    Complete(),
+    Exponential(),
+    Exponential(peers=2),
+    Exponential(static=True),
+]
 UNDIRECTED = [Ring(), Torus(), Complete()]
 SIZES = [1, 2, 3, 4, 6, 7, 12, 16]
 
@@ -44,7 +51,9 @@ def digraph(topology, step, workers):
     """A step's edges as networkx has them."""
     made = nx.DiGraph()
     made.add_nodes_from(range(workers))
-    made.add_edges_from((rank, peer) for rank in range(workers) for peer in topology.out_peers(rank, step, workers))
+    made.add_edges_from(
+        (rank, peer) for rank in range(workers) for peer in topology.out_peers(rank, step, workers)
+    )
     return made
 
 
@@ -53,13 +62,20 @@ def ahead(rank, peers, workers):
 
 
 def test_every_topology_of_the_table_is_tested():
-    assert set(TOPOLOGIES.values()) == {type(graph) for graph in GRAPHS} | {Auto, Star, Graph, TimeVarying}
+    assert set(TOPOLOGIES.values()) == {type(graph) for graph in GRAPHS} | {
+        Auto,
+        Star,
+        Graph,
+        TimeVarying,
+    }
 
 
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("graph", GRAPHS, ids=repr)
 def test_a_graph_is_consistent(graph, workers):
-    """Peers once each, never oneself, in rotating order; in-peers mirror out-peers; joined is who is ever a peer."""
+    """Peers once each, never oneself, in rotating order; in-peers mirror out-peers; joined is who
+    is ever a peer.
+    """
     graph.check(workers)
     period, ever = graph.period(workers), set()
     for step in range(2 * period + 1):
@@ -67,12 +83,22 @@ def test_a_graph_is_consistent(graph, workers):
             out, into = graph.out_peers(rank, step, workers), graph.in_peers(rank, step, workers)
             for peers in (out, into):
                 assert ahead(rank, peers, workers) == sorted(set(ahead(rank, peers, workers)) - {0})
-            assert set(into) == {peer for peer in range(workers) if rank in graph.out_peers(peer, step, workers)}
+            assert set(into) == {
+                peer for peer in range(workers) if rank in graph.out_peers(peer, step, workers)
+            }
             assert out == graph.out_peers(rank, step + period, workers)
             ever |= {(rank, peer) for peer in out}
-    joined = {(one, other) for one in range(workers) for other in range(workers) if graph.joins(one, other, workers)}
+    joined = {
+        (one, other)
+        for one in range(workers)
+        for other in range(workers)
+        if graph.joins(one, other, workers)
+    }
     assert joined == ever
-    assert not any(graph.joins(SERVER, rank, workers) or graph.joins(rank, SERVER, workers) for rank in range(workers))
+    assert not any(
+        graph.joins(SERVER, rank, workers) or graph.joins(rank, SERVER, workers)
+        for rank in range(workers)
+    )
     assert not graph.joins(0, workers, workers)
     assert not graph.joins(workers, 0, workers)
 
@@ -80,16 +106,26 @@ def test_a_graph_is_consistent(graph, workers):
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("graph", UNDIRECTED, ids=repr)
 def test_undirected_graphs_are(graph, workers):
-    assert all(graph.out_peers(rank, 0, workers) == graph.in_peers(rank, 0, workers) for rank in range(workers))
+    assert all(
+        graph.out_peers(rank, 0, workers) == graph.in_peers(rank, 0, workers)
+        for rank in range(workers)
+    )
 
 
 @pytest.mark.parametrize("workers", SIZES)
 def test_ring_torus_and_complete_are_networkxs(workers):
-    rows = max(side for side in range(1, workers + 1) if workers % side == 0 and side * side <= workers)
+    rows = max(
+        side for side in range(1, workers + 1) if workers % side == 0 and side * side <= workers
+    )
     for graph, theirs in [
         (Ring(), nx.cycle_graph(workers)),
         (Complete(), nx.complete_graph(workers)),
-        (Torus(), nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, workers // rows, periodic=True))),
+        (
+            Torus(),
+            nx.convert_node_labels_to_integers(
+                nx.grid_2d_graph(rows, workers // rows, periodic=True)
+            ),
+        ),
     ]:
         theirs = nx.Graph(theirs)
         theirs.remove_edges_from(list(nx.selfloop_edges(theirs)))
@@ -104,7 +140,9 @@ def test_two_workers_on_a_ring_have_one_neighbour_and_a_torus_of_sides_two_has_t
 
 def test_rows_must_divide_the_workers():
     Torus(rows=3).check(12)
-    with pytest.raises(InvalidSettingError, match=r"Torus.rows: expected a divisor of workers = 12, got 5"):
+    with pytest.raises(
+        InvalidSettingError, match=r"Torus.rows: expected a divisor of workers = 12, got 5"
+    ):
         Torus(rows=5).check(12)
     with pytest.raises(InvalidSettingError, match="rows"):
         Torus(rows=0)
@@ -124,7 +162,9 @@ def test_the_exponential_graph_cycles_through_the_powers_of_two_below_the_worker
 def test_the_exponential_graph_is_directed():
     assert Exponential().joins(0, 4, 16)
     assert not Exponential().joins(4, 0, 16)
-    with pytest.raises(InvalidSettingError, match=r"Exponential.peers: expected a number >= 1 and <= 2"):
+    with pytest.raises(
+        InvalidSettingError, match=r"Exponential.peers: expected a number >= 1 and <= 2"
+    ):
         Exponential(peers=3)
 
 
@@ -145,13 +185,17 @@ def test_auto_is_what_the_method_asks_for():
 def test_a_generator_by_name():
     graph = Graph(graph="random_regular_graph", arguments={"d": 3, "n": 10, "seed": 4})
     graph.check(10)
-    assert set(digraph(graph, 7, 10).edges) == set(nx.random_regular_graph(3, 10, seed=4).to_directed().edges)
+    assert set(digraph(graph, 7, 10).edges) == set(
+        nx.random_regular_graph(3, 10, seed=4).to_directed().edges
+    )
     by_position = Graph(graph="random_regular_graph", arguments=[3, 10, 4])
     assert digraph(by_position, 0, 10).edges == digraph(graph, 0, 10).edges
 
 
 def test_a_random_graph_without_a_seed_is_one_and_the_same():
-    one, other = (digraph(Graph(graph="gnp_random_graph", arguments=[40, 0.3]), 0, 40) for _ in range(2))
+    one, other = (
+        digraph(Graph(graph="gnp_random_graph", arguments=[40, 0.3]), 0, 40) for _ in range(2)
+    )
     assert one.edges == other.edges
 
 
@@ -194,9 +238,15 @@ def test_files_and_nodes_by_their_numbers(tmp_path, suffix, write, weighted):
     graph.check(3)
     assert [graph.out_peers(rank, 0, 3) for rank in range(3)] == [(1, 2), (2, 0), (0, 1)]
     if weighted:
-        assert [graph.share(0, 1, 3), graph.share(1, 2, 3), graph.share(2, 0, 3)] == [0.5, 0.125, 0.25]
+        assert [graph.share(0, 1, 3), graph.share(1, 2, 3), graph.share(2, 0, 3)] == [
+            0.5,
+            0.125,
+            0.25,
+        ]
     else:
-        with pytest.raises(InvalidSettingError, match=r"Graph.weight: .*'weight', got 'None on 0 -> 1'"):
+        with pytest.raises(
+            InvalidSettingError, match=r"Graph.weight: .*'weight', got 'None on 0 -> 1'"
+        ):
             graph.share(0, 1, 3)
 
 
@@ -233,7 +283,13 @@ def test_what_is_no_graph_of_so_many_workers_is_refused(graph, said):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("a.json", "{"), ("a.json", "[]"), ("a.graphml", "<graph"), ("a.edgelist", "0 1 half\n"), ("a.edgelist", "0\n")],
+    [
+        ("a.json", "{"),
+        ("a.json", "[]"),
+        ("a.graphml", "<graph"),
+        ("a.edgelist", "0 1 half\n"),
+        ("a.edgelist", "0\n"),
+    ],
 )
 def test_a_broken_file_is_refused(tmp_path, name, text):
     path = tmp_path / name
@@ -259,7 +315,9 @@ def write_steps(path, steps, heading="step,sender,receiver"):
 @pytest.mark.parametrize("workers", [2, 5, 8])
 @pytest.mark.parametrize("graph", [Exponential(), Exponential(peers=2), Ring()], ids=repr)
 def test_a_graph_written_step_by_step_is_the_graph(tmp_path, graph, workers):
-    """Nodes have the same peers at every step, in the same order, and SGP learns the same weights bit for bit."""
+    """Nodes have the same peers at every step, in the same order, and SGP learns the same weights
+    bit for bit.
+    """
     period = graph.period(workers)
     edges = [
         [(rank, peer) for rank in range(workers) for peer in graph.out_peers(rank, step, workers)]
@@ -281,12 +339,16 @@ def test_a_graph_written_step_by_step_is_the_graph(tmp_path, graph, workers):
 
 
 def test_push_sum_agrees_over_edges_that_come_and_go(tmp_path):
-    """Of a ring a node has its edge in every third step only: models come together once learning rates are nothing."""
+    """Of a ring a node has its edge in every third step only: models come together once learning
+    rates are nothing.
+    """
     steps = [[(rank, (rank + 1) % 6) for rank in range(6) if rank % 3 == step] for step in range(3)]
     graph = write_steps(tmp_path / "steps.csv", steps)
     cluster = Cluster(6, Gamma(1.0, 0.3), network=Network(topology=graph))
     task = Quadratic(dim=5, noise=1.0)
-    wide = simulate(cluster, SGP(Rule(lr=0.1)), task, stop=Stop(updates=600), evaluate=Evaluate(nodes=True))
+    wide = simulate(
+        cluster, SGP(Rule(lr=0.1)), task, stop=Stop(updates=600), evaluate=Evaluate(nodes=True)
+    )
     still = simulate(
         cluster, SGP(Rule(lr=0.1, schedule=Step(20, 1e-9, "updates"))), task,
         stop=Stop(updates=600), evaluate=Evaluate(nodes=True),
@@ -299,9 +361,15 @@ def test_the_weight_of_an_edge_is_a_share_and_the_same_in_all_steps(tmp_path):
     heading = "step,sender,receiver,weight"
     graph = write_steps(tmp_path / "a.csv", [[(0, 1, 0.3), (1, 0, 0.7)], [(0, 1, 0.3)]], heading)
     assert (graph.share(0, 1, 2), graph.share(1, 0, 2)) == (0.3, 0.7)
-    other = write_steps(tmp_path / "b.csv", [[(0, 1, 0.3), (1, 0, ""), (1, 2, 1.5), (2, 0, 0)], [(0, 1, 0.4)]], heading)
+    other = write_steps(
+        tmp_path / "b.csv",
+        [[(0, 1, 0.3), (1, 0, ""), (1, 2, 1.5), (2, 0, 0)], [(0, 1, 0.4)]],
+        heading,
+    )
     for pair in ((0, 1), (1, 0), (1, 2), (2, 0)):
-        with pytest.raises(InvalidSettingError, match=r"TimeVarying.file: expected a column weight"):
+        with pytest.raises(
+            InvalidSettingError, match=r"TimeVarying.file: expected a column weight"
+        ):
             other.share(*pair, 3)
 
 
@@ -311,9 +379,15 @@ def test_the_weight_of_an_edge_is_a_share_and_the_same_in_all_steps(tmp_path):
         (None, "a file that can be read, got .*none.csv: No such file"),
         ("sender,receiver\n0,1\n", "a file with the columns step, sender, receiver"),
         ("step,sender,receiver\n", "an edge in each of the steps"),
-        ("step,sender,receiver\n0,0,1\n0,1,0\n2,0,1\n", r"an edge in each of the steps .* got 'steps \[0, 2\]"),
+        (
+            "step,sender,receiver\n0,0,1\n0,1,0\n2,0,1\n",
+            r"an edge in each of the steps .* got 'steps \[0, 2\]",
+        ),
         ("step,sender,receiver\n0,0,1\n0,1,1\n", "two different ranks in every row, got .*line 3"),
-        ("step,sender,receiver\n0,0,1\n0,one,0\n", "two different ranks in every row, got .*line 3"),
+        (
+            "step,sender,receiver\n0,0,1\n0,one,0\n",
+            "two different ranks in every row, got .*line 3",
+        ),
         ("step,sender,receiver\n0,0,1\n0,-1,0\n", "two different ranks in every row, got .*line 3"),
         ("step,sender,receiver\n0,0,1\n0,1\n", "two different ranks in every row, got .*line 3"),
         ("step,sender,receiver\n0,0,1\n0,1,2\n", "ranks below workers = 2, got 'an edge 1 -> 2'"),
@@ -332,7 +406,9 @@ def test_what_is_no_sequence_of_graphs_is_refused(tmp_path, text, said):
 def test_every_step_of_an_exponential_graph_is_regular(workers, step):
     for graph in (Exponential(), Exponential(peers=2), Exponential(static=True)):
         degrees = {
-            len(peers(rank, step, workers)) for peers in (graph.out_peers, graph.in_peers) for rank in range(workers)
+            len(peers(rank, step, workers))
+            for peers in (graph.out_peers, graph.in_peers)
+            for rank in range(workers)
         }
         assert len(degrees) == 1
 

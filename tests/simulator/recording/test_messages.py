@@ -1,4 +1,6 @@
-"""The message log: every message once, at the moments that arithmetic gives, and at no cost to the events."""
+"""The message log: every message once, at the moments that arithmetic gives, and at no cost to the
+events.
+"""
 
 from dataclasses import dataclass
 
@@ -32,10 +34,14 @@ def rows(outcome: Outcome, *names: str) -> list[tuple]:
 
 
 def test_one_workers_messages_come_and_go_as_bandwidth_and_latency_say() -> None:
-    """An announcement of 0.25 s, weights of 0.75, a second of work, a gradient of 0.75; the reply is under way."""
+    """An announcement of 0.25 s, weights of 0.75, a second of work, a gradient of 0.75; the reply
+    is under way.
+    """
     cluster = Cluster(workers=1, compute=Constant(1.0), network=NETWORK)
     outcome = simulate(cluster, AsyncPS(Rule()), stop=Stop(time=3.0), record=RECORD)
-    assert rows(outcome, "sent", "sender", "receiver", "bytes", "status", "content", "gradients", "gradient") == [
+    assert rows(
+        outcome, "sent", "sender", "receiver", "bytes", "status", "content", "gradients", "gradient"
+    ) == [
         (0.0, 0, SERVER, 0.0, "delivered", "token", 0, -1),
         (0.25, SERVER, 0, 50.0, "delivered", "weights", 0, -1),
         (2.0, 0, SERVER, 50.0, "delivered", "gradient", 1, 0),
@@ -62,9 +68,10 @@ def test_the_log_counts_what_the_books_count_and_moves_no_event(algorithm: Algor
         np.testing.assert_array_equal(column, logged.updates[name], err_msg=name)
     status = logged.message_log["status"].tolist()
     assert logged.messages == plain.messages
-    assert logged.messages == {"sent": len(status), **{fate: status.count(fate) for fate in ("delivered", "lost")}} | {
-        "in flight": status.count("in flight")
-    }
+    assert logged.messages == {
+        "sent": len(status),
+        **{fate: status.count(fate) for fate in ("delivered", "lost")},
+    } | {"in flight": status.count("in flight")}
     assert logged.messages["lost"] > 0
     applied = logged.updates["status"] == "applied"
     assert (arrived[applied] <= logged.updates["time"][applied]).all()
@@ -112,5 +119,8 @@ class Batches(Algorithm):
 def test_several_gradients_in_one_message_arrive_with_it_and_first_counts() -> None:
     cluster = Cluster(workers=1, compute=Constant(1.0), network=NETWORK)
     outcome = simulate(cluster, Batches(Rule()), stop=Stop(updates=1), record=RECORD)
-    assert rows(outcome, "sent", "arrived", "gradients", "gradient") == [(3.0, 3.75, 3, 0), (3.75, 4.5, 1, 1)]
+    assert rows(outcome, "sent", "arrived", "gradients", "gradient") == [
+        (3.0, 3.75, 3, 0),
+        (3.75, 4.5, 1, 1),
+    ]
     np.testing.assert_array_equal(outcome.updates["arrived"], [3.75] * 3)

@@ -28,7 +28,8 @@ class Kept(DPSGD):
 
 def test_consensus_is_the_root_mean_square_distance_to_the_mean():
     outcome = simulate(UNEVEN, Kept(Rule(lr=0.1)), TASK, stop=Stop(updates=30), ensemble=2)
-    models = torch.stack([Kept.nodes[rank].weights for rank in range(6)])  # (nodes, ensemble, params)
+    # (nodes, ensemble, params)
+    models = torch.stack([Kept.nodes[rank].weights for rank in range(6)])
     mean = models.mean(0)
     torch.testing.assert_close(outcome.weights, mean)
     distances = (models - mean).square().sum(-1)
@@ -49,7 +50,13 @@ def test_every_node_is_measured_where_that_is_asked_for():
     first, last = outcome.nodes["test_loss"][:6], outcome.nodes["test_loss"][-6:]
     assert (first == outcome.metrics["test_loss"][0]).all()
     assert len(set(last)) == 6
-    plain = simulate(UNEVEN, DPSGD(Rule(lr=0.1)), TASK, stop=Stop(updates=30), evaluate=Evaluate(every_updates=10))
+    plain = simulate(
+        UNEVEN,
+        DPSGD(Rule(lr=0.1)),
+        TASK,
+        stop=Stop(updates=30),
+        evaluate=Evaluate(every_updates=10),
+    )
     assert "test_loss" not in plain.nodes
     assert torch.equal(plain.weights, outcome.weights)
 

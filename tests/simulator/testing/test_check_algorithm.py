@@ -1,4 +1,6 @@
-"""The identities of every algorithm: each finds the algorithm that breaks it; `tests/theory` asks all built-in ones."""
+"""The identities of every algorithm: each finds the algorithm that breaks it; `tests/theory` asks
+all built-in ones.
+"""
 
 import importlib
 import random
@@ -40,7 +42,9 @@ def test_an_algorithm_of_each_kind_satisfies(name: str) -> None:
 
 @dataclass(frozen=True)
 class Server(Algorithm):
-    """An asynchronous server that a broken algorithm changes in one place: `step` gives the new weights."""
+    """An asynchronous server that a broken algorithm changes in one place: `step` gives the new
+    weights.
+    """
 
     rule: Rule
 
@@ -160,7 +164,9 @@ class Remembering(Server):
 
 
 class Unordered(Server):
-    """What arrives in one instant is served in the order of a set of gradients: by where they lie in memory."""
+    """What arrives in one instant is served in the order of a set of gradients: by where they lie
+    in memory.
+    """
 
     def server(self, node):
         state = self.rule.init(node.weights)
@@ -179,7 +185,9 @@ class Unordered(Server):
 
 
 class InPlace(Delayed):
-    """The weights are written to after their gradient was evaluated, so that no promise is broken."""
+    """The weights are written to after their gradient was evaluated, so that no promise is
+    broken.
+    """
 
     def worker(self, node):
         while True:
@@ -209,19 +217,37 @@ BROKEN: dict[Callable[[Rule], Algorithm], tuple[str, str]] = {
     Silent: ("it gets on", "Deadlock"),
     Endless: ("it gets on", "gradients were started and none was applied"),
     DroppedTwice: ("it gets on", "is to be dropped, but was applied"),
-    Clipped: ("ensemble = single runs", "member 0 of the ensemble and its own run differ: their final weights by"),
+    Clipped: (
+        "ensemble = single runs",
+        "member 0 of the ensemble and its own run differ: their final weights by",
+    ),
     Branching: ("ensemble = single runs", "`if`, `float"),
     Reading: ("ensemble = single runs", "the run raised"),
     Cautious: ("a diverged member leaves the others as they are", "member 0 beside a sound member"),
     Scribbling: ("deferred = immediate evaluation", "and when a gradient starts differ"),
     Aliased: ("deferred = immediate evaluation", "`.data`"),
-    Unyielding: ("every gradient and message is accounted for", "a gradient was applied before it was computed"),
-    Remembering: ("the same seed is the same run", "two runs with the same seed differ: their final weights by"),
+    Unyielding: (
+        "every gradient and message is accounted for",
+        "a gradient was applied before it was computed",
+    ),
+    Remembering: (
+        "the same seed is the same run",
+        "two runs with the same seed differ: their final weights by",
+    ),
     Noisy: ("the same seed is the same run", "`torch.rand`"),
-    Reseeding: ("the same seed is the same run", "it draws from a global random stream, or seeds one"),
-    Unordered: ("ties fall in the order of scheduling", "two runs with the same ties differ in the worker of gradient"),
+    Reseeding: (
+        "the same seed is the same run",
+        "it draws from a global random stream, or seeds one",
+    ),
+    Unordered: (
+        "ties fall in the order of scheduling",
+        "two runs with the same ties differ in the worker of gradient",
+    ),
     InPlace: ("weights are values", "was changed in place later"),
-    InPlaceOfGradients: ("weights are values", "the value of a gradient of worker 0 was changed in place"),
+    InPlaceOfGradients: (
+        "weights are values",
+        "the value of a gradient of worker 0 was changed in place",
+    ),
 }
 
 
@@ -299,11 +325,15 @@ class Hashed(Algorithm):
 
 
 @pytest.mark.slow
-def test_an_order_that_hashes_decide_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_that_hashes_decide_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "hashed_order.py").write_text(HASHED)
     monkeypatch.syspath_prepend(tmp_path)
     module = importlib.import_module("hashed_order")
-    with pytest.raises(AssertionError, match="the seed of Python's hashes changes nothing: another process"):
+    with pytest.raises(
+        AssertionError, match="the seed of Python's hashes changes nothing: another process"
+    ):
         check_algorithm(module.Hashed, cluster=Cluster(8, compute=Exponential(1.0)))
 
 
@@ -328,7 +358,9 @@ def test_an_instance_keeps_its_rule_but_for_the_learning_rate() -> None:
     check_algorithm(Noting(Rule(RMSProp(decay=0.5), lr=0.125)), updates=5)
     assert {rule.optimizer for rule in rules} == {RMSProp(decay=0.5)}
     assert any(rule.lr == 0.125 for rule in rules if isinstance(rule.lr, float))
-    assert all(0.125 in rule.lr for rule in rules if not isinstance(rule.lr, float) and len(rule.lr) == 3)
+    assert all(
+        0.125 in rule.lr for rule in rules if not isinstance(rule.lr, float) and len(rule.lr) == 3
+    )
 
 
 def test_the_cluster_is_one_that_the_algorithm_agrees_to() -> None:
@@ -365,19 +397,29 @@ def test_the_global_streams_are_left_as_they_were() -> None:
 
 def test_final_weights_are_compared_to_the_last_bit():
     outcome = trial_of(ALGORITHMS["delayed"], updates=3).run()
-    ahead = replace(outcome, weights=torch.nextafter(outcome.weights, torch.full_like(outcome.weights, torch.inf)))
+    ahead = replace(
+        outcome,
+        weights=torch.nextafter(outcome.weights, torch.full_like(outcome.weights, torch.inf)),
+    )
     identities._expect_equal(outcome, replace(outcome, weights=outcome.weights.clone()), "two runs")
     with pytest.raises(identities.Broken, match="two runs differ: their final weights by"):
         identities._expect_equal(outcome, ahead, "two runs")
 
 
-SEEDS = {"random": random.seed, "numpy": np.random.seed, "torch": torch.default_generator.manual_seed}
+SEEDS = {
+    "random": random.seed,
+    "numpy": np.random.seed,
+    "torch": torch.default_generator.manual_seed,
+}
 
 
 @pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
 def test_seeding_a_global_stream_is_found_though_it_has_that_seed_already(seed):
     seed(0)
-    with pytest.raises(identities.Broken, match="global random stream"), identities._global_streams_untouched():
+    with (
+        pytest.raises(identities.Broken, match="global random stream"),
+        identities._global_streams_untouched(),
+    ):
         seed(0)
 
 

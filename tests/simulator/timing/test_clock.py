@@ -15,13 +15,17 @@ from laggard.simulator.timing.distributions import Exponential
 PRIORITIES = (simpy.events.URGENT, simpy.events.NORMAL, LAST)
 PLANS = st.recursive(
     st.just(()),
-    lambda inner: st.lists(st.tuples(st.sampled_from([0.0, 0.0, 0.5, 1.0, 1e-17]), st.sampled_from(PRIORITIES), inner)),
+    lambda inner: st.lists(
+        st.tuples(st.sampled_from([0.0, 0.0, 0.5, 1.0, 1e-17]), st.sampled_from(PRIORITIES), inner)
+    ),
     max_leaves=30,
 )
 
 
 def told(env, run, plan):
-    """The (time, name) of every event of a tree of them, each of which schedules its branches when it happens."""
+    """The (time, name) of every event of a tree of them, each of which schedules its branches when
+    it happens.
+    """
     heard = []
 
     def plant(branches, name):
@@ -60,7 +64,12 @@ def test_a_cycle_leaves_nothing_for_the_collector(name):
     gc.disable()
     gc.freeze()  # what there was before takes long to look through
     try:
-        simulate(Cluster(4, Exponential(1.0)), ALGORITHMS[name](Rule()), stop=Stop(gradients=450), watch=watch)
+        simulate(
+            Cluster(4, Exponential(1.0)),
+            ALGORITHMS[name](Rule()),
+            stop=Stop(gradients=450),
+            watch=watch,
+        )
     finally:
         gc.unfreeze()
         if enabled:
@@ -72,7 +81,12 @@ def test_a_cycle_leaves_nothing_for_the_collector(name):
 def test_a_node_has_no_more_attributes_than_python_keeps_in_shared_keys():
     """One more than thirty, and each of 65,536 workers has a dictionary of its own."""
     nodes = []
-    simulate(Cluster(2), AsyncPS(Rule()), stop=Stop(updates=3), observe=lambda run: nodes.extend(run.nodes.values()))
+    simulate(
+        Cluster(2),
+        AsyncPS(Rule()),
+        stop=Stop(updates=3),
+        observe=lambda run: nodes.extend(run.nodes.values()),
+    )
     assert max(len(vars(node)) for node in nodes) <= 30
 
 

@@ -1,4 +1,6 @@
-"""Laws know their moments; streams are each purpose's and rank's own; what is no duration is refused."""
+"""Laws know their moments; streams are each purpose's and rank's own; what is no duration is
+refused.
+"""
 
 import math
 from pathlib import Path
@@ -112,7 +114,10 @@ class Broken:
 
 @pytest.mark.parametrize("bad", [-1e-9, math.nan, math.inf])
 def test_what_is_no_duration_raises_and_names_the_law(bad):
-    with pytest.raises(InvalidSettingError, match=r"Broken.draw for worker 0: expected a finite duration >= 0 s, got"):
+    with pytest.raises(
+        InvalidSettingError,
+        match=r"Broken.draw for worker 0: expected a finite duration >= 0 s, got",
+    ):
         simulate(Cluster(workers=2, compute=Broken(bad)), AsyncPS(Rule()), stop=Stop(updates=3))
 
 
@@ -120,7 +125,10 @@ def test_blocks_do_not_change_the_stream():
     durations = Durations(Exponential(1.0), StoredStream(np.random.default_rng(), 1, COMPUTE, 2), 2)
     drawn = [durations.next() for _ in range(200)]
     rng = stream(1, COMPUTE, 2)
-    assert drawn == [value for _ in range(4) for value in Exponential(1.0).draw(rng, 64).tolist()][:200]
+    assert (
+        drawn
+        == [value for _ in range(4) for value in Exponential(1.0).draw(rng, 64).tolist()][:200]
+    )
 
 
 def test_streams_that_share_a_generator_are_those_that_have_one_each():
@@ -128,7 +136,10 @@ def test_streams_that_share_a_generator_are_those_that_have_one_each():
     shared = np.random.default_rng(5)
     stored = [StoredStream(shared, 1, COMPUTE, rank) for rank in range(3)]
     own = [stream(1, COMPUTE, rank) for rank in range(3)]
-    for draw in (lambda rng: rng.integers(7, dtype=np.uint32), lambda rng: rng.exponential(size=2).tolist()) * 3:
+    for draw in (
+        lambda rng: rng.integers(7, dtype=np.uint32),
+        lambda rng: rng.exponential(size=2).tolist(),
+    ) * 3:
         assert [one.draw(draw) for one in stored] == [draw(rng) for rng in own]
 
 
@@ -138,15 +149,20 @@ def test_streams_differ_by_seed_purpose_and_rank_and_the_server_has_one():
     assert len(values) == 5
 
 
-@pytest.mark.parametrize("law", [TwoLevelGamma(2.0, 0.5, 0.1), Scaled(TwoLevelGamma(0.5, 0.5, 0.1), 4.0)], ids=repr)
+@pytest.mark.parametrize(
+    "law", [TwoLevelGamma(2.0, 0.5, 0.1), Scaled(TwoLevelGamma(0.5, 0.5, 0.1), 4.0)], ids=repr
+)
 def test_machines_differ_for_good_and_each_has_its_own_batches(law):
-    """Means of 1,000 machines have deviation 2 machine_cv, a machine's mini-batches its mean times batch_cv."""
+    """Means of 1,000 machines have deviation 2 machine_cv, a machine's mini-batches its mean times
+    batch_cv.
+    """
     machines = [[durations.next() for _ in range(640)] for durations in workers(law, 1000)]
     means, stds = np.mean(machines, axis=1), np.std(machines, axis=1)
     M = len(machines)
     assert means.mean() == pytest.approx(2.0, abs=5 * means.std() / math.sqrt(M))
     fourth = np.std((means - means.mean()) ** 2) / math.sqrt(M)
-    batches = (1.0 + 0.25) * 0.1**2 * 4.0 / 640  # what 640 mini-batches leave of their own deviation
+    # what 640 mini-batches leave of their own deviation
+    batches = (1.0 + 0.25) * 0.1**2 * 4.0 / 640
     assert means.var() == pytest.approx(1.0 + batches, abs=6 * fourth)
     ratio = stds / means
     assert ratio.mean() == pytest.approx(0.1, abs=5 * ratio.std() / math.sqrt(M) + 0.1 / 640)
@@ -194,12 +210,16 @@ def test_a_bootstrap_draws_rows_at_random():
     drawn = [durations.next() for durations in workers(Trace(MEASURED, "wall", "bootstrap"), 5000)]
     rows = column("wall")
     shares = [drawn.count(row) / len(drawn) for row in rows]
-    assert shares == pytest.approx([1 / len(rows)] * len(rows), abs=5 * math.sqrt(0.1 * 0.9 / len(drawn)))
+    assert shares == pytest.approx(
+        [1 / len(rows)] * len(rows), abs=5 * math.sqrt(0.1 * 0.9 / len(drawn))
+    )
 
 
 def test_a_trace_runs_under_a_simulation():
     rows = column("wall")
-    outcome = simulate(Cluster(workers=2, compute=Trace(MEASURED, "wall")), AsyncPS(Rule()), stop=Stop(updates=50))
+    outcome = simulate(
+        Cluster(workers=2, compute=Trace(MEASURED, "wall")), AsyncPS(Rule()), stop=Stop(updates=50)
+    )
     for rank in range(2):
         own = outcome.updates["worker"] == rank
         took = np.diff(outcome.updates["time"][own])
@@ -215,7 +235,11 @@ def test_a_trace_runs_under_a_simulation():
             {},
             r"Trace.file: expected a CSV or Parquet file that can be read, got '.*: No such file or directory'",
         ),
-        ("", {}, r"Trace.file: expected a row of names and rows of numbers below it, got '.*a.csv'"),
+        (
+            "",
+            {},
+            r"Trace.file: expected a row of names and rows of numbers below it, got '.*a.csv'",
+        ),
         ("seconds\n", {}, r"Trace.file: expected a row of names and rows of numbers below it"),
         ("0.1\n0.2\n", {}, r"Trace.file: expected a row of names and rows of numbers below it"),
         (
@@ -228,7 +252,11 @@ def test_a_trace_runs_under_a_simulation():
         ("s,t\n0.1,1\ninf,1\n", {"column": "s"}, r"'inf' in line 3"),
         ("s,t\n0.1,1\nfast,1\n", {"column": "s"}, r"'fast' in line 3"),
         ("s,t\n0.1,1\n0.1\n", {"column": "t"}, r"'' in line 3"),
-        ("s,t\n0.1,1\n", {"column": "u"}, r"Trace.column: expected one of s, t, of numbers, got 'u'"),
+        (
+            "s,t\n0.1,1\n",
+            {"column": "u"},
+            r"Trace.column: expected one of s, t, of numbers, got 'u'",
+        ),
         ("step,s\n1,0.1\n", {}, r"Trace.column: expected the name of one of step, s, got None"),
         ("s,t\na,b\n", {}, r"Trace.column: expected one of s, t, of numbers, got None"),
         ("s,t\n0.1,b\n", {"column": "t"}, r"'b' in line 2"),
@@ -250,13 +278,21 @@ def test_a_trace_that_is_none_is_refused_by_its_line(tmp_path, text, given, said
 def test_of_several_columns_the_one_called_seconds_is_read(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("worker,step,seconds,wall\n0,1,0.25,3\n0,2,0.5,4\n")
-    assert Trace(str(path)).seconds.tolist() == Trace(str(path), worker="worker").seconds.tolist() == [0.25, 0.5]
+    assert (
+        Trace(str(path)).seconds.tolist()
+        == Trace(str(path), worker="worker").seconds.tolist()
+        == [0.25, 0.5]
+    )
 
 
 def test_a_file_as_spreadsheets_write_it_is_read(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes('\ufeff"host", seconds \r\nnode7, 0.25\r\nnode8,0.5\r\n'.encode())
-    assert Trace(str(path)).seconds.tolist() == Trace(str(path), "seconds").seconds.tolist() == [0.25, 0.5]
+    assert (
+        Trace(str(path)).seconds.tolist()
+        == Trace(str(path), "seconds").seconds.tolist()
+        == [0.25, 0.5]
+    )
 
 
 RANKED = "rank,seconds,wall\n1,0.5,1.5\n0,0.25,1.25\n1,4.0,5.0\n0,0.125,1.125\n1,2.0,3.0\n"
@@ -277,20 +313,26 @@ def test_with_a_column_of_ranks_a_worker_uses_its_own_rows(ranked, order, factor
     starts = {rank: set() for rank in OWN}
     for seed in range(30):
         for rank, rows in OWN.items():
-            durations = Durations(law, StoredStream(np.random.default_rng(0), seed, COMPUTE, rank), rank)
+            durations = Durations(
+                law, StoredStream(np.random.default_rng(0), seed, COMPUTE, rank), rank
+            )
             drawn = [durations.next() / factor for _ in range(200)]
             assert set(drawn) == set(rows)
             start = rows.index(drawn[0])
             starts[rank].add(start)
             if order != "bootstrap":
                 assert drawn == [rows[(start + step) % len(rows)] for step in range(200)]
-    assert starts == {rank: {0} if order == "replay" else set(range(len(rows))) for rank, rows in OWN.items()}
+    assert starts == {
+        rank: {0} if order == "replay" else set(range(len(rows))) for rank, rows in OWN.items()
+    }
 
 
 def test_a_replay_without_ranks_begins_with_the_first_row_on_every_worker():
     rows = column("wall")
     for durations in workers(Trace(MEASURED, "wall", "replay"), 5):
-        assert [durations.next() for _ in range(25)] == [rows[step % len(rows)] for step in range(25)]
+        assert [durations.next() for _ in range(25)] == [
+            rows[step % len(rows)] for step in range(25)
+        ]
 
 
 def test_moments_of_a_trace_with_ranks_are_those_of_all_rows(ranked):
@@ -304,23 +346,38 @@ def test_a_simulation_repeats_measured_seconds_in_their_order(ranked):
     rows = simulate(cluster, AsyncPS(Rule()), stop=Stop(updates=60)).updates
     for rank, wall in {0: [1.25, 1.125], 1: [1.5, 5.0, 3.0]}.items():
         ends = rows["time"][rows["worker"] == rank]
-        assert ends.tolist() == np.cumsum([wall[step % len(wall)] for step in range(len(ends))]).tolist()
+        assert (
+            ends.tolist()
+            == np.cumsum([wall[step % len(wall)] for step in range(len(ends))]).tolist()
+        )
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rank,seconds\n0,1\n1,2\n", r"Cluster.compute.worker: expected a column in which each rank below workers = 3"),
-        ("host,seconds\n0,1\n", r"Trace.worker: expected one of host, seconds, of ranks, got 'rank'"),
+        (
+            "rank,seconds\n0,1\n1,2\n",
+            r"Cluster.compute.worker: expected a column in which each rank below workers = 3",
+        ),
+        (
+            "host,seconds\n0,1\n",
+            r"Trace.worker: expected one of host, seconds, of ranks, got 'rank'",
+        ),
         (
             "rank,seconds\n0,1\n1.5,2\n",
             r"Trace.worker: expected a rank, 0, 1, ..., in every row, got \"'1.5' in line 3",
         ),
         ("rank,seconds\n0,1\n-1,2\n", r"Trace.worker: expected a rank, .*'-1' in line 3"),
-        ("rank,seconds\n0,1\n1234567890,2\n", r"Trace.worker: expected a rank, .*'1234567890' in line 3"),
+        (
+            "rank,seconds\n0,1\n1234567890,2\n",
+            r"Trace.worker: expected a rank, .*'1234567890' in line 3",
+        ),
         ("rank,seconds\n0,1\n,2\n", r"Trace.worker: expected a rank, .*\"'' in line 3"),
         ("seconds,rank\n1,0\n2\n", r"Trace.worker: expected a rank, .*\"'' in line 3"),
-        ("rank,seconds\n0,1\n1,0\n", r"Trace.file: expected seconds > 0 in every row, got \"'0' in line 3"),
+        (
+            "rank,seconds\n0,1\n1,0\n",
+            r"Trace.file: expected seconds > 0 in every row, got \"'0' in line 3",
+        ),
         ("rank,name\n0,a\n", r"Trace.column: expected one of rank, name, of numbers, got None"),
     ],
 )
@@ -338,12 +395,16 @@ def test_ranks_that_are_none_are_refused(tmp_path, text, said, factor):
 
 
 @pytest.mark.parametrize(
-    "drawn", [1.0, [1.0] * 64, None, np.ones(1), np.ones((64, 2))], ids=lambda drawn: f"{drawn!r:.20}"
+    "drawn",
+    [1.0, [1.0] * 64, None, np.ones(1), np.ones((64, 2))],
+    ids=lambda drawn: f"{drawn!r:.20}",
 )
 def test_a_law_that_draws_another_number_of_durations_is_told(drawn):
     class Own(Constant):
         def draw(self, rng, size):
             return drawn
 
-    with pytest.raises(InvalidSettingError, match="draw: expected an array of 64 numbers, as asked for"):
+    with pytest.raises(
+        InvalidSettingError, match="draw: expected an array of 64 numbers, as asked for"
+    ):
         simulate(Cluster(2, Own(1.0)), AsyncPS(Rule()), stop=Stop(updates=3))

@@ -1,4 +1,6 @@
-"""Events of verbs without callbacks of their own: who waits for them, several at once, and what was withdrawn."""
+"""Events of verbs without callbacks of their own: who waits for them, several at once, and what was
+withdrawn.
+"""
 
 import pytest
 
@@ -11,7 +13,9 @@ from laggard.simulator.timing.slowdowns import Crash
 
 
 def run(*roles, workers=1, server=None, stop=None, **cluster):
-    """Simulate `roles`, generator functions of a node, all on every worker; worker 0 and the server can exchange."""
+    """Simulate `roles`, generator functions of a node, all on every worker; worker 0 and the server
+    can exchange.
+    """
 
     class Made(Algorithm):
         topology = Star() if server else Complete()
@@ -31,7 +35,9 @@ def test_what_is_no_event_cannot_be_waited_for():
         yield node.work(1.0)
         yield 7
 
-    with pytest.raises(RuntimeError, match=r"the role role yields 7; expected an event of .*yield node.receive"):
+    with pytest.raises(
+        RuntimeError, match=r"the role role yields 7; expected an event of .*yield node.receive"
+    ):
         run(role)
 
 
@@ -65,7 +71,8 @@ def test_several_roles_wait_for_one_event_and_go_on_in_that_order():
 
     run(first, second, third, fourth)
     assert sorted(ends) == [(name, None, 2.0) for name in ("first", "fourth", "second", "third")]
-    assert [name for name, _, _ in ends] == ["first", "second", "fourth", "third"]  # a choice is an event of its own
+    # a choice is an event of its own
+    assert [name for name, _, _ in ends] == ["first", "second", "fourth", "third"]
 
 
 def test_receives_without_a_tag_are_served_in_the_order_of_request():
@@ -138,7 +145,9 @@ def test_an_event_tells_what_simpys_own_does():
             _ = news.value
         node.put("news")
         yield work
-        told.append((news.triggered, news.processed, news.value, work.triggered, work.processed, work.value))
+        told.append(
+            (news.triggered, news.processed, news.value, work.triggered, work.processed, work.value)
+        )
 
     run(role)
     assert told == [(False, False, True, False, True), (True, True, (0, "news"), True, True, None)]
@@ -208,7 +217,9 @@ def test_a_deadlock_names_every_receive_oldest_first():
 
 @pytest.mark.parametrize("tag", [None, "t"])
 def test_a_role_that_waits_when_its_node_crashes_starts_anew(tag):
-    """What was sent to its first life reaches neither it nor the next one; both roles of the node start again."""
+    """What was sent to its first life reaches neither it nor the next one; both roles of the node
+    start again.
+    """
     seen = []
 
     def listen(node):
@@ -248,7 +259,9 @@ def test_a_server_answers_the_life_that_asked():
 
 
 def test_an_interrupt_between_two_events_is_not_the_end_of_a_role():
-    """A signal may arrive after the role has yielded and before its event is noted: it ends the run all the same."""
+    """A signal may arrive after the role has yielded and before its event is noted: it ends the run
+    all the same.
+    """
 
     class Interrupting(Event):
         @property

@@ -26,7 +26,10 @@ def test_rows_slow_as_windows_do_bit_for_bit(rank):
     assert len(table) == (rank < 3)
     rng = random.Random(rank)
     for _ in range(300):
-        seconds, now = rng.expovariate(0.5), rng.choice([rng.uniform(0, 12), *map(float, range(10))])
+        seconds, now = (
+            rng.expovariate(0.5),
+            rng.choice([rng.uniform(0, 12), *map(float, range(10))]),
+        )
         assert apply_slowdowns(seconds, now, table) == apply_slowdowns(seconds, now, alone)
 
 
@@ -34,7 +37,9 @@ def test_a_table_and_its_rows_make_the_same_run():
     rows = [*WINDOWS, Crash(2, at=3.0, back=5.0), Crash(2, at=8.0, back=8.5), Crash(3, at=11.0)]
     found = [
         simulate(
-            Cluster(workers=4, compute=Gamma(1.0, 0.4), slowdowns=slowdowns), AsyncPS(Rule()), stop=Stop(time=20.0)
+            Cluster(workers=4, compute=Gamma(1.0, 0.4), slowdowns=slowdowns),
+            AsyncPS(Rule()),
+            stop=Stop(time=20.0),
         )
         for slowdowns in (rows, [Recorded(rows)])
     ]
@@ -47,7 +52,8 @@ def test_a_table_and_its_rows_make_the_same_run():
 
 def test_other_slowdowns_multiply_with_a_table():
     cluster = Cluster(
-        workers=1, slowdowns=[Factor(0, factor=2.0), Recorded([Window(0, factor=5.0, start=0.0, end=2.0)])]
+        workers=1,
+        slowdowns=[Factor(0, factor=2.0), Recorded([Window(0, factor=5.0, start=0.0, end=2.0)])],
     )
     assert apply_slowdowns(1.0, 0.0, cluster.slowdowns_of(0)) == 2.0 + 2 * (1.0 - 0.2)
 
@@ -55,9 +61,15 @@ def test_other_slowdowns_multiply_with_a_table():
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([Window(4, factor=2.0, start=0.0, end=1.0)], r"slowdowns.1.file: expected ranks below workers = 4, got 4"),
+        (
+            [Window(4, factor=2.0, start=0.0, end=1.0)],
+            r"slowdowns.1.file: expected ranks below workers = 4, got 4",
+        ),
         ([Crash(9, at=1.0)], r"slowdowns.1.file: expected ranks below workers = 4, got 9"),
-        ([Crash(1, at=1.0), Crash(1, at=2.0)], r"slowdowns.1.file: expected a moment after worker 1 is back"),
+        (
+            [Crash(1, at=1.0), Crash(1, at=2.0)],
+            r"slowdowns.1.file: expected a moment after worker 1 is back",
+        ),
         (
             [Crash(0, at=5.0)],
             r"slowdowns.1.file: expected a moment after worker 0 is back from the crash before, got 5.0",

@@ -8,7 +8,14 @@ import pytest
 
 from laggard.simulator import AsyncPS, Cluster, InvalidSettingError, Rule, Stop, simulate
 from laggard.simulator.timing.distributions import Constant, Exponential
-from laggard.simulator.timing.slowdowns import SLOWDOWNS, Crash, Factor, Markov, Window, apply_slowdowns
+from laggard.simulator.timing.slowdowns import (
+    SLOWDOWNS,
+    Crash,
+    Factor,
+    Markov,
+    Window,
+    apply_slowdowns,
+)
 from laggard.simulator.timing.streams import stream
 
 
@@ -17,7 +24,9 @@ def test_no_slowdown_is_full_speed():
 
 
 def test_factors_multiply():
-    assert apply_slowdowns(2.0, 0.0, [Factor(0, factor=5.0), Factor(0, factor=0.5)]) == pytest.approx(5.0)
+    assert apply_slowdowns(
+        2.0, 0.0, [Factor(0, factor=5.0), Factor(0, factor=0.5)]
+    ) == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize(
@@ -25,8 +34,12 @@ def test_factors_multiply():
     [(0.0, 1.0), (0.5, 2.5), (1.0, 2.5), (2.0, 1.75), (2.9, 1.075), (3.0, 1.0), (9.0, 1.0)],
 )
 def test_a_window_slows_only_what_falls_into_it(now, seconds):
-    """4 times slower from 1 to 3 s: work of 1 s begun at 0.5 does half by 1 s, and half in the next 2 s."""
-    assert apply_slowdowns(1.0, now, [Window(0, factor=4.0, start=1.0, end=3.0)]) == pytest.approx(seconds)
+    """4 times slower from 1 to 3 s: work of 1 s begun at 0.5 does half by 1 s, and half in the next
+    2 s.
+    """
+    assert apply_slowdowns(1.0, now, [Window(0, factor=4.0, start=1.0, end=3.0)]) == pytest.approx(
+        seconds
+    )
 
 
 def test_windows_that_overlap_multiply_where_they_do():
@@ -64,7 +77,8 @@ def test_parameters_out_of_range_are_refused(wrong):
 
 def test_a_slowdown_of_nobody_is_refused():
     with pytest.raises(
-        InvalidSettingError, match=r"Cluster.slowdowns.0.worker: expected a rank below workers = 2, got 2"
+        InvalidSettingError,
+        match=r"Cluster.slowdowns.0.worker: expected a rank below workers = 2, got 2",
     ):
         Cluster(workers=2, slowdowns=[Factor(2, factor=5.0)])
 
@@ -89,7 +103,8 @@ def test_a_group_is_slow_together():
     cluster = Cluster(workers=4, slowdowns=[Window(workers=[0, 2], factor=2.0, start=1.0, end=3.0)])
     assert [len(cluster.slowdowns_of(rank)) for rank in range(4)] == [1, 0, 1, 0]
     with pytest.raises(
-        InvalidSettingError, match=r"Cluster.slowdowns.0.workers: expected a rank below workers = 2, got 2"
+        InvalidSettingError,
+        match=r"Cluster.slowdowns.0.workers: expected a rank below workers = 2, got 2",
     ):
         Cluster(workers=2, slowdowns=[Factor(workers=[0, 2], factor=5.0)])
 
@@ -117,11 +132,18 @@ def test_a_markov_path_is_slow_and_fast_in_turn_for_exponential_times():
 
 
 def test_the_long_run_mean_speed_is_the_stationary_one():
-    """A renewal process of C cycles: the ratio of sums of slow times S and fast times F has its own standard error."""
+    """A renewal process of C cycles: the ratio of sums of slow times S and fast times F has its own
+    standard error.
+    """
     path = states(CHAIN.bound(stream(4, 0)), 40_000.0)
     pairs = [(path[i], path[i + 1]) for i in range(0, len(path) - 1, 2)]
     work, time = (
-        np.array([sum((end - begin) / (factor if speed else 1) for factor, begin, end in pair) for pair in pairs])
+        np.array(
+            [
+                sum((end - begin) / (factor if speed else 1) for factor, begin, end in pair)
+                for pair in pairs
+            ]
+        )
         for speed in (True, False)
     )
     assert CHAIN.speed == 0.75 + 0.25 / 5
@@ -161,7 +183,9 @@ def test_a_random_slowdown_moves_nobody_else_and_is_the_seeds():
 
 def test_a_path_belongs_to_its_place_in_the_list():
     chain = {"factor": 9.0, "slow_for": 5.0, "fast_for": 5.0}
-    bound = Cluster(workers=4, slowdowns=[Markov(0, **chain), Markov(0, **chain), Factor(1, factor=2.0)]).bound(7)
+    bound = Cluster(
+        workers=4, slowdowns=[Markov(0, **chain), Markov(0, **chain), Factor(1, factor=2.0)]
+    ).bound(7)
     first, second = ([path.at(moment) for moment in range(50)] for path in bound.slowdowns_of(0))
     assert first != second
     another = Cluster(workers=2, slowdowns=[Markov(1, **chain)]).bound(7)
@@ -170,7 +194,9 @@ def test_a_path_belongs_to_its_place_in_the_list():
 
 
 def test_a_group_shares_one_path():
-    cluster = Cluster(workers=3, slowdowns=[Markov(workers=[0, 2], factor=9.0, slow_for=5.0, fast_for=5.0)]).bound(0)
+    cluster = Cluster(
+        workers=3, slowdowns=[Markov(workers=[0, 2], factor=9.0, slow_for=5.0, fast_for=5.0)]
+    ).bound(0)
     assert cluster.slowdowns_of(0)[0] is cluster.slowdowns_of(2)[0]
     assert cluster.slowdowns_of(1) == []
 
@@ -182,7 +208,9 @@ def test_an_unbound_markov_says_so():
 
 def test_crashes_are_no_factors():
     crash = Crash(1, at=2.0, back=5.0)
-    cluster = Cluster(workers=3, slowdowns=[Factor(1, factor=2.0), crash, Crash(workers=[0, 1], at=6.0)]).bound(0)
+    cluster = Cluster(
+        workers=3, slowdowns=[Factor(1, factor=2.0), crash, Crash(workers=[0, 1], at=6.0)]
+    ).bound(0)
     assert cluster.slowdowns_of(1) == [Factor(1, factor=2.0)]
     assert cluster.crashes == [crash, Crash(workers=[0, 1], at=6.0)]
     assert list(cluster.crashes[1].ranks) == [0, 1]
@@ -193,18 +221,27 @@ def test_crashes_are_no_factors():
     [
         ([Crash(1, at=2.0), Crash(1, at=3.0)], "slowdowns.1.at"),
         ([Crash(1, at=5.0), Crash(1, at=2.0, back=5.0)], "slowdowns.0.at"),
-        ([Crash(0, at=1.0), Crash(1, at=2.0, back=5.0), Crash(workers=[1, 2], at=4.0)], "slowdowns.2.at"),
+        (
+            [Crash(0, at=1.0), Crash(1, at=2.0, back=5.0), Crash(workers=[1, 2], at=4.0)],
+            "slowdowns.2.at",
+        ),
     ],
 )
 def test_a_worker_that_is_down_cannot_crash(crashes, key):
-    with pytest.raises(InvalidSettingError, match=rf"Cluster.{key}: expected a moment after worker 1 is back"):
+    with pytest.raises(
+        InvalidSettingError, match=rf"Cluster.{key}: expected a moment after worker 1 is back"
+    ):
         Cluster(workers=3, slowdowns=crashes)
-    with pytest.raises(InvalidSettingError, match=r"slowdowns.0.worker: expected a rank below workers = 3, got 3"):
+    with pytest.raises(
+        InvalidSettingError, match=r"slowdowns.0.worker: expected a rank below workers = 3, got 3"
+    ):
         Cluster(workers=3, slowdowns=[Crash(3, at=1.0)])
 
 
 def test_a_chain_that_is_asked_after_a_long_time_is_in_its_stationary_state():
-    """Slow with probability slow_for / (slow_for + fast_for), whatever it was; the next change lies ahead."""
+    """Slow with probability slow_for / (slow_for + fast_for), whatever it was; the next change lies
+    ahead.
+    """
     n, time = 4000, 1e9
     slow = 0
     for seed in range(n):
