@@ -3,15 +3,12 @@ has one.
 
 learning.lr: [0.1, 0.2]                                 a list of values: an axis of one key
 seeds: 5                                                the same as seed: [0, 1, 2, 3, 4]
-zip: {task.batch: [32, 64], learning.lr: [0.1, 0.2]}    keys that go together, value by value; or a
-list of such
-method:                                                 named variants of several keys at once,
-  which may sgd: {learning.optimizer: sgd, sweep: {learning.lr: [0.1, 0.3]}}         have grids of
-  their own, of all this adam: {learning.optimizer: adam, sweep: {learning.lr: [0.001, 0.003]}}
-search: {learning.lr: {log_uniform: [0.01, 1]}, runs: 20}                random settings instead of
-a grid (`search.py`)
-most: 200000                                            no axis: how many models the grid may have,
-100,000 by default
+zip: {task.batch: [32, 64], learning.lr: [0.1, 0.2]}    keys that go together, value by value; or a list of such
+method:                                                 named variants of several keys at once, which may
+  sgd: {learning.optimizer: sgd, sweep: {learning.lr: [0.1, 0.3]}}         have grids of their own, of all this
+  adam: {learning.optimizer: adam, sweep: {learning.lr: [0.001, 0.003]}}
+search: {learning.lr: {log_uniform: [0.01, 1]}, runs: 20}                random settings instead of a grid (`search.py`)
+most: 200000                                            no axis: how many models the grid may have, 100,000 by default
 """
 
 import json

@@ -1,8 +1,7 @@
 """`sweep.search`: settings drawn at random from ranges, instead of a grid's.
 
 search:
-  learning.lr: {log_uniform: [0.001, 1]}       a number whose logarithm is uniform; or {uniform: [a,
-  b]}
+  learning.lr: {log_uniform: [0.001, 1]}       a number whose logarithm is uniform; or {uniform: [a, b]}
   task.batch: {integer: [8, 64]}               a whole number, both ends included
   learning.optimizer: {choice: [sgd, adam]}    one of the values
   runs: 20                                     how many different settings are drawn

@@ -72,8 +72,7 @@ def trunk_seconds(algorithm: simulator.AllReduce, cluster: Cluster, size: float)
     slowest trunk there,
 
         ring            2 (P - 1) max_i (alpha_i + N max(beta, beta_i) / P)
-        hierarchical    2 (g - 1)(alpha + N beta / g) + 2 (m - 1) max_i (alpha_i + N max(beta, g
-        beta_i) / P)
+        hierarchical    2 (g - 1)(alpha + N beta / g) + 2 (m - 1) max_i (alpha_i + N max(beta, g beta_i) / P)
 
     None for other collectives, where two of these ways share a trunk, where groups are no stretches
     of equally many ranks, in buckets or slices; and where g messages would wait in a queue at the

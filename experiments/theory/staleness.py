@@ -63,34 +63,36 @@ def staleness_theory(config: Any) -> Theory | None:
     updates.
 
     - No delay: synchronous methods, all-reduce, gossip, pipelines with a flush apply gradients of
-      present weights.
+    present weights.
     - `delayed`: D for every gradient. A drawn delay has mean D: as many gradients leave the queue
-      as enter.
+    as enter.
     - Pipelines without a flush: of n stages the s-th sees n - s, each a share 1/n of the pieces;
-      2BW sees 1.
+    2BW sees 1.
     - Asynchronous server, any law of times and any network: the P - 1 others' updates fall on
-      average between a read and the push that follows (Little's law); (P - 1) / K where K pushes
-      make an update (`soft_sync`, `accumulate`); P / K - 1 where contributors wait for it
-      (`k_async`).
+    average between a read
+      and the push that follows (Little's law); (P - 1) / K where K pushes make an update
+      (`soft_sync`, `accumulate`); P / K - 1 where contributors wait for it (`k_async`).
     - ..., equal constant times on a free network: everybody pushes once a round, so that it is P -
-      1, always, unless ties are broken at random.
+    1, always, unless
+      ties are broken at random.
     - `async_pipelines`: likewise R - 1 on every stage, of R replicas.
     - ..., exponential times with rates mu_i on a free network: they forget, so that the next push
-      is worker i's with probability p_i = mu_i / sum_j mu_j whatever has gone before. Between a
-      read of i and its push there are N_i others, Pr(N_i = k) = p_i (1 - p_i)^k, and a share p_i of
-      all pushes is i's:
+    is worker i's with
+      probability p_i = mu_i / sum_j mu_j whatever has gone before. Between a read of i and its push
+      there are N_i others, Pr(N_i = k) = p_i (1 - p_i)^k, and a share p_i of all pushes is i's:
 
           Pr(k) = sum_i p_i^2 (1 - p_i)^k;    equal workers: Pr(k) = (1/P) (1 - 1/P)^k, geometric
 
     - ..., exponential, equal, K pushes an update: after its push as the j-th of a group (j = K
-      counts as 0 of the next) a worker's next push closes floor((j + N) / K) groups later; j is
-      uniform on 0 ... K - 1 and independent:
+    counts as 0 of the
+      next) a worker's next push closes floor((j + N) / K) groups later; j is uniform on 0 ... K - 1
+      and independent:
 
           Pr(k) = 1/K sum_(j < K) Pr(floor((j + N) / K) = k),    N geometric as above
 
     - `k_async`, exponential, equal: at every update all P have as long to go as any other, so that
-      it takes each of them with probability K / P, whatever has gone before: Pr(k) = (K/P) (1 -
-      K/P)^k, geometric.
+    it takes each of
+      them with probability K / P, whatever has gone before: Pr(k) = (K/P) (1 - K/P)^k, geometric.
 
     Source: Little's law; Dutta et al. (2018), arXiv 1803.01113; Narayanan et al. (2019), arXiv
     1806.03377 (stages).

@@ -23,17 +23,21 @@ class AllReduce(Reducing, Bucketed):
 
     w <- w - lr (1/P) sum_j g_j(w), at every node. Models and the nodes' optimiser states are equal
     after every update, bit for bit: it is `sync_ps` without a server, and with one worker plain
-    SGD. Staleness 0; a compensation sees the mean gradient, which is fresh, so that only
-    `one_over_n` has an effect. A worker that crashes is not readmitted, and the others wait for it
-    forever.
+    SGD.
+    Staleness 0; a compensation sees the mean gradient, which is fresh, so that only `one_over_n`
+    has an effect.
+    A worker that crashes is not readmitted, and the others wait for it forever.
 
     For P nodes that begin together, N bytes, latency alpha, beta seconds a byte, full duplex; all
-    wait for a straggler: ring                2 (P - 1) alpha + 2 ((P - 1) / P) N beta naive_ring
-          (P - 1)(alpha + N beta) mesh                alpha + (P - 1) N beta on a card each, alpha +
-    N beta on a link a pair recursive_doubling  log2 P (alpha + N beta) halving_doubling    2 log2 P
-    alpha + 2 ((P - 1) / P) N beta tree                2 ceil(log2 P)(alpha + N beta) server
-         2 alpha + 2 ((P - 1) / S) N beta, S of the nodes serve hierarchical        2 (g - 1)(alpha'
-    + N beta' / g) + 2 (m - 1)(alpha + N beta / m), m hosts of g workers
+    wait for a straggler:
+    ring                2 (P - 1) alpha + 2 ((P - 1) / P) N beta
+    naive_ring          (P - 1)(alpha + N beta)
+    mesh                alpha + (P - 1) N beta on a card each, alpha + N beta on a link a pair
+    recursive_doubling  log2 P (alpha + N beta)
+    halving_doubling    2 log2 P alpha + 2 ((P - 1) / P) N beta
+    tree                2 ceil(log2 P)(alpha + N beta)
+    server              2 alpha + 2 ((P - 1) / S) N beta, S of the nodes serve
+    hierarchical        2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha + N beta / m), m hosts of g workers
 
     With `bucket_bytes`, buckets of gradients are summed one after another while the backward pass
     goes on. Bucket k of c_k bytes is computed after r_k and summed after e_k = max(r_k, e_{k-1}) +
@@ -118,13 +122,11 @@ class PriorityAllReduce(Reducing, Sliced):
         F_l = max(F_{l-1}, x_l of the step before) + f_l,    B_L = F_L + b_L,    B_l = B_{l+1} + b_l
 
     On a free network a step takes f + b, of uneven nodes that of the slowest; with one layer in one
-    slice, 2 alpha more
-    than `all_reduce`. Where a collective ends everywhere at once, the network is busy at the same
-    times in any order:
-    with constant latencies and slowdowns no update comes later than with `order: fifo`, whatever
-    the nodes and slices.
-    A tree does not end so, nor does a server over queues (`sharing: fifo`): there a single update
-    may come later. A worker that crashes is not readmitted, and the others wait for it forever.
+    slice, 2 alpha more than `all_reduce`. Where a collective ends everywhere at once, the network
+    is busy at the same times in any order: with constant latencies and slowdowns no update comes
+    later than with `order: fifo`, whatever the nodes and slices. A tree does not end so, nor does a
+    server over queues (`sharing: fifo`): there a single update may come later.
+    A worker that crashes is not readmitted, and the others wait for it forever.
 
     Attributes:
         slice_bytes: c (bytes); null sums whole layers. ByteScheduler has 1,000,000 parameters. A

@@ -38,8 +38,7 @@ class Bucketed(Algorithm):
     the first once it has 1 MiB. With R(c) the seconds in which c bytes are exchanged, the k-th is
     there after r_k, and exchanged after e_k:
 
-        r_k = f + sum of b_j over the layers j of the buckets 1 .. k,    e_k = max(r_k, e_{k-1}) +
-        R(c_k)
+        r_k = f + sum of b_j over the layers j of the buckets 1 .. k,    e_k = max(r_k, e_{k-1}) + R(c_k)
 
     One bucket is no overlap, and on a free network e_k = r_k: f + b for the last. Weights are the
     same bit for bit. The last bucket is there when the work is done, also if the first layers have
@@ -47,7 +46,7 @@ class Bucketed(Algorithm):
 
     Attributes:
         bucket_bytes: c; without it, the whole gradient is sent once it is computed. PyTorch has
-            26,214,400.
+        26,214,400.
         backward: b / f.
 
     Source: Li et al. (2020), arXiv 2006.15704, section 3.2.3; Sergeev & Del Balso (2018), arXiv

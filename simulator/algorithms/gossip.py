@@ -21,15 +21,15 @@ class DPSGD(Algorithm):
     """Decentralised parallel SGD: every node averages its model with its neighbours' and steps by
     its own gradient.
 
-    combine_then_adapt    x_i <- sum_j W_ij x_j - lr g_i(x_i)      max(t_c, alpha + 2 N beta) a step
-    on a ring adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
+    combine_then_adapt    x_i <- sum_j W_ij x_j - lr g_i(x_i)      max(t_c, alpha + 2 N beta) a step on a ring
+    adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
 
     with W doubly stochastic; times for N bytes, latency alpha, beta seconds a byte, one card a node
     and gradients of t_c seconds. The first order sends before it computes, so that messages and
-    gradient overlap; `mixings` is 1, since the model is averaged between read and step. The second
-    is `sgp` without overlap, and on the complete graph with weights 1/P and an optimiser that is
-    linear in the gradient (SGD, momentum, Nesterov) `sync_ps`. Each node keeps its own state of the
-    optimiser. Staleness 0.
+    gradient overlap; `mixings`
+    is 1, since the model is averaged between read and step. The second is `sgp` without overlap,
+    and on the complete graph with weights 1/P and an optimiser that is linear in the gradient (SGD,
+    momentum, Nesterov) `sync_ps`. Each node keeps its own state of the optimiser. Staleness 0.
 
     Source: Lian et al. (2017), arXiv 1705.09056, algorithm 1; adapt-then-combine: Chen & Sayed
     (2012), arXiv 1111.0034.
@@ -37,7 +37,7 @@ class DPSGD(Algorithm):
     Attributes:
         order: combine_then_adapt, as Lian et al. have it, or adapt_then_combine.
         mixing: W by name; it must be doubly stochastic on the graph, or the nodes' mean would not
-            be the average.
+        be the average.
     """
 
     topology: ClassVar[Topology] = Ring()
@@ -102,13 +102,12 @@ class ADPSGD(Algorithm):
 
     There is no deadlock, since nodes are in two halves: the active half asks, and the passive half
     only answers, at once while it computes. The halves are the two colours of a bipartite graph,
-    rank 0 active; on any other, even ranks
-    ask odd ones. An average conserves the sum of the models: the passive node moves half way to the
-    model that it
-    received, and the active one by the opposite amount once it has the answer. No node waits for a
-    slow one: with one that is s times slower, P nodes on a free network compute P - 1 + 1/s times
-    as many gradients as one. Staleness 0; `mixings` counts the averages between a gradient's read
-    and its step. Where a neighbour is down, another is asked.
+    rank 0 active; on any other, even ranks ask odd ones. An average conserves the sum of the
+    models: the passive node moves half way to the model that it received, and the active one by the
+    opposite amount once it has the answer. No node waits for a slow one: with one that is s times
+    slower, P nodes on a free network compute P - 1 + 1/s times as many gradients as one. Staleness
+    0; `mixings` counts the averages between a gradient's read and its step. Where a neighbour is
+    down, another is asked.
 
     Source: Lian et al. (2018), arXiv 1710.06952, algorithm 1, in its deadlock-free form on
     bipartite graphs.

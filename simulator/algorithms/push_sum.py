@@ -22,8 +22,7 @@ class SGP(Algorithm):
     """Stochastic gradient push: nodes push shares of their model along directed edges; weights
     correct the bias.
 
-    x_i <- x_i - lr g_i(x_i / w_i);    x_i <- sum_j p_ij x_j,  w_i <- sum_j p_ij w_j,    p column
-    stochastic
+    x_i <- x_i - lr g_i(x_i / w_i);    x_i <- sum_j p_ij x_j,  w_i <- sum_j p_ij w_j,    p column stochastic
 
     The model of a node is x / w. The sum of w over nodes and messages under way stays P, that of x
     changes by gradients only, and x / w tends to the average on any strongly connected digraph,
@@ -34,9 +33,9 @@ class SGP(Algorithm):
 
     With `overlap` tau, one exchange at a time overlaps with the gradients: messages that have
     arrived are received without waiting after each of the next tau - 1 gradients, and waited for
-    after the tau-th. For N bytes, latency
-    alpha and beta seconds a byte to one peer: t_c + alpha + N beta seconds a step; with tau = 1,
-    max(t_c, alpha + N beta). Several exchanges at a time, or one every H gradients, are `osgp`.
+    after the tau-th. For N bytes, latency alpha and beta seconds a byte to one peer: t_c + alpha +
+    N beta seconds a step; with tau = 1, max(t_c, alpha + N beta). Several exchanges at a time, or
+    one every H gradients, are `osgp`.
 
     Source: Assran et al. (2019), arXiv 1811.10792, algorithms 1 and 2; one exchange at a time as in
     their public code.
@@ -131,8 +130,7 @@ class OverlapSGP(SGP):
     """Overlap SGP: a node pushes shares every H gradients, and waits for those of its peers tau
     gradients later.
 
-    x_i <- x_i - lr g_i(x_i / w_i);    every H-th step  (x_i, w_i) <- p_ii (x_i, w_i), and p_ji
-    (x_i, w_i) to peer j
+    x_i <- x_i - lr g_i(x_i / w_i);    every H-th step  (x_i, w_i) <- p_ii (x_i, w_i), and p_ji (x_i, w_i) to peer j
 
     After the gradient of step k a node waits for the shares of exchanges that it began at step k -
     tau or earlier, and adds those of later exchanges that have arrived; then it pushes. So ceil(tau

@@ -51,15 +51,14 @@ class Sliced(Algorithm):
 
     The backward pass computes the gradient of one layer after another, the last one first, and each
     layer's forward pass waits for its own slices alone. With f_l and b_l the seconds of the passes
-    of layer l, and x_l the moment at
-    which all its slices have come back, it is through its forward pass at F_l, and its gradient is
-    there at B_l:
+    of layer l, and x_l the moment at which all its slices have come back, it is through its forward
+    pass at F_l, and its gradient is there at B_l:
 
         F_l = max(F_{l-1}, x_l of the step before) + f_l,    B_L = F_L + b_L,    B_l = B_{l+1} + b_l
 
     Attributes:
         slice_bytes: bytes of a slice at most; null sends whole layers. No layer has over 4,096
-            slices.
+        slices.
         order: which slice goes first: that of the front-most layer, or with `fifo` the one that was
             computed first.
         backward: the time of a backward pass in forward passes; layers share both by their work.
