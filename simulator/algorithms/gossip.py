@@ -37,7 +37,7 @@ class DPSGD(Algorithm):
     Attributes:
         order: combine_then_adapt, as Lian et al. have it, or adapt_then_combine.
         mixing: W by name; it must be doubly stochastic on the graph, or the nodes' mean would not
-        be the average.
+            be the average.
     """
 
     topology: ClassVar[Topology] = Ring()

@@ -58,7 +58,7 @@ class Sliced(Algorithm):
 
     Attributes:
         slice_bytes: bytes of a slice at most; null sends whole layers. No layer has over 4,096
-        slices.
+            slices.
         order: which slice goes first: that of the front-most layer, or with `fifo` the one that was
             computed first.
         backward: the time of a backward pass in forward passes; layers share both by their work.
