@@ -1,4 +1,4 @@
-"""The commands that simulate: run, watch, sweep."""
+"""The commands that simulate: run, sweep."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -85,14 +85,16 @@ def sweep_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    _run_one(args, _bar(args))
-    return DONE
+    from laggard.experiments.config.grid import runs
+    from laggard.experiments.config.load import load
+    from laggard.experiments.running.run import run
 
-
-def watch(args: Namespace) -> int:
-    from laggard.experiments.running.watch import live_view
-
-    _run_one(args, None if args.quiet else live_view)
+    config = load(args.config, *args.overrides)
+    args.planned = runs(config)
+    result = run(
+        config, args.out, args.force, _bar(args), args.snapshots, args.keep_snapshot, args.continues
+    )
+    report([result], result.path, args)
     return DONE
 
 
@@ -227,20 +229,6 @@ def _print_plan(config: "Config", args: Namespace) -> int:
     return DONE
 
 
-def _run_one(args: Namespace, progress: "ProgressDisplay | None") -> None:
-    """Simulate one config, shown by `progress`, and report."""
-    from laggard.experiments.config.grid import runs
-    from laggard.experiments.config.load import load
-    from laggard.experiments.running.run import run
-
-    config = load(args.config, *args.overrides)
-    args.planned = runs(config)
-    result = run(
-        config, args.out, args.force, progress, args.snapshots, args.keep_snapshot, args.continues
-    )
-    report([result], result.path, args)
-
-
 def _bar(args: Namespace) -> "ProgressDisplay | None":
     """A progress bar if standard error is a terminal."""
     from laggard.experiments.running.progress import bar
@@ -276,11 +264,5 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
 
 COMMANDS = (
     Command("run", "simulate one config", single_arguments, run),
-    Command(
-        "watch",
-        "simulate one config with a live display: curves, staleness, who waits",
-        single_arguments,
-        watch,
-    ),
     Command("sweep", "simulate a grid of configs", sweep_arguments, sweep),
 )

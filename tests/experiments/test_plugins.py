@@ -534,7 +534,7 @@ def test_what_a_notebook_has_imported_before_an_edit_is_not_taken_for_the_new_so
     assert torch.equal(run(load(toy(), own), tmp_path / "again").weights, first.weights)
 
 
-@pytest.mark.parametrize("command", ["validate", "run", "watch", "sweep"])
+@pytest.mark.parametrize("command", ["validate", "run", "sweep"])
 def test_no_plugins_refuses_a_config_that_names_one_and_imports_nothing(
     command: str, module: Callable[..., Path], toy: Callable[..., Path], tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
