@@ -1,6 +1,4 @@
-"""The commands about real runs: calibrate, compare-real; import, of other programs' recordings; and
-whatif.
-"""
+"""The commands about real runs: calibrate, compare-real, and import of other programs' recordings."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -72,18 +70,6 @@ def import_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", default="imported", metavar="FOLDER", help="where compute.csv and cluster.yaml go"
     )
-
-
-def whatif_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("result", metavar="RESULT", help="a run's folder")
-    parser.add_argument(
-        "--without",
-        action="append",
-        required=True,
-        metavar="WHAT",
-        help="straggler=RANK (or RANK,RANK), slowdowns or network; may be repeated, for a row each",
-    )
-    add_no_plugins(parser)
 
 
 def measure(args: Namespace) -> int:
@@ -174,15 +160,6 @@ def import_recording(args: Namespace) -> int:
     return DONE
 
 
-def compare_without(args: Namespace) -> int:
-    from laggard.experiments.results.results import load_one
-    from laggard.experiments.running.whatif import whatif
-
-    table = whatif(load_one(args.result), args.without)
-    print(table.to_string(index=False, float_format=lambda number: f"{number:.4g}"))
-    return DONE
-
-
 def _spec(path: str, overrides: list[str]) -> "RunSpec":
     """The one run of a config.
 
@@ -233,12 +210,5 @@ COMMANDS = (
         import_arguments,
         import_recording,
         "laggard.experiments.real.importers",
-    ),
-    Command(
-        "whatif",
-        "simulate a finished run again without what slowed it",
-        whatif_arguments,
-        compare_without,
-        "laggard.experiments.running.whatif",
     ),
 )
