@@ -313,16 +313,10 @@ def api() -> Iterator[str]:
     """The names of daily use, those of the simulator, and what an entry of one's own is, for
     autodoc.
     """
-    others = [name for name in laggard.simulator.__all__ if name not in laggard.__all__]
-    # functions first
-    daily = sorted(laggard.__all__, key=lambda name: (name[0].isupper(), name.lower()))
-    yield from ("## laggard", "", *directives([*(f"laggard.{name}" for name in daily), VIEWS]))
-    yield from (
-        "",
-        "## laggard.simulator",
-        "",
-        *directives(f"laggard.simulator.{name}" for name in others),
-    )
+    names = [name for names in laggard.MODULES.values() for name in names]
+    names += laggard.simulator.__all__
+    names.sort(key=lambda name: (name[0].isupper(), name.lower()))  # functions first
+    yield from ("## laggard", "", *directives([*(f"laggard.{name}" for name in names), VIEWS]))
     yield from ("", "## For entries of your own", "", *directives(EXTENSION))
 
 

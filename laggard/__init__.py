@@ -1,5 +1,6 @@
-"""laggard: a discrete-event simulator of distributed SGD; the names of daily use, imported when
-first needed.
+"""laggard: a discrete-event simulator of distributed SGD.
+
+The names of daily use and all methods are here; each is imported when it is first needed.
 
 Example:
     >>> from laggard import AsyncPS, Cluster, Rule, Stop, simulate
@@ -11,41 +12,20 @@ Example:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from laggard.experiments.config.errors import ConfigError
-    from laggard.experiments.config.load import load
-    from laggard.experiments.results.measures import summary
-    from laggard.experiments.results.result import Result
-    from laggard.experiments.results.results import Results, load_results
-    from laggard.experiments.results.store import load_result
-    from laggard.experiments.running.run import run
-    from laggard.experiments.running.sweep import sweep
-    from laggard.models import LeNet5, Quadratic, Supervised
-    from laggard.simulator import (
-        SERVER,
-        SGP,
-        Algorithm,
-        AllReduce,
-        AsyncPS,
-        Cluster,
-        Deadlock,
-        Delayed,
-        Evaluate,
-        Gradient,
-        InvalidSettingError,
-        Network,
-        Node,
-        Outcome,
-        Record,
-        Rule,
-        RunProgress,
-        Star,
-        Stop,
-        SyncPS,
-        Task,
-        Timing,
-        simulate,
-    )
+if TYPE_CHECKING:  # `name as name` exports a name to type checkers
+    from laggard.experiments.config.errors import ConfigError as ConfigError
+    from laggard.experiments.config.load import load as load
+    from laggard.experiments.results.measures import summary as summary
+    from laggard.experiments.results.result import Result as Result
+    from laggard.experiments.results.results import Results as Results
+    from laggard.experiments.results.results import load_results as load_results
+    from laggard.experiments.results.store import load_result as load_result
+    from laggard.experiments.running.run import run as run
+    from laggard.experiments.running.sweep import sweep as sweep
+    from laggard.models import LeNet5 as LeNet5
+    from laggard.models import Quadratic as Quadratic
+    from laggard.models import Supervised as Supervised
+    from laggard.simulator import *  # noqa: F403
 
 __version__ = "0.2.0"
 
@@ -59,28 +39,25 @@ MODULES = {
     ".experiments.running.run": ("run",),
     ".experiments.running.sweep": ("sweep",),
     ".models": ("LeNet5", "Quadratic", "Supervised"),
-    ".simulator": (
-        "SERVER", "SGP", "Algorithm", "AllReduce", "AsyncPS", "Cluster", "Deadlock", "Delayed", "Evaluate", "Gradient",
-        "InvalidSettingError", "Network", "Node", "Outcome", "Record", "Rule", "RunProgress", "Star", "Stop", "SyncPS",
-        "Task", "Timing", "simulate",
-    ),
-}  # fmt: skip
-"""Which module defines each name: `import laggard` alone imports neither torch nor pandas."""
-
-__all__ = [
-    "SERVER", "SGP", "Algorithm", "AllReduce", "AsyncPS", "Cluster", "ConfigError", "Deadlock", "Delayed",
-    "Evaluate", "Gradient", "InvalidSettingError", "LeNet5", "Network", "Node", "Outcome", "Quadratic", "Record",
-    "Result", "Results", "Rule", "RunProgress", "Star", "Stop", "Supervised", "SyncPS", "Task", "Timing", "load",
-    "load_result", "load_results", "run", "simulate", "summary", "sweep",
-]  # fmt: skip
+}
+"""The names of each module but `laggard.simulator`: `import laggard` alone imports nothing heavy."""
 
 
 def __getattr__(name: str) -> Any:
     for module, names in MODULES.items():
         if name in names:
             return getattr(import_module(module, "laggard"), name)
+    if not name.startswith("_") and name in _simulator_names():
+        return getattr(import_module(".simulator", "laggard"), name)
     raise AttributeError(f"module 'laggard' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    names = {name for names in MODULES.values() for name in names}
+    return sorted({*globals(), *names, *_simulator_names()})
+
+
+def _simulator_names() -> list[str]:
+    """The public names of `laggard.simulator`, with every method."""
+    names: list[str] = import_module(".simulator", "laggard").__all__
+    return names

@@ -177,7 +177,7 @@ def violations(found: Sources) -> list[str]:
                     for hit in sorted(touches(targets_of(name), *modules))
                 ]
     for name in touches(set(found), "laggard.simulator.algorithms"):
-        if name not in ("laggard.simulator.algorithms", "laggard.simulator.algorithms.collectives"):
+        if name != "laggard.simulator.algorithms":
             others = touches(graph[name], "laggard.simulator.algorithms")
             broken += [
                 f"{name} must not import {other}" for other in sorted(others) if is_method(other)
@@ -187,9 +187,12 @@ def violations(found: Sources) -> list[str]:
 
 def is_method(module: str) -> bool:
     """Whether a module of `simulator/algorithms` holds methods, not what several families share."""
-    shared = ("base", "bucketing", "sharding", "slicing", "staging", "collectives")
-    part = module.removeprefix("laggard.simulator.algorithms").strip(".").split(".")[0]
-    return bool(part) and part not in shared
+    shared = ("base", "bucketing", "sharding", "slicing", "staging", "collectives", "contrib")
+    part = module.removeprefix("laggard.simulator.algorithms").strip(".")
+    folder, _, method = part.partition(".")
+    if folder == "contrib":
+        return bool(method)
+    return bool(folder) and folder not in shared
 
 
 def circles(found: Sources) -> list[list[str]]:
@@ -379,6 +382,14 @@ def test_a_notebook_names_no_file_of_the_checkout():
             "from laggard.simulator.algorithms.synchronous import SyncPS",
         ),
         ("simulator.algorithms.delayed", "from . import synchronous"),
+        (
+            "simulator.algorithms.contrib.p3",
+            "from laggard.simulator.algorithms.asynchronous import AsyncPS",
+        ),
+        (
+            "simulator.algorithms.asynchronous",
+            "from laggard.simulator.algorithms.contrib.p3 import P3",
+        ),
         (
             "simulator.algorithms.synchronous",
             "from laggard.simulator.network.config import Network",

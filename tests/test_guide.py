@@ -161,7 +161,7 @@ def test_pages_link_to_files_that_exist_in_lines_of_120_columns(page: Path) -> N
 
 def test_the_architecture_is_short_and_names_every_module_of_every_folder() -> None:
     text = ARCHITECTURE.read_text()
-    assert len(text.splitlines()) <= 150
+    assert len(text.splitlines()) <= 170
     entries = re.findall(r"^- `([\w/]+)/`:? ((?:.|\n  )*)", text, flags=re.MULTILINE)
     named = {folder: set(re.findall(r"`([a-z0-9_]+)`", entry)) for folder, entry in entries}
     there: dict[str, set[str]] = {}

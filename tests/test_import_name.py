@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import laggard
+from laggard.simulator import ALGORITHMS
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = (
     "laggard",
@@ -152,8 +155,17 @@ def test_folders_of_the_same_names_beside_a_script_disturb_nothing(tmp_path):
 
 def test_importing_laggard_alone_imports_nothing_heavy(tmp_path):
     heavy = "{'torch', 'numpy', 'pandas', 'simpy', 'pydantic', 'matplotlib', 'scipy', 'xarray'}"
-    code = f"import sys, laggard; assert 'load' in dir(laggard); print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, laggard; print(sorted({heavy} & set(sys.modules)))"
     assert python(code, tmp_path) == "[]\n"
+
+
+def test_every_method_is_imported_from_laggard():
+    for method in ALGORITHMS.values():
+        assert getattr(laggard, method.__name__) is method
+        assert method.__name__ in dir(laggard)
+    assert "load" in dir(laggard)
+    with pytest.raises(AttributeError, match="no attribute 'Gone'"):
+        _ = laggard.Gone
 
 
 @pytest.mark.parametrize(("module", "anywhere"), [("laggard", True), ("experiments", False)])

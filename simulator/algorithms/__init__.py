@@ -1,23 +1,26 @@
-"""The algorithms, one file per family of methods."""
+"""The methods: one file per family, and one in `contrib` for each method of a single paper."""
 
-from laggard.simulator.algorithms.all_reduce import AllReduce, PriorityAllReduce
+from laggard.simulator.algorithms.all_reduce import AllReduce
 from laggard.simulator.algorithms.asynchronous import AsyncPS, Downpour
+from laggard.simulator.algorithms.contrib.async_pipelines import AsyncPipelines
+from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync
+from laggard.simulator.algorithms.contrib.p3 import P3
+from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
+from laggard.simulator.algorithms.contrib.priority_all_reduce import PriorityAllReduce
+from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
 from laggard.simulator.algorithms.delayed import Delayed
 from laggard.simulator.algorithms.easgd import EASGD
 from laggard.simulator.algorithms.gossip import ADPSGD, DPSGD, OverlapADPSGD
-from laggard.simulator.algorithms.k_async import KAsync, KBatchSync, SoftSync
+from laggard.simulator.algorithms.k_async import KAsync, SoftSync
 from laggard.simulator.algorithms.local_sgd import DiLoCo, LocalSGD
 from laggard.simulator.algorithms.pipelines import (
-    AsyncPipelines,
     GPipe,
     Naive,
     OneForwardOneBackward,
     PipeDream,
-    PipeDream2BW,
 )
-from laggard.simulator.algorithms.priority import P3
 from laggard.simulator.algorithms.push_sum import SGP, OverlapSGP
-from laggard.simulator.algorithms.staleness_bounds import SSP, Ringmaster
+from laggard.simulator.algorithms.ssp import SSP
 from laggard.simulator.algorithms.sync_replicas import SyncReplicas
 from laggard.simulator.algorithms.synchronous import KSync, SyncPS
 

@@ -1,19 +1,13 @@
 """Synchronous SGD without a server: the nodes sum their gradients by a collective."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import count
 from typing import ClassVar
 
 from laggard.simulator.algorithms.base import Role
 from laggard.simulator.algorithms.bucketing import Bucketed
 from laggard.simulator.algorithms.collectives.reducing import Reducing
-from laggard.simulator.algorithms.slicing import Sliced, SliceQueue, forward_by_layers
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import Positive
-from laggard.simulator.learning.promises import Later, Promise, concatenate
+from laggard.simulator.learning.promises import concatenate
 
 
 @dataclass(frozen=True)
@@ -91,134 +85,3 @@ class AllReduce(Reducing, Bucketed):
                 part = gradient[sums[number].columns]
                 totals.append((yield from sums[number].reduce(node, part, params, tag, gradient)))
             state = self.step(node, gradient, concatenate(totals[::-1]), state)
-
-
-COMPUTED, FREE, ORDER, SUM, GRADIENT = "computed", "free", "order", "sum", "gradient"
-"""What the roles of `PriorityAllReduce` tell each other, as tags."""
-
-
-@dataclass(frozen=True)
-class PriorityAllReduce(Reducing, Sliced):
-    """All-reduce SGD in slices: the front layers' are summed first, and a layer's forward pass
-    waits only for its own.
-
-    w <- w - lr (1/P) sum_j g_j(w), at every node: the weights of `all_reduce`, bit for bit, at
-    other times. A layer is cut into slices of at most c bytes. The nodes sum one slice after
-    another by a collective, while they compute.
-
-    All must sum the same slice next, or they would wait for each other forever. The first node
-    names it, as Horovod's coordinator does. A node tells it which layers it has computed, and
-    whenever the first node is free, it names one of the slices that all have computed, of the
-    front-most layer. That takes messages of no bytes, there and back. So no node waits inside a
-    collective for a gradient that is not there, however slow a node is. There is no deadlock, since
-    forward passes wait for sums and backward passes for nothing. No collective is interrupted.
-
-    Let R(c) be the seconds in which P equal nodes sum c bytes (`all_reduce`), alpha the latency,
-    and f_l and b_l those of the passes of layer l, the last of which is L. A slice that is computed
-    after r, and named after the one before, is summed after e; x_l is the e of the layer's last
-    slice:
-
-        e = max(r + alpha, e of the one before) + alpha + R(c)
-        F_l = max(F_{l-1}, x_l of the step before) + f_l,    B_L = F_L + b_L,    B_l = B_{l+1} + b_l
-
-    On a free network a step takes f + b, of uneven nodes that of the slowest; with one layer in one
-    slice, 2 alpha more than `all_reduce`. Where a collective ends everywhere at once, the network
-    is busy at the same times in any order: with constant latencies and slowdowns no update comes
-    later than with `order: fifo`, whatever the nodes and slices. A tree does not end so, nor does a
-    server over queues (`sharing: fifo`): there a single update may come later.
-    A worker that crashes is not readmitted, and the others wait for it forever.
-
-    Attributes:
-        slice_bytes: c (bytes); null sums whole layers. ByteScheduler has 1,000,000 parameters. A
-            layer has 4,096 slices at most.
-        order: which slice is summed first: that of the front-most layer, or with `fifo` the one
-            computed first.
-        collective, ring_slices, servers: how a slice is summed, as those of `all_reduce`.
-        backward: the time of a backward pass in forward passes; layers share both by their work.
-
-    Source: Peng et al. (2019), SOSP (ByteScheduler); the coordinator: Horovod,
-    horovod/common/controller.h.
-    """
-
-    slice_bytes: Positive | None = 4_000_000.0
-
-    def roles(self, workers: int) -> Mapping[int, Sequence[Callable[[Node], Role]]]:
-        both = [self.worker, self.exchange]
-        return {rank: both if rank else [*both, self.coordinate] for rank in range(workers)}
-
-    def links(self, workers: int) -> Iterable[tuple[int, int]]:
-        """Also between the first node and all others."""
-        yield from super().links(workers)
-        yield from (pair for rank in range(1, workers) for pair in ((0, rank), (rank, 0)))
-
-    def worker(self, node: Node) -> Role:
-        """Compute gradients; the forward pass of a layer waits for its sums."""
-        layers, first = self.layers(node), True
-        while True:
-            seconds, batch = node.duration(), node.batch()
-            wait = None if first else partial(await_sums, node)
-            started, first = (yield from forward_by_layers(node, layers, seconds, wait)), False
-            own = Later()  # slices of it are summed before all of it is computed
-            node.put(own, GRADIENT)
-            for layer in reversed(layers):
-                yield node.work(share=layer.backward, of=seconds)
-                if layer.number == 0:
-                    gradient = node.promise(node.weights, batch, started)
-                    own.become(gradient)
-                    node.put(gradient, GRADIENT)
-                if node.rank == 0:
-                    node.put(layer.number, COMPUTED)
-                else:
-                    node.send(0, layer.number, COMPUTED, size=0)
-
-    def coordinate(self, node: Node) -> Role:
-        """Whenever the first node is free, name the slice that is next of those that all nodes have
-        computed.
-        """
-        layers, waiting, computed = self.layers(node), SliceQueue(self.order), Counter[int]()
-        for turn in count():
-            yield node.receive(FREE)
-            while not waiting or node.arrived(COMPUTED):
-                _, number = yield node.receive(COMPUTED)
-                computed[number] += 1
-                if computed[number] % node.workers == 0:
-                    for piece in range(layers[number].slices):
-                        waiting.put(number, (number, piece))
-            named = waiting.take()
-            for rank in range(1, node.workers):
-                node.send(rank, named, (ORDER, turn), size=0)
-            node.put(named, (ORDER, turn))
-
-    def exchange(self, node: Node) -> Role:
-        """Sum the slices of a gradient, one after another as they are named; then update the
-        model.
-        """
-        collective, params = self.collective_of(node.group_size), node.weights.shape[1]
-        state = self.rule.init(node.weights)
-        slices = {
-            (layer.number, piece): collective.of_bucket(layer.slice_columns(piece), layer.size)
-            for layer in self.layers(node)
-            for piece in range(layer.slices)
-        }
-        turns = count()
-        while True:
-            _, own = yield node.receive(GRADIENT)
-            totals: dict[tuple[int, int], Promise] = {}
-            while len(totals) < len(slices):
-                turn = next(turns)
-                if node.rank == 0:
-                    node.put(None, FREE)
-                _, named = yield node.receive((ORDER, turn))
-                part = slices[named]
-                totals[named] = yield from part.reduce(node, own[part.columns], params, turn)
-                if len(totals) == len(slices):
-                    _, gradient = yield node.receive(GRADIENT)
-                    total = concatenate([totals[one] for one in slices])
-                    state = self.step(node, gradient, total, state)
-                node.put(None, (SUM, named[0]))
-
-
-def await_sums(node: Node, layer: int, slices: int) -> Role:
-    """Wait until so many slices of the layer of that number are summed."""
-    for _ in range(slices):
-        yield node.receive((SUM, layer))

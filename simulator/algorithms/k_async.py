@@ -1,18 +1,11 @@
-"""Parameter servers that update by some of the gradients: K-async, soft synchronisation and
-K-batch-sync.
-"""
+"""Asynchronous parameter servers that average some of the gradients: K-async and n-softsync."""
 
-import math
 from dataclasses import dataclass
 
-from laggard.simulator.algorithms.base import Algorithm, ReadComputePush, Role, count_awaited
+from laggard.simulator.algorithms.base import ReadComputePush, Role, count_awaited
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
-from laggard.simulator.errors import InvalidSettingError, PositiveInt
-from laggard.simulator.learning.gradients import Gradient
-from laggard.simulator.learning.rules import Rule
-from laggard.simulator.network.topology import SERVER
-from laggard.simulator.timing.distributions.distribution import mean_of
+from laggard.simulator.errors import PositiveInt
 
 
 @dataclass(frozen=True)
@@ -87,71 +80,3 @@ class SoftSync(ReadComputePush):
                 node.apply(weights, gathered)
                 gathered = []
             node.send(worker, node.weights)
-
-
-@dataclass(frozen=True)
-class KBatchSync(Algorithm):
-    """K-batch-sync SGD (Rennala): the first K mini-batches at the present weights make an update;
-    others are cancelled.
-
-    w <- w - lr (1/K) sum_k g(w). A worker continues at its weights until newer ones arrive, so that
-    a fast one may contribute several mini-batches; its computation is then cancelled, and late
-    gradients are dropped. Staleness 0.
-    Exponential times with mean 1 / mu on a free network: K / (P mu) seconds an update.
-
-    Attributes:
-        gradients: K, gradients per update.
-
-    Source: Dutta et al. (2018), arXiv 1803.01113; Tyurin & Richtarik (2023), arXiv 2305.12387
-    (Rennala SGD).
-    """
-
-    rule: Rule
-    gradients: PositiveInt = 1
-
-    def check(self, cluster: Cluster) -> None:
-        """Refuse a server that takes in gradients more slowly than workers, which never wait, make
-        them.
-
-        What it takes in would be older and older, and all of it dropped.
-        """
-        factors = [min(1.0, getattr(one, "factor", 1.0)) for one in cluster.slowdowns]
-        seconds = cluster.compute.mean * math.prod(factors) / cluster.workers
-        if cluster.receive_seconds != 0 and mean_of(cluster.receive_seconds) >= seconds:
-            expected = f"a mean below {seconds:g} s, in which the workers of {type(self).__name__} make a gradient"
-            raise InvalidSettingError(
-                "Cluster", "receive_seconds", expected, cluster.receive_seconds
-            )
-
-    def worker(self, node: Node) -> Role:
-        node.send(SERVER, None, size=0)  # announces the worker
-        _, weights = yield node.receive()
-        while True:
-            work, newer = node.compute(weights), node.receive()
-            yield work | newer
-            if newer.fired:
-                work.cancel()
-                _, weights = newer.value
-            else:
-                node.send(SERVER, work.gradient)
-
-    def server(self, node: Node) -> Role:
-        state = self.rule.init(node.weights)
-        workers: dict[int, None] = {}
-        gathered: list[Gradient] = []
-        while True:
-            worker, gradient = yield node.receive()
-            workers[worker] = None
-            if gradient is None:
-                node.send(worker, node.weights)
-            elif gradient.staleness > 0:  # newer weights are on their way to the worker
-                gradient.drop()
-            else:
-                gathered.append(gradient)
-            if len(gathered) == self.gradients:
-                yield node.work(node.apply_seconds)
-                weights, state = self.rule.update(node.weights, gathered, state)
-                node.apply(weights, gathered)
-                for reader in workers:
-                    node.send(reader, node.weights)
-                gathered = []

@@ -8,17 +8,16 @@ from typing import Any
 import torch
 
 from laggard.simulator.algorithms import (
-    all_reduce,
     bucketing,
     gossip,
     pipelines,
-    priority,
     push_sum,
     slicing,
     staging,
 )
 from laggard.simulator.algorithms.collectives import COLLECTIVES, Collective
 from laggard.simulator.algorithms.collectives.schedule import Parts
+from laggard.simulator.algorithms.contrib import p3, priority_all_reduce
 from laggard.simulator.learning.promises import total
 from laggard.simulator.learning.rules.rule import Rule
 from laggard.simulator.network.config import Network
@@ -171,9 +170,7 @@ NODES = {
         partial(test_collectives.test_buckets, "ring", 0.25),
     ),
     "slices go in order": (
-        Replaced(
-            priority.Stream, "put", lambda right: lambda self, layer, send: right(self, 0, send)
-        ),
+        Replaced(p3.Stream, "put", lambda right: lambda self, layer, send: right(self, 0, send)),
         partial(test_collectives.test_priority, 0.11),
     ),
     "an all-reduce sums slices in order": (
@@ -183,7 +180,9 @@ NODES = {
         partial(test_collectives.test_priority_all_reduce, 0.4),
     ),
     "a sum begins with its last slice": (
-        Replaced(all_reduce, "concatenate", lambda right: lambda parts: right(parts[::-1])),
+        Replaced(
+            priority_all_reduce, "concatenate", lambda right: lambda parts: right(parts[::-1])
+        ),
         partial(test_collectives.test_sums_in_slices, "priority"),
     ),
     "a forward pass waits for all layers": (
@@ -191,9 +190,7 @@ NODES = {
         partial(test_collectives.test_priority, 0.11),
     ),
     "slices bring a model that is not all new": (
-        Replaced(
-            priority.P3, "answer", lambda right: lambda self, *given: right(self, *given[:-1], -1)
-        ),
+        Replaced(p3.P3, "answer", lambda right: lambda self, *given: right(self, *given[:-1], -1)),
         partial(test_parameter_server.test_slices, "fifo"),
     ),
     "push-sum ignores w": (

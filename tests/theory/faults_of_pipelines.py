@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from laggard.simulator.algorithms import staging
-from laggard.simulator.algorithms.pipelines import AsyncPipelines
+from laggard.simulator.algorithms.contrib.async_pipelines import AsyncPipelines
 from tests.faults import Replaced, on_spoilt
 from tests.theory import test_asynchronous_pipelines
 from tests.theory.faults_of_servers import before_its_update

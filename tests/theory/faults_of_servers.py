@@ -11,10 +11,12 @@ from laggard.simulator.algorithms import (
     easgd,
     k_async,
     local_sgd,
-    staleness_bounds,
+    ssp,
     sync_replicas,
     synchronous,
 )
+from laggard.simulator.algorithms.contrib.k_batch_sync import KBatchSync
+from laggard.simulator.algorithms.contrib.ringmaster import Ringmaster
 from laggard.simulator.algorithms.sharding import Shards
 from laggard.simulator.engine import recovery
 from laggard.simulator.learning.rules import damping
@@ -191,12 +193,12 @@ SERVERS = {
         partial(test_staleness.test_in_groups, "constant"),
     ),
     "ssp is a step too generous": (
-        Replaced(staleness_bounds.SSP, "server", settings(bound=lambda self: self.bound + 1)),
+        Replaced(ssp.SSP, "server", settings(bound=lambda self: self.bound + 1)),
         test_asynchronous.test_lock_step,
     ),
     "ringmaster applies what is just too stale": (
         Replaced(
-            staleness_bounds.Ringmaster,
+            Ringmaster,
             "server",
             settings(threshold=lambda self: self.threshold + 1),
         ),
@@ -204,14 +206,14 @@ SERVERS = {
     ),
     "Rennala applies the late": (
         Replaced(
-            k_async.KBatchSync,
+            KBatchSync,
             "server",
             lambda right: lambda self, own: k_async.SoftSync(self.rule, self.gradients).server(own),
         ),
         partial(test_staleness.test_synchronous, "k_batch_sync, K = 5"),
     ),
     "Rennala takes one more": (
-        Replaced(k_async.KBatchSync, "server", settings(gradients=lambda self: self.gradients + 1)),
+        Replaced(KBatchSync, "server", settings(gradients=lambda self: self.gradients + 1)),
         test_times.test_groups,
     ),
     "the late are applied": (

@@ -20,12 +20,12 @@ from laggard.simulator import (
     Timing,
     simulate,
 )
+from laggard.simulator.algorithms.contrib.pipedream_2bw import PipeDream2BW
 from laggard.simulator.algorithms.pipelines import (
     GPipe,
     Naive,
     OneForwardOneBackward,
     PipeDream,
-    PipeDream2BW,
 )
 from laggard.simulator.algorithms.staging import stage_layers
 from laggard.simulator.learning.rules import SGD, Adagrad, Adam, DCASGDa, Nesterov
