@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from shutil import rmtree
@@ -31,17 +31,6 @@ import numpy as np
 RUNS = 2
 CUT = ("device=cpu", "threads=1")
 TABLES = ("metrics", "updates", "workers", "nodes", "messages", "restores")
-RENAMED: Mapping[str, str] = {
-    "methods/async_ps_downpour.yaml": "methods/downpour.yaml",
-    "methods/async_ps_sync_every.yaml": "methods/downpour_sync_every.yaml",
-    "methods/sync_ps_average.yaml": "methods/local_sgd_average.yaml",
-    "methods/sync_ps_backup.yaml": "methods/k_sync.yaml",
-    "methods/sync_ps_crash.yaml": "methods/k_sync_crash.yaml",
-    "methods/sync_ps_local_steps.yaml": "methods/sync_ps_accumulate.yaml",
-}
-"""Old name -> new name, of config files (`methods/async_ps.yaml`) and of columns
-(`metrics.learning.lr`).
-"""
 
 
 def main() -> int:
@@ -49,20 +38,19 @@ def main() -> int:
     given = arguments()
     folder = given.old / "configs"
     every = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.yaml"))]
-    old_names = given.configs or [name for name in every if not name.startswith("claims/")]
-    if not old_names:
+    names = given.configs or [
+        name for name in every if not name.startswith(("claims/", "presets/"))
+    ]
+    if not names:
         sys.exit(f"{folder} holds no configs")
-    new_names = [RENAMED.get(name, name) for name in old_names]
     with TemporaryDirectory() as scratch:
         old, new = given.keep or Path(scratch, "old"), Path(scratch, "new")
         if given.keep:
             check_revision(given.keep, given.old)
-        simulate(given.old, given.python_old, old, old_names, given)
-        simulate(given.new, given.python_new, new, new_names, given)
-        pairs = zip(old_names, new_names, strict=True)
+        simulate(given.old, given.python_old, old, names, given)
+        simulate(given.new, given.python_new, new, names, given)
         found = {
-            name: differences(old / name, new / new_name, given.tables, given.within)
-            for name, new_name in pairs
+            name: differences(old / name, new / name, given.tables, given.within) for name in names
         }
     for name, texts in found.items():
         sys.stdout.write(f"{name}: differs: {'; '.join(texts)}\n" if texts else f"{name}: equal\n")
@@ -157,21 +145,19 @@ def simulate(
 
 
 def child(folder: Path, updates: int, names: Sequence[str]) -> None:
-    """Simulate configs of the checkout in the current directory, whichever of the two layouts it
-    has.
-    """
-    face = "laggard" if Path("laggard").is_dir() else "experiments"
-    package = import_module(face)
+    """Simulate configs of the checkout in the current directory."""
+    package = import_module("laggard")
     if not Path(str(package.__file__)).resolve().is_relative_to(Path.cwd()):
-        sys.exit(f"{face} is imported from {package.__file__}, not from the checkout {Path.cwd()}")
-    grid = import_module("laggard.experiments.config.grid" if face == "laggard" else f"{face}.grid")
+        sys.exit(f"laggard is imported from {package.__file__}, not from the checkout {Path.cwd()}")
+    try:
+        expand = import_module("laggard.experiments.config.sweep").runs
+    except ImportError:  # the older layout
+        expand = import_module("laggard.experiments.config.grid").runs
     cut = (f"stop={{updates: {updates}}}", *CUT)
     for name in names:
         start = perf_counter()
         try:
-            for number, run in enumerate(
-                grid.runs(package.load(Path("configs") / name, *cut))[:RUNS]
-            ):
+            for number, run in enumerate(expand(package.load(Path("configs") / name, *cut))[:RUNS]):
                 package.run(run.config, folder / name).path.rename(folder / name / f"run {number}")
             (folder / name / "error").unlink()
         except Exception as error:  # the other configs are compared all the same
@@ -191,9 +177,7 @@ def differences(old: Path, new: Path, tables: Sequence[str], within: float) -> l
         return [f"{len(runs)} runs in old, {len(new_runs)} in new"]
     found = []
     for run in runs:
-        before = {
-            RENAMED.get(name, name): column for name, column in columns(old / run, tables).items()
-        }
+        before = columns(old / run, tables)
         after = columns(new / run, tables)
         for name in [*before, *(after.keys() - before.keys())]:
             if text := difference(

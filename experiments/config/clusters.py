@@ -106,7 +106,7 @@ FAILURES = NamedChoice(
     "kind", {"server_crash": SERVER_CRASH, "checkpoint": CHECKPOINT}, "server_crash", {}
 )
 PRESET = NamedChoice(
-    "preset", {name: describe_preset(one) for name, one in PRESETS.items()}, "10gbe", {}
+    "preset", {name: describe_preset(path) for name, path in PRESETS.items()}, "10gbe", {}
 )
 
 

@@ -235,10 +235,7 @@ def digest_of(config: Config) -> str:
 
 def digest_of_settings(resolved: Mapping[str, Any]) -> str:
     """SHA-256 of a resolved config, with every default, without the keys in `IGNORED`: to check
-    what is stored.
-
-    It is also that of a config with keys that this version does not have; up to version 0.1 it was
-    the run's digest.
+    what is stored, also where it has keys that this version lacks.
     """
     document = {**resolved, "evaluate": dict(resolved.get("evaluate", {}))}
     for key in IGNORED:

@@ -52,12 +52,10 @@ def find_config(name: str | Path, folder: Path | None = None) -> Path:
 
 
 def examples() -> dict[str, Path]:
-    """The configs that laggard brings, by name."""
+    """The example configs, by name."""
     root = Path(str(files("laggard") / "examples"))
-    return {
-        path.relative_to(root).with_suffix("").as_posix(): path
-        for path in sorted(root.rglob("*.yaml"))
-    }
+    paths = [path for path in sorted(root.rglob("*.yaml")) if path.parent.name != "presets"]
+    return {path.relative_to(root).with_suffix("").as_posix(): path for path in paths}
 
 
 def read(path: str | Path) -> dict[str, Any]:

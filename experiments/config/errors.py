@@ -72,15 +72,10 @@ def error_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def unknown_key(key: str, known: Iterable[str], moved: Mapping[str, str] = {}) -> ConfigError:
-    """The refusal of a key that does not exist, with what it has become, or the one that was
-    probably meant.
-    """
-    if key in moved:
-        return ConfigError(key, moved[key])
-    return ConfigError(
-        key, f"unknown key; {suggest(key, known) or 'expected one of ' + ', '.join(known)}"
-    )
+def unknown_key(key: str, known: Iterable[str]) -> ConfigError:
+    """The refusal of an unknown key, with the key that was probably meant."""
+    hint = suggest(key, known) or f"expected one of {', '.join(known)}"
+    return ConfigError(key, f"unknown key; {hint}")
 
 
 def unknown_name(key: str, got: object, known: Iterable[str]) -> ConfigError:

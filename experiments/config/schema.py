@@ -38,7 +38,6 @@ from pydantic_core import InitErrorDetails
 
 from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, unknown_key
 from laggard.experiments.config.files import absolute_path, hash_of, is_from_result, names_file
-from laggard.experiments.config.moved import MOVED
 from laggard.simulator.errors import InvalidSettingError
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -61,12 +60,10 @@ class Part(BaseModel):
     """A mapping in a config: typed strictly, frozen, without unknown keys.
 
     Attributes:
-        moved_keys: keys that it had in an earlier version -> what to say of them.
         describes: classes besides its recipe whose docstrings say what its keys mean.
     """
 
     describes: ClassVar[Sequence[type]] = ()
-    moved_keys: ClassVar[Mapping[str, str]] = {}
     # when first used
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
@@ -84,7 +81,7 @@ class Part(BaseModel):
         named = [known for known in own if not known.endswith("_sha256")]
         problems: list[InitErrorDetails] = []
         for key in (key for key in document if key not in own):
-            error = unknown_key(str(key), named, cls.moved_keys)
+            error = unknown_key(str(key), named)
             # each at a place of its own, which names the key
             if place := (key,) if isinstance(key, int | str) else ():
                 error = ConfigError("", error.problem)
@@ -312,9 +309,6 @@ def part(
         f"{recipe.__name__}Part", __base__=base, __doc__=recipe.__doc__, **shape
     )
     model.recipe, model.settings, model.files = recipe, frozenset(own), base.files | files
-    model.moved_keys = {
-        key: f"no longer a key of {name}; write {now}" for key, now in MOVED.get(name, {}).items()
-    }
     tensors = {
         key for key, hint in type_hints(recipe).items() if any(map(is_tensor, get_args(hint)))
     }

@@ -15,7 +15,6 @@ from laggard.experiments.config.documents import read
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.config.moved import upgrade
 from laggard.experiments.results.views import Views
 from laggard.simulator.recording.messages import MESSAGE_COLUMNS
 from laggard.simulator.recording.outcome import RESTORE_COLUMNS
@@ -74,7 +73,7 @@ class Result(Views):
         name = MANIFEST if "settings" in self.manifest else "config.yaml"
         try:
             document = self.manifest["settings"] if name == MANIFEST else read(self.file(name))
-            config = parse(upgrade(document), kept=True)
+            config = parse(document, kept=True)
         except ConfigError as error:
             problem = ": ".join(part for part in (error.key, error.problem) if part)
             raise ResultError(

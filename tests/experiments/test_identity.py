@@ -11,6 +11,7 @@ from laggard import ConfigError, load, run, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.config import clusters, parts, tasks
 from laggard.experiments.config.config import DEFAULTS_VERSION, IGNORED, Config, digest_of, parse
+from laggard.experiments.config.documents import examples
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.schema import Part
 
@@ -147,7 +148,7 @@ def test_a_file_that_changes_after_the_config_was_read_is_refused(
 # ------------------------------------------------------------------------------------------
 # defaults are left out
 
-CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
+CONFIGS = sorted(examples().values())
 
 
 def deciding(config: Config) -> str:

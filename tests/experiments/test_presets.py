@@ -49,7 +49,7 @@ def test_a_gpu_makes_as_many_images_a_second_as_was_measured(toy, name, images):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("cluster={preset: dgx1}", "cluster.preset: expected one of 10gbe"),
+        ("cluster={preset: dgx1}", "cluster.preset: expected one of 100g-ib"),
         ("cluster={preset: 3}", "cluster.preset: expected a name, got 3"),
         (
             "cluster={preset: dgx1-v100, workers: 12}",
