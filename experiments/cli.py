@@ -173,8 +173,11 @@ def _exit_code(error: Exception, config: str) -> tuple[int, str] | None:
     from laggard.experiments.config.errors import ConfigError, error_line
     from laggard.experiments.real import RealRunError
     from laggard.experiments.results.result import ResultError
+    from laggard.models.optional import MissingPackageError
     from laggard.simulator import Deadlock, InvalidSettingError
 
+    if isinstance(error, MissingPackageError):
+        return BAD_INPUT, str(error)
     if isinstance(error, ConfigError):
         return BAD_INPUT, str(error if error.where else error.relocate(where=config))
     if isinstance(error, ResultError):

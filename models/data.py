@@ -4,7 +4,6 @@ format of MNIST.
 
 import os
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,43 +68,27 @@ class Dataset:
 
 
 def digits() -> Dataset:
-    """Handwritten digits of 8 x 8 pixels, scaled up to 28 x 28: 1,500 to train, 297 to test;
-    nothing to download.
+    """Handwritten digits of 8 x 8 pixels, scaled up to 28 x 28: 1,500 to train, 297 to test.
 
-    Scikit-learn's bundled set, by bilinear interpolation; a fixed permutation selects the test
-    samples. Mean and deviation are constants, as MNIST's: sums of float32 would depend on the
-    number of torch's threads.
+    They ship with laggard (`digits.npz`) and are those of scikit-learn's `load_digits`. They are
+    scaled by bilinear interpolation; a fixed permutation selects the test samples. Mean and
+    deviation are constants, as MNIST's: sums of float32 would depend on the number of torch's
+    threads.
 
     Source: Alpaydin, Kaynak (1998), UCI Machine Learning Repository.
-
-    Raises:
-        DataMissingError: scikit-learn is not installed.
     """
     import torch
     from torch.nn.functional import interpolate
 
-    rows = np.loadtxt(_digits_file(), delimiter=",")
-    small = torch.from_numpy(rows[:, :-1].reshape(-1, 1, 8, 8)).float() / 16
+    with np.load(Path(__file__).with_name("digits.npz")) as stored:
+        images, labels = stored["images"], stored["labels"]
+    small = torch.from_numpy(images).reshape(-1, 1, 8, 8).float() / 16
     x = interpolate(small, size=(28, 28), mode="bilinear", align_corners=False)
-    y = torch.from_numpy(rows[:, -1]).long()
+    y = torch.from_numpy(labels).long()
     order = torch.from_numpy(np.random.default_rng(0).permutation(len(y)))
     train, test = order[:1500], order[1500:]
     x = channels_last((x - 0.3057) / 0.3246)
     return Dataset("digits", x[train], y[train], x[test], y[test], classes=10)
-
-
-def _digits_file() -> Path:
-    """The file of digits in scikit-learn's package, which is not imported: that takes longer than a
-    short run.
-    """
-    package = find_spec("sklearn")
-    for folder in (package and package.submodule_search_locations) or ():
-        file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
-        if file.is_file():
-            return file
-    raise DataMissingError(
-        "digits are a file of scikit-learn, which is not installed: pip install scikit-learn"
-    )
 
 
 def mnist() -> Dataset:

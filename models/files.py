@@ -12,6 +12,7 @@ import numpy as np
 
 from laggard.models.data import Dataset
 from laggard.models.generated import MOST_NUMBERS, RANGES, characters, synthetic
+from laggard.models.optional import import_optional
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -150,10 +151,9 @@ def read_libsvm(file: str, test_file: str | None, test_share: float, seed: int) 
 
 def _read_rows(key: str, file: str) -> tuple[Any, np.ndarray]:
     """The sparse inputs and the labels of a libsvm file, with a column for a feature 0."""
-    from sklearn.datasets import load_svmlight_file
-
+    sklearn_datasets = import_optional("sklearn.datasets", "sklearn")
     try:
-        x, labels = load_svmlight_file(file, dtype=np.float32, zero_based=True)
+        x, labels = sklearn_datasets.load_svmlight_file(file, dtype=np.float32, zero_based=True)
     except (ValueError, OverflowError, EOFError, OSError) as error:
         raise wrong_file(
             key, file, "lines in the format of libsvm", " ".join(str(error).split())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from laggard.models.layers import Description, Layer, describe_module, multiplications
 from laggard.models.networks import check_channels
+from laggard.models.optional import import_optional
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -152,21 +153,21 @@ def _classifier(network: str, options: dict[str, Any]) -> "nn.Module":
 
 
 def import_torchvision() -> ModuleType:
-    """torchvision, even with a torch without CUDA; its import takes 1.5 seconds.
+    """Import torchvision, even beside a torch without CUDA; it takes 1.5 seconds.
 
-    Its package on PyPI registers its operators in a library built for CUDA. Where that cannot be
-    loaded, its import
-    fails because `nms` and `qnms` are missing, which no data set and no classifier needs: declaring
-    the two is enough.
+    Its package on PyPI registers its operators in a library built for CUDA. Where that library
+    cannot be loaded, the import fails because the operators `nms` and `qnms` are missing. No data
+    set and no classifier needs them, so declaring the two is enough.
+
+    Raises:
+        MissingPackageError: torchvision is not installed.
     """
     try:
-        import torchvision
+        return import_optional("torchvision", "vision")
     except RuntimeError:
         import torch
 
         library = torch.library.Library("torchvision", "FRAGMENT")
         for operator in ("nms", "qnms"):
             library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        import torchvision
-    module: ModuleType = torchvision
-    return module
+        return import_optional("torchvision", "vision")

@@ -3,14 +3,12 @@
 import ast
 import inspect
 import json
-from importlib.resources import files
 
 import pytest
 
-NOTEBOOKS = sorted(
-    (entry for entry in files("laggard.notebooks").iterdir() if entry.name.endswith(".ipynb")),
-    key=lambda one: one.name,
-)
+from tests.documents import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 def code_of(text):

@@ -39,7 +39,9 @@ def plot(args: Namespace) -> int:
     if args.list:
         width = max(map(len, FIGURES))
         for name, figure in FIGURES.items():
-            print(f"{name:{width}}  {str(inspect.getdoc(figure.function)).splitlines()[0]}")
+            first_paragraph = str(inspect.getdoc(figure.function)).partition("\n\n")[0]
+            title = first_paragraph.replace("\n", " ")
+            print(f"{name:{width}}  {title}")
         return DONE
     if not args.results:
         raise ConfigError(
