@@ -60,7 +60,7 @@ HEEDED: Mapping[str, tuple[Sequence[str], Callable[[Algorithm], bool]]] = {
 """The keys of a config that not all methods heed: a name for those that do, the keys, and how to
 tell.
 """
-VIEWS = "laggard.experiments.results.views.Views"
+VIEWS = "laggard.experiments.results.result.Shown"
 """What `Result` and `Results` have in common."""
 EXTENSION = [
     "laggard.simulator.timing.distributions.Distribution",

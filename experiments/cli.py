@@ -159,7 +159,7 @@ def _report_interrupt(args: argparse.Namespace, number: int = signal.SIGINT) -> 
     """
     message = SIGNALS[signal.Signals(number)]
     if planned := getattr(args, "planned", None):
-        find_run = sys.modules["laggard.experiments.results.store"].find_run
+        find_run = sys.modules["laggard.experiments.results.result"].find_run
         saved = sum(find_run(run, args.out) is not None for run in planned)
         message += f": {saved} of {count(len(planned), 'run')} saved in {Path(args.out) / planned[0].config.name}"
         if saved < len(planned) and not getattr(args, "force", False):  # which would make all anew
@@ -172,7 +172,7 @@ def _exit_code(error: Exception, config: str) -> tuple[int, str] | None:
     """The exit code and the line for an error that a user can correct; None for an internal one."""
     from laggard.experiments.config.errors import ConfigError, error_line
     from laggard.experiments.real import RealRunError
-    from laggard.experiments.results.result import ResultError
+    from laggard.experiments.results.files import ResultError
     from laggard.models.optional import MissingPackageError
     from laggard.simulator import Deadlock, InvalidSettingError
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 from laggard.experiments.config.errors import ConfigError, unknown_name
 from laggard.experiments.config.plain import text_of
-from laggard.experiments.results.measures import as_results
 from laggard.experiments.results.result import Result
-from laggard.experiments.results.results import Results, dotted_items
+from laggard.experiments.results.results import Results, as_results, dotted_items
 
 
 class Exported(NamedTuple):

@@ -13,9 +13,9 @@ import pandas as pd
 from laggard.experiments.config.errors import printable, suggest
 from laggard.experiments.figures import FIGURES
 from laggard.experiments.results.formats import format_cell
-from laggard.experiments.results.measures import as_results, summary
+from laggard.experiments.results.measures import summary
 from laggard.experiments.results.result import Result
-from laggard.experiments.results.results import Results, common_question
+from laggard.experiments.results.results import Results, as_results, common_question
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

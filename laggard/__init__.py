@@ -17,9 +17,9 @@ if TYPE_CHECKING:  # `name as name` exports a name to type checkers
     from laggard.experiments.config.load import load as load
     from laggard.experiments.results.measures import summary as summary
     from laggard.experiments.results.result import Result as Result
+    from laggard.experiments.results.result import load_result as load_result
     from laggard.experiments.results.results import Results as Results
     from laggard.experiments.results.results import load_results as load_results
-    from laggard.experiments.results.store import load_result as load_result
     from laggard.experiments.running.run import run as run
     from laggard.experiments.running.sweep import sweep as sweep
     from laggard.models import LeNet5 as LeNet5
@@ -33,9 +33,8 @@ MODULES = {
     ".experiments.config.errors": ("ConfigError",),
     ".experiments.config.load": ("load",),
     ".experiments.results.measures": ("summary",),
-    ".experiments.results.result": ("Result",),
+    ".experiments.results.result": ("Result", "load_result"),
     ".experiments.results.results": ("Results", "load_results"),
-    ".experiments.results.store": ("load_result",),
     ".experiments.running.run": ("run",),
     ".experiments.running.sweep": ("sweep",),
     ".models": ("LeNet5", "Quadratic", "Supervised"),

@@ -17,7 +17,7 @@ import pytest
 from laggard import load, load_results, sweep
 from laggard.experiments import figures
 from laggard.experiments.config.parts import COMPENSATION
-from laggard.experiments.results.result import SNAPSHOT
+from laggard.experiments.results.store import SNAPSHOT
 from laggard.simulator import ALGORITHMS
 from tests.documents import ROOT, Reader, blocks, broken_links, job_environment
 from tests.experiments.killing import CONFIG, contents

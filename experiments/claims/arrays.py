@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from laggard.experiments.results.atomic import whole_file
-from laggard.experiments.results.result import Result, ResultError
+from laggard.experiments.results.files import ResultError, whole_file
+from laggard.experiments.results.result import Result
 
 PROBE = "probe"
 """The name of the array of a study that has a probe instead of runs."""

@@ -14,8 +14,7 @@ from laggard.experiments.claims.arrays import StudyArrays, read_arrays, write_ar
 from laggard.experiments.claims.claim import Basis, Scale
 from laggard.experiments.claims.verdicts import CriterionOutcome, RowEntry, Verdict
 from laggard.experiments.config.schema import Part
-from laggard.experiments.results.atomic import whole_file
-from laggard.experiments.results.result import ResultError
+from laggard.experiments.results.files import ResultError, whole_file
 
 STORED = Path(str(files("laggard"))) / "ledger"
 """The rows that come with laggard; in its repository those of `results/claims`, where `laggard

@@ -32,8 +32,10 @@ from laggard.experiments.claims.studies import (
 )
 from laggard.experiments.claims.verdicts import Verdict, additional_finding, finding, verdict
 from laggard.experiments.config.errors import ConfigError
-from laggard.experiments.results.result import MANIFEST, Result, ResultError
+from laggard.experiments.results.files import ResultError
+from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results
+from laggard.experiments.results.store import MANIFEST
 
 PARTIAL = "partial"
 """The folder beside the rows for what long runs have measured; see `run_studies`."""

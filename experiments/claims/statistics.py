@@ -15,8 +15,9 @@ import xarray as xr
 from scipy.special import digamma
 
 from laggard.experiments.claims.arrays import statistic
-from laggard.experiments.results.measures import as_results, measure_runs
+from laggard.experiments.results.measures import measure_runs
 from laggard.experiments.results.result import Result
+from laggard.experiments.results.results import as_results
 
 SEED = "seed"
 NO_KEYS = ("run", "member", "value", "followed", "never", "diverged", "number")

@@ -14,13 +14,13 @@ from laggard.experiments.config.axes import axes
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, fill_swept_keys, runs
-from laggard.experiments.results.atomic import whole_file
+from laggard.experiments.results.files import ResultError, whole_file
 from laggard.experiments.results.formats import format_setting
 from laggard.experiments.results.measures import is_seed
-from laggard.experiments.results.result import MANIFEST, Result, ResultError
+from laggard.experiments.results.result import Result, find_run, open_run
 from laggard.experiments.results.results import Results
 from laggard.experiments.results.selection import Best, best
-from laggard.experiments.results.store import find_run, open_run
+from laggard.experiments.results.store import MANIFEST
 from laggard.experiments.running.sweep import RunEnd, sweep
 
 Tell = Callable[[RunEnd], None]

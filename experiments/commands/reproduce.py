@@ -89,7 +89,7 @@ def _one(claim: "Claim", args: Namespace) -> bool:
         number_lines,
         summary_line,
     )
-    from laggard.experiments.results.result import ResultError
+    from laggard.experiments.results.files import ResultError
     from laggard.experiments.running.sweep import RunEnd, SweepError
 
     failed: dict[str, list[str]] = {}  # by what went wrong, which is mostly the same for all
@@ -135,7 +135,7 @@ def _decide_again(claim: "Claim", args: Namespace) -> bool:
     from laggard.experiments.claims import decide_again
     from laggard.experiments.claims.ledger import read_row
     from laggard.experiments.claims.presentation import is_outdated, number_lines, summary_line
-    from laggard.experiments.results.result import ResultError
+    from laggard.experiments.results.files import ResultError
 
     rows_in = Path(args.out) / "claims"
     kept = read_row(claim.id, rows_in, args.scale)

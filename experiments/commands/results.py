@@ -33,7 +33,7 @@ def plot_arguments(parser: ArgumentParser) -> None:
 def plot(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError, unknown_name
     from laggard.experiments.figures import FIGURES
-    from laggard.experiments.results.result import ResultError
+    from laggard.experiments.results.files import ResultError
     from laggard.experiments.results.results import load_results
 
     if args.list:
@@ -117,8 +117,7 @@ def table_arguments(parser: ArgumentParser) -> None:
 
 def table(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError
-    from laggard.experiments.results.formats import FORMATS
-    from laggard.experiments.results.tables import label_results, tabulate
+    from laggard.experiments.results.tables import FORMATS, label_results, tabulate
 
     results = label_results(_join(args.results))
     try:
@@ -194,7 +193,7 @@ def trace_arguments(parser: ArgumentParser) -> None:
 
 def trace(args: Namespace) -> int:
     from laggard.experiments.perfetto import TimeWindow, write_trace
-    from laggard.experiments.results.result import ResultError
+    from laggard.experiments.results.files import ResultError
     from laggard.experiments.results.results import load_one
 
     if not 0 <= args.start < args.until:

@@ -115,13 +115,13 @@ def sweep(args: Namespace) -> int:
 def _sweep(config: "Config", args: Namespace) -> "tuple[Results, int, int]":
     """Simulate a grid, and report: the results, how many runs failed, and how many diverged."""
     from laggard.experiments.config.grid import runs
-    from laggard.experiments.results import index
+    from laggard.experiments.results import store
     from laggard.experiments.running.progress import SweepDisplay, heartbeat
     from laggard.experiments.running.sweep import SweepError, sweep
 
     args.planned = runs(config)
     folder = Path(args.out) / config.name
-    if (other := index.write_index(args.planned, args.out)) and not args.quiet:
+    if (other := store.write_index(args.planned, args.out)) and not args.quiet:
         print(f"{folder}: the sweep of another grid that was here is now {other}", file=sys.stderr)
     with SweepDisplay(args.planned, folder, sys.stderr, args.quiet) as display:
         shown = _bar(args)
@@ -138,7 +138,7 @@ def _sweep(config: "Config", args: Namespace) -> "tuple[Results, int, int]":
             failed = 0
         except SweepError as error:
             results, failed = error.results, len(error.failures)
-    report(results, index.sweep_folder(args.planned, args.out), args)
+    report(results, store.sweep_folder(args.planned, args.out), args)
     diverged = sum(result.manifest["status"] == "diverged" for result in results)
     for number, how in ((failed, "failed"), (diverged, "diverged")):
         if number:

@@ -18,7 +18,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from laggard.experiments.figures.lines import Line, shorten
-from laggard.experiments.results.atomic import whole_file
+from laggard.experiments.results.files import whole_file
 from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.statistics import half_width

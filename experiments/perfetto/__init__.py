@@ -34,7 +34,7 @@ from laggard.experiments.perfetto.slices import (
     nanoseconds,
     update_slices,
 )
-from laggard.experiments.results.atomic import whole_file
+from laggard.experiments.results.files import whole_file
 from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
 

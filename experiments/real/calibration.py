@@ -11,6 +11,7 @@ from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.plain import text_of
 from laggard.experiments.real import RealRunError
 from laggard.experiments.real.processes import RealRun
+from laggard.experiments.results.files import write_table
 from laggard.experiments.theory.communication import COLLECTIVE_SECONDS
 from laggard.simulator.learning.task import bytes_of
 
@@ -181,7 +182,7 @@ def calibrate_cluster(
     found = measured_times(run, spec) if found is None else found
     seconds = pd.DataFrame({"worker": rows["worker"], "seconds": rows["computed"] - rows["read"]})
     seconds.to_csv(folder / COMPUTE, index=False)
-    rows.to_parquet(folder / ROWS)
+    write_table(folder / ROWS, rows)
     pd.DataFrame(found).to_csv(folder / ESTIMATES, index=False)
     (folder / CLUSTER).write_text(text_of(document(spec, found, COMPUTE)), encoding="utf-8")
     return found

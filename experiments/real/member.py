@@ -29,6 +29,7 @@ from laggard.experiments.config.config import parse
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.plugins import look_in
 from laggard.experiments.real.messages import Channel, join
+from laggard.experiments.results.files import write_table
 from laggard.simulator.algorithms import AllReduce, AsyncPS
 from laggard.simulator.learning.gradients import GradientPromise
 from laggard.simulator.learning.task import bytes_of
@@ -287,7 +288,7 @@ def take_part(folder: Path, rank: int) -> None:
         member.warm_up()
     join(folder, rank, plan["members"], plan["patience"])
     member.run()
-    pd.DataFrame(member.rows).to_parquet(folder / f"{rank}.parquet")
+    write_table(folder / f"{rank}.parquet", pd.DataFrame(member.rows))
     np.save(folder / f"{rank}.npy", member.weights.numpy())
 
 

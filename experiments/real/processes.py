@@ -21,6 +21,7 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.sources import FOLDERS
 from laggard.experiments.real import RealRunError
+from laggard.experiments.results.files import read_table
 from laggard.models.backends.threads import cores
 from laggard.simulator import Cluster, Network
 from laggard.simulator.algorithms import AllReduce, AsyncPS, SyncPS
@@ -241,7 +242,7 @@ def _reason(folder: Path, rank: int, code: int, members: int) -> str:
 
 def _join_rows(folder: Path, members: int, workers: int) -> pd.DataFrame:
     """The rows of all processes, in the order in which gradients were applied."""
-    tables = [pd.read_parquet(folder / f"{rank}.parquet") for rank in range(members)]
+    tables = [read_table(folder / f"{rank}.parquet") for rank in range(members)]
     if tables[-1].empty:
         return tables[-1]
     if members == workers:

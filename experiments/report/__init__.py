@@ -19,7 +19,7 @@ from laggard.experiments.config.plain import text_of
 from laggard.experiments.figures import ENTRIES
 from laggard.experiments.figures.lines import by_method
 from laggard.experiments.figures.style import STYLE
-from laggard.experiments.results.atomic import whole_file
+from laggard.experiments.results.files import whole_file
 from laggard.experiments.results.formats import format_cell
 from laggard.experiments.results.measures import method, names, shares, summary
 from laggard.experiments.results.result import Result

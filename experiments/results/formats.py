@@ -1,127 +1,16 @@
-"""A table as text for a terminal, Markdown, CSV and LaTeX; whatever a label holds stays text."""
+"""Numbers, settings and summaries as text."""
 
-import re
-from collections.abc import Callable
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from laggard.experiments.results.statistics import Estimate, interval
+
 if TYPE_CHECKING:
     import pandas as pd
 
-    from laggard.experiments.results.tables import Table
-
-
-def text(table: "Table") -> str:
-    """Aligned for a terminal, the question above and the notes below."""
-    lines = table.lines()
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-    return "\n".join([*([table.question, ""] if table.question else []), *rows, "", *table.notes])
-
-
-def markdown(table: "Table") -> str:
-    """A table of GitHub's Markdown, the question above and the notes below."""
-    heading, *body = [[_escape_markdown(cell) for cell in line] for line in table.lines()]
-    rule = ["---"] * len(table.rows) + ["---:"] * (len(heading) - len(table.rows))
-    rows = [f"| {' | '.join(line)} |" for line in (heading, rule, *body)]
-    title = [f"**{_escape_markdown(table.question)}**", ""] if table.question else []
-    return "\n".join(
-        [*title, *rows, "", *(f"{_escape_markdown(note)}  " for note in table.notes)]
-    ).rstrip()
-
-
-def _escape_markdown(text: str) -> str:
-    """Text in which no sign is Markdown or HTML; an underscore within a word is none."""
-    return re.sub(r"[\\`*\[\]<|~$&#]|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
-
-
-def csv(table: "Table") -> str:
-    """A line per cell with its numbers, for other programs; in units of the tables: seconds, shares
-    of 1.
-    """
-    records = table.records.rename(columns=_defuse)
-    return str(records.map(_defuse).to_csv(index=False)).rstrip("\n")
-
-
-def _defuse(cell: Any) -> Any:
-    """A cell that a spreadsheet takes for text, not for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in tuple("=+-@") else cell
-
-
-def latex(table: "Table") -> str:
-    """A `tabular` with the rules of booktabs; the question and the notes are comments above it."""
-    heading, *body = [[_escape_latex(cell) for cell in line] for line in table.lines()]
-    columns = "l" * len(table.rows) + "r" * (len(heading) - len(table.rows))
-    rows = [f"{' & '.join(line)} \\\\" for line in body]
-    notes = [f"% {note}" for note in (table.question, *table.notes) if note]
-    top = [
-        f"\\begin{{tabular}}{{{columns}}}",
-        "\\toprule",
-        f"{' & '.join(heading)} \\\\",
-        "\\midrule",
-    ]
-    return "\n".join([*notes, *top, *rows, "\\bottomrule", "\\end{tabular}"])
-
-
-def _escape_latex(cell: str) -> str:
-    plain = {
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "|": r"\textbar{}",
-    }
-    plain |= {"[": "{[}", "*": "{*}"}  # after the end of a row they would be its options
-    signs = {"±": r"$\pm$", ">": "$>$", "<": "$<$"}
-    return "".join(
-        plain.get(sign) or signs.get(sign) or (f"\\{sign}" if sign in "&%$#_{}" else sign)
-        for sign in cell
-    )
-
-
-FORMATS: dict[str, Callable[["Table"], str]] = {
-    "text": text,
-    "md": markdown,
-    "csv": csv,
-    "latex": latex,
-}
-
-
-def format_setting(value: Any) -> str:
-    """A setting in a table; `-` where a run has none."""
-    if value is None or value != value:
-        return "-"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def format_table(table: "pd.DataFrame") -> str:
-    """The table, aligned for a terminal: strings to the left, numbers to the right."""
-    columns = []
-    for name in table:
-        texts = isinstance(table[name].iloc[0], str)
-        cells = [name.replace("_", " "), *(format_cell(name, value) for value in table[name])]
-        width = max(map(len, cells))
-        columns.append([cell.ljust(width) if texts else cell.rjust(width) for cell in cells])
-    return "\n".join("  ".join(row).rstrip() for row in zip(*columns, strict=True))
-
-
-def format_cell(name: str, value: Any, missing: str = "-") -> str:
-    """A value of a summary in its column."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool | np.bool_) or (
-        isinstance(value, int | np.integer) and name not in WRITTEN
-    ):
-        return str(value).lower()  # seeds and sizes in full
-    if value is None or value != value:
-        return "not reached" if name == "time_to_target" else missing
-    return WRITTEN.get(name, "{:g}").format(round(value, 1) if name == "updates" else value)
-
-
-WRITTEN = {
+FORMATTED = {
     "time_to_target": "{:.4g} s",
     "accuracy": "{:.2%}",
     "loss": "{:.4g}",
@@ -130,4 +19,104 @@ WRITTEN = {
     "staleness": "{:.2f}",
     "waiting": "{:.0%}",
 }
-"""How the columns of a summary are written."""
+"""Columns of a summary -> the format of a value."""
+
+
+def format_setting(value: Any) -> str:
+    """A setting in a table; `-` where a run has none."""
+    if value is None or value != value:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+def format_table(table: "pd.DataFrame") -> str:
+    """The table, aligned for a terminal: text to the left, numbers to the right."""
+    columns = []
+    for name in table:
+        cells = [name.replace("_", " "), *(format_cell(name, value) for value in table[name])]
+        width = max(map(len, cells))
+        align = str.rjust
+        if isinstance(table[name].iloc[0], str):
+            align = str.ljust
+        columns.append([align(cell, width) for cell in cells])
+    rows = zip(*columns, strict=True)
+    return "\n".join("  ".join(row).rstrip() for row in rows)
+
+
+def format_cell(name: str, value: Any, missing: str = "-") -> str:
+    """A value of a summary in its column."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return str(value).lower()
+    if isinstance(value, int | np.integer) and name not in FORMATTED:
+        return str(value)  # seeds and sizes in full
+    if value is None or value != value:
+        return "not reached" if name == "time_to_target" else missing
+    if name == "updates":
+        value = round(value, 1)
+    return FORMATTED.get(name, "{:g}").format(value)
+
+
+def format_estimate(
+    estimate: Estimate, scale: float = 1.0, unit: str = "", show_n: bool = True
+) -> str:
+    """An estimate in a table, its value times `scale`.
+
+    Args:
+        show_n: whether to print n; a note does where it is the same in all cells.
+
+    Example:
+        >>> format_estimate(Estimate(0.9836, 0.0012, "mean", 5, None, 0), 100, "%")
+        '98.36 ± 0.12 % (n = 5)'
+        >>> format_estimate(Estimate(7.5, float("nan"), "more", 5, 1, 2), 1, "s")
+        '> 7.5 s (1 of 5, 2 diverged)'
+        >>> format_estimate(Estimate(0.96, 0.19, "mean", 3, None, 0), 100, "%", show_n=False)
+        '96 (77 to 100) %'
+    """
+    counts = _format_counts(estimate, show_n)
+    if estimate.kind == "none":
+        return f"-{counts}"
+    if estimate.kind == "never":
+        return f"never{counts}"
+    value, half = estimate.value * scale, estimate.half * scale
+    text = _format_number(value, half)
+    low, high = interval(estimate, is_share=unit == "%")
+    if low > estimate.value - estimate.half or high < estimate.value + estimate.half:
+        # cut to 0 or 1, so no longer symmetric
+        text = f"{text.partition(' ')[0]} ({low * scale:.3g} to {high * scale:.3g})"
+    elif estimate.kind == "median":
+        text = f"median {text}"
+    elif estimate.kind == "more":
+        text = f"> {text}"
+    if unit:
+        text = f"{text} {unit}"
+    return f"{text}{counts}"
+
+
+def _format_counts(estimate: Estimate, show_n: bool) -> str:
+    """How many seeds there are, reached the target and diverged, in brackets."""
+    counts = []
+    all_reached = estimate.kind == "mean" and estimate.reached == estimate.n
+    if estimate.reached is not None and not all_reached:
+        counts.append(f"{estimate.reached} of {estimate.n}")
+    elif show_n:
+        counts.append(f"n = {estimate.n}")
+    if estimate.diverged:
+        counts.append(f"{estimate.diverged} diverged")
+    if not counts:
+        return ""
+    return f" ({', '.join(counts)})"
+
+
+def _format_number(value: float, half: float) -> str:
+    """A number with as many digits as its interval allows: two digits of the interval."""
+    if not (math.isfinite(half) and half > 0):
+        text = f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
+        return f"{text} ± 0" if half == 0 else text
+    places = max(0, 1 - math.floor(math.log10(half)))
+    if places > 6 or half >= 1e6:
+        return f"{value:.4g} ± {half:.2g}"
+    return f"{value:.{places}f} ± {half:.{places}f}"

@@ -1,4 +1,4 @@
-"""One table, a row per run and member: final metrics, time to a target, staleness and waiting."""
+"""Measures of runs, a row per run and member: final metrics, time to a target, staleness, waiting."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laggard.experiments.config.errors import suggest
 from laggard.experiments.results.result import Result, describe_versions
-from laggard.experiments.results.results import Results
+from laggard.experiments.results.results import Results, as_results
 from laggard.simulator.learning.task import ACCURACY_ROUNDING
 
 if TYPE_CHECKING:
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 
 class Measure(NamedTuple):
-    """A number of a run's member: the column that has it, its scale and unit in tables, and its
-    title.
-    """
+    """A number of a member: its column, its scale and unit in tables, and its title."""
 
     column: str
     scale: float
@@ -42,16 +40,14 @@ MEASURES = {
     "max_staleness": Measure("staleness", 1, "", "max staleness"),
     "waiting": Measure("waiting", 100, "%", "waiting"),
 }
-"""Of a member at its end; `_to`, at its first evaluation at a target; of a run, its applied
-gradients and workers.
-"""
+"""At the end of the run; `..._to` at the first evaluation that reaches the target."""
 CURVES = {
     "test_accuracy": "test accuracy (%)",
     "test_loss": "test loss",
     "train_loss": "training loss",
     "consensus": "consensus distance",
 }
-"""What curves show: a column of the metrics -> the title of its axis."""
+"""Columns of the metrics that curves show -> the title of the axis."""
 AXES = "time", "updates", "samples", "epoch"
 STATES = ("computing", "sending", "waiting", "down")
 
@@ -59,146 +55,146 @@ STATES = ("computing", "sending", "waiting", "down")
 def measure_runs(
     results: Sequence[Result], value: str, target: float | None = None
 ) -> "pd.DataFrame":
-    """A row per run and member: `run`, the swept keys, `member`, `value`, `followed` (until when it
-    was seen, on the
-    axis of a `_to`), `never` (it ended for good: it diverged or stalled) and `diverged`.
+    """A row per run and member: `run`, the swept keys, `member`, `value`, `followed` (how long it
+    was observed, on the axis of a `..._to`, else virtual seconds), `never` (it diverged or stalled)
+    and `diverged`.
 
     Args:
-        target: where a `_to` wants to get: a test accuracy (0 to 1), or where none is measured a
-            test loss; by default the configs' `evaluate.target_accuracy`. Not reached: NaN.
+        value: a key of `MEASURES`.
+        target: a test accuracy (0 to 1), or where none is measured a test loss, for a `..._to`.
+            Default: the configs' `evaluate.target_accuracy`. A member that misses it has NaN.
 
     Raises:
-        ValueError: no such value, none of the runs has it, or there is no target.
+        ValueError: the value is unknown, none of the runs has it, or there is no target.
     """
     if value not in MEASURES:
         hint = suggest(value, MEASURES) or f"expected one of {', '.join(MEASURES)}"
         raise ValueError(f"{value}: no such value; {hint}")
     results = as_results(results)
-    final, column = results.final, MEASURES[value].column
-    diverged, followed = final["status"] == "diverged", final["time"]
+    final = results.final
+    column = MEASURES[value].column
+    run = final["run"].astype(str)
+    diverged = final["status"] == "diverged"
+    followed = final["time"]
     if value.endswith("_to"):
-        where, least = goal(results, target)
-        number, followed = (
-            first_at_target(results, where, dict.fromkeys(results.names, least), column),
-            final[column],
-        )
-    elif column == "staleness":
-        number = (
-            final["run"]
-            .astype(str)
-            .map(staleness(results)[{"staleness": "mean"}.get(value, "max")])
-        )
-    elif column == "waiting":
-        number = final["run"].astype(str).map(waiting(results))
-    elif column in final:
-        number = final[column].astype(float).where(~diverged | (column in AXES))
-    else:
+        measure, limit = goal(results, target)
+        followed = final[column]
+        number = first_at_target(results, measure, dict.fromkeys(results.names, limit), column)
+    elif value == "staleness":
+        number = run.map(staleness(results)["mean"])
+    elif value == "max_staleness":
+        number = run.map(staleness(results)["max"])
+    elif value == "waiting":
+        number = run.map(waiting(results))
+    elif column not in final:
         raise ValueError(f"{value}: none of the runs measured it")
-    rows = final[["run", *results.keys, "member"]].assign(run=final["run"].astype(str))
-    return rows.assign(
-        never=final["status"] != "finished", diverged=diverged, followed=followed, value=number
-    )
+    else:
+        number = final[column].astype(float)
+        if column not in AXES:
+            number = number.where(~diverged)
+    rows = final[["run", *results.keys, "member"]].assign(run=run)
+    never = final["status"] != "finished"
+    return rows.assign(never=never, diverged=diverged, followed=followed, value=number)
 
 
 def first_at_target(
-    results: Results, where: str, targets: Mapping[str, float | None], column: str
+    results: Results, measure: str, targets: Mapping[str, float | None], column: str
 ) -> "pd.Series":
-    """`column` at each member's first evaluation at its run's target, as a row of `Results.final`
-    each; else NaN.
+    """`column` at each member's first evaluation that reaches its run's target, else NaN.
+
+    The rows are those of `Results.final`.
 
     Args:
-        where: the measure that has a target; an accuracy is reached from below, a loss from above.
+        measure: `test_accuracy`, reached from below, or a loss, reached from above.
         targets: by the name of the run.
     """
+    key = ["run", "member"]
     metrics = results.metrics.assign(run=lambda table: table["run"].astype(str))
-    least = metrics["run"].map(targets).astype(float)
-    there = (
-        metrics[where] >= least - ACCURACY_ROUNDING
-        if where == "test_accuracy"
-        else metrics[where] <= least
-    )
-    first = (
-        metrics[there]
-        .drop_duplicates(["run", "member"])
-        .set_index(["run", "member"])[column]
-        .astype(float)
-    )
-    members = results.final[["run", "member"]].astype({"run": str})
-    return first.reindex(members.set_index(["run", "member"]).index).set_axis(members.index)
+    limits = metrics["run"].map(targets).astype(float)
+    reached = metrics[measure] <= limits
+    if measure == "test_accuracy":
+        reached = metrics[measure] >= limits - ACCURACY_ROUNDING
+    first = metrics[reached].drop_duplicates(key).set_index(key)[column].astype(float)
+    members = results.final[key].astype({"run": str})
+    return first.reindex(members.set_index(key).index).set_axis(members.index)
 
 
 def staleness(results: Results) -> "pd.DataFrame":
     """The staleness of each run's applied gradients: `mean` and `max`, by the name of the run."""
     applied = results.scan("updates", columns=["run", "staleness"], where={"status": "applied"})
-    found: pd.DataFrame = applied.groupby(applied["run"].astype(str))["staleness"].agg(
-        ["mean", "max"]
-    )
-    return found
+    groups = applied.groupby(applied["run"].astype(str))
+    table: pd.DataFrame = groups["staleness"].agg(["mean", "max"])
+    return table
 
 
 def waiting(results: Results) -> "pd.Series":
     """The share (0 to 1) of their time that each run's workers waited, by the name of the run."""
     workers = results.scan("workers")
-    return shares(workers.groupby(workers["run"].astype(str))[list(STATES)].sum())["waiting"]
+    seconds = workers.groupby(workers["run"].astype(str))[list(STATES)].sum()
+    return shares(seconds)["waiting"]
 
 
 def shares(seconds: "pd.DataFrame") -> "pd.DataFrame":
-    """The seconds in each of `STATES`, a column each, as shares (0 to 1) of their sum; NaN where
-    that is 0.
-    """
-    spent = seconds[list(STATES)]
-    return spent.div(spent.sum(axis=1), axis=0)
+    """The seconds in each of `STATES` as shares (0 to 1) of their sum; NaN where the sum is 0."""
+    columns = seconds[list(STATES)]
+    return columns.div(columns.sum(axis=1), axis=0)
 
 
 def summary(results: Sequence[Result], target: float | None = None) -> "pd.DataFrame":
-    """One row per run and member: what was swept, how fast it was, how well it learnt, how stale
-    its gradients were.
+    """A row per run and member: swept keys, speed, quality of the model, staleness.
 
     Columns: the swept keys (without any, `method`); `time_to_target` (virtual seconds, NaN where it
     is not reached) where there is an accuracy and a target; `accuracy` (0 to 1) or `loss` at the
-    end; `laggard`, the version, where another one made some; `time` (s); `updates`; `staleness` and
-    `max_staleness` of applied gradients; `waiting`, the share of the workers' time; `status`.
+    end; `laggard`, where another version simulated some runs; `time` (s); `updates`; `staleness`
+    and `max_staleness` of applied gradients; `waiting`, the share of the workers' time; `status`.
 
     Args:
-        target: a test accuracy (0 to 1); by default each config's `evaluate.target_accuracy`.
+        target: a test accuracy (0 to 1). Default: each config's `evaluate.target_accuracy`.
     """
     results = as_results(results)
-    final, named = results.final, list(zip(results.names, results, strict=True))
+    final = results.final
     run = final["run"].astype(str)
-    found = final[results.keys].astype(
-        {key: object for key in results.keys if final[key].dtype == "category"}
-    )
+    categories = [key for key in results.keys if final[key].dtype == "category"]
+    table = final[results.keys].astype(dict.fromkeys(categories, object))
+    by_name = dict(zip(results.names, results, strict=True))
     if not results.keys:
-        found["method"] = run.map({name: method(result) for name, result in named})
+        table["method"] = run.map({name: method(result) for name, result in by_name.items()})
+    without_accuracy = run.notna()
     if "test_accuracy" in final:
-        own = {
-            name: result.config.evaluate.target_accuracy if target is None else check_target(target)
-            for name, result in named
-        }
-        if set(own.values()) != {None}:
-            found["time_to_target"] = first_at_target(results, "test_accuracy", own, "time")
-        found["accuracy"] = final["test_accuracy"]
-    without = (
-        ~run.isin(run[final["test_accuracy"].notna()]) if "test_accuracy" in final else run.notna()
-    )
-    if "test_loss" in final and without.any():
-        found["loss"] = final["test_loss"].where(without)
+        targets = _targets(by_name, target)
+        if any(limit is not None for limit in targets.values()):
+            table["time_to_target"] = first_at_target(results, "test_accuracy", targets, "time")
+        table["accuracy"] = final["test_accuracy"]
+        # a run that measured an accuracy at any member shows it for all of them
+        without_accuracy = ~run.isin(run[final["test_accuracy"].notna()])
+    if "test_loss" in final and without_accuracy.any():
+        table["loss"] = final["test_loss"].where(without_accuracy)
+    if describe_versions(results):
+        table["laggard"] = run.map({name: result.version for name, result in by_name.items()})
     stale = staleness(results)
-    at = [f" at update {update:g}" if update == update else "" for update in final["diverged_at"]]
-    made = (
-        {"laggard": run.map({name: of.version for name, of in named})}
-        if describe_versions(results)
-        else {}
-    )
-    return found.assign(
-        **made,
+    return table.assign(
         time=final["time"],
         updates=final["updates"],
         staleness=run.map(stale["mean"]),
         max_staleness=run.map(stale["max"]),
         waiting=run.map(waiting(results)),
-        status=final["status"] + at,
+        status=_statuses(final),
     )
+
+
+def _targets(by_name: Mapping[str, Result], target: float | None) -> dict[str, float | None]:
+    if target is not None:
+        return dict.fromkeys(by_name, check_target(target))
+    return {name: result.config.evaluate.target_accuracy for name, result in by_name.items()}
+
+
+def _statuses(final: "pd.DataFrame") -> list[str]:
+    statuses = []
+    for status, update in zip(final["status"], final["diverged_at"], strict=True):
+        if not math.isnan(update):
+            status = f"{status} at update {update:g}"
+        statuses.append(status)
+    return statuses
 
 
 def is_seed(key: str) -> bool:
@@ -207,89 +203,80 @@ def is_seed(key: str) -> bool:
 
 
 def goal(results: Sequence[Result], target: float | None = None) -> tuple[str, float]:
-    """The target: the measure's column and its value; an accuracy is reached from below, a loss
-    from above.
+    """The column of the measure with a target, and the target.
+
+    An accuracy is reached from below, a loss from above.
 
     Raises:
-        ValueError: no target was given and the configs have none, or not the same one.
+        ValueError: no target was given and the configs have none, or different ones.
     """
     metrics = as_results(results).metrics
     column = "test_accuracy" if "test_accuracy" in metrics else "test_loss"
     if column not in metrics:
         raise ValueError("target: none of the runs measured a test accuracy or a test loss")
-    if target is None:
-        own = (
-            {result.config.evaluate.target_accuracy for result in results}
-            if column == "test_accuracy"
-            else set()
-        )
-        if len(own) != 1 or None in own:
-            problem = (
-                "the configs have different ones"
-                if len(own) > 1
-                else "the configs have none that applies"
-            )
-            raise ValueError(
-                f"target: expected a {column.replace('_', ' ')} to reach, for {problem}"
-            )
-        target = own.pop()
-    return column, check_target(target, column)
+    if target is not None:
+        return column, check_target(target, column)
+    targets = set[float | None]()
+    if column == "test_accuracy":
+        targets = {result.config.evaluate.target_accuracy for result in results}
+    if len(targets) == 1:
+        (common,) = targets
+        if common is not None:
+            return column, check_target(common, column)
+    problem = "the configs have none that applies"
+    if len(targets) > 1:
+        problem = "the configs have different ones"
+    raise ValueError(f"target: expected a {column.replace('_', ' ')} to reach, for {problem}")
 
 
 def check_target(target: float, column: str = "test_accuracy") -> float:
-    """`target`, if a test accuracy or a test loss can be that.
+    """`target`, if a test accuracy or a test loss can have that value.
 
     Raises:
         ValueError: it cannot.
     """
     if column == "test_accuracy" and not 0 < target <= 1:
-        raise ValueError(
-            f"target: expected a test accuracy above 0 and at most 1, as in 0.9, got {target:g}"
-        )
+        expected = "a test accuracy above 0 and at most 1, as in 0.9"
+        raise ValueError(f"target: expected {expected}, got {target:g}")
     if not math.isfinite(target):
         raise ValueError(f"target: expected a finite test loss, got {target:g}")
     return float(target)
 
 
-def as_results(results: Sequence[Result] | Result) -> Results:
-    """The same runs as `Results`."""
-    return (
-        results
-        if isinstance(results, Results)
-        else Results([results] if isinstance(results, Result) else results)
-    )
-
-
 def groups(
     table: "pd.DataFrame", keys: Sequence[str]
 ) -> list[tuple[tuple[Any, ...], "pd.DataFrame"]]:
-    """The rows at each setting of `keys`, in order of first appearance; a key that a run lacks is a
-    setting too.
+    """The rows at each setting of `keys`, in order of first appearance.
 
-    A missing setting is None, so that it equals itself.
+    A key that a run lacks is a setting too: None, which, unlike NaN, equals itself.
     """
     if not keys:
         return [((), table)]
-    found = table.groupby(list(keys), dropna=False, sort=False, observed=True)
-    return [
-        (tuple(None if value != value else value for value in setting), rows)
-        for setting, rows in found
-    ]
+    pairs = []
+    for setting, rows in table.groupby(list(keys), dropna=False, sort=False, observed=True):
+        pairs.append((tuple(map(_none_for_nan, setting)), rows))
+    return pairs
+
+
+def _none_for_nan(value: Any) -> Any:
+    return value if value == value else None
 
 
 def method(result: Result) -> str:
-    """The name of a run's method: algorithm, and compensation if there is one."""
-    names = [result.config.algorithm.name, result.config.learning.compensation.name]
-    return " + ".join(name for name in names if name != "none")
+    """The name of a run's method: the algorithm, and the compensation if there is one."""
+    config = result.config
+    names = [config.algorithm.name]
+    if config.learning.compensation.name != "none":
+        names.append(config.learning.compensation.name)
+    return " + ".join(names)
 
 
 def names(results: Sequence[Result]) -> dict[Path, str]:
-    """A name for each result outside a sweep, by its path: its method, and its run id where that is
-    ambiguous.
+    """A name for each result outside a sweep, by its path: the method, with run ids where two
+    results have the same method.
     """
-    said = [method(result) for result in results]
-    if len(set(said)) < len(said):
-        said = [
-            f"{name} {result.manifest['run']}" for result, name in zip(results, said, strict=True)
-        ]
-    return dict(zip((result.path for result in results), said, strict=True))
+    titles = [method(result) for result in results]
+    if len(set(titles)) < len(titles):
+        titles = [f"{method(result)} {result.manifest['run']}" for result in results]
+    paths = [result.path for result in results]
+    return dict(zip(paths, titles, strict=True))

@@ -1,11 +1,10 @@
-"""A finished run, read lazily: each file when first used, after its hash was compared with the
-manifest's.
-"""
+"""A finished run, read lazily: a file is read and checked when it is first used."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,16 @@ from laggard.experiments.config.documents import read
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.results.views import Views
+from laggard.experiments.results.files import ResultError, read_table, read_weights
+from laggard.experiments.results.store import (
+    FILES,
+    MANIFEST,
+    MESSAGES,
+    MODELS,
+    OPTIONAL,
+    RESTORES,
+    read_manifest,
+)
 from laggard.simulator.recording.messages import MESSAGE_COLUMNS
 from laggard.simulator.recording.outcome import RESTORE_COLUMNS
 
@@ -23,39 +31,91 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
-SCHEMA = 3
-MANIFEST = "manifest.json"
-TABLES = ("metrics", "updates", "workers", "nodes")
-FILES = ("config.yaml", *(f"{table}.parquet" for table in TABLES), "weights.safetensors")
-SNAPSHOT = "snapshot.safetensors"
-"""The last snapshot of a run, while it is simulated, and afterwards if that was asked for; no
-manifest lists it.
-"""
-MESSAGES, MODELS, RESTORES = "messages.parquet", "models.safetensors", "restores.parquet"
-OPTIONAL = (MESSAGES, MODELS, RESTORES)
-"""Files that a run has where its config asks for them; the manifest lists those that it has."""
 
+class Shown:
+    """Tables, figures and exports of `Result` and `Results`.
 
-class ResultError(ValueError):
-    """A folder that holds no finished run, or files that have changed; the text is one line that
-    names the file.
+    The modules that make them import this one, so they are imported here by name, on first use.
+    None of them imports torch.
     """
+
+    def table(
+        self,
+        rows: Sequence[str] | None = None,
+        columns: str | None = None,
+        value: Sequence[str] | None = None,
+        target: float | None = None,
+        best: Sequence[str] | None = None,
+        by: str | None = None,
+        select_seeds: Sequence[int] | None = None,
+    ) -> "pd.DataFrame":
+        """The table that `laggard table` prints, as text; `attrs` holds `question` and `notes`.
+
+        Args:
+            rows: keys whose settings are rows. Default: all swept keys but seeds.
+            columns: a key whose settings are columns.
+            value: the measures, such as `accuracy`, `time_to` and `staleness`.
+            target: test accuracy (0 to 1) or test loss that `time_to` and its like wait for.
+            best: keys of which each row has only the best setting.
+            by: `accuracy`, `loss`, `time` or `updates`, which decides the best setting.
+            select_seeds: seeds that choose; the others report. Default: the first half.
+
+        Raises:
+            ValueError: a key, value or seed is unknown, or a swept key is in neither `rows` nor
+                `columns`.
+        """
+        tables = import_module("laggard.experiments.results.tables")
+        table = tables.tabulate(self, rows, columns, value, target, best, by, select_seeds)
+        frame: pd.DataFrame = table.frame
+        return frame
+
+    @property
+    def summary(self) -> "pd.DataFrame":
+        """A row per run and member, indexed by `run`: `laggard.summary` with `wall_seconds`."""
+        frame: pd.DataFrame = _notebook().timed_summary(self)
+        return frame
+
+    @property
+    def plot(self) -> Any:
+        """The figures by name, as in `results.plot.staleness()`; `results.plot()` draws
+        `comparison`.
+        """
+        return _notebook().Plots(self)
+
+    def export(self, to: str, folder: "str | Path") -> Path:
+        """Write each run and member for another program into a folder; return the folder.
+
+        Args:
+            to: tensorboard, wandb (offline, for `wandb sync`) or mlflow.
+
+        Raises:
+            ConfigError: the program is unknown or not installed.
+        """
+        exporters = import_module("laggard.experiments.exporters")
+        path: Path = exporters.write_runs(self, to, folder)
+        return path
+
+    def _repr_html_(self) -> str:
+        return str(_notebook().html_of(self))
+
+
+def _notebook() -> Any:
+    return import_module("laggard.experiments.notebook")
 
 
 @dataclass(frozen=True)
-class Result(Views):
-    """A finished run; a file is read when it is first asked for, and refused unless its SHA-256 is
-    the manifest's.
+class Result(Shown):
+    """A finished run; a file is checked against the manifest when it is first used.
 
     Attributes:
         path: its folder.
-        manifest: the hashes of its files, and how the run went.
-        labels: its coordinates in the sweep that it was run for, if any.
-        given: its config, where the one that was run is at hand.
-        only: the members that it is restricted to; None for all of them.
+        manifest: the hashes of its files, and how the run ended.
+        labels: its coordinates in the sweep, if it belongs to one.
+        given: its config, if already parsed.
+        only: the members to which it is restricted; None for all.
 
     Raises:
-        ResultError: on reading a file that is missing or not as the run left it; names the file.
+        ResultError: a file is missing or was changed; names the file.
     """
 
     path: Path
@@ -63,59 +123,67 @@ class Result(Views):
     labels: Mapping[str, Any] = field(default_factory=dict)
     given: Config | None = None
     only: Sequence[int] | None = None
+    # shared by copies that `replace` makes: a file is checked once for all of them
     _checked: set[str] = field(default_factory=set, repr=False, compare=False)
 
     @cached_property
     def config(self) -> Config:
-        """As it was resolved."""
+        """The resolved config."""
         if self.given is not None:
             return self.given
-        name = MANIFEST if "settings" in self.manifest else "config.yaml"
+        name = "config.yaml"
+        if "settings" in self.manifest:
+            name = MANIFEST
         try:
-            document = self.manifest["settings"] if name == MANIFEST else read(self.file(name))
+            document = self._read_settings()
             config = parse(document, kept=True)
         except ConfigError as error:
-            problem = ": ".join(part for part in (error.key, error.problem) if part)
-            raise ResultError(
-                f"{self.path / name}: this version cannot read it: {problem}"
-            ) from None
-        if digest_of_settings(document) != self.manifest.get("resolved", self.manifest["config"]):
+            problem = ": ".join(filter(None, (error.key, error.problem)))
+            message = f"{self.path / name}: this version cannot read it: {problem}"
+            raise ResultError(message) from None
+        digest = self.manifest.get("resolved", self.manifest["config"])
+        if digest_of_settings(document) != digest:
             raise ResultError(f"{self.path / name}: its digest is not the one in {MANIFEST}")
         return config
 
+    def _read_settings(self) -> Any:
+        if "settings" in self.manifest:
+            return self.manifest["settings"]
+        return read(self.file("config.yaml"))
+
     def file(self, name: str) -> Path:
-        """The path of one of its files, which is as the run left it.
+        """The path of one of its files, after a check of its hash on first use.
 
         Raises:
-            ResultError: it is not, or it is missing.
+            ResultError: it is missing or was changed.
         """
         path = self.path / name
-        if name not in self._checked:
-            if not path.is_file():
-                raise ResultError(f"{path}: missing, though {MANIFEST} lists it: run it again")
-            if hash_of(path) != self.manifest["files"].get(name):
-                raise ResultError(
-                    f"{path}: not as the run left it: its SHA-256 is not the one in {MANIFEST}"
-                )
-            self._checked.add(name)
+        if name in self._checked:
+            return path
+        if not path.is_file():
+            raise ResultError(f"{path}: missing, though {MANIFEST} lists it: run it again")
+        if hash_of(path) != self.manifest["files"].get(name):
+            problem = f"its SHA-256 is not the one in {MANIFEST}"
+            raise ResultError(f"{path}: it was changed after the run: {problem}")
+        self._checked.add(name)
         return path
 
     def verify(self) -> "Result":
-        """The same result, after a check of every file against the manifest.
+        """Check every file that was not checked yet; return the result itself.
 
         Raises:
-            ResultError: one is not.
+            ResultError: a file is missing or was changed.
         """
-        for name in (
-            *FILES,
-            *(optional for optional in OPTIONAL if optional in self.manifest["files"]),
-        ):
+        for name in FILES:
             self.file(name)
+        for name in OPTIONAL:
+            if self._has(name):
+                self.file(name)
         return self
 
     @property
     def version(self) -> str:
-        """The version of laggard that made it."""
+        """The version of laggard that simulated it."""
         return str(self.manifest["versions"]["laggard"])
 
     @property
@@ -128,7 +196,7 @@ class Result(Views):
         """A row per evaluation and member: `time` (s), `updates`, `samples`, `epoch`, `member`,
         `train_loss`, the task's measures, and a column per swept key.
         """
-        return self._of_members(self._table("metrics")).assign(**self.labels)
+        return self._select_members(self._table("metrics")).assign(**self.labels)
 
     @cached_property
     def updates(self) -> "pd.DataFrame":
@@ -139,7 +207,9 @@ class Result(Views):
         row each.
         """
         table = self._table("updates")
-        return table if "arrived" in table else table.assign(arrived=float("nan"))
+        if "arrived" not in table:
+            return table.assign(arrived=float("nan"))
+        return table
 
     @cached_property
     def workers(self) -> "pd.DataFrame":
@@ -152,40 +222,30 @@ class Result(Views):
         `updates`, `node`, `member`, `distance` to the mean model, push-sum `weight`, and under
         `evaluate.nodes` the task's measures.
         """
-        return self._of_members(self._table("nodes"))
+        return self._select_members(self._table("nodes"))
 
     @cached_property
     def messages(self) -> "pd.DataFrame":
-        """A row per message, in the order of their sending; none where `record.messages` did not
-        ask for them.
+        """A row per message in order of sending, with `record.messages`; else empty.
 
         `sent`, `arrived` (s; NaN where it was lost or is in flight), `sender`, `receiver`, `bytes`,
-        `status`, `content` (token, weights, gradient, sum, other), `gradients` (how many it
+        `status`, `content` (token, weights, gradient, sum, other), `gradients` (the number it
         carries), `gradient` (the row in `updates` of the first, or -1).
         """
-        import pandas as pd
-
-        return (
-            self._table("messages")
-            if self.has_messages
-            else pd.DataFrame(columns=list(MESSAGE_COLUMNS))
-        )
+        return self._optional_table(MESSAGES, MESSAGE_COLUMNS)
 
     @cached_property
     def restores(self) -> "pd.DataFrame":
         """A row per crash of a server: `time` and `back` (s; NaN where the run ended before),
-        `server`, `version` (the updates that it had made), `lost` (how many of them are lost); none
-        where servers do not crash.
+        `server`, `version` (updates it had made), `lost` (updates it lost); empty where no server
+        crashes.
         """
-        import pandas as pd
-
-        there = RESTORES in self.manifest["files"]
-        return self._table("restores") if there else pd.DataFrame(columns=list(RESTORE_COLUMNS))
+        return self._optional_table(RESTORES, RESTORE_COLUMNS)
 
     @property
     def has_messages(self) -> bool:
         """Whether the run recorded its messages."""
-        return MESSAGES in self.manifest["files"]
+        return self._has(MESSAGES)
 
     @cached_property
     def swept(self) -> list[str]:
@@ -197,64 +257,92 @@ class Result(Views):
         """A row per member of the ensemble, with its swept values."""
         import pandas as pd
 
-        each = enumerate(RunSpec(self.config).members)
-        return self._of_members(
-            pd.DataFrame([{"member": index, **self.labels, **values} for index, values in each])
-        )
+        rows = []
+        for member, values in enumerate(RunSpec(self.config).members):
+            rows.append({"member": member, **self.labels, **values})
+        return self._select_members(pd.DataFrame(rows))
 
     @cached_property
     def weights(self) -> "Tensor":
-        """The final models `(ensemble, params)`, of every member."""
-        return self._tensor("weights.safetensors")
+        """The final models `(ensemble, params)` of all members."""
+        return read_weights(self.file("weights.safetensors"))
 
     @cached_property
     def models(self) -> "Tensor | None":
-        """The models evaluated `(evaluations, ensemble, params)`, under `evaluate.keep_models`, or
+        """The evaluated models `(evaluations, ensemble, params)`, with `evaluate.keep_models`, or
         None.
         """
-        return self._tensor(MODELS) if MODELS in self.manifest["files"] else None
+        if not self._has(MODELS):
+            return None
+        return read_weights(self.file(MODELS))
 
-    def _of_members(self, table: "pd.DataFrame") -> "pd.DataFrame":
-        return (
-            table
-            if self.only is None
-            else table[table["member"].isin(self.only)].reset_index(drop=True)
-        )
+    def _has(self, name: str) -> bool:
+        return name in self.manifest["files"]
 
     def _table(self, name: str) -> "pd.DataFrame":
-        import pyarrow as pa
-        from pyarrow import parquet
+        return read_table(self.file(f"{name}.parquet"))
 
-        path = self.file(f"{name}.parquet")
-        try:
-            return parquet.read_table(path).to_pandas()
-        except pa.ArrowException:
-            raise ResultError(
-                f"{path}: no Parquet table, though {MANIFEST} lists it as one"
-            ) from None
+    def _optional_table(self, name: str, columns: Iterable[str]) -> "pd.DataFrame":
+        import pandas as pd
 
-    def _tensor(self, name: str) -> "Tensor":
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
+        if self._has(name):
+            return read_table(self.file(name))
+        return pd.DataFrame(columns=list(columns))
 
-        path = self.file(name)
-        try:
-            return load_file(path)["weights"]
-        except (SafetensorError, KeyError):
-            raise ResultError(
-                f"{path}: no safetensors file of weights, though {MANIFEST} lists it as one"
-            ) from None
+    def _select_members(self, table: "pd.DataFrame") -> "pd.DataFrame":
+        if self.only is None:
+            return table
+        selected = table["member"].isin(self.only)
+        return table[selected].reset_index(drop=True)
+
+
+def open_run(path: str | Path) -> Result:
+    """The finished run in a folder; only its manifest is read.
+
+    Raises:
+        ResultError: there is no finished run, or its manifest was changed or has another schema.
+    """
+    path = Path(path)
+    try:
+        return Result(path, read_manifest(path / MANIFEST))
+    except OSError:
+        problem = "no such folder"
+        if path.is_dir():
+            problem = f"no finished run: it has no {MANIFEST}"
+        raise ResultError(f"{path}: {problem}") from None
+
+
+def load_result(path: str | Path) -> Result:
+    """The finished run in a folder; every file is checked against the manifest.
+
+    Raises:
+        ResultError: there is no finished run, or a file is missing, was changed, or has another
+            schema.
+    """
+    result = open_run(path).verify()
+    return replace(result, given=result.config)
+
+
+def find_run(spec: RunSpec, out: str | Path) -> Result | None:
+    """The finished run in `out`, if it is intact and has the messages that the config asks for."""
+    try:
+        result = open_run(spec.folder(out))
+        if result.manifest["config"] != spec.digest:
+            return None
+        if spec.config.record.messages and not result.has_messages:
+            return None
+        return replace(result.verify(), given=spec.config, labels=spec.labels)
+    except ResultError:
+        return None
 
 
 def describe_versions(results: Iterable[Result]) -> str:
-    """Which other versions of laggard made some of the results; empty where this one made all of
-    them.
-    """
+    """How many results other versions of laggard simulated; empty where there are none."""
     versions = Counter(result.version for result in results)
-    others = {
-        version: number for version, number in versions.items() if version != laggard.__version__
-    }
-    said = ", ".join(f"{number} by laggard {version}" for version, number in others.items())
-    return (
-        f"of {versions.total()} runs {said}; this is laggard {laggard.__version__}" if said else ""
-    )
+    total = versions.total()
+    current = laggard.__version__
+    versions.pop(current, None)
+    if not versions:
+        return ""
+    others = [f"{number} by laggard {version}" for version, number in versions.items()]
+    return f"of {total} runs {', '.join(others)}; this is laggard {current}"

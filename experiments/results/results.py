@@ -1,45 +1,42 @@
-"""Many runs as one: their tables joined, with the parameters as columns, read when they are
-needed.
-"""
+"""Many runs as one: their tables joined, with the swept keys as columns, read on first use."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from laggard.experiments.config.errors import printable, suggest
-from laggard.experiments.results.index import folder_of_runs, read_index
-from laggard.experiments.results.result import MANIFEST, Result, ResultError
-from laggard.experiments.results.store import INDEX, open_run
-from laggard.experiments.results.views import Views
+from laggard.experiments.results.files import ResultError
+from laggard.experiments.results.result import Result, Shown, open_run
+from laggard.experiments.results.store import INDEX, MANIFEST, TABLES, folder_of_runs, read_index
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyarrow.dataset import Expression
 
 
-class Results(Views, Sequence[Result]):
-    """The runs of a sweep, or any others: a sequence of `Result`, whose tables are one each over
-    all runs.
+class Results(Shown, Sequence[Result]):
+    """The runs of a sweep, or any others: a sequence of `Result` with joint tables.
 
     A table has a column `run` (the run's id), one per swept key, and those of the run's own table.
-    Nothing but manifests is read before it is asked for; a file is held against its manifest when
-    it is first read.
-
-    A run that is given twice under the same labels counts once: it is no other seed.
+    Only manifests are read at once; another file is read and checked when it is first used. A run
+    given twice under the same labels counts once.
 
     Attributes:
-        planned: how many runs the sweep has, finished or not.
+        planned: the number of runs of the sweep, finished or not.
 
     Raises:
-        ResultError: on reading a file that is missing or not as its run left it; names the file.
+        ResultError: a file is missing or was changed; names the file.
     """
 
     def __init__(self, runs: Iterable[Result], planned: int | None = None) -> None:
-        once = {(of.manifest["run"], repr((sorted(of.labels.items()), of.only))): of for of in runs}
-        self._runs = tuple(once.values())
+        distinct = {}
+        for result in runs:
+            labels = repr((sorted(result.labels.items()), result.only))
+            distinct[result.manifest["run"], labels] = result
+        self._runs = tuple(distinct.values())
         self.planned = len(self._runs) if planned is None else planned
 
     @overload
@@ -47,99 +44,98 @@ class Results(Views, Sequence[Result]):
     @overload
     def __getitem__(self, index: slice) -> "Results": ...
     def __getitem__(self, index: int | slice) -> "Result | Results":
-        return Results(self._runs[index]) if isinstance(index, slice) else self._runs[index]
+        if isinstance(index, slice):
+            return Results(self._runs[index])
+        return self._runs[index]
 
     def __len__(self) -> int:
         return len(self._runs)
 
     def __repr__(self) -> str:
-        return f"Results({len(self)} of {self.planned} runs, swept: {', '.join(self.keys) or 'nothing'})"
+        swept = ", ".join(self.keys) or "nothing"
+        return f"Results({len(self)} of {self.planned} runs, swept: {swept})"
 
     @cached_property
     def names(self) -> list[str]:
-        """The entries of the column `run`: each run's id, with a number where an id occurs
-        twice.
-        """
+        """The entries of the column `run`: each run's id, numbered where it occurs twice."""
         ids = [result.manifest["run"] for result in self]
-        counts, met, found = Counter(ids), Counter[str](), []
+        total = Counter(ids)
+        count = Counter[str]()
+        names = []
         for run in ids:
-            met[run] += 1
-            found.append(run if counts[run] == 1 else f"{run}.{met[run]}")
-        return found
+            count[run] += 1
+            names.append(run if total[run] == 1 else f"{run}.{count[run]}")
+        return names
 
     @cached_property
     def keys(self) -> list[str]:
         """The swept keys, of runs and of members, in the order of the sweep."""
-        within = [key for result in self for key in result.swept]
-        return list(dict.fromkeys([*(key for result in self for key in result.labels), *within]))
+        of_runs = [key for result in self for key in result.labels]
+        of_members = [key for result in self for key in result.swept]
+        return list(dict.fromkeys(of_runs + of_members))
 
     @cached_property
     def metrics(self) -> "pd.DataFrame":
-        """A row per run, evaluation and member: as `Result.metrics`."""
+        """A row per run, evaluation and member; see `Result.metrics`."""
         return self.scan("metrics")
 
     @cached_property
     def updates(self) -> "pd.DataFrame":
-        """A row per run and gradient that has ended: as `Result.updates`."""
+        """A row per run and gradient that has ended; see `Result.updates`."""
         return self.scan("updates")
 
     @cached_property
     def messages(self) -> "pd.DataFrame":
-        """A row per run and message, where they were recorded: as `Result.messages`."""
+        """A row per run and message, where they were recorded; see `Result.messages`."""
         return self.scan("messages")
 
     @cached_property
     def workers(self) -> "pd.DataFrame":
-        """A row per run and worker: as `Result.workers`."""
+        """A row per run and worker; see `Result.workers`."""
         return self.scan("workers")
 
     @cached_property
     def nodes(self) -> "pd.DataFrame":
-        """A row per run, evaluation, node and member, where nodes have models of their own: as
-        `Result.nodes`.
-        """
+        """A row per run, evaluation, node and member; see `Result.nodes`."""
         return self.scan("nodes")
 
     @cached_property
     def final(self) -> "pd.DataFrame":
-        """A row per run and member: its metrics at the end, `status` (finished, stalled, diverged),
-        and `diverged_at` (updates), NaN where it did not.
+        """A row per run and member: its last metrics, `status` (finished, stalled, diverged), and
+        `diverged_at` (updates; NaN where it did not diverge).
         """
-        import numpy as np
-
         last = self.metrics.drop_duplicates(["run", "member"], keep="last").reset_index(drop=True)
-        moments = {
-            (name, entry["member"]): entry["updates"]
-            for name, result in zip(self.names, self, strict=True)
-            for entry in result.manifest["diverged"]
-        }
-        status = {
-            name: result.manifest["status"] for name, result in zip(self.names, self, strict=True)
-        }
-        members = list(zip(last["run"], last["member"], strict=True))
-        ended = ["diverged" if member in moments else status[member[0]] for member in members]
-        return last.assign(
-            status=ended, diverged_at=[moments.get(member, np.nan) for member in members]
-        )
+        status = {}
+        diverged_at = {}
+        for name, result in zip(self.names, self, strict=True):
+            status[name] = result.manifest["status"]
+            for entry in result.manifest["diverged"]:
+                diverged_at[name, entry["member"]] = entry["updates"]
+        statuses = []
+        updates = []
+        for run, member in zip(last["run"], last["member"], strict=True):
+            updates.append(diverged_at.get((run, member), float("nan")))
+            statuses.append("diverged" if (run, member) in diverged_at else status[run])
+        return last.assign(status=statuses, diverged_at=updates)
 
     @cached_property
     def parameters(self) -> "pd.DataFrame":
-        """A row per run, indexed by `run`: every dotted key of the configs in which the runs
-        differ.
+        """A row per run, indexed by `run`: the dotted keys in which the runs' configs differ.
 
-        What members of an ensemble differ in is no parameter of a run: `metrics` has a column for
-        that.
+        Keys in which members of an ensemble differ are columns of `metrics` instead.
         """
         import pandas as pd
 
-        each = [dict(dotted_items({**result.config.as_dict(), "sweep": {}})) for result in self]
-        within = {"sweep", "question", *(key for result in self for key in result.swept)}
-        every = dict.fromkeys(key for settings in each for key in settings if key not in within)
-        differ = [
-            key for key in every if len({repr(settings.get(key, "")) for settings in each}) > 1
-        ]
-        rows = [[settings.get(key) for key in differ] for settings in each]
-        return pd.DataFrame(rows, columns=differ, index=pd.Index(self.names, name="run"))
+        settings = [_run_settings(result) for result in self]
+        swept = {key for result in self for key in result.swept}
+        keys = dict.fromkeys(key for row in settings for key in row)
+        varied = []
+        for key in keys:
+            values = {repr(row.get(key, "")) for row in settings}
+            if len(values) > 1 and key not in swept:
+                varied.append(key)
+        rows = [[row.get(key) for key in varied] for row in settings]
+        return pd.DataFrame(rows, columns=varied, index=pd.Index(self.names, name="run"))
 
     def scan(
         self,
@@ -147,107 +143,144 @@ class Results(Views, Sequence[Result]):
         columns: Sequence[str] | None = None,
         where: "Expression | Mapping[str, Any] | None" = None,
     ) -> "pd.DataFrame":
-        """One table over all runs, or the part of it that is wanted: nothing else is read into
-        memory.
+        """One table over all runs, or the wanted part of it; nothing else is read into memory.
 
-        Runs that a mapping `where` rules out by their coordinates are not read, and so not checked;
-        of those that an expression rules out, the names and types of the columns are.
+        Runs that a mapping `where` rules out by their labels are neither read nor checked; of those
+        that an expression rules out, only names and types of columns are read.
 
         Args:
             table: metrics, updates, workers or nodes, or another that the runs have.
-            columns: those wanted; by default all.
-            where: a value, or a list of values, for each of some columns; or an expression of
+            columns: the wanted columns. Default: all.
+            where: a value, or a list of values, for some columns; or an expression of
                 `pyarrow.dataset`.
 
         Raises:
-            ValueError: no such table, or no such column.
+            ValueError: the table or a column is unknown.
         """
-        from laggard.experiments.results.scanning import scan_table
+        from laggard.experiments.results.scanning import RunTable, scan
 
-        return scan_table(self, table, columns, where)
+        if not self:
+            raise ValueError(f"{table}: there are no runs")
+        file = f"{table}.parquet"
+        tables = []
+        for name, result in zip(self.names, self, strict=True):
+            if file in result.tables:
+                check = partial(result.file, file)
+                part = RunTable(result.path / file, name, result.labels, result.only, check)
+                tables.append(part)
+        if not tables:
+            stored = [name.removesuffix(".parquet") for result in self for name in result.tables]
+            known = list(dict.fromkeys([*TABLES, *stored]))
+            hint = suggest(table, known) or f"they have {', '.join(known)}"
+            raise ValueError(f"{table}: no run has such a table; {hint}")
+        return scan(tables, self.keys, columns, where)
 
     def where(self, **values: Any) -> "Results":
-        """The runs and members at these values of dotted keys, swept or not:
+        """The runs and members at these values of dotted keys, swept or not, as in
         `where(**{"learning.lr": [0.1, 0.2]})`.
 
         Raises:
             ValueError: no run has such a key.
         """
-        kept: Iterable[Result] = self
+        selected = list(self)
         for key, value in values.items():
-            wanted = list(value) if isinstance(value, list | tuple | set) else [value]
-            if key not in self.keys and not any(
-                key in dict(dotted_items(result.config.as_dict())) for result in self
-            ):
-                hint = suggest(key, self.keys) or f"swept keys: {', '.join(self.keys) or 'none'}"
-                raise ValueError(f"{key}: no run has such a key; {hint}")
-            kept = [part for result in kept if (part := _at(result, key, wanted)) is not None]
-        return Results(kept)
+            self._check_key(key)
+            wanted = [value]
+            if isinstance(value, list | tuple | set):
+                wanted = list(value)
+            parts = [_select(result, key, wanted) for result in selected]
+            selected = [part for part in parts if part is not None]
+        return Results(selected)
+
+    def _check_key(self, key: str) -> None:
+        if key in self.keys:
+            return
+        if not any(key in _all_settings(result) for result in self):
+            hint = suggest(key, self.keys) or f"swept keys: {', '.join(self.keys) or 'none'}"
+            raise ValueError(f"{key}: no run has such a key; {hint}")
 
 
 def load_results(path: str | Path) -> Results:
-    """The runs of the sweep last started in a folder `<out>/<name>`, with their coordinates.
+    """The runs of the last sweep in a folder `<out>/<name>`, with their labels.
 
-    Sweeps of other grids that were started there before are in its folders `sweep-...`, with
-    figures of their own. In a folder without a sweep they are all finished runs below it; a run's
-    own folder holds just that run. Manifests
-    are read at once, and every other file when it is first asked for, and held against its hash
-    then: what was damaged is refused by name at that moment.
+    Earlier sweeps of other grids are in its folders `sweep-...`. In a folder without a sweep these
+    are all finished runs below it; in a run's own folder it is that run. Only manifests are read at
+    once; another file is read and checked when it is first used.
 
     Raises:
-        ResultError: as in `store.open_run`, or where no run of the sweep is finished.
+        ResultError: as in `open_run`, or no run of the sweep is finished.
     """
     path = Path(path)
     if not (path / INDEX).is_file():
         # a dot marks unfinished runs
-        below = sorted(run.parent for run in path.glob(f"[!.]*/{MANIFEST}"))
-        return Results([open_run(run) for run in below] if below else [open_run(path)])
+        runs = sorted(manifest.parent for manifest in path.glob(f"[!.]*/{MANIFEST}"))
+        return Results(map(open_run, runs or [path]))
     entries = read_index(path / INDEX)
-    home = folder_of_runs(path)
-    finished = [(run, labels) for run, labels in entries if (home / run / MANIFEST).is_file()]
-    if not finished:
-        raise ResultError(f"{path}: none of its {len(entries)} runs is finished")
-    found = []
-    for run, labels in finished:
-        result = open_run(home / run)
+    folder = folder_of_runs(path)
+    results = []
+    for run, labels in entries:
+        manifest = folder / run / MANIFEST
+        if not manifest.is_file():
+            continue
+        result = open_run(folder / run)
         if result.manifest["run"] != run:
-            raise ResultError(
-                f"{home / run / MANIFEST}: the manifest of another run, {result.manifest['run']}"
-            )
-        found.append(replace(result, labels=labels))
-    return Results(found, len(entries))
+            other = result.manifest["run"]
+            raise ResultError(f"{manifest}: the manifest of another run, {other}")
+        results.append(replace(result, labels=labels))
+    if not results:
+        raise ResultError(f"{path}: none of its {len(entries)} runs is finished")
+    return Results(results, len(entries))
 
 
 def load_one(path: str | Path) -> Result:
-    """The one finished run at `path`.
+    """The only finished run at `path`.
 
     Raises:
         ResultError: there is none, or there are several.
     """
     result, *others = load_results(path)
     if others:
-        raise ResultError(
-            f"{path}: holds {1 + len(others)} runs: name the folder of one, such as {result.path}"
-        )
+        number = 1 + len(others)
+        raise ResultError(f"{path}: holds {number} runs: name the folder of one: {result.path}")
     return result
 
 
+def as_results(results: Sequence[Result] | Result) -> Results:
+    """The same runs as `Results`."""
+    if isinstance(results, Results):
+        return results
+    if isinstance(results, Result):
+        return Results([results])
+    return Results(results)
+
+
 def common_question(results: Iterable[Result]) -> str:
-    """The question that the configs of all results share; empty where there is none."""
-    asked = {result.config.question for result in results} - {""}
-    return printable(asked.pop()) if len(asked) == 1 else ""
+    """The question that all configs share; empty where there is none."""
+    questions = {result.config.question for result in results} - {""}
+    if len(questions) == 1:
+        return printable(questions.pop())
+    return ""
 
 
-def _at(result: Result, key: str, wanted: Sequence[Any]) -> Result | None:
-    """The members of a result at which `key` has one of the values `wanted`, if there are any."""
-    if key in result.labels:
-        return result if result.labels[key] in wanted else None
-    if key in result.swept:
+def _select(result: Result, key: str, wanted: Sequence[Any]) -> Result | None:
+    """The members of a result with a wanted value of `key`; None if there are none."""
+    if key in result.swept and key not in result.labels:
         members = result.members
-        left = members.loc[members[key].isin(wanted), "member"].tolist()
-        return replace(result, only=tuple(left)) if left else None
-    settings = dict(dotted_items(result.config.as_dict()))
+        matches = members.loc[members[key].isin(wanted), "member"]
+        return replace(result, only=tuple(matches.tolist())) if len(matches) else None
+    settings = {**_all_settings(result), **result.labels}
     return result if key in settings and settings[key] in wanted else None
+
+
+def _run_settings(result: Result) -> dict[str, Any]:
+    """Dotted keys of a run's config and their values, without the sweep and the question."""
+    document = result.config.as_dict()
+    del document["sweep"], document["question"]
+    return dict(dotted_items(document))
+
+
+def _all_settings(result: Result) -> dict[str, Any]:
+    return dict(dotted_items(result.config.as_dict()))
 
 
 def dotted_items(document: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

@@ -1,130 +1,137 @@
-"""One table of many runs, through Arrow: only the files, columns and rows that are wanted."""
+"""One table of many runs, through Arrow: only the wanted files, columns and rows are read."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from pyarrow import parquet
 from pyarrow.fs import LocalFileSystem
 
 from laggard.experiments.config.errors import suggest
-from laggard.experiments.results.result import MANIFEST, TABLES, Result, ResultError
+from laggard.experiments.results.files import ResultError, read_schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from laggard.experiments.results.results import Results
+
+class RunTable(NamedTuple):
+    """The Parquet file of one run.
+
+    Attributes:
+        path: the file.
+        run: the entry of the column `run`.
+        labels: constants of the run, a column each where the file has none of that name.
+        members: the members that are wanted; None for all.
+        check: compares the file with its hash.
+    """
+
+    path: Path
+    run: str
+    labels: Mapping[str, Any]
+    members: Sequence[int] | None
+    check: Callable[[], object]
+
+    def read_schema(self) -> pa.Schema:
+        """The file's own columns."""
+        try:
+            return read_schema(self.path)
+        except ResultError:
+            self.check()  # usually raises the precise error
+            raise
 
 
-def scan_table(
-    results: "Results",
-    table: str,
+def scan(
+    tables: Sequence[RunTable],
+    keys: Sequence[str],
     columns: Sequence[str] | None,
     where: ds.Expression | Mapping[str, Any] | None,
 ) -> "pd.DataFrame":
-    """As `Results.scan`."""
-    if not results:
-        raise ValueError(f"{table}: there are no runs")
-    file = f"{table}.parquet"
-    runs = [
-        (name, of)
-        for name, of in zip(results.names, results, strict=True)
-        if file in of.manifest["files"]
-    ]
-    if not runs:
-        known = dict.fromkeys(
-            [*TABLES, *(name.removesuffix(".parquet") for of in results for name in of.tables)]
-        )
-        raise ValueError(
-            f"{table}: no run has such a table; {suggest(table, known) or 'they have ' + ', '.join(known)}"
-        )
+    """The rows of several runs with their labels as columns; `Results.scan` describes arguments.
+
+    Args:
+        keys: swept keys, which come after the column `run`.
+
+    Raises:
+        ValueError: a column is unknown, or cannot be compared with its value in `where`.
+    """
+    labels = dict.fromkeys(key for table in tables for key in table.labels)
     if isinstance(where, Mapping):
-        runs = [(name, of) for name, of in runs if _may_have(of.labels, where)] or runs
-    coordinates: dict[str, list[Any]] = {"run": [name for name, _ in runs]}
-    labelled = dict.fromkeys(key for of in results for key in of.labels)
-    coordinates |= {key: [of.labels.get(key) for _, of in runs] for key in labelled}
-    stated = {key: _to_array(values) for key, values in coordinates.items()}
-    own = pa.unify_schemas([_schema(of, file) for _, of in runs], promote_options="permissive")
-    both = pa.unify_schemas(
-        [own, pa.schema({key: values.type for key, values in stated.items()})],
-        promote_options="permissive",
-    )
-    order = list(
-        dict.fromkeys(["run", *(key for key in results.keys if key in both.names), *own.names])
-    )
-    wanted = _known_columns(order if columns is None else columns, order)
+        possible = [table for table in tables if _may_match(table.labels, where)]
+        tables = possible or tables  # some file must tell the columns
+    constants = {"run": pa.array([table.run for table in tables])}
+    for key in labels:
+        constants[key] = _to_array([table.labels.get(key) for table in tables])
+    schemas = [table.read_schema() for table in tables]
+    stored = pa.unify_schemas(schemas, promote_options="permissive")
+    added = pa.schema({key: values.type for key, values in constants.items()})
+    schema = pa.unify_schemas([stored, added], promote_options="permissive")
+    swept = [key for key in keys if key in schema.names]
+    order = list(dict.fromkeys(["run", *swept, *stored.names]))
+    selected = order
+    if columns is not None:
+        selected = _check_columns(columns, order)
     condition = _condition(where, order)
+    parts = []
     try:
-        parts = [
-            _part(
-                of,
-                file,
-                both,
-                {key: values[index] for key, values in stated.items()},
-                wanted,
-                condition,
-            )
-            for index, (_, of) in enumerate(runs)
-        ]
+        for index, table in enumerate(tables):
+            values = {key: array[index] for key, array in constants.items()}
+            part = _read_part(table, schemas[index], schema, values, selected, condition)
+            if part is not None:
+                parts.append(part)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         problem = str(error).partition("\n")[0]
-        raise ValueError(
-            f"{table}: where: cannot be compared with the columns: {problem}"
-        ) from None
-    found = [part for part in parts if part is not None] or [both.empty_table()]
-    return pa.concat_tables(found, promote_options="permissive").select(wanted).to_pandas()
+        message = f"{tables[0].path.stem}: where: cannot be compared with the columns: {problem}"
+        raise ValueError(message) from None
+    if not parts:
+        parts.append(schema.empty_table())
+    return pa.concat_tables(parts, promote_options="permissive").select(selected).to_pandas()
 
 
-def _part(
-    result: Result,
-    file: str,
+def _read_part(
+    table: RunTable,
+    stored: pa.Schema,
     schema: pa.Schema,
-    stated: Mapping[str, pa.Scalar],
-    wanted: Sequence[str],
+    constants: Mapping[str, pa.Scalar],
+    columns: Sequence[str],
     condition: ds.Expression | None,
 ) -> pa.Table | None:
-    """The rows of one run, with its constants `stated` as columns; None where those rule it out."""
-    own = _schema(result, file)
-    if result.only is not None and "member" in own.names:
-        members = ds.field("member").isin(list(result.only))
+    """The rows of one run with its constants as columns; None where these rule out all rows."""
+    if table.members is not None and "member" in stored.names:
+        members = ds.field("member").isin(list(table.members))
         condition = members if condition is None else condition & members
-    said = [(ds.field(key), value) for key, value in stated.items() if key not in own.names]
     facts = ds.scalar(True)
-    for at, value in said:
-        facts &= at == value if value.is_valid else at.is_null()
-    options, disk = ds.ParquetFileFormat(), LocalFileSystem()
-    fragment = options.make_fragment(str(result.path / file), disk, partition_expression=facts)
-    dataset = ds.FileSystemDataset([fragment], schema, options, disk)
-    # its constants rule it out
+    for key, value in constants.items():
+        if key not in stored.names:
+            column = ds.field(key)
+            facts &= column == value if value.is_valid else column.is_null()
+    parquet = ds.ParquetFileFormat()
+    disk = LocalFileSystem()
+    fragment = parquet.make_fragment(str(table.path), disk, partition_expression=facts)
+    dataset = ds.FileSystemDataset([fragment], schema, parquet, disk)
     if condition is not None and not list(dataset.get_fragments(condition)):
         return None
-    result.file(file)
-    columns = [name for name in wanted if name in own.names]
-    # faster for small files
-    found = dataset.to_table(columns=columns, filter=condition, use_threads=False)
-    for name in wanted:
-        if name not in own.names:
-            value = stated.get(name, pa.scalar(None, schema.field(name).type))
-            found = found.append_column(name, _repeat(value, len(found)))
-    return found
+    table.check()
+    in_file = [name for name in columns if name in stored.names]
+    # one thread is faster for small files
+    rows = dataset.to_table(columns=in_file, filter=condition, use_threads=False)
+    for name in columns:
+        if name not in stored.names:
+            missing = pa.scalar(None, schema.field(name).type)
+            value = constants.get(name, missing)
+            rows = rows.append_column(name, _repeat(value, len(rows)))
+    return rows
 
 
-def _schema(result: Result, file: str) -> pa.Schema:
-    try:
-        return parquet.read_schema(result.path / file)
-    except (pa.ArrowException, OSError):
-        path = result.file(file)  # usually raises the precise error
-        raise ResultError(f"{path}: no Parquet table, though {MANIFEST} lists it as one") from None
-
-
-def _may_have(labels: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    """Whether a run with these labels can have rows that are wanted."""
+def _may_match(labels: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    """Whether a run with these labels can have wanted rows."""
     return all(labels[key] in _as_list(value) for key, value in where.items() if key in labels)
 
 
 def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple | set) else [value]
+    if isinstance(value, list | tuple | set):
+        return list(value)
+    return [value]
 
 
 def _condition(
@@ -132,38 +139,51 @@ def _condition(
 ) -> ds.Expression | None:
     if where is None or isinstance(where, ds.Expression):
         return where
+    _check_columns(where, order)
     condition = ds.scalar(True)
-    for key, value in zip(_known_columns(where, order), where.values(), strict=True):
-        several = _as_list(value)
-        condition &= ds.field(key) == value if several == [value] else ds.field(key).isin(several)
+    for key, value in where.items():
+        values = _as_list(value)
+        # `==` with a single value refuses another type; `isin` would match no row
+        if values == [value]:
+            condition &= ds.field(key) == value
+        else:
+            condition &= ds.field(key).isin(values)
     return condition
 
 
-def _known_columns(columns: Iterable[str], order: Sequence[str]) -> list[str]:
+def _check_columns(columns: Iterable[str], known: Sequence[str]) -> list[str]:
     for name in columns:
-        if name not in order:
-            raise ValueError(
-                f"{name}: no such column; {suggest(name, order) or 'there are ' + ', '.join(order)}"
-            )
+        if name not in known:
+            hint = suggest(name, known) or f"there are {', '.join(known)}"
+            raise ValueError(f"{name}: no such column; {hint}")
     return list(columns)
 
 
 def _to_array(values: Sequence[Any]) -> pa.Array:
-    """Values of several runs in one type: numbers where all are numbers, else strings."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds <= {int, float} or len(kinds) == 1:
-        return pa.array(
-            [
-                float(value) if kinds == {int, float} and value is not None else value
-                for value in values
-            ]
-        )
-    return pa.array([None if value is None else str(value) for value in values])
+    """Values of several runs in one type: numbers where all are numbers, else text."""
+    types = {type(value) for value in values if value is not None}
+    if len(types) <= 1:
+        return pa.array(values)
+    convert: type = str
+    if types == {int, float}:
+        convert = float
+    converted = []
+    for value in values:
+        if value is not None:
+            value = convert(value)
+        converted.append(value)
+    return pa.array(converted)
 
 
 def _repeat(value: pa.Scalar, rows: int) -> pa.Array:
-    if pa.types.is_string(value.type):  # a dictionary stores a repeated string as integers
-        place = pa.scalar(0 if value.is_valid else None, pa.int32())
-        known = [value.as_py()] if value.is_valid else []
-        return pa.DictionaryArray.from_arrays(pa.repeat(place, rows), pa.array(known, pa.string()))
-    return pa.repeat(value, rows) if value.is_valid else pa.nulls(rows, value.type)
+    if not value.is_valid and not pa.types.is_string(value.type):
+        return pa.nulls(rows, value.type)
+    if not pa.types.is_string(value.type):
+        return pa.repeat(value, rows)
+    # a dictionary stores a repeated text as integers
+    index = pa.scalar(None, pa.int32())
+    texts = []
+    if value.is_valid:
+        index = pa.scalar(0, pa.int32())
+        texts = [value.as_py()]
+    return pa.DictionaryArray.from_arrays(pa.repeat(index, rows), pa.array(texts, pa.string()))

@@ -1,21 +1,21 @@
-"""The best of a grid: methods are compared each at its own best learning rate, chosen on other
-seeds than reported.
+"""The best setting of a grid: each method at its own best learning rate, chosen on some seeds and
+reported on others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from laggard.experiments.results.formats import format_setting
-from laggard.experiments.results.measures import as_results, groups, is_seed, measure_runs
+from laggard.experiments.results.measures import groups, is_seed, measure_runs
 from laggard.experiments.results.result import Result
-from laggard.experiments.results.results import Results
+from laggard.experiments.results.results import Results, as_results
 
 CRITERIA = {"accuracy": "accuracy", "loss": "loss", "time": "time_to", "updates": "updates_to"}
-"""Criterion -> the measure that it uses."""
+"""Criterion -> the measure that it compares."""
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,13 @@ class Best:
     """The chosen settings, and how they were chosen.
 
     Attributes:
-        over: the keys that were chosen.
-        results: the chosen settings alone, at the seeds that report.
-        table: a row per setting of the keys that were not chosen: those keys, what was chosen,
-            `edge` (the chosen keys that lie at an end of their grid: the optimum may lie beyond)
-            and `tied` (how many others did as well).
+        over: the keys of which the best setting was chosen.
+        results: the runs and members at the chosen settings, with the reporting seeds.
+        table: a row per setting of the other keys: these keys, the chosen settings, `edge` (chosen
+            keys at an end of their grid: the optimum may lie beyond) and `tied` (number of other
+            settings that did as well).
         selecting: the seeds that chose.
-        reporting: the seeds that are left to report.
+        reporting: the seeds that report.
         notes: what a reader must know: edges, ties, shared seeds.
     """
 
@@ -42,14 +42,24 @@ class Best:
 
     @property
     def choices(self) -> list[str]:
-        """A line per chosen setting: the settings of the other keys that it was chosen for."""
+        """A line per chosen setting, with the settings of the other keys for which it is best."""
         others = [key for key in self.table if key not in (*self.over, "edge", "tied")]
-        return [
-            f"{what}: {who}"
-            for what, who in _group_choices(
-                self.table.to_dict("records"), others, self.over
-            ).items()
-        ]
+        choices = _group_choices(self.table.to_dict("records"), others, self.over)
+        return [f"{chosen}: {setting}" for chosen, setting in choices.items()]
+
+
+class SeedSplit(NamedTuple):
+    """The key of the seeds, if one was swept; the seeds that choose; those that report."""
+
+    key: str | None
+    selecting: tuple[Any, ...]
+    reporting: tuple[Any, ...]
+
+    def rows(self, table: pd.DataFrame, seeds: Sequence[Any]) -> pd.DataFrame:
+        """The rows of a table at these seeds; all where no seed was swept."""
+        if self.key is None:
+            return table
+        return table[table[self.key].isin(seeds)]
 
 
 def best(
@@ -59,167 +69,171 @@ def best(
     target: float | None = None,
     select_seeds: Sequence[int] | None = None,
 ) -> Best:
-    """For each setting of the other keys, the best over the keys `over`, chosen on some seeds and
-    reported on others.
+    """Choose the best `over` for each setting of the other keys; report it on other seeds.
 
-    The seeds are the values of `seed`, or else of the first swept key so called. By default the
-    first half of them chooses and the rest report; where there is one seed it does both, which
-    flatters, and a note says so.
-
-    By `accuracy` and `loss`: the best mean at the end, where a member that diverged has accuracy 0
-    and infinite loss.
-    By `time` and `updates`: the most seeds that reached the target, then the least mean of theirs.
-    Of ties the first.
+    The seeds are the values of `seed`, or else of the first swept key that ends so. A single seed
+    both chooses and reports, which flatters; a note says so. Of equal settings the first is chosen.
 
     Args:
-        by, target: accuracy (the default where it is measured), loss, time or updates; as in
-            `measure_runs`.
+        over: one swept key, or several; none may be a seed.
+        by: `accuracy` or `loss`: the best mean at the end, where a diverged member has accuracy 0
+            and infinite loss. `time` or `updates`: the most seeds that reach the target, then the
+            least mean of these. Default: accuracy if measured, else loss.
+        target: as in `measure_runs`.
+        select_seeds: seeds that choose; the others report. Default: the first half.
 
     Raises:
-        ValueError: nothing was swept so, or no such criterion or seed.
+        ValueError: `over` was not swept, or `by` or a seed is unknown.
     """
-    results, keys = as_results(results), [over] if isinstance(over, str) else list(over)
-    by = by or ("accuracy" if "test_accuracy" in results.metrics else "loss")
+    results = as_results(results)
+    keys = [over] if isinstance(over, str) else list(over)
+    if by is None:
+        by = "accuracy" if "test_accuracy" in results.metrics else "loss"
     if by not in CRITERIA:
         raise ValueError(f"{by}: expected one of {', '.join(CRITERIA)} to choose by")
     for key in keys:
         if key not in results.keys or is_seed(key):
-            raise ValueError(
-                f"{key}: expected a swept key that is no seed, to choose the best over"
-            )
+            problem = "expected a swept key that is no seed, to choose the best over"
+            raise ValueError(f"{key}: {problem}")
     table = measure_runs(results, CRITERIA[by], target)
-    seed, selecting, reporting = _selection_seeds(table, results.keys, select_seeds)
-    judged = table[table[seed].isin(selecting)] if seed else table
+    seeds = _split_seeds(table, results.keys, select_seeds)
     others = [key for key in results.keys if key not in keys and not is_seed(key)]
-    every = groups(judged, others)
-    rows = [
-        dict(zip(others, at, strict=True)) | _choose_setting(of_group, keys, by)
-        for at, of_group in every
-    ]
-    chosen = [{key: row[key] for key in (*others, *keys)} for row in rows]
-    reported = table[table[seed].isin(reporting)] if seed else table
-    notes = _notes(rows, others, keys, by, seed, selecting, reporting)
+    rows = []
+    chosen = []
+    for setting, members in groups(seeds.rows(table, seeds.selecting), others):
+        other_settings = dict(zip(others, setting, strict=True))
+        choice = _choose_setting(members, keys, by)
+        rows.append({**other_settings, **choice})
+        chosen.append({**other_settings, **{key: choice[key] for key in keys}})
+    reported = seeds.rows(table, seeds.reporting)
     return Best(
-        tuple(keys),
-        _restrict(results, reported, chosen),
-        pd.DataFrame(rows),
-        selecting,
-        reporting,
-        notes,
+        over=tuple(keys),
+        results=_restrict(results, reported, chosen),
+        table=pd.DataFrame(rows),
+        selecting=seeds.selecting,
+        reporting=seeds.reporting,
+        notes=_choice_notes(rows, others, keys, by, seeds),
     )
 
 
-def _selection_seeds(
+def _split_seeds(
     table: pd.DataFrame, keys: Sequence[str], select: Sequence[int] | None
-) -> tuple[str | None, tuple[Any, ...], tuple[Any, ...]]:
-    """The key of the seeds, the seeds that choose, and the seeds that report."""
+) -> SeedSplit:
     swept = [key for key in keys if is_seed(key)]
-    seed = "seed" if "seed" in swept else swept[0] if swept else None
-    values = sorted(table[seed].dropna().unique().tolist()) if seed else []
+    key = None
+    values = []
+    if swept:
+        key = "seed" if "seed" in swept else swept[0]
+        values = sorted(table[key].dropna().unique().tolist())
     if select is None:
-        half = values[: len(values) // 2]
-        return seed, tuple(half or values), tuple(values[len(half) :])
+        half = len(values) // 2
+        selecting = values[:half] or values  # one seed does both
+        return SeedSplit(key, tuple(selecting), tuple(values[half:]))
     for value in select:
         if value not in values:
-            there = ", ".join(f"{value:g}" for value in values) or "none"
-            raise ValueError(f"seed {value}: expected seeds that were swept to choose by: {there}")
-    return (
-        seed,
-        tuple(select),
-        tuple(value for value in values if value not in select) or tuple(values),
-    )
+            swept_values = ", ".join(f"{value:g}" for value in values) or "none"
+            problem = f"expected seeds that were swept to choose by: {swept_values}"
+            raise ValueError(f"seed {value}: {problem}")
+    reporting = [value for value in values if value not in select]
+    return SeedSplit(key, tuple(select), tuple(reporting or values))
 
 
 def _choose_setting(table: pd.DataFrame, keys: Sequence[str], by: str) -> dict[str, Any]:
-    """The best setting of `keys` in a table of members, and remarks on it."""
-    scored = [
-        (_score(of["value"].to_numpy(float), by), setting) for setting, of in groups(table, keys)
-    ]
-    top = max(score for score, _ in scored)
-    ties = [setting for score, setting in scored if score == top]
+    """The best setting of `keys` in a table of members, with `edge` and `tied`."""
+    scores = {}
+    for setting, members in groups(table, keys):
+        scores[setting] = _score(members["value"].to_numpy(float), by)
+    top = max(scores.values())
+    ties = [setting for setting, score in scores.items() if score == top]
     settings = dict(zip(keys, ties[0], strict=True))
-    edges = []
-    for key in keys:
-        grid = table[key].dropna().unique()
-        numbers = len(grid) > 1 and all(
-            isinstance(value, int | float | np.number) for value in grid
-        )
-        edges += [key] * bool(numbers and settings[key] in (min(grid), max(grid)))
+    edges = [key for key in keys if _is_at_edge(settings[key], table[key])]
     return {**settings, "edge": ", ".join(edges), "tied": len(ties) - 1}
 
 
+def _is_at_edge(value: Any, column: pd.Series) -> bool:
+    """Whether a setting is the least or the greatest of two or more numbers."""
+    grid = column.dropna().unique()
+    if len(grid) < 2 or not all(isinstance(point, int | float | np.number) for point in grid):
+        return False
+    return bool(value == min(grid) or value == max(grid))
+
+
 def _score(values: np.ndarray, by: str) -> tuple[float, float]:
-    """The score of a value: greater is better."""
-    there = np.isfinite(values)
+    """The score of a setting's members: greater is better."""
+    finite = np.isfinite(values)
     if by == "accuracy":
-        return float(np.where(there, values, 0).mean()), 0.0
+        return float(np.where(finite, values, 0).mean()), 0.0
     if by == "loss":
-        return -float(np.where(there, values, np.inf).mean()), 0.0
-    return float(there.mean()), -float(values[there].mean()) if there.any() else 0.0
+        return -float(np.where(finite, values, np.inf).mean()), 0.0
+    if not finite.any():
+        return 0.0, 0.0
+    return float(finite.mean()), -float(values[finite].mean())
 
 
 def _restrict(
     results: Results, table: pd.DataFrame, chosen: Sequence[Mapping[str, Any]]
 ) -> Results:
-    """The members of `results` that stand in `table` at one of the `chosen` settings."""
-    fine = pd.Series(data=False, index=table.index)
+    """The members of `results` that are in `table` at one of the chosen settings."""
+    selected = pd.Series(data=False, index=table.index)
     for settings in chosen:
-        here = pd.Series(data=True, index=table.index)
+        matches = pd.Series(data=True, index=table.index)
         for key, value in settings.items():
-            here &= table[key].isna() if pd.isna(value) else table[key] == value
-        fine |= here
-    members = table[fine].groupby("run", observed=True)["member"].agg(tuple).to_dict()
-    named = zip(results.names, results, strict=True)
-    return Results(replace(result, only=members[name]) for name, result in named if name in members)
+            matches &= table[key].isna() if pd.isna(value) else table[key] == value
+        selected |= matches
+    members = table[selected].groupby("run", observed=True)["member"].agg(tuple).to_dict()
+    parts = []
+    for name, result in zip(results.names, results, strict=True):
+        if name in members:
+            parts.append(replace(result, only=members[name]))
+    return Results(parts)
 
 
-def _notes(
+def _choice_notes(
     rows: Sequence[Mapping[str, Any]],
     others: Sequence[str],
     keys: Sequence[str],
     by: str,
-    seed: str | None,
-    selecting: Sequence[Any],
-    reporting: Sequence[Any],
+    seeds: SeedSplit,
 ) -> tuple[str, ...]:
+    key = seeds.key or "seed"
+    selecting, reporting = _list_seeds(seeds.selecting), _list_seeds(seeds.reporting)
     over = ", ".join(keys)
-    seeds = (
-        f"chosen on {seed or 'seed'} {_list_seeds(selecting)}, reported on {_list_seeds(reporting)}"
-    )
-    notes = [f"best over {over} by {by}, {seeds}"]
-    if set(selecting) & set(reporting) or not seed:
-        notes.append(
-            "warning: the seeds that chose also report, which flatters the choice: sweep more seeds"
-        )
-    for edge in dict.fromkeys(row["edge"] for row in rows if row["edge"]):
-        for what, who in _group_choices(
-            [row for row in rows if row["edge"] == edge], others, keys
-        ).items():
-            notes.append(
-                f"warning: {who}: {what} lies at the edge of its grid ({edge}): the best may lie beyond"
-            )
-    for tied in dict.fromkeys(row["tied"] for row in rows if row["tied"]):
-        for what, who in _group_choices(
-            [row for row in rows if row["tied"] == tied], others, keys
-        ).items():
-            notes.append(f"warning: {who}: {what} is tied with {tied} more; the first was taken")
+    notes = [f"best over {over} by {by}, chosen on {key} {selecting}, reported on {reporting}"]
+    if seeds.key is None or set(seeds.selecting) & set(seeds.reporting):
+        problem = "the seeds that chose also report, which flatters the choice"
+        notes.append(f"warning: {problem}: sweep more seeds")
+    for edge in _distinct(rows, "edge"):
+        problem = f"lies at the edge of its grid ({edge}): the best may lie beyond"
+        for chosen, setting in _group_choices(_at(rows, "edge", edge), others, keys).items():
+            notes.append(f"warning: {setting}: {chosen} {problem}")
+    for tied in _distinct(rows, "tied"):
+        problem = f"is tied with {tied} more; the first was taken"
+        for chosen, setting in _group_choices(_at(rows, "tied", tied), others, keys).items():
+            notes.append(f"warning: {setting}: {chosen} {problem}")
     return tuple(notes)
+
+
+def _distinct(rows: Iterable[Mapping[str, Any]], remark: str) -> list[Any]:
+    """The remarks of the rows that have one."""
+    return list(dict.fromkeys(row[remark] for row in rows if row[remark]))
+
+
+def _at(rows: Iterable[Mapping[str, Any]], remark: str, value: Any) -> list[Mapping[str, Any]]:
+    return [row for row in rows if row[remark] == value]
 
 
 def _group_choices(
     rows: Sequence[Mapping[str, Any]], others: Sequence[str], keys: Sequence[str]
 ) -> dict[str, str]:
-    """Chosen setting -> the settings of the other keys that it was chosen for."""
-    found: dict[str, list[str]] = {}
+    """The chosen setting -> the settings of the other keys for which it was chosen."""
+    choices: dict[str, list[str]] = {}
     for row in rows:
-        what = ", ".join(f"{key} = {format_setting(row[key])}" for key in keys)
-        who = (
-            ", ".join(format_setting(row[key]) for key in others if format_setting(row[key]) != "-")
-            or "all"
-        )
-        found.setdefault(what, []).append(who)
-    return {what: "; ".join(who) for what, who in found.items()}
+        chosen = ", ".join(f"{key} = {format_setting(row[key])}" for key in keys)
+        settings = [format_setting(row[key]) for key in others]
+        present = [setting for setting in settings if setting != "-"]
+        choices.setdefault(chosen, []).append(", ".join(present) or "all")
+    return {chosen: "; ".join(settings) for chosen, settings in choices.items()}
 
 
 def _list_seeds(seeds: Sequence[Any]) -> str:
-    return ", ".join(f"{seed:g}" for seed in seeds) or "the one there is"
+    return ", ".join(f"{seed:g}" for seed in seeds) or "the only seed"

@@ -1,10 +1,7 @@
-"""Snapshots of runs in files: where a run that was killed, or that is to be longer, goes on
-from.
-"""
+"""Snapshots in files, from which a killed run resumes and a finished one is continued."""
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,9 +14,9 @@ from torch import Tensor
 from laggard.experiments.config.config import digest_of
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.results.atomic import whole_file
-from laggard.experiments.results.result import SNAPSHOT, ResultError
-from laggard.experiments.results.store import open_run
+from laggard.experiments.results.files import ResultError, whole_file
+from laggard.experiments.results.result import Result, open_run
+from laggard.experiments.results.store import SNAPSHOT
 from laggard.simulator import Stop
 from laggard.simulator.engine.snapshots import Snapshot, SnapshotError
 
@@ -30,75 +27,85 @@ def find_shorter(spec: RunSpec, out: str | Path) -> Path:
     Raises:
         ConfigError: there is none.
     """
-    folder, found = spec.folder(out).parent, dict[Path, float]()
+    folder = spec.folder(out).parent
+    updates: dict[Path, float] = {}
     for file in folder.glob(f"[!.]*/{SNAPSHOT}"):
-        with suppress(ResultError):
+        try:
             result = open_run(file.parent)
-            same = (
-                digest_of(result.config.model_copy(update={"stop": spec.config.stop}))
-                == spec.digest
-            )
-            if same and is_shorter(result.config.stop.build(), spec.config.stop.build()):
-                found[file] = result.manifest["mileage"]["updates"]
-    if not found:
-        expected = "expected a finished run that has a snapshot (--keep-snapshot) and differs in a shorter stop alone"
-        raise ConfigError("--continue", f"{expected}, got none in {folder}")
-    return max(found, key=lambda file: found[file])
+            if _is_shorter_run(result, spec):
+                updates[file] = result.manifest["mileage"]["updates"]
+        except ResultError:
+            continue
+    if not updates:
+        expected = "expected a finished run with a snapshot (--keep-snapshot)"
+        difference = "that differs in a shorter stop alone"
+        raise ConfigError("--continue", f"{expected} {difference}, got none in {folder}")
+    return max(updates, key=lambda file: updates[file])
+
+
+def _is_shorter_run(result: Result, spec: RunSpec) -> bool:
+    stop = spec.config.stop
+    extended = result.config.model_copy(update={"stop": stop})
+    if digest_of(extended) != spec.digest:
+        return False
+    return is_shorter(result.config.stop.build(), stop.build())
 
 
 def is_shorter(stop: Stop, longer: Stop) -> bool:
-    """Whether a run by `longer` passes through each moment of a run by `stop` before its end."""
-    limits = [
-        (value, vars(longer)[name]) for name, value in vars(stop).items() if name != "accuracy"
-    ]
-    none_lower = all(
-        after is before if None in (before, after) else before <= after for before, after in limits
-    )
-    return none_lower and stop.accuracy == longer.accuracy
+    """Whether a run until `longer` passes through every moment of a run until `stop`."""
+    for name, limit in vars(stop).items():
+        later = vars(longer)[name]
+        # An accuracy cannot be raised: evaluations at which the shorter run did not stop decide.
+        if name == "accuracy" or limit is None or later is None:
+            if limit != later:
+                return False
+        elif limit > later:
+            return False
+    return True
 
 
 def write_snapshot(path: Path, snapshot: Snapshot, made_by: Mapping[str, Any]) -> None:
-    """Write a snapshot, whole or not at all; `made_by` says on which machine and by which versions.
+    """Write a snapshot; `made_by` names the machine and the versions.
 
     Raises:
         OSError: it cannot be written.
     """
-    # an error if it was removed; `whole_file` would make it anew, without the run's config
-    path.parent.stat()
-    # none shares memory
+    path.parent.stat()  # raises if the run's folder was removed: `whole_file` would create it
+    # safetensors refuses tensors that share memory
     copies = [tensor.detach().to("cpu", copy=True).contiguous() for tensor in snapshot.tensors]
-    facts = {
+    metadata = {
         "updates": str(snapshot.updates),
         "fingerprint": snapshot.fingerprint,
         "sha256": _digest_of_values(copies),
+        "made_by": json.dumps(made_by),
     }
-    stored = save(
-        {str(number): copy for number, copy in enumerate(copies)},
-        facts | {"made_by": json.dumps(made_by)},
-    )
-    with whole_file(path) as part:
-        part.write_bytes(stored)
+    tensors = {str(number): copy for number, copy in enumerate(copies)}
+    with whole_file(path) as file:
+        file.write_bytes(save(tensors, metadata))
 
 
 def read_snapshot(path: Path, made_by: Mapping[str, Any]) -> Snapshot:
     """The snapshot in a file.
 
     Raises:
-        SnapshotError: it is none, is damaged, or was made on another kind of machine or by other
-            versions, where the last bits of a sum may differ.
+        SnapshotError: it is damaged or something else, or was made on another kind of machine or by
+            other versions, where the last bits of a sum may differ.
     """
     try:
         with safe_open(path, "pt") as stored:
-            facts, names = stored.metadata() or {}, stored.keys()
-            tensors = [stored.get_tensor(str(number)) for number in range(len(names))]
-        updates, fingerprint = int(facts["updates"]), facts["fingerprint"]
-        before = json.loads(facts["made_by"])
+            metadata = stored.metadata() or {}
+            count = len(stored.keys())
+            tensors = [stored.get_tensor(str(number)) for number in range(count)]
+        updates = int(metadata["updates"])
+        fingerprint = metadata["fingerprint"]
+        writer = json.loads(metadata["made_by"])
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise SnapshotError(f"it cannot be read ({' '.join(str(error).split())})") from None
-    if _digest_of_values(tensors) != facts.get("sha256"):
-        raise SnapshotError("it is not as it was written: its SHA-256 is another")
-    if before != made_by:
-        raise SnapshotError(f"it was taken under {before}, and this is {dict(made_by)}")
+        problem = " ".join(str(error).split())
+        raise SnapshotError(f"it cannot be read ({problem})") from None
+    if _digest_of_values(tensors) != metadata.get("sha256"):
+        raise SnapshotError("it was changed: its SHA-256 differs")
+    if writer != made_by:
+        raise SnapshotError(f"it was taken under {writer}, and this is {dict(made_by)}")
     return Snapshot(updates, fingerprint, tensors)
 
 

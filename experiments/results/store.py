@@ -1,242 +1,297 @@
-"""Runs on disk: a folder is written under a temporary name, renamed when complete, and read by its
-manifest.
+"""Folders of runs and sweeps: `<out>/<name>/<run id>` and the index `<out>/<name>/sweep.json`.
+
+A run is written to a hidden folder of this process, which is renamed when the run is complete.
+Only complete runs have a manifest, and it is written last.
 """
 
+import hashlib
 import json
 import os
 import platform
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from laggard.experiments.config.config import digest_of_settings
 from laggard.experiments.config.files import hash_of
-from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.config.grid import RunSpec, printable_labels
 from laggard.experiments.config.plain import text_of
-from laggard.experiments.results.atomic import whole_file
-from laggard.experiments.results.manifest import read_manifest, seal
-from laggard.experiments.results.result import (
-    FILES,
-    MANIFEST,
-    MESSAGES,
-    MODELS,
-    OPTIONAL,
-    RESTORES,
-    SNAPSHOT,
-    Result,
+from laggard.experiments.results.files import (
     ResultError,
+    read_sealed,
+    whole_file,
+    write_sealed,
+    write_table,
+    write_weights,
 )
 from laggard.simulator import Outcome
-from laggard.simulator.recording.trace import TraceColumns
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 INDEX = "sweep.json"
-ROWS = 2**20  # of a table at once: ten million gradients are not to be in memory twice
-STALE = 3600.0  # seconds after which a temporary index is abandoned; writing one takes milliseconds
+MANIFEST = "manifest.json"
+TABLES = ("metrics", "updates", "workers", "nodes")
+FILES = ("config.yaml", *(f"{table}.parquet" for table in TABLES), "weights.safetensors")
+MESSAGES, MODELS, RESTORES = "messages.parquet", "models.safetensors", "restores.parquet"
+OPTIONAL = (MESSAGES, MODELS, RESTORES)
+"""Files that a run has where its config asks for them."""
+SNAPSHOT = "snapshot.safetensors"
+"""The last snapshot of a run that is being simulated, or that was asked to keep it. It is not in
+the manifest.
+"""
+FIGURE_ENDINGS = (".png", ".svg", ".pdf", ".html")
+"""Endings of the figures and reports of a sweep, beside its index."""
+ABANDONED_SECONDS = 3600.0
+"""Age of an abandoned temporary index; writing one takes milliseconds."""
 
 
-def open_run(path: str | Path) -> Result:
-    """The finished run in a folder, by its manifest alone: each file is checked when it is first
-    read.
+class Stored(BaseModel):
+    """A part of a manifest, with strict types."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class ProgressEntry(Stored):
+    """The virtual time and the updates at the end of the run."""
+
+    time: float
+    updates: float
+
+
+class DivergedEntry(Stored):
+    """A diverged member of the ensemble, and the updates before it diverged."""
+
+    member: int
+    updates: float
+
+
+class SeedsEntry(Stored):
+    """The seeds of a run and its members."""
+
+    seed: int
+    cluster: int
+    learning: list[int]
+
+
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+RunId = Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
+
+
+class Manifest(Stored):
+    """The entries of a manifest that are read."""
+
+    run: RunId
+    config: Digest
+    resolved: Digest | None = None
+    settings: dict[str, Any] | None = None
+    status: Literal["finished", "diverged", "stalled"]
+    reached: str
+    stalled: str | None
+    mileage: ProgressEntry
+    gradients: dict[str, int]
+    evaluated: int
+    messages: dict[str, int]
+    diverged: list[DivergedEntry]
+    seeds: SeedsEntry
+    wall_seconds: float
+    ended: str = ""
+    device: str
+    cpu_capability: str
+    threads: int
+    versions: dict[str, str]
+    files: dict[str, Digest]
+
+
+REQUIRED_KEYS = {"gradients": {"applied", "dropped", "cancelled"}, "versions": {"laggard", "torch"}}
+"""Keys that mappings in a manifest have at least."""
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Read the manifest in a file.
 
     Raises:
-        ResultError: no finished run, written in another schema, or with a manifest that was
-            changed.
+        OSError: it cannot be read.
+        ResultError: it is damaged, of another schema, or something else.
     """
+    manifest: dict[str, Any] = read_sealed(path, "the manifest of a run")
+    problem = f"{path}: not the manifest of a run"
     try:
-        return Result(Path(path), read_manifest(Path(path) / MANIFEST))
-    except OSError:
-        said = f"no finished run: it has no {MANIFEST}" if Path(path).is_dir() else "no such folder"
-        raise ResultError(f"{path}: {said}") from None
+        Manifest.model_validate(manifest)
+    except ValidationError:
+        raise ResultError(problem) from None
+    for key, names in REQUIRED_KEYS.items():
+        if not names <= manifest[key].keys():
+            raise ResultError(problem)
+    return manifest
 
 
-def load_result(path: str | Path) -> Result:
-    """The finished run in a folder; every file is checked against the manifest first.
-
-    Raises:
-        ResultError: no finished run, written in another schema, or a file that is missing or not
-            the run's own.
-    """
-    result = open_run(path).verify()
-    return replace(result, given=result.config)
-
-
-def find_run(spec: RunSpec, out: str | Path) -> Result | None:
-    """The finished run, if it is in `out` and intact, with its messages if the config asks for
-    them.
-    """
-    try:
-        result = open_run(spec.folder(out))
-        lacks = spec.config.record.messages and not result.has_messages
-        if lacks or result.manifest["config"] != spec.digest:
-            return None
-        return replace(result.verify(), given=spec.config, labels=spec.labels)
-    except ResultError:
-        return None
-
-
-@contextmanager
-def start_run(spec: RunSpec, out: str | Path, anew: bool = False) -> Iterator[Path]:
-    """A temporary folder of this process beside the run's own, with `config.yaml`; it is removed
-    afterwards.
-
-    Where a process of this machine was killed, its last snapshot of the run is there too, unless
-    `anew`. An interrupt leaves a folder that holds one.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    path, own = spec.folder(out), private_folder(spec, out)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    interrupted = False
-    try:
-        _take_over(path, own, anew)
-        remove_stale(path.parent)
-        with whole_file(own / "config.yaml") as part:
-            part.write_text(text_of(spec.config.as_dict()), encoding="utf-8")
-        yield own
-    except OSError as error:  # the temporary name means nothing to the user
-        if not error.filename:
-            raise
-        raise OSError(
-            error.errno, error.strerror, str(error.filename).replace(str(own), str(path))
-        ) from None
-    except BaseException as error:
-        interrupted = not isinstance(error, Exception)
-        raise
-    finally:
-        if not (interrupted and (own / SNAPSHOT).is_file()):
-            rmtree(own, ignore_errors=True)
-
-
-def _take_over(path: Path, own: Path, anew: bool) -> None:
-    """Make the folder `own`, empty but for the last snapshot that a process left of the run in
-    `path`.
-
-    Of two processes that find it only one can rename it.
-    """
-    own.mkdir(exist_ok=True)
-    # of this process, which was interrupted, or of one that had its number
-    for file in own.iterdir():
-        if anew or file.name != SNAPSHOT:
-            file.unlink()
-    left = [
-        folder / SNAPSHOT for folder in path.parent.glob(f".{path.name}.*") if _abandoned(folder)
-    ]
-    for snapshot in [] if anew else sorted(left, key=_age):
-        if not (own / SNAPSHOT).exists():
-            with suppress(FileNotFoundError):
-                snapshot.rename(own / SNAPSHOT)
+# ------------------------------------------------------------------------------------------------
+# the folder of a run
 
 
 def private_folder(spec: RunSpec, out: str | Path) -> Path:
-    """The folder in which this process writes the run until it is finished."""
+    """The hidden folder in which this process writes the run until it is finished."""
     path = spec.folder(out)
     return path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
 
 
-def finish(spec: RunSpec, own: Path, outcome: Outcome, facts: Mapping[str, Any]) -> None:
-    """Write a run's tables and weights to `own`, and then the manifest, with `facts` in it: it is
-    finished then.
+@contextmanager
+def start_run(spec: RunSpec, out: str | Path, fresh: bool = False) -> Iterator[Path]:
+    """Yield the private folder of a run, with `config.yaml`; it is removed afterwards.
+
+    The last snapshot of a process of this host that was killed is moved there, unless `fresh`.
+    After an interrupt the folder stays if it holds a snapshot.
+
+    Raises:
+        OSError: it cannot be written.
     """
-    own.stat()  # an error if it was removed; `whole_file` would make it anew, without its config
-    member = outcome.metrics["member"]
-    swept = {key: np.array([spec.members[row][key] for row in member]) for key in spec.members[0]}
+    path = spec.folder(out)
+    private = private_folder(spec, out)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    interrupted = False
+    try:
+        _prepare_folder(path, private, fresh)
+        remove_stale(path.parent)
+        with whole_file(private / "config.yaml") as file:
+            file.write_text(text_of(spec.config.as_dict()), encoding="utf-8")
+        yield private
+    except OSError as error:
+        if not error.filename:
+            raise
+        # the user does not know the private name
+        shown = str(error.filename).replace(str(private), str(path))
+        raise OSError(error.errno, error.strerror, shown) from None
+    except BaseException as error:
+        interrupted = not isinstance(error, Exception)
+        raise
+    finally:
+        resumable = interrupted and (private / SNAPSHOT).is_file()
+        if not resumable:
+            rmtree(private, ignore_errors=True)
+
+
+def _prepare_folder(path: Path, private: Path, fresh: bool) -> None:
+    """Create the private folder; take over the latest snapshot of the run in `path`."""
+    private.mkdir(exist_ok=True)
+    # files of this process, which was interrupted, or of an earlier one with the same number
+    for file in private.iterdir():
+        if fresh or file.name != SNAPSHOT:
+            file.unlink()
+    if fresh:
+        return
+    folders = filter(_is_abandoned, path.parent.glob(f".{path.name}.*"))
+    snapshots = [folder / SNAPSHOT for folder in folders]
+    for snapshot in sorted(snapshots, key=_age):
+        if (private / SNAPSHOT).exists():
+            return
+        # two processes may find the same snapshot: only one can rename it
+        with suppress(FileNotFoundError):
+            snapshot.rename(private / SNAPSHOT)
+
+
+def finish(spec: RunSpec, private: Path, outcome: Outcome, facts: Mapping[str, Any]) -> None:
+    """Write tables, weights and last the manifest, with `facts` in it: the run is finished then."""
+    private.stat()  # raises if it was removed: `whole_file` would create it without its config
     tables = {
-        "metrics": {**outcome.metrics, **swept},
+        "metrics": {**outcome.metrics, **_swept_columns(spec, outcome)},
         "updates": outcome.updates,
         "workers": outcome.workers,
+        "nodes": outcome.nodes,
     }
-    for name, table in {**tables, "nodes": outcome.nodes}.items():
-        _write_table(own / f"{name}.parquet", table)
-    save_weights(own / "weights.safetensors", outcome.weights)
+    for name, table in tables.items():
+        write_table(private / f"{name}.parquet", table)
+    write_weights(private / "weights.safetensors", outcome.weights)
     if outcome.models is not None:
-        save_weights(own / MODELS, outcome.models)
+        write_weights(private / MODELS, outcome.models)
     if outcome.message_log is not None:
-        _write_table(own / MESSAGES, outcome.message_log)
+        write_table(private / MESSAGES, outcome.message_log)
     if outcome.restores:
-        _write_table(own / RESTORES, outcome.restores)
-    resolved = spec.config.as_dict()
-    identity = {
+        write_table(private / RESTORES, outcome.restores)
+    names = [name for name in (*FILES, *OPTIONAL) if (private / name).is_file()]
+    settings = spec.config.as_dict()
+    manifest = {
         "run": spec.id,
         "config": spec.digest,
-        "resolved": digest_of_settings(resolved),
-        "settings": resolved,
+        "resolved": digest_of_settings(settings),
+        "settings": settings,
+        **facts,
+        "files": {name: hash_of(private / name) for name in names},
     }
-    files = {name: hash_of(own / name) for name in (*FILES, *OPTIONAL) if (own / name).is_file()}
-    write_sealed(own / MANIFEST, {**identity, **facts, "files": files})
+    write_sealed(private / MANIFEST, manifest)
 
 
-def save_weights(path: Path, weights: "Tensor") -> None:
-    """Write models `(ensemble, params)`, or `(evaluations, ensemble, params)`."""
-    from safetensors.torch import save
-
-    # save_file makes files of mode 0600, and its errors name no file
-    with whole_file(path) as part:
-        part.write_bytes(save({"weights": weights.detach().cpu().contiguous()}))
+def _swept_columns(spec: RunSpec, outcome: Outcome) -> dict[str, np.ndarray]:
+    """A column of the metrics for each key in which members differ."""
+    members = spec.members
+    rows = outcome.metrics["member"]
+    return {key: np.array([members[row][key] for row in rows]) for key in members[0]}
 
 
-def publish(own: Path, path: Path) -> None:
-    """Give the folder `own` the name `path`; files of what stood there before that are no run's are
-    moved over.
+def publish(private: Path, path: Path) -> None:
+    """Rename the private folder to `path`; files there that are not the run's are moved over.
 
     Raises:
         OSError: it cannot be done.
     """
-    aside = own.with_name(f"{own.name}.old")
+    replaced = private.with_name(f"{private.name}.old")
     while True:
-        rmtree(aside, ignore_errors=True)
+        rmtree(replaced, ignore_errors=True)
         with suppress(FileNotFoundError):
-            path.rename(aside)  # no folder can replace one that holds files
+            path.rename(replaced)  # a folder cannot replace one that holds files
         try:
-            own.rename(path)
+            private.rename(path)
+            break
         except OSError as error:
+            # another process created `path` between the two renames: try again
             if error.errno not in (EEXIST, ENOTEMPTY):
                 raise
-            continue  # another process created it in between
-        break
-    for file in aside.iterdir() if aside.is_dir() else ():
-        if file.name not in (MANIFEST, SNAPSHOT, *FILES, *OPTIONAL):
-            file.rename(path / file.name)
-    rmtree(aside, ignore_errors=True)
+    if replaced.is_dir():
+        run_files = {MANIFEST, SNAPSHOT, *FILES, *OPTIONAL}
+        for file in replaced.iterdir():
+            if file.name not in run_files:
+                file.rename(path / file.name)
+    rmtree(replaced, ignore_errors=True)
 
 
 def remove_stale(path: Path) -> None:
-    """Remove what processes of this machine left in `path` when they were killed: what is not
-    finished.
+    """Remove unfinished runs and indices of processes of this host that were killed.
 
-    Snapshots stay, from which runs can go on, until these are finished. Of another machine's
-    processes nobody knows; their unfinished indices go after an hour, as do those of whom nobody
-    knows the machine.
+    A folder with a snapshot stays until its run is finished: the run can resume from it. Temporary
+    index files of other hosts are removed after one hour.
     """
-    here = re.escape(platform.node())
-    for left in path.iterdir():
-        if _abandoned(left) and not (
-            (left / SNAPSHOT).is_file() and not (path / left.name[1:13] / MANIFEST).is_file()
-        ):
-            rmtree(left, ignore_errors=True)
-        index = re.fullmatch(rf"\.{re.escape(INDEX)}\.(?:{here}\.(\d+)|.+)\.part", left.name)
-        if index and ((index[1] and not alive(int(index[1]))) or _age(left) > STALE):
+    for file in path.iterdir():
+        if _is_abandoned(file):
+            finished = (path / file.name[1:13] / MANIFEST).is_file()
+            if finished or not (file / SNAPSHOT).is_file():
+                rmtree(file, ignore_errors=True)
+        elif _is_stale_index(file):
             with suppress(OSError):  # another process removed it first
-                left.unlink()
+                file.unlink()
 
 
-def _abandoned(folder: Path) -> bool:
-    """Whether a process of this machine that has ended wrote a run there."""
-    ours = re.fullmatch(
-        rf"\.[0-9a-f]{{12}}\.{re.escape(platform.node())}\.(\d+)(\.old)?", folder.name
-    )
-    return ours is not None and not alive(int(ours[1]))
+def _is_abandoned(folder: Path) -> bool:
+    """Whether it is a private folder of a process of this host that has ended."""
+    host = re.escape(platform.node())
+    match = re.fullmatch(rf"\.[0-9a-f]{{12}}\.{host}\.(\d+)(\.old)?", folder.name)
+    return match is not None and not alive(int(match[1]))
+
+
+def _is_stale_index(file: Path) -> bool:
+    host = re.escape(platform.node())
+    name = rf"\.{re.escape(INDEX)}\.(?:{host}\.(\d+)|.+)\.part"
+    match = re.fullmatch(name, file.name)
+    if match is None:
+        return False
+    process = match[1]
+    if process and not alive(int(process)):
+        return True
+    return _age(file) > ABANDONED_SECONDS
 
 
 def _age(path: Path) -> float:
@@ -247,11 +302,11 @@ def _age(path: Path) -> float:
         return 0.0
 
 
-def alive(pid: int) -> bool:
+def alive(process: int) -> bool:
     """Whether the process exists; true where that cannot be determined."""
     try:
         if os.name == "posix":
-            os.kill(pid, 0)
+            os.kill(process, 0)
     except (PermissionError, OverflowError):
         return True
     except ProcessLookupError:
@@ -259,31 +314,105 @@ def alive(pid: int) -> bool:
     return True
 
 
-def _write_table(path: Path, columns: Mapping[str, np.ndarray]) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    def table(columns: Mapping[str, np.ndarray]) -> pa.Table:
-        arrays = {name: pa.array(column) for name, column in columns.items()}
-        texts = {
-            name: array.dictionary_encode()
-            for name, array in arrays.items()
-            if pa.types.is_string(array.type)
-        }
-        return pa.table(arrays | texts)
-
-    pieces = columns.parts(ROWS) if isinstance(columns, TraceColumns) else iter([columns])
-    first = table(next(pieces))
-    with (
-        whole_file(path) as part,
-        parquet.ParquetWriter(part, first.schema, compression="zstd") as writer,
-    ):
-        writer.write_table(first)
-        for piece in pieces:
-            writer.write_table(table(piece))
+# ------------------------------------------------------------------------------------------------
+# the index of a sweep
 
 
-def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
-    """Write JSON that holds the hash of itself, whole or not at all."""
-    with whole_file(path) as part:
-        part.write_text(json.dumps(seal(content), indent=1) + "\n", encoding="utf-8")
+def write_index(planned: Sequence[RunSpec], out: str | Path) -> Path | None:
+    """Write the index of a sweep to `<out>/<name>`: its runs and their labels.
+
+    The index of another grid in that folder is moved to a folder `sweep-...` in it, with its
+    figures and reports. Those of this grid are moved back from there.
+
+    Returns:
+        The folder to which another grid was moved, if there was one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = Path(out) / planned[0].config.name
+    entries = _index_entries(planned)
+    path.mkdir(parents=True, exist_ok=True)
+    remove_stale(path)
+    moved = None
+    present = _present_entries(path / INDEX)
+    if present and present != entries:
+        moved = path / _grid_folder(present)
+        _move_figures(path, moved)
+    earlier = path / _grid_folder(entries)
+    if earlier.is_dir():
+        _move_figures(earlier, path)
+        with suppress(OSError):  # it holds other files
+            earlier.rmdir()
+    write_sealed(path / INDEX, {"runs": entries})
+    return moved
+
+
+def sweep_folder(planned: Sequence[RunSpec], out: str | Path) -> Path:
+    """The folder of a sweep's index: `<out>/<name>`, or `sweep-...` in it after another sweep."""
+    path = Path(out) / planned[0].config.name
+    moved = path / _grid_folder(_index_entries(planned))
+    if (moved / INDEX).is_file():
+        return moved
+    return path
+
+
+def folder_of_runs(path: Path) -> Path:
+    """The folder that holds the runs of the index in `path`."""
+    if re.fullmatch(r"sweep-[0-9a-f]{12}", path.name):
+        return path.parent
+    return path
+
+
+def read_index(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The runs in the index of a sweep, and their labels.
+
+    Raises:
+        OSError: it cannot be read.
+        ResultError: it was changed, has another schema, or is no index.
+    """
+    runs = []
+    try:
+        for entry in read_sealed(path, "the index of a sweep")["runs"]:
+            labels = printable_labels(entry["labels"])
+            if not _is_index_entry(entry["run"], labels):
+                raise TypeError
+            runs.append((entry["run"], labels))
+    except (KeyError, TypeError, AttributeError):
+        runs = []
+    if not runs:
+        raise ResultError(f"{path}: not the index of a sweep")
+    return runs
+
+
+def _is_index_entry(run: str, labels: Mapping[str, Any]) -> bool:
+    plain = bool | int | float | str | None
+    has_plain_labels = all(isinstance(label, plain) for label in labels.values())
+    return has_plain_labels and re.fullmatch("[0-9a-f]{12}", run) is not None
+
+
+def _index_entries(planned: Sequence[RunSpec]) -> list[dict[str, Any]]:
+    return [{"run": spec.id, "labels": dict(spec.labels)} for spec in planned]
+
+
+def _present_entries(file: Path) -> Any:
+    """The entries of the index in a file; None if it is absent or damaged."""
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        return json.loads(file.read_bytes())["runs"]
+    return None
+
+
+def _grid_folder(entries: Any) -> str:
+    text = json.dumps(entries, sort_keys=True)
+    return f"sweep-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _move_figures(source: Path, target: Path) -> None:
+    """Move an index, and the figures and reports beside it, to another folder."""
+    target.mkdir(exist_ok=True)
+    for file in source.iterdir():
+        hidden = file.name.startswith(".")
+        belongs = file.name == INDEX or file.suffix in FIGURE_ENDINGS
+        if belongs and not hidden and file.is_file():
+            with suppress(FileNotFoundError):  # another process moved it first
+                file.replace(target / file.name)

@@ -1,9 +1,9 @@
-"""A paper's table: settings as rows and columns, estimates over seeds in the cells; four
-formats.
-"""
+"""A paper's table: settings as rows and columns, estimates over seeds in the cells; four formats."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -11,28 +11,23 @@ import pandas as pd
 from laggard.experiments.config.axes import axis_label
 from laggard.experiments.config.errors import suggest
 from laggard.experiments.config.grid import printable_labels
-from laggard.experiments.results.formats import format_setting, markdown, text
+from laggard.experiments.results.formats import format_estimate, format_setting
 from laggard.experiments.results.measures import (
     AXES,
     MEASURES,
-    as_results,
     goal,
     groups,
     is_seed,
     measure_runs,
 )
 from laggard.experiments.results.result import Result, describe_versions
-from laggard.experiments.results.results import Results, common_question
+from laggard.experiments.results.results import Results, as_results, common_question
 from laggard.experiments.results.selection import Best, best
-from laggard.experiments.results.statistics import (
-    Estimate,
-    format_estimate,
-    interval,
-    mean,
-    time_to_reach,
-)
+from laggard.experiments.results.statistics import Estimate, interval, mean, time_to_reach
 
 Setting = tuple[Any, ...]
+Cell = tuple[Setting, Setting, str]
+"""The settings of the row and of the column, and the measure."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,19 +35,19 @@ class Table:
     """Estimates by setting; a notebook shows it as a table.
 
     Attributes:
-        rows: the keys whose settings are rows.
+        rows: keys whose settings are rows.
         columns: the key whose settings are columns, if any.
-        values: what is estimated.
-        cells: (setting of `rows`, setting of `columns`, value) -> estimate.
-        titles: what each value is called.
+        values: the measures.
+        cells: the estimate of each cell, row by row.
+        titles: the title of each measure.
         notes: how to read it: n, intervals, what was chosen.
-        question: that it answers, if its results know.
+        question: the question that the configs ask, if they share one.
     """
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     values: tuple[str, ...]
-    cells: Mapping[tuple[Setting, Setting, str], Estimate]
+    cells: Mapping[Cell, Estimate]
     titles: Mapping[str, str]
     notes: tuple[str, ...]
     question: str = ""
@@ -65,84 +60,93 @@ class Table:
 
     @property
     def records(self) -> pd.DataFrame:
-        """A row per cell: the keys, `measure`, `value`, its 95 % interval `low` to `high`, and
-        `Estimate`'s fields.
+        """A row per cell: the keys, `measure`, `value`, its 95 % interval `low` to `high`, and the
+        other fields of `Estimate`.
         """
-        rows = []
+        records = []
         for (row, column, value), estimate in self.cells.items():
-            keys = zip((*self.rows, *self.columns), (*row, *column), strict=True)
-            low, high = interval(estimate, MEASURES[value].unit == "%")
-            numbers = {"value": estimate.value, "low": low, "high": high, **estimate._asdict()}
-            rows.append({**dict(keys), "measure": value, **numbers})
-        return pd.DataFrame(rows)
+            record = dict(zip((*self.rows, *self.columns), (*row, *column), strict=True))
+            record["measure"] = value
+            record["value"] = estimate.value
+            record["low"], record["high"] = interval(estimate, MEASURES[value].unit == "%")
+            records.append({**record, **estimate._asdict()})
+        return pd.DataFrame(records)
 
     @property
     def frame(self) -> pd.DataFrame:
-        """What is printed, as texts: settings as the index; `attrs` has the `question` and the
-        `notes`.
-        """
+        """The printed table as text, indexed by settings; `attrs` holds `question` and `notes`."""
         heading, *body = self.lines()
-        found = pd.DataFrame(body, columns=heading)
-        found.attrs = {"question": self.question, "notes": self.notes}
-        return found.set_index(list(self.rows)) if self.rows else found
+        frame = pd.DataFrame(body, columns=heading)
+        frame.attrs = {"question": self.question, "notes": self.notes}
+        if self.rows:
+            return frame.set_index(list(self.rows))
+        return frame
 
     def lines(self) -> list[list[str]]:
-        """The heading and the rows, as texts."""
-        across = list(dict.fromkeys((column, value) for _, column, value in self.cells))
-        counted = len({estimate.n for estimate in self.cells.values()}) > 1
-        heading = [*self.rows] + [self._heading(column, value) for column, value in across]
-        body = []
-        for row in dict.fromkeys(row for row, _, _ in self.cells):
-            found = [self.cells.get((row, column, value)) for column, value in across]
-            shown = [
-                format_estimate(cell, MEASURES[value].scale, MEASURES[value].unit, counted)
-                if cell
-                else ""
-                for cell, (_, value) in zip(found, across, strict=True)
-            ]
-            body.append([*map(format_setting, row), *shown])
-        return [heading, *body]
+        """The heading and the rows as text."""
+        rows = dict.fromkeys(row for row, _, _ in self.cells)
+        columns = dict.fromkeys((column, value) for _, column, value in self.cells)
+        show_n = len({estimate.n for estimate in self.cells.values()}) > 1
+        lines = [[*self.rows, *(self._heading(column, value) for column, value in columns)]]
+        for row in rows:
+            line = [format_setting(setting) for setting in row]
+            for column, value in columns:
+                cell = ""
+                if (row, column, value) in self.cells:
+                    estimate = self.cells[row, column, value]
+                    measure = MEASURES[value]
+                    cell = format_estimate(estimate, measure.scale, measure.unit, show_n)
+                line.append(cell)
+            lines.append(line)
+        return lines
 
     def _heading(self, column: Setting, value: str) -> str:
-        where = ", ".join(
-            f"{key} = {format_setting(at)}" for key, at in zip(self.columns, column, strict=True)
-        )
+        settings = []
+        for key, setting in zip(self.columns, column, strict=True):
+            settings.append(f"{key} = {format_setting(setting)}")
+        heading = ", ".join(settings)
         title = self.titles[value]
-        return (
-            where
-            if where and len(self.values) == 1
-            else ": ".join(part for part in (where, title) if part)
-        )
+        if heading and len(self.values) == 1:
+            return heading  # a note has the title
+        return ": ".join(filter(None, (heading, title)))
+
+
+# ------------------------------------------------------------------------------------------------
+# building a table
 
 
 def tabulate(
     results: Sequence[Result] | Result,
-    rows: Sequence[str] | None = None,
+    rows: Sequence[str] | str | None = None,
     columns: str | None = None,
-    value: Sequence[str] | None = None,
+    value: Sequence[str] | str | None = None,
     target: float | None = None,
-    over: Sequence[str] | None = None,
+    over: Sequence[str] | str | None = None,
     by: str | None = None,
     select_seeds: Sequence[int] | None = None,
 ) -> Table:
-    """What `laggard table` prints: the `table` of results, at the best setting of the keys `over`
-    where there are any.
+    """The table that `laggard table` prints, at the best setting of the keys `over` if given.
 
     Raises:
         ValueError: as in `table` and `best`.
     """
-    labelled, chosen = label_results(as_results(results)), None
-    rows, value, over = ([of] if isinstance(of, str) else of for of in (rows, value, over))
-    if not over and (by, select_seeds) != (None, None):
-        raise ValueError(
-            "by, select_seeds: say how a best setting is chosen: expected keys of which (--best)"
-        )
+    labelled = label_results(as_results(results))
+    over = _list_of_names(over)
+    if not over and (by is not None or select_seeds is not None):
+        raise ValueError("by, select_seeds: expected keys of which to choose the best (--best)")
     if target is not None:
         goal(labelled, target)
+    chosen = None
     if over:
         chosen = best(labelled, over, by, target, select_seeds)
         labelled = chosen.results
-    return table(labelled, rows, columns, value, target, chosen)
+    return table(labelled, _list_of_names(rows), columns, _list_of_names(value), target, chosen)
+
+
+def _list_of_names(names: Sequence[str] | str | None) -> list[str]:
+    if isinstance(names, str):
+        return [names]
+    return list(names or ())
 
 
 def table(
@@ -153,116 +157,116 @@ def table(
     target: float | None = None,
     chosen: Best | None = None,
 ) -> Table:
-    """Estimates over the seeds of each setting: mean and 95 % interval by t, n stated.
+    """Estimates over the seeds of each setting: mean and 95 % interval by t, with n.
 
     Where not every seed reaches the target of a `time_to` (`updates_to`, ...), the cell is a
-    `statistics.duration`. Members that diverged count in n and in `diverged`; they never reach a
+    `statistics.time_to_reach`. Diverged members count in n and in `diverged`; they never reach a
     target, and no mean of an accuracy or a loss includes them. One seed has no interval.
 
     Args:
-        rows: keys whose settings are rows; by default every swept key that is no seed and not in
+        rows: keys whose settings are rows. Default: every swept key that is no seed and not in
             `columns`.
         columns: a key whose settings are columns.
-        values: of `MEASURES`; by default accuracy or loss, with a target time_to and updates_to,
+        values: keys of `MEASURES`. Default: accuracy or loss, with a target time_to and updates_to,
             and staleness.
         target: as in `measure_runs`.
-        chosen: how `results` were chosen, if they were: what was chosen is a row's key too, or is
-            noted.
+        chosen: how `results` were chosen, if they were: chosen keys are rows too, or are noted.
 
     Raises:
-        ValueError: no such key or value, or a swept key in neither `rows` nor `columns`: its
-            settings do not repeat.
+        ValueError: a key or value is unknown, or a swept key is in neither `rows` nor `columns`,
+            so that its settings would be taken for repetitions.
     """
     results = label_results(as_results(results))
+    across = (columns,) if columns else ()
     over = chosen.over if chosen else ()
-    keys, across = [key for key in results.keys if not is_seed(key)], (columns,) if columns else ()
-    down = tuple(
-        rows or [key for key in keys if key not in across and not (columns and key in over)]
-    )
-    varied = [
-        key for key in keys if key not in over and results.final[key].nunique(dropna=False) > 1
-    ]
-    _check_settings(down, across, varied, results.keys)
-    values = tuple(values or _standard_values(results, target))
-    cells = {
-        (setting[: len(down)], setting[len(down) :], value): _estimate(members, value)
-        for value in values
-        for setting, members in groups(measure_runs(results, value, target), [*down, *across])
-    }
-    notes = _table_notes(
-        results, cells, values, titles := _titles(results, values, target), bool(columns)
-    )
+    swept = [key for key in results.keys if not is_seed(key)]
+    down = list(rows or ())
+    if not rows:
+        # of chosen keys, one setting a row is left, but several a row where there are columns
+        hidden = (*across, *over) if columns else across
+        down = [key for key in swept if key not in hidden]
+    _check_settings(results, down, across, [key for key in swept if key not in over])
+    values = values or _default_measures(results, target)
+    cells: dict[Cell, Estimate] = {}
+    for value in values:
+        measured = measure_runs(results, value, target)
+        for setting, members in groups(measured, [*down, *across]):
+            row, column = setting[: len(down)], setting[len(down) :]
+            cells[row, column, value] = _estimate(members, value)
+    titles = _titles(results, values, target)
+    notes = _table_notes(results, cells.values(), values)
+    if columns and len(values) == 1:
+        notes.insert(0, titles[values[0]])
     if chosen:
-        notes = [*([] if set(over) <= set(down) else chosen.choices), *chosen.notes, *notes]
+        notes = [*chosen.notes, *notes]
+        if not set(over) <= set(down):
+            notes = [*chosen.choices, *notes]
     return Table(
-        down,
-        across,
-        values,
-        _order_cells(cells, values),
-        titles,
-        tuple(notes),
-        common_question(results),
+        rows=tuple(down),
+        columns=across,
+        values=tuple(values),
+        cells=_order_cells(cells, values),
+        titles=titles,
+        notes=tuple(notes),
+        question=common_question(results),
     )
 
 
 def label_results(results: Results) -> Results:
-    """Results of a sweep, as they are; others each labelled with the keys in which their configs
-    differ.
+    """Results of a sweep as they are; others labelled with the keys in which their configs differ.
 
-    Keys that only some of the configs have follow from others, and are left out where those are
-    enough.
+    Keys that only some of the configs have usually follow from others: they are left out where the
+    rest tells the runs apart.
     """
     if len(results) < 2 or any(result.labels for result in results):
         return results
-    every = results.parameters
-    shared = every.dropna(axis="columns")
-    differ = every if shared.astype(str).duplicated().any() else shared
-    records = [
-        {key: axis_label(value) for key, value in row.items()} for row in differ.to_dict("records")
-    ]
-    rows = [
-        printable_labels({key: value for key, value in row.items() if value == value})
-        for row in records
-    ]
-    labelled = [replace(result, labels=row) for result, row in zip(results, rows, strict=True)]
+    parameters = results.parameters
+    shared = parameters.dropna(axis="columns")
+    if not shared.astype(str).duplicated().any():
+        parameters = shared
+    labelled = []
+    for result, row in zip(results, parameters.to_dict("records"), strict=True):
+        labels = {key: axis_label(value) for key, value in row.items()}
+        present = {key: label for key, label in labels.items() if label == label}  # not NaN
+        labelled.append(replace(result, labels=printable_labels(present)))
     return Results(labelled, planned=results.planned)
 
 
 def _check_settings(
-    down: Sequence[str], across: Sequence[str], keys: Sequence[str], swept: Sequence[str]
+    results: Results, down: Sequence[str], across: Sequence[str], swept: Sequence[str]
 ) -> None:
     for key in (*down, *across):
-        if key not in swept:
-            hint = suggest(key, swept) or f"swept keys: {', '.join(swept) or 'none'}"
+        if key not in results.keys:
+            hint = suggest(key, results.keys) or f"swept keys: {', '.join(results.keys) or 'none'}"
             raise ValueError(f"{key}: no swept key; {hint}")
-    if twice := set(down) & set(across):
-        raise ValueError(f"{', '.join(twice)}: expected as rows or as columns, not both")
-    if left := [key for key in keys if key not in (*down, *across)]:
-        remedy = (
-            f"make it rows or columns, fix it by --where {left[0]}=VALUE, or take --best {left[0]}"
-        )
-        raise ValueError(f"{left[0]}: was swept too, and its settings are no repetitions: {remedy}")
+        if key in down and key in across:
+            raise ValueError(f"{key}: expected as rows or as columns, not both")
+    for key in swept:
+        varies = results.final[key].nunique(dropna=False) > 1
+        if varies and key not in (*down, *across):
+            remedy = f"make it rows or columns, fix it by --where {key}=VALUE, or take --best {key}"
+            raise ValueError(f"{key}: was swept too, so its settings do not repeat: {remedy}")
 
 
-def _order_cells(
-    cells: Mapping[Any, Estimate], values: Sequence[str]
-) -> dict[tuple[Setting, Setting, str], Estimate]:
-    """Row by row, column by column, as they were first met."""
-    rows, columns = (list(dict.fromkeys(at[place] for at in cells)) for place in (0, 1))
-    every = [(row, column, value) for row in rows for column in columns for value in values]
-    return {at: cells[at] for at in every if at in cells}
+def _order_cells(cells: Mapping[Cell, Estimate], values: Sequence[str]) -> dict[Cell, Estimate]:
+    """The cells row by row and column by column, in order of first appearance."""
+    rows = dict.fromkeys(row for row, _, _ in cells)
+    columns = dict.fromkeys(column for _, column, _ in cells)
+    return {cell: cells[cell] for cell in product(rows, columns, values) if cell in cells}
 
 
-def _standard_values(results: Results, target: float | None) -> list[str]:
-    measure = next(
-        (name for name in ("accuracy", "loss") if MEASURES[name].column in results.metrics), "time"
-    )
+def _default_measures(results: Results, target: float | None) -> list[str]:
+    values = ["time", "staleness"]
+    for name in ("loss", "accuracy"):
+        if MEASURES[name].column in results.metrics:
+            values[0] = name
+    if values[0] == "time":
+        return values
     try:
         goal(results, target)
-        reaching = ["time_to", "updates_to"] if measure != "time" else []
     except ValueError:
-        reaching = []
-    return [measure, *reaching, "staleness"]
+        return values
+    return [values[0], "time_to", "updates_to", "staleness"]
 
 
 def _estimate(members: pd.DataFrame, value: str) -> Estimate:
@@ -273,37 +277,129 @@ def _estimate(members: pd.DataFrame, value: str) -> Estimate:
 
 
 def _titles(results: Results, values: Sequence[str], target: float | None) -> dict[str, str]:
-    if not any(value.endswith("_to") for value in values):
-        return {value: MEASURES[value].title for value in values}
-    column, least = goal(results, target)
-    to = f"{100 * least:.6g} %" if column == "test_accuracy" else f"loss {least:g}"
-    return {value: MEASURES[value].title.format(target=to) for value in values}
+    text = ""
+    if any(value.endswith("_to") for value in values):
+        column, limit = goal(results, target)
+        text = f"loss {limit:g}"
+        if column == "test_accuracy":
+            text = f"{100 * limit:.6g} %"
+    return {value: MEASURES[value].title.format(target=text) for value in values}
 
 
 def _table_notes(
-    results: Results,
-    cells: Mapping[Any, Estimate],
-    values: Sequence[str],
-    titles: Mapping[str, str],
-    columns: bool,
+    results: Results, estimates: Collection[Estimate], values: Sequence[str]
 ) -> list[str]:
-    counts = {estimate.n for estimate in cells.values()}
-    notes = [titles[values[0]]] if columns and len(values) == 1 else []
+    counts = {estimate.n for estimate in estimates}
+    kinds = {estimate.kind for estimate in estimates}
+    n = "n seeds"
+    if len(counts) == 1:
+        (number,) = counts
+        n = f"n = {number} seeds"
+    notes = [f"{n}; mean ± half the width of its 95 % interval (t)"]
     if counts == {1}:
-        notes.append("n = 1 seed: no interval")
-    else:
-        n = f"n = {counts.pop()} seeds; " if len(counts) == 1 else "n seeds; "
-        notes.append(f"{n}mean ± half the width of its 95 % interval (t)")
-    if {estimate.kind for estimate in cells.values()} & {"median", "more", "never"}:
-        notes.append(
-            "k of n: only so many reached the target; median by Kaplan-Meier, > t where it lies beyond all seen"
-        )
-    if any(estimate.diverged for estimate in cells.values()) and any(
-        MEASURES[of].column not in AXES for of in values
-    ):
+        notes = ["n = 1 seed: no interval"]
+    if kinds & {"median", "more", "never"}:
+        median = "median by Kaplan-Meier, > t where it is beyond all observed times"
+        notes.append(f"k of n: number of seeds that reached the target; {median}")
+    any_diverged = any(estimate.diverged for estimate in estimates)
+    if any_diverged and any(MEASURES[value].column not in AXES for value in values):
         notes.append("diverged members are in n, and in no mean of an accuracy or a loss")
-    if versions := describe_versions(results):
+    versions = describe_versions(results)
+    if versions:
         notes.append(versions)
     if len(results) < results.planned:
         notes.append(f"{len(results)} of {results.planned} runs are finished")
     return notes
+
+
+# ------------------------------------------------------------------------------------------------
+# formats: whatever a label holds stays text
+
+
+def text(table: Table) -> str:
+    """Aligned for a terminal, the question above and the notes below."""
+    lines = table.lines()
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = []
+    if table.question:
+        rows = [table.question, ""]
+    for line in lines:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        rows.append("  ".join(cells).rstrip())
+    return "\n".join([*rows, "", *table.notes])
+
+
+def markdown(table: Table) -> str:
+    """A table of GitHub's Markdown, the question above and the notes below."""
+    heading, *body = table.lines()
+    numbers = len(heading) - len(table.rows)
+    rows = []
+    if table.question:
+        rows = [f"**{_escape_markdown(table.question)}**", ""]
+    rows.append(_markdown_row(map(_escape_markdown, heading)))
+    rows.append(_markdown_row(["---"] * len(table.rows) + ["---:"] * numbers))
+    rows.extend(_markdown_row(map(_escape_markdown, line)) for line in body)
+    rows.append("")
+    rows.extend(f"{_escape_markdown(note)}  " for note in table.notes)
+    return "\n".join(rows).rstrip()
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escape_markdown(text: str) -> str:
+    """Text without Markdown or HTML; an underscore within a word is plain."""
+    return re.sub(r"[\\`*\[\]<|~$&#]|(?<!\w)_|_(?!\w)", r"\\\g<0>", text)
+
+
+def csv(table: Table) -> str:
+    """A line per cell for other programs, in seconds and shares of 1."""
+    records = table.records.rename(columns=_escape_formula)
+    return str(records.map(_escape_formula).to_csv(index=False)).rstrip("\n")
+
+
+def _escape_formula(cell: Any) -> Any:
+    """A cell that a spreadsheet takes for text, not for a formula."""
+    if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")):
+        return f"'{cell}"
+    return cell
+
+
+def latex(table: Table) -> str:
+    """A `tabular` with the rules of booktabs; the question and the notes are comments above it."""
+    heading, *body = table.lines()
+    alignment = "l" * len(table.rows) + "r" * (len(heading) - len(table.rows))
+    lines = [f"% {note}" for note in (table.question, *table.notes) if note]
+    lines += [f"\\begin{{tabular}}{{{alignment}}}", "\\toprule", _latex_row(heading), "\\midrule"]
+    lines += [_latex_row(line) for line in body]
+    lines += ["\\bottomrule", "\\end{tabular}"]
+    return "\n".join(lines)
+
+
+LATEX: dict[str, str | int | None] = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "|": r"\textbar{}",
+    "[": "{[}",  # after the end of a row, `[` and `*` would be its options
+    "*": "{*}",
+    "±": r"$\pm$",
+    ">": "$>$",
+    "<": "$<$",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+}
+"""Characters that LaTeX would interpret."""
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    escaped = [cell.translate(str.maketrans(LATEX)) for cell in cells]
+    return f"{' & '.join(escaped)} \\\\"
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "text": text,
+    "md": markdown,
+    "csv": csv,
+    "latex": latex,
+}

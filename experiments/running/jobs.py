@@ -1,6 +1,4 @@
-"""Where the runs of a sweep are simulated: worker processes here, or a cluster engine, through
-joblib.
-"""
+"""Where the runs of a sweep are simulated: worker processes, or a cluster engine, by joblib."""
 
 import os
 import signal
@@ -8,7 +6,14 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from importlib.util import find_spec
 from multiprocessing import active_children, resource_tracker
 from pathlib import Path
@@ -24,7 +29,7 @@ Document = Mapping[str, Any]
 
 
 class JobResult(NamedTuple):
-    """The outcome of a run: its id, its seconds of wall time, and the error, if there was one."""
+    """The end of a run: its id, its seconds of wall time, and the error, if there was one."""
 
     run: str
     seconds: float
@@ -34,109 +39,122 @@ class JobResult(NamedTuple):
 JobFunction = Callable[[str, Document], JobResult]
 
 
-KILLED = 0.05  # seconds between two looks for workers to be killed
-LIVES = 3
-"""The number of workers that a run may kill before it fails: twice beside other runs, the last time
-alone.
-"""
+KILL_INTERVAL = 0.05
+"""Seconds between two looks for workers to be killed after an interrupt."""
+MAX_WORKER_DEATHS = 3
+"""Deaths of workers after which a run fails: two of them beside other runs, the last one alone."""
 
 
 def check(backend: str) -> None:
-    """Check that there is such a backend here.
+    """Check that a backend exists and is installed.
 
     Raises:
-        ConfigError: there is not; says what to install.
+        ConfigError: it is unknown or not installed; says what to install.
     """
     if backend not in ENGINES:
         raise ConfigError("backend", f"expected one of {', '.join(ENGINES)}, got {backend!r}")
-    module = {"dask": "distributed"}.get(backend, backend)
-    if backend != "loky" and find_spec(module) is None:
+    if backend == "loky":
+        return
+    module = "distributed" if backend == "dask" else backend
+    if find_spec(module) is None:
         raise ConfigError("backend", f"{backend} is not installed: pip install laggard[{backend}]")
 
 
 def run_jobs(
     work: JobFunction,
     documents: Mapping[str, Document],
-    at_once: int,
+    parallel: int,
     backend: str,
     finished: Callable[[str], bool],
 ) -> Iterator[JobResult]:
-    """The outcome of each run as it ends; where a worker dies, all workers are replaced and the
-    work goes on.
-
-    A run in whose company a worker has died twice is simulated by itself, so that a run which kills
-    its worker is told from those that only stood beside it.
+    """Yield the end of each run; where a worker dies, all workers are replaced and the work goes on.
 
     Args:
-        work: simulates a run, in another process, and is handed over to it.
-        documents: of the runs, by their ids.
-        at_once: how many runs at once.
-        finished: whether a run whose report was lost with a worker had been done by then.
+        work: simulates a run in another process.
+        documents: the configs of the runs, by their ids.
+        parallel: number of runs at once.
+        finished: whether a run was completed though its report was lost with a worker.
     """
-    left, deaths, interrupts = dict(documents), Counter[str](), list[int]()
+    left = dict(documents)
+    deaths = Counter[str]()
+    interrupts: list[int] = []
     with ExitStack() as stack:
         if backend == "loky":
             stack.enter_context(interrupt_by_killing(interrupts))
-        settings = {"return_as": "generator_unordered"} | ENGINES[backend](at_once, stack)
+        engine = {"return_as": "generator_unordered"} | ENGINES[backend](parallel, stack)
         while left:
-            company = [run for run in left if deaths[run] < LIVES - 1]
-            together = {run: left[run] for run in company or list(left)[:1]}
-            begun: list[str] = []
-            with closing(
-                _round(work, together, at_once if company else 1, settings, begun)
-            ) as reports:
+            # A run in whose rounds workers died twice is run alone: if one dies again, this run is
+            # the cause, not one beside it.
+            batch = [run for run in left if deaths[run] < MAX_WORKER_DEATHS - 1]
+            at_once = parallel
+            if not batch:
+                batch = list(left)[:1]
+                at_once = 1
+            started: list[str] = []
+            jobs = {run: left[run] for run in batch}
+            with closing(_round(work, jobs, at_once, engine, started)) as reports:
                 try:
-                    for done in reports:
-                        del left[done.run]
-                        yield done
+                    for job in reports:
+                        del left[job.run]
+                        yield job
                         if interrupts:
                             return
                     continue
                 except Exception as error:  # a worker has died, or the engine has lost it
-                    broken = error
+                    cause = error
             if interrupts:
                 return
-            if not begun:
-                raise broken
-            for run in [run for run in begun if run in left]:
-                if finished(run):
-                    del left[run]
-                    yield JobResult(run, float("nan"))
+            if not started:
+                raise cause
+            for run in started:
+                if run not in left:
                     continue
-                deaths[run] += 1
-                if deaths[run] >= LIVES:
+                end = _end_of_lost_run(run, deaths, finished, cause)
+                if end is not None:
                     del left[run]
-                    failure = f"its worker was killed {LIVES} times: {error_line(broken)[:200]}"
-                    yield JobResult(run, float("nan"), failure)
+                    yield end
+
+
+def _end_of_lost_run(
+    run: str, deaths: Counter[str], finished: Callable[[str], bool], cause: Exception
+) -> JobResult | None:
+    """The end of a run that had started when a worker died; None to run it again."""
+    if finished(run):
+        return JobResult(run, float("nan"))
+    deaths[run] += 1
+    if deaths[run] < MAX_WORKER_DEATHS:
+        return None
+    problem = error_line(cause)[:200]
+    failure = f"its worker was killed {MAX_WORKER_DEATHS} times: {problem}"
+    return JobResult(run, float("nan"), failure)
 
 
 def _round(
     work: JobFunction,
     documents: Mapping[str, Document],
-    at_once: int,
-    settings: Mapping[str, Any],
-    begun: list[str],
+    parallel: int,
+    engine: Mapping[str, Any],
+    started: list[str],
 ) -> Generator[JobResult, None, None]:
-    """Yield results until all runs are done or a worker dies; append the ids of started ones to
-    `begun`.
-    """
+    """Yield results until all runs have ended or a worker dies; append started runs to `started`."""
     from joblib import Parallel, delayed
 
     def tasks() -> Iterator[Any]:
         for run, document in documents.items():
-            begun.append(run)
+            started.append(run)
             yield delayed(work)(run, document)
 
-    parallel = Parallel(**settings, pre_dispatch=at_once, batch_size=1)
-    if parallel.return_generator:
-        # its start, which comes before the first worker's, ends the blocking
+    pool = Parallel(**engine, pre_dispatch=parallel, batch_size=1)
+    mask: AbstractContextManager[None] = nullcontext()
+    if pool.return_generator:
+        # The tracker's start unblocks Ctrl-C, so it comes first. Workers inherit the mask.
         resource_tracker.ensure_running()
-    # inherited by processes that start now
-    with block_interrupt() if parallel.return_generator else nullcontext():
-        reports = parallel(tasks())
+        mask = block_interrupt()
+    with mask:
+        reports = pool(tasks())
     try:
-        for done in reports:  # noqa: UP028  (`yield from` would close them before the warnings are off)
-            yield done
+        for job in reports:  # noqa: UP028  (`yield from` would close them before warnings are off)
+            yield job
     finally:
         # joblib warns about results that are not read
         with warnings.catch_warnings(), suppress(AttributeError):
@@ -146,9 +164,7 @@ def _round(
 
 @contextmanager
 def block_interrupt() -> Iterator[None]:
-    """Block Ctrl-C in this context, and so in the processes that are started in it, which inherit
-    the mask.
-    """
+    """Block Ctrl-C in this context, and in processes started in it, which inherit the mask."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -158,80 +174,92 @@ def block_interrupt() -> Iterator[None]:
 
 @contextmanager
 def interrupt_by_killing(interrupts: list[int]) -> Iterator[None]:
-    """Have Ctrl-C, and SIGTERM where it is handled, kill loky's workers; KeyboardInterrupt is
-    raised at the end.
+    """On Ctrl-C, and on SIGTERM where it is handled, kill loky's workers; raise at the end.
 
-    An exception in the middle of loky leaves its locks taken, so that the process hangs at its
-    exit. Workers that die are an event that loky expects at any moment. Those that it is starting
-    meanwhile are killed too.
+    An exception in the middle of loky would leave its locks taken, and the process would hang at
+    its exit. The death of workers is an event that loky expects at any moment. Workers that it
+    starts meanwhile are killed too.
 
     Args:
-        interrupts: the numbers of the signals are appended.
+        interrupts: receives the numbers of the signals.
+
+    Raises:
+        KeyboardInterrupt: at the end of the context, after a signal.
     """
-    from joblib.externals.loky.backend.process import LokyProcess
-
-    def kill_workers() -> None:
-        while not over.wait(KILLED):
-            for child in active_children() if interrupts else ():
-                if isinstance(child, LokyProcess):
-                    with suppress(ProcessLookupError):
-                        os.kill(child.pid, signal.SIGKILL)
-
     if threading.current_thread() is not threading.main_thread():
-        yield  # no signal is handled here
+        yield  # signals are handled by the main thread only
         return
-    over, thread = threading.Event(), threading.Thread(target=kill_workers, daemon=True)
+    over = threading.Event()
+    thread = threading.Thread(target=_kill_workers, args=(interrupts, over), daemon=True)
     thread.start()
-    handlers = {of: signal.getsignal(of) for of in (signal.SIGINT, signal.SIGTERM)}
-    handlers = {of: handler for of, handler in handlers.items() if callable(handler)}
-    for of in handlers:
-        signal.signal(of, lambda number, _: interrupts.append(number))
+    handlers = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        handler = signal.getsignal(number)
+        if callable(handler):
+            handlers[number] = handler
+            signal.signal(number, lambda received, _: interrupts.append(received))
     try:
         yield
     finally:
-        for of, handler in handlers.items():
-            signal.signal(of, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         over.set()
         thread.join()
         if interrupts:
             raise KeyboardInterrupt(interrupts[0])
 
 
+def _kill_workers(interrupts: list[int], over: threading.Event) -> None:
+    """Kill loky's workers, from the first interrupt until `over`."""
+    from joblib.externals.loky.backend.process import LokyProcess
+
+    while not over.wait(KILL_INTERVAL):
+        if not interrupts:
+            continue
+        for child in active_children():
+            if isinstance(child, LokyProcess):
+                with suppress(ProcessLookupError):
+                    os.kill(child.pid, signal.SIGKILL)
+
+
+# ------------------------------------------------------------------------------------------------
+# engines: each returns arguments of `joblib.Parallel`, for workers that live as long as `stack`
+
+
 def _loky(jobs: int, stack: ExitStack) -> dict[str, Any]:
+    """Processes of this machine."""
     from joblib import parallel_config
     from joblib.externals.loky import get_reusable_executor
 
-    # A worker that has grown by 300 MB, as a data set makes it do, is replaced between runs; loky
-    # suspects a leak.
+    # loky suspects a leak in a worker that has grown by 300 MB, as by a data set, and replaces it
     warnings.filterwarnings(
         "ignore", message="A worker stopped while some jobs", category=UserWarning
     )
-    # two at least: joblib simulates in this process what has one
-    stack.callback(
-        lambda: get_reusable_executor(max_workers=max(2, jobs), reuse=True).shutdown(
-            kill_workers=True
-        )
-    )
-    watched = {"initializer": start_worker, "initargs": (os.getpid(),)}
-    stack.enter_context(parallel_config("loky", inner_max_num_threads=1, **watched))
+    workers = max(2, jobs)  # joblib runs jobs of a single worker in this process
+
+    def shut_down() -> None:
+        executor = get_reusable_executor(max_workers=workers, reuse=True)
+        executor.shutdown(kill_workers=True)
+
+    stack.callback(shut_down)
+    watch_parent = {"initializer": start_worker, "initargs": (os.getpid(),)}
+    stack.enter_context(parallel_config("loky", inner_max_num_threads=1, **watch_parent))
     _remove_semaphores()
-    # else it makes one in /dev/shm
-    return {"n_jobs": max(2, jobs), "max_nbytes": None, "temp_folder": gettempdir()}
+    # without a folder joblib makes one in /dev/shm
+    return {"n_jobs": workers, "max_nbytes": None, "temp_folder": gettempdir()}
 
 
 def _remove_semaphores() -> None:
     """Remove from Linux's shared memory what loky left there for processes that were killed."""
-    for left in Path("/dev/shm").glob("sem.loky-*"):
-        owner = left.name.split("-")[1]
+    for semaphore in Path("/dev/shm").glob("sem.loky-*"):
+        owner = semaphore.name.split("-")[1]
         if owner.isdecimal() and not alive(int(owner)):
             with suppress(OSError):  # of another user, or another process removed it first
-                left.unlink()
+                semaphore.unlink()
 
 
 def _dask(jobs: int, stack: ExitStack) -> dict[str, Any]:
-    """The cluster of the current client, or of DASK_SCHEDULER_ADDRESS, or else processes of this
-    machine.
-    """
+    """The cluster of the current client or of DASK_SCHEDULER_ADDRESS, else local processes."""
     import dask
     from distributed import Client, default_client
     from joblib import parallel_config
@@ -239,32 +267,30 @@ def _dask(jobs: int, stack: ExitStack) -> dict[str, Any]:
     try:
         default_client()
     except ValueError:
-        local = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
-        known = dask.config.get("scheduler-address", None)
-        stack.enter_context(Client(**({} if known else local)))
+        options: dict[str, Any] = {}
+        if not dask.config.get("scheduler-address", None):
+            options = {"n_workers": jobs, "threads_per_worker": 1, "dashboard_address": None}
+        stack.enter_context(Client(**options))
     stack.enter_context(parallel_config("dask"))
     return {"n_jobs": -1}
 
 
 def _ray(jobs: int, stack: ExitStack) -> dict[str, Any]:
-    """The cluster that this process has joined, or that of RAY_ADDRESS, or else processes of this
-    machine.
-    """
+    """The cluster that this process has joined or that of RAY_ADDRESS, else local processes."""
     import ray
     from joblib import parallel_config
     from ray.util.joblib import register_ray
 
     if not ray.is_initialized():
-        local = {"num_cpus": jobs, "include_dashboard": False}
-        ray.init(log_to_driver=False, **({} if os.environ.get("RAY_ADDRESS") else local))
+        options: dict[str, Any] = {}
+        if not os.environ.get("RAY_ADDRESS"):
+            options = {"num_cpus": jobs, "include_dashboard": False}
+        ray.init(log_to_driver=False, **options)
         stack.callback(ray.shutdown)
     register_ray()
     needed = {"num_gpus": 1} if ray.cluster_resources().get("GPU") else {}
     stack.enter_context(parallel_config("ray", ray_remote_args=needed))
-    return {"n_jobs": jobs, "return_as": "list"}  # joblib returns Ray's results when all are done
+    return {"n_jobs": jobs, "return_as": "list"}  # joblib returns Ray's results when all have ended
 
 
 ENGINES = {"loky": _loky, "ray": _ray, "dask": _dask}
-"""Processes of this machine, Ray, Dask: each gives arguments of `joblib.Parallel`, for workers that
-last as `stack`.
-"""

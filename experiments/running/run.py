@@ -1,4 +1,4 @@
-"""One run, from its config to its result, and what its ties in time decide before it is run."""
+"""One run, from its config to its result, and the workers that ties in time would starve."""
 
 import platform
 import warnings
@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from shutil import copyfile
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import laggard
 from laggard.experiments.config.config import Config, parse
@@ -20,18 +20,19 @@ from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.plugins import look_in
 from laggard.experiments.config.rungs import refuse_rungs
 from laggard.experiments.results import store
-from laggard.experiments.results.result import SNAPSHOT, Result
+from laggard.experiments.results.result import Result, find_run, load_result
+from laggard.experiments.results.store import SNAPSHOT
 from laggard.experiments.running import SNAPSHOT_SECONDS
 from laggard.experiments.running.jobs import Document, JobResult
 from laggard.experiments.running.progress import heartbeat
 from laggard.simulator import Outcome, Stop, Task, simulate
 
 LIBRARIES = ("numpy", "pyarrow", "safetensors", "simpy", "torch")
-TIED = 1024
-"""The largest cluster whose ties are looked at before a run, in some tenths of a second."""
+MAX_WORKERS_CHECKED = 1024
+"""The largest cluster of which `starved_ranks` simulates the ties, in some tenths of a second."""
 ProgressDisplay = Callable[[RunSpec], AbstractContextManager[Any]]
-"""A context around a simulation. What it yields is called with the progress after every update if
-it is callable, and its `observe`, if it has one, with the simulation before that begins.
+"""A context around a simulation. If what it yields is callable, it is called with the progress
+after every update; if it has a method `observe`, that is called with the simulation at its start.
 """
 
 
@@ -44,30 +45,29 @@ def run(
     keep_snapshot: bool = False,
     continues: bool = False,
 ) -> Result:
-    """Simulate one run, its whole ensemble at once, and store it under `<out>/<name>/<run id>`.
+    """Simulate one run with its whole ensemble, and store it under `<out>/<name>/<run id>`.
 
-    A run that is there and intact is not simulated again, unless `force` asks for it. One that was
-    killed goes on from its last snapshot, of which one is taken every `snapshots` seconds of wall
-    time.
+    A finished, intact run is not simulated again, unless `force`. A killed run resumes from its
+    last snapshot.
 
     Args:
-        keep_snapshot: whether the last one stays beside the result, for a run with a longer `stop`.
-        continues: whether the run goes on from the one that such a run with a shorter `stop` has
-            left.
+        snapshots: seconds of wall time between two snapshots.
+        keep_snapshot: whether the last snapshot stays beside the result, for a longer `stop`.
+        continues: whether to continue the finished run with a shorter `stop` that kept its
+            snapshot.
 
     Raises:
-        ConfigError: the config expands to several runs, its pieces do not fit together, or no run
-            is there to continue.
-        Deadlock: nothing could happen any more in the simulation.
-        DataMissingError: the data set is not there.
+        ConfigError: the config expands to several runs, its parts do not fit together, or there is
+            no run to continue.
+        Deadlock: no event was left in the simulation.
+        DataMissingError: the data set is missing.
         OSError: the folder cannot be written.
     """
     refuse_rungs(config)
     planned = runs(config)
     if len(planned) > 1:
-        raise ConfigError(
-            "sweep", f"expands to {len(planned)} runs: use `laggard sweep`, or fix the swept keys"
-        )
+        problem = f"expands to {len(planned)} runs: use `laggard sweep`, or fix the swept keys"
+        raise ConfigError("sweep", problem)
     return run_spec(planned[0], out, force, progress, snapshots, keep_snapshot, continues)
 
 
@@ -80,66 +80,69 @@ def run_spec(
     keep_snapshot: bool = False,
     continues: bool = False,
 ) -> Result:
-    """The result of a run, simulated unless it is there and not `force`; see `run`."""
-    if not force and (finished := store.find_run(spec, out)):
-        return finished
-    # torch too: an interrupt then ends the process
+    """The result of a run, simulated unless it exists; see `run`."""
+    if not force and (result := find_run(spec, out)):
+        return result
+    # This imports torch, before the folder is made: an interrupt meanwhile ends the process.
     from laggard.experiments.results.snapshots import find_shorter
 
-    earlier = find_shorter(spec, out) if continues else None
-    with store.start_run(spec, out, anew=force) as own:
+    shorter = find_shorter(spec, out) if continues else None
+    path = spec.folder(out)
+    with store.start_run(spec, out, fresh=force) as private:
         start = perf_counter()
-        if earlier is not None and not (own / SNAPSHOT).is_file():
-            copyfile(earlier, own / SNAPSHOT)
-        with progress(spec) if progress else nullcontext() as watch:
-            outcome, task, resumed = _simulate(spec, own / SNAPSHOT, snapshots, watch)
-        circumstances_now = circumstances(spec, task, perf_counter() - start) | resumed
-        store.finish(spec, own, outcome, {**_end_of_run(spec, outcome), **circumstances_now})
+        snapshot = private / SNAPSHOT
+        if shorter is not None and not snapshot.is_file():
+            copyfile(shorter, snapshot)
+        with progress(spec) if progress else nullcontext() as display:
+            outcome, task, resumed = _simulate(spec, snapshot, snapshots, display)
+        facts = _end_of_run(spec, outcome)
+        facts |= circumstances(spec, task, perf_counter() - start) | resumed
+        store.finish(spec, private, outcome, facts)
         if not keep_snapshot:
-            (own / SNAPSHOT).unlink(missing_ok=True)
-        # another process may have been faster
-        if not force and (finished := store.find_run(spec, out)):
-            return finished
-        result = store.load_result(own)
-        store.publish(own, spec.folder(out))
-    return replace(result, path=spec.folder(out), given=spec.config, labels=spec.labels)
+            snapshot.unlink(missing_ok=True)
+        # another process may have finished the same run meanwhile
+        if not force and (result := find_run(spec, out)):
+            return result
+        result = load_result(private)
+        store.publish(private, path)
+    return replace(result, path=path, given=spec.config, labels=spec.labels)
 
 
 def _simulate(
-    spec: RunSpec, file: Path, every: float, watch: Any
+    spec: RunSpec, file: Path, interval: float, display: Any
 ) -> tuple[Outcome, Task, dict[str, int]]:
-    """The outcome of a run, which goes on from the snapshot in `file` if there is one; its task;
-    where it went on.
+    """Simulate a run, from the snapshot in `file` if there is one.
+
+    Returns:
+        The outcome, the task, and `resumed` with the updates before the snapshot.
     """
     from laggard.experiments.results.snapshots import read_snapshot, write_snapshot
     from laggard.simulator.engine.snapshots import Snapshot, SnapshotError, Snapshots
 
-    given = spec.arguments()
-    made_by = machine_and_versions(given["task"])
-    watched: dict[str, Any] = {
-        "watch": watch if callable(watch) else None,
-        "observe": getattr(watch, "observe", None),
-    }
+    arguments = spec.arguments()
+    made_by = machine_and_versions(arguments["task"])
+    watch = display if callable(display) else None
+    observe = getattr(display, "observe", None)
+    watchers: dict[str, Any] = {"watch": watch, "observe": observe}
 
     def save(snapshot: Snapshot) -> None:
         try:
             write_snapshot(file, snapshot, made_by)
-        except OSError as error:  # the run itself may end well
+        except OSError as error:  # the run itself may still succeed
             warnings.warn(f"run {spec.id} has no new snapshot: {error}", stacklevel=2)
 
     if file.is_file():
         try:
             start = read_snapshot(file, made_by)
-            outcome = simulate(**given, **watched, snapshots=Snapshots(save, every, start))
+            snapshots = Snapshots(save, interval, start)
+            outcome = simulate(**arguments, **watchers, snapshots=snapshots)
+            return outcome, arguments["task"], {"resumed": start.updates}
         except SnapshotError as error:
-            warnings.warn(
-                f"run {spec.id} is simulated from its start, not from its snapshot: {error}",
-                stacklevel=2,
-            )
-            given = spec.arguments()
-        else:
-            return outcome, given["task"], {"resumed": start.updates}
-    return simulate(**given, **watched, snapshots=Snapshots(save, every)), given["task"], {}
+            problem = "simulated from its start, not from its snapshot"
+            warnings.warn(f"run {spec.id} is {problem}: {error}", stacklevel=2)
+            arguments = spec.arguments()  # the attempt has used the first ones
+    outcome = simulate(**arguments, **watchers, snapshots=Snapshots(save, interval))
+    return outcome, arguments["task"], {}
 
 
 def run_job(
@@ -150,46 +153,47 @@ def run_job(
     force: bool,
     snapshots: float = SNAPSHOT_SECONDS,
 ) -> JobResult:
-    """Simulate a run in this process, by one thread if its config says none; an error is reported,
-    not raised.
-    """
+    """Simulate a run in this process, with one thread by default; an error is returned as text."""
     start = perf_counter()
+    failure = ""
     try:
         look_in(*folders)
-        run_spec(
-            RunSpec(parse(document), threads=1), out, force, partial(heartbeat, out=out), snapshots
-        )
-    except Exception as error:  # no error may stop the sweep's other runs
-        return JobResult(run, perf_counter() - start, error_line(error))
-    return JobResult(run, perf_counter() - start)
+        spec = RunSpec(parse(document), threads=1)
+        run_spec(spec, out, force, partial(heartbeat, out=out), snapshots)
+    except Exception as error:  # no error may stop the other runs of the sweep
+        failure = error_line(error)
+    return JobResult(run, perf_counter() - start, failure)
 
 
 def _end_of_run(spec: RunSpec, outcome: Outcome) -> dict[str, Any]:
     """The manifest's entries about the end of a run."""
-    seed, cluster = spec.config.seed, spec.config.cluster.seed
+    config = spec.config
+    cluster_seed = config.cluster.seed
+    if cluster_seed is None:
+        cluster_seed = config.seed
+    status = "finished"
+    if outcome.reached in ("diverged", "stalled"):
+        status = outcome.reached
+    diverged = []
+    for member, divergence in enumerate(outcome.diverged):
+        if divergence is not None:
+            diverged.append({"member": member, **divergence._asdict()})
+    seeds = {"seed": config.seed, "cluster": cluster_seed, "learning": spec.learning_seeds}
     return {
-        "status": outcome.reached if outcome.reached in ("diverged", "stalled") else "finished",
+        "status": status,
         "reached": outcome.reached,
         "stalled": outcome.stalled,
         "mileage": outcome.progress._asdict(),
         "gradients": outcome.gradients,
         "evaluated": outcome.evaluated,
         "messages": outcome.messages,
-        "diverged": [
-            {"member": n, **of._asdict()} for n, of in enumerate(outcome.diverged) if of is not None
-        ],
-        "seeds": {
-            "seed": seed,
-            "cluster": seed if cluster is None else cluster,
-            "learning": spec.learning_seeds,
-        },
+        "diverged": diverged,
+        "seeds": seeds,
     }
 
 
 def circumstances(spec: RunSpec, task: Task, seconds: float) -> dict[str, Any]:
-    """The duration, machine and versions of a run that ends now: what may differ between runs of
-    one config.
-    """
+    """Duration, machine and versions of a run that ends now: these differ between equal runs."""
     from laggard.models.backends.threads import cores
 
     return {
@@ -202,13 +206,14 @@ def circumstances(spec: RunSpec, task: Task, seconds: float) -> dict[str, Any]:
 
 
 def machine_and_versions(task: Task) -> dict[str, Any]:
-    """On what the last bits of a result may depend."""
+    """The circumstances on which the last bits of a result may depend."""
     import torch
 
     from laggard.models.backends.batched import describe
 
+    device = getattr(task, "device", torch.device("cpu"))
     return {
-        "device": describe(getattr(task, "device", torch.device("cpu"))),
+        "device": describe(device),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "versions": {"python": platform.python_version(), **versions()},
     }
@@ -216,36 +221,37 @@ def machine_and_versions(task: Task) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """The versions of laggard and of its dependencies, by name."""
-    return {"laggard": laggard.__version__} | {
-        library: metadata.version(library) for library in LIBRARIES
-    }
+    libraries = {library: metadata.version(library) for library in LIBRARIES}
+    return {"laggard": laggard.__version__, **libraries}
 
 
 def starved_ranks(spec: RunSpec) -> list[int]:
-    """The workers whose shards are never learnt because others win every tie in time, and would be
-    if ties were random.
+    """Workers whose gradients are never applied with `ties: rank`, but are with `ties: random`.
 
-    None where compute times are random, workers are more than `TIED`, or all learn the same: all
-    permute the whole
-    training set (`partition: iid`), or have the same quadratic. The clock of the run's own cluster
-    and method tells it, over 50 updates and without learning.
+    Their shards are then never learnt. The clock alone is simulated, over 50 updates. Empty where
+    compute times are random, where there are more than `MAX_WORKERS_CHECKED` workers, or where all
+    workers learn the same (`partition: iid`, or equal quadratics).
     """
     config = spec.config
     cluster = config.cluster
-    tied = cluster.ties == "rank" and cluster.compute.law == "constant" and cluster.workers <= TIED
-    if not tied or not config.task.workers_differ:
+    constant_ties = cluster.ties == "rank" and cluster.compute.law == "constant"
+    if not constant_ties or cluster.workers > MAX_WORKERS_CHECKED:
         return []
-    params = sum(layer.params for layer in config.task.layers())
-    found = []
-    for ties in ("rank", "random"):
-        built = replace(config.build_cluster(), ties=ties)
-        if built.network.message_bytes is None:
-            built = replace(built, network=replace(built.network, message_bytes=4.0 * params))
-        stop = Stop(updates=50, gradients=100 * cluster.workers)
-        updates = simulate(
-            built, config.algorithm.build(cluster.workers), stop=stop, seed=config.seed
-        ).updates
-        applied = updates["worker"][updates["status"] == "applied"]
-        found.append(set(range(cluster.workers)).difference(applied.tolist()))
-    by_rank, at_random = found
-    return sorted(by_rank - at_random)
+    if not config.task.workers_differ:
+        return []
+    return sorted(_unused_ranks(config, "rank") - _unused_ranks(config, "random"))
+
+
+def _unused_ranks(config: Config, ties: Literal["rank", "random"]) -> set[int]:
+    """The workers none of whose gradients is applied within 50 updates."""
+    workers = config.cluster.workers
+    cluster = replace(config.build_cluster(), ties=ties)
+    if cluster.network.message_bytes is None:
+        params = sum(layer.params for layer in config.task.layers())
+        network = replace(cluster.network, message_bytes=4.0 * params)
+        cluster = replace(cluster, network=network)
+    algorithm = config.algorithm.build(workers)
+    stop = Stop(updates=50, gradients=100 * workers)
+    updates = simulate(cluster, algorithm, stop=stop, seed=config.seed).updates
+    applied = updates["worker"][updates["status"] == "applied"]
+    return set(range(workers)).difference(applied.tolist())

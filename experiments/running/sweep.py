@@ -1,6 +1,4 @@
-"""A grid of runs: existing results are kept, and the rest is simulated, on all cores if that
-pays.
-"""
+"""A grid of runs: finished runs are kept, the rest is simulated, on all cores if that pays."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -15,12 +13,12 @@ from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.rungs import refuse_rungs
 from laggard.experiments.config.sources import FOLDERS
 from laggard.experiments.results import store
-from laggard.experiments.results.index import write_index
-from laggard.experiments.results.result import MANIFEST, Result
+from laggard.experiments.results.result import Result, find_run, open_run
 from laggard.experiments.results.results import Results
+from laggard.experiments.results.store import MANIFEST
 from laggard.experiments.running import SNAPSHOT_SECONDS
 from laggard.experiments.running.estimate import jobs_for, rough_seconds
-from laggard.experiments.running.jobs import JobFunction, JobResult, check, run_jobs
+from laggard.experiments.running.jobs import JobResult, check, run_jobs
 from laggard.experiments.running.run import ProgressDisplay, run_job, run_spec
 
 
@@ -28,24 +26,25 @@ class SweepError(RuntimeError):
     """Some runs of a sweep failed; a line of text for each.
 
     Attributes:
-        results: of the others.
-        failures: a line per run that failed.
+        results: the other runs.
+        failures: a line per failed run.
     """
 
     def __init__(self, results: Results, failures: Sequence[str]) -> None:
         super().__init__("\n".join(failures))
-        self.results, self.failures = results, list(failures)
+        self.results = results
+        self.failures = list(failures)
 
 
 class RunEnd(NamedTuple):
-    """A run of a sweep that is over.
+    """A run of a sweep that has ended.
 
     Attributes:
-        run: which one.
+        run: the run.
         result: None where it failed.
-        seconds: of wall time that it took just now; None where its result existed already, NaN
-            where the worker that knew has died.
-        failure: what went wrong, in one line; empty where nothing did.
+        seconds: wall time of this simulation; None where the result existed already, NaN where the
+            worker that knew it has died.
+        failure: the error in one line; empty where there was none.
     """
 
     run: RunSpec
@@ -66,28 +65,28 @@ def sweep(
     jobs: int | None = None,
     backend: str = "loky",
     tell: Callable[[RunEnd], None] = lambda _: None,
-    find: Find = store.find_run,
+    find: Find = find_run,
     snapshots: float = SNAPSHOT_SECONDS,
 ) -> Results:
-    """Simulate every run that a config expands to, and keep them all under `<out>/<name>`.
+    """Simulate every run that a config expands to, and store them under `<out>/<name>`.
 
-    Runs that are there and intact are not simulated again, unless `force` asks for it: a sweep that
-    was interrupted goes on where it stopped, each run that was killed at its last snapshot. Neither
-    a run that fails nor a worker that is killed stops the others.
+    Finished, intact runs are not simulated again, unless `force`: an interrupted sweep goes on
+    where it stopped, and each killed run resumes from its last snapshot. A failed run or a killed
+    worker does not stop the other runs.
 
     Args:
-        progress: is shown how far each run is, where they are simulated in this process.
-        jobs: how many runs at once, a process each with one thread, or as many as the config says;
-            1 simulates in this process. By default all cores, but this process alone for ten
-            seconds of work or less, and on a GPU.
-        backend: "loky", processes here; "ray" or "dask", an engine that runs already or is started
-            here.
-        tell: called with each run as soon as it has ended.
-        find: how a finished run is found.
-        snapshots: seconds of wall time from one snapshot of a run to the next.
+        progress: a display of each run, where runs are simulated in this process.
+        jobs: number of runs at once, each in a process with one thread, or with as many as the
+            config asks for; 1 simulates in this process. Default: all cores, but this process alone
+            for ten seconds of work or less, and on a GPU.
+        backend: "loky", processes of this machine; "ray" or "dask", an engine that is running or is
+            started here.
+        tell: called with each run when it has ended.
+        find: finds a finished run.
+        snapshots: seconds of wall time between two snapshots of a run.
 
     Raises:
-        ConfigError: one of the runs cannot be run; nothing has been started then.
+        ConfigError: one of the runs cannot be run; none has been started.
         SweepError: runs failed; carries the results of the others.
         OSError: the folder cannot be written.
     """
@@ -95,52 +94,54 @@ def sweep(
     if jobs is not None and jobs < 1:
         raise ConfigError("jobs", f"expected at least 1, got {jobs}")
     refuse_rungs(config)
+    out = Path(out)
     planned = runs(config)
-    write_index(planned, out)
-    found: dict[str, RunEnd] = {}
-    for ended in _execute_plan(
-        planned, Path(out), None if force else find, progress, jobs, backend, snapshots
-    ):
-        found[ended.run.id] = ended
-        tell(ended)
-    every = [found[spec.id] for spec in planned]
-    results = Results([each.result for each in every if each.result is not None], len(planned))
-    if failed := [each for each in every if each.result is None]:
-        raise SweepError(
-            results, [f"run {of.run.id} ({of.run.title}): {of.failure}" for of in failed]
-        )
-    return results
+    store.write_index(planned, out)
+    ends = {}
+    missing = []
+    for spec in planned:
+        result = None
+        if not force:
+            result = find(spec, out)
+        if result is None:
+            missing.append(spec)
+            continue
+        ends[spec.id] = RunEnd(spec, result, None)
+        tell(ends[spec.id])
+    for end in _run_missing(missing, out, force, progress, jobs, backend, snapshots):
+        ends[end.run.id] = end
+        tell(end)
+    results = []
+    failures = []
+    for spec in planned:
+        end = ends[spec.id]
+        if end.result is None:
+            failures.append(f"run {spec.id} ({spec.title}): {end.failure}")
+        else:
+            results.append(end.result)
+    if failures:
+        raise SweepError(Results(results, len(planned)), failures)
+    return Results(results, len(planned))
 
 
-def _execute_plan(
-    planned: Sequence[RunSpec],
+def _run_missing(
+    missing: Sequence[RunSpec],
     out: Path,
-    find: Find | None,
+    force: bool,
     progress: ProgressDisplay | None,
     jobs: int | None,
     backend: str,
     snapshots: float,
 ) -> Iterator[RunEnd]:
-    """Every run of the plan as it ends; those that `find` gives come first, and None simulates
-    all.
-    """
-    missing: list[RunSpec] = []
-    force = find is None
-    for spec in planned:
-        if (result := find(spec, out) if find is not None else None) is None:
-            missing.append(spec)
-        else:
-            yield RunEnd(spec, result, None)
+    """Simulate runs in this process or in others; yield each as it ends."""
     if not missing:
         return
-    at_once = min(jobs or jobs_for(missing, backend), len(missing))
-    if backend == "loky" and at_once == 1:
-        yield from (_run_here(spec, out, force, progress, snapshots) for spec in missing)
-    else:
-        work = partial(
-            run_job, folders=tuple(FOLDERS), out=out.resolve(), force=force, snapshots=snapshots
-        )
-        yield from _run_elsewhere(missing, out, force, at_once, backend, work)
+    parallel = min(jobs or jobs_for(missing, backend), len(missing))
+    if parallel > 1 or backend != "loky":
+        yield from _run_elsewhere(missing, out, force, parallel, backend, snapshots)
+        return
+    for spec in missing:
+        yield _run_here(spec, out, force, progress, snapshots)
 
 
 def _run_here(
@@ -149,7 +150,7 @@ def _run_here(
     start = perf_counter()
     try:
         result = run_spec(spec, out, force, progress, snapshots)
-    except Exception as error:  # no error may stop the sweep's other runs
+    except Exception as error:  # no error may stop the other runs of the sweep
         return RunEnd(spec, None, perf_counter() - start, error_line(error))
     return RunEnd(spec, result, perf_counter() - start)
 
@@ -158,35 +159,39 @@ def _run_elsewhere(
     missing: Sequence[RunSpec],
     out: Path,
     force: bool,
-    at_once: int,
+    parallel: int,
     backend: str,
-    work: JobFunction,
+    snapshots: float,
 ) -> Iterator[RunEnd]:
-    """The missing runs, simulated in other processes, the longest first."""
+    """Simulate runs in other processes, the longest first."""
     queue = {spec.id: spec for spec in sorted(missing, key=rough_seconds, reverse=True)}
-    before = {run: _manifest_stamp(spec, out) for run, spec in queue.items()}
+    # documents hold the hashes of sources and files, which the workers compare
+    documents = {run: spec.config.as_dict() for run, spec in queue.items()}
+    stamps = {run: _manifest_stamp(spec, out) for run, spec in queue.items()}
 
     def finished(run: str) -> bool:
-        renewed = not force or _manifest_stamp(queue[run], out) != before[run]
-        return renewed and store.find_run(queue[run], out) is not None
+        # with `force` an old result is in the same place: only a new manifest counts
+        if force and _manifest_stamp(queue[run], out) == stamps[run]:
+            return False
+        return find_run(queue[run], out) is not None
 
-    # with the hashes of sources and files
-    documents = {run: spec.config.as_dict() for run, spec in queue.items()}
+    folders = tuple(FOLDERS)
+    work = partial(run_job, folders=folders, out=out.resolve(), force=force, snapshots=snapshots)
     try:
-        for done in run_jobs(work, documents, at_once, backend, finished):
-            yield _read_report(done, queue[done.run], out)
+        for job in run_jobs(work, documents, parallel, backend, finished):
+            yield _read_result(job, queue[job.run], out)
     finally:
         store.remove_stale(out / missing[0].config.name)  # left by workers that were killed
 
 
-def _read_report(done: JobResult, spec: RunSpec, out: Path) -> RunEnd:
-    if done.failure:
-        return RunEnd(spec, None, done.seconds, done.failure)
+def _read_result(job: JobResult, spec: RunSpec, out: Path) -> RunEnd:
+    if job.failure:
+        return RunEnd(spec, None, job.seconds, job.failure)
     try:
-        result = store.open_run(spec.folder(out))
-    except ValueError as error:  # its folder is not visible here, or was removed
-        return RunEnd(spec, None, done.seconds, error_line(error))
-    return RunEnd(spec, replace(result, given=spec.config, labels=spec.labels), done.seconds)
+        result = open_run(spec.folder(out))
+    except ValueError as error:  # its folder is not visible on this machine, or was removed
+        return RunEnd(spec, None, job.seconds, error_line(error))
+    return RunEnd(spec, replace(result, given=spec.config, labels=spec.labels), job.seconds)
 
 
 def _manifest_stamp(spec: RunSpec, out: Path) -> tuple[int, int] | None:

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from laggard.experiments.config import plugins, sources
 from laggard.experiments.config.config import parse
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.results.manifest import seal
+from laggard.experiments.results.files import seal
 from laggard.simulator import simulate
 
 TOY = """\

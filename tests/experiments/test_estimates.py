@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from laggard.experiments.results.statistics import Estimate, format_estimate, mean, time_to_reach
+from laggard.experiments.results.formats import format_estimate
+from laggard.experiments.results.statistics import Estimate, mean, time_to_reach
 
 NAN = float("nan")
 
@@ -124,4 +125,4 @@ def test_who_diverged_never_gets_there() -> None:
 def test_a_number_has_the_digits_that_its_interval_warrants(
     value: float, half: float, said: str
 ) -> None:
-    assert format_estimate(Estimate(value, half, "mean", 3, None, 0), counted=False) == said
+    assert format_estimate(Estimate(value, half, "mean", 3, None, 0), show_n=False) == said

@@ -23,7 +23,7 @@ from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.results import snapshots as files
 from laggard.experiments.results import store
-from laggard.experiments.results.result import SNAPSHOT
+from laggard.experiments.results.store import SNAPSHOT
 from laggard.experiments.running.run import run_spec
 from laggard.simulator.engine import snapshots
 from tests.experiments.killing import ROOT
@@ -122,7 +122,7 @@ def test_only_one_process_takes_a_snapshot(spec: RunSpec, tmp_path: Path, interr
         leave(interrupted(spec, tmp_path, 5).parent, spec)
         owns = [path.with_name(f"own{number}") for number in range(8)]
         with ThreadPoolExecutor(len(owns)) as pool:
-            list(pool.map(lambda own: store._take_over(path, own, False), owns))
+            list(pool.map(lambda own: store._prepare_folder(path, own, False), owns))
         (taken,) = path.parent.glob(f"*/{SNAPSHOT}")
         assert taken.parent in owns
         taken.unlink()
@@ -140,7 +140,7 @@ def after(tens: bytes) -> Callable[[bytes], bytes]:
 
 
 DAMAGED = {
-    "flipped": (flip, "it is not as it was written: its SHA-256 is another"),
+    "flipped": (flip, "it was changed: its SHA-256 differs"),
     "truncated": (lambda content: content[: len(content) // 2], "it cannot be read (.*)"),
     "a header": (lambda content: content[:20], "it cannot be read (.*)"),
     "empty": (lambda content: b"", "it cannot be read (.*)"),

@@ -14,9 +14,9 @@ from matplotlib.text import Text
 
 from laggard import ConfigError, Results, load, load_results, sweep
 from laggard.experiments.figures import ENTRIES, save
-from laggard.experiments.results.formats import FORMATS, format_table
+from laggard.experiments.results.formats import format_table
 from laggard.experiments.results.measures import summary
-from laggard.experiments.results.tables import table
+from laggard.experiments.results.tables import FORMATS, table
 
 LABELS = [
     "$x_$",

@@ -11,9 +11,8 @@ import pytest
 
 from laggard import load, load_results, sweep
 from laggard.experiments.cli import main
-from laggard.experiments.results.manifest import SEAL
-from laggard.experiments.results.result import ResultError
-from laggard.experiments.results.store import open_run
+from laggard.experiments.results.files import SEAL, ResultError
+from laggard.experiments.results.result import open_run
 from tests.experiments.conftest import write_manifest
 
 READ = ["run", "config", "status", "reached", "mileage", "gradients", "evaluated", "messages", "diverged", "seeds",
@@ -97,7 +96,7 @@ def test_commands_refuse_a_manifest_that_was_changed_in_one_line_and_sweep_redoe
 )
 def test_an_index_that_is_none_is_refused(folder: Path, text: str) -> None:
     (folder / "sweep.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(ResultError, match=r"sweep\.json: not "):
+    with pytest.raises(ResultError, match=r"sweep\.json: "):
         load_results(folder)
 
 
@@ -108,7 +107,7 @@ def test_labels_that_were_changed_are_refused_and_an_index_from_before_is_read(
     content = json.loads(file.read_text())
     content["runs"][0]["labels"] = {"seed": 7}
     file.write_text(json.dumps(content))
-    with pytest.raises(ResultError, match=r"sweep\.json: not as it was written"):
+    with pytest.raises(ResultError, match=r"sweep\.json: it was changed"):
         load_results(folder)
     file.write_text(json.dumps({"schema": 2, "runs": content["runs"]}))
     assert load_results(folder)[0].labels == {"seed": 7}
@@ -185,7 +184,7 @@ def test_a_sweep_that_ends_after_another_was_started_draws_beside_its_own_index(
     toy: Callable[..., Path], tmp_path: Path
 ) -> None:
     from laggard.experiments.config.grid import runs
-    from laggard.experiments.results.index import sweep_folder, write_index
+    from laggard.experiments.results.store import sweep_folder, write_index
 
     one, other = (
         runs(load(toy(grid))) for grid in ("sweep: {seed: [0, 1]}", "sweep: {seed: [0, 2]}")

@@ -15,7 +15,7 @@ import pytest
 from laggard import Result, load, run, sweep
 from laggard.experiments.cli import main
 from laggard.experiments.report import report_page, staleness_table, waiting_table
-from laggard.experiments.results.result import FILES
+from laggard.experiments.results.store import FILES
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -13,7 +13,7 @@ import pytest
 
 from laggard import Results, load, load_results, run, sweep
 from laggard.experiments.results import result as store
-from laggard.experiments.results.result import ResultError
+from laggard.experiments.results.files import ResultError
 from tests.experiments.conftest import write_manifest
 
 GRID = """
@@ -108,7 +108,7 @@ def test_a_spoilt_run_is_refused_only_where_it_is_read(folder: Path, tmp_path: P
     (results[0].path / "updates.parquet").write_bytes(b"PAR1")
     assert len(results.metrics)
     assert len(results.scan("updates", where={"method": "late"}))
-    with pytest.raises(ResultError, match=r"updates\.parquet: not as the run left it"):
+    with pytest.raises(ResultError, match=r"updates\.parquet: it was changed after the run"):
         results.scan("updates", where={"method": "sync"})
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from laggard import load, sweep
-from laggard.experiments.results.result import FILES
+from laggard.experiments.results.store import FILES
 
 WAYS = {
     "one process": (1, 1, []),

@@ -20,7 +20,7 @@ from laggard.experiments.claims.probes.minima import leaving
 from laggard.experiments.claims.statistics import array
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.grid import RunSpec, runs
-from laggard.experiments.results.atomic import whole_file
+from laggard.experiments.results.files import whole_file
 from laggard.experiments.running.run import circumstances
 
 __all__ = [

@@ -14,7 +14,7 @@ from laggard.experiments.claims.arrays import StudyArrays, read_arrays, write_ar
 from laggard.experiments.claims.ledger import STORED, stored_arrays, write_row
 from laggard.experiments.claims.presentation import is_outdated
 from laggard.experiments.cli import main
-from laggard.experiments.results.result import ResultError
+from laggard.experiments.results.files import ResultError
 
 CLAIMS = {claim.id: claim for claim in claims()}
 ROWS = ledger(STORED, "cpu")

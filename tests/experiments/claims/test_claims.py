@@ -15,7 +15,7 @@ from laggard.experiments.claims.studies import config_of, configs
 from laggard.experiments.cli import main
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.figures.claims import picture
-from laggard.experiments.results.result import ResultError
+from laggard.experiments.results.files import ResultError
 from tests.experiments.conftest import write_manifest
 
 
