@@ -1,4 +1,4 @@
-"""Measures of runs, a row per run and member: final metrics, time to a target, staleness, waiting."""
+"""Measures of runs, a row per member: final metrics, time to a target, staleness, waiting."""
 
 import math
 from collections.abc import Mapping, Sequence

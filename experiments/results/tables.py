@@ -1,4 +1,4 @@
-"""A paper's table: settings as rows and columns, estimates over seeds in the cells; four formats."""
+"""A paper's table: settings as rows and columns, estimates over seeds in the cells."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

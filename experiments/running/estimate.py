@@ -1,6 +1,4 @@
-"""How long runs will take and how much memory they need: from a config alone, from a run's
-beginning, of a sweep.
-"""
+"""Wall time and memory of runs: roughly from a config, or from a short trial of each kind."""
 
 import heapq
 import json
@@ -24,24 +22,27 @@ from laggard.simulator import Evaluate, RunProgress, Stop, Task, simulate
 if TYPE_CHECKING:
     from torch import Tensor
 
-BRIEF = 10.0
-"""Approximate seconds of work below which starting worker processes does not pay."""
-QUICK = 0.1
-"""Seconds within which a model is evaluated so quickly that all of an ensemble may be."""
-START_UP, WRITING = 3.0, 0.15
-"""Seconds that a worker process takes to import torch, and that a run's files take."""
-ROW = 130
-"""Bytes that a gradient takes in memory until its run's tables are written."""
-MULTIPLICATIONS, CYCLE, UPDATE = 5e9, 3e-5, 1e-4
-"""Of a core, a second; and seconds of a worker's cycle on the clock, and of an update where
-something is learnt.
-"""
+SMALL_SWEEP_SECONDS = 10.0
+"""Approximate work below which starting worker processes does not pay."""
+FAST_EVALUATION_SECONDS = 0.1
+"""If one model is evaluated faster than this, all of an ensemble are evaluated to time them."""
+START_UP_SECONDS = 3.0
+"""Time in which a worker process imports torch."""
+WRITING_SECONDS = 0.15
+"""Time in which a run's files are written."""
+BYTES_PER_ROW = 130
+"""Memory of a gradient until its run's tables are written."""
+MULTIPLICATIONS_PER_SECOND = 5e9
+"""Of a core."""
+CYCLE_SECONDS, UPDATE_SECONDS = 3e-5, 1e-4
+"""A worker's cycle on the clock, and an update where something is learnt."""
+TRIAL_SECONDS, ALL_TRIALS_SECONDS = 0.5, 10.0
+"""The longest trial of a run, and all trials of a sweep, without reading data."""
+LIMITS = ("epochs", "updates", "gradients", "time")
 
 
 class Forecast(NamedTuple):
-    """What a run is expected to take: seconds of wall time, and bytes of the process that simulates
-    it.
-    """
+    """The expected wall time of a run (s), and the memory of its process (bytes)."""
 
     seconds: float
     memory: float
@@ -49,41 +50,35 @@ class Forecast(NamedTuple):
 
 def rough_gradients(spec: RunSpec) -> float:
     """Gradients of each member, to within a factor of ten or so, from a run's config alone."""
-    stop, task = spec.config.stop, spec.config.task
-    known = sizes_of(task.dataset) if hasattr(task, "dataset") else None
-    batch, epoch = (
-        getattr(task, "batch", 32),
-        known.samples if known else getattr(task, "epoch", 60_000),
-    )
-    counts = [(stop.epochs or 0) * epoch / batch, stop.updates, stop.gradients]
+    config = spec.config
+    stop, task = config.stop, config.task
+    batch = getattr(task, "batch", 32)
+    epoch = getattr(task, "epoch", 60_000)
+    sizes = sizes_of(task.dataset) if hasattr(task, "dataset") else None
+    if sizes:
+        epoch = sizes.samples
+    counts = [stop.updates, stop.gradients]
+    if stop.epochs:
+        counts.append(stop.epochs * epoch / batch)
     if stop.time:
-        counts.append(
-            stop.time
-            * spec.config.cluster.workers
-            / max(spec.config.build_cluster().compute.mean, 1e-9)
-        )
+        mean = max(config.build_cluster().compute.mean, 1e-9)
+        counts.append(stop.time * config.cluster.workers / mean)
     return float(min(filter(None, counts), default=1))
 
 
 def rough_seconds(spec: RunSpec) -> float:
-    """Seconds that a run takes, to within a factor of ten or so, from its config alone; nothing is
-    run or read.
-    """
-    task, members = spec.config.task, len(spec.members)
-    work = (
-        3 * getattr(task, "batch", 32) * sum(layer.work for layer in task.layers())
-        if task.learns
-        else 0.0
-    )
-    return float(
-        rough_gradients(spec) * (CYCLE + task.learns * UPDATE + members * work / MULTIPLICATIONS)
-    )
+    """Wall time, to within a factor of ten or so, from a run's config alone; nothing is run."""
+    task = spec.config.task
+    seconds = CYCLE_SECONDS
+    if task.learns:
+        layers = sum(layer.work for layer in task.layers())
+        multiplications = 3 * getattr(task, "batch", 32) * layers * len(spec.members)
+        seconds += UPDATE_SECONDS + multiplications / MULTIPLICATIONS_PER_SECOND
+    return float(rough_gradients(spec) * seconds)
 
 
 class Evaluated(NamedTuple):
-    """A task whose evaluations, of so many seconds each, have been measured once: they cost nothing
-    from now on.
-    """
+    """A task whose evaluation has been timed once; from now on it returns the same measures."""
 
     task: Any
     measures: Mapping[str, Any]
@@ -97,109 +92,120 @@ class Evaluated(NamedTuple):
 
 
 def forecast(
-    spec: RunSpec, seconds: float = 0.5, known: dict[str, Evaluated] | None = None
+    spec: RunSpec,
+    seconds: float = TRIAL_SECONDS,
+    evaluated: dict[str, Evaluated] | None = None,
 ) -> Forecast:
-    """What a run will take, from running the first of it for so many `seconds` and from one
-    evaluation.
+    """The expected cost of a run, from a trial of its first `seconds` and of one evaluation.
 
-    A run that may stop at an accuracy is taken to go on to its other limits. Evaluations in `known`
-    are not measured.
+    A run that may stop at an accuracy is expected to reach its other limits.
+
+    Args:
+        evaluated: tasks that were timed already, by their settings; receives this one.
     """
-    start, known = perf_counter(), {} if known is None else known
-    config, given = spec.config, spec.arguments()
-    task = given["task"]
-    models: Tensor = task.start(given["learning_seeds"])
-    key = repr((len(models), {**config.task.model_dump(), "batch": None}))
-    measures = known[key].measures if key in known else task.evaluate(models[:1])
-    built = perf_counter() - start
-    evaluation = known[key].seconds if key in known else _evaluation(task, models)
-    given["task"] = known[key] = Evaluated(task, measures, evaluation)
-    probe, began, rest = StopAfter(given["stop"], seconds), perf_counter(), 0.0
+    start = perf_counter()
+    config, arguments = spec.config, spec.arguments()
+    evaluated = {} if evaluated is None else evaluated
+    models = arguments["task"].start(arguments["learning_seeds"])
+    settings = {**config.task.model_dump(), "batch": None}
+    key = repr((len(models), settings))
+    timed = evaluated.get(key) or _time_evaluation(arguments["task"], models)
+    evaluated[key] = Evaluated(arguments["task"], timed.measures, timed.seconds)
+    arguments["task"] = evaluated[key]
+    evaluate = arguments.pop("evaluate")
+    trial = SpeedTrial(arguments["stop"], seconds)
+    remaining = 0.0
     try:
-        simulate(**{**given, "evaluate": Evaluate(every_updates=1e15)}, watch=probe)
-    except ProbeFinished:
-        rest = probe.remaining()
-    ran = perf_counter() - began
-    end = probe.end()
-    times = evaluations(given["evaluate"], end) * (
-        config.cluster.workers if config.evaluate.nodes else 1
+        simulate(**arguments, evaluate=Evaluate(every_updates=1e15), watch=trial)
+    except TrialEnded:
+        remaining = trial.remaining()
+    spent = perf_counter() - start
+    end = trial.end()
+    number = evaluations(evaluate, end)
+    if config.evaluate.nodes:
+        number *= config.cluster.workers
+    memory = trial.memory or resident_bytes()
+    return Forecast(
+        spent + remaining + number * timed.seconds + WRITING_SECONDS,
+        memory + BYTES_PER_ROW * end.gradients,
     )
-    seconds = built + ran + rest + WRITING + times * evaluation
-    return Forecast(seconds, (probe.memory or resident_bytes()) + ROW * end.gradients)
 
 
-def _evaluation(task: Task, models: "Tensor") -> float:
-    """Seconds that an evaluation takes: of all models where that is quick, or else of one, times
-    their number.
-    """
-    one = timeit(lambda: task.evaluate(models[:1]), number=1)
-    return one * len(models) if one > QUICK else timeit(lambda: task.evaluate(models), number=1)
+def _time_evaluation(task: Task, models: "Tensor") -> Evaluated:
+    """Time an evaluation of all models, or where that takes long of one, times their number."""
+    measures = task.evaluate(models[:1])  # also warms up
+    seconds = timeit(lambda: task.evaluate(models[:1]), number=1)
+    if seconds > FAST_EVALUATION_SECONDS:
+        return Evaluated(task, measures, seconds * len(models))
+    return Evaluated(task, measures, timeit(lambda: task.evaluate(models), number=1))
 
 
-class ProbeFinished(Exception):
-    """The probe has run for long enough."""
+class TrialEnded(Exception):
+    """The trial has run for long enough."""
 
 
-class StopAfter:
-    """Measures the speed of a run's first seconds; the first quarter of them is warm-up."""
+class SpeedTrial:
+    """Measures the speed of a run's first seconds, after a warm-up of a quarter of them."""
 
     def __init__(self, stop: Stop, seconds: float) -> None:
-        self._stop, self._seconds = stop, seconds
-        # moments, and the share of the run that was behind it
+        self._stop = stop
+        self._seconds = seconds
+        # moments, and the share (0 to 1) of the run that had been simulated by then
         self._seen: list[tuple[float, float]] = []
         self._progress = RunProgress(0.0, 0.0, 0, 0.0, 0)
         self.memory = 0.0
 
     def __call__(self, progress: RunProgress) -> None:
-        """Record the progress of the run; raises `ProbeFinished` once the time is over."""
+        """Record the progress; raises `TrialEnded` once the time is over and an update is done."""
         self._progress = progress
         self._seen.append((perf_counter(), self._share(progress)))
-        (start, first), (now, share) = self._seen[0], self._seen[-1]
-        # where an update takes longer, the next is waited for
-        if now - start >= self._seconds and share > first:
+        start, first_share = self._seen[0]
+        now, share = self._seen[-1]
+        if now - start >= self._seconds and share > first_share:
             self.memory = resident_bytes()
-            raise ProbeFinished
+            raise TrialEnded
 
     def remaining(self) -> float:
         """Seconds until the end at the last measured speed."""
-        (start, first), (now, share) = self._seen[0], self._seen[-1]
-        warm = (
-            at for at in self._seen if at[0] - start >= self._seconds / 4 and first < at[1] < share
-        )
-        then, before = next(warm, self._seen[0])
-        return (1 - share) * (now - then) / (share - before) if share > before else math.inf
+        start, first_share = self._seen[0]
+        now, share = self._seen[-1]
+        began, began_share = start, first_share
+        for moment, reached in self._seen:
+            if moment - start >= self._seconds / 4 and first_share < reached < share:
+                began, began_share = moment, reached
+                break
+        if share <= began_share:
+            return math.inf
+        return (1 - share) * (now - began) / (share - began_share)
 
     def end(self) -> RunProgress:
         """The expected progress at the end of the run."""
-        share = max(self._share(self._progress), 1e-12)
-        time, updates, samples, epochs, gradients = (
-            axis / min(share, 1.0) for axis in self._progress
-        )
+        share = min(max(self._share(self._progress), 1e-12), 1.0)
+        time, updates, samples, epochs, gradients = (axis / share for axis in self._progress)
         return RunProgress(time, updates, round(samples), epochs, round(gradients))
 
     def _share(self, progress: RunProgress) -> float:
-        limits: dict[str, Any] = {
-            key: getattr(self._stop, key) for key in ("epochs", "updates", "gradients", "time")
-        }
-        return float(
-            max(
-                (getattr(progress, key) / limit for key, limit in limits.items() if limit),
-                default=0.0,
-            )
-        )
+        shares = [0.0]
+        for axis in LIMITS:
+            limit = getattr(self._stop, axis)
+            if limit:
+                shares.append(getattr(progress, axis) / limit)
+        return float(max(shares))
 
 
 def evaluations(evaluate: Evaluate, end: RunProgress) -> float:
-    """The number of evaluations of a run that ends there."""
+    """The number of evaluations of a run that ends there: at its start and on one axis."""
+    number = 1.0
     axes = {"every_epochs": end.epochs, "every_updates": end.updates, "every_seconds": end.time}
-    return 1 + max(
-        1.0, *(at / float(getattr(evaluate, axis) or math.inf) for axis, at in axes.items())
-    )
+    for axis, total in axes.items():
+        period = getattr(evaluate, axis)
+        if period:
+            number = max(number, total / period)
+    return 1 + number
 
 
 def makespan(seconds: Sequence[float], jobs: int) -> float:
-    """The time at which the last run ends, if each starts, the longest first, as soon as one of
-    `jobs` is free.
+    """The end of the last run, if each starts, the longest first, when one of `jobs` is free.
 
     Source: Graham (1969), SIAM Journal on Applied Mathematics 17, longest processing time first.
 
@@ -208,21 +214,19 @@ def makespan(seconds: Sequence[float], jobs: int) -> float:
         5.0
     """
     free = [0.0] * jobs
-    for each in sorted(seconds, reverse=True):
-        heapq.heapreplace(free, free[0] + each)
+    for duration in sorted(seconds, reverse=True):
+        heapq.heapreplace(free, free[0] + duration)
     return max(free)
 
 
 def resident_bytes() -> float:
-    """Bytes of memory that this process has now, or its maximum where the system reports only
-    that.
-    """
+    """Memory of this process now, or its maximum where the system reports only that."""
     table = Path("/proc/self/statm")
     if table.is_file():
-        return float(table.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (
-        1 if sys.platform == "darwin" else 1024
-    )
+        pages = float(table.read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    maximum = float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return maximum if sys.platform == "darwin" else 1024 * maximum
 
 
 def jobs_for(missing: Sequence[RunSpec], backend: str = "loky") -> int:
@@ -233,17 +237,14 @@ def jobs_for(missing: Sequence[RunSpec], backend: str = "loky") -> int:
 
     from laggard.models.backends.threads import cores
 
-    first = missing[0].config
-    on_gpu = first.device != "cpu" and hasattr(first.task, "dataset") and torch.cuda.is_available()
-    if backend == "loky" and (
-        len(missing) < 2 or on_gpu or sum(map(rough_seconds, missing)) < BRIEF
-    ):
-        return 1
-    return min(max(1, cores() // (first.threads or 1)), len(missing))
-
-
-PROBING = 10.0
-"""Seconds that all forecasts of a plan may take, without reading data."""
+    config = missing[0].config
+    if backend == "loky":
+        learns_images = config.device != "cpu" and hasattr(config.task, "dataset")
+        if len(missing) < 2 or (learns_images and torch.cuda.is_available()):
+            return 1
+        if sum(map(rough_seconds, missing)) < SMALL_SWEEP_SECONDS:
+            return 1
+    return min(max(1, cores() // (config.threads or 1)), len(missing))
 
 
 class SweepPlan(NamedTuple):
@@ -260,19 +261,21 @@ class SweepPlan(NamedTuple):
     @property
     def missing(self) -> list[Forecast]:
         """The forecasts of the runs without a result."""
-        return [each for _, each in self.runs if each is not None]
+        return [run for _, run in self.runs if run is not None]
 
     @property
     def seconds(self) -> float:
         """Wall time of the sweep."""
-        return makespan([each.seconds for each in self.missing], self.jobs) + START_UP * (
-            self.jobs > 1
-        )
+        seconds = makespan([run.seconds for run in self.missing], self.jobs)
+        if self.jobs > 1:
+            return seconds + START_UP_SECONDS
+        return seconds
 
     @property
     def memory(self) -> float:
-        """Bytes that the processes take together at most."""
-        return sum(sorted((each.memory for each in self.missing), reverse=True)[: self.jobs])
+        """The most memory that the processes take together (bytes)."""
+        largest = sorted((run.memory for run in self.missing), reverse=True)
+        return sum(largest[: self.jobs])
 
 
 def plan(
@@ -282,31 +285,41 @@ def plan(
     jobs: int | None = None,
     backend: str = "loky",
 ) -> SweepPlan:
-    """What `sweep` would do with the same arguments; runs that differ in seeds only are taken to be
-    alike.
+    """The plan of `sweep` with the same arguments; of runs that differ in seeds one is tried.
 
     Raises:
         ConfigError: one of the runs cannot be run.
-        DataMissingError: a data set is not there.
+        DataMissingError: a data set is missing.
     """
     check(backend)
     planned = runs(config)
-    missing = {spec.id: spec for spec in planned if force or find_run(spec, out) is None}
-    jobs = max(1, min(jobs or jobs_for(list(missing.values()), backend), len(missing)))
-    kinds = {_run_kind(spec.config): spec for spec in missing.values()}
-    seconds = min(0.5, PROBING / max(1, len(kinds)))
-    alone = {} if jobs == 1 else {"threads": config.threads or 1}
+    missing = {}
+    kinds = {}
+    for spec in planned:
+        if force or find_run(spec, out) is None:
+            missing[spec.id] = spec
+            kinds[_run_kind(spec.config)] = spec
+    jobs = jobs or jobs_for(list(missing.values()), backend)
+    jobs = max(1, min(jobs, len(missing)))
+    seconds = min(TRIAL_SECONDS, ALL_TRIALS_SECONDS / max(1, len(kinds)))
     evaluated: dict[str, Evaluated] = {}
-    alike = {kind: RunSpec(spec.config.model_copy(update=alone)) for kind, spec in kinds.items()}
-    known = {kind: forecast(spec, seconds, evaluated) for kind, spec in alike.items()}
-    each = [
-        (spec, known[_run_kind(spec.config)] if spec.id in missing else None) for spec in planned
-    ]
-    return SweepPlan(each, jobs, Path(out) / config.name)
+    forecasts = {}
+    for kind, spec in kinds.items():
+        tried = RunSpec(spec.config)
+        if jobs > 1:  # each worker has one thread
+            threads = spec.config.threads or 1
+            tried = RunSpec(spec.config.model_copy(update={"threads": threads}))
+        forecasts[kind] = forecast(tried, seconds, evaluated)
+    pairs = []
+    for spec in planned:
+        expected = forecasts[_run_kind(spec.config)] if spec.id in missing else None
+        pairs.append((spec, expected))
+    return SweepPlan(pairs, jobs, Path(out) / config.name)
 
 
 def _run_kind(config: Config) -> str:
     """A key that is equal for runs that take equally long."""
-    document: dict[str, Any] = config.as_dict()
-    document["seed"] = document["cluster"]["seed"] = document["learning"]["seed"] = None
+    document = config.as_dict()
+    for part in (document, document["cluster"], document["learning"]):
+        part["seed"] = None
     return json.dumps(document, sort_keys=True, default=str)

@@ -67,7 +67,7 @@ def run_jobs(
     backend: str,
     finished: Callable[[str], bool],
 ) -> Iterator[JobResult]:
-    """Yield the end of each run; where a worker dies, all workers are replaced and the work goes on.
+    """Yield the end of each run; if a worker dies, all workers are replaced and work goes on.
 
     Args:
         work: simulates a run in another process.
@@ -136,7 +136,7 @@ def _round(
     engine: Mapping[str, Any],
     started: list[str],
 ) -> Generator[JobResult, None, None]:
-    """Yield results until all runs have ended or a worker dies; append started runs to `started`."""
+    """Yield results until all runs have ended or a worker dies; `started` receives started runs."""
     from joblib import Parallel, delayed
 
     def tasks() -> Iterator[Any]:

@@ -1,6 +1,6 @@
-"""The progress of runs in any process: written to a file in their folders, and shown on a terminal.
+"""The progress of runs: written to a file in their folders, and shown on a terminal.
 
-A thread beside the simulation looks at it: an update costs nothing more, and results do not change.
+A thread beside the simulation reads it: an update costs nothing more, and results do not change.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TextIO
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results.store import private_folder
-from laggard.experiments.running.estimate import rough_seconds
+from laggard.experiments.running.estimate import LIMITS, rough_seconds
 from laggard.simulator import RunProgress
 
 if TYPE_CHECKING:
@@ -28,18 +28,17 @@ if TYPE_CHECKING:
     from laggard.experiments.running.sweep import RunEnd
     from laggard.simulator.engine.simulation import Simulation
 
-NOTE, FRESH = "underway.json", 15.0
-"""The file in which a run writes its progress, and the seconds after which its writer counts as
-dead.
-"""
-PERIOD, BAR_PERIOD = 1.0, 0.1
-"""Seconds between two writes of a run's progress, or two reads of a sweep's; and between two states
-of a bar.
-"""
-LIMITS = ("epochs", "updates", "gradients", "time")
+PROGRESS_FILE = "underway.json"
+"""The file in a run's private folder to which it writes its progress."""
+STALE_SECONDS = 15.0
+"""Age of that file at which its process counts as dead."""
+PERIOD = 1.0
+"""Seconds between two writes of a run's progress, and two reads of a sweep's."""
+BAR_PERIOD = 0.1
+"""Seconds between two states of a bar."""
 START = "starting; a network that is new here is compiled first"
-LINES, NAME = 16, 48
-"""The number of a sweep's runs that are shown, and the length of their names."""
+MAX_LINES, MAX_TITLE = 16, 48
+"""The number of a sweep's runs that are shown, and the length of their titles."""
 
 
 class Advance(NamedTuple):
@@ -62,38 +61,45 @@ class Advance(NamedTuple):
 
     @property
     def left(self) -> float:
-        """Seconds of wall time that are left at the speed up to now; infinite at the start."""
-        return self.seconds * (1 / self.share - 1) if self.share else float("inf")
+        """Seconds of wall time left at the mean speed; infinite at the start."""
+        if self.share == 0:
+            return math.inf
+        return self.seconds * (1 / self.share - 1)
 
     def __str__(self) -> str:
-        unit = "s simulated" if self.limit == "time" else self.limit
-        reached, total = (
-            f"{n:,.0f}" if self.limit in ("updates", "gradients") else f"{n:.3g}" for n in self[1:3]
-        )
-        return (
-            f"{self.share:.0%}, {reached} of {total} {unit}{self.time_left}"
-            if self.reached
-            else START
-        )
+        if not self.reached:
+            return START
+        reached, total = f"{self.reached:.3g}", f"{self.total:.3g}"
+        if self.limit in ("updates", "gradients"):
+            reached, total = f"{self.reached:,.0f}", f"{self.total:,.0f}"
+        unit = self.limit
+        if unit == "time":
+            unit = "s simulated"
+        return f"{self.share:.0%}, {reached} of {total} {unit}{self.time_left}"
 
     @property
     def time_left(self) -> str:
-        """`, 0:01:02 left`, or nothing where that is not known yet."""
-        return "" if self.left == float("inf") else f", {timedelta(seconds=round(self.left))} left"
+        """`, 0:01:02 left`; empty where that is unknown."""
+        if math.isinf(self.left):
+            return ""
+        return f", {timedelta(seconds=round(self.left))} left"
 
 
 def describe_progress(progress: RunProgress, seconds: float) -> str:
     """The progress after `seconds` of wall time, in one line."""
+    if not progress.time:
+        return START
     rate = progress.updates / seconds
-    far = f"{progress.time:.4g} s simulated, {progress.updates:,.0f} updates, {rate:,.0f} updates/s"
-    return far if progress.time else START
+    updates = f"{progress.updates:,.0f} updates, {rate:,.0f} updates/s"
+    return f"{progress.time:.4g} s simulated, {updates}"
 
 
 class Observer:
     """Observes a simulation once it begins, and reports its progress."""
 
     def __init__(self, config: Config) -> None:
-        self.totals = {limit: total for limit in LIMITS if (total := getattr(config.stop, limit))}
+        limits = {limit: getattr(config.stop, limit) for limit in LIMITS}
+        self.totals = {limit: total for limit, total in limits.items() if total}
         self._began = perf_counter()
         self._simulation: Simulation | None = None
 
@@ -102,9 +108,7 @@ class Observer:
         self._simulation = simulation
 
     def progress(self) -> tuple[RunProgress, float] | None:
-        """The progress, and the seconds of wall time up to now; None before the simulation
-        begins.
-        """
+        """The progress and the seconds of wall time; None before the simulation begins."""
         if self._simulation is None:
             return None
         return self._simulation.progress(), perf_counter() - self._began
@@ -113,14 +117,14 @@ class Observer:
         """Progress towards the nearest limit; None before the start, or where only an accuracy
         stops the run.
         """
-        if (now := self.progress()) is None:
+        now = self.progress()
+        if now is None:
             return None
         progress, seconds = now
-        each = [
-            Advance(limit, getattr(progress, limit), total, seconds)
-            for limit, total in self.totals.items()
-        ]
-        return max(each, key=lambda advance: advance.share, default=None)
+        advances = []
+        for limit, total in self.totals.items():
+            advances.append(Advance(limit, getattr(progress, limit), total, seconds))
+        return max(advances, key=lambda advance: advance.share, default=None)
 
 
 @contextmanager
@@ -144,15 +148,17 @@ def call_every(seconds: float, call: Callable[[], object]) -> Iterator[None]:
 @contextmanager
 def heartbeat(spec: RunSpec, out: str | Path) -> Iterator[Observer]:
     """Write the progress of a simulation to its folder in `out`, while the context lasts."""
-    observer, file = Observer(spec.config), private_folder(spec, out) / NOTE
+    observer = Observer(spec.config)
+    file = private_folder(spec, out) / PROGRESS_FILE
 
-    def note() -> None:
-        if advance := observer.advance():
+    def write() -> None:
+        advance = observer.advance()
+        if advance is not None:
             with suppress(OSError):  # the file serves the display only
                 file.write_text(json.dumps(advance), encoding="utf-8")
 
     try:
-        with call_every(PERIOD, note):
+        with call_every(PERIOD, write):
             yield observer
     finally:
         with suppress(OSError):
@@ -160,70 +166,82 @@ def heartbeat(spec: RunSpec, out: str | Path) -> Iterator[Observer]:
 
 
 def read_progress(path: Path) -> dict[str, Advance]:
-    """The progress of the running runs in a folder `<out>/<name>`, by run id; files half written
-    are left out.
+    """The progress of the runs under way in `<out>/<name>`, by run id.
+
+    Files of dead processes and files written in part are left out.
     """
-    found = {}
-    for note in path.glob(f".*/{NOTE}"):
-        run = re.match(r"\.([0-9a-f]{12})\.", note.parent.name)
+    advances = {}
+    for file in path.glob(f".*/{PROGRESS_FILE}"):
+        match = re.match(r"\.([0-9a-f]{12})\.", file.parent.name)
+        if match is None:
+            continue
         with suppress(OSError, ValueError, TypeError):
-            if run and time.time() - note.stat().st_mtime < FRESH:
-                found[run[1]] = Advance(*json.loads(note.read_text(encoding="utf-8")))
-    return found
+            if time.time() - file.stat().st_mtime < STALE_SECONDS:
+                advances[match[1]] = Advance(*json.loads(file.read_text(encoding="utf-8")))
+    return advances
 
 
 def display(file: TextIO, shown: bool = True) -> "Progress":
-    """Rows of a bar and a label if `shown`; they are erased afterwards."""
+    """Rows of a bar and a label, if `shown`; they are erased afterwards."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = BarColumn(16), TextColumn("{task.description}", markup=False)
-    return Progress(
-        *columns, console=Console(file=file, highlight=False), transient=True, disable=not shown
-    )
+    console = Console(file=file, highlight=False)
+    label = TextColumn("{task.description}", markup=False)
+    return Progress(BarColumn(16), label, console=console, transient=True, disable=not shown)
 
 
 @contextmanager
 def bar(spec: RunSpec) -> Iterator[Observer]:
     """A progress bar around a simulation; progress towards an accuracy is unknown."""
     observer = Observer(spec.config)
+    name = spec.config.name
     with display(sys.stderr) as rows:
-        row = rows.add_task(spec.config.name, total=1.0 if observer.totals else None)
+        row = rows.add_task(name, total=1.0 if observer.totals else None)
 
-        def look() -> None:
-            if now := observer.progress():
-                advance = observer.advance()
-                text = f"{spec.config.name[:12]}: {describe_progress(*now)}{advance.time_left if advance else ''}"
-                rows.update(row, completed=advance.share if advance else 0.0, description=text)
+        def show() -> None:
+            now = observer.progress()
+            if now is None:
+                return
+            text = f"{name[:12]}: {describe_progress(*now)}"
+            share = 0.0
+            advance = observer.advance()
+            if advance is not None:
+                text += advance.time_left
+                share = advance.share
+            rows.update(row, completed=share, description=text)
 
-        with call_every(BAR_PERIOD, look):
+        with call_every(BAR_PERIOD, show):
             yield observer
-        look()
+        show()
 
 
 class SweepDisplay(ExitStack):
-    """A line for each run of a sweep that is over and, on a terminal, a bar for all and for each
-    one under way.
+    """A line for each run of a sweep that has ended and, on a terminal, bars.
 
-    The first bar goes by the work that each run is roughly expected to be, of those under way by
-    their share of it.
+    The first bar is for the whole sweep, weighted by the rough seconds of each run; the others are
+    for the runs under way.
 
     Args:
         folder: `<out>/<name>`, where runs are stored.
-        quiet: only of runs that failed or diverged.
+        quiet: whether only runs that failed or diverged have a line.
     """
 
     def __init__(self, planned: Sequence[RunSpec], folder: Path, file: TextIO, quiet: bool) -> None:
         super().__init__()
-        self._folder, self._quiet, self._runs = folder, quiet, len(planned)
+        self._folder = folder
+        self._quiet = quiet
+        self._runs = len(planned)
         self._titles = {spec.id: spec.title for spec in planned}
         self._work = {spec.id: rough_seconds(spec) for spec in planned}
         self._shown = file.isatty() and not quiet and len(planned) > 1
         self._rows = display(file, self._shown)
         self._total = self._rows.add_task("", total=None)
         self._lines: dict[str, TaskID] = {}
-        self._present = self._over = 0
-        self._done, self._began = 0.0, perf_counter()  # of the work, by runs that are over
+        self._existing = 0  # results that existed already and are not printed yet
+        self._ended = 0
+        self._work_done = 0.0
+        self._start = perf_counter()
 
     def __enter__(self) -> Self:
         self.enter_context(self._rows)
@@ -233,48 +251,53 @@ class SweepDisplay(ExitStack):
             self.enter_context(call_every(PERIOD, self.refresh))
         return self
 
-    def report(self, ended: "RunEnd") -> None:
-        """Print how a run ended; runs whose results existed already are counted and printed in one
-        line.
-        """
-        self._over += 1
-        if ended.seconds is None:
-            self._present += 1
-            self._work[ended.run.id] = 0.0  # it took no time
+    def report(self, end: "RunEnd") -> None:
+        """Print how a run ended; runs whose results existed already share one line."""
+        self._ended += 1
+        existed = end.seconds is None and end.result is not None
+        if end.seconds is None:
+            self._existing += 1
+            self._work[end.run.id] = 0.0  # it took no time
         else:
-            self._done += self._work[ended.run.id]
-        if self._present and (ended.seconds is not None or self._present == self._runs):
-            self._print(f"{self._present} of {self._runs} runs already exist")
-            self._present = 0
-        if ended.result is None or ended.seconds is not None:
-            status = ended.result.manifest["status"] if ended.result else "failed"
-            known = ended.seconds is not None and not math.isnan(ended.seconds)
-            how = f"{status} in {ended.seconds:.1f} s" if known and ended.result else status
-            how += f": {ended.failure}" * (not ended.result)
-            line = f"{self._over} of {self._runs}: run {ended.run.id} ({ended.run.title}) {how}"
-            self._print(line, status in ("failed", "diverged"))
+            self._work_done += self._work[end.run.id]
+        if self._existing and (end.seconds is not None or self._existing == self._runs):
+            self._print(f"{self._existing} of {self._runs} runs already exist")
+            self._existing = 0
+        if not existed:
+            self._print_end(end)
+
+    def _print_end(self, end: "RunEnd") -> None:
+        text = f"{self._ended} of {self._runs}: run {end.run.id} ({end.run.title})"
+        if end.result is None:
+            self._print(f"{text} failed: {end.failure}", important=True)
+            return
+        status = end.result.manifest["status"]
+        text = f"{text} {status}"
+        if end.seconds is not None and not math.isnan(end.seconds):
+            text = f"{text} in {end.seconds:.1f} s"
+        self._print(text, important=status == "diverged")
 
     def refresh(self) -> None:
         """Draw the current state of the bars."""
-        ways = {run: way for run, way in read_progress(self._folder).items() if run in self._titles}
-        begun = sum(self._work[run] * way.share for run, way in ways.items())
-        whole = Advance(
-            "", self._done + begun, sum(self._work.values()) or 1.0, perf_counter() - self._began
-        )
-        text = f"{self._over} of {self._runs} runs{whole.time_left}"
+        advances = read_progress(self._folder)
+        running = {run: advances[run] for run in sorted(advances) if run in self._titles}
+        done = self._work_done
+        for run, advance in running.items():
+            done += self._work[run] * advance.share
+        work = sum(self._work.values()) or 1.0
+        whole = Advance("", done, work, perf_counter() - self._start)
+        text = f"{self._ended} of {self._runs} runs{whole.time_left}"
         self._rows.update(self._total, total=1.0, completed=whole.share, description=text)
-        for run in self._lines.keys() - ways.keys():
+        for run in self._lines.keys() - running.keys():
             self._rows.remove_task(self._lines.pop(run))
-        for run, way in sorted(ways.items())[:LINES]:
+        for run in list(running)[:MAX_LINES]:
             if run not in self._lines:
                 self._lines[run] = self._rows.add_task("", total=1.0)
-            self._rows.update(
-                self._lines[run],
-                completed=way.share,
-                description=f"{self._titles[run][:NAME]}: {way}",
-            )
+            text = f"{self._titles[run][:MAX_TITLE]}: {running[run]}"
+            line = self._lines[run]
+            self._rows.update(line, completed=running[run].share, description=text)
         self._rows.refresh()
 
-    def _print(self, line: str, bad: bool = False) -> None:
-        if bad or not self._quiet:
+    def _print(self, line: str, important: bool = False) -> None:
+        if important or not self._quiet:
             self._rows.console.print(line, markup=False, emoji=False, soft_wrap=True)

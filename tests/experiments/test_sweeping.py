@@ -17,8 +17,8 @@ from torch import Tensor
 from laggard import ConfigError, load, sweep
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.running.estimate import (
-    ProbeFinished,
-    StopAfter,
+    SpeedTrial,
+    TrialEnded,
     evaluations,
     jobs_for,
     makespan,
@@ -326,16 +326,16 @@ def test_a_probe_goes_by_the_speed_after_warming_up(monkeypatch: pytest.MonkeyPa
     """Ten of 100 updates take 5 s at first and 1 s from then on: after 20, there are 8 s to go."""
     now = [0.0]
     monkeypatch.setattr("laggard.experiments.running.estimate.perf_counter", lambda: now[0])
-    probe = StopAfter(Stop(updates=100, time=1e9), seconds=6.0)
+    trial = SpeedTrial(Stop(updates=100, time=1e9), seconds=6.0)
     for moment, updates in [(1.0, 0), (6.0, 10), (6.9, 19), (7.0, 20)]:
         now[0] = moment
         progress = RunProgress(
             time=updates / 2, updates=updates, samples=0, epochs=0.0, gradients=3 * updates
         )
-        with pytest.raises(ProbeFinished) if moment == 7.0 else nullcontext():
-            probe(progress)
-    assert probe.remaining() == pytest.approx(8.0)
-    assert probe.end().gradients == 300
+        with pytest.raises(TrialEnded) if moment == 7.0 else nullcontext():
+            trial(progress)
+    assert trial.remaining() == pytest.approx(8.0)
+    assert trial.end().gradients == 300
 
 
 def test_a_probe_waits_for_a_second_update_where_one_takes_longer_than_it_has(
@@ -346,13 +346,13 @@ def test_a_probe_waits_for_a_second_update_where_one_takes_longer_than_it_has(
     """
     now = [0.0]
     monkeypatch.setattr("laggard.experiments.running.estimate.perf_counter", lambda: now[0])
-    probe = StopAfter(Stop(updates=11), seconds=0.5)
+    trial = SpeedTrial(Stop(updates=11), seconds=0.5)
     for moment, updates in [(0.0, 0), (3.0, 0), (5.0, 1)]:
         now[0] = moment
         progress = RunProgress(time=0.0, updates=updates, samples=0, epochs=0.0, gradients=updates)
-        with pytest.raises(ProbeFinished) if updates else nullcontext():
-            probe(progress)
-    assert probe.remaining() == pytest.approx(50.0)
+        with pytest.raises(TrialEnded) if updates else nullcontext():
+            trial(progress)
+    assert trial.remaining() == pytest.approx(50.0)
 
 
 def test_runs_of_one_network_and_data_set_are_evaluated_once_for_their_forecasts(

@@ -18,7 +18,7 @@ from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.results.store import private_folder
 from laggard.experiments.running import progress
 from laggard.experiments.running.progress import (
-    NOTE,
+    PROGRESS_FILE,
     START,
     Advance,
     SweepDisplay,
@@ -58,8 +58,8 @@ def test_notes_of_the_dead_and_what_is_no_note_are_passed_by(tmp_path: Path) -> 
     ):
         own = tmp_path / f".00000000000{number}.here.1"
         own.mkdir()
-        (own / NOTE).write_text(text)
-        os.utime(own / NOTE, 2 * (time.time() - age,))
+        (own / PROGRESS_FILE).write_text(text)
+        os.utime(own / PROGRESS_FILE, 2 * (time.time() - age,))
     assert read_progress(tmp_path) == {}
 
 
@@ -104,7 +104,7 @@ def test_runs_under_way_have_a_line_on_a_terminal_and_nowhere_else(
     planned = runs(load(toy("sweep: {seed: [0, 1]}")))
     own = tmp_path / f".{planned[1].id}.here.1"
     own.mkdir()
-    (own / NOTE).write_text('["updates", 30, 40, 6.0]')
+    (own / PROGRESS_FILE).write_text('["updates", 30, 40, 6.0]')
     with SweepDisplay(planned, tmp_path, said := file(), quiet=False) as sweeping:
         if said.isatty():
             sweeping.refresh()
