@@ -14,11 +14,10 @@ from reference import description, schema_of, table
 from laggard import Result, load, run
 from laggard.experiments.claims import Claim, claims, ledger
 from laggard.experiments.claims.presentation import is_outdated, verdict_text
-from laggard.experiments.config.catalogue import citations
-from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.parts import ALGORITHM
 from laggard.experiments.figures import FIGURES
+from laggard.experiments.references import works_of
 
 ROOT = Path(__file__).parents[1]
 CONFIGS = ROOT / "configs" / "methods"
@@ -192,7 +191,8 @@ def uses(settings: Any, name: str) -> bool:
 
 def sources(name: str) -> Iterator[str]:
     """The works that the method's description names, in BibTeX."""
-    try:
-        yield from citations(name)
-    except ConfigError:
+    works = works_of(ALGORITHM.parts[name].__doc__ or "")
+    for work in works:
+        yield work.bibtex
+    if not works:
         yield "% its description names no published work"

@@ -172,7 +172,7 @@ class ResNet:
             evaluation by averages over a sample of the training set; or `group`, of 16 maps each,
             by those of one image.
 
-    Source: He, Zhang, Ren, Sun (2015), arXiv:1512.03385, section 4.2; Wu, He (2018),
+    Source: He, Zhang, Ren, Sun (2016), arXiv:1512.03385, section 4.2; Wu, He (2018),
     arXiv:1803.08494.
 
     Raises:

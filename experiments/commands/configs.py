@@ -1,6 +1,4 @@
-"""The commands about configs and about what they may name: validate, list, new, cite, schema,
-doctor.
-"""
+"""The commands about configs and about what they may name: validate, list, new, schema, doctor."""
 
 import json
 import sys
@@ -92,19 +90,6 @@ def new_entry(args: Namespace) -> int:
     return DONE
 
 
-def cite_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "names", nargs="+", metavar="NAME", help="an entry of `laggard list`, such as a method"
-    )
-
-
-def cite(args: Namespace) -> int:
-    from laggard.experiments.config.catalogue import citations
-
-    print("\n\n".join(dict.fromkeys(work for name in args.names for work in citations(name))))
-    return DONE
-
-
 def schema(_: Namespace) -> int:
     from laggard.experiments.config.editors import config_schema
 
@@ -146,13 +131,6 @@ COMMANDS = (
         "write an entry of one's own, with a config and a test",
         new_arguments,
         new_entry,
-        CATALOGUE,
-    ),
-    Command(
-        "cite",
-        "print the sources of what a config may name, as BibTeX",
-        cite_arguments,
-        cite,
         CATALOGUE,
     ),
     Command(

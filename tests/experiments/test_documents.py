@@ -1,13 +1,9 @@
-"""Configs based on another, the examples that laggard brings, the JSON schema of a config, and
-citations.
-"""
+"""Configs based on another, the examples that laggard brings, and the JSON schema of a config."""
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable
-from inspect import cleandoc
 from itertools import permutations
 from pathlib import Path
 
@@ -17,7 +13,6 @@ from jsonschema import Draft202012Validator
 from laggard import load
 from laggard.experiments.cli import main
 from laggard.experiments.config import documents
-from laggard.experiments.config.catalogue import SECTIONS, citations
 from laggard.experiments.config.config import digest_of
 from laggard.experiments.config.documents import examples, find_config, read
 from laggard.experiments.config.editors import config_schema
@@ -343,47 +338,4 @@ def test_every_key_has_a_description_and_a_type(schema: Draft202012Validator) ->
     ] == []
     assert schema.is_valid(
         {"cluster": {"preset": "10gbe", "apply_seconds": {"law": "constant", "mean": 1.0}}}
-    )
-
-
-def test_every_work_that_a_docstring_names_can_be_cited() -> None:
-    """A year in brackets and a preprint's number stand in each source as often as in its
-    citations.
-    """
-    sources: dict[str, str] = {}
-    for name, part in (
-        (name, part) for choice in SECTIONS.values() for name, part in choice.parts.items()
-    ):
-        text = cleandoc(part.__doc__ or "").partition("\nSource: ")[2].partition("\n\n")[0]
-        # a law and a topology share a name
-        sources[name] = " ".join([*sources.get(name, "").split(), *text.split()])
-    for name, source in sources.items():
-        years = re.findall(r"(?:[A-Z][\w'-]+|al\.) \((\d{4})\)", source)
-        if not years:
-            with pytest.raises(
-                ConfigError,
-                match=f"^laggard cite: {name}: its description names no published work$",
-            ):
-                list(citations(name))
-            continue
-        text = "\n".join(citations(name))
-        assert len(set(re.findall(r"eprint = {(.*)}", text))) == len(
-            set(re.findall(r"arXiv.(\d+\.\d+)", source))
-        )
-        assert set(re.findall(r"year = {(.*)}", text)) | set(
-            re.findall(r"as in .* \((\d{4})\)", source)
-        ) >= set(years)
-
-
-def test_the_command_cites(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cite", "adpsgd", "dpsgd", "adpsgd"]) == 0
-    assert capsys.readouterr().out.count("@misc{") == 3
-    assert main(["cite", "soft_sync"]) == 0
-    assert "  note = {(n-softsync)},\n" in capsys.readouterr().out
-    assert main(["cite", "k_async"]) == 0
-    assert "note" not in capsys.readouterr().out
-    assert main(["cite", "adpsdg"]) == 2
-    assert (
-        capsys.readouterr().err
-        == "laggard cite: 'adpsdg': nothing is called so; did you mean adpsgd?\n"
     )

@@ -1,0 +1,68 @@
+"""`references.bib` has the works that docstrings name as their sources."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from laggard.experiments.cli import main
+from laggard.experiments.references import AUTHOR_AND_YEAR, SOURCE_PARAGRAPH, works, works_of
+from tests.documents import ROOT
+
+PACKAGES = [
+    "simulator",
+    "models",
+    *(f"experiments/{folder}" for folder in ("config", "real", "results", "running", "theory")),
+]
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
+
+
+def docstrings_with_sources() -> dict[str, str]:
+    """Every docstring with a source, by its place."""
+    found = {}
+    for file in (file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            text = (ast.get_docstring(node) or "") if isinstance(node, DOCUMENTED) else ""
+            if SOURCE_PARAGRAPH.search(text):
+                place = Path(file).relative_to(ROOT)
+                found[f"{place}: {getattr(node, 'name', '')}"] = text
+    return found
+
+
+def test_every_named_source_is_in_references() -> None:
+    missing = []
+    for place, text in docstrings_with_sources().items():
+        source = " ".join(" ".join(SOURCE_PARAGRAPH.findall(text)).split())
+        numbers = {work.arxiv for work in works_of(text)}
+        years = {re.sub(r"[a-z]*$", "", work.key) for work in works_of(text)}
+        missing += [
+            (place, number)
+            for number in re.findall(r"arXiv.(\d{4}\.\d{4,5})", source)
+            if number not in numbers
+        ]
+        missing += [
+            (place, author, year)
+            for author, year in AUTHOR_AND_YEAR.findall(source)
+            if author.lower() + year not in years
+        ]
+    assert missing == []
+
+
+def test_every_work_is_complete_and_has_its_own_key() -> None:
+    text = (ROOT / "experiments/references.bib").read_text(encoding="utf-8")
+    assert len(works()) == text.count("@")
+    assert text == "\n".join(work.bibtex for work in works().values())
+    for key, work in works().items():
+        assert re.fullmatch(r"[a-z]+\d{4}[a-z]*", key)
+        assert {"author", "title", "year"} <= set(work.fields), key
+        assert work.fields["year"] in key
+    numbers = [work.arxiv for work in works().values() if work.arxiv]
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_list_names_the_works_of_an_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "adpsgd"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "lian2018: Lian, Zhang, Zhang, Liu (2018). Asynchronous Decentralized" in shown
+    assert "arXiv 1710.06952" in shown
