@@ -130,7 +130,9 @@ def read_libsvm(file: str, test_file: str | None, test_share: float, seed: int) 
     for x, _ in read:
         x.resize(x.shape[0], width)
     x = sparse.vstack([x for x, _ in read], format="csr")
-    x = x if x[:, 0].nnz else x[:, 1:]  # features count from 1, in some files from 0
+    counts_from_zero = x[:, 0].nnz > 0
+    if not counts_from_zero:
+        x = x[:, 1:]
     if x.shape[0] * x.shape[1] > MOST_DENSE:
         expected = f"at most {MOST_DENSE} numbers when dense"
         raise wrong_file("file", file, expected, f"{x.shape[0]} rows of {x.shape[1]} features")

@@ -153,7 +153,10 @@ class Language:
         while len(found) < self.words:
             # One more letter for each three times as many words, give or take one.
             length = 1 + int(np.log(1 + len(found)) / np.log(3)) + int(rng.integers(3))
-            kinds = (VOWELS, CONSONANTS) if rng.random() < 0.5 else (CONSONANTS, VOWELS)
+            if rng.random() < 0.5:
+                kinds = (VOWELS, CONSONANTS)
+            else:
+                kinds = (CONSONANTS, VOWELS)
             found[
                 "".join(str(rng.choice(list(kinds[at % 2]))) for at in range(min(length, LONGEST)))
             ] = None

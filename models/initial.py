@@ -82,9 +82,10 @@ def count_initial(file: str, params: int, shapes: Callable[[], Shapes]) -> int:
     expected = shapes()
     if other := [name for name in {**expected, **found} if found.get(name) != expected.get(name)]:
         name, given = other[0], found.get(other[0], "none")
-        problem = (
-            f"{name} of the shape {expected[name]}" if name in expected else f"no parameter {name}"
-        )
+        if name in expected:
+            problem = f"{name} of the shape {expected[name]}"
+        else:
+            problem = f"no parameter {name}"
         raise wrong_file("initial_file", file, problem, f"{given}")
     return 1
 

@@ -86,9 +86,10 @@ def layers(module: "nn.Module", shape: tuple[int, ...], batch: int) -> list[Laye
     """
     from torch import nn
 
-    parts = (
-        list(module.named_children()) if isinstance(module, nn.Sequential) else [("model", module)]
-    )
+    if isinstance(module, nn.Sequential):
+        parts = list(module.named_children())
+    else:
+        parts = [("model", module)]
     found, x = [], _samples(shape)
     for name, part in parts:
         x, work = _forward(part, x)
@@ -149,7 +150,10 @@ def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:
     if rows != labels:
         whole, each = "one label for an input", "a label for each position"
         has, gives = (each, whole) if labels else (whole, each)
-        remedy = "transformer" if labels else "lenet5, mlp or logistic"
+        if labels:
+            remedy = "transformer"
+        else:
+            remedy = "lenet5, mlp or logistic"
         raise ValueError(
             f"model: expected one that predicts {has}, as the data has them, got {gives}: use {remedy}"
         )

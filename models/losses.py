@@ -85,11 +85,9 @@ class CrossEntropyLoss(Objective):
     def function(self) -> "Loss":
         from torch.nn.functional import cross_entropy
 
-        return (
-            partial(cross_entropy, label_smoothing=self.smoothing)
-            if self.smoothing
-            else cross_entropy
-        )
+        if self.smoothing:
+            return partial(cross_entropy, label_smoothing=self.smoothing)
+        return cross_entropy
 
 
 @dataclass(frozen=True)
@@ -156,11 +154,9 @@ def penalty(weights: "Tensor") -> "Tensor":
 
     squares = weights.square()
     terms = squares / (1 + squares)
-    return (
-        torch.stack([row.sum() for row in terms])
-        if weights.device.type == "cpu"
-        else terms.sum(dim=1)
-    )
+    if weights.device.type == "cpu":
+        return torch.stack([row.sum() for row in terms])
+    return terms.sum(dim=1)
 
 
 def penalty_gradient(weights: "Tensor") -> "Tensor":

@@ -203,7 +203,9 @@ def with_draws(module: nn.Module) -> nn.Module:
     """`module`, or `Keyed` of it where it has `Dropout`."""
     found = (layer.draws for layer in module.modules() if isinstance(layer, Dropout))
     draws = next(found, None)
-    return module if draws is None else Keyed(module, draws)
+    if draws is None:
+        return module
+    return Keyed(module, draws)
 
 
 SPATIAL: dict[type[nn.Module], int] = {

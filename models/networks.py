@@ -204,9 +204,9 @@ class ResNet:
         check_channels(shape)
 
         def norm(maps: int) -> "nn.Module":
-            return (
-                nn.BatchNorm2d(maps) if self.norm == "batch" else nn.GroupNorm(maps // GROUP, maps)
-            )
+            if self.norm == "batch":
+                return nn.BatchNorm2d(maps)
+            return nn.GroupNorm(maps // GROUP, maps)
 
         first = convolution_of_3(shape[0], MAPS[0])
         layers: OrderedDict[str, nn.Module] = OrderedDict(

@@ -136,12 +136,11 @@ class QuadraticForm(ABC):
         """
         import torch
 
-        noises = [noise for _, noise in batches] if self.workers else batches
-        noise = (
-            self.noise
-            / math.sqrt(self.batch)
-            * torch.stack([each.expand(weights.shape[1:]) for each in noises])
-        )
+        noises = batches
+        if self.workers:
+            noises = [noise for _, noise in batches]
+        stacked = torch.stack([noise.expand(weights.shape[1:]) for noise in noises])
+        noise = self.noise / math.sqrt(self.batch) * stacked
         offset = weights - self._optimum
         if not self.workers:
             return self._product(offset) + noise, self._energy(offset)

@@ -104,7 +104,10 @@ class Supervised:
             raise ValueError(f"batch = {batch}: expected at least 1")
         self.batch, self.epoch = batch, len(dataset.train_y)
         self.device, self.dtype = find_device(device), dtype
-        self._objective = loss if isinstance(loss, Objective) else FunctionLoss(loss)
+        if isinstance(loss, Objective):
+            self._objective = loss
+        else:
+            self._objective = FunctionLoss(loss)
         loss = self._objective.function()
         self._network, self._loss = network, over_positions(loss) if dataset.labels else loss
         self._data = dataset.to(self.device, dtype)
@@ -211,7 +214,9 @@ class Supervised:
         )
         shaped: Tensor = products.unflatten(0, weights.shape[:2])
         strength = self._objective.regularizer
-        return shaped + strength * penalty_curvature(weights) * directions if strength else shaped
+        if strength:
+            return shaped + strength * penalty_curvature(weights) * directions
+        return shaped
 
     def evaluate(self, weights: Tensor) -> Mapping[str, Tensor]:
         """Mean loss and accuracy (0 to 1) on the test set, each `(ensemble,)`, of models
@@ -293,8 +298,12 @@ def _make_shards(
         raise ValueError(
             f"workers = None, but partition {partition} divides the training set among them: say how many"
         )
-    workers = 1 if workers is None or isinstance(partition, Iid) else workers
-    by = dataset.writers if isinstance(partition, ByWriter) else dataset.train_y.cpu().numpy()
+    if workers is None or isinstance(partition, Iid):
+        workers = 1
+    if isinstance(partition, ByWriter):
+        by = dataset.writers
+    else:
+        by = dataset.train_y.cpu().numpy()
     if by is None:
         raise ValueError(
             f"partition: expected a data set whose samples have writers, got {dataset.name}"

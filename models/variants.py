@@ -119,7 +119,9 @@ class Variants:
     def __getitem__(self, number: "Tensor") -> Any:
         samples = len(self.values)
         values = self.values[number % samples]
-        return values if self._transform is None else self._transform(values, number // samples)
+        if self._transform is None:
+            return values
+        return self._transform(values, number // samples)
 
     def index_select(self, dim: int, index: "Tensor") -> Any:
         """As of a tensor; `dim` is 0."""
@@ -128,7 +130,9 @@ class Variants:
 
 def tensor_of(values: Indexable) -> "Tensor":
     """The tensor that has the variants, or that `values` are."""
-    return values.values if isinstance(values, Variants) else cast("Tensor", values)
+    if isinstance(values, Variants):
+        return values.values
+    return cast("Tensor", values)
 
 
 def make_variants(
@@ -145,22 +149,21 @@ def make_variants(
     """
     augment.check(tuple(x.shape[1:]))
     pictures = augment.variants
-    variants = (
-        pictures * min(DRAWS_OF_A_SAMPLE, ((1 << 63) - 1) // (len(x) * pictures))
-        if drops
-        else pictures
-    )
+    if drops:
+        variants = pictures * min(DRAWS_OF_A_SAMPLE, ((1 << 63) - 1) // (len(x) * pictures))
+    else:
+        variants = pictures
 
     def transform(values: "Tensor", variant: "Tensor") -> Any:
         if pictures > 1:
             values = augment.apply(values, variant % pictures)
-        return (values, variant // pictures) if drops else values
+        if drops:
+            return (values, variant // pictures)
+        return values
 
-    return (
-        (x, y, 1)
-        if variants == 1
-        else (Variants(x, variants, transform), Variants(y, variants), variants)
-    )
+    if variants == 1:
+        return (x, y, 1)
+    return (Variants(x, variants, transform), Variants(y, variants), variants)
 
 
 def draw_variants(

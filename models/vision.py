@@ -51,11 +51,9 @@ class Vision:
 
         check_channels(shape, channels=(1, 3))
         network = make_classifier(self.network, classes, self.dropout)
-        return (
-            network
-            if shape[0] == 3
-            else nn.Sequential(OrderedDict(colour=GrayToColour(), network=network))
-        )
+        if shape[0] == 3:
+            return network
+        return nn.Sequential(OrderedDict(colour=GrayToColour(), network=network))
 
     def describe(self, shape: tuple[int, ...], classes: int) -> Description:
         """The network of `build`, built without memory.

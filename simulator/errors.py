@@ -148,7 +148,10 @@ def limits_of(settings: Any) -> list[tuple[str, tuple[str, ...], Range | None]]:
     """Of each field of a dataclass: its name, the choices that it has, and its range."""
     found = []
     for field in fields(settings):
-        choices = get_args(field.type) if get_origin(field.type) is Literal else ()
+        if get_origin(field.type) is Literal:
+            choices = get_args(field.type)
+        else:
+            choices = ()
         marks = [
             mark
             for hint in (field.type, *get_args(field.type))

@@ -196,6 +196,6 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 def describe(device: torch.device) -> str:
     """The device, and of a GPU its name: `cpu`, or `cuda (NVIDIA ...)`."""
-    return (
-        f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
-    )
+    if device.type == "cuda":
+        return f"{device} ({torch.cuda.get_device_name(device)})"
+    return str(device)

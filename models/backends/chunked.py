@@ -180,7 +180,10 @@ class Pieces:
         """The size of the next piece when `left` rows remain."""
         most = min(left, self._most)
         if self._memory is not None and most > self._seen:
-            fits = int(SHARE * self._memory.free() / self.bytes) if self.bytes else TRIED
+            if self.bytes:
+                fits = int(SHARE * self._memory.free() / self.bytes)
+            else:
+                fits = TRIED
             most = min(most, max(1, self._seen, fits))
         return -(-left // -(-left // most))
 

@@ -146,11 +146,10 @@ def _pool_channels(layer: nn.Module, x: Tensor) -> Tensor:
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`weight` `(models, out, in)` on `x` `(models, ..., in)`."""
     rows, transposed = x.flatten(1, -2), weight.transpose(1, 2)
-    product = (
-        torch.bmm(rows, transposed)
-        if bias is None
-        else torch.baddbmm(bias.unsqueeze(1), rows, transposed)
-    )
+    if bias is None:
+        product = torch.bmm(rows, transposed)
+    else:
+        product = torch.baddbmm(bias.unsqueeze(1), rows, transposed)
     outputs: Tensor = product.unflatten(1, x.shape[1:-1])
     return outputs
 
@@ -168,11 +167,10 @@ def _convolution(layer: nn.Conv2d) -> Product:
         windows = maps.unfold(3, high, down).unfold(4, wide, right).permute(0, 1, 5, 6, 2, 3, 4)
         columns, places = windows.flatten(4).flatten(1, 3), windows.shape[4:]
         rows = weight.flatten(2)
-        product = (
-            torch.bmm(rows, columns)
-            if bias is None
-            else torch.baddbmm(bias.unsqueeze(2), rows, columns)
-        )
+        if bias is None:
+            product = torch.bmm(rows, columns)
+        else:
+            product = torch.baddbmm(bias.unsqueeze(2), rows, columns)
         outputs: Tensor = product.unflatten(2, places).transpose(1, 2)
         return outputs
 

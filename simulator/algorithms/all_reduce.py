@@ -57,7 +57,9 @@ class AllReduce(Reducing, Bucketed):
     only_collectives: ClassVar[bool] = True
 
     def worker(self, node: Node) -> Role:
-        return self.at_once(node) if self.bucket_bytes is None else self.in_buckets(node)
+        if self.bucket_bytes is None:
+            return self.at_once(node)
+        return self.in_buckets(node)
 
     def at_once(self, node: Node) -> Role:
         """Sum the gradients once they are computed."""

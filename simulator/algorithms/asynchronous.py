@@ -37,7 +37,9 @@ class AsyncPS(Sharded):
     accumulate: PositiveInt = 1
 
     def worker(self, node: Node) -> Role:
-        return read_compute_push(node) if self.shards == 1 else self.with_shards(node)
+        if self.shards == 1:
+            return read_compute_push(node)
+        return self.with_shards(node)
 
     def with_shards(self, node: Node) -> Role:
         servers = Shards(node, self.shards)
@@ -120,7 +122,10 @@ class Downpour(Sharded):
 
     def local(self) -> Rule:
         """The rule of a replica's own steps."""
-        optimizer = self.rule.optimizer if self.local_rule == "same" else SGD()
+        if self.local_rule == "same":
+            optimizer = self.rule.optimizer
+        else:
+            optimizer = SGD()
         return replace(self.rule, optimizer=optimizer, compensation=Uncompensated())
 
     def server(self, node: Node) -> Role:

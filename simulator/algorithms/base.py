@@ -60,7 +60,9 @@ class Algorithm(Settings):
 
     def models(self, workers: int) -> Sequence[int]:
         """The ranks whose mean model is evaluated: the server or, without one, every worker."""
-        return [SERVER] if SERVER in self.roles(workers) else range(workers)
+        if SERVER in self.roles(workers):
+            return [SERVER]
+        return range(workers)
 
     def slices(
         self, workers: int, params: int, layers: Sequence[Layer] = ()
@@ -144,11 +146,10 @@ class Algorithm(Settings):
             what = "returns from a checkpoint, as those of async_ps, sync_ps and k_sync do" * bool(
                 servers
             )
-            expected = (
-                f"none, since no server of {name} {what}"
-                if servers
-                else f"none, since {name} has no server"
-            )
+            if servers:
+                expected = f"none, since no server of {name} {what}"
+            else:
+                expected = f"none, since {name} has no server"
             raise InvalidSettingError(
                 "Cluster", "server_crashes", expected, len(cluster.server_crashes)
             )
@@ -185,13 +186,13 @@ def count_awaited(algorithm: Algorithm, wait_for: float | None, workers: int) ->
     Raises:
         InvalidSettingError: more than there are, or between two whole numbers.
     """
-    count = (
-        workers
-        if wait_for is None
-        else math.ceil(wait_for * workers - 1e-9)
-        if wait_for < 1
-        else wait_for
-    )
+    count: float
+    if wait_for is None:
+        count = workers
+    elif wait_for < 1:
+        count = math.ceil(wait_for * workers - 1e-9)
+    else:
+        count = wait_for
     if count > workers:
         expected = f"at most workers = {workers}, or the server would wait for ever"
         raise InvalidSettingError(type(algorithm).__name__, "wait_for", expected, wait_for)

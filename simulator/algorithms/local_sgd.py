@@ -90,7 +90,10 @@ class LocalSGD(Sharded):
             if len(gathered) == awaited:
                 yield node.work(node.apply_seconds)
                 offered = mean([gathered[rank][1] for rank in sorted(gathered)])
-                average = offered if self.average == "weights" else node.weights + offered
+                if self.average == "weights":
+                    average = offered
+                else:
+                    average = node.weights + offered
                 weights, state = self.merge(node.weights, average, state)
                 node.apply(
                     weights, [gradient for taken, _ in gathered.values() for gradient in taken]
@@ -131,8 +134,9 @@ class DiLoCo(LocalSGD):
     outer_optimizer: Literal["nesterov", "sgd"] = "nesterov"
 
     def outer(self) -> Rule:
-        optimizer = Nesterov if self.outer_optimizer == "nesterov" else SGD
-        return Rule(optimizer(momentum=self.outer_momentum), lr=self.outer_lr)
+        if self.outer_optimizer == "nesterov":
+            return Rule(Nesterov(momentum=self.outer_momentum), lr=self.outer_lr)
+        return Rule(SGD(momentum=self.outer_momentum), lr=self.outer_lr)
 
     def merge(
         self, weights: "Tensor", average: "Tensor", state: RuleState

@@ -84,11 +84,10 @@ class GPipe(Replicated):
             pieces = yield from stage.make_passes(
                 node.weights, self.micro_batches, self.warm_up(stage)
             )
-            gradients = (
-                pieces
-                if self.replicas == 1
-                else [(yield from self.average(node, stage.size, pieces))]
-            )
+            if self.replicas == 1:
+                gradients = pieces
+            else:
+                gradients = [(yield from self.average(node, stage.size, pieces))]
             weights, state = self.rule.update(node.weights, gradients, state)
             node.apply(weights, pieces)
 

@@ -75,7 +75,9 @@ class SGP(Algorithm):
             raise InvalidSettingError(type(self).__name__, "mixing", expected, self.mixing)
 
     def worker(self, node: Node) -> Role:
-        return self.overlapped(node) if self.overlap else self.in_step(node)
+        if self.overlap:
+            return self.overlapped(node)
+        return self.in_step(node)
 
     def in_step(self, node: Node) -> Role:
         """Algorithm 1."""
@@ -111,7 +113,9 @@ class SGP(Algorithm):
 
     def model(self, x: "Tensor", node: Node) -> "Tensor":
         """z = x / w."""
-        return x if self.biased or node.weight == 1.0 else x / node.weight
+        if self.biased or node.weight == 1.0:
+            return x
+        return x / node.weight
 
     def push(self, node: Node, x: "Tensor", exchange: int) -> "Tensor":
         """Send each peer its share of x and w; return the node's own share of x."""

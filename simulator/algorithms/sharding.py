@@ -51,7 +51,9 @@ class Sharded(Algorithm):
     def slices(
         self, workers: int, params: int, layers: Sequence[Layer] = ()
     ) -> Mapping[int, slice]:
-        return split_parameters(params, self.shards) if self.shards > 1 else {}
+        if self.shards > 1:
+            return split_parameters(params, self.shards)
+        return {}
 
     def updates_in_parts(self, workers: int) -> bool:
         return self.shards > 1

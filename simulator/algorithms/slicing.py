@@ -150,11 +150,10 @@ def slice_layers(
     for number, bucket in zip(reversed(range(len(buckets))), buckets, strict=True):
         share, done = max(0.0, bucket.ready - done), bucket.ready
         size = model_bytes * bucket.size
-        slices = (
-            1
-            if slice_bytes is None
-            else min(max(1, math.ceil(size / slice_bytes - 1e-9)), MOST_SLICES)
-        )
+        if slice_bytes is None:
+            slices = 1
+        else:
+            slices = min(max(1, math.ceil(size / slice_bytes - 1e-9)), MOST_SLICES)
         found.append(
             SlicedLayer(
                 number, share / backward, share, slices, bucket.size / slices, bucket.columns

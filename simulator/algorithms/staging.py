@@ -55,7 +55,10 @@ def stage_layers(layers: Sequence[Layer], stages: int, cut: Sequence[str] = ()) 
     expected = f"{stages - 1} of the layers {', '.join(names[1:])}, in this order: the first of each further stage"
     if cut and (len(cut) != stages - 1 or not set(cut) <= set(names[1:])):
         raise InvalidSettingError("Pipeline", "cut", expected, list(cut))
-    starts = [names.index(name) for name in cut] if cut else balance(layers, stages)
+    if cut:
+        starts = [names.index(name) for name in cut]
+    else:
+        starts = balance(layers, stages)
     if sorted(set(starts)) != starts:
         raise InvalidSettingError("Pipeline", "cut", expected, list(cut))
     offsets = [0, *accumulate(layer.params for layer in layers)]

@@ -105,7 +105,9 @@ class SyncPS(Synchronous, Bucketed):
     def worker(self, node: Node) -> Role:
         if self.bucket_bytes is not None:
             return self.in_buckets(node)
-        return self.with_one_server(node) if self.shards == 1 else self.with_shards(node)
+        if self.shards == 1:
+            return self.with_one_server(node)
+        return self.with_shards(node)
 
     def with_one_server(self, node: Node) -> Role:
         node.send(SERVER, None, size=0)  # announces the worker
@@ -146,11 +148,9 @@ class SyncPS(Synchronous, Bucketed):
                 yield node.receive(BUCKET)
 
     def server(self, node: Node) -> Role:
-        return (
-            self.first(node, node.workers)
-            if self.bucket_bytes is None
-            else self.bucket_by_bucket(node)
-        )
+        if self.bucket_bytes is None:
+            return self.first(node, node.workers)
+        return self.bucket_by_bucket(node)
 
     def bucket_by_bucket(self, node: Node) -> Role:
         """Answer each bucket with its new weights once it has come from all workers; the last

@@ -71,11 +71,10 @@ def simulate(
     ):
         if not fits or isinstance(given, type):
             raise TypeError(f"simulate: {name}: expected {expected}, got {given!r:.100}")
-    members = (
-        [seed] * (1 if ensemble is None else ensemble)
-        if learning_seeds is None
-        else list(learning_seeds)
-    )
+    if learning_seeds is None:
+        members = [seed] * (1 if ensemble is None else ensemble)
+    else:
+        members = list(learning_seeds)
     if not members or ensemble not in (None, len(members)):
         raise InvalidSettingError(
             "simulate", "ensemble", "one member or more, as many as learning_seeds", ensemble
@@ -88,6 +87,8 @@ def simulate(
     if observe is not None:
         observe(simulation)
     try:
-        return simulation.run() if snapshots is None else snapshots.run(simulation)
+        if snapshots is None:
+            return simulation.run()
+        return snapshots.run(simulation)
     finally:
         simulation.pool.cancel()

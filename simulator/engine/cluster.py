@@ -124,7 +124,10 @@ class Cluster(Settings):
                 expected = f"ranks below workers = {self.workers}"
                 raise InvalidSettingError("Cluster", f"{key}.file", expected, wrong[0])
         elif wrong or not any(slowdown.hits(rank) for rank in range(self.workers)):
-            field = "workers" if getattr(slowdown, "workers", ()) else "worker"
+            if getattr(slowdown, "workers", ()):
+                field = "workers"
+            else:
+                field = "worker"
             got = wrong[0] if wrong else slowdown
             raise InvalidSettingError(
                 "Cluster", f"{key}.{field}", f"a rank below workers = {self.workers}", got

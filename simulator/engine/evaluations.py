@@ -53,7 +53,10 @@ class Evaluations:
 
     def evaluate(self) -> None:
         """Evaluate the model as it is now, and end the run if it is good enough or has diverged."""
-        nodes = self._live() if len(self._models) > 1 and not self._slices else ()
+        if len(self._models) > 1 and not self._slices:
+            nodes = self._live()
+        else:
+            nodes = ()
         world = self._world
         self._learning.evaluate(self.model(), world.progress(), nodes)
         # these are not the run's values

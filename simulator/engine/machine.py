@@ -56,7 +56,10 @@ class Machine(NodeState):
         # seconds busy, sending, waiting, down; waiting is what is left at the end
         self.spent = [0.0, 0.0, 0.0, 0.0]
         self._pool, self._counters, self._transport = world.pool, world.counters, world.transport
-        self._post = None if world.log is not None else world.transport.post
+        if world.log is not None:
+            self._post = None
+        else:
+            self._post = world.transport.post
         self.model_bytes, self._log, self.lock_step = world.model_bytes, world.log, world.lock_step
         self._peers: NodePeers | None = None  # made when they are needed, as what follows
         self._joined: dict[int, Machine] = {}  # cached receivers that it may send to
@@ -81,13 +84,18 @@ class Machine(NodeState):
                 f"node {self.rank} is a server: it has no mini-batches; compute on a worker's node"
             )
         alone, now = self._durations.next(), self._env._now
-        seconds = apply_slowdowns(alone, now, self._slowdowns) if self._slowdowns else alone
+        if self._slowdowns:
+            seconds = apply_slowdowns(alone, now, self._slowdowns)
+        else:
+            seconds = alone
         promise = self._pool.promise
         gradient = promise(self.rank, self, weights, next(self._batches), read)
         gradient.started, gradient.due = now, now + seconds
         self._counters.started += 1
         work = self._begin(gradient, seconds)
-        return start_buckets(work, alone, buckets) if buckets else work
+        if buckets:
+            return start_buckets(work, alone, buckets)
+        return work
 
     @cached_property
     def rng(self) -> Generator:
@@ -123,7 +131,9 @@ class Machine(NodeState):
         if share:
             alone = self._durations.next() if of is None else of
             seconds = apply_slowdowns(share * alone, self._env.now, self._slowdowns)
-        return self._begin(None, seconds) if seconds else self._at_once or self._make_at_once()
+        if seconds:
+            return self._begin(None, seconds)
+        return self._at_once or self._make_at_once()
 
     def send(self, receiver: int, content: Any, tag: Hashable = None, size: float = 1.0) -> Message:
         target = self._joined.get(receiver) or self._join(receiver)

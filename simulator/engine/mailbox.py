@@ -48,7 +48,10 @@ class Mailbox:
         tag = receive.tag
         mail = self.mail.get(tag)
         if mail:
-            message = mail.popleft() if tag is None else mail.pop(0)  # type: ignore[union-attr, call-arg]
+            if tag is None:
+                message = mail.popleft()  # type: ignore[union-attr]
+            else:
+                message = mail.pop(0)  # type: ignore[call-arg]
             if not mail and tag is not None:
                 del self.mail[tag]  # else it grows where every step has a tag of its own
             receive.fire(message)

@@ -110,7 +110,10 @@ class Reached:
                 if name not in left_out:
                     yield from (name, value)
         seen = {id(value) for value in named.values()} | {id(named)}
-        others = [] if isinstance(found, dict) else gc.get_referents(found)
+        if isinstance(found, dict):
+            others = []
+        else:
+            others = gc.get_referents(found)
         if isinstance(found, GeneratorType):
             # it has a frame object only once a debugger or a profiler has looked at it, and refers
             # to None as the error that it handles once an error was caught in it, as in a gradient,

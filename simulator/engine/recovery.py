@@ -151,7 +151,10 @@ class Recoveries:
         row = [now, math.nan, rank, node.version, self._of[rank].lose(now)]
         self._rows.append(row)
         world.env.call_in(restore_seconds, partial(self._restore, rank, row, again))
-        self._in_vain = self._in_vain + 1 if self._applies == world.counters.applies else 0
+        if self._applies == world.counters.applies:
+            self._in_vain = self._in_vain + 1
+        else:
+            self._in_vain = 0
         self._applies = world.counters.applies
         if self._in_vain >= MOST_CRASHES:
             world.stalled = f"{now:g} s after {self._applies} updates: servers crashed {MOST_CRASHES} times without one"

@@ -93,7 +93,10 @@ class Round:
         computes until `due`.
         """
         if due > time:
-            self.busy = np.zeros(len(self.nodes)) if self.busy is None else self.busy
+            if self.busy is None:
+                self.busy = np.zeros(len(self.nodes))
+            else:
+                self.busy = self.busy
             self.busy[rank] = due
         self.start.time[rank], self.start.since[rank] = time, since
         self.start.order[rank] = self.joined

@@ -25,8 +25,12 @@ def kind_of(cluster: Cluster, rank: int) -> type[Machine]:
     A cluster without servers has clients that are like machines.
     """
     if cluster.receive_seconds == 0 and cluster.reply_seconds == 0:
-        return Client if is_law(cluster.apply_seconds) else Machine
-    return Server if rank < 0 else Client
+        if is_law(cluster.apply_seconds):
+            return Client
+        return Machine
+    if rank < 0:
+        return Server
+    return Client
 
 
 class Client(Machine):

@@ -1,6 +1,5 @@
 """The engine: one virtual clock, its nodes, and the outcome."""
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
@@ -74,15 +73,17 @@ class Simulation:
         cluster = cluster.bound(seeds.cluster)
         self.env = Clock(stream(seeds.cluster, TIES) if cluster.ties == "random" else None)
         self.cluster, self.trace, self.counters = cluster, Trace(self.env), Counters(task)
-        self.log = MessageLog(self.env) if record is not None and record.messages else None
+        self.log: MessageLog | None = None
+        if record is not None and record.messages:
+            self.log = MessageLog(self.env)
         self.reached, self.snapshots = cast(str | None, None), cast("Snapshots | None", None)
-        self.counters.most_computed = math.inf if stop.gradients is None else stop.gradients
+        if stop.gradients is not None:
+            self.counters.most_computed = stop.gradients
         self._task, self._stop, self._watch, self.crashes = task, stop, watch, cluster.has_crashes
         start = task.start([start_seed(seed) for seed in seeds.learning])
-        message_bytes = cluster.network.message_bytes
-        self.model_bytes = (
-            bytes_of(task, start.shape[1]) if message_bytes is None else message_bytes
-        )
+        self.model_bytes = bytes_of(task, start.shape[1])
+        if cluster.network.message_bytes is not None:
+            self.model_bytes = cluster.network.message_bytes
         if start.shape[1] == 0:
             start = cast(Tensor, EmptyWeights(len(start)))
         self._learning = Learning(task, start, evaluate.nodes, evaluate.keep_models)
@@ -111,7 +112,9 @@ class Simulation:
             self.env, network, self.topology, cluster.workers, self.crashes, seed
         )
         lock_step = Rounds.apply_to(cluster, algorithm, recorded=self.log is not None)
-        self.lock_step = Rounds(self.env, cluster, self.model_bytes) if lock_step else None
+        self.lock_step: Rounds | None = None
+        if lock_step:
+            self.lock_step = Rounds(self.env, cluster, self.model_bytes)
 
     def _start_roles(self, algorithm: "Algorithm", start: Tensor, seeds: Seeds) -> None:
         """Make the nodes with `start` as their model, and start their roles."""
@@ -124,7 +127,9 @@ class Simulation:
             self.faults = Faults(
                 self.env, self.cluster.crashes, self.nodes, roles, readmits, self.transport
             )
-        self.recoveries = Recoveries(self) if self.cluster.server_crashes else None
+        self.recoveries: Recoveries | None = None
+        if self.cluster.server_crashes:
+            self.recoveries = Recoveries(self)
 
     def run(self) -> Outcome:
         """Run to the end.
@@ -184,12 +189,14 @@ class Simulation:
     def _node(self, rank: int, start: Tensor, seeds: Seeds) -> Machine:
         times = StoredStream(self._generator, seeds.cluster, COMPUTE, rank)
         durations = Durations(self.cluster.compute, times, rank)
-        own = start[:, self._slices[rank]] if rank in self._slices else start
-        batches = (
-            self._task.batches(rank, Streams(seeds.data(), BATCHES, rank))
-            if rank >= 0
-            else iter(())
-        )
+        if rank in self._slices:
+            own = start[:, self._slices[rank]]
+        else:
+            own = start
+        if rank >= 0:
+            batches = self._task.batches(rank, Streams(seeds.data(), BATCHES, rank))
+        else:
+            batches = iter(())
         kind = kind_of(self.cluster, rank)
         return kind(rank, self, own, durations, self.cluster.slowdowns_of(rank), batches)
 
@@ -209,7 +216,10 @@ class Simulation:
         Raises:
             Deadlock: no node crashed, so that the algorithm is the cause.
         """
-        rounds = [] if self.lock_step is None else self.lock_step.waits()
+        if self.lock_step is None:
+            rounds = []
+        else:
+            rounds = self.lock_step.waits()
         waits = "; ".join(rounds) or describe_waits(self.nodes, self.faults.outside)
         self.stalled = f"{self.env.now:g} s after {self.counters.applies} updates: {waits}"
         if not self.crashes:

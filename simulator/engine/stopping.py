@@ -145,10 +145,12 @@ def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
     )
     moments = [one.back or one.at for one in cluster.crashes]
     moments += [crash.first + crash.restore_seconds for crash in cluster.server_crashes]
-    rows = () if cluster.network.changes is None else cluster.network.changes.rows
-    moments += [
-        row.latency or 0.0 if row.bandwidth != 0 else row.end + (row.latency or 0.0) for row in rows
-    ]
+    if cluster.network.changes is not None:
+        for row in cluster.network.changes.rows:
+            moment = row.latency or 0.0
+            if row.bandwidth == 0:  # nothing passes before the row ends
+                moment += row.end
+            moments.append(moment)
     ahead = max(time, longest * MOST_EVALUATIONS / MOST_CHANGES, *map(mean_of, waits), *moments)
     if period is not None and ahead > MOST_EVALUATIONS * period:
         raise InvalidSettingError(

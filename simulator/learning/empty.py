@@ -79,11 +79,9 @@ def _asked(name: str) -> Any:
 
     def ask(empty: EmptyWeights) -> Any:
         asked = getattr(empty.tensor(), name)
-        return (
-            (lambda *args, **named: _like(asked(*_real(args), **_real(named))))
-            if callable(asked)
-            else asked
-        )
+        if callable(asked):
+            return lambda *args, **named: _like(asked(*_real(args), **_real(named)))
+        return asked
 
     return property(ask)
 
@@ -113,4 +111,6 @@ def _like(answer: Any) -> Any:
         and answer.shape[1] == 0
         and answer.dtype == torch.float32
     )
-    return EmptyWeights(answer.shape[0]) if weights else answer
+    if weights:
+        return EmptyWeights(answer.shape[0])
+    return answer

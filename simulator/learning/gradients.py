@@ -101,13 +101,15 @@ class Read(GradientPromise):
 
     @property
     def staleness(self) -> int:  # type: ignore[override]
-        return (
-            self._owner.version - self.version_read if self.status is IN_FLIGHT else self._staleness
-        )
+        if self.status is IN_FLIGHT:
+            return self._owner.version - self.version_read
+        return self._staleness
 
     @property
     def mixings(self) -> int:  # type: ignore[override]
-        return self._owner.mixings - self.mixed_read if self.status is IN_FLIGHT else self._mixings
+        if self.status is IN_FLIGHT:
+            return self._owner.mixings - self.mixed_read
+        return self._mixings
 
     @property
     def target(self) -> int:  # type: ignore[override]
@@ -147,7 +149,9 @@ class Gradient(Leaf, Read):
         return self._pool.share
 
     def piece(self, rank: int) -> GradientPromise:
-        return self._pieces[rank] if self._pieces else self
+        if self._pieces:
+            return self._pieces[rank]
+        return self
 
     @property
     def losses(self) -> "Tensor":
@@ -224,7 +228,9 @@ class GradientPiece(Derived, Read):
             if pool.learns:
                 pool.withdraw(whole)
         pool.on_resolved(self, whole, first)
-        return whole if first else None
+        if first:
+            return whole
+        return None
 
 
 def check_repeated(gradient: Gradient | GradientPiece, status: str) -> None:

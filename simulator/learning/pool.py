@@ -35,7 +35,9 @@ def memory_for(start: Tensor) -> float:
     is free now.
     """
     free = FREE.get(start.device.type)
-    return MEMORY if free is None else PROMISE_SHARE * free(start.device)
+    if free is None:
+        return MEMORY
+    return PROMISE_SHARE * free(start.device)
 
 
 class GradientPool:
@@ -63,7 +65,10 @@ class GradientPool:
         self.task, self.on_resolved, self._defer = task, on_resolved, defer
         self._ensemble, params = start.shape
         self.learns = params > 0
-        self.no_losses = None if self.learns else torch.zeros(self._ensemble, dtype=start.dtype)
+        if self.learns:
+            self.no_losses = None
+        else:
+            self.no_losses = torch.zeros(self._ensemble, dtype=start.dtype)
         if not self.learns:  # every value is known, so that there is nothing else to do
             self.promise = self._new_gradient  # type: ignore[method-assign]
         memory = memory_for(start) if memory is None else memory
@@ -136,11 +141,12 @@ class GradientPool:
         stamp: Stamp = getattr(read, "stamp", None) or (reader, reader.version, reader.mixings)
         gradient._owner, gradient.version_read, gradient.mixed_read = stamp
         pieces: Sequence[Piece] = getattr(read, "pieces", ())  # slices with different owners
-        gradient._pieces = (
-            {part.stamp[0].rank: GradientPiece(gradient, part) for part in pieces}
-            if pieces
-            else WHOLE
-        )
+        if pieces:
+            gradient._pieces = {
+                part.stamp[0].rank: GradientPiece(gradient, part) for part in pieces
+            }
+        else:
+            gradient._pieces = WHOLE
         gradient._value, gradient._losses = None if self.learns else weights, self.no_losses
         gradient.started = gradient.due = gradient.computed = math.nan
         gradient.status = IN_FLIGHT
@@ -149,14 +155,19 @@ class GradientPool:
     def _fill(self, wanted: list[Gradient]) -> list[Gradient]:
         if len(wanted) >= self.task.lanes:
             return []
-        calls = AHEAD if self.unused <= UNUSED_SHARE * self.evaluated else 1
+        if self.unused <= UNUSED_SHARE * self.evaluated:
+            calls = AHEAD
+        else:
+            calls = 1
         return self._soonest(
             max(0, calls * self.task.lanes // self._ensemble - len(wanted)), frozenset(wanted)
         )
 
     def _soonest(self, count: int, apart: frozenset[Gradient] = frozenset()) -> list[Gradient]:
         others = (gradient for gradient in self._pending if gradient not in apart)
-        return heapq.nsmallest(count, others, key=lambda gradient: gradient.due) if count else []
+        if count:
+            return heapq.nsmallest(count, others, key=lambda gradient: gradient.due)
+        return []
 
     def _take(self, gradients: Sequence[Gradient]) -> None:
         """Wait for those of `gradients` that are in the background."""
@@ -178,7 +189,10 @@ class GradientPool:
             self._pending.pop(gradient, None)
         weights = [gradient.weights for gradient in gradients]
         # an ensemble can be large
-        stacked = weights[0].unsqueeze(0) if len(weights) == 1 else torch.stack(weights)
+        if len(weights) == 1:
+            stacked = weights[0].unsqueeze(0)
+        else:
+            stacked = torch.stack(weights)
         batches = [gradient.batch for gradient in gradients]
         if call := submit(self.task, stacked, batches) if others else None:
             self._background = {

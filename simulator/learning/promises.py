@@ -78,7 +78,9 @@ class Later(Derived):
 
 def concatenate(promises: Sequence[Promise]) -> Promise:
     """The columns of all `promises`, side by side."""
-    return promises[0] if len(promises) == 1 else Derived(tuple(promises), _side_by_side)
+    if len(promises) == 1:
+        return promises[0]
+    return Derived(tuple(promises), _side_by_side)
 
 
 def _side_by_side(*values: "Tensor") -> "Tensor":
@@ -89,11 +91,9 @@ def _side_by_side(*values: "Tensor") -> "Tensor":
 
 def total(promises: Sequence[Promise]) -> Promise:
     """The sum of `promises`, added up in the order in which they are given."""
-    return (
-        promises[0]
-        if len(promises) == 1
-        else Derived(tuple(promises), lambda *values: reduce(add, values))
-    )
+    if len(promises) == 1:
+        return promises[0]
+    return Derived(tuple(promises), lambda *values: reduce(add, values))
 
 
 def evaluate(promises: Sequence[Promise]) -> "list[Tensor]":

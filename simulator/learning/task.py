@@ -41,7 +41,9 @@ class Layer(Protocol):
 def layers_of(task: "Task") -> Sequence[Layer]:
     """The layers of what is learnt, where the task has `layers()`; none otherwise."""
     layers: Callable[[], Sequence[Layer]] | None = getattr(task, "layers", None)
-    return layers() if layers else ()
+    if layers:
+        return layers()
+    return ()
 
 
 def bytes_of(task: "Task", params: int) -> float:
@@ -74,7 +76,10 @@ def submit(task: "Task", weights: "Tensor", batches: Sequence[Any]) -> Backgroun
     """
     spaces = (getattr(task, "__dict__", {}), *map(vars, type(task).__mro__))
     found = next((space for space in spaces if "gradients" in space), {})
-    return task.submit(weights, batches) if "submit" in found else None  # type: ignore[attr-defined]
+
+    if "submit" in found:
+        return task.submit(weights, batches)  # type: ignore[attr-defined, no-any-return]
+    return None
 
 
 @runtime_checkable

@@ -78,7 +78,9 @@ def total(values: "Sequence[Tensor]") -> "Tensor":
 
 def mean(values: "Sequence[Tensor]") -> "Tensor":
     """The mean of gradients or models `(ensemble, params)`; one is its own mean, bit for bit."""
-    return values[0] if len(values) == 1 else total(values) / len(values)
+    if len(values) == 1:
+        return values[0]
+    return total(values) / len(values)
 
 
 def mean_of_slices(parts: "Sequence[tuple[slice, Tensor]]") -> "Tensor":

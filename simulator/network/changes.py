@@ -103,7 +103,9 @@ class StepFunction:
     def until(self, time: float) -> float:
         """The moment (s) up to which the value at `time` holds, may be infinite."""
         passed = bisect_right(self.moments, time)
-        return self.moments[passed] if passed < len(self.moments) else math.inf
+        if passed < len(self.moments):
+            return self.moments[passed]
+        return math.inf
 
     def since(self, time: float) -> float:
         """The moment (s) from which on the value just before `time` has held, may be minus
@@ -111,7 +113,9 @@ class StepFunction:
         """
         passed = bisect_right(self.moments, time)
         passed -= passed > 0 and self.moments[passed - 1] == time
-        return self.moments[passed - 1] if passed else -math.inf
+        if passed:
+            return self.moments[passed - 1]
+        return -math.inf
 
 
 def overlay(base: StepFunction, layers: Sequence[Sequence[Change]], column: Column) -> StepFunction:
@@ -140,11 +144,9 @@ def overlay(base: StepFunction, layers: Sequence[Sequence[Change]], column: Colu
 def lowest(one: StepFunction, other: StepFunction) -> StepFunction:
     """The lower of the two at each moment."""
     moments = {*one.moments, *other.moments}
-    return (
-        one
-        if one is other
-        else StepFunction.of(moments, lambda time: min(one.at(time), other.at(time)))
-    )
+    if one is other:
+        return one
+    return StepFunction.of(moments, lambda time: min(one.at(time), other.at(time)))
 
 
 @dataclass(frozen=True)

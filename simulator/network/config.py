@@ -240,14 +240,18 @@ class Network(Settings):
     def card_bandwidth(self, rank: int) -> float:
         """Bytes per second of each direction of the card of node `rank`."""
         if rank < 0:
-            return self.bandwidth if self.server_bandwidth is None else self.server_bandwidth
+            if self.server_bandwidth is None:
+                return self.bandwidth
+            return self.server_bandwidth
         return next((card.bandwidth for card in self.cards if card.worker == rank), self.bandwidth)
 
     def latency_from(self, rank: int) -> float | Distribution:
         """The latency of messages that node `rank` sends to other machines: seconds, or their
         law.
         """
-        return self.latency if rank >= 0 or self.server_latency is None else self.server_latency
+        if rank >= 0 or self.server_latency is None:
+            return self.latency
+        return self.server_latency
 
     @property
     def draws_latency(self) -> bool:
@@ -257,21 +261,27 @@ class Network(Settings):
     @property
     def host_size(self) -> int:
         """How many workers share a card."""
-        return 1 if self.hosts is None else self.hosts.size
+        if self.hosts is None:
+            return 1
+        return self.hosts.size
 
     def group_size(self, workers: int) -> int | None:
         """How many workers, one after another, are on a host or else in a group; None where that is
         not so.
         """
         if self.hosts is None:
-            return None if self.groups is None else self.groups.size(workers)
+            if self.groups is None:
+                return None
+            return self.groups.size(workers)
         return self.hosts.size
 
     def machine(self, rank: int, workers: int) -> int:
         """The rank to which the card of node `rank` belongs, or the number of the host."""
         if rank >= 0:
             return rank // self.host_size
-        return -1 - rank if self.colocated and -workers <= rank else rank
+        if self.colocated and -workers <= rank:
+            return -1 - rank
+        return rank
 
     def on_machines(self, pair: tuple[int, int], workers: int) -> tuple[int, int]:
         """The machines between which messages of a pair of nodes pass."""

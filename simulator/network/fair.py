@@ -182,7 +182,10 @@ class FairSharing:
         """
         flow = Rated(next(self._numbers), size, route, passed)
         met = {link: next(iter(link.flows)).group for link in route if link.flows}
-        group = self._group(met) if met else self._star(flow.narrowest)
+        if met:
+            group = self._group(met)
+        else:
+            group = self._star(flow.narrowest)
         flow.enter()
         group.join([flow])
         return flow

@@ -105,7 +105,9 @@ class Groups(Settings):
             list(chain(*found)) == list(range(workers))
             and len({len(ranks) for ranks in found}) == 1
         )
-        return len(found[0]) if even else None
+        if even:
+            return len(found[0])
+        return None
 
     def joined(self) -> Iterator[tuple[str, Switch, Switch, Trunk]]:
         """Each trunk: its key below `groups`, the two switches that it joins, and what it is."""

@@ -84,9 +84,9 @@ class Hops:
 
     def _seconds(self, step: Exchange, to: NDArray[np.int64]) -> tuple[Any, Any]:
         size = step.size * self._model_bytes
-        return (
-            (size / self._network.bandwidth, self._latency) if self.even else self._uneven(size, to)
-        )
+        if self.even:
+            return (size / self._network.bandwidth, self._latency)
+        return self._uneven(size, to)
 
     def arrive(self, time: Any, seconds: Any, latency: Any) -> tuple[Any, Any]:
         """When a message sent at `time` arrives, and when its arrival is scheduled, as the network
@@ -108,6 +108,9 @@ class Hops:
                 if link.latency is not None:
                     latency[sender] = link.latency
                 if link.bandwidth is not None:  # beside the cards, or instead of the link of a pair
-                    cards = math.inf if self._network.wiring == "pairs" else speeds[sender]
+                    if self._network.wiring == "pairs":
+                        cards = math.inf
+                    else:
+                        cards = speeds[sender]
                     speeds[sender] = min(link.bandwidth, cards)
         return size / speeds, latency

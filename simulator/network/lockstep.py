@@ -140,7 +140,10 @@ def _through(
         )
     if until is not None:
         sending = np.minimum(sending, until.time)
-    since = ready.time if busy is None else np.maximum(ready.time, busy)
+    if busy is None:
+        since = ready.time
+    else:
+        since = np.maximum(ready.time, busy)
     tally.sending += np.maximum(sending - since, 0.0)
     return after
 

@@ -99,9 +99,10 @@ class ProcessorSharingStar:
         self._since = now
 
     def _update(self, flow: Rated) -> None:
-        ahead = (
-            (flow.end - self._since) * flow.cap if flow.bound else flow.end - self._virtual_service
-        )
+        if flow.bound:
+            ahead = (flow.end - self._since) * flow.cap
+        else:
+            ahead = flow.end - self._virtual_service
         flow.left = max(ahead, 0.0)
 
     def _free(self, flow: Rated) -> None:
@@ -173,7 +174,9 @@ class ProcessorSharingStar:
         self._level = self._level_at(count)
 
     def _level_at(self, count: int) -> float:
-        return self._unallocated / (count - self._bound) if count > self._bound else math.inf
+        if count > self._bound:
+            return self._unallocated / (count - self._bound)
+        return math.inf
 
     def _restart_service(self) -> None:
         """Restart virtual service from zero, and remove outdated entries."""
@@ -222,4 +225,6 @@ def earliest(ends: list[StarEntry], bound: bool) -> StarEntry | None:
     """The first entry of a heap of ends that is up to date; outdated ones before it are removed."""
     while ends and (ends[0][0] != ends[0][2].end or ends[0][2].bound != bound):
         heappop(ends)
-    return ends[0] if ends else None
+    if ends:
+        return ends[0]
+    return None

@@ -24,6 +24,8 @@ from laggard.simulator.network.varying import (
 )
 from laggard.simulator.timing.clock import Clock
 
+Sharing = FairSharing | FifoSharing | VaryingFairSharing | VaryingFifoSharing
+
 
 class Transfer:
     """A message under way, and how it crosses its links; once its arrival is `scheduled` it has
@@ -61,20 +63,20 @@ class Transport:
         topology.check(workers)
         self._env, self._network, self._topology, self._workers = env, network, topology, workers
         alike = network.unlimited and not crashes
-        self.post = env.after_seconds(cast(float, network.latency)) if alike else None
-        self._varying = None if network.changes is None else VaryingPaths(network, workers)
-        self._trunks = None if network.groups is None else Trunks(network, workers)
+        self.post: Callable[[Event], None] | None = None
+        if alike:
+            self.post = env.after_seconds(cast(float, network.latency))
+        self._varying: VaryingPaths | None = None
+        if network.changes is not None:
+            self._varying = VaryingPaths(network, workers)
+        self._trunks: Trunks | None = None
+        if network.groups is not None:
+            self._trunks = Trunks(network, workers)
         draws = network.draws_latency or (
             self._varying is not None and self._varying.latencies_change
         )
         self._drawn = Latencies(env, network, seed) if draws else None
-        if self._varying is None:
-            fair = FairSharing if network.groups is None else NestedFairSharing
-            self._sharing = fair(env) if network.sharing == "fair" else FifoSharing(env)
-        else:
-            self._sharing = (
-                VaryingFairSharing(env) if network.sharing == "fair" else VaryingFifoSharing(env)
-            )
+        self._sharing = _make_sharing(network, env)
         self._special = {
             network.on_machines(pair, workers): link
             for link in network.links
@@ -149,7 +151,9 @@ class Transport:
             elif transfer.flow is not None:
                 self._sharing.withdraw(transfer.flow)
         if not self._network.colocated:
-            shared = (TRUNK, "up", "down") if self._network.host_size > 1 else (TRUNK,)
+            shared: tuple[str, ...] = (TRUNK,)
+            if self._network.host_size > 1:
+                shared = (TRUNK, "up", "down")
             for ends, link in self._links.items():
                 if rank in ends and ends[0] not in shared:
                     link.free = min(link.free, self._env.now)
@@ -172,15 +176,14 @@ class Transport:
                     self._links[ends] = VaryingLink(steps)
             route = tuple(self._links[ends] for ends in links)
         else:
-            latency = (
-                network.latency_from(sender) if own is None or own.latency is None else own.latency
-            )
+            if own is None or own.latency is None:
+                latency = network.latency_from(sender)
+            else:
+                latency = own.latency
             route = self._route(start, end, None if own is None else own.bandwidth, trunks)
-        return (
-            (latency + beside, 0.0, route)
-            if beside and self._drawn is None
-            else (latency, beside, route)
-        )
+        if beside and self._drawn is None:
+            return (latency + beside, 0.0, route)
+        return (latency, beside, route)
 
     def _route(
         self, start: int, end: int, between: float | None, trunks: Mapping[Ends, float | None]
@@ -216,3 +219,16 @@ class Transport:
 
     def _link(self, key: Ends, bandwidth: float) -> Link:
         return self._links.setdefault(key, Link(bandwidth))
+
+
+def _make_sharing(network: Network, env: Clock) -> Sharing:
+    """What decides how the messages on a link share its bandwidth."""
+    if network.changes is not None:
+        if network.sharing == "fair":
+            return VaryingFairSharing(env)
+        return VaryingFifoSharing(env)
+    if network.sharing == "fifo":
+        return FifoSharing(env)
+    if network.groups is not None:
+        return NestedFairSharing(env)
+    return FairSharing(env)

@@ -47,7 +47,9 @@ class VaryingPaths:
             pairs, base = [pair], own.latency
         rows = [self._latencies[each] for each in pairs if each in self._latencies]
         steps = overlay(StepFunction([], [base]), rows, "latency")
-        return steps if steps.moments else steps.values[0]
+        if steps.moments:
+            return steps
+        return steps.values[0]
 
     def links(
         self, pair: tuple[int, int], own: SlowLink | None, trunks: Mapping[Ends, float | None]
@@ -58,7 +60,10 @@ class VaryingPaths:
         network, (start, end) = self._network, pair
         up = self._bandwidth(network.card_bandwidth(start), (start, None), (None, None))
         down = self._bandwidth(network.card_bandwidth(end), (None, end), (None, None))
-        between = math.inf if own is None or own.bandwidth is None else own.bandwidth
+        if own is None or own.bandwidth is None:
+            between = math.inf
+        else:
+            between = own.bandwidth
         found: dict[Ends, StepFunction] = {pair: self._bandwidth(between, pair)}
         if network.wiring == "cards":
             constant = {
@@ -67,7 +72,10 @@ class VaryingPaths:
             }
             found = {("up", start): up, **found, **constant, ("down", end): down}
         elif between == math.inf:
-            rows = [self._bandwidths[pair]] if pair in self._bandwidths else []
+            if pair in self._bandwidths:
+                rows = [self._bandwidths[pair]]
+            else:
+                rows = []
             found = {pair: overlay(self._lowest(up, down), rows, "bandwidth")}
         return {ends: steps for ends, steps in found.items() if steps.values != [HUGE]}
 
@@ -145,9 +153,9 @@ class VaryingLink(Link):
 
 def narrowest(route: tuple[VaryingLink, ...]) -> VaryingLink:
     """A link that is at each moment as fast as the slowest of `route`."""
-    return (
-        route[0] if len(route) == 1 else VaryingLink(reduce(lowest, [link.steps for link in route]))
-    )
+    if len(route) == 1:
+        return route[0]
+    return VaryingLink(reduce(lowest, [link.steps for link in route]))
 
 
 class VaryingFifoSharing(FifoSharing):

@@ -136,7 +136,12 @@ def kind(content: Any, size: float) -> str:
 
     from laggard.simulator.learning.empty import EmptyWeights
 
-    parts = content if isinstance(content, list | tuple) else [content]
+    if isinstance(content, list | tuple):
+        parts = content
+    else:
+        parts = [content]
     if any(isinstance(part, Promise) for part in parts):
         return "sum"
-    return "weights" if any(isinstance(part, Tensor | EmptyWeights) for part in parts) else "other"
+    if any(isinstance(part, Tensor | EmptyWeights) for part in parts):
+        return "weights"
+    return "other"

@@ -101,7 +101,9 @@ class Learning:
     def accuracy(self) -> float:
         """The best member's at the last evaluation; 0 where the task measures none."""
         measured = self._measures[-1].get("test_accuracy")
-        return 0.0 if measured is None else float(measured.nan_to_num().max())
+        if measured is None:
+            return 0.0
+        return float(measured.nan_to_num().max())
 
     def reaches(self, accuracy: float) -> bool:
         """Whether the best member had this accuracy at the last evaluation, up to the rounding of
@@ -139,9 +141,10 @@ class Learning:
         if self._rows and self._rows[-1] == progress:
             return
         self._fold()
-        losses = (
-            self._total / self._count if self._count else torch.full_like(self._total, math.nan)
-        )
+        if self._count:
+            losses = self._total / self._count
+        else:
+            losses = torch.full_like(self._total, math.nan)
         self._total, self._count = torch.zeros_like(self._total), 0
         self._mark(weights.isfinite().all(1).cpu(), progress.updates, progress.time)
         self._rows.append(progress)
@@ -149,7 +152,10 @@ class Learning:
         if self._models is not None:
             self._models.append(weights.detach().cpu())
         if nodes and self.learns:
-            each = [self.task.evaluate(node.weights) for node in nodes] if self._every_node else []
+            if self._every_node:
+                each = [self.task.evaluate(node.weights) for node in nodes]
+            else:
+                each = []
             self._measures[-1]["consensus"] = self.spread.note(progress, nodes, weights, each)
 
     @property
@@ -157,7 +163,9 @@ class Learning:
         """The models evaluated `(evaluations, ensemble, params)`, in the order of `columns`; None
         unless kept.
         """
-        return None if self._models is None else torch.stack(self._models)
+        if self._models is None:
+            return None
+        return torch.stack(self._models)
 
     def columns(self) -> Columns:
         """`time` (s), `updates`, `samples`, `epoch`, `member`, `train_loss` and the task's

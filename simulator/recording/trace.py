@@ -79,7 +79,10 @@ class TraceColumns(dict[str, NDArray[Any]]):
         """Parts of at most so many `rows`; at least one part."""
         for start in range(0, max(1, len(self._columns["time"])), rows):
             part = slice(start, start + rows)
-            arrived = None if self._arrived is None else self._arrived[part]
+            if self._arrived is None:
+                arrived = None
+            else:
+                arrived = self._arrived[part]
             yield TraceColumns(
                 {name: column[part] for name, column in self._columns.items()}, arrived
             )
@@ -91,11 +94,9 @@ class TraceColumns(dict[str, NDArray[Any]]):
         if name == "status":
             return np.array(STATUSES)[self._columns["status"]]
         if name == "arrived":
-            return (
-                np.full(len(self._columns["time"]), np.nan)
-                if self._arrived is None
-                else self._arrived
-            )
+            if self._arrived is None:
+                return np.full(len(self._columns["time"]), np.nan)
+            return self._arrived
         return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:

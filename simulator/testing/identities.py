@@ -39,11 +39,10 @@ def identity(name: str, look_for: str) -> Callable[[Check], Check]:
             try:
                 return check(trial)
             except Exception as error:
-                how = (
-                    str(error)
-                    if isinstance(error, Broken)
-                    else f"the run raised {type(error).__name__}: {error}"
-                )
+                if isinstance(error, Broken):
+                    how = str(error)
+                else:
+                    how = f"the run raised {type(error).__name__}: {error}"
                 raise AssertionError(f"{name}: {how}. Look for {look_for}.") from error
 
         IDENTITIES[name] = checked
@@ -294,15 +293,12 @@ def _expect_equal(
                 common,
             )
             raise Broken(f"{who} differ in the {name} of gradient {at}, in order of resolution")
-    weights = (
-        (one.weights, other.weights)
-        if row is None
-        else (one.weights[row], other.weights[other_row])
-    )
-    if weights[0].shape != weights[1].shape or not torch.allclose(
-        *weights, rtol=0, atol=0, equal_nan=True
-    ):
-        apart = (
-            (weights[0] - weights[1]).abs().max() if weights[0].shape == weights[1].shape else "all"
-        )
+    if row is None:
+        weights = (one.weights, other.weights)
+    else:
+        weights = (one.weights[row], other.weights[other_row])
+    if weights[0].shape != weights[1].shape:
+        raise Broken(f"{who} differ: their final weights have different shapes")
+    if not torch.allclose(*weights, rtol=0, atol=0, equal_nan=True):
+        apart = (weights[0] - weights[1]).abs().max()
         raise Broken(f"{who} differ: their final weights by {apart:g}")

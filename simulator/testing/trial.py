@@ -186,7 +186,10 @@ class Trial:
 
     def with_rates(self, *rates: float) -> Rule:
         """The rule with its learning rate times each of `rates`, a member each."""
-        lr = self.rule.lr if isinstance(self.rule.lr, float) else cast(float, RULE.lr)
+        if isinstance(self.rule.lr, float):
+            lr = self.rule.lr
+        else:
+            lr = cast(float, RULE.lr)
         return replace(
             self.rule, lr=torch.tensor([[lr * rate] for rate in rates], dtype=torch.float64)
         )
@@ -201,17 +204,23 @@ def trial_of(
     seed: int = 0,
 ) -> Trial:
     """What `check_algorithm` checks, for single identities; its arguments are the same."""
-    rule, make = RULE, algorithm
-    if isinstance(algorithm, Algorithm):
-        learns = is_dataclass(algorithm) and "rule" in {field.name for field in fields(algorithm)}
-        rule = algorithm.rule if learns else RULE  # type: ignore[attr-defined]
-        make = partial(_with_rule, algorithm) if learns else lambda _: algorithm
-    factory = cast(Callable[[Rule], Algorithm], make)
+    rule = RULE
+    if not isinstance(algorithm, Algorithm):
+        factory = algorithm
+    elif is_dataclass(algorithm) and "rule" in {field.name for field in fields(algorithm)}:
+        rule = algorithm.rule
+        factory = partial(_with_rule, algorithm)
+    else:
+        factory = partial(_without_rule, algorithm)
     return Trial(factory, rule, cluster or _cluster(factory(rule)), task or Bowl(), updates, seed)
 
 
 def _with_rule(algorithm: Algorithm, rule: Rule) -> Algorithm:
     return replace(algorithm, rule=rule)  # type: ignore[type-var]
+
+
+def _without_rule(algorithm: Algorithm, rule: Rule) -> Algorithm:
+    return algorithm
 
 
 def _cluster(algorithm: Algorithm) -> Cluster:

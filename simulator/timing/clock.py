@@ -39,7 +39,10 @@ class Clock(Environment):
         """
         super().__init__()
         self._ties = ties
-        self.after_work = self.after if ties is None else self._after_work
+        if ties is None:
+            self.after_work = self.after
+        else:
+            self.after_work = self._after_work
         self._instant: deque[Event] = deque()
         self._void = 0
         self.stopped = False
@@ -63,7 +66,9 @@ class Clock(Environment):
 
     def after_seconds(self, delay: float) -> Callable[[Event], None]:
         """The function that schedules an event in `delay` seconds, whenever it is called."""
-        return partial(self.after, delay) if delay else self._instant.append
+        if delay:
+            return partial(self.after, delay)
+        return self._instant.append
 
     def _after_work(self, delay: float, event: Event) -> None:
         """Schedule the end of a node's work in `delay` seconds, at a random place between `NORMAL`

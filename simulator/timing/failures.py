@@ -85,4 +85,6 @@ class ServerCrash(Settings):
     @property
     def first(self) -> float:
         """When it first crashes (s); the mean of that where a law says it."""
-        return mean_of(self.uptime) if self.uptime is not None else self.at or 0.0
+        if self.uptime is not None:
+            return mean_of(self.uptime)
+        return self.at or 0.0

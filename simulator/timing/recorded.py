@@ -30,7 +30,10 @@ class Piecewise:
 
     def at(self, time: float) -> tuple[float, float]:
         passed = bisect_right(self.moments, time)
-        until = self.moments[passed] if passed < len(self.moments) else math.inf
+        if passed < len(self.moments):
+            until = self.moments[passed]
+        else:
+            until = math.inf
         return self.factors[passed - 1] if passed else 1.0, until
 
     def bound(self, rng: Generator) -> Slowdown:

@@ -59,7 +59,9 @@ class Group(Settings):
     @property
     def ranks(self) -> Sequence[int]:
         """The affected ranks."""
-        return self.workers if self.worker is None else (self.worker,)
+        if self.worker is None:
+            return self.workers
+        return (self.worker,)
 
     def hits(self, rank: int) -> bool:
         """Whether `rank` is among them."""
@@ -107,7 +109,9 @@ class Window(Group):
     def at(self, time: float) -> tuple[float, float]:
         if time < self.start:
             return 1.0, self.start
-        return (self.factor, self.end) if time < self.end else (1.0, math.inf)
+        if time < self.end:
+            return (self.factor, self.end)
+        return (1.0, math.inf)
 
 
 @dataclass(frozen=True)

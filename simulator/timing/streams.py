@@ -23,7 +23,11 @@ def stream(seed: int, purpose: int, rank: int = 0) -> np.random.Generator:
         >>> stream(7, COMPUTE, 3).random() == stream(7, COMPUTE, 3).random()
         True
     """
-    key = 2 * rank if rank >= 0 else -2 * rank - 1  # servers have negative ranks, spawn keys none
+    # servers have negative ranks, spawn keys none
+    if rank >= 0:
+        key = 2 * rank
+    else:
+        key = -2 * rank - 1
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, key)))
 
 
@@ -100,4 +104,6 @@ class Seeds(NamedTuple):
 
     def data(self) -> Sequence[int]:
         """The seeds of the mini-batches: one where all members share theirs, else one a member."""
-        return self.learning[:1] if len(set(self.learning)) == 1 else self.learning
+        if len(set(self.learning)) == 1:
+            return self.learning[:1]
+        return self.learning

@@ -35,18 +35,24 @@ class Convolution(NamedTuple):
     def down(self) -> int:
         """Rows of the result that are used: pooling leaves out an odd one."""
         down = self.height - self.high + 1
-        return down - down % 2 if self.pools else down
+        if self.pools:
+            return down - down % 2
+        return down
 
     @property
     def across(self) -> int:
         """Columns of the result that are used."""
         across = self.width - self.wide + 1
-        return across - across % 2 if self.pools else across
+        if self.pools:
+            return across - across % 2
+        return across
 
     @property
     def together(self) -> int:
         """Channels of the result that are computed together."""
-        return 2 if self.outputs % 2 == 0 else 1
+        if self.outputs % 2 == 0:
+            return 2
+        return 1
 
     @property
     def area(self) -> int:
@@ -56,7 +62,9 @@ class Convolution(NamedTuple):
     @property
     def image(self) -> int:
         """Features of memory that both passes use for the result before it is pooled."""
-        return self.together * self.down * self.across if self.pools else 0
+        if self.pools:
+            return self.together * self.down * self.across
+        return 0
 
     @property
     def scratch(self) -> int:

@@ -128,4 +128,6 @@ def _is_known(layer: nn.Module) -> bool:
 
 
 def _pair(sides: int | Sequence[int]) -> tuple[int, ...]:
-    return (sides, sides) if isinstance(sides, int) else tuple(sides)
+    if isinstance(sides, int):
+        return (sides, sides)
+    return tuple(sides)

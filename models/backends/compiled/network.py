@@ -60,11 +60,10 @@ class Network:
             IndexError: a label is no class of the network, or an index no sample.
         """
         compiled = self._compile(weights, tensor_of(x))
-        data = (
-            None
-            if compiled is None
-            else self._check(tensor_of(x), tensor_of(y), compiled[0].classes)
-        )
+        if compiled is None:
+            data = None
+        else:
+            data = self._check(tensor_of(x), tensor_of(y), compiled[0].classes)
         if compiled is None or data is None or index.shape[1] == 0:
             return None
         _check_range("index", index, len(x), "samples")

@@ -184,7 +184,11 @@ def _lay_out(steps: Sequence[PlanStep]) -> Plan:
     y, kinds, rows = x + steps[0].inputs, passes.CONVOLUTION, list[list[int]]()
     for number, step in enumerate(steps):
         winners = y + step.outputs
-        gradients = (widest, 0) if number % 2 else (0, widest)  # at its input, at its output
+        # at its input, at its output
+        if number % 2:
+            gradients = (widest, 0)
+        else:
+            gradients = (0, widest)
         places = [SAMPLES * place for place in (x, y, *gradients, scratch, image, winners)]
         sizes = (step.weight, step.bias, step.inputs, step.outputs)
         rows.append(

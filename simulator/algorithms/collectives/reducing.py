@@ -97,7 +97,9 @@ class Reducing(Algorithm):
             return over_hosts(group_size)
         if self.ring_slices > 1:
             return in_slices(self.ring_slices)
-        return on_servers(self.servers) if self.servers > 1 else COLLECTIVES[self.collective]
+        if self.servers > 1:
+            return on_servers(self.servers)
+        return COLLECTIVES[self.collective]
 
     def step(
         self, node: Node, gradient: GradientPromise, total: Promise, state: RuleState

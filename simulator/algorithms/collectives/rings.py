@@ -9,7 +9,9 @@ from laggard.simulator.algorithms.collectives.schedule import PartsExchange, Pha
 
 def next_in_rank(rank: int, workers: int) -> Sequence[int]:
     """The neighbour on the ring to which a node sends, if there is one."""
-    return [(rank + 1) % workers] if workers > 1 else []
+    if workers > 1:
+        return [(rank + 1) % workers]
+    return []
 
 
 def shift(by: int, workers: int, rank: Any) -> Any:

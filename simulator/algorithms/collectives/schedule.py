@@ -84,7 +84,9 @@ class Parts:
         rank order.
         """
         parts: Sequence[Any] = self._held
-        return concatenate(parts) if summed else total(parts)
+        if summed:
+            return concatenate(parts)
+        return total(parts)
 
     def _cut(self, count: int) -> None:
         """Cut what is held where the whole model is cut into `count` parts of equal size, to one

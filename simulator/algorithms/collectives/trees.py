@@ -76,7 +76,9 @@ def relatives(rank: int, workers: int) -> tuple[int | None, Sequence[int]]:
 def neighbours(rank: int, workers: int) -> Sequence[int]:
     """The ranks to which a node sends: its parent and its children."""
     parent, children = relatives(rank, workers)
-    return children if parent is None else [parent, *children]
+    if parent is None:
+        return children
+    return [parent, *children]
 
 
 @lru_cache(maxsize=16)
@@ -181,10 +183,14 @@ def place_of(rank: int, workers: int) -> int | None:
     extra = extras(workers)
     if rank >= 2 * extra:
         return rank - extra
-    return rank // 2 if rank % 2 else None
+    if rank % 2:
+        return rank // 2
+    return None
 
 
 def rank_at(place: int, workers: int) -> int:
     """The rank of the node at a place of the cube."""
     extra = extras(workers)
-    return 2 * place + 1 if place < extra else place + extra
+    if place < extra:
+        return 2 * place + 1
+    return place + extra

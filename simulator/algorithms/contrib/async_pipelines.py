@@ -67,7 +67,10 @@ class AsyncPipelines(Replicated):
 
     def worker(self, node: Node) -> Role:
         stage, server = self.stage(node), self.owner(node.rank, node.workers)
-        warm_up = self.micro_batches if self.schedule == "gpipe" else stage.later
+        if self.schedule == "gpipe":
+            warm_up = self.micro_batches
+        else:
+            warm_up = stage.later
         node.send(server, None, size=0)  # announces the stage
         while True:
             _, weights = yield node.receive()

@@ -76,7 +76,10 @@ class P3(Sharded, Sliced):
             for layer in reversed(layers):
                 yield node.work(share=layer.backward, of=seconds)
                 # all of it is computed
-                gradient = None if layer.number else node.promise(weights, batch, started)
+                if layer.number:
+                    gradient = None
+                else:
+                    gradient = node.promise(weights, batch, started)
                 for number in range(layer.slices):
                     content = layer.number, number, gradient
                     stream.put(layer.number, partial(servers.push, content, size=layer.size))

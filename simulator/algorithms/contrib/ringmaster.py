@@ -50,7 +50,11 @@ class Ringmaster(Algorithm):
             readers = [worker]
             if gradient is not None and gradient.staleness >= self.threshold:
                 gradient.drop()
-                readers = [] if self.cancel else [worker]  # it was sent newer weights already
+                # it was sent newer weights already
+                if self.cancel:
+                    readers = []
+                else:
+                    readers = [worker]
             elif gradient is not None:
                 yield node.work(node.apply_seconds)
                 weights, state = self.rule.update(node.weights, [gradient], state)

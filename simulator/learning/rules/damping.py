@@ -86,7 +86,9 @@ class Damped(Uncompensated):
         ), state
 
     def scale(self, gradient: GradientPromise, lr: Scalar) -> Scalar:
-        return self.weight(gradient, lr) if self.on == "step" else 1.0
+        if self.on == "step":
+            return self.weight(gradient, lr)
+        return 1.0
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,9 @@ class SGD(Settings):
     momentum: Momentum = 0.0
 
     def init(self, weights: "Tensor") -> "Tensor | None":
-        return None if is_zero(self.momentum) else zeros(weights)
+        if is_zero(self.momentum):
+            return None
+        return zeros(weights)
 
     def step(
         self, gradient: "Tensor", state: "Tensor | None", weights: "Tensor", lr: Scalar

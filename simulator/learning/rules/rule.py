@@ -80,9 +80,10 @@ class Rule(Settings):
         """
         from torch import Tensor
 
-        schedules = (
-            self.schedule.schedules if isinstance(self.schedule, Chained) else [self.schedule]
-        )
+        if isinstance(self.schedule, Chained):
+            schedules = self.schedule.schedules
+        else:
+            schedules = [self.schedule]
         for part in (self, self.optimizer, *schedules, self.compensation, self.clip):
             for name, value in vars(part).items():
                 if isinstance(value, Tensor) and value.shape != (weights.shape[0], 1):
@@ -110,8 +111,14 @@ class Rule(Settings):
         workers = dict(state.workers)
         corrected = []
         for gradient, value in zip(gradients, evaluate(gradients), strict=True):
-            whose = ALL_WORKERS if self.compensation.shared else gradient.worker
-            before = workers[whose] if whose in workers else self.compensation.init(weights)
+            if self.compensation.shared:
+                whose = ALL_WORKERS
+            else:
+                whose = gradient.worker
+            if whose in workers:
+                before = workers[whose]
+            else:
+                before = self.compensation.init(weights)
             value, workers[whose] = self.compensation.correct(value, gradient, weights, before, lr)
             corrected.append(value)
         scale = sum(self.compensation.scale(gradient, lr) for gradient in gradients) / len(
@@ -157,7 +164,9 @@ class Rule(Settings):
         copied once.
         """
         factor = self.schedule(progress)
-        return self.lr if isinstance(factor, NUMBER) and factor == 1 else self.lr * factor
+        if isinstance(factor, NUMBER) and factor == 1:
+            return self.lr
+        return self.lr * factor
 
 
 SMALLEST = 5e-324

@@ -63,17 +63,23 @@ def complement(scalar: Scalar) -> Scalar:
 
 def sqrt(scalar: Scalar) -> Scalar:
     """The square root of a scalar of either kind."""
-    return math.sqrt(scalar) if isinstance(scalar, NUMBER) else scalar.sqrt()
+    if isinstance(scalar, NUMBER):
+        return math.sqrt(scalar)
+    return scalar.sqrt()
 
 
 def at_least_one(scalar: Scalar) -> Scalar:
     """The scalar, or 1 where it is less."""
-    return max(1.0, scalar) if isinstance(scalar, NUMBER) else scalar.clamp(min=1.0)
+    if isinstance(scalar, NUMBER):
+        return max(1.0, scalar)
+    return scalar.clamp(min=1.0)
 
 
 def is_zero(scalar: Scalar) -> bool:
     """Whether the scalar is 0 for every member."""
-    return scalar == 0 if isinstance(scalar, NUMBER) else not scalar.any()
+    if isinstance(scalar, NUMBER):
+        return scalar == 0
+    return not scalar.any()
 
 
 def double(scalar: Scalar) -> "Tensor":

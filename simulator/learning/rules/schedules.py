@@ -70,9 +70,10 @@ class Step(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.every is None) == (not self.at):
-            expected = (
-                "null beside a list `at`" if self.at else "a number, or instead of it a list `at`"
-            )
+            if self.at:
+                expected = "null beside a list `at`"
+            else:
+                expected = "a number, or instead of it a list `at`"
             raise InvalidSettingError("Step", "every", expected, self.every)
         if not all(one < other for one, other in pairwise([0, *self.at, HUGE])):
             raise InvalidSettingError("Step", "at", "increasing numbers > 0", list(self.at))

@@ -53,7 +53,9 @@ def names_of_topologies(
         if graph == own or all(graph.joins(*pair, workers) for pair in links(workers)):
             fitting.append(name)
     *others, last = fitting
-    return f"{', '.join(others)} or {last}" if others else last
+    if others:
+        return f"{', '.join(others)} or {last}"
+    return last
 
 
 __all__ = [

@@ -46,7 +46,9 @@ def _largest(arguments: Any) -> float:
         return _largest([value for key, value in arguments.items() if key != "seed"])
     if isinstance(arguments, list):
         return max(map(_largest, arguments), default=0)
-    return abs(arguments) if isinstance(arguments, int | float) else 0
+    if isinstance(arguments, int | float):
+        return abs(arguments)
+    return 0
 
 
 @contextmanager
@@ -128,7 +130,9 @@ def _read(nx: Any, path: Path, directed: bool) -> Any:
 def _columns(path: Path) -> Any:
     """The columns beside the two ends of an edge: the weight, where there is a third one."""
     lines = (line.partition("#")[0].split() for line in path.read_text().splitlines())
-    return (("weight", float),) if len(next(filter(None, lines), ())) > 2 else False
+    if len(next(filter(None, lines), ())) > 2:
+        return (("weight", float),)
+    return False
 
 
 def _from_json(nx: Any, path: Path) -> Any:
@@ -200,7 +204,9 @@ class Graph(Peers):
     @property
     def _source(self) -> str:
         """The setting that the graph comes from."""
-        return "graph" if self.file is None else "file"
+        if self.file is None:
+            return "graph"
+        return "file"
 
     def ranks(self, rank: int, step: int, workers: int) -> Sequence[int]:
         return list(self.edges.out[rank])

@@ -158,11 +158,11 @@ class Exponential(Peers):
 
     def hops(self, step: int, workers: int) -> Sequence[int]:
         cycle = [2**k for k in range((workers - 1).bit_length())]
-        return (
-            cycle
-            if self.static
-            else [cycle[(step + beside) % len(cycle)] for beside in range(self.peers) if cycle]
-        )
+        if self.static:
+            return cycle
+        return [cycle[(step + beside) % len(cycle)] for beside in range(self.peers) if cycle]
 
     def period(self, workers: int) -> int:
-        return 1 if self.static else max((workers - 1).bit_length(), 1)
+        if self.static:
+            return 1
+        return max((workers - 1).bit_length(), 1)

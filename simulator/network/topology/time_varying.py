@@ -95,7 +95,10 @@ class TimeVarying(Peers):
         """The step, the pair and the weight of a line."""
         try:
             step, sender, receiver = (int(row[name]) for name in EDGE_COLUMNS)
-            weight = float(row["weight"]) if row.get("weight", "").strip() else None
+            if row.get("weight", "").strip():
+                weight = float(row["weight"])
+            else:
+                weight = None
         except ValueError:
             step = sender = receiver = -1
         if min(step, sender, receiver) < 0 or sender == receiver:

@@ -63,7 +63,9 @@ class Auto:
 
 def resolve_topology(topology: Topology | Auto, asked: Topology) -> Topology:
     """`topology`, or the method's own for `Auto`."""
-    return asked if isinstance(topology, Auto) else topology
+    if isinstance(topology, Auto):
+        return asked
+    return topology
 
 
 @dataclass(frozen=True)
@@ -159,4 +161,6 @@ def _colours(neighbours: Sequence[Sequence[int]]) -> Mapping[int, bool] | None:
     """Which of two colours each rank has, if no two neighbours need the same."""
     colour = _ranks_reached(neighbours)
     clash = any(colour[rank] == colour[peer] for rank in colour for peer in neighbours[rank])
-    return None if clash else colour
+    if clash:
+        return None
+    return colour

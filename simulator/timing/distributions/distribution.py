@@ -48,7 +48,9 @@ def is_law(seconds: float | Distribution) -> TypeGuard[Distribution]:
 
 def mean_of(seconds: float | Distribution) -> float:
     """The mean of seconds that are a number or a law."""
-    return seconds.mean if is_law(seconds) else cast(float, seconds)
+    if is_law(seconds):
+        return seconds.mean
+    return cast(float, seconds)
 
 
 def check_seconds(owner: object, *names: str) -> None:
@@ -65,7 +67,9 @@ def on_a_machine(law: Distribution, rng: np.random.Generator) -> Distribution:
     differ permanently.
     """
     machine: Callable[[np.random.Generator], Distribution] | None = getattr(law, "machine", None)
-    return machine(rng) if machine else law
+    if machine:
+        return machine(rng)
+    return law
 
 
 def of_worker(law: Distribution, rank: int) -> Distribution:
@@ -73,7 +77,10 @@ def of_worker(law: Distribution, rank: int) -> Distribution:
     of each.
     """
     own: Callable[[int], Distribution] | None = getattr(law, "of_worker", None)
-    return own(rank) if own and rank >= 0 else law  # servers have no mini-batches
+    # servers have no mini-batches
+    if own and rank >= 0:
+        return own(rank)
+    return law
 
 
 def check_workers(law: Distribution, workers: int) -> None:
@@ -134,7 +141,10 @@ class Durations:
 
     def __init__(self, law: Distribution, stream: StoredStream, rank: int) -> None:
         law = of_worker(law, rank)
-        self._law = stream.draw(partial(on_a_machine, law)) if hasattr(law, "machine") else law
+        if hasattr(law, "machine"):
+            self._law = stream.draw(partial(on_a_machine, law))
+        else:
+            self._law = law
         self._stream, self._rank = stream, rank
         self._block = NONE_DRAWN  # the next one last
 

@@ -121,11 +121,9 @@ class Trace(Settings):
 
     def of_worker(self, rank: int) -> Distribution:
         """The distribution of worker `rank`: its own rows, or all without a column of ranks."""
-        return (
-            Measured(self.by_rank[rank], self.order, repr(self))
-            if self.worker is not None
-            else self
-        )
+        if self.worker is not None:
+            return Measured(self.by_rank[rank], self.order, repr(self))
+        return self
 
     def machine(self, rng: np.random.Generator) -> Distribution:
         """The rows as one worker uses them."""

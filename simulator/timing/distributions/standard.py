@@ -234,7 +234,9 @@ class Pareto(Settings):
     @property
     def std(self) -> float:
         a = self.alpha
-        return self.scale / (a - 1) * math.sqrt(a / (a - 2)) if a > 2 else math.inf
+        if a > 2:
+            return self.scale / (a - 1) * math.sqrt(a / (a - 2))
+        return math.inf
 
     def draw(self, rng: np.random.Generator, n: int) -> Seconds:
         return self.scale * (1 + rng.pareto(self.alpha, n))

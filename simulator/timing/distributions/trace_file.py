@@ -43,7 +43,10 @@ def read_rows(path: Path, column: str | None, worker: str | None) -> Rows:
         InvalidSettingError: a line is not valid; the message names it.
     """
     try:
-        rows = _parquet_rows(path) if path.suffix == ".parquet" else _csv_rows(path)
+        if path.suffix == ".parquet":
+            rows = _parquet_rows(path)
+        else:
+            rows = _csv_rows(path)
     # Arrow's errors and undecodable text are ValueErrors
     except (OSError, ValueError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
@@ -63,9 +66,13 @@ def read_rows(path: Path, column: str | None, worker: str | None) -> Rows:
         raise InvalidSettingError(
             "Trace", "column", f"the name of one of {', '.join(numbers)}", column
         )
-    name = (
-        column if column is not None else COLUMN if COLUMN in numbers else next(iter(numbers), None)
-    )
+    name: str | None
+    if column is not None:
+        name = column
+    elif COLUMN in numbers:
+        name = COLUMN
+    else:
+        name = next(iter(numbers), None)
     if name not in names:
         raise InvalidSettingError(
             "Trace", "column", f"one of {', '.join(names)}, of numbers", column
@@ -117,7 +124,9 @@ def _rank(path: Path, line: int, row: Sequence[str], place: int) -> int:
 
 
 def _cell(row: Sequence[str], place: int) -> str:
-    return row[place].strip() if place < len(row) else ""
+    if place < len(row):
+        return row[place].strip()
+    return ""
 
 
 def _seconds(cell: str) -> float | None:
