@@ -83,7 +83,6 @@ ENTRIES = (
     Entry("scaling", "sweeps", "Scaling", "Seconds an iteration against the number of workers.", several=True),
     Entry("consensus", "evaluations", "Consensus", "How far the nodes' models lay apart.", one=True, several=True),
     Entry("topology", "network"),
-    Entry("landscape", "landscapes"),
 )  # fmt: skip
 FIGURES = {entry.name: entry for entry in ENTRIES}
 """The figures by name, as `laggard plot --figure` knows them."""

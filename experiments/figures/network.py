@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
-from laggard.experiments.figures import switches
 from laggard.experiments.figures.lines import Label, missing_messages, shorten, titles
 from laggard.experiments.figures.style import (
     AXIS_LABELS,
@@ -30,12 +29,12 @@ from laggard.experiments.figures.style import (
 from laggard.experiments.results.result import Result
 from laggard.experiments.theory import build_algorithm
 from laggard.experiments.theory.iteration_time import model_bytes
-from laggard.simulator.network.groups import Switch, Trunks
 from laggard.simulator.network.topology import Graph, Torus, resolve_topology
 
 PANELS, NAMED = 12, 40
 RUNS, CARDS = 4, 12
 WAYS = {"up": "sender", "down": "receiver"}
+Place = tuple[float, float]
 
 
 class Drawing(NamedTuple):
@@ -44,24 +43,24 @@ class Drawing(NamedTuple):
     title: str
     cost: str
     graph: nx.DiGraph
-    places: Mapping[int, switches.Place]
+    places: Mapping[int, Place]
     bends: bool
-    inside: switches.Inside
+    note: str
 
 
 def topology(results: Runs, path: File = None) -> Figure:
     """Who sends to whom: a graph for each topology of the results, and one for each step where it
     changes in time.
 
-    Lines carry messages both ways, arrows one way. A title says what the busiest card and trunk
-    carry in one step, a model along every edge, and how long that takes on an idle one. A
-    collective may use fewer edges of a complete graph. Groups are circles, trunks wide lines
-    between switches, links of pairs dashed, with their bandwidths.
+    Lines carry messages both ways, arrows one way. A title says what the busiest card carries in
+    one step, a model along every edge, and how long that takes on an idle card. A collective may
+    use fewer edges of a complete graph. Groups, links of pairs and cards of other bandwidths are
+    not drawn.
     """
-    drawings: dict[tuple[str, ...], list[Drawing]] = {}
+    drawings: dict[str, list[Drawing]] = {}
     for result in as_sequence(results):
         for one in steps(result):
-            drawings.setdefault((one.title, *one.inside.labels), []).append(one)
+            drawings.setdefault(one.title, []).append(one)
     shown = []
     for same in list(drawings.values())[:PANELS]:
         # results that differ in size or bandwidth share a graph
@@ -79,7 +78,7 @@ def topology(results: Runs, path: File = None) -> Figure:
             draw_topology(axes, one)
         servers = any(rank < 0 for one in shown for rank in one.graph)
         more = omission_note(len(drawings), len(shown), "graphs")
-        notes = dict.fromkeys(note for one in shown for note in one.inside.notes)
+        notes = dict.fromkeys(one.note for one in shown)
         legend(
             figure, panels, ["line: both ways, arrow: one way", "s: server" * servers, *notes, more]
         )
@@ -100,10 +99,10 @@ def steps(result: Result) -> list[Drawing]:
     algorithm, workers, network = found[0], found[1].workers, found[1].network
     graph = resolve_topology(network.topology, algorithm.topology)
     bandwidth = network.bandwidth if network.changes is None else math.inf
-    name, trunks = (
-        type(graph).__name__.lower(),
-        None if network.groups is None else Trunks(network, workers),
-    )
+    name = type(graph).__name__.lower()
+    note = ""
+    if network.groups is not None or network.links or network.cards:
+        note = "groups, links of pairs and cards of other bandwidths are not drawn"
     drawings = []
     for step in range(graph.period(workers)):
         edges = nx.DiGraph()
@@ -123,22 +122,10 @@ def steps(result: Result) -> list[Drawing]:
             else _cost(cards, model_bytes(result), bandwidth)
         )
         title = f"{name} of {workers}{f', {network.host_size} on a host' * (network.host_size > 1)}"
-        at_switch, places = dict[Switch, switches.Place](), _positions(graph, edges, workers)
-        if trunks is not None:
+        if network.groups is not None:
             title += " in groups"
-            at_switch, places = switches.place_groups(
-                trunks, {rank: network.machine(rank, workers) for rank in edges}
-            )
-            cost += (
-                ""
-                if collective
-                else switches.trunk_cost(trunks, cards.edges(), model_bytes(result))
-            )
-        inside, bends = (
-            switches.inside_of(network, trunks, at_switch, places),
-            isinstance(graph, Torus) and not trunks,
-        )
-        drawings.append(Drawing(title + at, cost, edges, places, bends, inside))
+        places = _positions(graph, edges, workers)
+        drawings.append(Drawing(title + at, cost, edges, places, isinstance(graph, Torus), note))
     return drawings
 
 
@@ -153,11 +140,20 @@ def _cost(graph: nx.DiGraph, size: float, bandwidth: float) -> str:
     up, down = busiest(graph)
     if not math.isfinite(bandwidth) or not size:
         return f"busiest card: {up} up, {down} down"
-    time = switches.with_unit(max(up, down) * size / bandwidth)
+    time = with_unit(max(up, down) * size / bandwidth)
     return f"busiest card: {up} up, {down} down\n{max(up, down)} x {quantity(size, 'B')}: {time}"
 
 
-def _positions(graph: Any, edges: nx.DiGraph, workers: int) -> dict[int, switches.Place]:
+def with_unit(seconds: float) -> str:
+    """A time with its unit: 30 ms."""
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    if seconds >= 1e-3:
+        return f"{1e3 * seconds:.3g} ms"
+    return f"{1e6 * seconds:.3g} us"
+
+
+def _positions(graph: Any, edges: nx.DiGraph, workers: int) -> dict[int, Place]:
     """A grid for a torus, a circle for graphs in which all are alike, springs for any other;
     servers in the middle.
     """
@@ -183,9 +179,8 @@ def draw_topology(axes: Axes, drawing: Drawing) -> None:
     """Nodes with their ranks, and an edge or an arrow a pair."""
     graph, places = drawing.graph, drawing.places
     crowded = len(graph) > NAMED
-    size = 20 if crowded else max(60, 260 - 5 * len(graph) - 60 * bool(drawing.inside.switches))
-    shrink, width = math.sqrt(size) / 2 + 1, 0.5 if crowded or drawing.inside.switches else 0.9
-    switches.draw_inside(axes, drawing.inside)
+    size = 20 if crowded else max(60, 260 - 5 * len(graph))
+    shrink, width = math.sqrt(size) / 2 + 1, 0.5 if crowded else 0.9
     for sender, receiver in graph.edges:
         both = graph.has_edge(receiver, sender)
         if both and sender > receiver:
@@ -203,8 +198,7 @@ def draw_topology(axes: Axes, drawing: Drawing) -> None:
     for rank in graph if not crowded else ():
         axes.annotate("s" if rank < 0 else str(rank), places[rank], ha="center", va="center", color="white",
                       fontsize=6.5, zorder=4)  # fmt: skip
-    around = [(x + way, y + way) for x, y in drawing.inside.switches.values() for way in (-1, 1)]
-    at = np.array([*places.values(), *around])
+    at = np.array([*places.values()])
     middle, half = (
         (at.max(0) + at.min(0)) / 2,
         max(1.0, *np.ptp(at, axis=0) / 2) * (1.5 if drawing.bends else 1.18),

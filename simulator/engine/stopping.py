@@ -69,7 +69,7 @@ class Evaluate(Settings):
         every_seconds: virtual time from one to the next (s), instead.
         nodes: whether every node's model is measured beside their mean, where nodes have models of
             their own.
-        keep_models: whether the evaluated models are kept, for example for a loss landscape.
+        keep_models: whether the evaluated models are kept.
     """
 
     every_epochs: Annotated[float, Range(least=1e-9, most=HUGE)] | None = None

@@ -5,7 +5,6 @@ line.
 import numpy as np
 import pytest
 
-from laggard.experiments import figures
 from laggard.experiments.figures import FIGURES
 
 TEXT = """
@@ -13,7 +12,7 @@ cluster: {workers: 3, compute: {law: gamma, mean: 1, cv: 0.3}, network: {bandwid
 task: {model: quadratic, dim: 3, noise: 0.2, jitter: 0.2}
 record: {messages: true}
 stop: {updates: 30}
-evaluate: {every_updates: 10, keep_models: true}
+evaluate: {every_updates: 10}
 """
 LONG = "a method whose name goes on and on until nobody can remember how it began, least of all a legend"
 EVERYWHERE = [
@@ -25,8 +24,7 @@ EVERYWHERE = [
 
 def drawn(name, results):
     """The figure, laid out; a warning of matplotlib's is an error here."""
-    given = {"points": 5} if name == "landscape" else {}
-    figure = FIGURES[name].function(results, **given)
+    figure = FIGURES[name].function(results)
     figure.draw_without_rendering()
     return figure
 
@@ -46,14 +44,9 @@ def test_a_run_of_which_nothing_was_applied(plain, name):
     drawn(name, [changed(plain, updates=plain.updates.iloc[:0])])
 
 
-@pytest.mark.parametrize("name", [name for name in EVERYWHERE if name != "landscape"])
+@pytest.mark.parametrize("name", EVERYWHERE)
 def test_a_run_that_was_evaluated_once(plain, name):
     drawn(name, [changed(plain, metrics=plain.metrics.iloc[:1])])
-
-
-def test_a_landscape_needs_three_evaluations(plain):
-    with pytest.raises(ValueError, match="expected three evaluations or more"):
-        figures.landscape(changed(plain, models=plain.models[:2]))
 
 
 @pytest.mark.parametrize("name", ["comparison", "learning", "curves", "staleness"])

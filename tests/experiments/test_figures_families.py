@@ -1,22 +1,16 @@
-"""Grids, phases, links, graphs, consensus and landscapes show what an independent calculation
-gives.
-"""
+"""Grids, phases, links, graphs and consensus show what an independent calculation gives."""
 
-import math
 from itertools import pairwise
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy import stats
 
 from laggard.experiments import figures
-from laggard.experiments.figures.landscapes import filterwise, principal, surface
 from laggard.experiments.figures.network import busiest, steps
 from laggard.experiments.figures.timelines import phases, seconds
-from laggard.models import Quadratic
 
 QUADRATIC = """
 cluster: {workers: 1}
@@ -414,32 +408,14 @@ def test_the_busiest_card_of_hosts_carries_what_all_workers_of_one_send_to_other
     assert panel.get_title(loc="left") == said
 
 
-TREE = """{count: 4, servers: core, trunks: [{switches: [0, 1], to: east, oversubscription: 4},
-  {switches: [2, 3], to: west, bandwidth: 10}, {switches: [east, west], to: core, bandwidth: 2, latency: 0.25}]}"""
-
-
-def test_trunks_and_slow_links_are_drawn_with_their_bandwidths(bench):
-    """Eight workers push over the trunks of the core, four over each: 4 x 6 B at 2 B/s."""
-    links = (
-        "links: [{sender: 2, receiver: -1, bandwidth: 0.5}], cards: [{worker: 3, bandwidth: 12}]"
-    )
-    network = f"{{bandwidth: 20, message_bytes: 6, groups: {TREE}, {links}}}"
-    text = f"cluster: {{workers: 8, network: {network}}}\nalgorithm: sync_ps\n{GOSSIP.replace('20', '1')}"
-    for run in (bench(text), bench(text.replace("bandwidth: 20", "bandwidth: 20, latency: 0.5"))):
-        (drawing,), figure = steps(run), figures.topology(run)
-        (panel,) = figure.axes
-        said = "star of 8 in groups\nbusiest card: 8 up, 8 down\n8 x 6 B: 2.4 s\nbusiest trunk: 4 x 6 B: 12 s"
-        assert panel.get_title(loc="left") == said
-        labels = ["10 B/s"] * 3 + ["8 B/s", "2 B/s\n250 ms", "2 B/s\n250 ms", "0.5 B/s"]
-        shown = [text.get_text() for text in panel.texts]
-        assert sorted(one for one in shown if "B/s" in one) == sorted(labels)
-        assert {"east", "west", "core"} <= set(shown)
-        assert "card of worker 3: 12 B/s" in figure.get_supxlabel()
-        lines = {line.get_linewidth() for line in panel.lines}
-        assert len(lines) >= 3, "wider where faster"
-        near = {rank: min(drawing.inside.switches, key=lambda one: math.dist(drawing.inside.switches[one], place))
-                for rank, place in drawing.places.items()}  # fmt: skip
-        assert near == {-1: "core", **{rank: rank // 2 for rank in range(8)}}
+def test_topology_says_that_groups_are_not_drawn(bench):
+    groups = "groups: {count: 2, trunks: [{switches: [0], to: 1, bandwidth: 2}]}"
+    network = f"{{bandwidth: 20, message_bytes: 6, {groups}}}"
+    text = f"cluster: {{workers: 8, network: {network}}}\n{GOSSIP.replace('20', '1')}"
+    figure = figures.topology(bench(text + "algorithm: sync_ps\n"))
+    assert "groups" in words(figure)
+    title = "star of 8 in groups\nbusiest card: 8 up, 8 down\n8 x 6 B: 2.4 s"
+    assert figure.axes[0].get_title(loc="left") == title
 
 
 def test_collectives_that_share_a_graph_are_both_named(bench):
@@ -522,59 +498,6 @@ def test_an_occupation_shows_the_shares_of_each_worker_and_of_each_run(bench):
         "sync_ps (n = 3)",
         "async_ps (n = 3)",
     ]
-
-
-def test_the_plane_of_a_way_is_that_of_its_principal_components():
-    rng = np.random.default_rng(0)
-    axes = np.linalg.qr(rng.standard_normal((6, 2)))[0].T
-    way = rng.standard_normal((9, 2)) * [3, 1] @ axes + 5
-    plane = principal(way)
-    assert sum(plane.explained) == pytest.approx(1)
-    np.testing.assert_allclose(plane.way[-1], 0, atol=1e-12)
-    np.testing.assert_allclose(way[-1] + plane.way @ plane.directions, way)
-    covariance = (way - way[-1]).T @ (way - way[-1])
-    values = np.linalg.eigvalsh(covariance)[::-1]
-    np.testing.assert_allclose(plane.explained, values[:2] / values.sum())
-
-
-def test_random_directions_have_the_norms_of_the_models_filters():
-    way = np.random.default_rng(1).standard_normal((4, 3 * 5 + 3))
-    plane = filterwise(way, [(3, 5), (3,)], np.random.default_rng(0))
-    for direction in plane.directions:
-        norms = np.linalg.norm(direction[:15].reshape(3, 5), axis=1)
-        np.testing.assert_allclose(norms, np.linalg.norm(way[-1][:15].reshape(3, 5), axis=1))
-        assert not direction[15:].any()
-
-
-def test_the_surface_is_the_loss_at_its_models():
-    task = Quadratic(curvature=[1.0, 3.0], dtype=torch.float64)
-    way = np.array([[2.0, 0.0], [1.0, 0.5], [0.0, 0.0]])
-    plane = principal(way)
-    x, y, losses = surface(task, way[-1], plane, 5)
-    for (row, column), loss in np.ndenumerate(losses):
-        w = way[-1] + x[column] * plane.directions[0] + y[row] * plane.directions[1]
-        assert loss == pytest.approx((w[0] ** 2 + 3 * w[1] ** 2) / 2)
-    assert x[0] < plane.way[:, 0].min()
-    assert x[-1] > plane.way[:, 0].max()
-
-
-def test_a_landscape_shows_the_way_that_was_kept(bench):
-    text = "cluster: {workers: 2}\ntask: {model: quadratic, dim: 4, condition: 5, noise: 0.2}\nstop: {updates: 30}\n"
-    kept = bench(text + "evaluate: {every_updates: 6, keep_models: true}\n")
-    assert kept.models.shape == (6, 1, 4)
-    for directions in ("pca", "random"):
-        axes = figures.landscape(kept, directions=directions, points=5).axes[0]
-        (way,) = labelled(axes, "evaluations")
-        assert len(way.get_xdata()) == 6
-        np.testing.assert_allclose(way.get_xydata()[-1], 0, atol=1e-9)
-    assert "% of the way" in axes.get_xlabel()
-    with pytest.raises(ValueError, match=r"run it with evaluate\.keep_models=true"):
-        figures.landscape(bench(text))
-    with pytest.raises(ValueError, match="member: expected 0 to 0, got 3"):
-        figures.landscape(kept, member=3)
-    kept.models[-1] = torch.nan
-    with pytest.raises(ValueError, match="member 0 diverged"):
-        figures.landscape(kept)
 
 
 def test_a_cliffs_ticks_are_the_swept_rates_and_lie_apart(bench) -> None:
