@@ -15,6 +15,7 @@ from laggard.simulator.algorithms import gossip, k_async
 from laggard.simulator.algorithms.collectives import COLLECTIVES
 from laggard.simulator.algorithms.sharding import Shards
 from laggard.simulator.learning.rules import DCASGDa, DCASGDc
+from laggard.simulator.network.topology import SERVER
 
 WORSE = {
     Verdict.HOLDS: (Verdict.IN_PART, Verdict.FAILS),
@@ -77,12 +78,12 @@ def counted_from_the_push(monkeypatch):
     """Staleness counts the updates since the worker pushed, not since it read."""
 
     def worker(self, node):
-        node.send(k_async.SERVER, None, size=0)
+        node.send(SERVER, None, size=0)
         while True:
             _, weights = yield node.receive()
             gradient = yield node.compute(weights)
             gradient.version_read = gradient._owner.version
-            node.send(k_async.SERVER, gradient)
+            node.send(SERVER, gradient)
 
     monkeypatch.setattr(k_async.ReadComputePush, "worker", worker)
 
