@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from laggard.simulator import Deadlock
-from laggard.simulator.engine import evaluations, machine, simulation, states
+from laggard.simulator.engine import evaluations, machine, simulation
 from laggard.simulator.recording import counters, metrics, trace
 from laggard.simulator.recording.trace import BUSY, WAITING
 from tests import test_properties as properties
@@ -164,7 +164,7 @@ FAULTS = {
     ),
     "half of the time busy is booked as waiting": (
         "dpsgd",
-        Replaced(states.NodeState, "close", wait_while_busy),
+        Replaced(machine.Machine, "close", wait_while_busy),
     ),
 }
 

@@ -1,10 +1,10 @@
 """The base class of algorithms: generators, and the ranks on which they run."""
 
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from laggard.simulator.engine.cluster import Cluster
 from laggard.simulator.engine.node import Node
@@ -19,10 +19,7 @@ from laggard.simulator.network.topology import (
     names_of_topologies,
     resolve_topology,
 )
-from laggard.simulator.timing.events import Event
-
-Role = Generator[Event, Any, None]
-"""A generator that yields the events of a node's verbs."""
+from laggard.simulator.timing.roles import Role as Role
 
 
 class Algorithm(Settings):

@@ -26,20 +26,17 @@ class Evaluations:
 
     def __init__(
         self,
-        world: "Simulation",
+        simulation: "Simulation",
         learning: Learning,
         evaluate: Evaluate,
         accuracy: float | None,
         models: Sequence[Machine],
         slices: Mapping[int, slice],
     ) -> None:
-        self._world, self._learning, self._evaluate, self._accuracy = (
-            world,
-            learning,
-            evaluate,
-            accuracy,
-        )
-        self._models, self._slices, self._periods = models, slices, 0
+        self._simulation, self._learning = simulation, learning
+        self._evaluate, self._accuracy = evaluate, accuracy
+        self._models, self._slices = models, slices
+        self._periods = 0
 
     def model(self) -> Tensor:
         """The mean of the models of live nodes, or the nodes' slices side by side."""
@@ -53,19 +50,18 @@ class Evaluations:
 
     def evaluate(self) -> None:
         """Evaluate the model as it is now, and end the run if it is good enough or has diverged."""
+        nodes: Sequence[Machine] = ()
         if len(self._models) > 1 and not self._slices:
             nodes = self._live()
-        else:
-            nodes = ()
-        world = self._world
-        self._learning.evaluate(self.model(), world.progress(), nodes)
-        # these are not the run's values
-        if world.snapshots is not None and world.snapshots.replays:
+        simulation = self._simulation
+        self._learning.evaluate(self.model(), simulation.progress(), nodes)
+        # While events are replayed, measures are zeros and end nothing.
+        if simulation.snapshots is not None and simulation.snapshots.replays:
             return
         if self._learning.all_diverged:
-            world.end("diverged")
+            simulation.end("diverged")
         elif self._accuracy is not None and self._learning.reaches(self._accuracy):
-            world.end("accuracy")
+            simulation.end("accuracy")
 
     def evaluate_periodically(self) -> None:
         """Evaluate now and at every further multiple of the period, if there is one."""
@@ -78,11 +74,11 @@ class Evaluations:
             raise InvalidSettingError(
                 "Evaluate", "every_seconds", expected, self._evaluate.every_seconds
             )
-        env = self._world.env
+        env = self._simulation.env
         env.after_all(
             self._periods * self._evaluate.every_seconds - env.now, self.evaluate_periodically
         )
 
     def _live(self) -> Sequence[Machine]:
         """Those nodes that are up; all if none is."""
-        return [node for node in self._models if node.life % 2 == 0] or self._models
+        return [node for node in self._models if node.incarnation % 2 == 0] or self._models

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from simpy.events import Event
 
@@ -10,11 +10,8 @@ from laggard.simulator.engine.machine import Machine
 from laggard.simulator.network.transport import Transport
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.events import Message
-from laggard.simulator.timing.roles import RoleProcess
+from laggard.simulator.timing.roles import Role, RoleProcess
 from laggard.simulator.timing.slowdowns import Crash
-
-if TYPE_CHECKING:
-    from laggard.simulator.algorithms.base import Role
 
 
 class Roles:
@@ -25,7 +22,7 @@ class Roles:
     __slots__ = ("_env", "_node", "_processes", "_roles")
 
     def __init__(
-        self, env: Clock, node: Machine, roles: "Sequence[Callable[[Machine], Role]]"
+        self, env: Clock, node: Machine, roles: Sequence[Callable[[Machine], Role]]
     ) -> None:
         self._env, self._node, self._roles = env, node, roles
         self._processes: list[RoleProcess] = []
@@ -70,7 +67,7 @@ class Faults:
         env: Clock,
         crashes: Sequence[Crash],
         machines: Mapping[int, Machine],
-        roles: "Mapping[int, Sequence[Callable[[Machine], Role]]]",
+        roles: Mapping[int, Sequence[Callable[[Machine], Role]]],
         readmits: bool,
         transport: Transport,
     ) -> None:
@@ -112,7 +109,7 @@ class Faults:
         event = self._ends.get((rank, peer))
         if event is None or event.callbacks is None:
             event = self._ends[rank, peer] = Event(self._env)
-            if self._machines[peer].life % 2:
+            if self._machines[peer].incarnation % 2:
                 event.succeed()
         return event
 
@@ -121,7 +118,7 @@ class Faults:
         """Whether a node is down or not readmitted, or a worker's role has not returned; servers
         never return.
         """
-        down = any(machine.life % 2 for machine in self._machines.values())
+        down = any(machine.incarnation % 2 for machine in self._machines.values())
         return (
             down
             or bool(self.outside)
@@ -129,19 +126,24 @@ class Faults:
         )
 
 
-SHOWN = 8
+MAX_WAITS_SHOWN = 8
 
 
 def describe_waits(nodes: Mapping[int, Machine], outside: Sequence[int]) -> str:
     """The receives that wait at `nodes`, workers' first since servers may wait, and the workers in
     `outside`.
     """
-    waits = [
-        f"node {rank} waits since {receive.since:g} s for a message"
-        + ("" if receive.tag is None else f" with tag {receive.tag!r}")
-        for rank, node in sorted(nodes.items(), key=lambda item: item[0] < 0)
-        for receive in node.mailbox.waiting()
-    ]
-    waits += [f"node {rank} is back and not let in again" for rank in outside]
-    more = [f"and {len(waits) - SHOWN} more"] * (len(waits) > SHOWN)
-    return "; ".join(waits[:SHOWN] + more or ["workers wait for cancelled work"])
+    waits = []
+    for rank, node in sorted(nodes.items(), key=lambda item: item[0] < 0):
+        for receive in node.mailbox.waiting():
+            wait = f"node {rank} waits since {receive.since:g} s for a message"
+            if receive.tag is not None:
+                wait += f" with tag {receive.tag!r}"
+            waits.append(wait)
+    waits += [f"node {rank} is back and not readmitted" for rank in outside]
+    if not waits:
+        return "workers wait for cancelled work"
+    if len(waits) > MAX_WAITS_SHOWN:
+        more = len(waits) - MAX_WAITS_SHOWN
+        waits = [*waits[:MAX_WAITS_SHOWN], f"and {more} more"]
+    return "; ".join(waits)

@@ -3,64 +3,87 @@
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.random import Generator
 from torch import Tensor
 
-from laggard.simulator.engine.endings import (
-    MESSAGE_ARRIVES,
-    WORK_ENDS,
-    deliver_or_lose,
-    start_buckets,
-)
-from laggard.simulator.engine.mailbox import Mailbox, new_receive
-from laggard.simulator.engine.states import NodeState
+from laggard.simulator.engine.mailbox import Mailbox
+from laggard.simulator.engine.node import Node
+from laggard.simulator.engine.services import Services
 from laggard.simulator.errors import InvalidSettingError, check_duration
 from laggard.simulator.learning.gradients import Gradient, GradientPromise
 from laggard.simulator.learning.task import Layer
 from laggard.simulator.learning.weights import stamp
 from laggard.simulator.network.mixing import Mixing, NodePeers
 from laggard.simulator.network.topology import SERVER, Ranks, Topology
-from laggard.simulator.recording.trace import SENDING
+from laggard.simulator.recording.trace import BUSY, DOWN, SENDING, WAITING
 from laggard.simulator.timing.distributions import Durations
-from laggard.simulator.timing.events import Event, Message, Receive, Work, new_message, new_work
+from laggard.simulator.timing.events import (
+    BucketReady,
+    Event,
+    Message,
+    Receive,
+    Work,
+    new_message,
+    new_receive,
+    new_work,
+)
 from laggard.simulator.timing.slowdowns import Slowdown, apply_slowdowns
-
-if TYPE_CHECKING:
-    from laggard.simulator.engine.simulation import Simulation
 
 REMEMBERED = 1024  # receivers that a node caches as reachable
 INFINITE = math.inf  # read in every cycle
 
 
-class Machine(NodeState):
-    """A node, as the engine drives it."""
+class Machine(Node):
+    """A node, as the engine drives it.
+
+    Attributes:
+        incarnation: how often it has crashed and returned; odd while it is down.
+        mailbox: messages not received yet, and receives that wait for a message.
+        spent: seconds busy, sending, waiting, down; waiting is what is left at the end.
+    """
 
     state: Any = None
 
     def __init__(
         self,
         rank: int,
-        world: "Simulation",
+        services: Services,
         start: Tensor,
         durations: Durations,
         slowdowns: Sequence[Slowdown],
         batches: Iterator[Any],
     ) -> None:
-        self._world, self._env = world, world.env  # thirty attributes at most: see ARCHITECTURE
-        self.rank, self.workers, self.group_size = rank, world.cluster.workers, world.group_size
-        self.version, self.mixings, self.weight, self.life = 0, -1, 1.0, 0  # -1: the start
-        self.mailbox, self.weights = Mailbox(world.crashes), start
+        self._services, self._env = (
+            services,
+            services.env,
+        )  # thirty attributes at most: see ARCHITECTURE
+        self.rank, self.workers, self.group_size = (
+            rank,
+            services.cluster.workers,
+            services.group_size,
+        )
+        self.version, self.mixings, self.weight, self.incarnation = 0, -1, 1.0, 0  # -1: the start
+        self.mailbox, self.weights = Mailbox(services.crashes), start
         # seconds busy, sending, waiting, down; waiting is what is left at the end
         self.spent = [0.0, 0.0, 0.0, 0.0]
-        self._pool, self._counters, self._transport = world.pool, world.counters, world.transport
-        if world.log is not None:
+        self._pool, self._counters, self._transport = (
+            services.pool,
+            services.counters,
+            services.transport,
+        )
+        if services.log is not None:
             self._post = None
         else:
-            self._post = world.transport.post
-        self.model_bytes, self._log, self.lock_step = world.model_bytes, world.log, world.lock_step
+            self._post = services.transport.post
+        self.model_bytes, self._log, self.lock_step = (
+            services.model_bytes,
+            services.log,
+            services.lock_step,
+        )
         self._peers: NodePeers | None = None  # made when they are needed, as what follows
         self._joined: dict[int, Machine] = {}  # cached receivers that it may send to
         self._durations, self._slowdowns, self._batches = durations, slowdowns, batches
@@ -69,7 +92,7 @@ class Machine(NodeState):
         self._outgoing, self._since = 0, 0.0  # messages under way; start (s) of the present state
 
     def _set_weights(self, weights: Tensor) -> None:
-        if self._world.reached is None:  # once the end is reached nothing counts
+        if self._services.reached is None:  # once the end is reached nothing counts
             self.mixings += 1
             self._weights = stamp(weights, self)
 
@@ -99,14 +122,14 @@ class Machine(NodeState):
 
     @cached_property
     def rng(self) -> Generator:
-        return self._world.choices(self.rank)
+        return self._services.choices(self.rank)
 
     @property
     def layers(self) -> Sequence[Layer]:
-        return self._world.layers
+        return self._services.layers
 
     # likewise; of a `Client` where it is a law
-    apply_seconds = property(attrgetter("_world.cluster.apply_seconds"))
+    apply_seconds = property(attrgetter("_services.cluster.apply_seconds"))
 
     @property
     def now(self) -> float:
@@ -121,7 +144,7 @@ class Machine(NodeState):
         counters = self._counters
         counters.started, counters.computed = counters.started + 1, counters.computed + 1
         if counters.computed >= counters.most_computed:
-            self._world.end("gradients")
+            self._services.end("gradients")
         return gradient
 
     def duration(self) -> float:
@@ -154,7 +177,7 @@ class Machine(NodeState):
 
     def put(self, content: Any, tag: Hashable = None) -> None:
         message = new_message(self, self, content, tag, MESSAGE_ARRIVES)
-        message.lives = self.life, self.life
+        message.incarnations = self.incarnation, self.incarnation
         self.mailbox.deliver(message)
 
     def receive(self, tag: Hashable = None) -> Receive:
@@ -169,7 +192,7 @@ class Machine(NodeState):
 
     @property
     def topology(self) -> Topology:
-        return self._world.topology
+        return self._services.topology
 
     def out_peers(self, step: int = 0) -> Ranks:
         return (self._peers or self._make_peers()).at(step)[0]
@@ -181,15 +204,15 @@ class Machine(NodeState):
         return (self._peers or self._make_peers()).mixing(name, step)
 
     def down(self, peer: int) -> Event:
-        return self._world.faults.down(self.rank, peer)
+        return self._services.faults.down(self.rank, peer)
 
     def apply(
         self, weights: Tensor, gradients: Sequence[GradientPromise], state: Any = None
     ) -> None:
-        world = self._world
-        if world.applies(gradients):
-            if world.recoveries is not None:
-                world.recoveries.applies(self)
+        services = self._services
+        if services.applies(gradients):
+            if services.recoveries is not None:
+                services.recoveries.applies(self)
             self.version += 1
             self._weights = stamp(weights, self)
             if state is not None:
@@ -213,16 +236,21 @@ class Machine(NodeState):
         return work
 
     def _address(self, message: Message) -> None:
-        """Say, where nodes crash, for which life of its receiver a message is meant."""
-        heard, target = self.mailbox.heard, message.receiver
-        if heard is not None:
-            message.waiting = message.callbacks = [deliver_or_lose]
-            message.lives = (
-                self.life,
-                heard.get(target.rank, target.life) if self.rank < 0 else target.life,
-            )
-            if self._world.recoveries is not None:
-                self._world.recoveries.sent(message)
+        """Record the receiver's incarnation, where nodes crash.
+
+        A worker's message is for the present incarnation of its receiver. A server answers the
+        incarnation that asked, even if the worker has returned since.
+        """
+        last_incarnation, target = self.mailbox.last_incarnation, message.receiver
+        if last_incarnation is None:
+            return
+        meant = target.incarnation
+        if self.rank < 0:
+            meant = last_incarnation.get(target.rank, target.incarnation)
+        message.waiting = message.callbacks = [deliver_or_lose]
+        message.incarnations = (self.incarnation, meant)
+        if self._services.recoveries is not None:
+            self._services.recoveries.sent(message)
 
     def _hand_over(self, message: Message, size: float) -> None:
         """Hand a message of `size` bytes to the network."""
@@ -240,10 +268,10 @@ class Machine(NodeState):
 
     def _join(self, receiver: int) -> "Machine":
         """The node `receiver`, once the topology allows messages to it; cached by `send`."""
-        target = self._world.nodes.get(receiver)
+        target = self._services.nodes.get(receiver)
         if target is None:
             expected = (
-                f"a rank of {sorted(self._world.nodes)}"
+                f"a rank of {sorted(self._services.nodes)}"
                 + " (the method has no `server`)" * (receiver == SERVER)
             )
             raise InvalidSettingError("send", "receiver", expected, receiver)
@@ -252,3 +280,155 @@ class Machine(NodeState):
             self._joined.clear()
         self._joined[receiver] = target
         return target
+
+    def cancelled(self, work: Work) -> None:
+        """Interrupt `work`: the node is free, and the event of its end is cancelled."""
+        if self._work is work:
+            self._spend(BUSY)
+            self._work = None
+            self._env.cancel(work)
+
+    def lost(self, message: Message) -> None:
+        """Record that one of the node's messages is lost, and gradients with it."""
+        if message.incarnations[0] == self.incarnation:
+            self._outgoing -= 1
+            if not self._outgoing and self._work is None:
+                self._spend(SENDING)
+        self._services.lost(message)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it is up and computes nothing."""
+        return self._work is None and self.incarnation % 2 == 0
+
+    def crash(self) -> None:
+        """Go down: what it computes is cancelled, its mailbox is empty, and its receives wait no
+        longer.
+        """
+        if self._work is not None:
+            self._work.cancel()
+        if self._outgoing:
+            self._spend(SENDING)
+        self._outgoing, self._since = 0, self._env.now
+        self.mailbox.clear()
+        self.incarnation += 1
+
+    def revive(self) -> None:
+        """Come back, with the model that it had."""
+        self._spend(DOWN)
+        self.incarnation += 1
+
+    def close(self) -> None:
+        """Count the time up to now."""
+        if self.incarnation % 2 or self._work is not None or self._outgoing:
+            self._spend(
+                DOWN if self.incarnation % 2 else BUSY if self._work is not None else SENDING
+            )
+        self.spent[WAITING] = max(
+            0.0, self._env.now - self.spent[BUSY] - self.spent[SENDING] - self.spent[DOWN]
+        )
+
+    def _spend(self, state: int) -> None:
+        """Add the time since the node entered `state`, one of busy, sending and down."""
+        now = self._env._now
+        self.spent[state] += now - self._since
+        self._since = now
+
+
+def end_work(work: Work) -> None:
+    """End `work`: its node is free, and the role that waits for it goes on."""
+    node, gradient = work.node, work._value
+    now = node._env._now
+    if node._work is work:
+        node.spent[BUSY] += now - node._since
+        node._since, node._work = now, None
+    if gradient is not None:
+        gradient.computed = now
+        counters = node._counters
+        counters.computed += 1
+        if counters.computed >= counters.most_computed:
+            node._services.end("gradients")
+    if work.role is not None:
+        work.role.resume(gradient)
+
+
+def start_buckets(work: Work, seconds: float, ready: Sequence[float]) -> Work:
+    """Let buckets of the gradient of `work`, which has just begun, be there before its end; return
+    `work`.
+
+    Args:
+        seconds: what the work takes at full speed.
+        ready: the shares of it after which each bucket is there, the last of which is 1: the end of
+            the work itself.
+
+    Raises:
+        InvalidSettingError: the shares do not rise to 1.
+    """
+    if not (
+        ready[0] > 0 and ready[-1] == 1 and all(one <= other for one, other in pairwise(ready))
+    ):
+        expected = "shares > 0 of the mini-batch's work that do not fall, the last of them 1"
+        raise InvalidSettingError("compute", "buckets", expected, list(ready))
+    node, buckets = work.node, []
+    for share in ready[:-1]:
+        bucket = BucketReady(work, BUCKET_READY)
+        node._env.after_work(
+            apply_slowdowns(share * seconds, node._env._now, node._slowdowns), bucket
+        )
+        buckets.append(bucket)
+    work.buckets = (*buckets, work)
+    return work
+
+
+def end_bucket(bucket: BucketReady) -> None:
+    """Let the role that waits for `bucket` go on; its node stays busy."""
+    if bucket.role is not None:
+        bucket.role.resume(bucket._value)
+
+
+def deliver(message: Message) -> None:
+    """Give `message`, which has arrived, to its receiver; the role that waits for its arrival goes
+    on.
+    """
+    sender, mailbox = message.sender, message.receiver.mailbox
+    sender._outgoing -= 1
+    if not sender._outgoing and sender._work is None and sender._since != sender._env._now:
+        sender._spend(SENDING)
+    sender._counters.delivered += 1
+    if sender._log is not None:
+        sender._log.delivered(message)
+    receive = mailbox.first
+    if (
+        receive is not None
+        and receive.role is not None
+        and message.tag is None
+        and mailbox.fast_path
+    ):
+        mailbox.first = None  # as `mailbox.deliver` does it, without the other cases
+        receive.message, receive.callbacks = message, None
+        receive._value = value = (sender.rank, message.content)
+        receive.role.resume(value)
+    else:
+        mailbox.deliver(message)
+    if message.role is not None:
+        message.role.resume(message._value)
+
+
+def deliver_or_lose(message: Message) -> None:
+    """Deliver `message`, unless a crash has come between."""
+    waiting, message.waiting = message.waiting, []
+    if (
+        message.incarnations == (message.sender.incarnation, message.receiver.incarnation)
+        and message.receiver.incarnation % 2 == 0
+    ):
+        recoveries = message.sender._services.recoveries
+        if recoveries is not None:
+            recoveries.delivered(message)
+        deliver(message)
+    else:
+        waiting.clear()
+        message.callbacks = []
+        message.lose()
+
+
+WORK_ENDS, BUCKET_READY, MESSAGE_ARRIVES = (end_work,), (end_bucket,), (deliver,)

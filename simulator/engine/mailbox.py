@@ -2,12 +2,8 @@
 
 from collections import deque
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
-from laggard.simulator.timing.events import PENDING, Message, Receive
-
-if TYPE_CHECKING:
-    from laggard.simulator.engine.machine import Machine
+from laggard.simulator.timing.events import Message, Receive
 
 Mail = deque[Message] | list[Message]
 """Those without a tag may be many; of one tag there are few, for which a deque would take 600
@@ -28,20 +24,22 @@ class Mailbox:
     Attributes:
         first: the oldest receive that waits for a message without a tag.
         mail: messages by tag.
-        plain: whether nobody crashes, no receive without a tag has waited behind another one, and
-            what arrives is received at once.
-        heard: each sender's `life` at the last message received from it; None where nobody crashes.
+        fast_path: whether a message without a tag can go to `first` without `deliver`: no node
+            crashes, no receive without a tag has waited behind another one, and what arrives is
+            received at once.
+        last_incarnation: of each sender, at the last message received from it; None where no node
+            crashes.
     """
 
-    __slots__ = ("_receives", "first", "heard", "mail", "plain")
+    __slots__ = ("_receives", "fast_path", "first", "last_incarnation", "mail")
 
     def __init__(self, crashes: bool) -> None:
         self.first: Receive | None = None
         self.mail: dict[Hashable, Mail] = NO_MAIL
         # a few of each tag: a deque takes 600 bytes
         self._receives: dict[Hashable, list[Receive]] = NO_RECEIVES
-        self.heard: dict[int, int] | None = {} if crashes else None
-        self.plain = not crashes
+        self.last_incarnation: dict[int, int] | None = {} if crashes else None
+        self.fast_path = not crashes
 
     def ask(self, receive: Receive) -> Receive:
         """Give `receive` the oldest message with its tag, or let it wait for the next."""
@@ -58,7 +56,7 @@ class Mailbox:
         elif tag is None and self.first is None:
             self.first = receive
         else:
-            self.plain = self.plain and tag is not None
+            self.fast_path = self.fast_path and tag is not None
             if self._receives is NO_RECEIVES:
                 self._receives = {}
             self._receives.setdefault(tag, []).append(receive)
@@ -84,7 +82,10 @@ class Mailbox:
         A crash may have cleared the receives before.
         """
         message, tag = receive.message, receive.tag
-        if message is not None and (self.first if tag is None else self._receives.get(tag)):
+        another_waits = self.first is not None
+        if tag is not None:
+            another_waits = tag in self._receives
+        if message is not None and another_waits:
             self.deliver(message)
         elif message is not None:
             self._keep(tag).insert(0, message)
@@ -127,12 +128,3 @@ class Mailbox:
         if not receives:
             del self._receives[tag]
         return oldest
-
-
-def new_receive(node: "Machine", tag: Hashable, kind: type[Receive] = Receive) -> Receive:
-    """A receive that waits from now on."""
-    receive = kind()  # type: ignore[call-arg]
-    receive.node, receive.tag, receive.since = node, tag, node._env._now
-    receive._value, receive.callbacks, receive.role = PENDING, (), None
-    receive.message, receive.withdrawn = None, False
-    return receive

@@ -5,11 +5,12 @@ again.
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from laggard.simulator.engine.machine import Machine
+from laggard.simulator.engine.services import Services
 from laggard.simulator.learning.gradients import DROPPED, IN_FLIGHT, GradientPromise
 from laggard.simulator.network.topology import SERVER
 from laggard.simulator.recording.counters import gradients_in
@@ -18,9 +19,6 @@ from laggard.simulator.recording.trace import Columns
 from laggard.simulator.timing.events import Message
 from laggard.simulator.timing.failures import Checkpoint
 from laggard.simulator.timing.streams import CRASHES
-
-if TYPE_CHECKING:
-    from laggard.simulator.engine.simulation import Simulation
 
 MOST_CRASHES = 1000
 """Crashes in a row without an update, after which a run ends as stalled: it would practically never
@@ -96,11 +94,11 @@ class Recovery:
 class Recoveries:
     """The crashes of all servers, and their returns."""
 
-    def __init__(self, world: "Simulation") -> None:
-        self._world, cluster = world, world.cluster
+    def __init__(self, services: Services) -> None:
+        self._services, cluster = services, services.cluster
         self._of = {
             rank: Recovery(node, cluster.checkpoint)
-            for rank, node in world.nodes.items()
+            for rank, node in services.nodes.items()
             if rank < 0
         }
         self._rows: list[list[float]] = []  # as `columns` has them
@@ -108,9 +106,13 @@ class Recoveries:
         for crash in cluster.server_crashes:
             rank = SERVER - crash.shard
             if crash.uptime is None:
-                world.env.daemon(crash.at or 0.0, partial(self._crash, rank, crash.restore_seconds))
+                services.env.daemon(
+                    crash.at or 0.0, partial(self._crash, rank, crash.restore_seconds)
+                )
             else:
-                self._await(rank, crash.restore_seconds, world.draws(crash.uptime, CRASHES, rank))
+                self._await(
+                    rank, crash.restore_seconds, services.draws(crash.uptime, CRASHES, rank)
+                )
 
     def applies(self, node: Machine) -> None:
         """Take the checkpoint of a server that is due before its next update."""
@@ -140,36 +142,36 @@ class Recoveries:
     def _await(self, rank: int, restore_seconds: float, draw: Callable[[], float]) -> None:
         """Let server `rank` crash after a time that is drawn, and again after each return."""
         again = partial(self._await, rank, restore_seconds, draw)
-        self._world.env.daemon(draw(), partial(self._crash, rank, restore_seconds, again))
+        self._services.env.daemon(draw(), partial(self._crash, rank, restore_seconds, again))
 
     def _crash(
         self, rank: int, restore_seconds: float, again: Callable[[], None] | None = None
     ) -> None:
-        world, now = self._world, self._world.env.now
-        world.faults.crash(rank)
-        node = world.nodes[rank]
+        services, now = self._services, self._services.env.now
+        services.faults.crash(rank)
+        node = services.nodes[rank]
         row = [now, math.nan, rank, node.version, self._of[rank].lose(now)]
         self._rows.append(row)
-        world.env.call_in(restore_seconds, partial(self._restore, rank, row, again))
-        if self._applies == world.counters.applies:
-            self._in_vain = self._in_vain + 1
+        services.env.call_in(restore_seconds, partial(self._restore, rank, row, again))
+        if self._applies == services.counters.applies:
+            self._in_vain += 1
         else:
             self._in_vain = 0
-        self._applies = world.counters.applies
+        self._applies = services.counters.applies
         if self._in_vain >= MOST_CRASHES:
-            world.stalled = f"{now:g} s after {self._applies} updates: servers crashed {MOST_CRASHES} times without one"
-            world.end("stalled")
+            services.stalled = f"{now:g} s after {self._applies} updates: servers crashed {MOST_CRASHES} times without one"
+            services.end("stalled")
 
     def _restore(self, rank: int, row: list[float], again: Callable[[], None] | None) -> None:
         """Bring server `rank` back; the workers to which it owes an answer announce themselves
         again.
         """
-        world, now = self._world, self._world.env.now
+        services, now = self._services, self._services.env.now
         row[1] = now
         self._of[rank].restart(now)
-        world.faults.restart(rank)
+        services.faults.restart(rank)
         for worker in sorted(self._of[rank].owed):
-            if world.nodes[worker].life % 2 == 0:
-                world.nodes[worker].send(rank, None, size=0)
+            if services.nodes[worker].incarnation % 2 == 0:
+                services.nodes[worker].send(rank, None, size=0)
         if again is not None:
             again()

@@ -4,7 +4,7 @@ a round.
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from simpy.events import PENDING
@@ -22,15 +22,9 @@ from laggard.simulator.network.lockstep import (
     rotate,
     sort,
 )
-from laggard.simulator.recording.trace import SENDING
 from laggard.simulator.timing.clock import Clock
 from laggard.simulator.timing.distributions.distribution import Seconds, is_law
 from laggard.simulator.timing.events import Verb
-
-if TYPE_CHECKING:
-    from laggard.simulator.algorithms.base import Algorithm
-    from laggard.simulator.engine.simulation import Simulation
-
 
 NODES_SHOWN = 8
 """Nodes that a round waits for and that are named, at most."""
@@ -95,8 +89,6 @@ class Round:
         if due > time:
             if self.busy is None:
                 self.busy = np.zeros(len(self.nodes))
-            else:
-                self.busy = self.busy
             self.busy[rank] = due
         self.start.time[rank], self.start.since[rank] = time, since
         self.start.order[rank] = self.joined
@@ -150,17 +142,14 @@ class Rounds:
         self._sending, self._sent = np.zeros(cluster.workers), 0
 
     @staticmethod
-    def apply_to(cluster: Cluster, algorithm: "Algorithm", recorded: bool) -> bool:
-        """Whether a run's collectives can be computed in lock step.
+    def apply_to(cluster: Cluster) -> bool:
+        """Whether collectives can be computed in lock step on a cluster.
 
-        No crash, no record of messages, no random ties, no latencies that are drawn, no network
-        that changes.
+        No crash, no random ties, no latencies that are drawn, no network that changes.
         """
-        plain = (
-            cluster.workers > 1 and cluster.ties == "rank" and not cluster.crashes and not recorded
-        )
-        plain = plain and not is_law(cluster.network.latency) and cluster.network.changes is None
-        return plain and algorithm.only_collectives
+        if cluster.workers == 1 or cluster.ties != "rank" or cluster.crashes:
+            return False
+        return not is_law(cluster.network.latency) and cluster.network.changes is None
 
     def suits(self, schedule: LockStepSchedule) -> bool:
         """Whether no two messages of a collective ever share a link."""
@@ -237,26 +226,23 @@ class Rounds:
             for tag, ranks in missing.items()
         ]
 
-    def close(self, world: "Simulation") -> None:
-        """Count the messages, those of rounds that have not ended up to the last event of the
-        run.
+    def tally(self, reached: str | None) -> Tally:
+        """The messages of all rounds, of those that have not ended up to the run's last event.
+
+        Args:
+            reached: the limit that has ended the run.
         """
         sent = delivered = self._sent
-        sending, until = self._sending, Instants(world.env.now, np.inf, 0, 0)
+        sending = self._sending
+        until = Instants(self._env.now, np.inf, 0, 0)
         rounds = list(self._open.values())
-        # else after all else of the instant
-        if rounds and world.reached in ("updates", "epochs", "gradients"):
-            until = max(
-                until._replace(since=-np.inf), *(each.latest(self._hops) for each in rounds)
-            )
-        for each in rounds:
-            _, tally = follow(each.start, each.phases, self._hops, until, each.busy)
-            sent, delivered, sending = (
-                sent + tally.sent,
-                delivered + tally.delivered,
-                sending + tally.sending,
-            )
-        world.counters.sent += sent
-        world.counters.delivered += delivered
-        for rank, seconds in enumerate(sending.tolist()):
-            world.nodes[rank].spent[SENDING] += seconds
+        # Limits on counts end the run within an instant; all others see the whole instant.
+        if rounds and reached in ("updates", "epochs", "gradients"):
+            latest = [entered.latest(self._hops) for entered in rounds]
+            until = max(until._replace(since=-np.inf), *latest)
+        for entered in rounds:
+            _, tally = follow(entered.start, entered.phases, self._hops, until, entered.busy)
+            sent += tally.sent
+            delivered += tally.delivered
+            sending = sending + tally.sending
+        return Tally(sending, sent, delivered)

@@ -7,14 +7,20 @@ from functools import partial
 from typing import Any
 
 from laggard.simulator.engine.cluster import Cluster
-from laggard.simulator.engine.endings import MESSAGE_ARRIVES, WORK_ENDS
-from laggard.simulator.engine.machine import INFINITE, Machine
-from laggard.simulator.engine.mailbox import new_receive
+from laggard.simulator.engine.machine import INFINITE, MESSAGE_ARRIVES, WORK_ENDS, Machine
+from laggard.simulator.engine.services import Services
 from laggard.simulator.errors import InvalidSettingError, check_duration
 from laggard.simulator.learning.gradients import Gradient
 from laggard.simulator.recording.trace import BUSY, SENDING, WAITING
 from laggard.simulator.timing.distributions.distribution import is_law
-from laggard.simulator.timing.events import Message, Receive, Work, new_message, new_work
+from laggard.simulator.timing.events import (
+    Message,
+    Receive,
+    Work,
+    new_message,
+    new_receive,
+    new_work,
+)
 from laggard.simulator.timing.streams import APPLY, RECEIVE, REPLY
 
 
@@ -36,9 +42,9 @@ def kind_of(cluster: Cluster, rank: int) -> type[Machine]:
 class Client(Machine):
     """A node whose messages say how large they are, and whose updates may be drawn from a law."""
 
-    def __init__(self, rank: int, world: Any, *rest: Any) -> None:
-        super().__init__(rank, world, *rest)
-        self._apply_seconds = world.draws(world.cluster.apply_seconds, APPLY, rank)
+    def __init__(self, rank: int, services: Services, *rest: Any) -> None:
+        super().__init__(rank, services, *rest)
+        self._apply_seconds = services.draws(services.cluster.apply_seconds, APPLY, rank)
 
     @property
     def apply_seconds(self) -> float:
@@ -60,11 +66,11 @@ class Server(Client):
     departs when that begins. All of this time, and that of work, is busy.
     """
 
-    def __init__(self, rank: int, world: Any, *rest: Any) -> None:
-        super().__init__(rank, world, *rest)
-        self.mailbox.plain = False  # a message that has arrived has to be taken in
-        self._receive_seconds = world.draws(world.cluster.receive_seconds, RECEIVE, rank)
-        self._reply_seconds = world.draws(world.cluster.reply_seconds, REPLY, rank)
+    def __init__(self, rank: int, services: Services, *rest: Any) -> None:
+        super().__init__(rank, services, *rest)
+        self.mailbox.fast_path = False  # a message that has arrived has to be taken in
+        self._receive_seconds = services.draws(services.cluster.receive_seconds, RECEIVE, rank)
+        self._reply_seconds = services.draws(services.cluster.reply_seconds, REPLY, rank)
         self._free = 0.0  # the moment (s) at which all that has begun will have ended
         self._begun = self._work_ends = 0.0  # of the present work
 
@@ -128,7 +134,7 @@ class Server(Client):
 
     def _depart(self, message: Message) -> None:
         """Hand `message` to the network, unless a crash has come between."""
-        if self.mailbox.heard is None or message.lives[0] == self.life:
+        if self.mailbox.last_incarnation is None or message.incarnations[0] == self.incarnation:
             self._counters.sent += 1
             self._hand_over(message, message.size * self.model_bytes)
 
@@ -170,8 +176,8 @@ class Intake(Receive):
         if done == self.env.now:
             super().fire(message)
         else:
-            self.node._env.call_at(done, partial(self._end, message, self.node.life))
+            self.node._env.call_at(done, partial(self._end, message, self.node.incarnation))
 
-    def _end(self, message: Message, life: int) -> None:
-        if not self.withdrawn and life == self.node.life:
+    def _end(self, message: Message, incarnation: int) -> None:
+        if not self.withdrawn and incarnation == self.node.incarnation:
             super().fire(message)

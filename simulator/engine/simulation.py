@@ -1,9 +1,9 @@
 """The engine: one virtual clock, its nodes, and the outcome."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from torch import Tensor
@@ -92,7 +92,7 @@ class Simulation:
         self._slices = algorithm.slices(cluster.workers, start.shape[1], self.layers)
         self._connect(algorithm, seeds.cluster)
         self._seed, self._generator = seeds.cluster, np.random.default_rng(0)
-        self.choices = partial(stream, seeds.cluster, CHOICES)
+        self.choices: Callable[[int], np.random.Generator] = partial(stream, seeds.cluster, CHOICES)
         self._start_roles(algorithm, start, seeds)
         models = [self.nodes[rank] for rank in self._slices or algorithm.models(cluster.workers)]
         self._evaluations = Evaluations(
@@ -111,9 +111,9 @@ class Simulation:
         self.transport = Transport(
             self.env, network, self.topology, cluster.workers, self.crashes, seed
         )
-        lock_step = Rounds.apply_to(cluster, algorithm, recorded=self.log is not None)
         self.lock_step: Rounds | None = None
-        if lock_step:
+        recorded = self.log is not None
+        if algorithm.only_collectives and not recorded and Rounds.apply_to(cluster):
             self.lock_step = Rounds(self.env, cluster, self.model_bytes)
 
     def _start_roles(self, algorithm: "Algorithm", start: Tensor, seeds: Seeds) -> None:
@@ -183,22 +183,19 @@ class Simulation:
         if self.log is not None:
             self.log.lost(message)
         sender = message.sender
-        alone = sender.life != message.lives[0] or message.receiver.rank < 0
+        alone = sender.incarnation != message.incarnations[0] or message.receiver.rank < 0
         self.counters.lose(message.content, sender.rank if alone else None)
 
     def _node(self, rank: int, start: Tensor, seeds: Seeds) -> Machine:
         times = StoredStream(self._generator, seeds.cluster, COMPUTE, rank)
         durations = Durations(self.cluster.compute, times, rank)
         if rank in self._slices:
-            own = start[:, self._slices[rank]]
-        else:
-            own = start
+            start = start[:, self._slices[rank]]
+        batches: Iterator[Any] = iter(())
         if rank >= 0:
             batches = self._task.batches(rank, Streams(seeds.data(), BATCHES, rank))
-        else:
-            batches = iter(())
         kind = kind_of(self.cluster, rank)
-        return kind(rank, self, own, durations, self.cluster.slowdowns_of(rank), batches)
+        return kind(rank, self, start, durations, self.cluster.slowdowns_of(rank), batches)
 
     def draws(self, seconds: float | Distribution, purpose: int, rank: int) -> Callable[[], float]:
         """The function that gives the next of node `rank`'s `seconds`, of a law by the stream of
@@ -216,11 +213,10 @@ class Simulation:
         Raises:
             Deadlock: no node crashed, so that the algorithm is the cause.
         """
-        if self.lock_step is None:
-            rounds = []
-        else:
-            rounds = self.lock_step.waits()
-        waits = "; ".join(rounds) or describe_waits(self.nodes, self.faults.outside)
+        waits = describe_waits(self.nodes, self.faults.outside)
+        rounds = [] if self.lock_step is None else self.lock_step.waits()
+        if rounds:
+            waits = "; ".join(rounds)
         self.stalled = f"{self.env.now:g} s after {self.counters.applies} updates: {waits}"
         if not self.crashes:
             raise Deadlock(f"deadlock at {self.stalled}")
@@ -241,7 +237,11 @@ class Simulation:
 
     def _outcome(self) -> Outcome:
         if self.lock_step is not None:
-            self.lock_step.close(self)
+            tally = self.lock_step.tally(self.reached)
+            self.counters.sent += tally.sent
+            self.counters.delivered += tally.delivered
+            for rank, seconds in enumerate(tally.sending.tolist()):
+                self.nodes[rank].spent[SENDING] += seconds
         for node in self.nodes.values():
             node.close()
         workers = [node for rank, node in self.nodes.items() if rank >= 0]

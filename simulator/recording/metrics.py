@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -15,8 +15,21 @@ from laggard.simulator.recording.counters import RunProgress
 from laggard.simulator.recording.outcome import Divergence
 from laggard.simulator.recording.trace import Columns
 
-if TYPE_CHECKING:
-    from laggard.simulator.engine.node import Node
+
+class Replica(Protocol):
+    """A node of which the model is measured.
+
+    Attributes:
+        weight: push-sum's weight of the node.
+    """
+
+    rank: int
+    weight: float
+
+    @property
+    def weights(self) -> Tensor:
+        """Its model `(ensemble, params)`."""
+        ...
 
 
 class Spread:
@@ -32,7 +45,7 @@ class Spread:
     def note(
         self,
         progress: RunProgress,
-        nodes: "Sequence[Node]",
+        nodes: Sequence[Replica],
         mean: Tensor,
         measures: Sequence[Mapping[str, Tensor]],
     ) -> Tensor:
@@ -131,7 +144,7 @@ class Learning:
             self._fold()
 
     def evaluate(
-        self, weights: Tensor, progress: RunProgress, nodes: "Sequence[Node]" = ()
+        self, weights: Tensor, progress: RunProgress, nodes: Sequence[Replica] = ()
     ) -> None:
         """Add a row for the models `weights` `(ensemble, params)`, unless the last row has the same
         progress.

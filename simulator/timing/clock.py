@@ -1,5 +1,16 @@
-"""The virtual clock: SimPy's environment with a queue for the present instant; and Python's garbage
-collector.
+"""The virtual clock, and the order of events in one instant.
+
+Events of one instant run in this order. No other module may assume more.
+
+1. Events scheduled for it earlier, then events scheduled in it, both in order of scheduling.
+2. With `ties: random`, ends of work, in random order.
+3. The time limit and evaluations (`LAST`): they see the whole instant.
+4. Snapshots and the like (`at_end_of_instant`).
+
+So with `ties: rank`, workers whose work ends in one instant come in the order in which their work
+began, which at the start is that of their ranks. Limits on updates, epochs and gradients end a run
+within an instant. `engine.rounds` computes the times of whole collectives, and
+`network.lockstep.Instants` keeps this order there.
 """
 
 import gc
@@ -15,17 +26,21 @@ import numpy as np
 from simpy.core import Environment
 from simpy.events import NORMAL, Event, EventPriority
 
-LAST = EventPriority(2)  # after everything else of an instant
+LAST = EventPriority(2)
+"""The priority of what comes after everything else of an instant.
+
+Ends of work have a priority from `NORMAL` (1) to 2 where ties are random.
+"""
 
 
 class Clock(Environment):
-    """SimPy's environment, in whose queue some events are void: cancelled ones, limits,
-    evaluations.
+    """SimPy's environment, with a queue for the present instant and with void events.
 
-    Events of the present instant wait in a queue of their own, in the order of scheduling; those
-    scheduled for it earlier come first. On a free network these are all messages, and a heap of
-    65,536 entries would be slow. SimPy's
-    own `run` and `step` do not see that queue: `run_to_end` is the way to run it.
+    Events of the present instant wait in a queue of their own. On a free network these are all
+    messages, and a heap of 65,536 entries would be slow. SimPy's own `run` and `step` do not see
+    that queue: `run_to_end` runs the clock.
+
+    Void events do not keep the clock running: cancelled ones, limits and evaluations.
 
     Attributes:
         stopped: set this to end the run after the present event.
@@ -34,9 +49,7 @@ class Clock(Environment):
     """
 
     def __init__(self, ties: np.random.Generator | None = None) -> None:
-        """`ties` draws the order of the work that ends in one instant; without it, it is the order
-        of scheduling.
-        """
+        """Start at 0 s; `ties` draws the order of work that ends in one instant."""
         super().__init__()
         self._ties = ties
         if ties is None:
@@ -56,9 +69,7 @@ class Clock(Environment):
             heappush(self._queue, (at, NORMAL, next(self._eid), event))
 
     def at(self, time: float, event: Event) -> None:
-        """Schedule `event` at `time` (s), now or later: not in `time - now` seconds, which may be
-        rounded.
-        """
+        """Schedule `event` at `time` (s), now or later; `time - now` seconds would be rounded."""
         if time == self._now:
             self._instant.append(event)
         else:
@@ -91,13 +102,15 @@ class Clock(Environment):
         while not self.stopped and (
             len(queue) > self._void or len(queue) + len(instant) > self._void
         ):
+            # What was scheduled for this instant earlier lies in the heap and comes first. Random
+            # ends of work and `LAST` lie there too, with a higher priority, and come later.
             if instant and not (queue and queue[0][0] == self._now and queue[0][1] <= NORMAL):
                 event = instant.popleft()
             else:
                 self._now, _, _, event = heappop(queue)
             callbacks: Any = event.callbacks
             event.callbacks = None  # type: ignore[assignment]
-            # a verb's: the engine listens to it alone, and it does not fail
+            # Fast path: the event of a verb has one callback, the engine's, and cannot fail.
             if callbacks.__class__ is tuple:
                 callbacks[0](event)
                 continue
@@ -108,12 +121,13 @@ class Clock(Environment):
 
     @property
     def instant_goes_on(self) -> bool:
-        """Whether events of urgent or normal priority still wait in the present instant (random
-        ties come after).
-        """
-        return bool(self._instant) or (
-            bool(self._queue) and self._queue[0][0] == self._now and self._queue[0][1] <= NORMAL
-        )
+        """Whether events of urgent or normal priority wait in the present instant."""
+        if self._instant:
+            return True
+        if not self._queue:
+            return False
+        time, priority, *_ = self._queue[0]
+        return time == self._now and priority <= NORMAL
 
     def cancel(self, event: Event, call: Callable[[], None] | None = None) -> None:
         """Make the scheduled `event` void: its callbacks are not called, only `call()` if given."""
@@ -130,9 +144,7 @@ class Clock(Environment):
         event.callbacks = callbacks
 
     def call_in(self, delay: float, call: Callable[[], None]) -> Event:
-        """Call `call()` in `delay` seconds, unless the event is cancelled; the clock runs until
-        then.
-        """
+        """Call `call()` in `delay` seconds; the event keeps the clock running until then."""
         event = self.timeout(delay)
         cast("list[Callable[[Event], None]]", event.callbacks).append(lambda _: call())
         return event
@@ -146,23 +158,17 @@ class Clock(Environment):
     def daemon(
         self, delay: float, call: Callable[[], None], priority: EventPriority = NORMAL
     ) -> Event:
-        """Call `call()` in `delay` seconds, if the clock still runs then; it does not keep the
-        clock running.
-        """
+        """Call `call()` in `delay` seconds, if the clock still runs then."""
         event = self._void_event(call)
         self.schedule(event, priority, delay)
         return event
 
     def after_all(self, delay: float, call: Callable[[], None]) -> Event:
-        """Call `call()` in `delay` seconds, after all else of that instant; it does not keep the
-        clock running.
-        """
+        """Call `call()` in `delay` seconds at the end of that instant, if the clock still runs."""
         return self.daemon(delay, call, LAST)
 
     def at_end_of_instant(self, call: Callable[[], None]) -> None:
-        """Call `call()`, one at a time, after all else of this instant; other events are numbered
-        as without it.
-        """
+        """Call `call()` after all else of this instant; it takes no number from other events."""
         heappush(self._queue, (self._now, LAST, cast(int, inf), self._void_event(call)))
 
     def _void_event(self, call: Callable[[], None]) -> Event:
@@ -172,27 +178,28 @@ class Clock(Environment):
         return event
 
 
-# new objects per worker at which a collection starts; messages and work leave no cycles
-PER_WORKER = 64
-MANY = 1024  # workers from which on the memory of an earlier run must be freed first
+NEW_OBJECTS_PER_WORKER = 64
+"""New objects at which the garbage collector starts within a run."""
+MANY_WORKERS = 1024
+"""Workers from which on the memory of an earlier run is freed before a run."""
 
 
 def collect_garbage(workers: int) -> None:
-    """Run the garbage collector if there are many workers: an earlier run leaves reference
-    cycles.
-    """
-    if workers >= MANY:
+    """Run the garbage collector before a run of many workers: an earlier one leaves cycles."""
+    if workers >= MANY_WORKERS:
         gc.collect()
 
 
 @contextmanager
 def rare_collections(workers: int) -> Iterator[None]:
-    """Run the garbage collector rarely within the context, but often enough for an algorithm's own
-    cycles.
+    """Run the garbage collector rarely within the context.
+
+    The engine leaves no reference cycles in a run, but an algorithm may: it runs now and then.
     """
     before = gc.get_threshold()
     if before[0]:
-        gc.set_threshold(max(before[0], PER_WORKER * workers), *before[1:])
+        threshold = max(before[0], NEW_OBJECTS_PER_WORKER * workers)
+        gc.set_threshold(threshold, *before[1:])
     try:
         yield
     finally:

@@ -17,7 +17,6 @@ from simpy.events import Event as Event
 if TYPE_CHECKING:
     from simpy.events import Event as Slotted
 
-    from laggard.simulator.engine.machine import Machine
     from laggard.simulator.learning.gradients import Gradient
     from laggard.simulator.timing.roles import RoleProcess
 else:
@@ -36,6 +35,11 @@ else:
 
 
 Callbacks = tuple[Callable[[Any], None]]
+Owner = Any
+"""The node that an event belongs to: a `Machine` of the engine, which this folder does not import.
+
+Events call its methods `cancelled(work)` and `lost(message)`, and its mailbox.
+"""
 
 
 class Verb(Slotted):
@@ -120,7 +124,7 @@ class Work(Verb):
     _ok = True
     _value: "Gradient | None"
     buckets: "tuple[Work | BucketReady, ...]"
-    node: "Machine"
+    node: Owner
 
     @property
     def gradient(self) -> "Gradient | None":
@@ -129,7 +133,8 @@ class Work(Verb):
 
     @property
     def env(self) -> Environment:  # type: ignore[override]
-        return self.node._env
+        env: Environment = self.node._env
+        return env
 
     def cancel(self) -> None:
         """Free the node now and withdraw the gradient's promise; the event never fires.
@@ -145,7 +150,7 @@ class Work(Verb):
                 self.env.cancel(bucket)  # type: ignore[attr-defined]
 
 
-def new_work(node: "Machine", gradient: "Gradient | None", callbacks: Callbacks | None) -> Work:
+def new_work(node: Owner, gradient: "Gradient | None", callbacks: Callbacks | None) -> Work:
     """A function instead of `__init__`, as for all that is made in a cycle: Python 3.11 calls it 25
     ns sooner.
     """
@@ -183,7 +188,7 @@ class Message(Verb):
         content: what it carries.
         size: in models, where servers take time over messages: what is left to take in, nothing
             unless it was sent.
-        lives: the sender's `life` when it was sent, and the receiver's `life` for which it is
+        incarnations: the sender's when it was sent, and that of the receiver for which it is
             meant.
         waiting: its callbacks, where a crash can lose it.
     """
@@ -192,7 +197,7 @@ class Message(Verb):
         "_value",
         "callbacks",
         "content",
-        "lives",
+        "incarnations",
         "receiver",
         "role",
         "sender",
@@ -203,16 +208,17 @@ class Message(Verb):
 
     _ok = True
     content: Any
-    lives: tuple[int, int]
-    receiver: "Machine"
-    sender: "Machine"
+    incarnations: tuple[int, int]
+    receiver: Owner
+    sender: Owner
     size: float
     tag: Any
     waiting: list[Callable[[Any], None]]
 
     @property
     def env(self) -> Environment:  # type: ignore[override]
-        return self.sender._env
+        env: Environment = self.sender._env
+        return env
 
     def lose(self) -> None:
         """Lose the message: it never fires."""
@@ -221,7 +227,7 @@ class Message(Verb):
 
 
 def new_message(
-    sender: "Machine", receiver: "Machine", content: Any, tag: Any, callbacks: Callbacks
+    sender: Owner, receiver: Owner, content: Any, tag: Any, callbacks: Callbacks
 ) -> Message:
     """A message that its sender is about to send."""
     message = Message()  # type: ignore[call-arg]
@@ -245,14 +251,15 @@ class Receive(Verb):
 
     _ok = True
     message: Message | None
-    node: "Machine"
+    node: Owner
     since: float
     tag: Any
     withdrawn: bool
 
     @property
     def env(self) -> Environment:  # type: ignore[override]
-        return self.node._env
+        env: Environment = self.node._env
+        return env
 
     def withdraw(self) -> None:
         """Stop waiting: the message, present or future, is for the next receive."""
@@ -264,11 +271,20 @@ class Receive(Verb):
         """Fire now, inside the event that delivers the message."""
         self.message = message
         self._value = value = (message.sender.rank, message.content)
-        heard = self.node.mailbox.heard
-        if heard is not None:
-            heard[message.sender.rank] = message.lives[0]
+        last_incarnation = self.node.mailbox.last_incarnation
+        if last_incarnation is not None:
+            last_incarnation[message.sender.rank] = message.incarnations[0]
         callbacks, self.callbacks = self.callbacks, None
         if self.role is not None:
             self.role.resume(value)
         for callback in callbacks:
             callback(self)
+
+
+def new_receive(node: Owner, tag: Any, kind: type[Receive] = Receive) -> Receive:
+    """A receive that waits from now on."""
+    receive = kind()  # type: ignore[call-arg]
+    receive.node, receive.tag, receive.since = node, tag, node._env._now
+    receive._value, receive.callbacks, receive.role = PENDING, (), None
+    receive.message, receive.withdrawn = None, False
+    return receive

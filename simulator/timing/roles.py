@@ -8,13 +8,16 @@ from simpy.events import Event, Process
 
 from laggard.simulator.timing.events import with_list
 
+Role = Generator[Event, Any, None]
+"""A generator that yields the events of a node's verbs."""
+
 
 class RoleProcess(Process):
     """A running role: SimPy's process, which an event of a verb resumes with a value, without a
     callback.
     """
 
-    def __init__(self, env: Environment, role: Generator[Event, Any, None]) -> None:
+    def __init__(self, env: Environment, role: Role) -> None:
         if not isinstance(role, Generator):
             raise TypeError(
                 f"a role is {role!r}: expected a generator, a function with a `yield` in it"

@@ -232,7 +232,7 @@ def test_a_node_that_crashed_is_missed_for_ever_and_nobody_goes_on_with_half_a_s
         cluster, Noted(Rule(), collective), Quadratic(dim=6, noise=1.0), stop=Stop(updates=12)
     )
     assert outcome.reached == "stalled"
-    assert "node 1 is back and not let in again" in outcome.stalled
+    assert "node 1 is back and not readmitted" in outcome.stalled
     assert all(torch.equal(weights, models[0]) for models in applied.values() for weights in models)
 
 

@@ -277,7 +277,7 @@ def test_a_worker_that_crashed_is_missed_for_ever_and_nobody_goes_on_without_it(
     task = Quadratic(dim=13, noise=1.0)
     outcome = run(cluster, P3(Rule(), 8.0), task, stop=Stop(updates=12))
     assert outcome.reached == "stalled"
-    assert "node 1 is back and not let in again" in outcome.stalled
+    assert "node 1 is back and not readmitted" in outcome.stalled
     assert outcome.progress.updates <= at
     assert outcome.gradients["applied"] == 4 * outcome.progress.updates
 

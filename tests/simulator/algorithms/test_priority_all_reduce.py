@@ -266,7 +266,7 @@ def test_a_node_that_crashed_is_missed_for_ever_and_nobody_goes_on_without_it(wo
         cluster, PriorityAllReduce(Rule(), 8.0), Quadratic(dim=13, noise=1.0), stop=Stop(updates=12)
     )
     assert outcome.reached == "stalled"
-    assert f"node {worker} is back and not let in again" in outcome.stalled
+    assert f"node {worker} is back and not readmitted" in outcome.stalled
     assert outcome.progress.updates <= at
 
 

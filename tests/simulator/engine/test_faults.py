@@ -264,7 +264,7 @@ class Partners(Algorithm):
         self.heard = []
 
     def worker(self, node):
-        if node.life:
+        if node.incarnation:
             self.heard.append((node.rank, node.now, node.arrived("word")))
             yield node.work(1.0)
             return

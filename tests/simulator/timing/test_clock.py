@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from laggard.simulator import AsyncPS, Cluster, Rule, Stop, simulate
 from laggard.simulator.algorithms import ALGORITHMS
-from laggard.simulator.timing.clock import LAST, PER_WORKER, Clock, rare_collections
+from laggard.simulator.timing.clock import LAST, NEW_OBJECTS_PER_WORKER, Clock, rare_collections
 from laggard.simulator.timing.distributions import Exponential
 
 PRIORITIES = (simpy.events.URGENT, simpy.events.NORMAL, LAST)
@@ -93,7 +93,7 @@ def test_a_node_has_no_more_attributes_than_python_keeps_in_shared_keys():
 def test_the_collector_is_as_it_was_afterwards():
     before = gc.get_threshold()
     with rare_collections(1000):
-        assert gc.get_threshold() == (1000 * PER_WORKER, *before[1:])
+        assert gc.get_threshold() == (1000 * NEW_OBJECTS_PER_WORKER, *before[1:])
     assert gc.get_threshold() == before
 
     def fail():

@@ -1,0 +1,77 @@
+"""What a node may ask of the simulation that drives it."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from numpy.random import Generator
+
+from laggard.simulator.engine.cluster import Cluster
+from laggard.simulator.engine.rounds import Rounds
+from laggard.simulator.learning.gradients import GradientPromise
+from laggard.simulator.learning.pool import GradientPool
+from laggard.simulator.learning.task import Layer
+from laggard.simulator.network.topology import Topology
+from laggard.simulator.network.transport import Transport
+from laggard.simulator.recording.counters import Counters
+from laggard.simulator.recording.messages import MessageLog
+from laggard.simulator.timing.clock import Clock
+from laggard.simulator.timing.distributions import Distribution
+from laggard.simulator.timing.events import Message
+
+if TYPE_CHECKING:
+    from laggard.simulator.engine.faults import Faults
+    from laggard.simulator.engine.machine import Machine
+    from laggard.simulator.engine.recovery import Recoveries
+
+
+class Services(Protocol):
+    """The part of a `Simulation` that nodes, crashes and recoveries use.
+
+    Attributes:
+        env: the clock.
+        nodes: all nodes, by rank.
+        log: a row for each message, where messages are recorded.
+        lock_step: computes whole rounds of a collective, where their times need no messages.
+        recoveries: of servers, where servers crash.
+        choices: the random stream of a rank, for choices that an algorithm makes.
+        crashes: whether nodes crash.
+        model_bytes: the size of a message of one model, in bytes.
+        group_size: workers on a host or else in a group; 1 without either.
+        reached: the limit that has ended the run; None while it goes on.
+        stalled: why no node can go on, if so.
+    """
+
+    env: Clock
+    cluster: Cluster
+    counters: Counters
+    pool: GradientPool
+    transport: Transport
+    topology: Topology
+    layers: Sequence[Layer]
+    nodes: "dict[int, Machine]"
+    faults: "Faults"
+    log: MessageLog | None
+    lock_step: Rounds | None
+    recoveries: "Recoveries | None"
+    choices: Callable[[int], Generator]
+    crashes: bool
+    model_bytes: float
+    group_size: int
+    reached: str | None
+    stalled: str | None
+
+    def applies(self, gradients: Sequence[GradientPromise]) -> bool:
+        """Count one node's update by `gradients`; False once the end is reached."""
+        ...
+
+    def lost(self, message: Message) -> None:
+        """Count a lost message, and the gradients that are lost with it."""
+        ...
+
+    def end(self, reached: str) -> None:
+        """End the run: a limit has been `reached`."""
+        ...
+
+    def draws(self, seconds: float | Distribution, purpose: int, rank: int) -> Callable[[], float]:
+        """The function that gives the next of node `rank`'s `seconds`."""
+        ...
