@@ -12,10 +12,9 @@ from typing import Any
 
 import laggard
 import laggard.simulator
-from laggard.experiments.config.catalogue import SECTIONS, TABLE_ROW
 from laggard.experiments.config.config import Config
-from laggard.experiments.config.editors import ConfigSchema
 from laggard.experiments.config.errors import format_value
+from laggard.experiments.config.listing import MAPPINGS, SECTIONS, TABLE_ROW, ConfigSchema
 from laggard.experiments.config.parts import ALGORITHM, NamedChoice
 from laggard.experiments.config.schema import Part
 from laggard.simulator import Algorithm, Cluster, InvalidSettingError, Timing
@@ -93,7 +92,7 @@ def keys() -> Iterator[str]:
     config = schema_of(Config)
     yield from table("", config["properties"], config)
     for place in ("cluster", "stop", "evaluate", "record"):
-        part = schema_of(Config.model_fields[place].metadata[0].func.model)
+        part = schema_of(MAPPINGS[place][0])
         yield from ("", f"## {place}", "", *table(place, part["properties"], part))
     for title, choice in SECTIONS.items():
         yield from section(title, choice)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from laggard.experiments.config.catalogue import TABLE_ROW
+from laggard.experiments.config.listing import TABLE_ROW
 
 SECTIONS = ("Args:", "Attributes:", "Example:", "Raises:", "Returns:", "Yields:")
 RANGE = re.compile(r"Annotated\[(.*?), Range\(.*?\)\]")

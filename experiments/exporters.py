@@ -7,8 +7,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from laggard.experiments.config.document import text_of
 from laggard.experiments.config.errors import ConfigError, unknown_name
-from laggard.experiments.config.plain import text_of
 from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import Results, as_results, dotted_items
 

@@ -6,9 +6,9 @@ import random
 from copy import deepcopy
 from typing import Any
 
-from laggard.experiments.config.clusters import NETWORK
+from laggard.experiments.config.cluster import NETWORK
+from laggard.experiments.config.document import text_of
 from laggard.experiments.config.parts import ALGORITHM, COMPENSATION, LEARNING
-from laggard.experiments.config.plain import text_of
 
 LAWS = [
     {"law": "constant", "mean": 0.01}, {"law": "gamma", "mean": 0.01, "cv": 0.3}, {"law": "exponential", "mean": 0.01},

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from laggard import ConfigError, load
+from laggard.experiments.config.document import text_of
 from laggard.experiments.config.grid import runs
-from laggard.experiments.config.plain import text_of
 from laggard.models.data import DataMissingError
 from laggard.simulator import RunProgress, simulate
 from laggard.simulator.algorithms import ALGORITHMS
@@ -190,10 +190,10 @@ REFUSED = {
     (NETWORK % "100000, 100000",): "task.model: expected at most 1000000000 parameters, got 10079",
     (
         "task={model: mlp, dataset: digits, batch: 1501}",
-    ): "task.batch: expected at most the 1500 samples",
+    ): "task.batch: expected at most 1500 (training set)",
     (
         "task={model: mlp, dataset: digits, batch: 18446744073709551616}",
-    ): "task.batch: expected at most the 1500",
+    ): "task.batch: expected at most 1500",
     (
         "task={model: transformer, dataset: {name: characters, words: 0}}",
     ): "task.dataset.words: expected a number from",

@@ -16,10 +16,10 @@ from pydantic import ValidationError
 
 from laggard import Outcome, load, simulate, summary, sweep
 from laggard.experiments.config.config import parse
-from laggard.experiments.config.datasets import DATASET
-from laggard.experiments.config.editors import config_schema, limits_of_keys
+from laggard.experiments.config.docstrings import limits_of_keys
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
+from laggard.experiments.config.listing import config_schema
 from laggard.experiments.config.parts import (
     ALGORITHM,
     COMPENSATION,
@@ -27,7 +27,8 @@ from laggard.experiments.config.parts import (
     SCHEDULE,
     NamedChoice,
 )
-from laggard.experiments.config.schema import Described
+from laggard.experiments.config.schema import Part
+from laggard.experiments.config.task import DATASET
 from laggard.simulator import ALGORITHMS, Task
 from laggard.simulator.errors import Positive, Settings
 from tests.documents import ROOT
@@ -224,7 +225,7 @@ ENTRIES = [
 
 
 @pytest.mark.parametrize("part", ENTRIES)
-def test_a_number_outside_of_a_range_of_the_schema_is_refused(part: type[Described]) -> None:
+def test_a_number_outside_of_a_range_of_the_schema_is_refused(part: type[Part]) -> None:
     beyond = {"minimum": -1.0, "exclusiveMinimum": 0.0, "maximum": 1.0, "exclusiveMaximum": 0.0}
     properties = reference.schema_of(part)["properties"]
     for key, limits in limits_of_keys(part).items():

@@ -12,8 +12,8 @@ import xarray as xr
 from laggard.experiments.claims.arrays import StudyArrays
 from laggard.experiments.claims.exhibits import ClaimTable, Picture
 from laggard.experiments.claims.statistics import SEED, at, mean
+from laggard.experiments.config.document import put
 from laggard.experiments.config.errors import ConfigError
-from laggard.experiments.config.plain import put
 
 Scale = Literal["smoke", "cpu", "paper"]
 Basis = Literal["clock", "quadratic", "network"]

@@ -16,8 +16,8 @@ from laggard.experiments.commands import (
 )
 
 PLAIN_WIDTH = 120  # columns of lists that go to a file
-LOAD, CATALOGUE = "laggard.experiments.config.load", "laggard.experiments.config.catalogue"
-EDITORS = "laggard.experiments.config.editors"
+LOAD, CATALOGUE = "laggard.experiments.config.load", "laggard.experiments.config.listing"
+EDITORS = "laggard.experiments.config.listing"
 MARKS = {"ok": " ", "missing": "-", "broken": "!"}
 
 
@@ -66,7 +66,7 @@ def list_arguments(parser: ArgumentParser) -> None:
 
 
 def list_entries(args: Namespace) -> int:
-    from laggard.experiments.config.catalogue import describe_entries, wrap
+    from laggard.experiments.config.listing import describe_entries, wrap
 
     lines = list(describe_entries(args.words))
     width = get_terminal_size().columns if sys.stdout.isatty() else PLAIN_WIDTH
@@ -82,7 +82,7 @@ def new_arguments(parser: ArgumentParser) -> None:
 
 
 def new_entry(args: Namespace) -> int:
-    from laggard.experiments.config.catalogue import new
+    from laggard.experiments.config.listing import new
 
     module, *others = new(args.kind, args.name)
     config, test = sorted(others, key=lambda path: path.suffix, reverse=True)
@@ -91,7 +91,7 @@ def new_entry(args: Namespace) -> int:
 
 
 def schema(_: Namespace) -> int:
-    from laggard.experiments.config.editors import config_schema
+    from laggard.experiments.config.listing import config_schema
 
     print(json.dumps(config_schema(), indent=1))
     return DONE

@@ -158,7 +158,7 @@ def _join(paths: Sequence[str]) -> "Results":
 
 def _restrict_results(results: "Results", conditions: Sequence[str]) -> "Results":
     """The runs and members at `key=value` each."""
-    from laggard.experiments.config.plain import parse_yaml
+    from laggard.experiments.config.document import parse_yaml
 
     for condition in conditions:
         key, equals, value = condition.partition("=")
@@ -225,8 +225,8 @@ def report_arguments(parser: ArgumentParser) -> None:
 
 
 def report(args: Namespace) -> int:
+    from laggard.experiments.config.document import question
     from laggard.experiments.config.errors import ConfigError
-    from laggard.experiments.config.load import question
     from laggard.experiments.report import write_report
     from laggard.experiments.results.results import load_results
 

@@ -1,15 +1,16 @@
-"""The config of an experiment: every key, typed strictly, and what it is by default."""
+"""The config of an experiment: every key with its type and default, and the digest of a run."""
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 
-from laggard.experiments.config.clusters import ClusterPart
+from laggard.experiments.config.cluster import ClusterPart
+from laggard.experiments.config.document import text_of
 from laggard.experiments.config.errors import (
     ConfigError,
     error_at,
@@ -25,46 +26,46 @@ from laggard.experiments.config.parts import (
     RecordPart,
     StopPart,
 )
-from laggard.experiments.config.plain import text_of
-from laggard.experiments.config.schema import Part, Seed, fill_defaults
-from laggard.experiments.config.tasks import TASK
+from laggard.experiments.config.schema import Part, Seed
+from laggard.experiments.config.task import TASK
 from laggard.models.backends import BACKEND_NAMES
 from laggard.simulator import Cluster, InvalidSettingError, Rule
 from laggard.simulator.engine.stopping import check_periods
 
 
 class Config(Part):
-    """An experiment: one run, or under `sweep` a grid of them.
+    """An experiment: one run, or under `sweep` a grid of runs.
 
     Attributes:
         name: of the folder that holds its results.
         question: what it asks; by default the first comment of its file.
         cluster: the machines.
-        algorithm: how they train.
+        algorithm: the distributed training method.
         task: what is learnt.
         learning: the optimiser, and what else makes an update of gradients.
         stop: when a run ends.
         evaluate: when the model is evaluated.
-        record: what is recorded besides.
+        record: further recordings.
         seed: of everything random; `cluster.seed` and `learning.seed` follow it where they are
             null.
         device: where gradients are computed; `auto` is a GPU where there is one.
-        backend: how gradients are taken: by `threads` on a CPU, and on a GPU by whichever of the
-            others is the fastest, unless it says which.
+        backend: how gradients are computed: `auto` takes `threads` on a CPU, and on a GPU the
+            fastest of the others.
         threads: that compute gradients; one per core by default.
         sweep: dotted key -> its values; the grid is the product of all. Under `search`, settings
             are drawn at random.
     """
 
+    shared: ClassVar[bool] = False
     name: Annotated[str, Field(pattern=r"^\w[\w .-]*$", max_length=80)] = "experiment"
     question: str = ""
-    cluster: Annotated[Any, fill_defaults(ClusterPart)] = Field({}, validate_default=True)
-    algorithm: Annotated[Any, BeforeValidator(ALGORITHM)] = Field("async_ps", validate_default=True)
-    task: Annotated[Any, BeforeValidator(TASK)] = Field({}, validate_default=True)
-    learning: Annotated[Any, BeforeValidator(LEARNING)] = Field({}, validate_default=True)
-    stop: Annotated[Any, fill_defaults(StopPart)] = Field({"epochs": 1.0}, validate_default=True)
-    evaluate: Annotated[Any, fill_defaults(EvaluatePart)] = Field({}, validate_default=True)
-    record: Annotated[Any, fill_defaults(RecordPart)] = Field({}, validate_default=True)
+    cluster: ClusterPart = Field({}, validate_default=True)
+    algorithm: Annotated[Any, ALGORITHM] = Field("async_ps", validate_default=True)
+    task: Annotated[Any, TASK] = Field({}, validate_default=True)
+    learning: Annotated[Any, LEARNING] = Field({}, validate_default=True)
+    stop: StopPart = Field({"epochs": 1.0}, validate_default=True)
+    evaluate: EvaluatePart = Field({}, validate_default=True)
+    record: RecordPart = Field({}, validate_default=True)
     seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     backend: Literal[BACKEND_NAMES] = "auto"  # type: ignore[valid-type]
@@ -75,118 +76,73 @@ class Config(Part):
         """The cluster, on which a mini-batch is the task's.
 
         Raises:
-            ConfigError: as in `ClusterPart.build`, or the operations of the task cannot be counted.
+            ConfigError: as in `ClusterPart.build_cluster`, or the operations of the task cannot be
+                counted.
         """
-        counted = self.cluster.compute.speed is not None
+        operations = None
+        if self.cluster.compute.speed is not None:
+            try:
+                operations = self.task.operations()
+            except ValueError as error:
+                raise error_at("task", error) from None
         try:
-            operations = self.task.operations() if counted else None
-        except ValueError as error:
-            raise error_at("task", error) from None
-        try:
-            cluster: Cluster = self.cluster.build(getattr(self.task, "batch", 1), operations)
+            return self.cluster.build_cluster(getattr(self.task, "batch", 1), operations)
         except ConfigError as error:
             raise error.relocate(key=f"cluster.{error.key}") from None
-        return cluster
+
+    def check(self, members: int) -> None:
+        """Check that task, cluster, algorithm and stop of a run with `members` fit together.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        cluster = self.build_cluster()
+        workers = self.cluster.workers
+        with _report_under_key(self):
+            rule = Rule(clip=self.learning.clip.build())
+            self.algorithm.build(workers, rule=rule).check_cluster(cluster)
+            check_periods(self.stop.build(), self.evaluate.build(), cluster)
+        if self.stop.accuracy is not None and not self.task.measures_accuracy:
+            problem = f"expected null, since {self.task.model} has no accuracy"
+            raise ConfigError("stop.accuracy", f"{problem}, got {self.stop.accuracy:g}")
+        self.task.fits(workers, self.device, self.backend)
+        self.task.check_start(members)
+        layers = self.task.layers()
+        params = sum(layer.params for layer in layers)
+        with _report_under_key(self):
+            self.algorithm.build(workers).slices(workers, params, layers)
 
     def as_dict(self) -> dict[str, Any]:
-        """The config of one run as plain data, with every default written out; `parse` reads it
-        back.
-        """
+        """The config of one run as plain data with all defaults; `parse` reads it back."""
         return self.model_dump()
 
     def explicit(self) -> dict[str, Any]:
-        """The explicit settings, as plain data without the defaults and without the sweep."""
+        """The explicit settings as plain data, without defaults and without the sweep."""
         return self.model_dump(exclude_unset=True, exclude={"sweep"})
 
     def _repr_html_(self) -> str:
         """The explicit settings as YAML, for notebooks; text is escaped."""
-        return f"<pre>{escape(text_of(self.explicit() | ({'sweep': self.sweep} if self.sweep else {})))}</pre>"
+        document = self.explicit()
+        if self.sweep:
+            document["sweep"] = self.sweep
+        return f"<pre>{escape(text_of(document))}</pre>"
 
 
-class Checks:
-    """A cache of checks for a grid's configs: equal parts are parsed, built and checked once.
-
-    Attributes:
-        known: the parts, by where they stand and what was written there; they stay alive here, so
-            that their ids stay theirs.
-    """
-
-    def __init__(self) -> None:
-        self.known: dict[Any, Part] = {}
-        self._fine: set[tuple[Any, ...]] = set()
-
-    def agree(self, config: Config) -> None:
-        """Check that the algorithm can run on the cluster, once for each pair.
-
-        Raises:
-            ConfigError: it cannot; says what would have to change.
-        """
-        parts = (
-            id(part)
-            for part in (
-                config.algorithm,
-                config.cluster,
-                config.task,
-                config.stop,
-                config.evaluate,
-            )
-        )
-        clip = config.learning.clip
-        agreed = ("agree", type(clip), *parts)
-        if agreed not in self._fine:
-            cluster = config.build_cluster()
-            with _report_under_key(config):
-                rule = Rule(clip=clip.build())
-                config.algorithm.build(config.cluster.workers, rule=rule).check_cluster(cluster)
-                check_periods(config.stop.build(), config.evaluate.build(), cluster)
-            if config.stop.accuracy is not None and not config.task.measures_accuracy:
-                problem = f"expected null, since {config.task.model} has no accuracy, got {config.stop.accuracy:g}"
-                raise ConfigError("stop.accuracy", problem)
-            self._fine.add(agreed)
-
-    def fit(self, config: Config, members: int) -> None:
-        """Check that task, workers, device and members fit together and the model can be cut, once
-        for each of them.
-
-        Raises:
-            ConfigError: they do not; says what would have to change.
-        """
-        task, workers = config.task, config.cluster.workers
-        parts = (
-            "fit",
-            id(task),
-            id(config.algorithm),
-            workers,
-            config.device,
-            config.backend,
-            members,
-        )
-        if parts not in self._fine:
-            task.fits(workers, config.device, config.backend)
-            task.check_start(members)
-            layers = task.layers()
-            with _report_under_key(config):
-                config.algorithm.build(workers).slices(
-                    workers, sum(layer.params for layer in layers), layers
-                )
-            self._fine.add(parts)
-
-
-def parse(document: Mapping[str, Any], kept: bool = False, checks: Checks | None = None) -> Config:
+def parse(
+    document: Mapping[str, Any], stored: bool = False, cache: dict[Any, Any] | None = None
+) -> Config:
     """The config that a document describes; each of its parts has been built once as a check.
 
     Args:
-        kept: the document is a result's: nothing is built, and entries of one's own are not
-            imported.
-        checks: of the grid that the document belongs to.
+        stored: the document is a result's: nothing is built, and no plugin is imported.
+        cache: of the configs of a grid: equal parts are parsed once.
 
     Raises:
-        ConfigError: an unknown key or name, a wrong type, a value out of its range; names the
-            dotted key.
+        ConfigError: an unknown key or name, a wrong type, a value out of range; names the dotted
+            key.
     """
-    context = {"kept": kept, "known": checks.known if checks else None}
     try:
-        return Config.model_validate(document, context=context)
+        return Config.model_validate(document, context={"stored": stored, "cache": cache})
     except ValidationError as error:
         raise translate_error(error, document) from None
 
@@ -197,92 +153,82 @@ def _report_under_key(config: Config) -> Iterator[None]:
     try:
         yield
     except InvalidSettingError as error:
-        network = config.cluster.network
-        own = {"Network": "cluster.network", type(network).recipe.__name__: "cluster.network"}
-        owner = {**own, "Rule": "learning", "Stop": "stop", "Evaluate": "evaluate"}.get(
-            error.owner, "cluster"
-        )
+        owners = {
+            "Network": "cluster.network",
+            type(config.cluster.network).recipe.__name__: "cluster.network",
+            "Rule": "learning",
+            "Stop": "stop",
+            "Evaluate": "evaluate",
+        }
+        owner = owners.get(error.owner, "cluster")
         if error.owner != "Network" and error.field in type(config.algorithm).model_fields:
             owner = "algorithm"
         raise refused_setting(owner, error) from None
 
 
+# --- digests
+
 IGNORED = ("name", "question", "device", "backend", "threads", "evaluate.target_accuracy", "record")
-"""Keys that do not change a run's outcome: names, execution, targets and additional records."""
+"""Keys that do not change a run's outcome: names, execution, targets and further recordings."""
 DEFAULTS_VERSION = 1
-"""To be increased whenever a default changes, since a run's digest leaves out settings that equal
-their default.
-"""
-# of each kind of part, as `_standard_of`
-_standard: dict[type[Part], tuple[set[str], dict[str, str]]] = {}
+"""Increase it whenever a default changes, since a digest leaves out settings that equal it."""
+_defaults: dict[type[Part], tuple[set[str], dict[str, str]]] = {}  # as `_defaults_of` gives them
 
 
 def digest_of(config: Config) -> str:
-    """SHA-256 of what decides a run's outcome: the settings that differ from the defaults, without
-    those in `IGNORED`.
+    """SHA-256 of what decides a run's outcome: the settings that differ from the defaults.
 
-    Of files it is their content, of entries of one's own their sources too. A key that a later
-    version adds with a default changes no digest.
+    It leaves out the keys in `IGNORED`. Files count by their content, plugins also by their source.
+    A key that a later version adds with a default changes no digest.
     """
-    return digest_of_settings(
-        {
-            "defaults": DEFAULTS_VERSION,
-            **without_paths(_differences(config, config.as_dict())),
-            "sweep": config.sweep,
-        }
-    )
+    settings = without_paths(_differences(config, config.as_dict()))
+    return digest_of_settings({"defaults": DEFAULTS_VERSION, **settings, "sweep": config.sweep})
 
 
 def digest_of_settings(resolved: Mapping[str, Any]) -> str:
-    """SHA-256 of a resolved config, with every default, without the keys in `IGNORED`: to check
-    what is stored, also where it has keys that this version lacks.
+    """SHA-256 of a resolved config without the keys in `IGNORED`, to check a stored config.
+
+    The config may have keys that this version lacks.
     """
     document = {**resolved, "evaluate": dict(resolved.get("evaluate", {}))}
     for key in IGNORED:
         owner, _, name = key.rpartition(".")
-        (document[owner] if owner else document).pop(name, None)  # older results lack some
-    # their order is the order of the members
+        group = document[owner] if owner else document
+        group.pop(name, None)  # older results lack some
+    # a list, since the order of the axes is the order of the members
     document["sweep"] = list(document.get("sweep", {}).items())
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _differences(value: Any, every: Any) -> Any:
-    """The settings of a part that differ from their defaults, and its name; all settings of an
-    entry of one's own.
+def _differences(value: Any, settings: Any) -> Any:
+    """The settings of a part that differ from their defaults, and its name; of a plugin all.
 
     Args:
-        every: all its settings, as plain data.
+        settings: all settings of `value`, as plain data.
     """
     if isinstance(value, list):
-        return [_differences(*each) for each in zip(value, every, strict=True)]
-    if not isinstance(value, Part) or SOURCE in every:
-        return every
-    always, standard = _standard_of(type(value), every)
+        return [_differences(*item) for item in zip(value, settings, strict=True)]
+    if not isinstance(value, Part) or SOURCE in settings:
+        return settings
+    always, defaults = _defaults_of(type(value), settings)
     return {
         key: _differences(getattr(value, key), setting)
-        for key, setting in every.items()
-        if key in always or repr(setting) != standard[key]
+        for key, setting in settings.items()
+        if key in always or repr(setting) != defaults[key]
     }
 
 
-def _standard_of(kind: type[Part], every: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
-    """The keys of a kind of part that have no default or name it, and what the others are by
-    default.
-    """
-    if kind not in _standard:
-        hints = {key: field.annotation for key, field in kind.model_fields.items()}
-        constants = {
-            key
-            for key, hint in hints.items()
-            if get_origin(hint) is Literal and len(get_args(hint)) == 1
-        }
-        always = constants | {
-            key for key, field in kind.model_fields.items() if field.is_required()
-        }
-        standard = kind.model_validate({key: every[key] for key in always}, context={"kept": True})
-        _standard[kind] = (
-            always,
-            {key: repr(setting) for key, setting in standard.model_dump().items()},
-        )
-    return _standard[kind]
+def _defaults_of(kind: type[Part], settings: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
+    """The keys of a part that are required or name it, and the defaults of the others as text."""
+    if kind not in _defaults:
+        always = set()
+        for key, field in kind.model_fields.items():
+            hint = field.annotation
+            is_constant = get_origin(hint) is Literal and len(get_args(hint)) == 1
+            if is_constant or field.is_required():
+                always.add(key)
+        required = {key: settings[key] for key in always}
+        default = kind.model_validate(required, context={"stored": True})
+        _defaults[kind] = always, {key: repr(item) for key, item in default.model_dump().items()}
+    return _defaults[kind]

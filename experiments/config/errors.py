@@ -1,6 +1,4 @@
-"""Errors of configs, in one line: the place, what was expected, what was given, and a
-suggestion.
-"""
+"""Errors of configs in one line: the place, what was expected, what came, and a suggestion."""
 
 import difflib
 import re
@@ -30,6 +28,11 @@ EXPECTED = {
     "string_too_long": "at most {max_length} characters",
     "string_pattern_mismatch": "letters, digits, spaces and . _ - after a first letter or digit",
 }
+UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError)
+"""Errors that a part may raise when it is built from values out of range: errors of the config."""
+SYNONYMS = {"learning_rate": "lr", "step_size": "lr", "world_size": "workers"}
+"""Names that other tools have for a key and that do not resemble it."""
+MAX_VALUE_TEXT = 160
 
 
 class ConfigError(ValueError):
@@ -37,8 +40,8 @@ class ConfigError(ValueError):
 
     Attributes:
         key: the dotted key at fault; empty where the whole file is.
-        problem: what is wrong with it.
-        where: the file, where it is known.
+        problem: what was expected, and what came.
+        where: the file, if known.
         others: further problems of the same config.
     """
 
@@ -46,25 +49,28 @@ class ConfigError(ValueError):
         self, key: str, problem: str, where: str = "", others: "Iterable[ConfigError]" = ()
     ) -> None:
         super().__init__(printable(": ".join(part for part in (where, key[:200], problem) if part)))
-        self.key, self.problem, self.where, self.others = key, problem, where, tuple(others)
+        self.key = key
+        self.problem = problem
+        self.where = where
+        self.others = tuple(others)
 
     def relocate(self, *, key: str | None = None, where: str | None = None) -> "ConfigError":
-        """The same problem under another key, or in another file, and the others there too."""
-        place = self.where if where is None else where
-        others = [other.relocate(where=place) for other in self.others]
-        return ConfigError(self.key if key is None else key, self.problem, place, others)
-
-
-UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError)
-"""What a part may raise when it is built from values outside of its ranges: reported as an error of
-the config.
-"""
+        """A copy of this error with another key or file; `others` get the file too."""
+        if key is None:
+            key = self.key
+        if where is None:
+            where = self.where
+        others = [other.relocate(where=where) for other in self.others]
+        return ConfigError(key, self.problem, where, others)
 
 
 def describe_failure(error: BaseException) -> str:
     """An error in one line, as `cannot be built: MemoryError: ...`."""
-    first = str(error).strip().partition("\n")[0]
-    return f"cannot be built: {type(error).__name__}" + f": {first:.200}" * bool(first)
+    text = f"cannot be built: {type(error).__name__}"
+    first_line = str(error).strip().partition("\n")[0]
+    if first_line:
+        text = f"{text}: {first_line:.200}"
+    return text
 
 
 def error_line(error: Exception) -> str:
@@ -79,29 +85,29 @@ def unknown_key(key: str, known: Iterable[str]) -> ConfigError:
 
 
 def unknown_name(key: str, got: object, known: Iterable[str]) -> ConfigError:
-    """The refusal of a name that stands in no table, with the one that was probably meant."""
-    said = f"expected one of {', '.join(known)}, got {format_value(got)}"
+    """The refusal of an unknown name, with the name that was probably meant."""
+    problem = f"expected one of {', '.join(known)}, got {format_value(got)}"
     hint = suggest(str(got), known)
-    if isinstance(got, dict) and isinstance(name := got.get("name"), str) and name in known:
-        hint = f"write {key}: {name}, with its keys beside it"
-    return ConfigError(key, "; ".join(filter(None, (said, hint))))
-
-
-SYNONYMS = {"learning_rate": "lr", "step_size": "lr", "world_size": "workers"}
-"""Names that other tools have for a key, where they do not resemble its own."""
+    if isinstance(got, dict) and got.get("name") in list(known):
+        hint = f"write {key}: {got['name']}, with its keys beside it"
+    if hint:
+        problem = f"{problem}; {hint}"
+    return ConfigError(key, problem)
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """`did you mean ...?`, or nothing where no known word is close."""
+    """`did you mean ...?`, or an empty text if no known word is close."""
     words = list(known)
-    other = SYNONYMS.get(word)
-    close = [other] if other in words else difflib.get_close_matches(word, words, n=1)
-    return f"did you mean {close[0]}?" if close else ""
+    matches = difflib.get_close_matches(word, words, n=1)
+    if SYNONYMS.get(word) in words:
+        matches = [SYNONYMS[word]]
+    if not matches:
+        return ""
+    return f"did you mean {matches[0]}?"
 
 
 def printable(text: str) -> str:
-    r"""A text in one line without what a terminal acts on: line breaks, escapes and their like are
-    spelt out.
+    r"""A text in one line, in which line breaks, escapes and other control characters are spelt out.
 
     Example:
         >>> print(printable("two\nlines, \x1b[31mred"))
@@ -109,9 +115,12 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
-    )
+    characters = []
+    for character in text:
+        if not character.isprintable():
+            character = character.encode("unicode_escape").decode()
+        characters.append(character)
+    return "".join(characters)
 
 
 def format_value(value: object) -> str:
@@ -121,38 +130,41 @@ def format_value(value: object) -> str:
         >>> format_value(True), format_value(None), format_value("1e-3"), format_value(17)
         ('true', 'null', "'1e-3'", '17')
     """
-    plain = {True: "true", False: "false", None: "null"}
-    text = (
-        plain[value] if value is None or isinstance(value, bool) else " ".join(repr(value).split())
-    )
-    return text if len(text) <= 160 else text[:157] + "..."
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = " ".join(repr(value).split())
+    if len(text) > MAX_VALUE_TEXT:
+        text = f"{text[: MAX_VALUE_TEXT - 3]}..."
+    return text
 
 
 def translate_error(error: ValidationError, document: Mapping[str, Any]) -> ConfigError:
-    """The problems that pydantic found in `document`, each under its dotted key: the first one,
+    """The problems that pydantic has with `document`, each under its dotted key: the first one,
     with the others.
     """
     problems: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for item in error.errors(include_url=False):
-        problems.setdefault(_path(item["loc"], document, item["type"]), []).append(item)
-    first, *others = [_translate(path, items) for path, items in problems.items()]
+        path = _path(item["loc"], document, item["type"])
+        problems.setdefault(path, []).append(item)
+    first, *others = [_translate(".".join(path), items) for path, items in problems.items()]
     return ConfigError(first.key, first.problem, first.where, others)
 
 
-def _translate(path: tuple[str, ...], items: Sequence[Mapping[str, Any]]) -> ConfigError:
-    """The problem at one key; `items` are several where its type is a union."""
+def _translate(key: str, items: Sequence[Mapping[str, Any]]) -> ConfigError:
+    """The problem at one key; there are several items where its type is a union."""
     first = items[0]
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
-        return cause.relocate(key=".".join(filter(None, (*path, cause.key))))
+        return cause.relocate(key=".".join(filter(None, (key, cause.key))))
     if first["type"] == "missing":
-        return ConfigError(".".join(path), "missing: it has no default")
+        return ConfigError(key, "missing: it has no default")
     if cause is not None:
-        return error_at(".".join(path), cause)
-    expected = dict.fromkeys(map(_expectation_of, items))  # one per branch of a union
-    return ConfigError(
-        ".".join(path), f"expected {' or '.join(expected)}, got {format_value(first['input'])}"
-    )
+        return error_at(key, cause)
+    expected = dict.fromkeys(map(_expectation, items))  # one per branch of a union
+    got = format_value(first["input"])
+    return ConfigError(key, f"expected {' or '.join(expected)}, got {got}")
 
 
 def refused_setting(owner: str, error: InvalidSettingError) -> ConfigError:
@@ -162,27 +174,26 @@ def refused_setting(owner: str, error: InvalidSettingError) -> ConfigError:
 
 
 def error_at(key: str, error: Exception) -> ConfigError:
-    """An error of a part at `key` as a `ConfigError`; one like `alpha = 0.0: expected ...` is
-    blamed on `key.alpha`.
+    """An error of a part at `key` as a `ConfigError`.
+
+    An error like `alpha = 0.0: expected ...` is reported under `key.alpha`.
     """
     if isinstance(error, InvalidSettingError):
         return refused_setting(key, error)
-    named = re.fullmatch(r"(\w+) = ([^=]*): (expected [^:]*)", str(error))
-    if named is None:
+    match = re.fullmatch(r"(\w+) = ([^=]*): (expected [^:]*)", str(error))
+    if match is None:
         return ConfigError(key, str(error))
-    name, got, expected = named.groups()
+    name, got, expected = match.groups()
     return ConfigError(f"{key}.{name}", f"{expected}, got {got}")
 
 
-def _expectation_of(item: Mapping[str, Any]) -> str:
-    wanted = EXPECTED.get(item["type"])
-    if (
-        item["type"] == "int_type"
-        and isinstance(given := item.get("input"), float)
-        and given.is_integer()
-    ):
-        return f"a whole number, as in {int(given)}" if abs(given) < 1e15 else "a whole number"
-    return wanted.format(**item.get("ctx", {})) if wanted else item["msg"]
+def _expectation(item: Mapping[str, Any]) -> str:
+    kind, value = item["type"], item.get("input")
+    if kind == "int_type" and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"a whole number, as in {int(value)}"
+    if kind in EXPECTED:
+        return EXPECTED[kind].format(**item.get("ctx", {}))
+    return str(item["msg"])
 
 
 def _path(location: tuple[int | str, ...], document: Any, kind: str) -> tuple[str, ...]:
@@ -190,11 +201,14 @@ def _path(location: tuple[int | str, ...], document: Any, kind: str) -> tuple[st
     them.
     """
     path: list[str] = []
-    for depth, step in enumerate(location):
-        there = step in document if isinstance(document, Mapping) else isinstance(step, int)
-        if there and isinstance(document, Mapping | list):
-            document = document[step]  # type: ignore[index]
+    for step in location:
+        if isinstance(document, Mapping):
+            has_step = step in document
+        else:
+            has_step = isinstance(document, list) and isinstance(step, int)
+        if has_step:
+            document = document[step]
             path.append(str(step))
-        elif kind == "missing" and depth == len(location) - 1:
-            path.append(str(step))
+    if kind == "missing":  # the last key is missing in the document
+        path.append(str(location[-1]))
     return tuple(path)

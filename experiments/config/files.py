@@ -1,6 +1,4 @@
-"""Files that a config names: a key `file`, or one that ends in `_file`; their content decides, not
-their place.
-"""
+"""Files that a config names, by a key `file` or `..._file`: identified by content, not by path."""
 
 import hashlib
 from pathlib import Path
@@ -10,10 +8,10 @@ from pydantic import ValidationInfo
 
 
 class FileName(str):
-    """The name of a file as it was written, with the folder that it is relative to.
+    """The name of a file as a config has it.
 
     Attributes:
-        folder: the folder.
+        folder: the folder that it is relative to.
     """
 
     folder: Path
@@ -34,31 +32,31 @@ def names_file(key: object) -> bool:
 
 
 def locate(document: Any, folder: Path) -> None:
-    """Let the names of files in a document that was just read be relative to `folder`; it is
-    changed in place.
-    """
-    left, seen = [(document, False)], set()
-    while left:
-        held, are_files = left.pop()
-        if (id(held), are_files) in seen:  # YAML may repeat a part, also within itself
+    """Make the names of files in a document relative to `folder`; the document changes in place."""
+    pending = [(document, False)]
+    seen = set()  # YAML may repeat a part, also within itself
+    while pending:
+        group, group_is_files = pending.pop()
+        if (id(group), group_is_files) in seen:
             continue
-        seen.add((id(held), are_files))
-        for place, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
-            is_file = (
-                names_file(place) or (are_files and place == "choice")
-                if isinstance(held, dict)
-                else are_files
-            )
+        seen.add((id(group), group_is_files))
+        is_mapping = isinstance(group, dict)
+        items = group.items() if is_mapping else enumerate(group)
+        for key, value in list(items):
+            is_file = group_is_files
+            if is_mapping:  # a range of a search may list files: {file: {choice: [...]}}
+                is_file = names_file(key) or (group_is_files and key == "choice")
             if isinstance(value, dict | list):
-                left.append((value, is_file))
+                pending.append((value, is_file))
             elif isinstance(value, str) and is_file:
-                held[place] = FileName(value)
-                held[place].folder = folder
+                group[key] = FileName(value)
+                group[key].folder = folder
 
 
 def absolute(value: Any) -> Any:
-    """The absolute path of a file's name, by default from the working directory; what is no string,
-    as it is.
+    """The absolute path of a file's name, by default from the working directory.
+
+    A value that is no string is returned unchanged.
     """
     if not isinstance(value, str):
         return value
@@ -66,40 +64,37 @@ def absolute(value: Any) -> Any:
 
 
 def absolute_path(value: Any, info: ValidationInfo) -> Any:
-    """The absolute path of a file that a config names; in the config of a result it is one
-    already.
-    """
+    """The absolute path of a file that a config names; a result's config has absolute paths."""
     return value if is_from_result(info) else absolute(value)
 
 
 def is_from_result(info: ValidationInfo) -> bool:
-    """Whether a config is read back from a result: its values were checked when it was run."""
-    return bool(info.context and info.context.get("kept"))
+    """Whether a config is read from a result: its values were checked when it was run."""
+    return bool(info.context and info.context.get("stored"))
 
 
 def hash_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal; of a folder, that of its files' hashes, in the order of
-    their names.
-    """
+    """SHA-256 of a file, in hexadecimal; of a folder, that of its files' hashes in order of name."""
     if path.is_dir():
-        each = [hash_of(file) for file in sorted(path.iterdir()) if file.is_file()]
-        return hashlib.sha256("\n".join(each).encode()).hexdigest()
+        hashes = [hash_of(file) for file in sorted(path.iterdir()) if file.is_file()]
+        return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def without_paths(document: Any) -> Any:
-    """A resolved document in which a file that has been hashed has but the suffix of its name,
-    which says its form.
+    """A resolved document with suffixes in place of the paths of files that have a hash.
+
+    The suffix says how a file is read.
     """
     if isinstance(document, list):
-        return [without_paths(one) for one in document]
+        return [without_paths(item) for item in document]
     if not isinstance(document, dict):
         return document
-    hashed = {
-        key for key in document if document.get(f"{key}_sha256") and isinstance(document[key], str)
-    }
-    return {
-        key: Path(value).suffix if key in hashed else without_paths(value)
-        for key, value in document.items()
-    }
+    result = {}
+    for key, value in document.items():
+        if isinstance(value, str) and document.get(f"{key}_sha256"):
+            result[key] = Path(value).suffix
+        else:
+            result[key] = without_paths(value)
+    return result

@@ -1,43 +1,43 @@
-"""Grids: the runs that a config expands to, and the members of the ensemble that each run trains at
-once.
+"""The grid of a config: its runs, and the members of the ensemble that each run trains at once.
 
-There is one way to write a grid (`axes.py`), and the engine's second fact sorts its axes: no event
-time depends on
-a tensor. Numbers of the learning rule, and its seed, move no event: they become members of one run,
-inside a variant too. Names there, variants of several keys, and everything else become runs.
+`axes.py` reads the axes. No event time depends on a tensor, so numbers of the learning rule, and
+its seed, move no event: they become members of one run, inside a variant too. Names in the rule,
+variants of several keys, and all other keys become runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from laggard.experiments.config.axes import (
-    MOST_MODELS,
+    MAX_MODELS,
     Axis,
     Option,
     axes,
     count_models,
     read_sweep,
 )
-from laggard.experiments.config.config import Checks, Config, digest_of, parse
+from laggard.experiments.config.config import Config, digest_of, parse
+from laggard.experiments.config.document import put
 from laggard.experiments.config.errors import ConfigError, error_at, printable
-from laggard.experiments.config.plain import put
 from laggard.experiments.config.search import is_rule_number
-from laggard.experiments.config.sources import FOLDERS
 from laggard.simulator import InvalidSettingError, Task
+
+CHECKED_KEYS = ("cluster", "algorithm", "task", "stop", "evaluate", "device", "backend")
+"""Runs that agree in these keys, in the members and in the kind of clipping are checked once."""
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """A run: its config, its place in a sweep, and everything that follows from them.
+    """A run: its config, and its place in a sweep.
 
     Attributes:
         config: under `sweep`, the axes of the ensemble that is trained at once.
         labels: the run's coordinates in the sweep that it belongs to.
-        threads: how many it takes where its config says none; None for one per core.
+        threads: number of threads where the config has none; None for one per core.
     """
 
     config: Config
@@ -47,20 +47,14 @@ class RunSpec:
     @property
     def title(self) -> str:
         """Its coordinates as text; without any, its name."""
-        return (
-            ", ".join(f"{key} = {label}" for key, label in self.labels.items()) or self.config.name
-        )
+        coordinates = [f"{key} = {label}" for key, label in self.labels.items()]
+        return ", ".join(coordinates) or self.config.name
 
     @cached_property
     def members(self) -> list[dict[str, Any]]:
-        """The swept values of each member of the ensemble: the product of its axes, the first the
-        slowest.
-        """
-        every = product(*(axis.options for axis in axes(self.config.sweep)))
-        return [
-            dict(chain.from_iterable(option.settings.items() for option in options))
-            for options in every
-        ]
+        """The swept values of each member: the product of the axes, the first the slowest."""
+        points = product(*(axis.options for axis in axes(self.config.sweep)))
+        return [_merged_settings(options) for options in points]
 
     @cached_property
     def digest(self) -> str:
@@ -79,31 +73,34 @@ class RunSpec:
     @property
     def learning_seeds(self) -> list[int]:
         """The seed of each member's initial weights and mini-batches."""
-        usual = self.config.seed if self.config.learning.seed is None else self.config.learning.seed
-        return [member.get("learning.seed", usual) for member in self.members]
+        default = self.config.learning.seed
+        if default is None:
+            default = self.config.seed
+        return [member.get("learning.seed", default) for member in self.members]
 
     def task(self) -> Task:
-        """What is learnt, on its device; the training set is partitioned by `seed`.
+        """What is learnt, on its device; `seed` partitions the training set.
 
         Raises:
-            ConfigError: network, data set and partition do not fit together, or the device is not
-                there.
-            DataMissingError: the data set is not there.
+            ConfigError: network, data set and partition do not fit together, or the device is
+                missing.
+            DataMissingError: the data set is not available.
         """
         config = self.config
-        hardware = {
-            "device": config.device,
-            "backend": config.backend,
-            "threads": config.threads or self.threads,
-        }
         try:
-            made = config.task.task(workers=config.cluster.workers, seed=config.seed, **hardware)
-            task: Task = config.task.warm_start(made, len(self.members))
+            task = config.task.task(
+                workers=config.cluster.workers,
+                seed=config.seed,
+                device=config.device,
+                backend=config.backend,
+                threads=config.threads or self.threads,
+            )
+            started: Task = config.task.warm_start(task, len(self.members))
+            return started
         except (ConfigError, InvalidSettingError):
             raise
         except ValueError as error:
             raise error_at("task", error) from None
-        return task
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of `simulate`; swept numbers of the rule are float64 tensors `(ensemble,
@@ -114,20 +111,18 @@ class RunSpec:
         """
         import torch
 
-        config, task = self.config, self.task()
-        swept = {
-            key.removeprefix("learning."): torch.tensor(
-                [[each[key]] for each in self.members], dtype=torch.float64
-            )
-            for key in self.members[0]
-            if key != "learning.seed"
-        }
+        config = self.config
+        task = self.task()
+        numbers = {}
+        for key in self.members[0]:
+            if key != "learning.seed":
+                values = [[member[key]] for member in self.members]
+                numbers[key.removeprefix("learning.")] = torch.tensor(values, dtype=torch.float64)
         workers = config.cluster.workers
+        rule = config.learning.build(workers, **numbers)
         return {
             "cluster": config.build_cluster(),
-            "algorithm": config.algorithm.build(
-                workers, rule=config.learning.build(workers, **swept)
-            ),
+            "algorithm": config.algorithm.build(workers, rule=rule),
             "task": task,
             "stop": config.stop.build(),
             "evaluate": config.evaluate.build(),
@@ -138,150 +133,173 @@ class RunSpec:
 
 
 def runs(config: Config) -> list[RunSpec]:
-    """The runs of a config, each with only what its ensemble spans under `sweep`.
+    """The runs of a config; each has only the axes of its ensemble under `sweep`.
 
-    Every member of every ensemble is validated as a config of its own first; what several have in
-    common is parsed,
-    built and checked against the rest once. A config is expanded once: `load` checks the runs that
-    `sweep` simulates.
+    Every member of every ensemble has been validated as a config of its own. The config keeps the
+    list, so `load`, `validate`, `sweep` and the dry run share it.
 
     Raises:
-        ConfigError: one of them cannot be run, or two of them are the same; names the axis where
-            that is to blame.
+        ConfigError: a run is invalid, or two runs are the same; names the axis to blame.
     """
-    # where modules of one's own are looked for: another one may hold one of the same name
-    folders = tuple(FOLDERS)
-    if not (_last and _last[0][0] is config and _last[0][1] == folders):
-        _last[:] = [(config, folders, _expand(config))]
-    return list(_last[0][2])
+    # Kept beside the fields, as `cached_property` does. A copy made by `model_copy` has the entry
+    # too, so the entry names its owner.
+    expansion = config.__dict__.get("_expansion")
+    if expansion is None or expansion.owner is not config:
+        expansion = _Expansion(config, _expand(config))
+        config.__dict__["_expansion"] = expansion
+    return list(expansion.runs)
 
 
-# the config that was expanded last, and its runs
-_last: list[tuple[Config, tuple[Path, ...], list[RunSpec]]] = []
+@dataclass(eq=False)  # by identity: to compare configs must not compare runs, which hold configs
+class _Expansion:
+    owner: Config
+    runs: list[RunSpec]
 
 
 def _expand(config: Config) -> list[RunSpec]:
-    checks = Checks()
-    found: dict[str, RunSpec] = {}
+    cache: dict[Any, Any] = {}  # of parts by their text, and of checks
+    expanded: dict[str, RunSpec] = {}
     for options, numbers in _branches(axes(config.sweep)):
-        inner = _ensemble(config, options, numbers, checks)
+        inner = _ensemble(config, options, numbers, cache)
         outer = [axis for axis in numbers if axis not in inner]
         for more in product(*(axis.options for axis in outer)):
-            run = _run(config, [*options, *more], inner, checks)
-            same = found.setdefault(run.digest, run)
+            run = _run(config, [*options, *more], inner, cache)
+            same = expanded.setdefault(run.digest, run)
             if same is not run:
-                raise ConfigError(
-                    "sweep", f"{run.title} is the same run as {same.title}: leave one of them out"
-                )
-    return list(found.values())
+                problem = f"{run.title} is the same run as {same.title}: leave one of them out"
+                raise ConfigError("sweep", problem)
+    return list(expanded.values())
 
 
 def fill_swept_keys(document: Mapping[str, Any]) -> Config:
-    """The config of a document, with swept keys that it lacks set to the first values of its
-    `sweep`.
+    """The config of a document, where missing keys have the first values of its `sweep`.
 
     Raises:
         ConfigError: as in `parse`.
     """
     sweep = read_sweep(document)
-    first = [axis.options[0]._replace(settings=axis.sure) for axis in axes(sweep)]
-    return _parse_options({**document, "sweep": sweep}, first, Checks())
+    first = [axis.options[0]._replace(settings=axis.common_settings()) for axis in axes(sweep)]
+    return _parse_options({**document, "sweep": sweep}, first, {})[0]
 
 
-def _branches(swept: Sequence[Axis]) -> Iterator[tuple[list[Option], list[Axis]]]:
-    """Each combination of the options of axes that change the timeline, with the remaining axes of
-    numbers.
+def _branches(grid: Sequence[Axis]) -> Iterator[tuple[list[Option], list[Axis]]]:
+    """Each combination of the options of axes that change the timeline, with the axes of numbers
+    that apply to it.
     """
-    numbers = [axis for axis in swept if _are_numbers(axis)]
-    for options in product(*(axis.options for axis in swept if not _are_numbers(axis))):
-        own = [axis for option in options for axis in option.axes]
-        for deeper, more in _branches(own) if own else [([], [])]:
-            yield [*options, *deeper], [*numbers, *more]
+    numbers = [axis for axis in grid if _has_only_numbers(axis)]
+    others = [axis.options for axis in grid if not _has_only_numbers(axis)]
+    for options in product(*others):
+        inner_grid = [axis for option in options for axis in option.axes]
+        inner_branches: Any = [([], [])]
+        if inner_grid:
+            inner_branches = _branches(inner_grid)
+        for inner_options, inner_numbers in inner_branches:
+            yield [*options, *inner_options], [*numbers, *inner_numbers]
 
 
-def _are_numbers(axis: Axis) -> bool:
+def _has_only_numbers(axis: Axis) -> bool:
     """Whether an axis sets numbers below `learning`, and nothing else."""
-    return not axis.named and all(
-        is_rule_number(key, value)
-        for option in axis.options
-        for key, value in option.settings.items()
-    )
+    if axis.named:
+        return False
+    settings = [item for option in axis.options for item in option.settings.items()]
+    return all(is_rule_number(key, value) for key, value in settings)
 
 
 def _ensemble(
-    config: Config, options: Sequence[Option], numbers: Sequence[Axis], checks: Checks
+    config: Config, options: Sequence[Option], numbers: Sequence[Axis], cache: dict[Any, Any]
 ) -> list[Axis]:
-    """Those axes of numbers that the members of one run may differ in: it depends on the rule,
-    which variants name.
-    """
+    """The axes of numbers in which members of one run may differ; the rule decides."""
     if not numbers:
         return []
-    learning = _parse_options(
-        config.explicit(), [*options, *(axis.options[0] for axis in numbers)], checks
-    ).learning
-    keys = [[key.removeprefix("learning.") for key in axis.options[0].settings] for axis in numbers]
-    return [
-        axis for axis, own in zip(numbers, keys, strict=True) if all(map(learning.per_member, own))
-    ]
+    first = [axis.options[0] for axis in numbers]
+    learning = _parse_options(config.explicit(), [*options, *first], cache)[0].learning
+    ensemble = []
+    for axis in numbers:
+        keys = [key.removeprefix("learning.") for key in axis.options[0].settings]
+        if all(map(learning.per_member, keys)):
+            ensemble.append(axis)
+    return ensemble
 
 
-def _run(config: Config, outer: Sequence[Option], inner: Sequence[Axis], checks: Checks) -> RunSpec:
+def _run(
+    config: Config, outer: Sequence[Option], inner: Sequence[Axis], cache: dict[Any, Any]
+) -> RunSpec:
     """The run at the options `outer`; its own values of the inner axes are the first member's."""
-    given, every = config.explicit(), product(*(axis.options for axis in inner))
-    members = [_parse_options(given, [*outer, *values], checks) for values in every]
-    for member in members:
-        checks.agree(member)
-    run = (
-        parse({**members[0].explicit(), "sweep": _sweep_document(inner)}, checks=checks)
-        if inner
-        else members[0]
-    )
-    checks.fit(run, len(members))
-    return RunSpec(
-        run, printable_labels(dict(chain.from_iterable(option.labels.items() for option in outer)))
-    )
+    explicit = config.explicit()
+    points = product(*(axis.options for axis in inner))
+    members = [_parse_options(explicit, [*outer, *point], cache) for point in points]
+    run, document = members[0]
+    if inner:
+        run = parse({**run.explicit(), "sweep": _sweep_document(inner)}, cache=cache)
+    # Members differ in numbers of the rule alone, which no check but those of `parse` reads.
+    values = [document.get(key) for key in CHECKED_KEYS]
+    checked = repr((values, type(run.learning.clip), len(members)))
+    if checked not in cache:
+        run.check(len(members))
+        cache[checked] = True
+    labels: dict[str, Any] = {}
+    for option in outer:
+        labels |= option.labels
+    return RunSpec(run, printable_labels(labels))
 
 
 def printable_labels(labels: Mapping[str, Any]) -> dict[str, Any]:
-    """The coordinates of a run as texts of one line, without what a terminal acts on."""
-    return {
-        printable(key): printable(at) if isinstance(at, str) else at for key, at in labels.items()
-    }
+    """The coordinates of a run as texts of one line, without control characters."""
+    result = {}
+    for key, label in labels.items():
+        if isinstance(label, str):
+            label = printable(label)
+        result[printable(key)] = label
+    return result
 
 
 def _sweep_document(inner: Sequence[Axis]) -> dict[str, Any]:
-    """The `sweep` of a run: its ensemble's axes, and those of several keys together under `zip`."""
+    """The `sweep` of a run: the axes of its ensemble; axes of several keys stand under `zip`."""
     members = count_models(inner)
-    spanned: dict[str, Any] = {"most": members} if members > MOST_MODELS else {}
+    sweep: dict[str, Any] = {}
+    if members > MAX_MODELS:
+        sweep["most"] = members
     for axis in inner:
-        number = {key: int if key == "learning.seed" else float for key in axis.options[0].settings}
-        lists = {
-            key: [number[key](option.settings[key]) for option in axis.options] for key in number
-        }
-        spanned |= lists if len(lists) == 1 else {"zip": [*spanned.get("zip", []), lists]}
-    return spanned
+        lists: dict[str, list[Any]] = {}
+        for key in axis.options[0].settings:
+            number = int if key == "learning.seed" else float
+            lists[key] = [number(option.settings[key]) for option in axis.options]
+        if len(lists) == 1:
+            sweep |= lists
+        else:
+            sweep["zip"] = [*sweep.get("zip", []), lists]
+    return sweep
+
+
+def _merged_settings(options: Sequence[Option]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for option in options:
+        settings |= option.settings
+    return settings
 
 
 def _parse_options(
-    document: Mapping[str, Any], options: Sequence[Option], checks: Checks
-) -> Config:
-    """The config of `document` with what `options` set; errors in it are blamed on the option that
-    set the key.
+    document: Mapping[str, Any], options: Sequence[Option], cache: dict[Any, Any]
+) -> tuple[Config, Mapping[str, Any]]:
+    """The config of `document` with the settings of `options`, and that document.
+
+    Errors are blamed on the option that set the key.
     """
-    settings = [
-        (key, value, option) for option in options for key, value in option.settings.items()
-    ]
+    settings = [(key, value) for option in options for key, value in option.settings.items()]
     settings.sort(key=lambda setting: setting[0].count("."))  # a whole part before a key in it
     try:
-        for key, value, _ in settings:
+        for key, value in settings:
             document = put(document, key, value)
-        return parse(document, checks=checks)
+        return parse(document, cache=cache), document
     except ConfigError as error:
-        raise error.relocate(key=_place(error.key, settings)) from None
+        raise error.relocate(key=_place(error.key, options)) from None
 
 
-def _place(key: str, settings: Sequence[tuple[str, Any, Option]]) -> str:
-    for swept, _, option in settings:
+def _place(key: str, options: Sequence[Option]) -> str:
+    """The place in `sweep` that set a dotted key; the key itself if no option did."""
+    places = [(swept, option.place) for option in options for swept in option.settings]
+    places.sort(key=lambda item: item[0].count("."))
+    for swept, place in places:
         if key == swept or key.startswith(f"{swept}."):
-            return f"{option.place.removesuffix(f'.{swept}')}.{key}"
+            return f"{place.removesuffix(f'.{swept}')}.{key}"
     return key

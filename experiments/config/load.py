@@ -1,28 +1,39 @@
-"""Loads a config from a file and the command line, and validates every run of it."""
+"""Load a config: its file, the config that it is based on, overrides; and check all its runs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from laggard.experiments.config.axes import axes, read_sweep
 from laggard.experiments.config.config import Config
-from laggard.experiments.config.documents import file_of, find_config, override, read_based
-from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure
+from laggard.experiments.config.document import find_config, parse_yaml, put, question, read
+from laggard.experiments.config.errors import (
+    UNEXPECTED,
+    ConfigError,
+    describe_failure,
+    format_value,
+)
 from laggard.experiments.config.files import locate
 from laggard.experiments.config.grid import fill_swept_keys, runs
-from laggard.experiments.config.plain import parse_yaml
 from laggard.experiments.config.plugins import look_in
 from laggard.experiments.config.rungs import check_rungs
+from laggard.experiments.config.search import without_range
+
+BASE = "base"
+ENTRY_KEYS = ("name", "law", "model", "preset")
+"""Keys that name the entry that a mapping describes: where they differ, the other keys belong to
+another entry.
+"""
+MAX_BASES = 20
 
 
 def load(path: str | Path, *overrides: str) -> Config:
-    """The config in a YAML file, with `key=value` overrides; all runs that it expands to have been
-    validated.
+    """Read a config from a YAML file, with `key=value` overrides, and validate all of its runs.
 
-    `example:quickstart` is a config that laggard brings. The key `base` names another config, whose
-    keys are changed. Modules of one's own that it names are found on Python's path, in the current
-    directory and beside the file. Names of files are relative to its folder, in overrides to the
-    current directory.
+    `example:quickstart` is an example config. The key `base` names another config, whose keys are
+    changed. Plugins are imported from Python's path, the current directory and the file's folder.
+    Names of files are relative to the config's folder, in overrides to the current directory.
 
     Args:
         overrides: a dotted key and a YAML value, as in `learning.lr=0.1` or
@@ -33,20 +44,21 @@ def load(path: str | Path, *overrides: str) -> Config:
         ConfigError: one line with the file, the dotted key, what was expected and what came.
     """
     file = find_config(path)
+    document: dict[str, Any] = {}
     name = re.sub(r"[^\w .-]", "-", file.stem).lstrip(" .-")
-    written = read_based(file)
-    document: Mapping[str, Any] = {
-        **({"name": name} if name else {}),
-        "question": question(file),
-        **written,
-    }
+    if name:
+        document["name"] = name
+    keys = read_with_base(file)
+    document |= {"question": question(file), **keys}
     look_in(Path.cwd(), file.resolve().parent)
     try:
         config = fill_swept_keys(apply_overrides(document, overrides))
         runs(config)
         check_rungs(config)
     except ConfigError as error:
-        raise error if error.where else _locate_error(error, path, file, overrides) from None
+        if error.where:
+            raise
+        raise _locate_error(error, path, file, overrides) from None
     except UNEXPECTED as error:
         raise ConfigError("", describe_failure(error), str(path)) from None
     return config
@@ -55,45 +67,212 @@ def load(path: str | Path, *overrides: str) -> Config:
 def _locate_error(
     error: ConfigError, path: str | Path, file: Path, overrides: Sequence[str]
 ) -> ConfigError:
-    """`error`, and the others with it, with the base in which its key stands; overrides count as
-    the config's own.
+    """A copy of `error` that names the file in which its key stands; overrides count as the
+    config's own.
     """
-    own = not error.key or any(
-        error.key.startswith(change.partition("=")[0]) for change in overrides
-    )
-    place = file if own else file_of(error.key, file)
+    overridden = any(error.key.startswith(change.partition("=")[0]) for change in overrides)
+    where = str(path)
+    if error.key and not overridden:
+        source = file_of(error.key, file)
+        if source != file:
+            where = f"{path} (from {source.name})"
     others = [_locate_error(other, path, file, overrides) for other in error.others]
-    return ConfigError(
-        error.key,
-        error.problem,
-        str(path) if place == file else f"{path} (from {place.name})",
-        others,
-    )
+    return ConfigError(error.key, error.problem, where, others)
+
+
+def file_of(key: str, path: Path) -> Path:
+    """The file in which a dotted key of a config stands: its own, or the nearest of its bases."""
+    file = path
+    document = read(path)
+    while not _has_key(document, key):
+        if BASE not in document:
+            return path
+        file = find_config(document[BASE], file.resolve().parent)
+        document = read(file)
+    return file
+
+
+def _has_key(document: Any, key: str) -> bool:
+    if not key:
+        return True
+    if not isinstance(document, Mapping):
+        return False
+    first, _, rest = key.partition(".")
+    return key in document or (first in document and _has_key(document[first], rest))
+
+
+# --- the config that a config is based on
+
+
+def read_with_base(path: Path, dependents: tuple[Path, ...] = ()) -> Mapping[str, Any]:
+    """The document of a config file, whose keys override those of the config that `base` names.
+
+    Mappings are merged key by key. A mapping that names another entry than the base's (another
+    `name`, `law`, `model` or `preset`) replaces it, null removes a key, and a key that the base
+    sweeps is fixed and swept no more. The base's `name` and `question` are not inherited. Names of
+    files are relative to the file in which they stand.
+
+    Args:
+        dependents: the files that are based on this one.
+
+    Raises:
+        ConfigError: a file cannot be read, or `base` is no file or is based on this one.
+    """
+    document: Mapping[str, Any] = read(path)
+    locate(document, path.resolve().parent)
+    if BASE not in document:
+        return document
+    changes = {key: value for key, value in document.items() if key != BASE}
+    base = _read_base(document[BASE], path, dependents)
+    merged: Mapping[str, Any] = {
+        key: value for key, value in base.items() if key not in ("name", "question")
+    }
+    try:
+        for key, value in sorted(_changed_keys(changes, merged), key=_change_order):
+            merged = _remove(merged, key) if value is None else override(merged, key, value)
+    except ConfigError as error:
+        raise error.relocate(where=str(path)) from None
+    return merged
+
+
+def _read_base(name: Any, path: Path, dependents: tuple[Path, ...]) -> Mapping[str, Any]:
+    if not isinstance(name, str) or not name:
+        problem = f"expected a config's file, or example:NAME, got {format_value(name)}"
+        raise ConfigError(BASE, problem, str(path))
+    if len(dependents) >= MAX_BASES:
+        problem = f"expected at most {MAX_BASES} configs based on one another"
+        raise ConfigError(BASE, problem, str(path))
+    try:
+        file = find_config(name, path.resolve().parent)
+        if file.resolve() in [other.resolve() for other in (path, *dependents)]:
+            raise ConfigError("", f"{name} is based on this config itself")
+        return read_with_base(file, (path, *dependents))
+    except ConfigError as error:
+        raise ConfigError(BASE, str(error), str(path)) from None
+
+
+def _changed_keys(
+    changes: Mapping[str, Any], base: Mapping[str, Any], place: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """The dotted keys of `changes` with their values.
+
+    A mapping is whole where the base has none or another entry.
+    """
+    for key, value in changes.items():
+        base_value = base.get(key)
+        if isinstance(base_value, str):
+            base_value = {"name": base_value}
+        if not (isinstance(value, Mapping) and isinstance(base_value, Mapping)) or any(
+            name in value and value[name] != base_value.get(name) for name in ENTRY_KEYS
+        ):
+            yield f"{place}{key}", value
+        elif not place and key == "sweep":
+            yield from _changed_axes(value, base_value)
+        else:
+            yield from _changed_keys(value, base_value, f"{place}{key}.")
+
+
+def _names_another_entry(value: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
+    return any(key in value and value[key] != base.get(key) for key in ENTRY_KEYS)
+
+
+def _changed_axes(sweep: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The changes of a sweep: its axes, and the ranges of its search one by one."""
+    for axis, values in sweep.items():
+        if axis != "search":
+            yield f"sweep.{axis}", values
+    if "search" not in sweep:
+        return
+    search, base_search = sweep["search"], base.get("search")
+    if isinstance(search, Mapping) and isinstance(base_search, Mapping):
+        for key, limits in search.items():
+            yield f"sweep.search.{key}", limits
+    else:
+        yield "sweep.search", search
+
+
+def _change_order(change: tuple[str, Any]) -> int:
+    """First axes of the base are removed, then keys are set and swept no more, then axes come."""
+    key, value = change
+    if key != "sweep" and not key.startswith("sweep."):
+        return 1
+    return 0 if value is None else 2
+
+
+# --- overrides
 
 
 def apply_overrides(document: Mapping[str, Any], overrides: Sequence[str]) -> Mapping[str, Any]:
-    """`document` with the overrides, the later ones last.
+    """`document` with `key=value` overrides; the last of equal keys counts.
 
     Raises:
-        ConfigError: an override that is no `key=value`, or that a variant of the sweep would undo.
+        ConfigError: an override is no `key=value`, or a variant of the sweep would undo it.
     """
     for change in overrides:
         key, equals, text = change.partition("=")
-        shown = change if len(change) <= 200 else f"{change[:197]}..."
+        shown = change
+        if len(change) > 200:
+            shown = f"{change[:197]}..."
         if not (key and equals):
             raise ConfigError("", "expected an override key=value, as in learning.lr=0.1", shown)
-        given = {key: parse_yaml(text, shown)}
-        locate(given, Path.cwd())
-        document = override(document, key, given[key])
+        values = {key: parse_yaml(text, shown)}
+        locate(values, Path.cwd())
+        document = override(document, key, values[key])
     return document
 
 
-def question(path: str | Path) -> str:
-    """The question of a config: the first line of its YAML file, if that is a comment.
+def override(document: Mapping[str, Any], key: str, value: Any) -> Mapping[str, Any]:
+    """`document` with `value` at a dotted key, which is swept no more.
 
     Raises:
-        OSError: the file cannot be read.
+        ConfigError: a variant of the sweep would undo it.
     """
-    with Path(path).open(encoding="utf-8-sig") as file:
-        first = next((line for line in map(str.strip, file) if line not in ("", "---")), "")
-    return first.lstrip("# ") if first.startswith("#") else ""
+    sweep = read_sweep(document)
+    if not key.startswith("sweep."):
+        return _remove_axis(put(document, key, value), key, sweep)
+    axis = key.removeprefix("sweep.")  # an axis has dots in its name
+    search = sweep.get("search", {})
+    if axis.startswith("search.") and isinstance(search, Mapping):
+        search = {**search, axis.removeprefix("search."): value}
+        return {**document, "sweep": {**sweep, "search": search}}
+    return {**document, "sweep": {**sweep, axis: value}}
+
+
+def _remove_axis(
+    document: Mapping[str, Any], key: str, sweep: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """`document` without the axis that swept `key`."""
+    if key == "sweep" or not sweep:
+        return document
+    removed = (key, "seeds") if key == "seed" else (key,)
+    others = {axis: values for axis, values in sweep.items() if axis not in removed}
+    rest = without_range(others, key)
+    for axis in axes(rest):
+        if key not in axis.keys:
+            continue
+        place = axis.keys[key]
+        for option in axis.options:
+            if key in option.settings:
+                place = option.place
+                break
+        problem = f"is set by {place}; override that, or leave the sweep out: sweep={{}}"
+        raise ConfigError(key, problem)
+    return {**document, "sweep": rest}
+
+
+def _remove(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """`document` without a dotted key."""
+    first, _, rest = key.partition(".")
+    group = document.get(first)
+    if not rest or not isinstance(group, Mapping):
+        return _without(document, first)
+    if first != "sweep":
+        return {**document, first: _remove(group, rest)}
+    if rest.startswith("search."):
+        search = _without(group["search"], rest.removeprefix("search."))
+        return {**document, first: {**group, "search": search}}
+    return {**document, first: _without(group, rest)}
+
+
+def _without(mapping: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    return {other: value for other, value in mapping.items() if other != key}

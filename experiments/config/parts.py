@@ -1,6 +1,4 @@
-"""The parts of a config but for cluster and task: what each key means, and which object of the
-simulator it becomes.
-"""
+"""The parts of a config but for cluster and task, and the choice among parts by name."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,21 +6,22 @@ from inspect import signature
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
+    GetCoreSchemaHandler,
     Tag,
     ValidationError,
     ValidationInfo,
 )
 from pydantic.errors import PydanticUserError
+from pydantic_core import CoreSchema, core_schema
 
 from laggard import simulator
 from laggard.experiments.config.errors import ConfigError, format_value, unknown_name
 from laggard.experiments.config.files import is_from_result
-from laggard.experiments.config.plugins import Plugin, load_entry
-from laggard.experiments.config.schema import Described, Finite, Seed, keys, make_once, part
+from laggard.experiments.config.plugins import Plugin, load_plugin
+from laggard.experiments.config.schema import Finite, Part, Seed, keys, parse_once, part
 from laggard.simulator.learning.rules import CLIPS, COMPENSATIONS, OPTIMIZERS, SCHEDULES, Chained
 from laggard.simulator.learning.rules.clipping import Clip
 from laggard.simulator.learning.rules.damping import Compensation
@@ -30,70 +29,30 @@ from laggard.simulator.learning.rules.optimizers import Optimizer
 from laggard.simulator.learning.rules.schedules import Schedule
 
 SOURCE = "sha256"
-"""The key, in a resolved config, of the hash of the source of an entry of one's own."""
-
-
-def own_part(
-    plugin: Plugin, tag: str, name: str, base: type[Described] = Described, **shape: Any
-) -> type[Described]:
-    """A part for an entry of one's own, which holds the hash of its source: another source makes
-    another run.
-
-    Raises:
-        ValueError: it has fields that can be no keys of a config.
-    """
-    try:
-        said = keys(plugin.recipe, shape.get("without", ()))
-        for key in said:
-            if key in {tag, SOURCE, *base.model_fields, *shape} - base.replaceable:
-                raise ValueError(
-                    f"{key} is a key of the config's own: call the field something else"
-                )
-        shape[SOURCE] = (Literal[plugin.sha256], plugin.sha256)
-        made = part(plugin.recipe, tag, name, base, **shape)
-        made.model_rebuild()  # now, so that a type that no config can give is found here
-        return made
-    except (NameError, TypeError, PydanticUserError) as error:
-        raise ValueError(
-            f"its fields can be no keys of a config: {str(error).splitlines()[0]}"
-        ) from None
-
-
-def part_of_result(base: type[Described] = Described, **_: Any) -> type[Described]:
-    """A part in the config of a result: of an entry of one's own, which is read without its source,
-    or of one that an earlier version had. It has the keys that it was stored with.
-    """
-
-    class KeptPart(base):  # type: ignore[valid-type, misc]
-        model_config = ConfigDict(extra="allow")
-        recipe: ClassVar[Callable[..., Any]] = dict
-        settings: ClassVar[frozenset[str]] = frozenset()
-        scalars: ClassVar[frozenset[str]] = frozenset()
-
-    return KeptPart
+"""The key, in a resolved config, of the hash of a plugin's source."""
 
 
 @dataclass(frozen=True, eq=False)
 class NamedChoice:
-    """One of several parts, named by a key of its own, as `law` names the law of compute times.
+    """One of several parts, named by the key `tag`, as `law` names the law of compute times.
 
-    Where that key is `name`, the name alone stands for the mapping {name: ...}. A name with a
-    colon, `package.module:Name`, is an entry of one's own.
+    Where `tag` is `name`, the name alone stands for the mapping {name: ...}. A name with a colon,
+    `package.module:Name`, is a plugin.
 
     Attributes:
         tag: the key.
         parts: name -> part.
-        default: the name where none is given; a function tells it from the other keys.
-        kinds: what an entry of one's own may serve as -> `part`'s further arguments.
+        default: the name where the key is missing; a function tells it from the other keys.
+        kinds: what a plugin may serve as -> further arguments of `part`.
+        also: the types of values that may stand in place of a part: numbers, null.
     """
 
     tag: str
-    parts: Mapping[str, type[Described]]
+    parts: Mapping[str, type[Part]]
     default: str | Callable[[Mapping[str, Any]], str]
     kinds: Mapping[type, Mapping[str, Any]]
-    _own: dict[tuple[str, Plugin], type[Described]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    also: tuple[type, ...] = ()
+    _plugins: dict[tuple[str, Plugin], type[Part]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -104,80 +63,130 @@ class NamedChoice:
         kind: type,
         **shape: Any,
     ) -> "NamedChoice":
-        """The choice among the entries of a table, each a `kind`, with `part`'s further
-        arguments.
-        """
-        return cls(
-            tag,
-            {name: part(recipe, tag, name, **shape) for name, recipe in table.items()},
-            default,
-            {kind: shape},
-        )
+        """The choice among the entries of a table, each a `kind`; `shape` are arguments of `part`."""
+        parts = {name: part(recipe, tag, name, **shape) for name, recipe in table.items()}
+        return cls(tag, parts, default, {kind: shape})
 
-    def named(self, name: Any, info: ValidationInfo) -> type[Described]:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.with_info_plain_validator_function(self.parse)
+
+    def parse(self, value: Any, info: ValidationInfo) -> Any:
+        """The part that `value` describes, or the number or null that may stand in its place.
+
+        Raises:
+            ConfigError: it is no mapping, or the name is unknown.
+            ValidationError: the named part refuses it.
+        """
+        if isinstance(value, Part):
+            return value
+        if self.also and not isinstance(value, Mapping):
+            return self._parse_simple(value)
+        return parse_once(id(self), value, info, lambda: self._parse_named(value, info))
+
+    def _parse_named(self, value: Any, info: ValidationInfo) -> Part:
+        if isinstance(value, str) and self.tag == "name":
+            value = {"name": value}
+        if not isinstance(value, Mapping):
+            expected = "a mapping or a name" if self.tag == "name" else "a mapping"
+            raise ConfigError("", f"expected {expected}, got {format_value(value)}")
+        default = self.default
+        if not isinstance(default, str):
+            default = default(value)
+        try:
+            named = self._find(value.get(self.tag, default), info)
+            return named.model_validate(value, context=info.context)
+        except (ConfigError, ValidationError):
+            if not is_from_result(info):
+                raise
+        # a plugin without its source, or a part with keys of another version
+        shape = next(iter(self.kinds.values()))
+        return stored_part(shape.get("base", Part)).model_validate(value, context=info.context)
+
+    def _parse_simple(self, value: Any) -> Any:
+        if value is None and type(None) in self.also:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError("", f"expected a number or a mapping, got {format_value(value)}")
+        if not abs(value) < float("inf"):
+            raise ConfigError("", f"expected a finite number, got {format_value(value)}")
+        return float(value)
+
+    def _find(self, name: Any, info: ValidationInfo) -> type[Part]:
         """The part called `name`.
 
         Raises:
-            ConfigError: there is none, and it can be imported from nowhere.
+            ConfigError: it is unknown, and no plugin.
         """
         if isinstance(name, str) and name in self.parts:
             return self.parts[name]
         if not isinstance(name, str) or ":" not in name or is_from_result(info):
             raise unknown_name(self.tag, name, self.parts)
+        return self._plugin_part(name)
+
+    def _plugin_part(self, name: str) -> type[Part]:
         try:
-            found = load_entry(name, self.kinds)
-            if (name, found) not in self._own:
-                self._own[name, found] = own_part(found, self.tag, name, **self.kinds[found.kind])
+            plugin = load_plugin(name, self.kinds)
+            if (name, plugin) not in self._plugins:
+                shape = self.kinds[plugin.kind]
+                self._plugins[name, plugin] = plugin_part(plugin, self.tag, name, **shape)
         except ConfigError as error:
             raise error.relocate(key=self.tag) from None
         except ValueError as error:
             raise ConfigError(self.tag, f"{name}: {error}") from None
-        return self._own[name, found]
-
-    def __call__(self, value: Any, info: ValidationInfo) -> Described:
-        """The part that `value` describes.
-
-        Raises:
-            ConfigError: it is no mapping, or names nothing in the table and nothing that can be
-                imported.
-            ValidationError: the part that it names refuses it.
-        """
-        if isinstance(value, Described):
-            return value
-        return make_once(value, lambda said: self._make_part(said, info), info, place=id(self))  # type: ignore[no-any-return]
-
-    def _make_part(self, value: Any, info: ValidationInfo) -> Described:
-        if isinstance(value, str) and self.tag == "name":
-            value = {"name": value}
-        if not isinstance(value, Mapping):
-            raise ConfigError(
-                "",
-                f"expected a mapping{' or a name' * (self.tag == 'name')}, got {format_value(value)}",
-            )
-        default = self.default if isinstance(self.default, str) else self.default(value)
-        try:
-            return self.named(value.get(self.tag, default), info).model_validate(
-                value, context=info.context
-            )
-        except (ConfigError, ValidationError):
-            if not is_from_result(info):
-                raise
-            return part_of_result(**next(iter(self.kinds.values()))).model_validate(
-                value, context=info.context
-            )
+        return self._plugins[name, plugin]
 
 
-class AlgorithmPart(Described):
-    """`algorithm`: a method with its keys; its rule is what `learning` says."""
+def plugin_part(
+    plugin: Plugin, tag: str, name: str, base: type[Part] = Part, **shape: Any
+) -> type[Part]:
+    """The config part of a plugin. The hash of its source is part of the run id.
+
+    Raises:
+        ValueError: it has fields that cannot be keys of a config.
+    """
+    try:
+        reserved = {tag, SOURCE, *base.model_fields, *shape} - base.replaceable
+        for key in keys(plugin.recipe, shape.get("without", ())):
+            if key in reserved:
+                raise ValueError(f"{key} is a key of the config already: rename the field")
+        shape[SOURCE] = (Literal[plugin.sha256], plugin.sha256)
+        model = part(plugin.recipe, tag, name, base, **shape)
+        model.model_rebuild()  # now, so that a type that no config can hold is refused here
+        return model
+    except (NameError, TypeError, PydanticUserError) as error:
+        problem = str(error).splitlines()[0]
+        raise ValueError(f"its fields cannot be keys of a config: {problem}") from None
+
+
+def stored_part(base: type[Part]) -> type[Part]:
+    """A part in the config of a result with the keys that it was stored with.
+
+    It stands for a plugin, which is not imported, and for a part whose keys have changed since.
+    """
+
+    class StoredPart(base):  # type: ignore[valid-type, misc]
+        model_config = ConfigDict(extra="allow")
+        recipe: ClassVar[Callable[..., Any]] = dict
+        settings: ClassVar[frozenset[str]] = frozenset()
+        scalars: ClassVar[frozenset[str]] = frozenset()
+
+    return StoredPart
+
+
+class AlgorithmPart(Part):
+    """`algorithm`: a method with its keys; `learning` gives its rule."""
 
     name: str
 
     def build(
-        self, workers: int = 1, rule: simulator.Rule | None = None, **given: Any
+        self, workers: int = 1, rule: simulator.Rule | None = None, **overrides: Any
     ) -> simulator.Algorithm:
-        learns = "rule" in signature(type(self).recipe).parameters
-        learning = {"rule": rule or simulator.Rule()} if learns else {}
-        algorithm: simulator.Algorithm = super().build(workers, **learning, **given)
+        recipe: Any = type(self).recipe
+        if "rule" in signature(recipe).parameters:
+            overrides["rule"] = rule or simulator.Rule()
+        algorithm: simulator.Algorithm = super().build(workers, **overrides)
         return algorithm
 
 
@@ -193,20 +202,24 @@ SCHEDULE = NamedChoice.of("name", SCHEDULES, "constant", Schedule)
 COMPENSATION = NamedChoice.of("name", COMPENSATIONS, "none", Compensation)
 
 
-CLIP = NamedChoice.of("name", CLIPS, lambda given: "value" if "value" in given else "norm", Clip)
-OneSchedule = Annotated[Any, BeforeValidator(SCHEDULE)]
+def _clip_name(keys: Mapping[str, Any]) -> str:
+    return "value" if "value" in keys else "norm"
+
+
+CLIP = NamedChoice.of("name", CLIPS, _clip_name, Clip)
+OneSchedule = Annotated[Any, SCHEDULE]
 Schedules = Annotated[
     Annotated[OneSchedule, Tag("one")]
     | Annotated[list[OneSchedule], Field(min_length=1), Tag("several")],
     Discriminator(lambda value: "several" if isinstance(value, list) else "one"),
 ]
-"""A schedule, or a list of them."""
+"""A schedule, or a list of schedules, whose factors are multiplied."""
 
 
-class LearningPart(Described):
+class LearningPart(Part):
     """`learning`: an optimiser with its keys, and the rest of the rule.
 
-    An optimiser with a `weight_decay` of its own, such as AdamW, has that instead of the rule's.
+    An optimiser with its own `weight_decay`, such as AdamW, replaces that of the rule.
 
     Attributes:
         seed: of initial weights and mini-batches, where it differs from the run's.
@@ -217,65 +230,67 @@ class LearningPart(Described):
     optimizer: str
     lr: Finite = 0.05
     schedule: Schedules = Field("constant", validate_default=True)
-    compensation: Annotated[Any, BeforeValidator(COMPENSATION)] = Field(
-        "none", validate_default=True
-    )
-    clip: Annotated[Any, BeforeValidator(CLIP)] = Field("none", validate_default=True)
+    compensation: Annotated[Any, COMPENSATION] = Field("none", validate_default=True)
+    clip: Annotated[Any, CLIP] = Field("none", validate_default=True)
     weight_decay: Finite = 0.0
     seed: Seed | None = None
 
     @property
-    def parts(self) -> dict[str, Described]:
+    def parts(self) -> dict[str, Part]:
         """The parts of the rule but for the optimiser, by their dotted keys below `learning`."""
-        several = isinstance(self.schedule, list)
-        each = (
-            {f"schedule.{place}": one for place, one in enumerate(self.schedule)} if several else {}
-        )
-        return {
-            **(each or {"schedule": self.schedule}),
-            "compensation": self.compensation,
-            "clip": self.clip,
-        }
+        others = {"compensation": self.compensation, "clip": self.clip}
+        if not isinstance(self.schedule, list):
+            return {"schedule": self.schedule, **others}
+        schedules = {f"schedule.{index}": item for index, item in enumerate(self.schedule)}
+        return {**schedules, **others}
 
-    def build(self, workers: int = 1, **given: Any) -> simulator.Rule:
-        """The rule, with `given` at dotted keys below `learning` instead of the part's own
-        values.
-        """
-        parts = self.parts
-        own: dict[str, dict[str, Any]] = {owner: {} for owner in ("", *parts)}
-        for key, value in given.items():
+    def build(self, workers: int = 1, **overrides: Any) -> simulator.Rule:
+        """The rule; `overrides` are dotted keys below `learning`."""
+        values: dict[str, dict[str, Any]] = {owner: {} for owner in ("", *self.parts)}
+        for key, value in overrides.items():
             owner, _, name = key.rpartition(".")
-            own[owner][name] = value
-        numbers = {key: own[""].pop(key, getattr(self, key)) for key in self._numbers()}
-        built = {place: part.build(workers, **own[place]) for place, part in parts.items()}
-        compensation, clip = built.pop("compensation"), built.pop("clip")
-        schedule = (
-            Chained(list(built.values())) if isinstance(self.schedule, list) else built["schedule"]
-        )
-        optimizer = super().build(workers, **own[""])
+            values[owner][name] = value
+        numbers = {key: values[""].pop(key, getattr(self, key)) for key in self._numbers()}
+        built = {key: item.build(workers, **values[key]) for key, item in self.parts.items()}
+        compensation = built.pop("compensation")
+        clip = built.pop("clip")
+        schedule = built.get("schedule")
+        if schedule is None:
+            schedule = Chained(list(built.values()))
+        optimizer = super().build(workers, **values[""])
         return simulator.Rule(
             optimizer, schedule=schedule, compensation=compensation, clip=clip, **numbers
         )
 
     def per_member(self, key: str) -> bool:
-        """Whether the dotted `key` below `learning` may differ among the members of one
-        ensemble.
-        """
+        """Whether the dotted `key` below `learning` may differ among the members of an ensemble."""
+        if key == "seed" or key in self._numbers():
+            return True
         owner, _, name = key.rpartition(".")
-        of = {"": self, **self.parts}.get(owner)
-        return key in ("seed", *self._numbers()) or (of is not None and name in of.scalars)
+        group = {"": self, **self.parts}.get(owner)
+        return group is not None and name in group.scalars
 
     def _numbers(self) -> list[str]:
-        """The keys of the rule's own numbers."""
+        """The keys of the rule's own numbers, without those that the optimiser replaces."""
         return [key for key in ("lr", "weight_decay") if key not in self.settings]
 
 
 LEARNING = NamedChoice.of("optimizer", OPTIMIZERS, "sgd", Optimizer, base=LearningPart)
-StopPart = part(simulator.Stop)
+
+
+class StopPart(part(simulator.Stop)):  # type: ignore[misc]
+    """`stop`: when a run ends."""
+
+
 Accuracy = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-TARGET = "test accuracy (0 to 1) of which tables and figures say when it was reached"
-EvaluatePart = part(
-    simulator.Evaluate,
-    target_accuracy=(Annotated[Accuracy | None, Field(description=TARGET)], None),
-)
-RecordPart = part(simulator.Record)
+TARGET = "test accuracy (0 to 1); tables and figures say when it was reached"
+
+
+class EvaluatePart(part(simulator.Evaluate)):  # type: ignore[misc]
+    """`evaluate`: when the model is evaluated."""
+
+    target_accuracy: Annotated[Accuracy | None, Field(description=TARGET)] = None
+
+
+class RecordPart(part(simulator.Record)):  # type: ignore[misc]
+    """`record`: further recordings."""

@@ -1,12 +1,20 @@
-"""Entries of one's own: `package.module:Name`, wherever a config names an entry of a table."""
+"""Plugins: `package.module:Name`, wherever a config names an entry of a table.
 
+A plugin is identified by the SHA-256 of its source: of the module that the config names, and of the
+modules that it imports from its own folder, or from a folder of a config. Another source makes
+another run, and a module whose source has changed since it was imported is imported again.
+"""
+
+import ast
 import hashlib
 import importlib
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
+from importlib.util import cache_from_source
 from inspect import getsource, isclass, isfunction
 from pathlib import Path
 from types import ModuleType
@@ -14,17 +22,19 @@ from typing import Any, NamedTuple, Protocol, get_type_hints
 
 from laggard.experiments.config.errors import ConfigError, format_value, suggest
 from laggard.experiments.config.files import hash_of
-from laggard.experiments.config.sources import FOLDERS, forget, hash_of_sources, source_files
 from laggard.models import TorchModule
 
-_hashes: dict[str, str] = {}  # of the sources of modules, as they were when they were loaded
+FOLDERS: dict[Path, None] = {}
+"""Folders of plugins beside Python's own path: the current directory, and those of configs."""
+STANDARD_LIBRARY = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+NEVER_PLUGINS = {*sys.stdlib_module_names, "laggard", ""}
+"""Packages that no plugin's hash covers, wherever they lie: the current directory may hold one."""
+_hashes: dict[str, str] = {}  # of modules, by name, at the time of their import
 _refused: list[bool] = []  # not empty within `refuse`
 
 
 class Plugin(NamedTuple):
-    """An entry of one's own: the class or function, what it serves as, and the SHA-256 of its
-    module's sources.
-    """
+    """A plugin's class or function, what it serves as, and the SHA-256 of its source."""
 
     recipe: Callable[..., Any]
     kind: type
@@ -32,10 +42,9 @@ class Plugin(NamedTuple):
 
 
 def look_in(*folders: Path) -> None:
-    """From now on, modules are also looked for in `folders`.
+    """Look for modules also in `folders` from now on.
 
-    They go to the end of Python's path, for good: what a module imports while it runs is found
-    there too.
+    They stay at the end of Python's path, since a plugin may import while it runs.
     """
     for folder in folders:
         FOLDERS[folder] = None
@@ -45,9 +54,7 @@ def look_in(*folders: Path) -> None:
 
 @contextmanager
 def refuse() -> Iterator[None]:
-    """Within this context no module is imported for a config: one that names an entry of one's own
-    is refused.
-    """
+    """Import no plugins within this context: a config that names one is refused."""
     _refused.append(True)
     try:
         yield
@@ -55,105 +62,207 @@ def refuse() -> Iterator[None]:
         _refused.pop()
 
 
-def load_entry(name: str, kinds: Iterable[type]) -> Plugin:
-    """What `module:Name` names in a config; a module is loaded anew if its source, or one that it
-    imports, has changed.
+def load_plugin(name: str, kinds: Iterable[type]) -> Plugin:
+    """The plugin `module:Name`; a module whose source has changed is imported again.
 
     Args:
-        kinds: what the entry may serve as: classes to derive from, protocols to fulfil, or what a
+        kinds: what the plugin may serve as: classes to derive from, protocols to fulfil, or what a
             function returns.
 
     Raises:
-        ConfigError: there is no such module or name, the module cannot be imported, or the entry is
-            of another kind.
+        ConfigError: the module or name is missing, the module cannot be imported, or the plugin
+            serves as none of `kinds`.
     """
-    place, _, attribute = name.partition(":")
-    if not all(word.isidentifier() for word in (*place.split("."), attribute)):
-        raise ConfigError(
-            "", f"expected a name of the table or package.module:Name, got {format_value(name)}"
-        )
+    module_name, _, attribute = name.partition(":")
+    got = format_value(name)
+    if not all(word.isidentifier() for word in (*module_name.split("."), attribute)):
+        raise ConfigError("", f"expected a name of the table or package.module:Name, got {got}")
     if _refused:
-        raise ConfigError(
-            "", f"expected a name of the table under --no-plugins, got {format_value(name)}"
-        )
-    module = _module(place)
+        raise ConfigError("", f"expected a name of the table under --no-plugins, got {got}")
+    module = _import_plugin(module_name)
     recipe = getattr(module, attribute, None)
     if recipe is None:
-        hint = suggest(attribute, vars(module))
         file = getattr(module, "__file__", None) or "no file"
-        raise ConfigError(
-            "", f"{module.__name__} ({file}) has no {attribute}" + (f"; {hint}" if hint else "")
-        )
-    return Plugin(
-        recipe, _kind(name, recipe, list(kinds)), _hashes.get(place) or _hash_functions(recipe)
-    )
+        problem = f"{module.__name__} ({file}) has no {attribute}"
+        hint = suggest(attribute, vars(module))
+        raise ConfigError("", "; ".join(filter(None, (problem, hint))))
+    sha256 = _hashes.get(module_name) or _hash_functions(recipe)
+    return Plugin(recipe, _kind(name, recipe, list(kinds)), sha256)
 
 
-def _module(name: str) -> ModuleType:
+def _import_plugin(name: str) -> ModuleType:
+    """The module `name`, imported again if its source has changed."""
     importlib.invalidate_caches()
+    _forget_changed(name)
+    sources = hash_of_sources(name)  # before the import, during which they may change
+    if name not in sys.modules:
+        _remove_bytecode(name)
     try:
-        _forget_outdated(name)
-        sources = _hash_module(name)
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
-            problem = f"no module {error.name} on Python's path, in the current directory or beside the config"
-            raise ConfigError("", problem) from None
-        raise ConfigError(
-            "", f"{name} cannot be imported: {_describe_failure(error, name)}"
-        ) from None
+            places = "on Python's path, in the current directory or beside the config"
+            raise ConfigError("", f"no module {error.name} {places}") from None
+        problem = f"{name} cannot be imported: {_describe_failure(error, name)}"
+        raise ConfigError("", problem) from None
     _check_unique(name.partition(".")[0])
-    if sources := sources or _hash_module(name):
+    if sources:
         _hashes.setdefault(name, sources)
     return module
 
 
-def _hash_module(name: str) -> str:
-    """SHA-256 of the sources of a module, or of its file where Python's path leads to none; empty
-    without a file.
-    """
-    file = getattr(sys.modules.get(name), "__file__", None)
-    sources = "" if name == "__main__" else hash_of_sources(name)
-    return sources or (hash_of(Path(file)) if file and Path(file).is_file() else "")
-
-
-def _forget_outdated(name: str) -> None:
-    """Forget modules whose sources have changed, and `name` if it was imported elsewhere, perhaps
-    before a change.
-    """
-    outdated = {
-        known
-        for known, was in _hashes.items()
-        if known in sys.modules and _hash_module(known) != was
-    }
-    loaded = str(getattr(sys.modules.get(name), "__file__", None))
-    if name not in _hashes and loaded in {str(file) for file in source_files(name).values()}:
-        outdated.add(name)
-    forget(outdated - {"__main__"})
-    for gone in outdated:
-        _hashes.pop(gone, None)
-
-
-def _check_unique(top: str) -> None:
-    """Refuse a module that is not the one that lies in the current directory or beside a config."""
-    loaded = getattr(sys.modules[top], "__file__", None)
+def _check_unique(package: str) -> None:
+    """Refuse a module if a folder of a config holds another one of the same name."""
+    loaded = getattr(sys.modules[package], "__file__", None)
+    if not loaded:
+        return
     for folder in FOLDERS:
-        for other in (folder / f"{top}.py", folder / top / "__init__.py"):
-            if other.is_file() and loaded and not other.samefile(loaded):
-                raise ConfigError(
-                    "", f"{top} is {loaded}, and {other} is another: rename one of them"
-                )
+        for file in (folder / f"{package}.py", folder / package / "__init__.py"):
+            if file.is_file() and not file.samefile(loaded):
+                problem = f"{package} is {loaded}, and {file} is another: rename one of them"
+                raise ConfigError("", problem)
+
+
+# --- sources
+
+
+def hash_of_sources(name: str) -> str:
+    """SHA-256 of a module's source and of the modules that it imports from its folder.
+
+    Empty for a module without a file.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if name == "__main__":
+        return ""
+    files = source_files(name)
+    hashes = [f"{file} {hash_of(path)}" for file, path in sorted(files.items())]
+    if len(hashes) == 1:
+        return hash_of(*files.values())
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest() if hashes else ""
+
+
+def source_files(name: str) -> dict[str, Path]:
+    """The files of a module and of all that it imports from its folder or from those of configs.
+
+    They are found by the names in import statements, without an import. Of an installed module its
+    own file alone counts.
+
+    Returns:
+        name relative to its folder on the path -> file; nothing for a module without a file.
+    """
+    path = [Path(entry).absolute() for entry in sys.path]
+    root = next((folder for folder in path if _file_of(name, folder)), None)
+    if root is None:  # imported in another way, or not yet there
+        loaded = getattr(sys.modules.get(name), "__file__", None)
+        return {name: Path(loaded)} if loaded and Path(loaded).is_file() else {}
+    if root in STANDARD_LIBRARY or root.name in ("site-packages", "dist-packages"):
+        file = _file_of(name, root)
+        return {name: file} if file else {}
+    folders = [folder for folder in path if folder == root or folder in FOLDERS]
+    files: dict[str, Path] = {}
+    pending = [name]
+    while pending:
+        imported = pending.pop()
+        for folder in folders:
+            new = _files_on_import(imported, folder)
+            for file in new:
+                relative = file.relative_to(folder)
+                if relative.as_posix() not in files:
+                    files[relative.as_posix()] = file
+                    pending += _imports(file, relative.parent.parts)
+            if new:  # the first folder on the path counts, as for Python
+                break
+    return files
+
+
+def _file_of(name: str, folder: Path) -> Path | None:
+    """The file of a module with a dotted name below `folder`."""
+    place = folder.joinpath(*name.split("."))
+    for file in (place / "__init__.py", place.with_name(f"{place.name}.py")):
+        if file.is_file():
+            return file
+    return None
+
+
+def _files_on_import(name: str, folder: Path) -> list[Path]:
+    """The files below `folder` that run when a dotted name is imported: also of its packages."""
+    words = name.split(".")
+    files = [_file_of(".".join(words[:depth]), folder) for depth in range(1, len(words) + 1)]
+    return [file for file in files if file is not None]
+
+
+def _imports(file: Path, package: tuple[str, ...]) -> list[str]:
+    """The dotted names that a file of `package` imports, or that may be modules."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # its import will fail
+        return []
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            words = list(package[: len(package) - node.level + 1]) if node.level else []
+            if node.module:
+                words.append(node.module)
+            base = ".".join(words)
+            names += [f"{base}.{alias.name}".lstrip(".") for alias in node.names]
+            names.append(base)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            function = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            name = node.args[0].value
+            if function in ("import_module", "__import__") and isinstance(name, str):
+                names.append(name.lstrip("."))
+    return [name for name in names if name.partition(".")[0] not in NEVER_PLUGINS]
+
+
+def _forget_changed(name: str) -> None:
+    """Remove modules whose source has changed from Python's table, with all that they import.
+
+    Also `name`, if it was not imported as a plugin: its file may have changed before.
+    """
+    changed = {known for known, sources in _hashes.items() if hash_of_sources(known) != sources}
+    loaded = str(getattr(sys.modules.get(name), "__file__", None))
+    if name not in _hashes and loaded in map(str, source_files(name).values()):
+        changed.add(name)
+    changed.discard("__main__")
+    files = {str(file) for module in changed for file in source_files(module).values()}
+    removed = set(changed)
+    for module_name, module in sys.modules.items():
+        if getattr(module, "__file__", None) in files:
+            removed.add(module_name)
+    for module_name in list(sys.modules):
+        # with a package also its folders without a file, which Python finds by the package
+        if any(f"{module_name}.".startswith(f"{package}.") for package in removed):
+            del sys.modules[module_name]
+    for module_name in changed:
+        _hashes.pop(module_name, None)
+
+
+def _remove_bytecode(name: str) -> None:
+    """Remove the bytecode of a module and of what it imports from its folder.
+
+    Python would take it for that of a source which was changed within the same second and has the
+    same size.
+    """
+    for file in source_files(name).values():
+        with suppress(OSError, NotImplementedError):
+            Path(cache_from_source(file)).unlink()
 
 
 def _hash_functions(recipe: Any) -> str:
-    """SHA-256 of the source of an entry's functions, where its module has no file, as in a
-    notebook.
-    """
+    """SHA-256 of the source of a plugin's functions, where its module has no file (a notebook)."""
     source = b""
     for function in [recipe, *vars(recipe).values()]:
-        with suppress(OSError, TypeError):  # what a dataclass writes itself has no source
-            source += getsource(function).encode() if isfunction(function) else b""
+        if isfunction(function):
+            with suppress(OSError, TypeError):  # functions of dataclasses have no source
+                source += getsource(function).encode()
     return hashlib.sha256(source).hexdigest()
+
+
+# --- kinds
 
 
 def _kind(name: str, recipe: Any, kinds: list[type]) -> type:
@@ -163,52 +272,49 @@ def _kind(name: str, recipe: Any, kinds: list[type]) -> type:
         if returned in kinds:
             return returned  # type: ignore[no-any-return]
     wanted = " or ".join(f"{kind.__module__}.{kind.__name__}" for kind in kinds)
+    expected = f"expected a class that serves as {wanted}, but {name}"
     if not isclass(recipe):
-        raise ConfigError(
-            "", f"expected a class that serves as {wanted}, but {name} is {format_value(recipe)}"
-        )
-    lacks = {kind: _find_missing(recipe, kind) for kind in kinds}
-    fitting = [kind for kind, lacking in lacks.items() if not lacking]
+        raise ConfigError("", f"{expected} is {format_value(recipe)}")
+    problems = {kind: _missing_members(recipe, kind) for kind in kinds}
+    fitting = [kind for kind in kinds if not problems[kind]]
     if not fitting:
-        nearest = min(kinds, key=lambda kind: len(lacks[kind]))
-        raise ConfigError(
-            "", f"expected a class that serves as {wanted}, but {name} {lacks[nearest][0]}"
-        )
+        nearest = min(problems.values(), key=len)
+        raise ConfigError("", f"{expected} {nearest[0]}")
     if not is_dataclass(recipe) and fitting[0] is not TorchModule:
-        problem = f"{name} is no dataclass: write @dataclass(frozen=True) above it; its fields are its keys"
-        raise ConfigError("", problem)
+        remedy = "write @dataclass(frozen=True) above it; its fields are its keys"
+        raise ConfigError("", f"{name} is no dataclass: {remedy}")
     return fitting[0]
 
 
-def _find_missing(recipe: type, kind: type) -> list[str]:
-    """The members that the class `recipe` lacks to serve as `kind`."""
+def _missing_members(recipe: type, kind: type) -> list[str]:
+    """What the class `recipe` lacks to serve as `kind`, in words."""
     if not getattr(kind, "_is_protocol", False):
         return [] if issubclass(recipe, kind) else [f"does not derive from {kind.__name__}"]
-    there = {
-        name
-        for base in recipe.__mro__
-        for name in (*vars(base), *vars(base).get("__annotations__", {}))
-    }
-    asked = [
-        name
-        for base in kind.__mro__
-        if base not in (object, Protocol) and getattr(base, "_is_protocol", False)
-        for name in (*vars(base), *vars(base).get("__annotations__", {}))
-        if name == "__call__" or not name.startswith("_")
-    ]
-    return [f"has no {name}" for name in dict.fromkeys(asked) if name not in there]
+    available = {name for base in recipe.__mro__ for name in _names_in(base)}
+    missing = []
+    for base in kind.__mro__:
+        if base in (object, Protocol) or not getattr(base, "_is_protocol", False):
+            continue
+        for name in _names_in(base):
+            is_public = name == "__call__" or not name.startswith("_")
+            if is_public and name not in available:
+                missing.append(f"has no {name}")
+    return missing
+
+
+def _names_in(base: type) -> list[str]:
+    return [*vars(base), *vars(base).get("__annotations__", {})]
 
 
 def _describe_failure(error: BaseException, module: str) -> str:
-    """An error in one line: its type, its first line, and the last line of the module itself that
-    led to it.
-    """
+    """An error in one line: its type, its first line, and the line of the module that led to it."""
     if isinstance(error, SyntaxError):
-        where, line, text = error.filename, error.lineno, error.msg
+        file, line, text = error.filename, error.lineno, error.msg
     else:
         frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if Path(frame.filename).stem == module.rpartition(".")[2]]
-        last = (own or frames)[-1]
-        where, line, text = last.filename, last.lineno, str(error)
-    first = text.splitlines()[0] if text else ""
-    return f"{type(error).__name__}: {first} ({where}, line {line})"
+        stem = module.rpartition(".")[2]
+        in_module = [frame for frame in frames if Path(frame.filename).stem == stem]
+        last = (in_module or frames)[-1]
+        file, line, text = last.filename, last.lineno, str(error)
+    first_line = text.partition("\n")[0]
+    return f"{type(error).__name__}: {first_line} ({file}, line {line})"

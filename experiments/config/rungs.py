@@ -1,15 +1,13 @@
-"""`sweep.search.halving`: rungs of growing budget, from each of which the best settings go on to
-the next.
+"""`sweep.search.halving`: rungs of growing budget; the best settings of a rung go on to the next.
 
-halving: {key: stop.epochs, from: 1, to: 27, factor: 3, by: test_accuracy}
+    halving: {key: stop.epochs, from: 1, to: 27, factor: 3, by: test_accuracy}
 
-Rung r has the budget from * factor^r, at most `to`, and of n settings n // factor go on, at least
-one. Every run of a rung begins anew, so that it depends on its config alone; with continued runs
-the cost would be smaller by at most a factor of factor / (factor - 1).
+Rung r has the budget from * factor^r, at most `to`. Of n settings n // factor go on, at least one.
+Every run of a rung starts from the beginning, so that it depends on its config alone; to continue
+runs would save at most a factor of factor / (factor - 1).
 
 Source: Jamieson, Talwalkar (2016), Non-stochastic best arm identification and hyperparameter
-optimization,
-arXiv:1502.07943, algorithm 1.
+optimization, arXiv:1502.07943, algorithm 1.
 """
 
 import math
@@ -17,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from laggard.experiments.config.config import Config
+from laggard.experiments.config.document import put
 from laggard.experiments.config.errors import ConfigError, format_value, unknown_key
 from laggard.experiments.config.grid import fill_swept_keys, runs
-from laggard.experiments.config.plain import put
 from laggard.experiments.config.search import numbered_draws
 
 PLACE = "sweep.search.halving"
@@ -28,21 +26,26 @@ GROWING = {"stop.epochs": float, "stop.updates": int, "stop.gradients": int, "st
 COMPARED = {"test_accuracy": 1, "test_loss": -1, "train_loss": -1}
 """Columns of the metrics by which settings are compared, and 1 where greater is better."""
 SEEDS = ("seeds", "seed", "learning.seed", "cluster.seed", "most", "search")
-"""What may stand in `sweep` beside a search with rungs: the score of a setting is the mean over all
-seeds.
+"""The keys of `sweep` that may stand beside a search with rungs: the score of a setting is its mean
+over all seeds.
 """
-
-
-MOST_RUNGS = 30  # a factor of 3e13, where it is two: each rung is a sweep
+HALVING_DEFAULTS = {
+    "key": "stop.epochs",
+    "from": None,
+    "to": None,
+    "factor": 3,
+    "by": "test_accuracy",
+}
+MAX_RUNGS = 30  # a factor of 3e13 where `factor` is two; each rung is a sweep
 
 
 class Halving(NamedTuple):
     """The rungs of a search.
 
     Attributes:
-        key: which limit of a run grows.
+        key: the limit of a run that grows.
         budgets: its value in each rung.
-        settings: how many settings each rung tries.
+        settings: the number of settings of each rung.
         by: the column of the metrics by which settings are compared.
     """
 
@@ -53,29 +56,29 @@ class Halving(NamedTuple):
 
 
 def halving_of(config: Config) -> Halving | None:
-    """The rungs of a config's search, where it has some.
+    """The rungs of a config's search, if any.
 
     Raises:
-        ConfigError: a key is unknown, missing or out of its range, or another axis than seeds is
-            swept.
+        ConfigError: a key is unknown, missing or out of range, or another axis than seeds is swept.
     """
     search = config.sweep.get("search")
     if not isinstance(search, Mapping) or "halving" not in search:
         return None
     key, low, high, factor, by = _read_keys(search["halving"])
-    if other := [axis for axis in config.sweep if axis not in SEEDS]:
-        raise ConfigError(
-            PLACE, f"expected no axis but seeds beside the search, got {', '.join(other)}"
-        )
+    others = [axis for axis in config.sweep if axis not in SEEDS]
+    if others:
+        problem = f"expected no axis but seeds beside the search, got {', '.join(others)}"
+        raise ConfigError(PLACE, problem)
     if by == "test_accuracy" and not config.task.measures_accuracy:
-        raise ConfigError(
-            f"{PLACE}.by", f"expected a loss, since {config.task.model} has no accuracy, got {by!r}"
-        )
+        problem = f"expected a loss, since {config.task.model} has no accuracy, got {by!r}"
+        raise ConfigError(f"{PLACE}.by", problem)
+    # 1e-9: a budget that is a power of the factor is reached exactly
     rungs = 1 + math.ceil((math.log(high) - math.log(low)) / math.log(factor) - 1e-9)
-    if rungs > MOST_RUNGS:
+    if rungs > MAX_RUNGS:
         steps = f"from {low:g} to {high:g} by a factor of {factor}"
-        raise ConfigError(PLACE, f"expected at most {MOST_RUNGS} rungs, got {rungs} {steps}")
-    budgets, settings = [low], [len(numbered_draws(search, "sweep.search"))]
+        raise ConfigError(PLACE, f"expected at most {MAX_RUNGS} rungs, got {rungs} {steps}")
+    budgets = [low]
+    settings = [len(numbered_draws(search, "sweep.search"))]
     while budgets[-1] < high:
         budgets.append(min(budgets[-1] * factor, high))
         settings.append(max(1, settings[-1] // factor))
@@ -83,76 +86,75 @@ def halving_of(config: Config) -> Halving | None:
 
 
 def rung_of(config: Config, halving: Halving, number: int, only: Sequence[int]) -> Config:
-    """The config of a rung: the draws with the numbers `only`, to its budget, under a name of its
-    own.
+    """The config of a rung, with its own name: the draws `only`, to the budget of the rung.
 
     Raises:
-        ConfigError: the budget cannot be.
+        ConfigError: the budget is invalid.
     """
     search = {key: value for key, value in config.sweep["search"].items() if key != "halving"}
-    sweep = {**config.sweep, "search": {**search, "only": sorted(only)}}
-    name = f"{config.name[:70]}-rung{number + 1}"
-    return fill_swept_keys(
-        put(
-            {**config.explicit(), "name": name, "sweep": sweep},
-            halving.key,
-            halving.budgets[number],
-        )
-    )
+    search["only"] = sorted(only)
+    document = {
+        **config.explicit(),
+        "name": f"{config.name[:70]}-rung{number + 1}",
+        "sweep": {**config.sweep, "search": search},
+    }
+    return fill_swept_keys(put(document, halving.key, halving.budgets[number]))
 
 
 def check_rungs(config: Config) -> None:
-    """Check that the first and the last rung of a config's search could run, where it has rungs.
+    """Check that the first and the last rung of a config's search can run, if it has rungs.
 
     Raises:
-        ConfigError: they could not.
+        ConfigError: they cannot.
     """
-    if (halving := halving_of(config)) is not None:
-        # all have been checked before
-        first = next(iter(numbered_draws(config.sweep["search"], "sweep.search")))
-        for number in (0, len(halving.budgets) - 1):
-            runs(rung_of(config, halving, number, [first]))
+    halving = halving_of(config)
+    if halving is None:
+        return
+    # one draw is enough: all have been checked with the config
+    first = next(iter(numbered_draws(config.sweep["search"], "sweep.search")))
+    for number in (0, len(halving.budgets) - 1):
+        runs(rung_of(config, halving, number, [first]))
 
 
 def refuse_rungs(config: Config) -> None:
-    """Refuse a config whose search has rungs, where one grid is simulated, and what is no config.
+    """Refuse a config with rungs where one grid is simulated.
 
     Raises:
-        ConfigError: it has.
-        TypeError: it is none.
+        ConfigError: it has rungs.
+        TypeError: `config` is no config.
     """
     if not isinstance(config, Config):
         raise TypeError(f"expected a config, as load(path) reads one, got {config!r}")
     if halving_of(config) is not None:
-        raise ConfigError(
-            PLACE,
-            "expected none here: use `laggard sweep`, or halve() of laggard.experiments.running.halving",
-        )
+        remedy = "use `laggard sweep`, or halve() of laggard.experiments.running.halving"
+        raise ConfigError(PLACE, f"successive halving needs a sweep: {remedy}")
 
 
 def _read_keys(halving: Any) -> tuple[str, float, float, int, str]:
     if not isinstance(halving, Mapping):
-        raise ConfigError(
-            PLACE, f"expected {{key: stop.epochs, from: 1, to: 27}}, got {format_value(halving)}"
-        )
-    defaults = {"key": "stop.epochs", "from": None, "to": None, "factor": 3, "by": "test_accuracy"}
+        problem = f"expected {{key: stop.epochs, from: 1, to: 27}}, got {format_value(halving)}"
+        raise ConfigError(PLACE, problem)
     for key in halving:
-        if key not in defaults:
-            raise unknown_key(str(key), defaults).relocate(key=f"{PLACE}.{key}")
-    own = {**defaults, **halving}
-    for key, known in {"key": tuple(GROWING), "by": tuple(COMPARED)}.items():
-        if own[key] not in known:
-            raise ConfigError(
-                f"{PLACE}.{key}",
-                f"expected one of {', '.join(known)}, got {format_value(own[key])}",
-            )
-    kind = GROWING[own["key"]]
-    for key, least in {"from": 0, "to": own["from"], "factor": 1}.items():
-        value, whole = own[key], key == "factor" or kind is int
-        fine = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not fine or not least < value < 1e30:
-            what = "a whole number" if whole else "a number"
-            raise ConfigError(
-                f"{PLACE}.{key}", f"expected {what} > {least:g}, got {format_value(value)}"
-            )
-    return own["key"], kind(own["from"]), kind(own["to"]), own["factor"], own["by"]
+        if key not in HALVING_DEFAULTS:
+            raise unknown_key(str(key), HALVING_DEFAULTS).relocate(key=f"{PLACE}.{key}")
+    values: dict[str, Any] = {**HALVING_DEFAULTS, **halving}
+    for key, names in {"key": list(GROWING), "by": list(COMPARED)}.items():
+        if values[key] not in names:
+            problem = f"expected one of {', '.join(names)}, got {format_value(values[key])}"
+            raise ConfigError(f"{PLACE}.{key}", problem)
+    kind = GROWING[values["key"]]
+    _check_number(values, "from", 0, whole=kind is int)
+    _check_number(values, "to", values["from"], whole=kind is int)
+    _check_number(values, "factor", 1, whole=True)
+    low, high = kind(values["from"]), kind(values["to"])
+    return values["key"], low, high, values["factor"], values["by"]
+
+
+def _check_number(values: Mapping[str, Any], key: str, above: float, whole: bool) -> None:
+    value = values[key]
+    number = int if whole else int | float
+    valid = isinstance(value, number) and not isinstance(value, bool)
+    if not valid or not above < value < 1e30:
+        expected = "a whole number" if whole else "a number"
+        problem = f"expected {expected} > {above:g}, got {format_value(value)}"
+        raise ConfigError(f"{PLACE}.{key}", problem)

@@ -1,5 +1,16 @@
-"""Parts of a config, generated from the dataclasses that they describe: new laws and methods need
-no schema.
+"""How a dataclass, or a function, becomes a part of a config.
+
+`part(recipe, tag, name)` makes a pydantic model with one key for each argument of `recipe`:
+
+1. The argument's type says what the key may hold (`field_type`): a sequence is a list, a dataclass
+   a part, numbers are finite, and a tensor is left out, since YAML cannot spell it.
+2. The argument's default is the key's. Without one the key is required.
+3. Beside a key that names a file, `file` or `..._file`, a key `..._sha256` holds the file's hash.
+4. The key `tag` holds the constant `name`, as `law: gamma` does.
+
+`Part.build()` calls the recipe with the values of the keys. Parsing a config builds each part once,
+so that the recipe's own checks refuse values out of range. `NamedChoice` (`parts.py`) chooses among
+parts by their tag. The configs of a grid share most parts: those are parsed once (`parse_once`).
 """
 
 import sys
@@ -51,8 +62,9 @@ Key = tuple[Any, Any]
 
 
 class PerMember:
-    """Stands for torch's tensor in the type of a key that may differ among members: a config is
-    read without torch.
+    """Stands for torch's tensor in the type of a key that may differ among members.
+
+    So a config is read without torch.
     """
 
 
@@ -60,221 +72,219 @@ class Part(BaseModel):
     """A mapping in a config: typed strictly, frozen, without unknown keys.
 
     Attributes:
-        describes: classes besides its recipe whose docstrings say what its keys mean.
+        recipe: the dataclass or function that the part describes, if any.
+        describes: other classes whose docstrings explain keys.
+        settings: the keys that are arguments of the recipe.
+        scalars: the settings that may be one number per member of an ensemble.
+        files: the keys that name a file.
+        replaceable: keys that a plugin in this place may define itself.
+        shared: whether the configs of a grid share equal parts.
     """
 
+    recipe: ClassVar[Callable[..., Any] | None] = None
     describes: ClassVar[Sequence[type]] = ()
-    # when first used
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _known(cls, document: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Refuse unknown keys together with all that is wrong with the others."""
-        own = cls.model_fields
-        if (
-            not isinstance(document, Mapping)
-            or cls.model_config["extra"] != "forbid"
-            or own.keys() >= document.keys()
-        ):
-            return handler(document)
-        named = [known for known in own if not known.endswith("_sha256")]
-        problems: list[InitErrorDetails] = []
-        for key in (key for key in document if key not in own):
-            error = unknown_key(str(key), named)
-            # each at a place of its own, which names the key
-            if place := (key,) if isinstance(key, int | str) else ():
-                error = ConfigError("", error.problem)
-            problems.append(
-                {"type": "value_error", "loc": place, "input": document, "ctx": {"error": error}}
-            )
-        try:
-            handler({key: value for key, value in document.items() if key in own})
-        except ValidationError as others:
-            problems += [cast(InitErrorDetails, item) for item in others.errors(include_url=False)]
-        raise ValidationError.from_exception_data(cls.__name__, problems)
-
-
-class Described(Part):
-    """The part that fills one dataclass, or the arguments of one function.
-
-    Attributes:
-        recipe: the dataclass or function.
-        settings: those of its keys that the part holds.
-        scalars: those that may be one number per member of an ensemble.
-        files: those that name a file; beside each of them, `<key>_sha256` is the hash of what it
-            holds.
-        replaceable: keys of a kind of parts in whose place an entry of one's own may have a key of
-            its own.
-    """
-
-    recipe: ClassVar[Callable[..., Any]]
-    settings: ClassVar[frozenset[str]]
-    scalars: ClassVar[frozenset[str]]
+    settings: ClassVar[frozenset[str]] = frozenset()
+    scalars: ClassVar[frozenset[str]] = frozenset()
     files: ClassVar[frozenset[str]] = frozenset()
     replaceable: ClassVar[frozenset[str]] = frozenset()
+    shared: ClassVar[bool] = True
+    # `defer_build`: most of the parts are never used by a config
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
-    def build(self, workers: int = 1, **given: Any) -> Any:
-        """What the part describes, with `given` instead of its own values, for a cluster of so many
-        workers.
+    def build(self, workers: int = 1, **overrides: Any) -> Any:
+        """The object that the part describes, with `overrides` instead of the part's own values.
 
         Raises:
-            InvalidSettingError: a value out of its range, or a file that has changed since the
-                config was read.
+            InvalidSettingError: a value is out of range, or a file has changed since the config
+                was read.
         """
-        return type(self).recipe(**self.recipe_arguments(workers) | given)
+        recipe: Any = type(self).recipe
+        return recipe(**{**self.recipe_arguments(workers), **overrides})
 
     def recipe_arguments(self, workers: int = 1) -> dict[str, Any]:
-        """What the recipe is called with, for a cluster of so many workers.
+        """The arguments of the recipe; a number of `workers` without a value is the cluster's.
 
         Raises:
             InvalidSettingError: a file has changed since the config was read.
         """
         for key in self.files:
             self._hash(key)
-        own = {name: build_value(getattr(self, name)) for name in self.settings}
-        if own.get("workers", workers) is None:
-            own["workers"] = workers
-        return own
+        arguments = {name: build_value(getattr(self, name)) for name in self.settings}
+        if arguments.get("workers", workers) is None:
+            arguments["workers"] = workers
+        return arguments
 
     def _hash(self, key: str) -> str | None:
-        """SHA-256 of the file that `key` names, which is the one that its own key says, where it
-        does.
-        """
-        path, said = getattr(self, key), getattr(self, f"{key}_sha256")
+        """SHA-256 of the file that `key` names, checked against the hash beside it, if any."""
+        path = getattr(self, key)
+        expected = getattr(self, f"{key}_sha256")
         if path is None:
             return None
+        owner = type(self).__name__
         try:
-            found = hash_of(Path(path))
+            digest = hash_of(Path(path))
         except (OSError, ValueError) as error:
             problem = f"{path}: {getattr(error, 'strerror', None) or error}"
-            raise InvalidSettingError(
-                type(self).__name__, key, "a file that can be read", problem
-            ) from None
-        if said not in (None, found):
-            raise InvalidSettingError(
-                type(self).__name__, key, f"a file whose SHA-256 is {said}", f"{path}: {found}"
-            )
-        return found
+            raise InvalidSettingError(owner, key, "a file that can be read", problem) from None
+        if expected not in (None, digest):
+            problem = f"{path}: {digest}"
+            raise InvalidSettingError(owner, key, f"a file whose SHA-256 is {expected}", problem)
+        return digest
 
+    # Stands above `_parse`, which is the outer validator by that: a part from the cache has passed.
     @model_validator(mode="after")
-    def _hash_files(self, info: ValidationInfo) -> Self:
-        for key in () if is_from_result(info) else self.files:
-            # not `set`: another file may take its place
+    def _check(self, info: ValidationInfo) -> Self:
+        """Note the hashes of files, and check ranges."""
+        if is_from_result(info):
+            return self
+        for key in self.files:
+            # Written past pydantic, which would count the key as set: another file may take the
+            # place of this one.
             self.__dict__[f"{key}_sha256"] = self._hash(key)
+        self.check_ranges()
         return self
 
-    @model_validator(mode="after")
-    def _in_range(self, info: ValidationInfo) -> Self:
-        # a function may be costly: it is called when the run starts
-        if isclass(type(self).recipe) and not is_from_result(info):
+    def check_ranges(self) -> None:
+        """Build the part, so that its own checks refuse values out of range.
+
+        Raises:
+            InvalidSettingError: a value is out of range.
+        """
+        if isclass(type(self).recipe):  # a function may be costly: it is called when a run starts
             self.build()
-        return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _parse(
+        cls, document: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        if not isinstance(document, Mapping):
+            return handler(document)
+        if not cls.shared:
+            return cls._parse_keys(document, handler)
+        parsed: Self = parse_once(cls, document, info, lambda: cls._parse_keys(document, handler))
+        return parsed
+
+    @classmethod
+    def _parse_keys(
+        cls, document: Mapping[Any, Any], handler: ModelWrapValidatorHandler[Self]
+    ) -> Self:
+        """Refuse unknown keys together with all problems of the other keys."""
+        known = cls.model_fields
+        unknown = [key for key in document if key not in known]
+        if not unknown or cls.model_config["extra"] != "forbid":
+            return handler(document)
+        names = [key for key in known if not key.endswith("_sha256")]
+        problems: list[InitErrorDetails] = []
+        for key in unknown:
+            error = unknown_key(str(key), names)
+            location: tuple[int | str, ...] = ()
+            if isinstance(key, int | str):  # the location then names the key
+                location = (key,)
+                error = ConfigError("", error.problem)
+            problems.append(
+                {"type": "value_error", "loc": location, "input": document, "ctx": {"error": error}}
+            )
+        try:
+            handler({key: value for key, value in document.items() if key in known})
+        except ValidationError as others:
+            for item in others.errors(include_url=False):
+                # One of the part as a whole may follow from the unknown key: a missing limit.
+                if item["loc"]:
+                    problems.append(cast(InitErrorDetails, item))
+        raise ValidationError.from_exception_data(cls.__name__, problems)
 
 
-def build_value(value: Any) -> Any:
-    """A key's value as the dataclass wants it: parts, and lists of them, become what they
-    describe.
+def parse_once(key: Any, value: Any, info: ValidationInfo, parse: Callable[[], Any]) -> Any:
+    """The result of `parse` for a value, which the configs of a grid share where it is equal.
+
+    Args:
+        key: distinguishes what the value is parsed as.
+
+    Raises:
+        ConfigError: the value cannot be built.
     """
-    if isinstance(value, Described):
-        return value.build()
-    if isinstance(value, list):
-        return [one.build() if isinstance(one, Described) else one for one in value]
-    return value
-
-
-def make_once(
-    value: Any, make: Callable[[Any], Any], info: ValidationInfo, place: Any = None
-) -> Any:
-    """The result of `make` for a value at one place of a config; computed once per grid for equal
-    values.
-    """
-    known = info.context.get("known") if info.context else None
-    if isinstance(value, Part):
-        return make(value)
+    cache = None
+    if info.context is not None:
+        cache = info.context.get("cache")
     try:
-        if known is None:
-            return make(value)
-        said = (place or info.field_name, repr(value))
-        if said not in known:
-            known[said] = make(value)
-        return known[said]
+        if cache is None:
+            return parse()
+        text = (key, repr(value))
+        if text not in cache:
+            cache[text] = parse()
+        return cache[text]
     except UNEXPECTED as error:
         raise ConfigError("", describe_failure(error)) from None
 
 
-def fill_defaults(model: type[Part]) -> BeforeValidator:
-    """The validator of a key that holds a `model`, which may be made at run time; as in
-    `make_once`.
-    """
-
-    def validate(value: Any, info: ValidationInfo) -> Any:
-        return make_once(
-            value, lambda given: model.model_validate(given, context=info.context), info
-        )
-
-    validate.model = model  # type: ignore[attr-defined]  # for the JSON schema
-    return BeforeValidator(validate)
+def build_value(value: Any) -> Any:
+    """A key's value as the recipe wants it: parts, also in a list, become what they describe."""
+    if isinstance(value, Part):
+        return value.build()
+    if isinstance(value, list):
+        return [build_value(item) for item in value]
+    return value
 
 
 def keys(recipe: Callable[..., Any], without: Sequence[str] = ()) -> dict[str, Key]:
-    """The config keys of a dataclass, class or function, `without` some: their types and defaults.
+    """The types and defaults of the arguments of a dataclass, class or function.
 
-    An argument without an annotation has its default's type.
+    An argument without an annotation has the type of its default.
 
     Raises:
         TypeError: an argument has neither.
     """
     hints = type_hints(recipe)
-    made = (
-        {field.name: field.default_factory for field in fields(recipe)}
-        if is_dataclass(recipe)
-        else {}
-    )
-    found: dict[str, Key] = {}
+    factories = {}
+    if is_dataclass(recipe):
+        factories = {field.name: field.default_factory for field in fields(recipe)}
+    result: dict[str, Key] = {}
     for name, parameter in signature(recipe).parameters.items():
         if name in without or parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
             continue
-        factory = made.get(name, MISSING)
-        default = factory() if factory is not MISSING else parameter.default
-        default = list(default) if isinstance(default, tuple) else default
+        default = parameter.default
+        factory = factories.get(name, MISSING)
+        if factory is not MISSING:
+            default = factory()
+        if isinstance(default, tuple):
+            default = list(default)
         hint = hints.get(name, type(default))
         if hint in (type, type(None)):
             raise TypeError(f"{name} has no type: annotate it")
-        hint = Seed if name == "seed" and hint is int else hint
-        found[name] = (field_type(hint, default), ... if default is parameter.empty else default)
-    return found
+        if name == "seed" and hint is int:
+            hint = Seed
+        key_default = ... if default is Parameter.empty else default
+        result[name] = (field_type(hint, default), key_default)
+    return result
 
 
 def type_hints(recipe: Callable[..., Any]) -> dict[str, Any]:
     """The types of the arguments of a dataclass or function, and of what a function returns."""
-    return get_type_hints(
-        recipe.__init__ if isclass(recipe) else recipe, localns={"Tensor": PerMember}
-    )
+    function = recipe.__init__ if isclass(recipe) else recipe
+    return get_type_hints(function, localns={"Tensor": PerMember})
 
 
 def is_tensor(hint: Any) -> bool:
-    """Whether a type is a tensor: torch's, which none is unless torch is imported, or what stands
-    for it.
-    """
-    return hint is PerMember or hint is getattr(sys.modules.get("torch"), "Tensor", PerMember)
+    """Whether a type is torch's tensor, if torch is imported, or its stand-in."""
+    torch = sys.modules.get("torch")
+    return hint is PerMember or hint is getattr(torch, "Tensor", PerMember)
 
 
 def field_type(hint: Any, default: Any = None) -> Any:
-    """A type hint as YAML can fill it: no tensors, sequences as lists, numbers finite unless the
-    default is not.
+    """A type that YAML can fill: no tensors, sequences as lists, numbers finite unless the default
+    is not.
     """
     if hint is float:
         return float if default == float("inf") else Finite
     if get_origin(hint) in (Union, UnionType):
-        return reduce(
-            or_, (field_type(branch, default) for branch in get_args(hint) if not is_tensor(branch))
-        )
+        branches = [branch for branch in get_args(hint) if not is_tensor(branch)]
+        return reduce(or_, [field_type(branch, default) for branch in branches])
     if isclass(hint) and is_dataclass(hint):
         return part(hint)
     if get_origin(hint) is Sequence:
         (item,) = get_args(hint)
-        return list[part(item) if isclass(item) and is_dataclass(item) else field_type(item)]  # type: ignore[misc]
+        return list[field_type(item)]  # type: ignore[misc]
     return hint
 
 
@@ -282,35 +292,36 @@ def part(
     recipe: Callable[..., Any],
     tag: str = "",
     name: str = "",
-    base: type[Described] = Described,
+    base: type[Part] = Part,
     without: Sequence[str] = (),
     **more: Key,
-) -> type[Described]:
-    """A part for `recipe`, called `name` under the key `tag`; `without` some of its keys, with
-    `more` beside them.
+) -> type[Part]:
+    """A part for `recipe`, called `name` under the key `tag`.
 
-    A number of `workers` that has no default is the cluster's, unless it is given.
+    Args:
+        without: arguments that are no keys.
+        more: further keys, or other types of arguments.
     """
-    own = keys(recipe, without)
-    if own.get("workers", (int, 0))[1] is ...:
-        own["workers"] = (int | None, None)
-    files = frozenset(filter(names_file, own))
-    own |= {
-        key: (Annotated[own[key][0], BeforeValidator(absolute_path)], own[key][1]) for key in files
-    }
-    hashes: dict[str, Key] = {f"{key}_sha256": (FileHash, None) for key in own if key in files}
-    shape: dict[str, Any] = {
-        **({tag: (Literal[name], name)} if tag else {}),
-        **own,
-        **hashes,
-        **more,
-    }
-    model: type[Described] = create_model(
+    arguments = keys(recipe, without)
+    if arguments.get("workers", (int, 0))[1] is ...:
+        arguments["workers"] = (int | None, None)  # by default the cluster's
+    files = frozenset(filter(names_file, arguments))
+    for key in files:
+        hint, default = arguments[key]
+        arguments[key] = (Annotated[hint, BeforeValidator(absolute_path)], default)
+    shape: dict[str, Any] = {}
+    if tag:
+        shape[tag] = (Literal[name], name)
+    shape |= arguments
+    shape |= {f"{key}_sha256": (FileHash, None) for key in arguments if key in files}
+    shape |= more
+    model: type[Part] = create_model(
         f"{recipe.__name__}Part", __base__=base, __doc__=recipe.__doc__, **shape
     )
-    model.recipe, model.settings, model.files = recipe, frozenset(own), base.files | files
-    tensors = {
-        key for key, hint in type_hints(recipe).items() if any(map(is_tensor, get_args(hint)))
-    }
+    hints = type_hints(recipe)
+    tensors = {key for key, hint in hints.items() if any(map(is_tensor, get_args(hint)))}
+    model.recipe = recipe
+    model.settings = frozenset(arguments)
     model.scalars = model.settings & tensors
+    model.files = base.files | files
     return model

@@ -1,13 +1,11 @@
-"""Tables that a config names, as CSV or Parquet: workers and the network over time, and who has
-which samples.
-"""
+"""Tables that a config names, as CSV or Parquet: slowdowns, network changes, and partitions."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,15 +24,14 @@ DOWN, ANY = "down", ("", "*")
 
 
 class SlowdownTable(Recorded):
-    """What happened to workers, a row of a table each: so many times as slow from one moment to
-    another, or down.
+    """Slowdowns and crashes of workers over time, one in each row of a table.
 
     Rows act as windows and crashes would in the list of slowdowns: factors multiply where they
     overlap.
 
     Attributes:
         file: CSV or Parquet with the columns `worker`, `from` and `to` in seconds, where an empty
-            `to` is for ever, and `factor`: a number, or `down`.
+            `to` means for ever, and `factor`: a number, or `down`.
     """
 
     def __init__(self, file: str) -> None:
@@ -42,10 +39,10 @@ class SlowdownTable(Recorded):
 
 
 class NetworkTable(Changes):
-    """Bandwidths and latencies that hold from one moment to another, a row of a table each.
+    """Bandwidths and latencies over time, one change in each row of a table.
 
     Of rows that hold at once that of a pair counts, else the sender's, else the receiver's, else
-    that of all; where there is none, what the network says. What its `links` say of a pair is
+    that of all; without a row the network's own values count. Values of a pair in `links` are
     changed by rows of that pair alone.
 
     Attributes:
@@ -73,7 +70,7 @@ class TextTable:
     Attributes:
         owner: the setting that names it.
         path: where it is.
-        cells: of some of its columns, a row each; empty where there is nothing.
+        cells: the texts of the columns in each row; empty where a cell is.
     """
 
     def __init__(self, owner: str, path: Path, columns: Sequence[str]) -> None:
@@ -87,21 +84,27 @@ class TextTable:
             if path.suffix == ".parquet":
                 table = pd.read_parquet(path)
             else:
-                plain = {"dtype": str, "keep_default_na": False, "compression": None}
-                table = pd.read_csv(path, skipinitialspace=True, encoding="utf-8-sig", **plain)
+                table = pd.read_csv(
+                    path,
+                    skipinitialspace=True,
+                    encoding="utf-8-sig",
+                    dtype=str,
+                    keep_default_na=False,
+                    compression=None,
+                )
         except (OSError, ValueError) as error:  # also pandas' and Arrow's own errors
             got = f"{path}: {getattr(error, 'strerror', None) or ' '.join(str(error).split())}"
-            raise InvalidSettingError(
-                owner, "file", "a CSV or Parquet file that can be read", got
-            ) from None
+            expected = "a CSV or Parquet file that can be read"
+            raise InvalidSettingError(owner, "file", expected, got) from None
         if not set(columns) <= set(table.columns) or table.empty:
-            got = f"{path} with {len(table)} rows of {', '.join(map(str, table.columns)) or 'nothing'}"
-            raise InvalidSettingError(
-                owner, "file", f"rows with the columns {', '.join(columns)}", got
-            )
-        texts = [
-            ["" if pd.isna(cell) else str(cell).strip() for cell in table[name]] for name in columns
-        ]
+            names = ", ".join(map(str, table.columns)) or "nothing"
+            expected = f"rows with the columns {', '.join(columns)}"
+            got = f"{path} with {len(table)} rows of {names}"
+            raise InvalidSettingError(owner, "file", expected, got)
+        texts = []
+        for name in columns:
+            filled = table[name].astype(object).where(table[name].notna(), "")
+            texts.append([str(cell).strip() for cell in filled])
         self.cells = list(zip(*texts, strict=True))
 
     def rows(self, read: Callable[..., RowT]) -> list[RowT]:
@@ -111,58 +114,58 @@ class TextTable:
             InvalidSettingError: one of them cannot be read, with a `ValueError` of what was
                 expected.
         """
-        found = []
+        result = []
         for index, cells in enumerate(self.cells):
             try:
-                found.append(read(*cells))
+                result.append(read(*cells))
             except InvalidSettingError as error:
                 problem = self.problem(index, error.field, error.expected)
                 raise InvalidSettingError(self.owner, "file", *problem) from None
             except ValueError as error:
-                raise InvalidSettingError(
-                    self.owner, "file", *self.problem(index, "", str(error))
-                ) from None
-        return found
+                problem = self.problem(index, "", str(error))
+                raise InvalidSettingError(self.owner, "file", *problem) from None
+        return result
 
     def problem(self, index: int, name: str, expected: str) -> tuple[str, str]:
         """What was expected of the field `name` of a row, and the row that came instead."""
-        as_column = f" as {COLUMN_OF.get(name, name)}" if name else ""
-        return (
-            f"{expected}{as_column}",
-            f"{','.join(self.cells[index])!r} in row {index + 1} of {self.path}",
-        )
+        if name:
+            expected = f"{expected} as {COLUMN_OF.get(name, name)}"
+        return expected, f"{','.join(self.cells[index])!r} in row {index + 1} of {self.path}"
 
 
 def _event(worker: str, start: str, end: str, factor: str) -> Window | Crash:
-    """What a row says."""
+    """The slowdown or crash in a row."""
     if not (worker.isascii() and worker.isdigit()):
         raise ValueError("a rank, 0, 1, ..., as worker")
+    rank = int(worker)
     try:
-        begin, until = float(start), float(end) if end else None
-        slow = None if factor == DOWN else float(factor)
+        if factor == DOWN:
+            return Crash(rank, at=float(start), back=float(end) if end else None)
+        until = float(end) if end else HUGE
+        return Window(rank, factor=float(factor), start=float(start), end=until)
+    except InvalidSettingError:
+        raise
     except ValueError:
         raise ValueError(f"seconds in from and to, and a number or {DOWN} as factor") from None
-    if slow is None:
-        return Crash(int(worker), at=begin, back=until)
-    return Window(int(worker), factor=slow, start=begin, end=HUGE if until is None else until)
 
 
 def _change(
     sender: str, receiver: str, start: str, end: str, bandwidth: str, latency: str
 ) -> Change:
-    """What a row says."""
-    own: dict[str, float | None] = {
+    """The change of the network in a row."""
+    values: dict[str, Any] = {
         "start": math.nan,
         "end": math.inf,
         "bandwidth": None,
         "latency": None,
     }
-    for name, cell in zip(own, (start, end, bandwidth, latency), strict=True):
+    for name, cell in zip(values, (start, end, bandwidth, latency), strict=True):
         try:
-            own[name] = float(cell) if cell else own[name]
+            if cell:
+                values[name] = float(cell)
         except ValueError:
             raise InvalidSettingError("Change", name, "a number", cell) from None
-    return Change(_rank_in("sender", sender), _rank_in("receiver", receiver), **own)  # type: ignore[arg-type]
+    return Change(_rank_in("sender", sender), _rank_in("receiver", receiver), **values)
 
 
 def _rank_in(name: str, cell: str) -> int | None:
@@ -179,7 +182,7 @@ def _rank_in(name: str, cell: str) -> int | None:
 
 
 def _sample(worker: str, sample: str) -> tuple[int, int]:
-    """What a row says."""
+    """The worker and the sample in a row."""
     if not all(cell.isascii() and cell.isdigit() and len(cell) < 10 for cell in (worker, sample)):
         raise ValueError("two numbers 0, 1, ... in every row")
     return int(worker), int(sample)
@@ -187,9 +190,9 @@ def _sample(worker: str, sample: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class PartitionTable:
-    """The samples that a table gives to each worker, a row `worker,sample` each.
+    """The samples of each worker, from a table with a row for each worker and sample.
 
-    A sample may be at several workers, or at none, where nobody trains on it. Samples count from 0
+    A sample may be at several workers, or at none, and is then never trained on. Samples count from 0
     in the order of the training set, which for files is that of the file.
 
     Attributes:
@@ -226,8 +229,9 @@ class PartitionTable:
             expected = f"samples from 0 to {len(labels) - 1}, those of the training set"
             raise ValueError(f"partition: expected {expected}, got {samples.max()} in {self.file}")
         if strange := set(owners) ^ set(range(workers)):
-            wrong = min(strange)
-            got = f"{'none' if wrong < workers else 'some'} for worker {wrong} in {self.file}"
+            worker = min(strange)
+            amount = "none" if worker < workers else "some"
+            got = f"{amount} for worker {worker} in {self.file}"
             raise ValueError(
                 f"partition: expected samples for each of {workers} workers, got {got}"
             )

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from laggard.experiments.config.document import text_of
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.config.plain import text_of
 from laggard.experiments.real import RealRunError
 from laggard.experiments.real.processes import RealRun
 from laggard.experiments.results.files import write_table

@@ -16,10 +16,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from laggard.experiments.config.config import Config, parse
+from laggard.experiments.config.document import put
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.config.load import load
-from laggard.experiments.config.plain import put
 from laggard.experiments.real.calibration import BANDWIDTH, CLUSTER, ESTIMATES, document
 from laggard.experiments.real.processes import WARM_UP_SHARE, RealRun
 from laggard.simulator import Outcome, Stop, Timing, simulate

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from laggard.experiments.config.document import text_of
 from laggard.experiments.config.errors import ConfigError, format_value
-from laggard.experiments.config.plain import text_of
 from laggard.experiments.real.calibration import CLUSTER, COMPUTE
 
 STEP = re.compile(r"ProfilerStep#(\d{1,15})")

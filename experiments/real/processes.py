@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import RunSpec
-from laggard.experiments.config.sources import FOLDERS
+from laggard.experiments.config.plugins import FOLDERS
 from laggard.experiments.real import RealRunError
 from laggard.experiments.results.files import read_table
 from laggard.models.backends.threads import cores

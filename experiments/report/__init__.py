@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from laggard.experiments.config.plain import text_of
+from laggard.experiments.config.document import text_of
 from laggard.experiments.figures import ENTRIES
 from laggard.experiments.figures.lines import by_method
 from laggard.experiments.figures.style import STYLE

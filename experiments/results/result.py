@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import laggard
 from laggard.experiments.config.config import Config, digest_of_settings, parse
-from laggard.experiments.config.documents import read
+from laggard.experiments.config.document import read
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec
@@ -136,7 +136,7 @@ class Result(Shown):
             name = MANIFEST
         try:
             document = self._read_settings()
-            config = parse(document, kept=True)
+            config = parse(document, stored=True)
         except ConfigError as error:
             problem = ": ".join(filter(None, (error.key, error.problem)))
             message = f"{self.path / name}: this version cannot read it: {problem}"

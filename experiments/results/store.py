@@ -21,9 +21,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from laggard.experiments.config.config import digest_of_settings
+from laggard.experiments.config.document import text_of
 from laggard.experiments.config.files import hash_of
 from laggard.experiments.config.grid import RunSpec, printable_labels
-from laggard.experiments.config.plain import text_of
 from laggard.experiments.results.files import (
     ResultError,
     read_sealed,

@@ -13,8 +13,8 @@ from timeit import timeit
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from laggard.experiments.config.config import Config
-from laggard.experiments.config.datasets import sizes_of
 from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.config.task import sizes_of
 from laggard.experiments.results.result import find_run
 from laggard.experiments.running.jobs import check
 from laggard.simulator import Evaluate, RunProgress, Stop, Task, simulate

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from laggard.experiments.config.config import Config
 from laggard.experiments.config.errors import ConfigError, error_line
 from laggard.experiments.config.grid import RunSpec, runs
+from laggard.experiments.config.plugins import FOLDERS
 from laggard.experiments.config.rungs import refuse_rungs
-from laggard.experiments.config.sources import FOLDERS
 from laggard.experiments.results import store
 from laggard.experiments.results.result import Result, find_run, open_run
 from laggard.experiments.results.results import Results

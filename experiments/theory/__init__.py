@@ -9,8 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from laggard.experiments.config.config import Config, parse
 from laggard.experiments.config.errors import ConfigError
-from laggard.experiments.config.plugins import look_in
-from laggard.experiments.config.sources import hash_of_sources
+from laggard.experiments.config.plugins import hash_of_sources, look_in
 from laggard.experiments.results.measures import method
 from laggard.experiments.results.result import Result
 from laggard.simulator import Algorithm, Cluster, InvalidSettingError

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from laggard import simulator
-from laggard.experiments.config.datasets import sizes_of
-from laggard.experiments.config.task_parts import QuadraticPart
+from laggard.experiments.config.task import QuadraticPart, sizes_of
 from laggard.experiments.theory import build_algorithm
 from laggard.experiments.theory.staleness import CONSTANT, staleness_theory
 from laggard.models import Quadratic

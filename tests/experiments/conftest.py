@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from ruamel.yaml import YAML
 
-from laggard.experiments.config import plugins, sources
+from laggard.experiments.config import plugins
 from laggard.experiments.config.config import parse
 from laggard.experiments.config.grid import RunSpec
 from laggard.experiments.results.files import seal
@@ -53,7 +53,7 @@ def toy(tmp_path: Path) -> Callable[[str], Path]:
 @pytest.fixture
 def module(tmp_path: Path) -> Iterator[Callable[[str, str], Path]]:
     """Writes a module beside the toy config; afterwards no module of the test is known any more."""
-    path, folders, hashes = list(sys.path), dict(sources.FOLDERS), dict(plugins._hashes)
+    path, folders, hashes = list(sys.path), dict(plugins.FOLDERS), dict(plugins._hashes)
 
     def write(name: str, source: str) -> Path:
         file = tmp_path / f"{name}.py"
@@ -63,7 +63,7 @@ def module(tmp_path: Path) -> Iterator[Callable[[str, str], Path]]:
 
     yield write
     sys.path[:] = path
-    for now, before in ((sources.FOLDERS, folders), (plugins._hashes, hashes)):
+    for now, before in ((plugins.FOLDERS, folders), (plugins._hashes, hashes)):
         now.clear()
         now.update(before)
     for name, loaded in list(sys.modules.items()):

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from laggard import ConfigError, load
-from laggard.experiments.config import datasets
+from laggard.experiments.config import task
 from laggard.experiments.config.config import Config, parse
+from laggard.experiments.config.document import parse_yaml, put, text_of
 from laggard.experiments.config.grid import runs
-from laggard.experiments.config.plain import parse_yaml, put, text_of
 from laggard.simulator.timing.distributions import Gamma, Scaled
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
@@ -123,14 +123,14 @@ WRONG = {
         "input: use transformer"
     ),
     "task={model: transformer, dataset: characters, partition: dirichlet}": (
-        "task.partition: expected iid or disjoint, since a text has no label of its own, got 'dirichlet'"
+        "task.partition: expected iid or disjoint, since a text has no single label, got 'dirichlet'"
     ),
     "task={dataset: digits, partition: {name: by_label, pieces: 100}}": (
-        "cluster.workers: expected at most 15, among whom by_label can deal 1500 samples, got 16: "
+        "cluster.workers: expected at most 15 to divide 1500 samples by_label, got 16: "
         "use fewer workers or iid"
     ),
     "task={model: mlp, dataset: {name: synthetic, samples: 15}, partition: disjoint, batch: 8}": (
-        "cluster.workers: expected at most 15, among whom disjoint can deal 15 samples, got 16: "
+        "cluster.workers: expected at most 15 to divide 15 samples disjoint, got 16: "
         "use fewer workers or iid"
     ),
     "algorithm={name: k_sync, wait_for: 17}": (
@@ -266,7 +266,7 @@ def test_a_gpu_that_is_not_there_or_of_no_use_is_refused_before_anything_runs(
         ("backend=tpu", "backend: expected"),
         (
             "task={model: quadratic}",
-            "backend: expected auto, since quadratic has a way of its own, got 'unfold'",
+            "backend: expected auto, since quadratic computes its own gradients, got 'unfold'",
         ),
         (
             "task.model=house:Odd",
@@ -284,17 +284,15 @@ def test_a_backend_that_is_not_there_or_cannot_take_the_model_is_refused_before_
 
 
 def test_what_is_known_of_a_data_set_without_reading_it_is_true() -> None:
-    data = datasets.DATASET.parts["digits"]().build()
-    assert (data.shape, data.classes, len(data.train_y)) == datasets.SIZES["digits"][:3]
+    data = task.DATASET.parts["digits"]().build()
+    assert (data.shape, data.classes, len(data.train_y)) == task.SIZES["digits"][:3]
     assert data.labels == ()
     for part in (
-        datasets.DATASET.parts["synthetic"](samples=12, features=3, classes=2),
-        datasets.DATASET.parts["characters"](samples=12, positions=7),
+        task.DATASET.parts["synthetic"](samples=12, features=3, classes=2),
+        task.DATASET.parts["characters"](samples=12, positions=7),
     ):
         data = part.build()
-        assert (data.shape, data.classes, len(data.train_y), data.labels) == datasets.sizes_of(
-            part
-        )[:4]
+        assert (data.shape, data.classes, len(data.train_y), data.labels) == task.sizes_of(part)[:4]
 
 
 @pytest.mark.parametrize(
@@ -372,8 +370,8 @@ def test_one_over_n_counts_the_workers_of_the_cluster_unless_told_otherwise(
 
 def test_a_law_per_sample_is_scaled_by_the_batch(toy: Callable[..., Path]) -> None:
     config = load(toy(), "cluster.compute.per=sample")
-    assert config.cluster.build(batch=32).compute == Scaled(Gamma(0.01, 0.3), 32)
-    assert load(toy()).cluster.build(batch=32).compute == Gamma(0.01, 0.3)
+    assert config.cluster.build_cluster(batch=32).compute == Scaled(Gamma(0.01, 0.3), 32)
+    assert load(toy()).cluster.build_cluster(batch=32).compute == Gamma(0.01, 0.3)
 
 
 def test_what_messages_cost_a_server_is_a_number_or_a_law(toy: Callable[..., Path]) -> None:

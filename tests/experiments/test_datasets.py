@@ -13,7 +13,7 @@ import pytest
 
 from laggard import ConfigError, load, run
 from laggard.experiments.cli import main
-from laggard.experiments.config import datasets
+from laggard.experiments.config import task
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.running.run import run_spec
 from laggard.experiments.theory.stability import chance
@@ -97,8 +97,8 @@ def test_what_is_known_of_a_data_set_before_a_run_is_true(
     name: str, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(data)
-    part = datasets.DATASET.parts[name].model_validate({"name": name, **GIVEN.get(name, {})})
-    known, there = datasets.sizes_of(part), part.build()
+    part = task.DATASET.parts[name].model_validate({"name": name, **GIVEN.get(name, {})})
+    known, there = task.sizes_of(part), part.build()
     assert known is not None
     assert known[:4] == (there.shape, there.classes, len(there.train_y), there.labels)
     if there.writers is not None:
@@ -117,9 +117,9 @@ REFUSED = {
     % ", positions: 70": "task.dataset.file: expected 141 to * characters, got *prose.txt with 108",
     TEXT % ", positions: 0": "task.dataset.positions: expected a number from 2 to 10000, got 0",
     LIBSVM % ", test_share: 2.0": "task.dataset.test_share: expected a number > 0 and < 1, got 2.0",
-    f"{LIBSVM % ''}, batch: 11": "task.batch: expected at most the 10 samples *, got 11",
+    f"{LIBSVM % ''}, batch: 11": "task.batch: expected at most 10 (training set), got 11",
     f"{LIBSVM % ''}, partition: by_writer": (
-        "task.partition: expected one that needs no writers, since libsvm names none, got 'by_writer'"
+        "task.partition: expected another partition, since libsvm names no writers, got 'by_writer'"
     ),
     "dataset: {name: libsvm}": "task.dataset.file: missing*",
     (LIBSVM % "").replace(
@@ -182,7 +182,7 @@ def test_more_workers_than_writers_are_refused(data: Path) -> None:
     task = "dataset: {name: femnist, file: train, test_file: test}, partition: by_writer"
     assert load(config(data, task), "cluster.workers=3")
     with pytest.raises(
-        ConfigError, match=r"cluster\.workers: expected at most 3, .*by_writer.*, got 4"
+        ConfigError, match=r"cluster\.workers: expected at most 3 .*by_writer.*, got 4"
     ):
         load(config(data, task), "cluster.workers=4")
 
@@ -246,7 +246,7 @@ def test_the_chance_of_a_result_whose_file_is_gone_is_not_known(data: Path, tmp_
     assert chance(result.config) == pytest.approx(1 / 3)
     for change in (lambda file: file.write_text(ROWS + "7 1:1\n"), Path.unlink):
         change(data / "rows.txt")
-        datasets._read_sizes.cache_clear()
+        task._read_sizes.cache_clear()
         assert chance(result.config) is None
 
 

@@ -12,13 +12,12 @@ from jsonschema import Draft202012Validator
 
 from laggard import load
 from laggard.experiments.cli import main
-from laggard.experiments.config import documents
+from laggard.experiments.config import document
 from laggard.experiments.config.config import digest_of
-from laggard.experiments.config.documents import examples, find_config, read
-from laggard.experiments.config.editors import config_schema
+from laggard.experiments.config.document import examples, find_config, read, text_of
 from laggard.experiments.config.errors import ConfigError
 from laggard.experiments.config.grid import runs
-from laggard.experiments.config.plain import text_of
+from laggard.experiments.config.listing import config_schema
 
 BASE = """\
 # What is the base asked?
@@ -232,7 +231,7 @@ def test_examples_are_found_by_their_names(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_name_of_several_examples_is_refused_with_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        documents, "examples", lambda: {"a/x": Path("a"), "b/x": Path("b"), "c/y": Path("c")}
+        document, "examples", lambda: {"a/x": Path("a"), "b/x": Path("b"), "c/y": Path("c")}
     )
     assert find_config("example:y") == Path("c")
     with pytest.raises(

@@ -11,7 +11,7 @@ import torch
 
 from laggard import ConfigError, Results, load, run, sweep
 from laggard.experiments.cli import main
-from laggard.experiments.config.documents import examples
+from laggard.experiments.config.document import examples
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.rungs import halving_of
 from laggard.experiments.config.search import numbered_draws
@@ -195,7 +195,9 @@ def test_rungs_stand_in_one_place_beside_seeds_alone_and_are_refused_elsewhere(
             path, f"sweep={{m: {{a: {{sweep: {{search: {SEARCH[:-1]}, halving: {BUDGETS}}}}}}}}}}}"
         )
     for simulate in (sweep, run):
-        with pytest.raises(ConfigError, match="expected none here: use `laggard sweep`"):
+        with pytest.raises(
+            ConfigError, match="successive halving needs a sweep: use `laggard sweep`"
+        ):
             simulate(load(path), tmp_path)
     for only in ("[9]", "[0, 0]", "[]", "[a]", "[true]"):
         with pytest.raises(

@@ -9,9 +9,9 @@ import pytest
 
 from laggard import ConfigError, load, run, sweep
 from laggard.experiments.cli import main
-from laggard.experiments.config import clusters, parts, tasks
+from laggard.experiments.config import cluster, parts, task
 from laggard.experiments.config.config import DEFAULTS_VERSION, IGNORED, Config, digest_of, parse
-from laggard.experiments.config.documents import examples
+from laggard.experiments.config.document import examples
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.schema import Part
 
@@ -204,7 +204,7 @@ def test_a_new_key_with_a_default_changes_no_digest(
 
     later = parts.part(Later, "name", "async_ps", base=parts.AlgorithmPart, without=["rule"])
     monkeypatch.setitem(parts.ALGORITHM.parts, "async_ps", later)  # type: ignore[arg-type]
-    monkeypatch.setattr(module, "_standard", {})
+    monkeypatch.setattr(module, "_defaults", {})
     after = load(toy())
     assert after.algorithm.patience is None
     assert RunSpec(after).digest == before
@@ -221,12 +221,12 @@ def standard_values() -> dict[str, Any]:
 
     named: Mapping[str, parts.NamedChoice] = {
         name: choice
-        for module in (clusters, parts, tasks)
+        for module in (cluster, parts, task)
         for name, choice in vars(module).items()
-        if isinstance(choice, parts.NamedChoice)
+        if isinstance(choice, parts.NamedChoice) and choice is not cluster.DISTRIBUTION
     }
     found = dict(of("Config", Config))
-    for part in (clusters.ClusterPart, parts.StopPart, parts.EvaluatePart, tasks.AugmentPart):
+    for part in (cluster.ClusterPart, parts.StopPart, parts.EvaluatePart, task.AugmentPart):
         found |= of(part.__name__, part)
     for name, choice in named.items():
         for entry, part in choice.parts.items():

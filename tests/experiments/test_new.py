@@ -10,7 +10,7 @@ import pytest
 
 from laggard import load_results
 from laggard.experiments.cli import main
-from laggard.experiments.config.catalogue import TEMPLATES
+from laggard.experiments.config.listing import TEMPLATES
 
 ROOT = Path(__file__).parents[2]
 KINDS = sorted(path.name for path in TEMPLATES.iterdir())

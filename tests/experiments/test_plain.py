@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 
 from laggard import ConfigError, load
-from laggard.experiments.config.plain import MOST_TEXT, parse_yaml
+from laggard.experiments.config.document import MAX_TEXT, parse_yaml
 
 LAUGHS = "".join(f"- &a{n} [{', '.join([f'*a{n - 1}' if n else 'ha'] * 10)}]\n" for n in range(9))
 MERGES = "- &a0 {k: 1}\n" + "".join(
@@ -38,7 +38,7 @@ BAD = {
     "a null character": ('question: "a\\0b"', "expected text without control characters"),
     "an escape sequence": ('question: "\\e[31m"', "expected text without control characters"),
     "half a character": ('question: "\\ud800"', "expected text without control characters"),
-    "a large file": ("question: " + "a" * MOST_TEXT, "expected at most 100,000 characters"),
+    "a large file": ("question: " + "a" * MAX_TEXT, "expected at most 100,000 characters"),
 }
 
 
@@ -100,7 +100,7 @@ def test_a_path_that_is_none_is_one_line(tmp_path: Path) -> None:
         ),
         (["cluster.workers=1" + "0" * 5000], "0...: line 1, column 1: expected a"),
         (
-            ["question=" + "a" * MOST_TEXT * 2],
+            ["question=" + "a" * MAX_TEXT * 2],
             "a...: expected at most 100,000 characters, got more",
         ),
         (["sweep={most: 2, seed: [1, 2, 3]}"], "sweep: expected a grid of at most 2 models, got 3"),

@@ -3,8 +3,8 @@
 import pytest
 
 from laggard import ConfigError, load
+from laggard.experiments.config.cluster import PRESETS
 from laggard.experiments.config.config import digest_of
-from laggard.experiments.config.presets import PRESETS
 from laggard.models.vision import vision_layers
 
 

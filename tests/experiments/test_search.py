@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from laggard import ConfigError, load, sweep
-from laggard.experiments.config.documents import examples
+from laggard.experiments.config.document import examples
 from laggard.experiments.config.grid import runs
 from laggard.experiments.config.search import draw_settings
 
@@ -178,7 +178,7 @@ EMPTY = "expected the range of a dotted key, as learning.lr: {log_uniform: [0.00
         ),
         (
             "{seed: 1, cluster.workers: {choice: [2, 3]}, runs: 3}",
-            ".runs: expected at most 2, as many as there are different settings in 300 draws, got 3",
+            ".runs: expected at most 2 different settings, as 300 draws have, got 3",
         ),
         (
             "{learning.lr: [0.1, 1], runs: 2}",

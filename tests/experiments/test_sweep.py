@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from laggard import ConfigError, load, run, sweep
-from laggard.experiments.config.documents import read
+from laggard.experiments.config.document import read
 from laggard.experiments.config.grid import RunSpec, runs
 from laggard.experiments.config.parts import COMPENSATION, LEARNING, SCHEDULE
-from laggard.experiments.config.schema import Described
+from laggard.experiments.config.schema import Part
 from laggard.experiments.results.result import Result
 from laggard.experiments.running.sweep import SweepError
 from laggard.simulator.learning.pool import MEMORY
@@ -367,7 +367,7 @@ def axes() -> Iterator[tuple[str, str, str]]:
                 yield f"learning={chosen(room, name, part)}", f"learning.{prefix}{key}", values
 
 
-def chosen(room: str, name: str, part: type[Described]) -> str:
+def chosen(room: str, name: str, part: type[Part]) -> str:
     required = [key for key in part.settings if part.model_fields[key].is_required()]
     # or `at`, a list
     needed = "".join(f", {key}: 1.7" for key in [*required, *["every"] * (name == "step")])

@@ -149,7 +149,7 @@ def test_the_releases_have_sixty_thousand_images():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_a_release_of_full_size_has_the_shapes_that_validation_expects(name, tmp_path, monkeypatch):
-    from laggard.experiments.config.datasets import SIZES
+    from laggard.experiments.config.task import SIZES
 
     load, release, _ = SETS[name]
     monkeypatch.setenv("LAGGARD_DATA", str(tmp_path))

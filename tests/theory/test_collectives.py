@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from laggard.experiments.config.tasks import network_timing
+from laggard.experiments.config.task import network_timing
 from laggard.experiments.theory.communication import (
     COLLECTIVE_SECONDS,
     OVERLAP_SECONDS,

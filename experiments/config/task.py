@@ -1,0 +1,565 @@
+"""`task` in a config: what is learnt, and its sizes and layers before anything is read or run.
+
+A config is checked without torch where possible: laggard's networks and data sets know their sizes
+(`describe`, `SIZES`). A plugin's network is built on torch's device `meta`, which has shapes only.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache, partial
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from laggard import simulator
+from laggard.experiments.config.errors import UNEXPECTED, ConfigError, describe_failure, error_at
+from laggard.experiments.config.files import absolute_path
+from laggard.experiments.config.parts import NamedChoice
+from laggard.experiments.config.schema import Count, FileHash, Part, part
+from laggard.experiments.config.tables import PartitionTable
+from laggard.models import (
+    DATASETS,
+    NETWORKS,
+    OBJECTIVES,
+    PARTITIONS,
+    READERS,
+    Augmentation,
+    Dataset,
+    Network,
+    Objective,
+    Partition,
+    Quadratic,
+    TorchModule,
+    Tridiagonal,
+)
+from laggard.models.generated import ALPHABET, check_sizes
+from laggard.models.initial import Shapes, WarmStart, count_initial, read_initial
+from laggard.models.layers import Description, check_labels
+from laggard.models.networks import ModuleNetwork
+from laggard.models.vision import vision_layers
+from laggard.simulator.learning.task import Layer, layers_of
+
+DType = Literal["float32", "float64"]
+OPERATIONS = 6
+"""Operations of a gradient for each multiplication of a forward pass: a multiplication and an
+addition, and twice as many for the backward pass.
+"""
+MAX_PARAMS = 10**9
+
+
+class TaskPart(Part):
+    """`task`: what is learnt; a network on a data set, or a plugin.
+
+    Attributes:
+        learns: whether anything is learnt.
+        measures_accuracy: whether evaluations may measure a test accuracy.
+    """
+
+    learns: ClassVar[bool] = True
+    measures_accuracy: ClassVar[bool] = True
+    model: str
+
+    @property
+    def workers_differ(self) -> bool:
+        """Whether workers learn from different data: the model then depends on who contributes."""
+        return False
+
+    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
+        """Check that the parts of the task fit each other and the cluster.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        if device == "cuda":
+            problem = f"expected auto or cpu, since {self.model} uses no GPU, got 'cuda'"
+            raise ConfigError("device", problem)
+        if backend != "auto":
+            problem = f"expected auto, since {self.model} computes its own gradients"
+            raise ConfigError("backend", f"{problem}, got {backend!r}")
+
+    def layers(self) -> Sequence[Layer]:
+        """The layers that a pipeline could cut, as far as they are known without reading data."""
+        return layers_of(self.build())
+
+    def check_start(self, members: int) -> None:
+        """Check that an ensemble of `members` can start from the initial weights.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+
+    def warm_start(self, task: Any, members: int) -> simulator.Task:
+        """`task` with the initial weights of a file, if the config names one.
+
+        Raises:
+            InvalidSettingError: the file has changed since the config was read.
+            ConfigError: the file is of another model.
+        """
+        return task  # type: ignore[no-any-return]
+
+    def operations(self) -> float | None:
+        """Operations of a gradient of one sample; None where they are not counted."""
+        return None
+
+    def task(
+        self, *, workers: int, seed: int, device: str, backend: str, threads: int | None
+    ) -> simulator.Task:
+        """The task for a cluster of `workers`; `seed` partitions the training set.
+
+        Raises:
+            ValueError: network, data set, partition and workers do not fit together.
+            DataMissingError: the data set is not available.
+        """
+        import torch
+
+        if hasattr(self, "dtype"):
+            return self.build(dtype=getattr(torch, self.dtype))  # type: ignore[no-any-return]
+        return self.build()  # type: ignore[no-any-return]
+
+
+class LearntPart(TaskPart):
+    """`task` where weights are learnt: from the task's own start, or from a file's.
+
+    Attributes:
+        initial_file: initial weights of the same network, `weights.safetensors` of a result or a
+            state_dict of torch in that format; of one model, or of one for each member of the
+            ensemble.
+    """
+
+    files: ClassVar[frozenset[str]] = frozenset({"initial_file"})
+    initial_file: Annotated[str | None, BeforeValidator(absolute_path)] = None
+    initial_file_sha256: FileHash = None
+
+    def check_start(self, members: int) -> None:
+        if self.initial_file is None:
+            return
+        params = sum(layer.params for layer in self.layers())
+        if params:
+            self._check_initial(self.initial_file, members, params, self.parameter_shapes)
+
+    def parameter_shapes(self) -> Shapes:
+        """The shapes of the parameters by their names in a state_dict, where they have names."""
+        return {}
+
+    def warm_start(self, task: Any, members: int) -> simulator.Task:
+        if self.initial_file is None:
+            return task  # type: ignore[no-any-return]
+        self._hash("initial_file")
+        shapes = getattr(task, "shapes", dict)
+        self._check_initial(self.initial_file, members, task.params, shapes)
+        return WarmStart(task, read_initial(self.initial_file, task.params, shapes()))
+
+    def _check_initial(
+        self, file: str, members: int, params: int, shapes: Callable[[], Shapes]
+    ) -> None:
+        try:
+            models = count_initial(file, params, shapes)
+        except ValueError as error:
+            raise error_at("task", error) from None
+        if models not in (1, members):
+            problem = f"expected one model, or one for each of the {members} members"
+            raise ConfigError("task.initial_file", f"{problem}, got {file} with {models}")
+
+
+class TimingPart(TaskPart):
+    """`task` where nothing is learnt."""
+
+    learns = False
+    measures_accuracy = False
+
+
+def network_timing(
+    network: str = "resnet50", image: int = 224, batch: int = 32, epoch: int = 1_281_167
+) -> simulator.Timing:
+    """A network of torchvision on images: nothing is learnt, but its layers decide the times.
+
+    A message has 4 bytes a parameter; gradients are sent in buckets of its layers, and pipelines
+    cut between them; `cluster.compute.speed` turns its operations into seconds.
+
+    Args:
+        network: a classifier's name in torchvision, such as `resnet50` or `vgg16`.
+        image: height and width of an image, in pixels.
+        batch: samples in a mini-batch.
+        epoch: samples in an epoch; ImageNet's by default.
+
+    Raises:
+        ValueError: torchvision has no such classifier, or it takes no image of this size.
+        InvalidSettingError: `batch` or `epoch` is below 1.
+    """
+    return simulator.Timing(batch, epoch, network=vision_layers(network, image, batch))
+
+
+class NetworkTimingPart(TimingPart):
+    """`task` where a network of torchvision takes time, and nothing is learnt."""
+
+    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
+        super().fits(workers, device, backend)
+        try:
+            self.layers()
+        except ValueError as error:
+            raise error_at("task", error) from None
+
+    def operations(self) -> float | None:
+        return float(OPERATIONS * sum(layer.work for layer in self.layers()))
+
+
+class QuadraticPart(LearntPart):
+    """`task` with closed forms: a quadratic, one for all workers or one for each."""
+
+    measures_accuracy = False
+
+    @property
+    def workers_differ(self) -> bool:
+        return bool(self.build().workers)
+
+    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
+        super().fits(workers, device, backend)
+        for key in ("shift", "scale"):
+            values = getattr(self, key)
+            if values and len(values) != workers:
+                problem = f"expected one for each of the {workers} workers, got {len(values)}"
+                raise ConfigError(f"task.{key}", problem)
+
+
+# --- networks on data sets
+
+
+class Sizes(NamedTuple):
+    """The sizes of a data set that are known without torch.
+
+    Attributes:
+        shape: of an input.
+        classes: number of classes.
+        samples: number of training samples.
+        labels: the shape of a sample's labels.
+        writers: number of writers, where samples name them.
+    """
+
+    shape: tuple[int, ...]
+    classes: int
+    samples: int
+    labels: tuple[int, ...] = ()
+    writers: int = 0
+
+
+SIZES = {
+    "digits": Sizes((1, 28, 28), 10, 1500),
+    "mnist": Sizes((1, 28, 28), 10, 60_000),
+    "fashion_mnist": Sizes((1, 28, 28), 10, 60_000),
+    "cifar10": Sizes((3, 32, 32), 10, 50_000),
+    "cifar100": Sizes((3, 32, 32), 100, 50_000),
+}
+
+
+def _partition_name(keys: Any) -> str:
+    return "from_file" if "file" in keys else "iid"
+
+
+DATASET = NamedChoice.of("name", DATASETS, "mnist", Dataset)
+PARTITION = NamedChoice.of(
+    "name", {**PARTITIONS, "from_file": PartitionTable}, _partition_name, Partition
+)
+LOSS = NamedChoice.of("name", OBJECTIVES, "cross_entropy", Objective)
+
+
+class AugmentPart(part(Augmentation)):  # type: ignore[misc]
+    __doc__ = Augmentation.__doc__
+
+
+def sizes_of(dataset: Any) -> Sizes | None:
+    """The sizes of a data set, if known. Files that the config names are read; no data is
+    downloaded.
+
+    Raises:
+        ValueError: a file is invalid.
+    """
+    if dataset.name == "synthetic":
+        return Sizes((dataset.features,), dataset.classes, dataset.samples)
+    if dataset.name == "synthetic_images":
+        shape = (dataset.channels, dataset.size, dataset.size)
+        writers = min(dataset.writers, dataset.samples)
+        return Sizes(shape, dataset.classes, dataset.samples, writers=writers)
+    if dataset.name == "characters":
+        positions = (dataset.positions,)
+        return Sizes(positions, len(ALPHABET), dataset.samples, positions)
+    if type(dataset).recipe in READERS:
+        return _read_sizes(dataset)
+    return SIZES.get(dataset.name)
+
+
+@lru_cache(maxsize=32)
+def _read_sizes(dataset: Part) -> Sizes:
+    """The sizes of files. Two parts are equal only where the hashes of their files are."""
+    read = READERS[type(dataset).recipe]  # type: ignore[index]
+    data = read(**dataset.recipe_arguments())
+    writers = 0
+    if data.writers is not None:
+        writers = len(np.unique(data.writers))
+    labels = data.y[data.train]
+    return Sizes(data.x.shape[1:], data.classes, len(labels), labels.shape[1:], writers)
+
+
+def check_dataset(dataset: Any) -> None:
+    """Check the sizes of a generated data set, or the files of one that is read.
+
+    Raises:
+        ConfigError: a size is out of range, or a file is invalid.
+    """
+    values = {key: getattr(dataset, key) for key in dataset.settings}
+    try:
+        check_sizes(type(dataset).recipe, **values)
+        sizes_of(dataset)
+    except ValueError as error:
+        raise error_at("task.dataset", error) from None
+
+
+def check_partition(partition: Any, dataset: Any, sizes: Sizes, workers: int) -> None:
+    """Check that a data set can be divided among `workers`.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    name = partition.name
+    if name == "iid":
+        return
+    if sizes.labels and name in ("by_label", "dirichlet"):
+        problem = f"expected iid or disjoint, since a text has no single label, got {name!r}"
+        raise ConfigError("task.partition", problem)
+    if name == "by_writer" and not sizes.writers:
+        problem = f"expected another partition, since {dataset.name} names no writers, got {name!r}"
+        raise ConfigError("task.partition", problem)
+    if name == "from_file":
+        try:
+            table = partition.build(workers)
+            table.shards(np.empty(sizes.samples), workers, np.random.default_rng())
+        except ValueError as error:
+            raise error_at("task", error) from None
+        return
+    max_workers = sizes.samples // getattr(partition, "pieces", 1)
+    if name == "by_writer":
+        max_workers = sizes.writers
+    if workers > max_workers:
+        problem = f"expected at most {max_workers} to divide {sizes.samples} samples {name}"
+        raise ConfigError("cluster.workers", f"{problem}, got {workers}: use fewer workers or iid")
+
+
+class NetworkSizes(NamedTuple):
+    """The sizes of a network on a data set, known before a run.
+
+    Attributes:
+        data: sizes of the data set.
+        layers: with the activations of a mini-batch.
+        unfolds: whether the backend `unfold` can take the network.
+        min_batch: the smallest mini-batch.
+    """
+
+    data: Sizes
+    layers: list[Layer]
+    unfolds: bool
+    min_batch: int
+
+
+class SupervisedPart(LearntPart):
+    """`task` where a network classifies.
+
+    Attributes:
+        dataset: what it learns from.
+        batch: samples in a mini-batch.
+        partition: how the training set is divided among the workers.
+        loss: what is minimised, and what evaluations measure.
+        augment: random crops and reflections of training images.
+        dtype: torch's type of weights and inputs.
+    """
+
+    dataset: Annotated[Any, DATASET] = Field("mnist", validate_default=True)
+    batch: Count = 32
+    partition: Annotated[Any, PARTITION] = Field("iid", validate_default=True)
+    loss: Annotated[Any, LOSS] = Field("cross_entropy", validate_default=True)
+    augment: AugmentPart = Field({}, validate_default=True)
+    dtype: DType = "float32"
+
+    @property
+    def workers_differ(self) -> bool:
+        return bool(self.partition.name != "iid")
+
+    def fits(self, workers: int, device: str, backend: str = "auto") -> None:
+        if device == "cuda":
+            _check_gpu()
+        check_dataset(self.dataset)
+        try:
+            sizes = self.sizes
+        except (ValueError, RuntimeError) as error:  # torch cannot describe too large a network
+            raise error_at("task", error) from None
+        if sizes is None:
+            return
+        if backend.startswith("unfold") and not sizes.unfolds:
+            problem = f"expected threads or vmap, since {self.model} is no plain sequence of layers"
+            raise ConfigError("backend", f"{problem}, got {backend!r}")
+        samples = sizes.data.samples
+        if self.batch > samples:
+            problem = f"expected at most {samples} (training set), got {self.batch}"
+            raise ConfigError("task.batch", problem)
+        if self.batch < sizes.min_batch:
+            problem = f"expected at least {sizes.min_batch} under batch normalisation"
+            raise ConfigError("task.batch", f"{problem}, got {self.batch}")
+        check_partition(self.partition, self.dataset, sizes.data, workers)
+
+    def layers(self) -> Sequence[Layer]:
+        if self.sizes is None:
+            return ()
+        return self.sizes.layers
+
+    def operations(self) -> float | None:
+        if self.sizes is None:
+            return None
+        return float(OPERATIONS * sum(layer.work for layer in self.sizes.layers))
+
+    def parameter_shapes(self) -> Shapes:
+        import torch
+
+        if self.sizes is None:
+            return {}
+        outputs = self.loss.build().outputs(self.sizes.data.classes)
+        with torch.device("meta"):  # shapes only
+            module = self.build().build(self.sizes.data.shape, outputs)
+        return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+
+    @cached_property
+    def sizes(self) -> NetworkSizes | None:
+        """The sizes known before a run; cached, since all runs of a sweep need them.
+
+        Raises:
+            ValueError: the network cannot take the data set's inputs, or its outputs do not fit
+                the labels.
+        """
+        data = sizes_of(self.dataset)
+        if data is None:
+            return None
+        network = self.build()
+        outputs = self.loss.build().outputs(data.classes)
+        # a class derived from one of laggard's may build another network than that one describes
+        if type(network) in NETWORKS.values():
+            described: Description = network.describe(data.shape, outputs)
+        else:
+            described = _describe_plugin(network, data.shape, outputs)
+        _check_params(described.params)
+        check_labels(described.labels, data.labels)
+        self.augment.build().check(data.shape)
+        layers = [
+            layer._replace(activations=self.batch * layer.activations) for layer in described.layers
+        ]
+        return NetworkSizes(data, list[Layer](layers), described.unfolds, described.least)
+
+    def task(
+        self, *, workers: int, seed: int, device: str, backend: str, threads: int | None
+    ) -> simulator.Task:
+        import torch
+
+        from laggard.models import Supervised
+
+        return Supervised(
+            self.build().build,
+            _dataset(self.dataset),
+            self.batch,
+            partition=self.partition.build(workers),
+            workers=workers,
+            partition_seed=seed,
+            loss=self.loss.build(),
+            augment=self.augment.build(),
+            device=device,
+            backend=backend,
+            threads=threads,
+            dtype=getattr(torch, self.dtype),
+        )
+
+
+class ModulePart(SupervisedPart):
+    """`task` where a class that derives from `nn.Module` classifies."""
+
+    def build(self, workers: int = 1, **overrides: Any) -> ModuleNetwork:
+        module: Any = type(self).recipe
+        arguments = {key: getattr(self, key) for key in self.settings}
+        return ModuleNetwork(partial(module, **arguments))
+
+
+def _check_gpu() -> None:
+    from laggard.models.backends.batched import find_device
+
+    try:
+        find_device("cuda")
+    except ValueError:
+        problem = "expected a GPU, but torch sees none here: use auto or cpu"
+        raise ConfigError("device", problem) from None
+
+
+def _check_params(params: int) -> None:
+    if params > MAX_PARAMS:
+        raise ValueError(f"model = {params}: expected at most {MAX_PARAMS} parameters")
+
+
+def _describe_plugin(network: Network, shape: tuple[int, ...], classes: int) -> Description:
+    """The description of a plugin's network, which is built on the meta device.
+
+    Raises:
+        ValueError: it cannot take such inputs, or depends on more than its parameters and its
+            input.
+    """
+    import torch
+
+    from laggard.models.layers import describe_module
+
+    try:
+        with torch.device("meta"):  # shapes only
+            module = network.build(shape, classes)
+        _check_params(sum(parameter.numel() for parameter in module.parameters()))
+        try:
+            return describe_module(module, shape, classes)
+        except RuntimeError:  # it may hold tensors that are neither parameters nor buffers
+            return describe_module(network.build(shape, classes), shape, classes)
+    except UNEXPECTED as error:
+        raise ValueError(describe_failure(error)) from None
+
+
+@lru_cache(maxsize=2)
+def _dataset(dataset: Part) -> Dataset:
+    """The data set; the runs of a sweep share it.
+
+    Raises:
+        ConfigError: a setting is invalid.
+    """
+    try:
+        data: Dataset = dataset.build()
+    except simulator.InvalidSettingError:
+        raise
+    except ValueError as error:
+        raise error_at("task.dataset", error) from None
+    return data
+
+
+def _parts() -> dict[str, type[Part]]:
+    dtype = (DType, "float32")
+    parts = {
+        name: part(network, "model", name, base=SupervisedPart)
+        for name, network in NETWORKS.items()
+    }
+    for name, form in {"quadratic": Quadratic, "tridiagonal": Tridiagonal}.items():
+        parts[name] = part(form, "model", name, base=QuadraticPart, without=["dtype"], dtype=dtype)
+    parts["timing"] = part(
+        simulator.Timing, "model", "timing", base=TimingPart, without=["network"]
+    )
+    parts["network_timing"] = part(
+        network_timing, "model", "network_timing", base=NetworkTimingPart
+    )
+    return parts
+
+
+TASK = NamedChoice(
+    "model",
+    _parts(),
+    "lenet5",
+    {
+        simulator.Task: {"base": TaskPart},
+        Network: {"base": SupervisedPart},
+        TorchModule: {"base": ModulePart, "without": ("shape", "classes")},
+    },
+)
