@@ -125,7 +125,9 @@ def read_libsvm(file: str, test_file: str | None, test_share: float, seed: int) 
     """
     from scipy import sparse
 
-    read = [_read_rows("file", file), *([_read_rows("test_file", test_file)] if test_file else [])]
+    read = [_read_rows("file", file)]
+    if test_file:
+        read.append(_read_rows("test_file", test_file))
     width = max(x.shape[1] for x, _ in read)
     for x, _ in read:
         x.resize(x.shape[0], width)
@@ -220,7 +222,10 @@ def _read_writers(key: str, name: str) -> Iterator[tuple[str, np.ndarray, np.nda
     labels `(samples,)`.
     """
     path, images = Path(name), 0
-    for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
+    files = [path]
+    if path.is_dir():
+        files = sorted(path.glob("*.json"))
+    for file in files:
         try:
             document = json.loads(file.read_bytes())
         except (ValueError, RecursionError) as error:  # what is no UTF-8 is a ValueError

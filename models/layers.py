@@ -148,12 +148,11 @@ def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:
         ValueError: they differ.
     """
     if rows != labels:
-        whole, each = "one label for an input", "a label for each position"
-        has, gives = (each, whole) if labels else (whole, each)
+        has, gives = "one label for an input", "a label for each position"
+        remedy = "lenet5, mlp or logistic"
         if labels:
+            has, gives = gives, has
             remedy = "transformer"
-        else:
-            remedy = "lenet5, mlp or logistic"
         raise ValueError(
             f"model: expected one that predicts {has}, as the data has them, got {gives}: use {remedy}"
         )
@@ -176,10 +175,12 @@ def _forward(part: "nn.Module", x: "Tensor") -> "tuple[Tensor, int]":
 
     counts: list[int] = []
     tensors = [*part.named_parameters(), *part.named_buffers()]
-    zeros = {
-        name: torch.zeros(one.shape, dtype=None if one.is_floating_point() else one.dtype)
-        for name, one in tensors
-    }
+    zeros = {}
+    for name, tensor in tensors:
+        if tensor.is_floating_point():
+            zeros[name] = torch.zeros(tensor.shape)
+        else:
+            zeros[name] = torch.zeros(tensor.shape, dtype=tensor.dtype)
     leaves = [leaf for leaf in part.modules() if not list(leaf.children())]
     hooks = [
         leaf.register_forward_hook(lambda leaf, _, y: counts.append(multiplications(leaf, y)))

@@ -155,7 +155,9 @@ class Dropout(nn.Module):
         seed = mix(key + signed(GAMMA * self.draws.calls))
         least = min(round(self.p * 2.0**64), (1 << 64) - 1) - (1 << 63)
         kept = (split_mix(seed, math.prod(shape)) >= least).view(*shape, *[1] * self.spatial)
-        return x * (kept.to(x.dtype) * (1 / (1 - self.p) if self.p < 1 else 0.0))
+        if self.p == 1:
+            return x * 0.0
+        return x * (kept.to(x.dtype) * (1 / (1 - self.p)))
 
 
 class Keyed(nn.Module):

@@ -232,11 +232,9 @@ class Supervised:
     def _indices(self, weights: Tensor, batches: Sequence[Tensor]) -> Tensor:
         """The mini-batch of each model, `(k x ensemble, batch)`."""
         index = to_device(torch.stack(list(batches)), self.device)
-        return (
-            (index if index.dim() == 3 else index[:, None])
-            .expand(*weights.shape[:2], -1)
-            .flatten(0, 1)
-        )
+        if index.dim() == 2:  # all members of the ensemble have one order of the data
+            index = index[:, None]
+        return index.expand(*weights.shape[:2], -1).flatten(0, 1)
 
     def _module(self, seed: int) -> nn.Module:
         # layers draw from the global generator, whose state is restored

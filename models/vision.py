@@ -96,9 +96,10 @@ def vision_layers(network: str, image: int = 224, batch: int = 1) -> tuple[Layer
     import torch
 
     with torch.device("meta"), torch.no_grad():
-        module = _classifier(
-            network, {"init_weights": False} if network in AUXILIARY else {}
-        ).eval()
+        options = {}
+        if network in AUXILIARY:
+            options["init_weights"] = False
+        module = _classifier(network, options).eval()
         found: list[Layer] = []
 
         def note(name: str, leaf: "nn.Module", output: "Tensor") -> None:
@@ -128,10 +129,13 @@ def make_classifier(network: str, classes: int, dropout: bool = False) -> "nn.Mo
     """
     from torch.nn.modules.dropout import _DropoutNd
 
-    module = _classifier(
-        network, {"num_classes": classes} | ({"init_weights": True} if network in AUXILIARY else {})
-    )
-    removed = (import_torchvision().ops.StochasticDepth, *(() if dropout else (_DropoutNd,)))
+    options: dict[str, Any] = {"num_classes": classes}
+    if network in AUXILIARY:
+        options["init_weights"] = True
+    module = _classifier(network, options)
+    removed: tuple[Any, ...] = (import_torchvision().ops.StochasticDepth,)
+    if not dropout:
+        removed += (_DropoutNd,)
     for layer in module.modules():
         if isinstance(layer, removed):
             layer.p = 0.0

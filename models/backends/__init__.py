@@ -1,6 +1,4 @@
-"""Ways to take the gradients of many models at once, with the same result: threads, and batched
-calls for a GPU.
-"""
+"""Ways to compute the gradients of many models at once: threads, and batched calls for a GPU."""
 
 BACKEND_NAMES = (
     "auto",
@@ -9,9 +7,5 @@ BACKEND_NAMES = (
     "vmap",
     "unfold-graphs",
     "vmap-graphs",
-    "unfold-compile",
-    "vmap-compile",
-    "unfold-compile-graphs",
-    "vmap-compile-graphs",
 )
 """What a config may name; `choice` makes them."""

@@ -1,6 +1,4 @@
-"""What a backend is, its device, one batched call over all models (vmap), and the same through
-`torch.compile`.
-"""
+"""What a backend is, its device, and one batched call over all models (vmap)."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -27,7 +25,7 @@ class Backend(Protocol):
 
     Attributes:
         lanes: how many gradients keep the hardware busy at once.
-        name: its name in a config; of one that chooses among others, the chosen ones.
+        name: its name in a config.
     """
 
     @property
@@ -112,38 +110,17 @@ class Batched:
         return outputs
 
 
-class Compiled:
-    """Another backend's gradients under `torch.compile`, which takes tens of seconds for each size
-    of call.
-
-    Args:
-        compiler: the backend of `torch.compile`; the default needs Triton on a GPU, a C++ compiler
-            on a CPU.
-    """
-
-    def __init__(self, backend: Backend, compiler: str = "inductor") -> None:
-        self.lanes, self.name = backend.lanes, f"{backend.name}-compile"
-        self._backend = backend
-        self._gradients = torch.compile(backend.gradients, backend=compiler, dynamic=False)
-
-    def gradients(
-        self, weights: Tensor, x: Indexable, y: Indexable, index: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        gradients, losses = self._gradients(weights, x, y, index)
-        return gradients, losses
-
-    def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
-        return self._backend.outputs(weights, x)
-
-
 @contextmanager
 def exact_arithmetic(on_gpu: bool) -> Iterator[None]:
     """On a GPU, full float32 precision and deterministic kernels.
 
     Only what differs is set, and set back.
     """
+    if not on_gpu:
+        yield
+        return
     with ExitStack() as back:
-        for read, write, exact in _exact_settings() if on_gpu else ():
+        for read, write, exact in _exact_settings():
             before = read()
             if before != exact:
                 write(exact)
@@ -183,7 +160,9 @@ def find_device(name: str) -> torch.device:
             "device = 'cuda', but torch sees no GPU here: use 'auto' or 'cpu', or install a CUDA torch"
         )
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        name = "cpu"
+        if torch.cuda.is_available():
+            name = "cuda"
     return torch.device(name)
 
 

@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -33,12 +32,11 @@ class Graphs:
 
     Attributes:
         unrecorded: the other backend, for a call that does not come again.
-        preparation: seconds that the last recording took.
     """
 
     def __init__(self, backend: Backend) -> None:
         self.lanes, self.name = backend.lanes, f"{backend.name}-graphs"
-        self.unrecorded, self.preparation = backend, 0.0
+        self.unrecorded = backend
         self._pool: Any = None  # torch does not export the type of a handle
         self._recordings: OrderedDict[tuple[int, ...], Callable[[Tensor, Tensor], CallResults]] = (
             OrderedDict()
@@ -52,11 +50,9 @@ class Graphs:
                 self._recordings.popitem(last=False)
             if not self._recordings and weights.is_cuda:
                 self._pool = torch.cuda.graph_pool_handle()
-            start = perf_counter()
             self._recordings[key] = _record_call(
                 self.unrecorded, key[0], weights, x, y, index, self._pool
             )
-            self.preparation = perf_counter() - start
         self._recordings.move_to_end(key)
         return self._recordings[key](weights, index)
 

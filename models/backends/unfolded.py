@@ -122,10 +122,11 @@ def _with_parameters(
     product: Product, layer: nn.Linear | nn.Conv2d, slots: dict[Tensor, int]
 ) -> LayerStep:
     """A product with a layer's weight and bias, found by their places in `slots`."""
-    weight, bias = slots[layer.weight], None if layer.bias is None else slots[layer.bias]
-    return lambda parameters, x: product(
-        x, parameters[weight], None if bias is None else parameters[bias]
-    )
+    weight = slots[layer.weight]
+    if layer.bias is None:
+        return lambda parameters, x: product(x, parameters[weight], None)
+    bias = slots[layer.bias]
+    return lambda parameters, x: product(x, parameters[weight], parameters[bias])
 
 
 def _plain_layer(layer: nn.Conv2d) -> bool:

@@ -127,7 +127,7 @@ def plainly(module, data, row, numbers):
         *[(LeNet5(), GREY, dtype, "threads") for dtype in (torch.float32, torch.float64)],
         (SMALL, RGB, torch.float32, "threads"),
         (ResNet(depth=8, norm="batch"), RGB, torch.float64, "threads"),
-        *[(SMALL, RGB, torch.float64, name) for name in BACKEND_NAMES if "compile" not in name],
+        *[(SMALL, RGB, torch.float64, name) for name in BACKEND_NAMES],
         (LeNet5(), GREY, torch.float64, "vmap"),
         (LeNet5(), GREY, torch.float64, "unfold-graphs"),
     ],

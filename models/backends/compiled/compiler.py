@@ -12,11 +12,11 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from laggard.models.backends.compiled import kernels, passes
 from laggard.models.backends.compiled.convolution import (
@@ -168,7 +168,10 @@ def _compile_once(path: Path) -> Passes:
 
     # predict is compiled last
     stored = any((path.parent / "__pycache__").glob(f"{path.stem}.predict-*.nbi"))
-    with nullcontext() if stored else FileLock(path.with_suffix(".lock"), timeout=LONGEST_WAIT):
+    lock: AbstractContextManager[Any] = nullcontext()
+    if not stored:
+        lock = FileLock(path.with_suffix(".lock"), timeout=LONGEST_WAIT)
+    with lock:
         return _compile(_import_source(path))
 
 

@@ -97,10 +97,10 @@ def forward(steps: Integers, numbers: Floats, w: Floats, space: Floats) -> None:
             copy(x, y)
         elif step[KIND] == LINEAR:
             for o in range(step[OUTPUTS]):
-                set_all(
-                    y[o * SAMPLES : (o + 1) * SAMPLES],
-                    w[step[BIAS] + o] if step[BIAS] >= 0 else ZERO,
-                )
+                start = ZERO
+                if step[BIAS] >= 0:
+                    start = w[step[BIAS] + o]
+                set_all(y[o * SAMPLES : (o + 1) * SAMPLES], start)
             multiply(w[step[WEIGHT] :], x, y, step[OUTPUTS], step[INPUTS])
         elif step[KIND] == POOL:
             pool(x, step[CHANNELS], step[HEIGHT], step[WIDTH], y, space[step[WINNERS] :])

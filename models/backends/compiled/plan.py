@@ -191,16 +191,10 @@ def _lay_out(steps: Sequence[PlanStep]) -> Plan:
             gradients = (0, widest)
         places = [SAMPLES * place for place in (x, y, *gradients, scratch, image, winners)]
         sizes = (step.weight, step.bias, step.inputs, step.outputs)
-        rows.append(
-            [
-                kinds if step.convolution else step.kind,
-                *places,
-                *sizes,
-                step.unit.kind,
-                *step.image,
-                *step.border,
-            ]
-        )
+        kind = step.kind
+        if step.convolution:
+            kind = kinds
+        rows.append([kind, *places, *sizes, step.unit.kind, *step.image, *step.border])
         x, y, kinds = y, winners + step.outputs, kinds + (step.convolution is not None)
     first = next(number for number, step in enumerate(steps) if step.weight >= 0)
     numbers = np.array([step.unit[1:] for step in steps], np.float32)

@@ -50,7 +50,7 @@ def distance(mine, reference):
     return ((mine - reference).norm(dim=1) / reference.norm(dim=1)).max()
 
 
-@pytest.mark.parametrize("name", [name for name in BACKEND_NAMES if "compile" not in name])
+@pytest.mark.parametrize("name", BACKEND_NAMES)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
 def test_gradients_are_those_of_a_cpu(name, dtype, tolerance):
     """Of `vmap` within 1e-3 in float32: an H100's gradients of grouped convolutions were off by
