@@ -1,7 +1,7 @@
 """A run's id depends on what its result depends on, and on nothing else."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from laggard.experiments.config import cluster, parts, task
 from laggard.experiments.config.config import DEFAULTS_VERSION, IGNORED, Config, digest_of, parse
 from laggard.experiments.config.document import examples
 from laggard.experiments.config.grid import RunSpec, runs
-from laggard.experiments.config.schema import Part
+from laggard.experiments.config.schema import Part, part
 
 ROOT = Path(__file__).parents[2]
 TRACE = "cluster.compute={law: trace, file: times.csv}"
@@ -202,8 +202,8 @@ def test_a_new_key_with_a_default_changes_no_digest(
         patience: int | None = None
         weights: list[float] = field(default_factory=list)
 
-    later = parts.part(Later, "name", "async_ps", base=parts.AlgorithmPart, without=["rule"])
-    monkeypatch.setitem(parts.ALGORITHM.parts, "async_ps", later)  # type: ignore[arg-type]
+    later = part(Later, "name", "async_ps", base=parts.AlgorithmPart, without=["rule"])
+    monkeypatch.setitem(parts.ALGORITHM.parts, "async_ps", later)
     monkeypatch.setattr(module, "_defaults", {})
     after = load(toy())
     assert after.algorithm.patience is None
@@ -212,33 +212,50 @@ def test_a_new_key_with_a_default_changes_no_digest(
 
 
 def standard_values() -> dict[str, Any]:
-    """Every key with a default, by what it belongs to."""
-
-    def of(owner: str, part: type[Part]) -> Iterator[tuple[str, Any]]:
-        for key, field in part.model_fields.items():
-            if not field.is_required():
-                yield f"{owner}.{key}", field.get_default(call_default_factory=True)
-
-    named: Mapping[str, parts.NamedChoice] = {
-        name: choice
+    """Each key with its default: of a choice once, with a default per entry where they differ."""
+    choices = {
+        name: choice.parts
         for module in (cluster, parts, task)
         for name, choice in vars(module).items()
         if isinstance(choice, parts.NamedChoice) and choice is not cluster.DISTRIBUTION
     }
-    found = dict(of("Config", Config))
-    for part in (cluster.ClusterPart, parts.StopPart, parts.EvaluatePart, task.AugmentPart):
-        found |= of(part.__name__, part)
-    for name, choice in named.items():
-        for entry, part in choice.parts.items():
-            found |= of(f"{name}.{entry}", part)
-    return json.loads(json.dumps(found))  # type: ignore[no-any-return]
+    values = _defaults("Config", Config)
+    groups: list[type[Part]] = [
+        cluster.ClusterPart,
+        parts.StopPart,
+        parts.EvaluatePart,
+        task.AugmentPart,
+    ]
+    for group in groups:
+        values |= _defaults(group.__name__, group)
+    for name, entries in choices.items():
+        defaults: dict[str, dict[str, Any]] = {}
+        for entry, group in entries.items():
+            for key, value in _defaults(name, group).items():
+                defaults.setdefault(key, {})[entry] = value
+        for key, by_entry in defaults.items():
+            default, *others = by_entry.values()
+            if all(other == default for other in others):
+                values[key] = default
+            elif by_entry != {entry: entry for entry in by_entry}:  # the key that names the entry
+                values[key] = by_entry
+    return values
+
+
+def _defaults(owner: str, group: type[Part]) -> dict[str, Any]:
+    values = {}
+    for key, field in group.model_fields.items():
+        if not field.is_required():
+            default = field.get_default(call_default_factory=True)
+            values[f"{owner}.{key}"] = json.loads(json.dumps(default))
+    return values
 
 
 def test_no_default_has_changed() -> None:
     """A digest leaves defaults out: if one changes, old results would be presented as new ones.
 
     Where a default must change, raise `DEFAULTS_VERSION` in `experiments/config/config.py`, and
-    write `defaults.json` anew; new keys only need a line there.
+    write `defaults.json` again. A new key needs a line there, and a reason (docs/keys.md).
     """
     written = json.loads((Path(__file__).parent / "defaults.json").read_text())
     assert standard_values() == written
