@@ -42,16 +42,18 @@ def accuracy_grid(
     """
     colours = ScalarMappable(Normalize(0.1, 1.0), "viridis")
     names = [str(name) for name in accuracy["optimiser"].values]
-    batches = accuracy["batch"].values.tolist() if "batch" in accuracy.dims else [None]
+    if "batch" in accuracy.dims:
+        batches = accuracy["batch"].values.tolist()
+    else:
+        batches = [None]
     with styled_figure(8, 1.4 + len(batches) * 0.3 * accuracy.sizes["delay"], path) as figure:
         panels = figure.subplots(len(batches), len(names), sharex=True, sharey=True, squeeze=False)
         for row, batch in zip(panels, batches, strict=True):
             for axes, name in zip(row, names, strict=True):
-                cells = (
-                    accuracy.sel(optimiser=name)
-                    if batch is None
-                    else accuracy.sel(optimiser=name, batch=batch)
-                )
+                if batch is None:
+                    cells = accuracy.sel(optimiser=name)
+                else:
+                    cells = accuracy.sel(optimiser=name, batch=batch)
                 _draw_cells(axes, cells.mean("seed"), colours)
                 title = TITLES.get(name, name) + ("" if batch is None else f", batch {batch:,}")
                 axes.set_title(title, fontsize="small")
@@ -71,7 +73,10 @@ def _describe_seeds(accuracy: "DataArray") -> str:
     """How many seeds a setting has, and whether some settings have none."""
     count = accuracy.notnull().any("lr").sum("seed")
     low, high = int(count.min()), int(count.max())
-    seeds = f"n = {high} seed{'s' * (high != 1)}" if low == high else f"n = {low} to {high} seeds"
+    if low == high:
+        seeds = f"n = {high} seed{'s' * (high != 1)}"
+    else:
+        seeds = f"n = {low} to {high} seeds"
     return seeds + "; hatched: not run yet" * (low == 0)
 
 
@@ -84,11 +89,11 @@ def _describe_line(line: "DataArray | None", accuracy: "DataArray") -> str:
         f"{float(rate):.2g} at delay {delay}"
         for delay, rate in zip(outside["delay"].values, outside, strict=True)
     ]
-    return (
-        f" The line is drawn at the end of the grid where it lies beyond: {', '.join(where)}."
-        if where
-        else ""
-    )
+    if where:
+        return (
+            f" The line is drawn at the end of the grid where it lies beyond: {', '.join(where)}."
+        )
+    return ""
 
 
 def _draw_cells(axes: Axes, accuracy: "DataArray", colours: ScalarMappable) -> None:
@@ -103,7 +108,10 @@ def _draw_cells(axes: Axes, accuracy: "DataArray", colours: ScalarMappable) -> N
         colour = colours.to_rgba(value)
         dark = matplotlib.colors.rgb_to_hsv(colour[:3])[2] < 0.65
         halo = [withStroke(linewidth=2.5, foreground=colour)]  # the line may pass below
-        text = f"{100 * value:.1f}" if value >= 0.2 else f"{100 * value:.0f}"
+        if value >= 0.2:
+            text = f"{100 * value:.1f}"
+        else:
+            text = f"{100 * value:.0f}"
         axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=6.5, zorder=4,
                   color="white" if dark else "black", path_effects=halo)  # fmt: skip
     name_ticks(
@@ -128,10 +136,9 @@ def _draw_line(axes: Axes, line: "DataArray", rates: np.ndarray) -> None:
     )
     rows = np.arange(len(places) + 1)
     for colour, width in (("white", 4), ("black", 2)):
-        label = (
-            "stability line of a quadratic, one curvature fitted to delays from 8"
-            if colour == "black"
-            else None
-        )
+        if colour == "black":
+            label = "stability line of a quadratic, one curvature fitted to delays from 8"
+        else:
+            label = None
         axes.stairs(places, rows, orientation="horizontal", baseline=None, color=colour, linewidth=width,
                     clip_on=False, label=label)  # fmt: skip

@@ -86,14 +86,23 @@ def picture(claim: "Claim", table: pd.DataFrame, path: File = None, answer: str 
     for key in filter(None, (drawn.x, drawn.lines)):
         if key not in table:
             raise ValueError(f"{claim.id}: the statistic {drawn.of} has no key {key!r}")
-    names = list(dict.fromkeys(table[drawn.lines])) if drawn.lines else [None]
-    settings = None if is_numeric_dtype(table[drawn.x]) else list(dict.fromkeys(table[drawn.x]))
+    if drawn.lines:
+        names = list(dict.fromkeys(table[drawn.lines]))
+    else:
+        names = [None]
+    if is_numeric_dtype(table[drawn.x]):
+        settings = None
+    else:
+        settings = list(dict.fromkeys(table[drawn.x]))
     log = drawn.log_y and bool((table["value"] > 0).all())
     with styled_figure(8, 4.2, path) as figure:
         axes = figure.subplots()
         lines = []
         for number, name in enumerate(names):
-            own = table if name is None else table[table[drawn.lines] == name]
+            if name is None:
+                own = table
+            else:
+                own = table[table[drawn.lines] == name]
             lines.append(seeds(own, drawn.x, settings, number - (len(names) - 1) / 2, log))
             if "theory" in own:
                 _draw_theory(axes, own, drawn.x, settings)
@@ -117,7 +126,10 @@ def _draw_theory(axes: Axes, table: pd.DataFrame, x: str, names: list[Any] | Non
     known = table.dropna(subset=["theory"]).drop_duplicates(x)
     if len(known):
         places = known[x].map(names.index) if names else known[x]
-        label = None if "theory" in axes.get_legend_handles_labels()[1] else "theory"
+        if "theory" in axes.get_legend_handles_labels()[1]:
+            label = None
+        else:
+            label = "theory"
         axes.plot(places, known["theory"], color=LIGHT, linewidth=6, zorder=1, label=label)
 
 
@@ -136,7 +148,9 @@ def _claim_label(drawn: "Picture", name: Any) -> str | None:
         return None
     if drawn.label is not None:
         return drawn.label.replace("{}", label_text(name))
-    return name if isinstance(name, str) else label_text(name, str(drawn.lines))
+    if isinstance(name, str):
+        return name
+    return label_text(name, str(drawn.lines))
 
 
 def _set_x_axis(axes: Axes, drawn: "Picture", settings: list[Any], named: bool) -> None:
@@ -149,9 +163,10 @@ def _set_x_axis(axes: Axes, drawn: "Picture", settings: list[Any], named: bool) 
     places = np.array(settings, float)
     if drawn.log_x:
         positive = places[places > 0]
-        linear = (
-            {"linthresh": positive.min(), "linscale": 0.5} if len(positive) < len(places) else {}
-        )
+        if len(positive) < len(places):
+            linear = {"linthresh": positive.min(), "linscale": 0.5}
+        else:
+            linear = {}
         axes.set_xscale("symlog" if linear else "log", **linear)
         places = np.log(np.maximum(places, positive.min() / 3))
     if len(settings) <= TICKS and np.all(np.diff(places) >= CLOSE * np.ptp(places)):
@@ -185,10 +200,16 @@ def _note(table: pd.DataFrame, lines: list[SeedPoints], drawn: "Picture", log: b
         table.groupby([key for key in (drawn.x, drawn.lines) if key])[SEED_KEY].nunique()
     ).agg(["min", "max"])
     count = f"{most}" if least == most else f"{least} to {most}"
-    points = "" if all(line.is_curve for line in lines) else "; pale points are single seeds"
+    if all(line.is_curve for line in lines):
+        points = ""
+    else:
+        points = "; pale points are single seeds"
     points += ", some beyond the frame" * bool(points and drawn.limits)
     lost = {"never": "never get there", "diverged": "diverged"}[drawn.lost]
-    never = f", without those that {lost}" if any(line.never.any() for line in lines) else ""
+    if any(line.never.any() for line in lines):
+        never = f", without those that {lost}"
+    else:
+        never = ""
     means = "Geometric means" if log else "Means"
     return f" {means} of {count} seeds{never}, 95 % intervals{points}."
 
@@ -213,7 +234,10 @@ def seeds(
     by = pd.Series(given(finite), table.index).groupby(table[x], sort=names is None)
     mean, n = by.mean(), by.count()
     half = half_width(by.std(ddof=1), n).fillna(0)
-    places = {name: place + APART * aside for place, name in enumerate(names)} if names else {}
+    if names:
+        places = {name: place + APART * aside for place, name in enumerate(names)}
+    else:
+        places = {}
     every, at = (
         np.array([places.get(each, each) for each in of], float) for of in (table[x], mean.index)
     )
@@ -263,12 +287,17 @@ def y_range(lines: list[SeedPoints], log: bool) -> tuple[float, float]:
     )
     values = values[values > 0] if log else values
     if not len(values):
-        return (0.1, 1.0) if log else (0.0, 1.0)
+        if log:
+            return (0.1, 1.0)
+        return (0.0, 1.0)
     given, back = (np.log, np.exp) if log else (np.asarray, float)
     low, high = given(values.min()), given(values.max())
     span = float(high - low) or abs(float(high)) / 10 or 1.0
     ends = np.concatenate([[line.low, line.high] for line in lines], axis=1)
-    ends = given(np.maximum(ends, values.min() / 10)) if log else ends
+    if log:
+        ends = given(np.maximum(ends, values.min() / 10))
+    else:
+        ends = ends
     bottom = max(float(np.nanmin([low, *ends[0]])), low - span / 2)
     top = min(float(np.nanmax([high, *ends[1]])), high + span / 2)
     if not log and low >= 0 and bottom < span / 3:

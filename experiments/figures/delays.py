@@ -1,10 +1,7 @@
-"""Figures of staleness: its distribution beside theory's and reality's, each worker's over time,
-and its phases.
-"""
+"""Figures of staleness: its distribution beside theory, each worker's over time, and its phases."""
 
 import math
 import textwrap
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,23 +19,30 @@ from laggard.experiments.figures.style import (
     PALETTE,
     PERCENT,
     File,
+    Panels,
     Runs,
     as_sequence,
     legend,
     name_ticks,
     omission_note,
-    panels_of,
     styled_figure,
 )
 from laggard.experiments.figures.timelines import UNSPLIT, has_arrivals, phases, seconds, stack_bars
+from laggard.experiments.results.result import Result
 from laggard.experiments.theory.staleness import CONSTANT, Theory, staleness_theory
 
 if TYPE_CHECKING:
     from laggard.experiments.real.comparison import Figures
 
 
-BINS, ROLLING, SMOOTH, PANELS, ROWS, BARS = 60, 20, 20, 16, 6, 24
-LOOKS: dict[str, dict[str, Any]] = {
+MAX_BINS, MAX_PANELS, MAX_ROWS, MAX_BARS = 60, 16, 6, 24
+ROLLING = 20  # gradients of a rolling mean
+MIN_WINDOWS = 20  # a rolling mean covers at least this share of a worker's gradients
+MEAN_LINE: dict[str, Any] = {"color": "black", "linewidth": 1, "linestyle": DASHES[1]}
+MEAN_MARKER: dict[str, Any] = {"marker": "v", "markevery": [1], "markersize": 5, "clip_on": False}
+POINTS: dict[str, Any] = {"s": 4, "linewidth": 0, "rasterized": True}
+DASHED = "dashed: mean of the run"
+PHASE_STYLES: dict[str, dict[str, Any]] = {
     "network down": {"color": PALETTE[5]},
     "compute": {"color": PALETTE[0]},
     "network up": {"color": PALETTE[4]},
@@ -49,68 +53,67 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 def histograms(results: Runs, path: File = None, label: Label | None = None) -> Figure:
-    """The distribution of the staleness of applied gradients, of all seeds of a setting, beside
-    theory's.
+    """The distribution of the staleness of applied gradients, beside theory; a panel a setting.
 
-    Theory is `staleness_theory` of the config, for the steady state: a curve where the whole law is
-    known, else a triangle at the mean. A run begins with fresh gradients, which theory leaves out.
+    Theory is `staleness_theory` of the config, for the steady state: a curve where the whole
+    distribution is known, else a triangle at the mean. A run begins with fresh gradients, which
+    theory leaves out.
     """
-    results = as_sequence(results)
-    pooled = pool_seeds(results, label)
-    shown = pooled[:PANELS]
-    columns = 2 if len(shown) == 4 else min(len(shown), 4 if len(shown) > 6 else 3)
-    with styled_figure(
-        8 if columns > 1 else 5, 1 + 2.3 * math.ceil(len(shown) / columns), path
-    ) as figure:
-        panels = panels_of(figure, len(shown), columns)
-        for number, (axes, (name, seeds)) in enumerate(zip(panels, shown, strict=True)):
-            theory, updates = (
-                staleness_theory(seeds[0].config),
-                pd.concat([result.updates for result in seeds]),
-            )
-            histogram(
-                axes, updates, _top(updates), PALETTE[0], name, wrap=112 // columns, theory=theory
-            )
-            axes.set_ylabel(axes.get_ylabel() if number % columns == 0 else "")
-        _legend(figure, panels, [omission_note(len(pooled), len(shown), "panels")])
+    pools = pool_seeds(as_sequence(results), label)
+    panels = Panels(pools, [name for name, _ in pools], MAX_PANELS)
+    columns = _histogram_columns(len(panels))
+    width = 5 if columns == 1 else 8
+    height = 1 + 2.3 * math.ceil(len(panels) / columns)
+    with panels.figure((width, height), path, columns) as figure:
+        for number, (axes, (name, seeds)) in enumerate(panels):
+            updates = pd.concat([result.updates for result in seeds])
+            _histogram_beside_theory(axes, updates, seeds[0], name, 112 // columns)
+            if number % columns:
+                axes.set_ylabel("")
+        panels.notes = _theory_notes(panels.axes)
     return figure
+
+
+def _histogram_columns(panels: int) -> int:
+    if panels == 4:
+        return 2
+    if panels > 6:
+        return 4
+    return min(panels, 3)
 
 
 def staleness(results: Runs, path: File = None, label: Label | None = None) -> Figure:
-    """How stale the applied gradients of runs were: their distribution beside theory's, and each
-    worker's over time.
+    """The staleness of applied gradients: its distribution beside theory, and over time.
 
     A row a run. Points are gradients, lines each worker's rolling mean; of more than eight workers
-    the stalest alone has a colour.
+    only the stalest has a colour.
     """
     results = as_sequence(results)
-    shown = results[:ROWS]
+    names = titles(results, label)
+    shown = results[:MAX_ROWS]
     with styled_figure(8, 1.1 + 2.5 * len(shown), path) as figure:
-        panels = figure.subplots(len(shown), 2, width_ratios=(2, 3), squeeze=False)
-        for (left, right), result, name in zip(panels, shown, titles(results, label), strict=False):
-            applied = applied_gradients(result.updates)
-            histogram(
-                left,
-                result.updates,
-                _top(result.updates),
-                PALETTE[0],
-                name,
-                44,
-                staleness_theory(result.config),
-            )
-            coloured, others = _over_time(right, applied)
-        notes = [
-            f"lines: rolling mean of {ROLLING} gradients, of a {SMOOTH}th of a worker's where that is more"
-        ]
-        alone = f"colour: the stalest worker, {coloured}; grey: the other {others}"
-        each = "colour: the stalest worker of each run; grey: the others"
-        notes += [alone if len(shown) == 1 else each] if others else []
-        _legend(
-            figure,
-            [*panels[:, 1], *panels[:, 0]],
-            [*notes, omission_note(len(results), len(shown))],
-        )
+        rows = figure.subplots(len(shown), 2, width_ratios=(2, 3), squeeze=False)
+        grey_notes = []
+        for (left, right), result, name in zip(rows, shown, names, strict=False):
+            _histogram_beside_theory(left, result.updates, result, name, 44)
+            grey_notes.append(_draw_over_time(right, applied_gradients(result.updates)))
+        panels = [*rows[:, 1], *rows[:, 0]]
+        rolling = f"lines: rolling mean of {ROLLING} gradients"
+        notes = [f"{rolling}, of a {MIN_WINDOWS}th of a worker's where that is more"]
+        if len(shown) > 1 and grey_notes[-1]:
+            notes.append("colour: the stalest worker of each run; grey: the others")
+        else:
+            notes.append(grey_notes[-1])
+        omitted = omission_note(names[MAX_ROWS:])
+        legend(figure, panels, [*_theory_notes(panels), *notes, omitted])
     return figure
+
+
+def _histogram_beside_theory(
+    axes: Axes, updates: pd.DataFrame, result: Result, title: str, wrap: int
+) -> None:
+    theory = staleness_theory(result.config)
+    histogram(axes, updates, _end_of_axis(updates), PALETTE[0], title, wrap, theory)
 
 
 def histogram(
@@ -122,221 +125,220 @@ def histogram(
     wrap: int = 50,
     theory: Theory | None = None,
 ) -> None:
-    """Shares of the applied gradients by staleness up to `top`, in bins one update wide unless that
-    is too narrow.
+    """The distribution of the staleness of the applied gradients.
+
+    Args:
+        updates: rows as of `Result.updates`.
+        top: the largest staleness of the axis; NaN counts as 0.
+        wrap: characters in a line of the title.
+        theory: drawn beside the bars.
     """
     applied = applied_gradients(updates)["staleness"]
-    top = np.nan_to_num(top)  # NaN where none was applied
-    top = max(top, math.ceil(theory.mean)) if theory else top
-    width = math.ceil((top + 1) / BINS)
+    top = np.nan_to_num(top)
+    if theory is not None:
+        top = max(top, math.ceil(theory.mean))
+    width = math.ceil((top + 1) / MAX_BINS)
     edges = np.arange(-0.5, top + width, width)
-    shares = np.histogram(applied, edges)[0] / max(1, len(applied))
+    counts, _ = np.histogram(applied, edges)
+    shares = counts / max(1, len(applied))
     axes.bar(edges[:-1], shares, 0.94 * width, align="edge", color=colour)
     if len(applied):
-        axes.axvline(applied.mean(), marker="v", markevery=[1], markersize=5, clip_on=False, color="black",
-                     linewidth=1, linestyle=DASHES[1], zorder=0.9)  # fmt: skip  # behind the bars
-    measured = f"mean {applied.mean():.2f}, max {applied.max()}, " if len(applied) else ""
-    stated = [title, f"{measured}n = {len(applied):,}", _besides(updates, edges, width)]
-    stated += [f"theory: {theory.law}, mean {theory.mean:.2f}"] if theory else []
-    axes.set_title(
-        "\n".join(textwrap.fill(text, wrap) for text in stated if text), fontsize="small", pad=8
-    )
+        axes.axvline(applied.mean(), zorder=0.9, **MEAN_LINE, **MEAN_MARKER)  # behind the bars
+    lines = [title, _describe(applied), _describe_rest(updates, edges, width)]
+    if theory is not None:
+        lines.append(f"theory: {theory.law}, mean {theory.mean:.2f}")
+        _draw_theory(axes, theory, edges, width)
+    wrapped = [textwrap.fill(line, wrap) for line in lines if line]
+    axes.set_title("\n".join(wrapped), fontsize="small", pad=8)
     axes.set(xlabel="staleness (updates)", ylabel="share of gradients (%)")
     axes.yaxis.set_major_formatter(PERCENT)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.set_xlim(-0.5 - 0.02 * (top + 1), max(edges[-1], 1.5) + 0.02 * (top + 1))
-    if theory is not None:
-        _theory(axes, theory, edges, width)
+    margin = 0.02 * (top + 1)
+    axes.set_xlim(-0.5 - margin, max(edges[-1], 1.5) + margin)
 
 
-def _besides(updates: pd.DataFrame, edges: np.ndarray, width: int) -> str:
-    """A note below a histogram: gradients that were not applied or lie beyond its axis, and wide
-    bins.
-    """
-    beyond = int((applied_gradients(updates)["staleness"] > edges[-1]).sum())
-    counts = {
-        status: int((updates["status"] == status).sum()) for status in ("dropped", "cancelled")
-    }
-    besides = [f"{count:,} {status}" for status, count in counts.items() if count]
-    return ", ".join(
-        besides
-        + [f"bins of {width}"] * (width > 1)
-        + [f"{beyond:,} beyond the axis"] * (beyond > 0)
-    )
+def _describe(applied: pd.Series) -> str:
+    number = f"n = {len(applied):,}"
+    if not len(applied):
+        return number
+    return f"mean {applied.mean():.2f}, max {applied.max()}, {number}"
 
 
-def _top(updates: pd.DataFrame) -> float:
-    """Where a histogram by itself ends: at the largest staleness or, where a few lie far out, at
-    99.8 % of them.
-    """
+def _describe_rest(updates: pd.DataFrame, edges: np.ndarray, width: int) -> str:
+    """The gradients that a histogram does not show, and the width of its bins."""
+    texts = []
+    for status in ("dropped", "cancelled"):
+        count = (updates["status"] == status).sum()
+        if count:
+            texts.append(f"{count:,} {status}")
+    if width > 1:
+        texts.append(f"bins of {width}")
+    beyond = (applied_gradients(updates)["staleness"] > edges[-1]).sum()
+    if beyond:
+        texts.append(f"{beyond:,} beyond the axis")
+    return ", ".join(texts)
+
+
+def _end_of_axis(updates: pd.DataFrame) -> float:
+    """The largest staleness, or the 99.8 % quantile where a few gradients lie far beyond it."""
     applied = applied_gradients(updates)["staleness"]
     if not len(applied):
         return 0.0
-    most = float(np.quantile(applied, 0.998, method="higher"))
-    return most if applied.max() > 1.5 * most + 1 else float(applied.max())
+    quantile = float(np.quantile(applied, 0.998, method="higher"))
+    if applied.max() > 1.5 * quantile + 1:
+        return quantile
+    return float(applied.max())
 
 
-def _theory(axes: Axes, theory: Theory, edges: np.ndarray, width: int) -> None:
-    """Theory's share of each bin; of a mean alone, a triangle on the axis."""
+def _draw_theory(axes: Axes, theory: Theory, edges: np.ndarray, width: int) -> None:
+    """Theory's share of each bin; a triangle on the axis where only the mean is known."""
+    style: dict[str, Any] = {"color": PALETTE[1]}
     if theory.probabilities is None:
-        axes.plot(
-            theory.mean,
-            0,
-            "^",
-            color=PALETTE[1],
-            markersize=8,
-            clip_on=False,
-            zorder=3,
-            label="theory: mean",
-        )
+        style |= {"markersize": 8, "clip_on": False, "zorder": 3}
+        axes.plot(theory.mean, 0, "^", label="theory: mean", **style)
         return
-    ks = (edges[:-1, None] + 0.5 + np.arange(width)).round()
-    shares = theory.probabilities(ks.ravel()).reshape(ks.shape).sum(1)
-    line = "" if theory.law == CONSTANT else "-"
-    axes.plot(edges[:-1] + width / 2, np.where((shares == 0) & (line == ""), np.nan, shares), "o", linestyle=line,
-              color=PALETTE[1], markersize=3 if line else 6, linewidth=1.2, label="theory")  # fmt: skip
+    values = (edges[:-1, None] + 0.5 + np.arange(width)).round()
+    shares = theory.probabilities(values.ravel()).reshape(values.shape).sum(1)
+    style |= {"markersize": 3, "linestyle": "-"}
+    if theory.law == CONSTANT:  # a single point
+        style |= {"markersize": 6, "linestyle": ""}
+        shares = np.where(shares == 0, np.nan, shares)
+    axes.plot(edges[:-1] + width / 2, shares, "o", linewidth=1.2, label="theory", **style)
 
 
-def _over_time(axes: Axes, applied: pd.DataFrame) -> tuple[int | None, int]:
-    """Each worker's staleness over time; which alone has a colour, and how many have not."""
+def _draw_over_time(axes: Axes, applied: pd.DataFrame) -> str:
+    """Each worker's staleness over time; returns a note on the workers without a colour."""
     means = applied.groupby("worker")["staleness"].mean()
-    many = len(means) > len(PALETTE)
-    shown = [means.idxmax()] if many else list(means.index)
-    looks = {
-        worker: (PALETTE[index], DASHES[index % len(DASHES)]) for index, worker in enumerate(shown)
-    }
-    for worker, of in applied.groupby("worker"):
-        colour, dash = looks.get(worker, (LIGHT, "-"))
-        above, alpha = 2 + (worker in looks), max(0.05, min(0.3, 600 / len(applied)))
-        axes.scatter(of["time"], of["staleness"], s=4, alpha=alpha, linewidth=0, rasterized=True, color=colour,
-                     zorder=above)  # fmt: skip
-        smooth = of["staleness"].rolling(max(ROLLING, len(of) // SMOOTH), min_periods=1).mean()
-        label = (
-            f"worker {worker}"
-            if worker in looks and not many
-            else "stalest worker"
-            if worker in looks
-            else None
-        )
-        axes.plot(
-            of["time"],
-            smooth,
-            linewidth=1.2,
-            linestyle=dash,
-            label=label,
-            color=colour,
-            zorder=above,
-        )
+    only_stalest = len(means) > len(PALETTE)
+    coloured = list(means.index)
+    if only_stalest:
+        coloured = [means.idxmax()]
+    alpha = max(0.05, min(0.3, 600 / max(1, len(applied))))
+    for worker, gradients in applied.groupby("worker"):
+        line: dict[str, Any] = {"color": LIGHT, "zorder": 2, "linestyle": "-"}
+        if worker in coloured:
+            index = coloured.index(worker)
+            dash = DASHES[index % len(DASHES)]
+            line = {"color": PALETTE[index], "zorder": 3, "linestyle": dash}
+            line["label"] = "stalest worker" if only_stalest else f"worker {worker}"
+        time, delays = gradients["time"], gradients["staleness"]
+        points = {"color": line["color"], "zorder": line["zorder"]}
+        axes.scatter(time, delays, alpha=alpha, **POINTS, **points)
+        window = max(ROLLING, len(delays) // MIN_WINDOWS)
+        axes.plot(time, delays.rolling(window, min_periods=1).mean(), linewidth=1.2, **line)
     if len(applied):
-        axes.axhline(
-            applied["staleness"].mean(),
-            color="black",
-            linewidth=1,
-            linestyle=DASHES[1],
-            label="mean",
-        )
+        axes.axhline(applied["staleness"].mean(), label="mean", **MEAN_LINE)
     axes.set(xlabel=AXIS_LABELS["time"], ylabel="staleness (updates)")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     if not applied["staleness"].any():
         axes.set_ylim(-0.1, 1.1)
-    return (int(shown[0]), len(means) - 1) if many else (None, 0)
+    if not only_stalest:
+        return ""
+    return f"colour: the stalest worker, {coloured[0]}; grey: the other {len(means) - 1}"
 
 
-def _legend(figure: Figure, panels: Sequence[Axes], notes: Sequence[str]) -> None:
-    """The legend, with the meaning of dashes and curves."""
-    theory = any(
-        text.startswith("theory") for axes in panels for text in axes.get_legend_handles_labels()[1]
-    )
-    legend(figure, panels, ["dashed: mean of the run", *["theory: steady state"] * theory, *notes])
+def _theory_notes(panels: list[Axes]) -> list[str]:
+    """The meaning of dashes and of theory's curves, where there are some."""
+    for axes in panels:
+        _, names = axes.get_legend_handles_labels()
+        if any(name.startswith("theory") for name in names):
+            return [DASHED, "theory: steady state"]
+    return [DASHED]
 
 
 def split(results: Runs, path: File = None, label: Label | None = None) -> Figure:
-    """Where staleness comes from: the updates, and the seconds, of each phase of a gradient's life.
+    """The phases of a gradient's life: the updates, and the seconds, that fall into each.
 
     A bar a worker for one run, a bar a run for several; means over the applied gradients. See
     `phases`.
     """
     results = as_sequence(results)
-    names = ["all workers"] if len(results) == 1 else titles(results, label)
-    tables = {
-        name: (phases(of.updates), seconds(of.updates))
-        for name, of in zip(names, results, strict=True)
-    }
-    if len(results) == 1:  # each counts the updates of all
-        counts, spent = tables["all workers"]
-        for rank in sorted(results[0].updates["worker"].unique()):
-            tables[f"worker {rank}"] = (
-                counts[counts["worker"] == rank],
-                spent[spent["worker"] == rank],
-            )
-    shown = dict(list(tables.items())[:BARS])
+    tables = [(phases(result.updates), seconds(result.updates)) for result in results]
+    names = titles(results, label)
+    if len(results) == 1:
+        names = ["all workers"]
+        ranks = sorted(results[0].updates["worker"].unique())
+        names += [f"worker {rank}" for rank in ranks]
+        (whole,) = tables
+        tables += [_rows_of_worker(whole, rank) for rank in ranks]
+    shown = tables[:MAX_BARS]
+    updates = [counts.drop(columns=["worker", "staleness"]).mean() for counts, _ in shown]
+    times = [spent.drop(columns="worker").mean() for _, spent in shown]
+    bars = []
+    for name, (counts, _) in zip(names, shown, strict=False):
+        bars.append(f"{shorten(name, 36)} (n = {len(counts):,})")
     with styled_figure(8, 1.3 + 0.25 * max(3, len(shown)), path) as figure:
         left, right = figure.subplots(1, 2, sharey=True)
-        counted = [len(counts) for counts, _ in shown.values()]
-        _stack(
-            left,
-            [counts.drop(columns=["worker", "staleness"]).mean() for counts, _ in shown.values()],
-            "{:.2f}",
-        )
-        _stack(
-            right, [spent.drop(columns="worker").mean() for _, spent in shown.values()], "{:.3g}"
-        )
-        names = [f"{shorten(name, 36)} (n = {n:,})" for name, n in zip(shown, counted, strict=True)]
+        _stack(left, updates, "{:.2f}")
+        _stack(right, times, "{:.3g}")
         left.set_xlabel("mean staleness (updates)")
-        name_ticks(left.yaxis, range(len(shown)), names)
         right.set_xlabel("mean time from its start (s)")
-        more = f"{len(tables) - len(shown)} more are not shown" * (len(tables) > len(shown))
-        notes = ["n: applied gradients", more]
-        if not all(has_arrivals(of.updates) for of in results):
-            recorded = all(of.config.record.messages for of in results)
-            why = (
-                "gradients are no messages here"
-                if recorded
-                else "arrivals were not recorded (record.messages: true)"
-            )
-            notes.append(f"{why}: the last three phases are one")
+        name_ticks(left.yaxis, range(len(bars)), bars)
+        omitted = omission_note(names[MAX_BARS:])
+        notes = ["n: applied gradients", omitted, _describe_missing_phases(results)]
         legend(figure, [left, right], notes)
     return figure
 
 
-def _stack(axes: Axes, means: Sequence[pd.Series], form: str) -> None:
+def _rows_of_worker(
+    tables: tuple[pd.DataFrame, pd.DataFrame], rank: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    counts, spent = tables
+    return counts[counts["worker"] == rank], spent[spent["worker"] == rank]
+
+
+def _describe_missing_phases(results: Runs) -> str:
+    """The reason why the last three phases are drawn as one, where they are."""
+    results = as_sequence(results)
+    if all(has_arrivals(result.updates) for result in results):
+        return ""
+    reason = "arrivals were not recorded (record.messages: true)"
+    if all(result.config.record.messages for result in results):
+        reason = "gradients are no messages here"
+    return f"{reason}: the last three phases are one"
+
+
+def _stack(axes: Axes, means: list[pd.Series], form: str) -> None:
     """Stacked bars with their sums beside them."""
     table = pd.DataFrame(means).fillna(0.0)
-    stack_bars(axes, table, LOOKS)
+    stack_bars(axes, table, PHASE_STYLES)
     totals = table.sum(axis=1).to_numpy()
+    style: dict[str, Any] = {"va": "center", "size": "small", "color": GREY}
     for row, total in enumerate(totals):
-        axes.annotate(form.format(total), (total, row), (3, 0), textcoords="offset points", va="center", size="small",
-                      color=GREY)  # fmt: skip
-    axes.set_xlim(0, 1.15 * max(totals.max(initial=0.0), 1e-12))
+        text = form.format(total)
+        axes.annotate(text, (total, row), (3, 0), textcoords="offset points", **style)
+    longest = max(totals.max(initial=0.0), 1e-12)
+    axes.set_xlim(0, 1.15 * longest)
     axes.grid(visible=False, axis="y")
 
 
 def agreement(
     real: "Figures", simulated: "Figures", missing: pd.DataFrame, path: File = None
 ) -> Figure:
-    """The staleness of a real run and of its simulation, and the error in its rate that each
-    missing time makes.
+    """The staleness of a real run and of its simulation, and the error without each of the times.
 
     Args:
-        missing: as `what_is_missing` gives it.
+        missing: the error of the simulated rate without each time, as of `what_is_missing`.
     """
     with styled_figure(8, 3.2, path) as figure:
         left, right = figure.subplots(1, 2, width_ratios=(1, 1))
-        for figures, place, colour, name in (
-            (real, -0.2, PALETTE[0], "real processes"),
-            (simulated, 0.2, PALETTE[1], "simulated"),
-        ):
-            shares = figures.staleness
-            left.bar(np.arange(len(shares)) + place, shares, 0.38, color=colour, label=name)
+        _side_bars(left, real, -0.2, PALETTE[0], "real processes")
+        _side_bars(left, simulated, 0.2, PALETTE[1], "simulated")
         left.set(xlabel="staleness (updates)", ylabel="gradients (%)", title="Staleness")
         left.yaxis.set_major_formatter(PERCENT)
         left.xaxis.get_major_locator().set_params(integer=True)
         errors = missing["error"].to_numpy()
         places = np.arange(len(errors))[::-1]
-        right.barh(places, errors, 0.6, color=[PALETTE[2], *[GREY] * (len(errors) - 1)])
+        colours = [PALETTE[2]] + [GREY] * (len(errors) - 1)
+        right.barh(places, errors, 0.6, color=colours)
         right.axvline(0, color="black", linewidth=0.8)
         right.set_yticks(places, missing["missing"])
         right.set(xlabel="simulated rate above the real one (%)", title="Without one of the times")
         right.xaxis.set_major_formatter(PERCENT)
         legend(figure, left, ["right: the simulated cluster without that time"])
     return figure
+
+
+def _side_bars(axes: Axes, figures: "Figures", offset: float, colour: str, name: str) -> None:
+    places = np.arange(len(figures.staleness)) + offset
+    axes.bar(places, figures.staleness, 0.38, color=colour, label=name)

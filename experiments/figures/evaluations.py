@@ -1,7 +1,8 @@
 """Curves of evaluations: accuracy, losses, and the consensus distance of the nodes' models."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,49 +30,64 @@ from laggard.experiments.figures.style import (
     styled_figure,
 )
 
-MOST = len(PALETTE)
+MAX_LINES = len(PALETTE)
+COLUMNS = 4  # of histograms
+BANDS = "line and band: mean of n seeds and its 95 % interval (t)"
 
 
 def comparison(
     results: Runs, path: File = None, target: float | None = None, label: Label | None = None
 ) -> Figure:
-    """Compare runs: what was learnt against virtual time and against updates, and how stale the
-    gradients were.
+    """Compare runs: learning against virtual time and against updates, and staleness.
 
     Args:
-        results: runs; those that differ only in seeds are drawn as one, their mean and its 95 %
+        results: runs; those that differ only in seeds are drawn as one line, the mean in its 95 %
             interval.
-        path: where the figure is saved, if at all.
-        target: a test accuracy (0 to 1) worth a line, where the task has accuracies.
+        path: where the figure is saved.
+        target: a test accuracy (0 to 1) to mark, where the task has accuracies.
         label: names a run; by default what was swept, else the config's name.
 
     Raises:
         ValueError: two results cannot be told apart.
     """
     results = as_sequence(results)
-    lines, measure = lines_of(results, label), measures_of(results)[0]
-    shown = best_of(lines, measure, MOST)
-    target = target if measure == "test_accuracy" else None
-    updates = {
-        line.run: pd.concat([results[index].updates for index in line.results]) for line in shown
-    }
-    rows = math.ceil(len(updates) / 4)
+    lines = lines_of(results, label)
+    measure = measures_of(results)[0]
+    shown = best_of(lines, measure, MAX_LINES)
+    if measure != "test_accuracy":
+        target = None
+    updates = {}
+    for line in shown:
+        updates[line.run] = pd.concat([results[index].updates for index in line.results])
+    rows = math.ceil(len(updates) / COLUMNS)
     with styled_figure(8, 3.4 + 2.1 * rows, path) as figure:
-        grid = figure.add_gridspec(1 + rows, 12, height_ratios=[3.2] + [2.1] * rows)
+        heights = [3.2] + [2.1] * rows
+        grid = figure.add_gridspec(1 + rows, 12, height_ratios=heights)
         left = figure.add_subplot(grid[0, :6])
         right = figure.add_subplot(grid[0, 6:], sharey=left)
         draw(left, shown, "time", measure, target)
         draw(right, shown, "updates", measure, target)
         right.tick_params(labelleft=False, which="both")
         right.set_ylabel("")
-        _histograms(
-            figure,
-            grid,
-            updates,
-            dict(zip([line.run for line in shown], line_styles(shown), strict=False)),
-        )
+        styles = zip(shown, line_styles(shown), strict=False)
+        colours = {line.run: colour for line, (colour, _) in styles}
+        _histograms(figure, grid, updates, colours)
         legend(figure, left, notes(shown, lines))
     return figure
+
+
+def _histograms(
+    figure: Figure, grid: GridSpec, updates: dict[str, pd.DataFrame], colours: dict[str, str]
+) -> None:
+    """A histogram a run in the same bins, below the first row of `grid`."""
+    top = applied_gradients(pd.concat(updates.values()))["staleness"].max()
+    span = grid.ncols // min(len(updates), COLUMNS)
+    for index, (run, rows) in enumerate(updates.items()):
+        start = index % COLUMNS * span
+        axes = figure.add_subplot(grid[1 + index // COLUMNS, start : start + span])
+        histogram(axes, rows, top, colours[run], run, wrap=9 * span)
+        if start:
+            axes.set_ylabel("")
 
 
 def learning(
@@ -79,8 +95,8 @@ def learning(
 ) -> Figure:
     """Accuracy and losses of runs against one axis: virtual time, updates, samples or epochs.
 
-    Each line is the mean of the runs and members that differ only in seeds, in the 95 % interval of
-    that mean, mean +- t_(n-1, 0.975) s / sqrt(n).
+    Each line is the mean of the runs and members that differ only in seeds; the band is the 95 %
+    interval of that mean, mean +- t_(n-1, 0.975) s / sqrt(n).
 
     Args:
         x: `time`, `updates`, `samples` or `epoch`.
@@ -89,109 +105,101 @@ def learning(
         ValueError: another x, or two results that cannot be told apart.
     """
     results = as_sequence(results)
-    measures, lines = measures_of(results), lines_of(results, label)
-    shown = best_of(lines, measures[0], MOST)
-    with styled_figure(8, 3.6 if len(measures) < 3 else 3.3, path) as figure:
-        for axes, measure in zip(
-            figure.subplots(1, len(measures), squeeze=False)[0], measures, strict=True
-        ):
+    measures = measures_of(results)
+    lines = lines_of(results, label)
+    shown = best_of(lines, measures[0], MAX_LINES)
+    height = 3.6
+    if len(measures) == 3:
+        height = 3.3
+    with styled_figure(8, height, path) as figure:
+        panels = figure.subplots(1, len(measures), squeeze=False)[0]
+        for axes, measure in zip(panels, measures, strict=True):
             draw(axes, shown, x, measure)
-        legend(figure, axes, notes(shown, lines))
+        legend(figure, panels[-1], notes(shown, lines))
     return figure
 
 
 def curves(results: Runs, path: File = None) -> Figure:
     """Accuracy, where the task has one, and losses, against each of the four axes."""
     results = as_sequence(results)
-    measures, lines = measures_of(results), lines_of(results)
-    shown = best_of(lines, measures[0], MOST)
+    measures = measures_of(results)
+    lines = lines_of(results)
+    shown = best_of(lines, measures[0], MAX_LINES)
+    shape = len(measures), len(AXIS_LABELS)
     with styled_figure(8, 1 + 1.5 * len(measures), path) as figure:
-        panels = figure.subplots(
-            len(measures), len(AXIS_LABELS), sharex="col", sharey="row", squeeze=False
-        )
+        panels = figure.subplots(*shape, sharex="col", sharey="row", squeeze=False)
         for row, measure in zip(panels, measures, strict=True):
             for axes, x in zip(row, AXIS_LABELS, strict=True):
                 draw(axes, shown, x, measure)
                 axes.label_outer()
-        legend(figure, axes, notes(shown, lines))
+        legend(figure, panels[-1, -1], notes(shown, lines))
     return figure
 
 
 def consensus(
     results: Runs, path: File = None, x: str = "updates", label: Label | None = None
 ) -> Figure:
-    """How far the nodes' models lie apart: the consensus distance against updates, on a log axis.
+    """The consensus distance of the nodes' models against updates, on a log axis.
 
         sqrt(1/P sum_i |x_i - x_mean|^2)
 
-    The start, where all models are equal, is left out. Where it is 0, as after an all-reduce, there
-    is nothing to draw on a log axis, and the line has a gap.
+    The start, where all models are equal, is left out. Where the distance is 0, as after an
+    all-reduce, the line has a gap.
 
     Args:
         x: `time`, `updates`, `samples` or `epoch`.
 
     Raises:
-        ValueError: another x, or no result whose nodes have models of their own.
+        ValueError: another x, or no result with a model on each node.
     """
-    found = [result for result in as_sequence(results) if "consensus" in result.metrics]
-    if not found:
+    measured = [result for result in as_sequence(results) if "consensus" in result.metrics]
+    if not measured:
         raise ValueError(
             "no result has a consensus distance: expected a method whose nodes have models, as dpsgd"
         )
-    lines = [
-        line._replace(curves=[curve[curve["updates"] > 0] for curve in line.curves])
-        for line in lines_of(found, label)
-    ]
-    lines = [line for line in lines if all(len(curve) for curve in line.curves)]
+    lines = []
+    for line in lines_of(measured, label):
+        tails = [curve[curve["updates"] > 0] for curve in line.curves]
+        if all(len(tail) for tail in tails):
+            lines.append(line._replace(curves=tails))
     if not lines:
         raise ValueError(
             "no result has a consensus distance after an update: the runs ended before their first"
         )
-    shown = best_of(lines, "consensus", MOST)
+    shown = best_of(lines, "consensus", MAX_LINES)
+    texts = notes(shown, lines)
+    distances = _column(shown, "consensus")
+    if (distances == 0).any():
+        texts.append("a gap: the nodes' models are equal")
     with styled_figure(8, 3.8, path) as figure:
         axes = figure.subplots()
         draw(axes, shown, x, "consensus")
         axes.set_ylabel("consensus distance\n(root mean square over nodes)")
-        zero = any((curve["consensus"] == 0).any() for line in shown for curve in line.curves)
-        legend(
-            figure,
-            axes,
-            [*notes(shown, lines), "a gap: the nodes' models are equal" if zero else ""],
-        )
+        legend(figure, axes, texts)
     return figure
 
 
 def notes(shown: Sequence[Line], lines: Sequence[Line]) -> list[str]:
-    """How to read bands, and how many lines were left out."""
-    bands = ["line and band: mean of n seeds and its 95 % interval (t)"] * any(
-        len(line.curves) > 1 for line in shown
-    )
-    fewer = [f"shown: {len(shown)} of {len(lines)} lines, of each run those that ended best"]
-    losses = [
-        curve["test_loss"].iloc[-1]
-        for line in shown
-        for curve in line.curves
-        if "test_loss" in curve
-    ]
-    ended = not np.isfinite(np.array(losses, float)).all()
-    return (
-        bands
-        + fewer * (len(shown) < len(lines))
-        + ["a line ends where one of its seeds diverged"] * ended
-    )
+    """How to read bands, which lines were left out, and why a line ends early."""
+    texts = []
+    if any(len(line.curves) > 1 for line in shown):
+        texts.append(BANDS)
+    if len(shown) < len(lines):
+        texts.append(
+            f"shown: {len(shown)} of {len(lines)} lines, of each run those that ended best"
+        )
+    losses = _column(shown, "test_loss", last=True)
+    if not np.isfinite(losses).all():
+        texts.append("a line ends where one of its seeds diverged")
+    return texts
 
 
-def _histograms(
-    figure: Figure,
-    grid: GridSpec,
-    updates: Mapping[str, pd.DataFrame],
-    colours: Mapping[str, tuple[str, object]],
-) -> None:
-    """A histogram a run, up to four in each row of `grid` below the first, all in the same bins."""
-    top = applied_gradients(pd.concat(updates.values()))["staleness"].max()
-    span = grid.ncols // min(len(updates), 4)
-    for index, (run, of) in enumerate(updates.items()):
-        row, start = 1 + index // 4, index % 4 * span
-        axes = figure.add_subplot(grid[row, start : start + span])
-        histogram(axes, of, top, colours[run][0], run, wrap=9 * span)
-        axes.set_ylabel("" if start else axes.get_ylabel())
+def _column(lines: Sequence[Line], name: str, last: bool = False) -> np.ndarray:
+    """A column of all curves that have it, or its last values."""
+    values: list[Any] = []
+    for line in lines:
+        for curve in line.curves:
+            if name in curve:
+                column = curve[name].tolist()
+                values += column[-1:] if last else column
+    return np.array(values, float)

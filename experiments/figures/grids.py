@@ -1,16 +1,15 @@
-"""Grids: what was learnt over learning rate and delay or batch, and up to which learning rate."""
+"""Grids: the outcome over learning rate and delay or batch, with the stability limit."""
 
 import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LogNorm, Normalize
+from matplotlib.colors import LogNorm, Normalize, rgb_to_hsv
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
@@ -21,15 +20,12 @@ from laggard.experiments.figures.style import (
     LIGHT,
     PERCENT,
     File,
+    Panels,
     Runs,
     as_sequence,
-    legend,
     name_axes,
     name_ticks,
-    omission_note,
-    panels_of,
     span,
-    styled_figure,
 )
 from laggard.experiments.results.measures import CURVES
 from laggard.experiments.results.result import Result
@@ -43,27 +39,36 @@ AXIS_NAMES = {
     "learning.compensation.strength": "strength of the compensation",
 }
 LOSSES = ("test_loss", "train_loss")
-PANELS, CELLS = 6, 70
+MAX_PANELS, MAX_NAMED_CELLS = 6, 70
+HATCHED: dict[str, Any] = {"hatch": "////", "facecolor": "white", "edgecolor": LIGHT}
+CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "zorder": 4}
+EXACT_LIMIT = (
+    "limit: the learning rate at which the quadratic oscillates for ever,"
+    " between cells by its logarithm"
+)
+MEASURED_LIMIT = (
+    "limit: between the largest learning rate at which all seeds learn and the next;"
+    " a seed that does not learn diverges or ends below twice the accuracy of chance"
+)
 
 
 def lr_delay(results: Runs, path: File = None) -> Figure:
-    """What was learnt at the end over learning rate and delay, with the stability limit."""
+    """The outcome over learning rate and delay, with the stability limit."""
     return heat(results, path, LR, DELAY)
 
 
 def lr_batch(results: Runs, path: File = None) -> Figure:
-    """What was learnt at the end over learning rate and mini-batch, with the stability limit."""
+    """The outcome over learning rate and mini-batch, with the stability limit."""
     return heat(results, path, LR, BATCH)
 
 
 def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figure:
-    """The final accuracy, or loss, over two parameters; a cell is the mean over seeds, a panel a
-    value of the others.
+    """The final accuracy, or loss, over two parameters; a cell is the mean over seeds.
 
-    Hatched cells diverged, in at least one seed. Over the learning rate the stability limit is
-    drawn: on a quadratic where theory knows it, the exact one (`exact_limit`); else the measured
-    one, a step line between the largest lr that learns and the next, which diverges in at least one
-    seed or ends below twice chance.
+    A panel a value of the other swept keys. Hatched cells diverged, in at least one seed. Over the
+    learning rate the stability limit is drawn: on a quadratic where theory knows it, the exact one
+    (`exact_limit`); else the measured one, a step line between the largest lr that learns and the
+    next, which diverges in at least one seed or ends below twice chance.
 
     Args:
         x, y: dotted keys of the config whose values differ.
@@ -73,75 +78,108 @@ def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figur
     """
     results = as_sequence(results)
     table = grid_table(results, x, y)
-    found = list(dict.fromkeys(table["panel"]))
-    measure, shown = measures_of(results)[0], found[:PANELS]
-    few = len(shown) in (2, 4) or (len(shown) == 3 and table[x].nunique() > 4)
-    columns = min(len(shown), 2 if few else 3)
-    rows, each = math.ceil(len(shown) / columns), 0.75 + 0.36 * max(3, table[y].nunique())
-    colours, beyond = _colour_map(table.groupby(["panel", x, y])["learnt"].mean(), measure, results)
-    with styled_figure(8 if columns > 1 else 6.4, 1.5 + rows * each, path) as figure:
-        panels, limit = panels_of(figure, len(shown), columns), ""
-        for axes, name in zip(panels, shown, strict=True):
-            own = table[table["panel"] == name]
-            _heat(axes, own, (x, y), colours, measure, 6.8 / columns if columns > 1 else 5.0)
-            limit = _limit(axes, own, results, y) if x == LR else ""
+    names = list(dict.fromkeys(table["panel"]))
+    panels = Panels(names, names, MAX_PANELS)
+    columns = _columns(len(panels), table[x].nunique())
+    rows = math.ceil(len(panels) / columns)
+    size = 8.0, 1.5 + rows * (0.75 + 0.36 * max(3, table[y].nunique()))
+    width = 6.8 / columns
+    if columns == 1:
+        size = 6.4, size[1]
+        width = 5.0
+    measure = measures_of(results)[0]
+    means = table.groupby(["panel", x, y])["learnt"].mean()
+    colours, extend = _colour_map(means, measure, results)
+    panels.notes = [f"cells: mean of n = {counts(table.groupby(['panel', x, y]).size())}"]
+    if table["learnt"].isna().any():
+        panels.notes.append("hatched: diverged")
+    with panels.figure(size, path, columns) as figure:
+        limit = ""
+        for axes, name in panels:
+            rows_of_panel = table[table["panel"] == name]
+            _draw_panel(axes, rows_of_panel, (x, y), colours, measure, width)
+            if x == LR:
+                limit = _draw_limit(axes, rows_of_panel, results, y)
             axes.set_title(name, fontsize="small")
+        panels.notes.append(limit)
         same = has_same_values(table, x), has_same_values(table, y)
-        name_axes(panels, columns, AXIS_NAMES.get(x, x), AXIS_NAMES.get(y, y), same)
-        title, extend = f"final {CURVES.get(measure, measure)}", "max" if beyond else "neither"
-        bar = figure.colorbar(colours, ax=figure.axes, label=title, pad=0.02, extend=extend)
+        name_axes(panels.axes, columns, AXIS_NAMES.get(x, x), AXIS_NAMES.get(y, y), same)
+        label = f"final {CURVES.get(measure, measure)}"
+        bar = figure.colorbar(colours, ax=figure.axes, label=label, pad=0.02, extend=extend)
         if measure == "test_accuracy":
             bar.formatter = PERCENT
-        cells = f"cells: mean of n = {counts(table.groupby(['panel', x, y]).size())}"
-        failing = "hatched: diverged" if table["learnt"].isna().any() else ""
-        legend(
-            figure, panels, [cells, failing, limit, omission_note(len(found), len(shown), "panels")]
-        )
     return figure
+
+
+def _columns(panels: int, values: int) -> int:
+    """The panels in one row, of which each has so many values along x."""
+    if panels in (2, 4) or (panels == 3 and values > 4):
+        return 2
+    return min(panels, 3)
 
 
 def _colour_map(
     values: pd.Series, measure: str, results: Sequence[Result]
-) -> tuple[ScalarMappable, bool]:
-    """The colours of all cells, of losses on a log scale where they span much, and whether some lie
-    beyond them.
+) -> tuple[ScalarMappable, str]:
+    """The colours of all cells, and the end of the colour bar beyond which some lie.
+
+    Losses are on a log scale where they span a factor of 30; those above the initial loss have one
+    colour, as nothing was learnt.
     """
-    spread = values[np.isfinite(values) & (values > 0)]
-    logs = measure != "test_accuracy" and len(spread) > 1 and spread.max() > 30 * spread.min()
-    low, high = (spread.min(), spread.max()) if len(spread) else (0.0, 1.0)
-    if measure in LOSSES and len(spread):  # losses above the initial one count as not learnt
+    positive = values[np.isfinite(values) & (values > 0)]
+    low, high = 0.0, 1.0
+    if len(positive):
+        low, high = positive.min(), positive.max()
+    norm: Normalize = Normalize(low, high)
+    extend = "neither"
+    if measure in LOSSES and len(positive):
         high = max(min(high, initial_loss(results, measure)), low)
-    norm = (LogNorm if logs else Normalize)(low, high)
-    colours = ScalarMappable(norm, "viridis" if measure == "test_accuracy" else "viridis_r")
-    return colours, bool(spread.max() > high)
+        norm = Normalize(low, high)
+        if positive.max() > high:
+            extend = "max"
+    if measure == "test_accuracy":
+        return ScalarMappable(norm, "viridis"), extend
+    if len(positive) > 1 and positive.max() > 30 * positive.min():
+        norm = LogNorm(low, high)
+    return ScalarMappable(norm, "viridis_r"), extend
 
 
 def grid_table(results: Sequence[Result], x: str, y: str, single: bool = False) -> pd.DataFrame:
-    """The final rows with their parameters and the name of their `panel`: all that differs besides
-    x, y and seeds.
+    """The final rows with their parameters, and in `panel` the values of the other swept keys.
+
+    Args:
+        single: whether y may have a single value.
 
     Raises:
-        ValueError: x, or unless `single` y, does not differ.
+        ValueError: x or y does not differ.
     """
     table = ends(results, [x, y])
-    for key in (x, y)[: 2 - single]:
+    required = [x]
+    if not single:
+        required.append(y)
+    for key in required:
         if table[key].nunique() < 2:
             raise ValueError(f"{key}: expected several values, got one: sweep it")
-    names = [key for key in swept_keys(table) if key not in (x, y) and not key.endswith("seed")]
-    others = [key for key in names if table[key].nunique() > 1]
-    table["panel"] = [
-        ", ".join(label_text(row[key], key) for key in others) for _, row in table.iterrows()
-    ]
+    keys = [key for key in swept_keys(table) if key not in (x, y) and not key.endswith("seed")]
+    others = [key for key in keys if table[key].nunique() > 1]
+    panels = []
+    for _, row in table.iterrows():
+        texts = [label_text(row[key], key) for key in others]
+        panels.append(", ".join(texts))
+    table["panel"] = panels
     return table
 
 
 def initial_loss(results: Sequence[Result], measure: str) -> float:
-    """The largest value of a loss that any result started with; infinite where none says."""
-    firsts = [of.metrics[measure].dropna().iloc[:1] for of in results if measure in of.metrics]
-    return max((float(first.iloc[0]) for first in firsts if len(first)), default=math.inf)
+    """The largest loss that any result started with; infinite where none was measured."""
+    losses = []
+    for result in results:
+        if measure in result.metrics:
+            losses += result.metrics[measure].dropna().tolist()[:1]
+    return max(losses, default=math.inf)
 
 
-def _heat(
+def _draw_panel(
     axes: Axes,
     table: pd.DataFrame,
     keys: tuple[str, str],
@@ -152,103 +190,139 @@ def _heat(
     """The cells of one panel, `width` inches wide."""
     x, y = keys
     xs, ys = _settings(table[x]), _settings(table[y], upwards=True)
-    broken = table.assign(nan=table["learnt"].isna()).pivot_table(
-        index=y, columns=x, values="nan", aggfunc="max"
-    )
-    cells = table.pivot_table(index=y, columns=x, values="learnt", aggfunc="mean").reindex(
-        index=ys, columns=xs
-    )
-    diverged = broken.reindex(index=ys, columns=xs).to_numpy() == 1
-    values = np.where(diverged, np.nan, cells.to_numpy(float))
-    axes.pcolormesh(np.ma.masked_invalid(values), cmap=colours.cmap, norm=colours.norm)  # type: ignore[arg-type]
-    for (row, column), value in np.ndenumerate(values):
-        if diverged[row, column]:
-            axes.add_patch(
-                Rectangle((column, row), 1, 1, hatch="////", facecolor="white", edgecolor=LIGHT)
-            )
-        elif np.isfinite(value) and values.size <= CELLS:
-            colour = colours.to_rgba(value)
-            dark = matplotlib.colors.rgb_to_hsv(colour[:3])[2] < 0.65
-            plain = f"{value:.0f}" if 100 <= value < 1e4 else f"{value:.2g}"
-            text = f"{100 * value:.1f}" if measure == "test_accuracy" else plain
-            halo = [withStroke(linewidth=2.5, foreground=colour)]  # the limit may pass below
-            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=7, zorder=4,
-                      color="white" if dark else "black", path_effects=halo)  # fmt: skip
-    below = [label_text(value) for value in xs]
-    longest = max(((len(left) + len(right)) / 2 + 1 for left, right in pairwise(below)), default=0)
-    crowded = longest * DIGIT > width / len(xs)
-    name_ticks(axes.xaxis, np.arange(len(xs)) + 0.5, below, rotation=45 if crowded else 0)
+    groups = table.groupby([y, x])["learnt"]
+    means = groups.mean().unstack().reindex(index=ys, columns=xs)
+    has_diverged = table["learnt"].isna().groupby([table[y], table[x]]).max()
+    diverged = has_diverged.unstack().reindex(index=ys, columns=xs).to_numpy() == 1
+    values = np.where(diverged, np.nan, means.to_numpy(float))
+    names = np.full(values.shape, "", object)
+    if values.size <= MAX_NAMED_CELLS:
+        for place, value in np.ndenumerate(values):
+            names[place] = _cell_text(value, measure)
+    draw_cells(axes, values, diverged, names, colours, 7)
+    _name_settings(axes, xs, ys, width)
+
+
+def _name_settings(axes: Axes, xs: list[Any], ys: list[Any], width: float) -> None:
+    """Name columns and rows; the names of columns are turned where they would touch."""
+    names = [label_text(value) for value in xs]
+    lengths = [(len(left) + len(right)) / 2 + 1 for left, right in pairwise(names)]
+    rotation = 0
+    if max(lengths, default=0) * DIGIT > width / len(xs):
+        rotation = 45
+    name_ticks(axes.xaxis, np.arange(len(xs)) + 0.5, names, rotation=rotation)
     name_ticks(axes.yaxis, np.arange(len(ys)) + 0.5, map(label_text, ys))
+
+
+def _cell_text(value: float, measure: str) -> str:
+    if measure == "test_accuracy":
+        return f"{100 * value:.1f}"
+    if 100 <= value < 1e4:
+        return f"{value:.0f}"
+    return f"{value:.2g}"
+
+
+def draw_cells(
+    axes: Axes,
+    values: np.ndarray,
+    hatched: np.ndarray,
+    names: Any,
+    colours: ScalarMappable,
+    fontsize: float,
+) -> None:
+    """Coloured cells of side 1 with their texts.
+
+    Args:
+        values: `(rows, columns)`, from below; NaN leaves a cell empty.
+        hatched: whether each cell is hatched.
+        names: the text in each cell `(rows, columns)`.
+    """
+    masked = np.ma.masked_invalid(values)
+    axes.pcolormesh(masked, cmap=colours.cmap, norm=colours.norm)  # type: ignore[arg-type]
+    for (row, column), value in np.ndenumerate(values):
+        if hatched[row, column]:
+            axes.add_patch(Rectangle((column, row), 1, 1, **HATCHED))
+        elif np.isfinite(value) and names[row, column]:
+            colour = colours.to_rgba(value)
+            brightness = rgb_to_hsv(colour[:3])[2]
+            text = axes.text(column + 0.5, row + 0.5, names[row, column], **CENTRED)
+            text.set_fontsize(fontsize)
+            text.set_color("white" if brightness < 0.65 else "black")
+            # the limit may pass below the text
+            text.set_path_effects([withStroke(linewidth=2.5, foreground=colour)])
     axes.grid(visible=False)
 
 
+def draw_steps(axes: Axes, places: np.ndarray, label: str) -> None:
+    """A step line with a step a row, at these places of columns."""
+    rows = np.arange(len(places) + 1)
+    style: dict[str, Any] = {"orientation": "horizontal", "baseline": None, "clip_on": False}
+    axes.stairs(places, rows, color="white", linewidth=4, **style)
+    axes.stairs(places, rows, color="black", linewidth=2, label=label, **style)
+
+
 def _settings(column: pd.Series, upwards: bool = False) -> list[Any]:
-    """The values of a key in the order of its axis: numbers grow, and names are read from the left
-    or from above.
-    """
+    """The values of a key in the order of its axis: numbers grow, names are read from above."""
     values = sorted(column.dropna().unique(), key=order)
-    return values[::-1] if upwards and isinstance(values[0], str) else values
+    if upwards and isinstance(values[0], str):
+        values.reverse()
+    return values
 
 
-def _limit(axes: Axes, table: pd.DataFrame, results: Sequence[Result], y: str) -> str:
-    """The stability limit, a step a row, in places of cells; what it is, or nothing where there is
-    none.
-    """
+def _draw_limit(axes: Axes, table: pd.DataFrame, results: Sequence[Result], y: str) -> str:
+    """Draw the stability limit; returns a note on its meaning, empty where there is none."""
     xs, ys = _settings(table[LR]), _settings(table[y], upwards=True)
     firsts = table.groupby(y)["run"].first()
-    at = [exact_limit(results[firsts[value]].config) for value in ys]
-    exact = None not in at
-    if not exact:
-        at = [_row_limit(table[table[y] == value], results, xs) for value in ys]
-    if all(limit is None for limit in at):
+    limits = [exact_limit(results[firsts[value]].config) for value in ys]
+    name, note = "stability limit: theory", EXACT_LIMIT
+    if None in limits:
+        limits = [_row_limit(table[table[y] == value], results, xs) for value in ys]
+        name, note = "stability limit: measured", MEASURED_LIMIT
+    if all(limit is None for limit in limits):
         return ""
-    centres = np.arange(len(xs)) + 0.5
-    ratio = math.log(xs[-1] / xs[0]) / (len(xs) - 1)
-    logs, beyond = (
-        np.log([xs[0] * math.exp(-ratio), *xs, xs[-1] * math.exp(ratio)]),
-        [-0.5, *centres, len(xs) + 0.5],
-    )
-    inside = [
-        len(xs) if limit is None else np.interp(math.log(max(limit, 1e-300)), logs, beyond)
-        for limit in at
-    ]
-    places = np.clip(inside, 0, len(xs))
-    name = "stability limit: theory" if exact else "stability limit: measured"
-    for colour, width in (("white", 4), ("black", 2)):
-        label = name if colour == "black" else None
-        axes.stairs(places, np.arange(len(ys) + 1), orientation="horizontal", baseline=None, color=colour,
-                    linewidth=width, clip_on=False, label=label)  # fmt: skip
-    if exact:
-        return "limit: the learning rate at which the quadratic oscillates for ever, between cells by its logarithm"
-    fails = "a seed that does not learn diverges or ends below twice the accuracy of chance"
-    return (
-        f"limit: between the largest learning rate at which all seeds learn and the next; {fails}"
-    )
+    # between cells by the logarithm of the rate; the ends stand for rates beyond the grid
+    step = math.log(xs[-1] / xs[0]) / (len(xs) - 1)
+    logs = np.log([xs[0] * math.exp(-step), *xs, xs[-1] * math.exp(step)])
+    columns = [-0.5, *(np.arange(len(xs)) + 0.5), len(xs) + 0.5]
+    places = []
+    for limit in limits:
+        if limit is None:
+            places.append(float(len(xs)))
+        else:
+            places.append(float(np.interp(math.log(max(limit, 1e-300)), logs, columns)))
+    draw_steps(axes, np.clip(places, 0, len(xs)), name)
+    return note
 
 
 def _row_limit(row: pd.DataFrame, results: Sequence[Result], xs: list[Any]) -> float | None:
-    """The measured limit in a row of the grid."""
+    """The measured limit in a row of the grid; 0 where no rate learns."""
     first = results[int(row["run"].iloc[0])]
-    lost = find_failed(row, initial_loss(results, "test_loss"), chance(first.config))
-    fails = lost.groupby(row[LR]).max().reindex(xs)
+    failed = find_failed(row, initial_loss(results, "test_loss"), chance(first.config))
+    fails = failed.groupby(row[LR]).max().reindex(xs)
     learnt = row.groupby(LR)["learnt"].mean().reindex(xs).where(~fails.astype(bool))
     if learnt.isna().all():
         return 0.0
-    best = int(np.nanargmax(learnt) if "test_accuracy" in row else np.nanargmin(learnt))
-    return measured_limit(np.array(xs), fails.fillna(False).to_numpy(bool), best)
+    best = np.nanargmin(learnt)
+    if "test_accuracy" in row:
+        best = np.nanargmax(learnt)
+    return measured_limit(np.array(xs), fails.fillna(False).to_numpy(bool), int(best))
 
 
 def counts(sizes: pd.Series) -> str:
-    return f"{span(sizes)} seed{'s' * bool(sizes.max() > 1)}"
+    """`1 seed`, or `2 to 3 seeds`."""
+    if sizes.max() > 1:
+        return f"{span(sizes)} seeds"
+    return f"{span(sizes)} seed"
 
 
 def has_same_values(table: pd.DataFrame, key: str) -> bool:
-    """Whether a key has the same values in every panel, so that one panel's ticks can stand for
-    all.
-    """
-    return len({frozenset(values.dropna()) for _, values in table.groupby("panel")[key]}) == 1
+    """Whether a key has the same values in every panel, so that they can share ticks."""
+    panels = table.groupby("panel")[key]
+    return len({frozenset(values.dropna()) for _, values in panels}) == 1
 
 
 def order(value: Any) -> tuple[bool, Any]:
     """A sort key: numbers by size, then strings in the order of the sweep."""
-    return isinstance(value, str), 0 if isinstance(value, str) else value
+    if isinstance(value, str):
+        return True, 0
+    return False, value

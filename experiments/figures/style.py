@@ -1,13 +1,11 @@
-"""The style of all figures: colours, dashes, axes, the legend above and the notes below, and
-saving.
-"""
+"""The style of all figures: colours, dashes, axes, panels, legend and notes, and saving."""
 
 import math
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 from matplotlib import style
@@ -25,6 +23,8 @@ from laggard.experiments.results.statistics import half_width
 
 Runs = Sequence[Result] | Result
 File = str | Path | None
+Layout = Literal["constrained", "compressed"]
+Group = TypeVar("Group")
 STYLE = Path(__file__).parents[1] / "laggard.mplstyle"
 # Okabe and Ito
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
@@ -37,74 +37,155 @@ AXIS_LABELS = {
     "epoch": "epochs",
 }
 DIGIT = 0.075  # inches that a character of a tick's label takes
+MAX_MARKED_POINTS = 25
+MAX_OMITTED_NAMES = 4
 GREY, LIGHT = "#666666", "#bbbbbb"
-PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
-SPARSE = FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
-PERCENT = FuncFormatter(lambda share, _: f"{100 * share:.6g}")
-COUNT = FuncFormatter(
-    lambda n, _: f"{n / 1e6:g}M" if n >= 1e6 else f"{n / 1e3:g}k" if n >= 1e4 else f"{n:,g}"
-)
 PREFIXES = {9: "G", 6: "M", 3: "k", 0: ""}
 
 
+def _two_or_five(value: float, _: object) -> str:
+    """The number, if its first digit is 2 or 5."""
+    if f"{value:e}"[0] in "25":
+        return f"{value:g}"
+    return ""
+
+
+def _count(number: float, _: object = None) -> str:
+    if number >= 1e6:
+        return f"{number / 1e6:g}M"
+    if number >= 1e4:
+        return f"{number / 1e3:g}k"
+    return f"{number:,g}"
+
+
+PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
+SPARSE = FuncFormatter(_two_or_five)
+PERCENT = FuncFormatter(lambda share, _: f"{100 * share:.6g}")
+COUNT = FuncFormatter(_count)
+
+
 def as_sequence(results: Runs) -> Sequence[Result]:
-    """The results; a run by itself is a sequence of one.
+    """The results as a sequence; a single run becomes a sequence of one.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the sequence is empty.
     """
-    given = results if isinstance(results, Sequence) else [results]
-    if not given:
+    if not isinstance(results, Sequence):
+        return [results]
+    if not results:
         raise ValueError("expected a result to draw, got none")
-    return given
+    return results
 
 
 @contextmanager
 def styled_figure(
-    width: float,
-    height: float,
-    path: File = None,
-    layout: Literal["constrained", "compressed"] = "constrained",
+    width: float, height: float, path: File = None, layout: Layout = "constrained"
 ) -> Iterator[Figure]:
-    """A figure of `width` by `height` inches, drawn in the project's style and in no other, then
-    saved to `path`.
-    """
+    """A figure of `width` by `height` inches in the project's style, saved to `path` at the end."""
     with style.context(STYLE):
-        yield (figure := Figure(figsize=(width, height), layout=layout))
-        numbers = {label for tick in figure.findobj(Tick) for label in (tick.label1, tick.label2)}
-        for text in (
-            set(figure.findobj(Text)) - numbers - {axis.offsetText for axis in figure.findobj(Axis)}
-        ):
-            text.set_parse_math(False)  # a label with two dollar signs is no formula
+        figure = Figure(figsize=(width, height), layout=layout)
+        yield figure
+        _show_dollar_signs(figure)
     if path:
         save(figure, path)
 
 
+def _show_dollar_signs(figure: Figure) -> None:
+    """Treat texts as plain text: a label with two dollar signs is no formula."""
+    formulas = {axis.offsetText for axis in figure.findobj(Axis)}
+    for tick in figure.findobj(Tick):
+        formulas |= {tick.label1, tick.label2}
+    for text in set(figure.findobj(Text)) - formulas:
+        text.set_parse_math(False)
+
+
+class Panels(Generic[Group]):
+    """The panels of a figure: a panel for each group, up to `limit` groups.
+
+    Attributes:
+        groups: the groups that are shown, in the order of the panels.
+        axes: the panels whose lines the legend names.
+        notes: what the reader must know; the names of the groups left out are added.
+    """
+
+    def __init__(self, groups: Iterable[Group], names: Iterable[str], limit: int) -> None:
+        self.groups = list(groups)[:limit]
+        self.axes: list[Axes] = []
+        self.notes: list[str] = []
+        self._omission = omission_note(list(names)[limit:])
+
+    @contextmanager
+    def figure(
+        self,
+        size: tuple[float, float],
+        path: File,
+        columns: int = 1,
+        layout: Layout = "constrained",
+        **options: Any,
+    ) -> Iterator[Figure]:
+        """The figure with its panels; the legend and the notes are written at the end.
+
+        Args:
+            size: width and height in inches.
+            columns: the panels in one row.
+            options: of `Figure.subplots`.
+        """
+        with styled_figure(*size, path, layout) as figure:
+            self.axes = panels_of(figure, len(self.groups), columns, **options)
+            yield figure
+            legend(figure, self.axes, [*self.notes, self._omission])
+
+    def __iter__(self) -> Iterator[tuple[Axes, Group]]:
+        return zip(self.axes, self.groups, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+
+def omission_note(names: Sequence[str], items: str = "") -> str:
+    """A note that names what is not in the figure; empty where everything is shown."""
+    if not names:
+        return ""
+    listed = [shorten(name, 40) for name in names[:MAX_OMITTED_NAMES]]
+    rest = len(names) - len(listed)
+    if rest:
+        listed.append(f"and {rest} more")
+    return f"not shown: {items}{', '.join(listed)}"
+
+
 def name_ticks(axis: Axis, places: Any, names: Iterable[object], **options: Any) -> None:
-    """Name these places of an axis, with dollar signs as they are."""
+    """Name these places of an axis; dollar signs are shown."""
     axis.set_ticks(places, [str(name).replace("$", r"\$") for name in names], **options)
 
 
 def tick_values(axis: Axis, values: Sequence[float], inches: float) -> None:
-    """Ticks of a log axis of that length at these ascending values, and their names where they do
-    not overlap.
+    """Ticks of a log axis at these ascending values, named where the names do not overlap.
+
+    Args:
+        inches: the length of the axis.
     """
     values = [value for value in values if value > 0]
-    scale = inches / max(math.log(values[-1] / values[0]), 1e-9) if values else 0.0
     named = values[:1]
+    scale = 0.0
+    if values:
+        scale = inches / max(math.log(values[-1] / values[0]), 1e-9)
     for value in values[1:]:
-        wide = DIGIT * (len(f"{named[-1]:g}") + len(f"{value:g}") + 2) / 2
-        if math.log(value / named[-1]) * scale >= wide:
+        characters = len(f"{named[-1]:g}") + len(f"{value:g}") + 2
+        distance = math.log(value / named[-1]) * scale
+        if distance >= DIGIT * characters / 2:
             named.append(value)
+    unnamed = [value for value in values if value not in named]
     axis.set_major_locator(FixedLocator(named))
     axis.set_major_formatter(PLAIN)
-    axis.set_minor_locator(FixedLocator([value for value in values if value not in named]))
+    axis.set_minor_locator(FixedLocator(unnamed))
     axis.set_minor_formatter(NullFormatter())
 
 
 def panels_of(figure: Figure, count: int, columns: int, **options: Any) -> list[Axes]:
-    """So many panels in rows of `columns`, with the options of `Figure.subplots`; the last row may
-    not be full.
+    """`count` panels in rows of `columns`; the last row may not be full.
+
+    Args:
+        options: of `Figure.subplots`.
     """
     rows = math.ceil(count / columns)
     panels: list[Axes] = list(figure.subplots(rows, columns, squeeze=False, **options).flat)
@@ -116,161 +197,195 @@ def panels_of(figure: Figure, count: int, columns: int, **options: Any) -> list[
 def name_axes(
     panels: Sequence[Axes], columns: int, x: str, y: str, same: tuple[bool, bool] = (True, True)
 ) -> None:
-    """Name x below the lowest panel of each column and y left of each row, and ticks where all have
-    the same.
+    """Name x below the lowest panel of each column, and y left of each row.
+
+    Args:
+        same: whether all panels have the same ticks along x and along y, so that only the outer
+            panels need them.
     """
+    same_x, same_y = same
     for number, axes in enumerate(panels):
-        lowest, first = number + columns >= len(panels), number % columns == 0
-        axes.set(xlabel=x if lowest else "", ylabel=y if first else "")
-        axes.tick_params(
-            which="both", labelbottom=lowest or not same[0], labelleft=first or not same[1]
-        )
+        lowest = number + columns >= len(panels)
+        first = number % columns == 0
+        if lowest:
+            axes.set_xlabel(x)
+        if first:
+            axes.set_ylabel(y)
+        bottom = lowest or not same_x
+        left = first or not same_y
+        axes.tick_params(which="both", labelbottom=bottom, labelleft=left)
 
 
 def span(counts: Iterable[int]) -> str:
     """`9`, or `9 to 12`."""
-    every = list(counts)
-    return f"{min(every)}" if min(every) == max(every) else f"{min(every)} to {max(every)}"
-
-
-def omission_note(given: int, shown: int, what: str = "runs") -> str:
-    """A note on the number of items that are not in the figure."""
-    return f"{given - shown} more {what} are not shown" if given > shown else ""
+    values = list(counts)
+    low, high = min(values), max(values)
+    if low == high:
+        return f"{low}"
+    return f"{low} to {high}"
 
 
 def save(figure: Figure, path: str | Path) -> Figure:
-    """Write `figure` at 150 dots per inch, as its suffix says (png, svg, pdf), whole or not at all;
-    and return it.
+    """Write `figure` at 150 dots per inch in the format of the suffix, and return it.
 
     Raises:
-        ValueError: a suffix that cannot be drawn.
-        OSError: it cannot be written.
+        ValueError: the suffix is not a format of figures.
+        OSError: the file cannot be written; an older file is left as it was.
     """
     path = Path(path)
+    suffix = path.suffix[1:].lower()
     suffixes = figure.canvas.get_supported_filetypes()
-    if path.suffix[1:].lower() not in suffixes:
-        raise ValueError(
-            f"expected a name that ends in one of .{', .'.join(sorted(suffixes))}, got {path.name!r}"
-        )
-    metadata = {"Date": None} if path.suffix == ".svg" else None
-    # an SVG without its date, and with the style's salt
+    if suffix not in suffixes:
+        expected = ", .".join(sorted(suffixes))
+        raise ValueError(f"expected a name that ends in one of .{expected}, got {path.name!r}")
+    metadata = None
+    if path.suffix == ".svg":  # without the date, the same data give the same bytes
+        metadata = {"Date": None}
     with whole_file(path) as part, style.context(STYLE):
-        # same data, same bytes
-        figure.savefig(part, dpi=150, format=path.suffix[1:].lower(), metadata=metadata)
+        figure.savefig(part, dpi=150, format=suffix, metadata=metadata)
     return figure
 
 
 def line_styles(lines: Sequence[Line]) -> list[tuple[str, Any]]:
-    """A colour and a dash for each line: the colour is its run's if runs have several, and dashes
-    enough for those.
+    """A colour and a dash for each line.
+
+    Lines of one run share its colour and differ in dashes, where several runs have several lines
+    and the dashes suffice.
     """
     runs = [line.run for line in lines]
     names = list(dict.fromkeys(runs))
-    if len(names) in (1, len(runs)) or max(map(runs.count, names)) > len(DASHES):
+    longest = max(map(runs.count, names))
+    if len(names) in (1, len(runs)) or longest > len(DASHES):
         return [(colour, DASHES[index % len(DASHES)]) for index, colour in enumerate(PALETTE)]
-    return [
-        (PALETTE[names.index(run)], DASHES[runs[:index].count(run)])
-        for index, run in enumerate(runs)
-    ]
+    styles = []
+    for index, run in enumerate(runs):
+        dash = DASHES[runs[:index].count(run)]
+        styles.append((PALETTE[names.index(run)], dash))
+    return styles
 
 
 def draw(
     axes: Axes, lines: Sequence[Line], x: str, measure: str, target: float | None = None
 ) -> None:
-    """Each line, the mean of its curves in the 95 % interval of that mean; no first steep ascent of
-    an accuracy.
+    """Draw each line: the mean of its curves, and the 95 % interval of the mean as a band.
+
+    The y axis of an accuracy leaves out a steep ascent at the start.
+
+    Raises:
+        ValueError: `x` is no axis.
     """
     if x not in AXIS_LABELS:
         raise ValueError(f"x: expected one of {', '.join(AXIS_LABELS)}, got {x!r}")
-    levels = [] if target is None else [target]
-    for number, (line, (colour, dash)) in enumerate(zip(lines, line_styles(lines), strict=False)):
-        if measure not in line.curves[0]:
-            continue
-        at, values = line.points(x, measure)
-        mean, n = values.mean(0), len(values)
-        half = half_width(values.std(0, ddof=1), n) if n > 1 else 0
-        mark = MARKERS[number % len(MARKERS)] if len(at) <= 25 else "none"
-        axes.plot(at, mean, color=colour, linestyle=dash, label=line.title, marker=mark)
-        low, high = mean - half, mean + half
-        if measure == "test_accuracy":
-            low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
-        elif np.nanmax(mean, initial=0) > 0:  # a log axis has no 0
-            low = np.maximum(low, 1e-6 * np.nanmin(mean[mean > 0]))
-        axes.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
-        late = slice(min(len(at) // 8 + 1, len(at) - 1), None)
-        levels += [*low[late], *high[late]]
+    levels: list[float] = []
+    for number, (line, look) in enumerate(zip(lines, line_styles(lines), strict=False)):
+        if measure in line.curves[0]:
+            marker = MARKERS[number % len(MARKERS)]
+            levels += _draw_line(axes, line, (x, measure), look, marker)
     axes.set(xlabel=AXIS_LABELS[x], ylabel=CURVES.get(measure, measure))
     if x in ("updates", "samples"):
         axes.xaxis.set_major_formatter(COUNT)
     if target is not None:
-        axes.axhline(
-            target,
-            color="black",
-            linewidth=1,
-            linestyle=DASHES[2],
-            label=f"target {100 * target:.6g} %",
-        )
+        levels.append(target)
+        label = f"target {100 * target:.6g} %"
+        axes.axhline(target, color="black", linewidth=1, linestyle=DASHES[2], label=label)
     if measure == "test_accuracy":
         axes.yaxis.set_major_formatter(PERCENT)
-        heights = np.array(levels)[np.isfinite(levels)]
-        # the range of the values, where all exceed one half
-        if len(heights) and heights.min() > 0.5:
-            margin = 0.06 * (heights.max() - heights.min()) or 0.01
-            axes.set_ylim(heights.min() - margin, heights.max() + margin)
+        _zoom(axes, levels)
     elif measure in CURVES:
         logarithmic(axes, levels)
 
 
+def _draw_line(
+    axes: Axes, line: Line, keys: tuple[str, str], look: tuple[str, Any], marker: str
+) -> list[float]:
+    """Draw one line and its band; return the heights of the band after the first eighth."""
+    x, measure = keys
+    colour, dash = look
+    at, values = line.points(x, measure)
+    mean, n = values.mean(0), len(values)
+    half: Any = 0
+    if n > 1:
+        half = half_width(values.std(0, ddof=1), n)
+    if len(at) > MAX_MARKED_POINTS:
+        marker = "none"
+    axes.plot(at, mean, color=colour, linestyle=dash, label=line.title, marker=marker)
+    low, high = mean - half, mean + half
+    if measure == "test_accuracy":
+        low = np.clip(low, 0, 1)
+        high = np.clip(high, 0, 1)
+    elif np.nanmax(mean, initial=0) > 0:  # a log axis has no 0
+        low = np.maximum(low, 1e-6 * np.nanmin(mean[mean > 0]))
+    axes.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
+    late = min(len(at) // 8 + 1, len(at) - 1)
+    return [*low[late:], *high[late:]]
+
+
+def _zoom(axes: Axes, levels: Sequence[float]) -> None:
+    """Limit the y axis to the range of `levels`, where all of them exceed one half."""
+    heights = np.array(levels)[np.isfinite(levels)]
+    if not len(heights) or heights.min() <= 0.5:
+        return
+    margin = 0.06 * (heights.max() - heights.min())
+    if margin == 0:
+        margin = 0.01
+    axes.set_ylim(heights.min() - margin, heights.max() + margin)
+
+
 def logarithmic(axes: Axes, levels: Sequence[float] = ()) -> None:
-    """A log axis upwards, named by plain numbers where it has hardly a decade; linear where nothing
-    is positive.
+    """Make the y axis logarithmic; it stays linear where no value is positive.
+
+    An axis of less than two decades is labelled with plain numbers.
 
     Args:
-        levels: that it should reach, up to three times the highest line, and down to a third of the
-            lowest.
+        levels: values that the axis should include, up to three times the highest line, and down
+            to a third of the lowest.
     """
     values = _positive([line.get_ydata() for line in axes.lines])
     if not len(values):
         return
     axes.set_yscale("log", nonpositive="mask")
-    beside = np.append(_positive([levels]), values)
-    low, high = max(beside.min(), values.min() / 3), min(beside.max(), values.max() * 3)
-    margin = max((high / low) ** 0.05, 1.02)
+    wanted = np.append(_positive([levels]), values)
     # bands may reach down to 0, where a log axis does not
+    low = max(wanted.min(), values.min() / 3)
+    high = min(wanted.max(), values.max() * 3)
+    margin = max((high / low) ** 0.05, 1.02)
     axes.set_ylim(low / margin, high * margin)
-    if high < 100 * low:
-        axes.yaxis.set_major_formatter(PLAIN)
-        axes.yaxis.set_minor_formatter(PLAIN if high < 3 * low else SPARSE)
+    if high >= 100 * low:
+        return
+    axes.yaxis.set_major_formatter(PLAIN)
+    minor = SPARSE
+    if high < 3 * low:
+        minor = PLAIN
+    axes.yaxis.set_minor_formatter(minor)
 
 
 def _positive(columns: Iterable[Any]) -> np.ndarray:
     """The finite positive numbers of all `columns`."""
-    values = np.concatenate([np.asarray(column, float) for column in columns] or [np.empty(0)])
+    values = np.array([value for column in columns for value in column], float)
     return np.asarray(values[np.isfinite(values) & (values > 0)])
 
 
 def legend(figure: Figure, axes: Axes | Iterable[Axes], notes: Sequence[str]) -> None:
-    """One legend above all panels, where it hides no data, and below them what else the reader must
-    know.
+    """One legend above all panels, where it hides no data, and the notes below them.
 
     Args:
-        axes: the panels whose lines it names, each name once.
+        axes: the panels whose lines the legend names, each name once.
     """
     panels = [axes] if isinstance(axes, Axes) else list(axes)
-    found = {
-        name: handle
-        for of in panels
-        for handle, name in zip(*of.get_legend_handles_labels(), strict=True)
-    }
-    per_inch = figure.get_size_inches()[0] / 8
-    if found:
-        names = [shorten(name, 90) for name in found]
-        fitting = max(1, int(100 * per_inch) // (max(map(len, names)) + 6))
-        figure.legend(
-            list(found.values()), names, loc="outside upper left", ncols=min(fitting, len(names))
-        )
+    handles: dict[str, Any] = {}
+    for panel in panels:
+        items, names = panel.get_legend_handles_labels()
+        handles.update(zip(names, items, strict=True))
+    scale = figure.get_size_inches()[0] / 8
+    if handles:
+        names = [shorten(name, 90) for name in handles]
+        longest = max(map(len, names))
+        columns = max(1, int(100 * scale) // (longest + 6))
+        columns = min(columns, len(names))
+        figure.legend(list(handles.values()), names, loc="outside upper left", ncols=columns)
     figure.align_ylabels()
-    note = "\n".join(textwrap.wrap("; ".join(filter(None, notes)), int(128 * per_inch)))
+    text = "; ".join(filter(None, notes))
+    note = "\n".join(textwrap.wrap(text, int(128 * scale)))
     figure.supxlabel(note, x=0.01, ha="left", fontsize="small", color=GREY)
 
 
@@ -278,5 +393,6 @@ def quantity(value: float, unit: str) -> str:
     """A number with its unit and a prefix: 125 MB/s; inf is `unlimited`."""
     if math.isinf(value):
         return "unlimited"
-    power = max((power for power in PREFIXES if value >= 10**power), default=0)
+    powers = [power for power in PREFIXES if value >= 10**power]
+    power = max(powers, default=0)
     return f"{value / 10**power:.4g} {PREFIXES[power]}{unit}"

@@ -1,6 +1,4 @@
-"""Figures of time: the workers' states, a timeline of computations, and the phases of a gradient's
-life.
-"""
+"""Figures of time: the workers' states, a timeline of computations, and the phases of gradients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +18,7 @@ from laggard.experiments.figures.style import (
     PALETTE,
     PERCENT,
     File,
+    Panels,
     Runs,
     as_sequence,
     legend,
@@ -36,7 +35,8 @@ STATE_STYLES: dict[str, dict[str, Any]] = {
     "waiting": {"facecolor": "white", "edgecolor": PALETTE[1], "hatch": "////"},
     "down": {"color": LIGHT},
 }
-MOST, ROWS, WINDOW, RUNS = 40, 24, 30, 4
+MAX_BARS, MAX_ROWS, MAX_ROWS_OF_SEVERAL, MAX_RUNS = 40, 24, 8, 4
+WINDOW = 30  # gradients of the fastest worker in a timeline
 QUEUED: dict[str, Any] = {
     "facecolor": "white",
     "edgecolor": LIGHT,
@@ -47,64 +47,58 @@ UNUSED: dict[str, dict[str, Any]] = {
     "dropped": {"facecolor": "white", "edgecolor": PALETTE[1]},
     "cancelled": {"facecolor": "white", "edgecolor": PALETTE[-1], "hatch": "/////"},
 }
+TICK: dict[str, Any] = {"marker": "|", "linestyle": "none", "markersize": 9}
 PHASES = ("network down", "compute", "network up", "barrier", "queue")
-"""From the read to the worker; computing; to the target; waiting for the others of the same update;
-waiting in turn.
+"""From the read to the worker; computing; to the target; waiting for the other gradients of the
+same update; waiting for the update.
 """
 UNSPLIT = "network up, queue, barrier"
 """The last three together, where a run did not record when gradients arrived."""
 
 
 def occupation(results: Runs, path: File = None, label: Label | None = None) -> Figure:
-    """Utilisation: the shares of their time that workers computed, sent, waited and were down.
+    """The shares of their time in which workers computed, sent, waited and were down.
 
-    A bar a worker for one run, a bar a run for several, over all of its workers. A share written in
-    it is the waiting.
+    A bar a worker for one run, a bar a run for several. The share beside a bar is of waiting.
     """
     results = as_sequence(results)
+    notes = []
     if len(results) == 1:
-        table = shares(results[0].workers)
-        names = [f"worker {rank}" for rank in results[0].workers["worker"]]
+        workers = results[0].workers
+        names = [f"worker {rank}" for rank in workers["worker"]]
+        table = shares(workers)
     else:
-        table = shares(pd.DataFrame([of.workers.sum() for of in results]))
-        counts = [len(of.workers) for of in results]
-        called = [shorten(name, 48) for name in titles(results, label)]
-        names = [f"{name} (n = {n})" for name, n in zip(called, counts, strict=True)]
-    shown = table.head(MOST).fillna(0.0)
+        names = []
+        for result, title in zip(results, titles(results, label), strict=True):
+            names.append(f"{shorten(title, 48)} (n = {len(result.workers)})")
+        table = shares(pd.DataFrame([result.workers.sum() for result in results]))
+        notes.append("n: workers")
+    shown = table.head(MAX_BARS).fillna(0.0)
+    style: dict[str, Any] = {"va": "center", "size": "small"}
     with styled_figure(8, 1.1 + 0.24 * max(3, len(shown)), path) as figure:
         axes = figure.subplots()
         stack_bars(axes, shown, STATE_STYLES)
         for row, waited in enumerate(shown["waiting"]):
-            axes.annotate(
-                f"{waited:.0%}",
-                (1, row),
-                (4, 0),
-                textcoords="offset points",
-                va="center",
-                size="small",
-            )
+            axes.annotate(f"{waited:.0%}", (1, row), (4, 0), textcoords="offset points", **style)
         axes.set(xlabel="share of the workers' time (%); beside it, of waiting", xlim=(0, 1))
-        name_ticks(axes.yaxis, range(len(shown)), names[:MOST])
+        name_ticks(axes.yaxis, range(len(shown)), names[:MAX_BARS])
         axes.xaxis.set_major_formatter(PERCENT)
         axes.grid(visible=False)
-        more = f"{len(table) - len(shown)} more are not shown" * (len(table) > MOST)
-        notes = ["n: workers" * (len(results) > 1), more]
-        legend(figure, axes, notes)
+        legend(figure, axes, [*notes, omission_note(names[MAX_BARS:])])
     return figure
 
 
-def stack_bars(axes: Axes, table: pd.DataFrame, looks: Mapping[str, Mapping[str, Any]]) -> None:
-    """A bar for each row, from the top, with a part for each column of the table, in the order of
-    `looks`.
-    """
+def stack_bars(axes: Axes, table: pd.DataFrame, styles: Mapping[str, Mapping[str, Any]]) -> None:
+    """A bar for each row from the top, with a part for each column, in the order of `styles`."""
     left = np.zeros(len(table))
-    for name in filter(table.columns.__contains__, looks):
+    for name, style in styles.items():
+        if name not in table:
+            continue
         width = table[name].to_numpy()
-        (there,) = (width > 0).nonzero()  # an empty bar would still have edges
-        if len(there):
-            axes.barh(
-                there, width[there], 0.72, left[there], label=name, linewidth=0.7, **looks[name]
-            )
+        (rows,) = (width > 0).nonzero()  # an empty bar would still have edges
+        if len(rows):
+            sizes = rows, width[rows], 0.72, left[rows]
+            axes.barh(*sizes, label=name, linewidth=0.7, **style)
         left = left + width
     axes.set_ylim(len(table) - 0.4, -0.6)
 
@@ -116,127 +110,138 @@ def timeline(
     workers: Sequence[int] | None = None,
     label: Label | None = None,
 ) -> Figure:
-    """A timeline of computations: a row a worker, a bar a gradient from its start to its end, a
-    tick an update.
+    """A timeline of computations: a row a worker, a bar a gradient, a tick an update.
 
     Thick bars compute, thin ones are on their way, hatched thin ones have arrived and wait; where
-    arrivals were not recorded the last two are one. What is blank waits. Of several runs the first
+    arrivals were not recorded the last two are one. Blanks are waiting. Of several runs the first
     four, on one axis of time.
 
     Args:
         results: runs. Gradients still in flight at their end are not drawn.
-        path: where the figure is saved, if at all.
+        path: where the figure is saved.
         until: where the window ends (s); by default when the fastest worker's 30th gradient ends.
         workers: ranks to show; by default the first 24, of several runs the first 8.
     """
     results = as_sequence(results)
-    shown, most = results[:RUNS], ROWS if len(results) == 1 else 8
-    ranks = [
-        list(of.workers["worker"])[:most] if workers is None else list(workers) for of in shown
-    ]
-    until = (
-        min(_until(of, its) for of, its in zip(shown, ranks, strict=True))
-        if until is None
-        else until
-    )
-    tops = [
-        applied_gradients(of.updates[of.updates["started"] < until])["staleness"].max()
-        for of in shown
-    ]
-    colours = ScalarMappable(Normalize(0, max(1, *np.nan_to_num(tops))), "viridis")
-    heights = [0.5 + 0.27 * (len(its) + 1) for its in ranks]
-    with styled_figure(8, 1.2 + sum(heights) + 0.2 * (len(shown) > 1) * len(shown), path) as figure:
-        panels = figure.subplots(len(shown), 1, squeeze=False, sharex=True, height_ratios=heights)[
-            :, 0
-        ]
-        for axes, of, its, name in zip(panels, shown, ranks, titles(results, label), strict=False):
-            _rows(axes, of.updates, its, until, colours)
-            axes.set_title(shorten(name, 100) if len(shown) > 1 else "")
-        panels[-1].set(xlim=(0, until), xlabel=AXIS_LABELS["time"])
-        if max(np.nan_to_num(tops)) > 0:
-            figure.colorbar(
-                colours, ax=panels, label="staleness (updates)", ticks=MaxNLocator(integer=True)
-            )
-        hidden = sum(len(of.workers) - len(its) for of, its in zip(shown, ranks, strict=True))
-        notes = ["blank: waiting", omission_note(hidden, 0, "workers")]
-        if any(
-            len(set(its) - set(of.updates["worker"])) for of, its in zip(shown, ranks, strict=True)
-        ):
-            notes.append(
-                "rows without bars had no gradient that ended, as the first stages of a pipeline"
-            )
-        legend(figure, panels, [*notes, omission_note(len(results), len(shown))])
+    names = titles(results, label)
+    limit = MAX_ROWS
+    if len(results) > 1:
+        limit = MAX_ROWS_OF_SEVERAL
+    groups = [(result, _ranks(result, workers, limit)) for result in results[:MAX_RUNS]]
+    panels = Panels(groups, names, MAX_RUNS)
+    if until is None:
+        until = min(_end_of_window(result, ranks) for result, ranks in groups)
+    top = max(_max_staleness(result, until) for result, _ in groups)
+    colours = ScalarMappable(Normalize(0, max(1, top)), "viridis")
+    heights = [0.5 + 0.27 * (len(ranks) + 1) for _, ranks in groups]
+    height = 1.2 + sum(heights)
+    if len(panels) > 1:
+        height += 0.2 * len(panels)
+    panels.notes = ["blank: waiting", *_describe_rows(groups)]
+    with panels.figure((8, height), path, sharex=True, height_ratios=heights) as figure:
+        for (axes, (result, ranks)), name in zip(panels, names, strict=False):
+            _draw_rows(axes, result.updates, ranks, until, colours)
+            if len(panels) > 1:
+                axes.set_title(shorten(name, 100))
+        panels.axes[-1].set(xlim=(0, until), xlabel=AXIS_LABELS["time"])
+        if top > 0:
+            ticks = MaxNLocator(integer=True)
+            figure.colorbar(colours, ax=panels.axes, label="staleness (updates)", ticks=ticks)
     return figure
 
 
-def _until(result: Result, ranks: Sequence[int]) -> float:
+def _ranks(result: Result, workers: Sequence[int] | None, limit: int) -> list[int]:
+    if workers is not None:
+        return list(workers)
+    return list(result.workers["worker"])[:limit]
+
+
+def _max_staleness(result: Result, until: float) -> float:
+    started = result.updates[result.updates["started"] < until]
+    return float(np.nan_to_num(applied_gradients(started)["staleness"].max()))
+
+
+def _describe_rows(groups: list[tuple[Result, list[int]]]) -> list[str]:
+    """Notes on the workers that have no row, and on rows without bars."""
+    hidden: list[str] = []
+    blank = False
+    for result, ranks in groups:
+        omitted = [str(rank) for rank in result.workers["worker"] if rank not in ranks]
+        hidden = max(hidden, omitted, key=len)
+        blank = blank or not set(ranks) <= set(result.updates["worker"])
+    notes = [omission_note(hidden, "workers ")]
+    if blank:
+        notes.append(
+            "rows without bars had no gradient that ended, as the first stages of a pipeline"
+        )
+    return notes
+
+
+def _end_of_window(result: Result, ranks: Sequence[int]) -> float:
+    """The moment (s) at which a worker's 30th gradient has ended, or the last gradient's end."""
     ended = result.updates[result.updates["worker"].isin(ranks)]
-    ends = ended.groupby("worker")["time"].nth(WINDOW - 1)
     if not len(ended):
         return float(result.metrics["time"].max()) or 1.0
-    return float(min(ends) if len(ends) else max(ended["time"]))
+    ends = ended.groupby("worker")["time"].nth(WINDOW - 1)
+    if len(ends):
+        return float(min(ends))
+    return float(max(ended["time"]))
 
 
-def _rows(
+def _draw_rows(
     axes: Axes, updates: pd.DataFrame, ranks: Sequence[int], until: float, colours: ScalarMappable
 ) -> None:
     """A row a rank, and one of updates where servers make them."""
     ended = updates[updates["worker"].isin(ranks) & (updates["started"] < until)]
-    ended = ended.assign(
-        row=ended["worker"].map(list(ranks).index), computed=ended["computed"].fillna(ended["time"])
-    )
-    _bars(axes, ended, colours)
-    names, served = [str(rank) for rank in ranks], applied_gradients(updates)
-    served = served[(served["target"] < 0) & (served["time"] <= until)]
+    rows = ended["worker"].map(list(ranks).index)
+    computed = ended["computed"].fillna(ended["time"])
+    _draw_bars(axes, ended.assign(row=rows, computed=computed), colours)
+    names = [str(rank) for rank in ranks]
+    applied = applied_gradients(updates)
+    served = applied[(applied["target"] < 0) & (applied["time"] <= until)]
     if len(served):
         moments = served.drop_duplicates(["target", "version"])["time"]
-        axes.plot(
-            moments,
-            np.full(len(moments), len(ranks)),
-            "|",
-            color=PALETTE[1],
-            markersize=9,
-            label="update",
-        )
+        heights = np.full(len(moments), len(ranks))
+        axes.plot(moments, heights, color=PALETTE[1], label="update", **TICK)
         names.append("server")
     axes.set(ylabel="worker", ylim=(len(names) - 0.4, -0.6))
     axes.set_yticks(range(len(names)), names)
     axes.grid(visible=False)
 
 
-def _bars(axes: Axes, ended: pd.DataFrame, colours: ScalarMappable) -> None:
-    """A bar while a gradient is computed, coloured by its staleness, then thin ones until its
-    end.
-    """
+def _draw_bars(axes: Axes, ended: pd.DataFrame, colours: ScalarMappable) -> None:
+    """A bar while a gradient is computed, coloured by its staleness, then thin ones to its end."""
     applied = applied_gradients(ended)
-    for status, look in {
-        "applied": {"color": colours.to_rgba(applied["staleness"].to_numpy())},
-        **UNUSED,
-    }.items():
-        of, label = ended[ended["status"] == status], "computing" if status == "applied" else status
-        if len(of):
-            axes.barh(
-                of["row"], of["computed"] - of["started"], 0.7, of["started"], label=label, **look
-            )
-    ends = ended["time"]
-    if split := has_arrivals(ended):
-        ends = ended["arrived"].where(ended["arrived"] <= ended["time"], ended["computed"])
-        late = "arrived, not yet applied" if (ends < ended["time"]).any() else None
-        axes.barh(ended["row"], ended["time"] - ends, 0.2, ends, label=late, **QUEUED)
-    way = (
-        ("on its way" if split else "on its way or queued")
-        if (ends > ended["computed"]).any()
-        else None
-    )
-    axes.barh(
-        ended["row"], ends - ended["computed"], 0.2, ended["computed"], color=LIGHT, label=way
-    )
-    axes.plot(applied["time"], applied["row"], "|", color="black", markersize=9, label="applied")
+    staleness = colours.to_rgba(applied["staleness"].to_numpy())
+    _draw_computing(axes, applied, "computing", {"color": staleness})
+    for status, style in UNUSED.items():
+        _draw_computing(axes, ended[ended["status"] == status], status, style)
+    computed, end = ended["computed"], ended["time"]
+    arrived = end
+    way = "on its way or queued"
+    if has_arrivals(ended):
+        arrived = ended["arrived"].where(ended["arrived"] <= end, computed)
+        way = "on its way"
+        queued = "arrived, not yet applied" if (arrived < end).any() else None
+        axes.barh(ended["row"], end - arrived, 0.2, arrived, label=queued, **QUEUED)
+    style = {"color": LIGHT}
+    if (arrived > computed).any():
+        style["label"] = way
+    axes.barh(ended["row"], arrived - computed, 0.2, computed, **style)
+    axes.plot(applied["time"], applied["row"], color="black", label="applied", **TICK)
+
+
+def _draw_computing(
+    axes: Axes, gradients: pd.DataFrame, label: str, style: Mapping[str, Any]
+) -> None:
+    if len(gradients):
+        start = gradients["started"]
+        width = gradients["computed"] - start
+        axes.barh(gradients["row"], width, 0.7, start, label=label, **style)
 
 
 def phases(updates: pd.DataFrame) -> pd.DataFrame:
-    """Of each applied gradient, the updates of its target that fell into each phase of its life;
-    their sum is its staleness.
+    """The updates that fell into each phase of a gradient's life; their sum is its staleness.
 
     A gradient is read, `started`, `computed`, it `arrived`, its update was ready (the last of the
     gradients that were applied together had arrived), and it was applied. With V(t) the version of
@@ -244,8 +249,8 @@ def phases(updates: pd.DataFrame) -> pd.DataFrame:
 
         network down = V(started) - version_read,   compute = V(computed) - V(started),   ...
 
-    so that updates at the very moment at which two phases meet are the later one's. Where `arrived`
-    is not recorded the last three phases are one.
+    so that an update at the moment at which two phases meet belongs to the later one. Where
+    `arrived` is not recorded the last three phases are one.
 
     Args:
         updates: rows as of `Result.updates`.
@@ -253,33 +258,36 @@ def phases(updates: pd.DataFrame) -> pd.DataFrame:
     Returns:
         A row per applied gradient with its `worker`, `staleness` and a column per phase.
     """
-    applied = updates[updates["status"] == "applied"]
+    applied = applied_gradients(updates)
     borders = _borders(applied)
     counts = pd.DataFrame(index=applied.index)
-    for _, of in applied.groupby("target"):
-        rose = of.groupby("version")["time"].min()
-        moments, versions = rose.to_numpy(), rose.index.to_numpy() + 1  # that the model then had
-        before = of["version_read"].to_numpy()
+    for _, gradients in applied.groupby("target"):
+        first_times = gradients.groupby("version")["time"].min()
+        moments = first_times.to_numpy()
+        versions = np.array([0, *(first_times.index + 1)])  # before the first, and after each
+        before = gradients["version_read"].to_numpy()
         for name, border in borders.items():
             if border is None:
-                reached = of["version"].to_numpy()
+                reached = gradients["version"].to_numpy()
             else:
-                found = np.searchsorted(moments, border[of.index].to_numpy(), side="left") - 1
-                reached = np.where(found >= 0, versions[np.maximum(found, 0)], 0)
-            reached = np.clip(reached, before, of["version"])
-            counts.loc[of.index, name] = reached - before
+                ends = border[gradients.index].to_numpy()
+                reached = versions[np.searchsorted(moments, ends, side="left")]
+            reached = np.clip(reached, before, gradients["version"])
+            counts.loc[gradients.index, name] = reached - before
             before = reached
-    return applied[["worker", "staleness"]].join(counts.reindex(columns=list(borders)).fillna(0.0))
+    counts = counts.reindex(columns=list(borders)).fillna(0.0)
+    return applied[["worker", "staleness"]].join(counts)
 
 
 def seconds(updates: pd.DataFrame) -> pd.DataFrame:
-    """Of each applied gradient, the seconds that each phase after its start took, and its
-    `worker`.
-    """
-    applied = updates[updates["status"] == "applied"]
-    before, spent = applied["started"], {"worker": applied["worker"]}
-    for name, border in list(_borders(applied).items())[1:]:
-        border = applied["time"] if border is None else border
+    """The `worker` of each applied gradient, and the seconds of each phase after its start."""
+    applied = applied_gradients(updates)
+    spent = {"worker": applied["worker"]}
+    before = applied["started"]
+    _, *borders = _borders(applied).items()
+    for name, border in borders:
+        if border is None:
+            border = applied["time"]
         spent[name] = border - before
         before = border
     return pd.DataFrame(spent)
@@ -291,15 +299,12 @@ def has_arrivals(updates: pd.DataFrame) -> bool:
 
 
 def _borders(applied: pd.DataFrame) -> dict[str, pd.Series | None]:
-    """The moment (s) at which each phase ends, in their order; None at the end itself."""
-    start = {
-        "network down": applied["started"],
-        "compute": applied["computed"].fillna(applied["time"]),
-    }
+    """The moment (s) at which each phase ends, in their order; None for the gradient's end."""
+    computed = applied["computed"].fillna(applied["time"])
+    borders: dict[str, pd.Series | None] = {"network down": applied["started"], "compute": computed}
     if not has_arrivals(applied):
-        return {**start, UNSPLIT: None}
-    arrived = applied["arrived"].fillna(start["compute"])  # a local gradient is not sent
-    ready = arrived.groupby([applied["target"], applied["version"], applied["time"]]).transform(
-        "max"
-    )
-    return {**start, "network up": arrived, "barrier": ready, "queue": None}
+        return borders | {UNSPLIT: None}
+    arrived = applied["arrived"].fillna(computed)  # a local gradient is not sent
+    update = [applied["target"], applied["version"], applied["time"]]
+    ready = arrived.groupby(update).transform("max")
+    return borders | {"network up": arrived, "barrier": ready, "queue": None}

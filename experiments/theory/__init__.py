@@ -1,6 +1,4 @@
-"""Closed forms: staleness, seconds per update, stability, compensation; found by the class of the
-algorithm.
-"""
+"""Closed forms of staleness, seconds per update and stability, found by the algorithm's class."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -19,11 +17,9 @@ Form = TypeVar("Form", bound=Callable[..., Any])
 
 
 class Forms(Generic[Found]):
-    """A closed form for each class of algorithm; an algorithm of one's own registers its own, as
-    the others do.
+    """A closed form for each class of algorithm; the algorithm of a plugin registers its own.
 
-    A class derived from one that has a form may behave otherwise: it has none until it registers
-    one.
+    A derived class may behave differently: it has no form until it registers one.
 
     Example:
         >>> from laggard.experiments.theory.staleness import STALENESS, constant
@@ -40,9 +36,7 @@ class Forms(Generic[Found]):
         self._forms: dict[type, Callable[..., Found | None]] = {}
 
     def of(self, *classes: type) -> Callable[[Form], Form]:
-        """A decorator: the function is the closed form of these classes; it gives None where it
-        does not hold.
-        """
+        """A decorator: the function is the closed form of these classes, None if it does not hold."""
 
         def register(form: Form) -> Form:
             self._forms.update(dict.fromkeys(classes, form))
@@ -51,28 +45,31 @@ class Forms(Generic[Found]):
         return register
 
     def __call__(self, algorithm: Algorithm, *setting: Any) -> Found | None:
-        """What theory says of an algorithm in a setting; None where it has no form."""
+        """The value of the closed form in a setting; None where there is no form."""
         form = self._forms.get(type(algorithm))
-        return form(algorithm, *setting) if form else None
+        if form is None:
+            return None
+        return form(algorithm, *setting)
 
 
 def build_algorithm(config: Any) -> tuple[Algorithm, Cluster] | None:
-    """The algorithm and the cluster of a config, for mini-batches of its size; None for what is no
-    `Config`.
+    """The algorithm and the cluster of a config; None if they cannot be built.
 
-    A result does not hold the source of entries of one's own, as an algorithm: where their modules
-    are not on Python's path or in the current directory, or have changed since the run, None too,
-    as where a file that it names has.
+    They cannot be built for an object that is no `Config`, or if a plugin's module, or a file that
+    the config names, is missing or has changed since the run. A result does not hold the sources of
+    plugins: they are looked for on Python's path and in the current directory.
     """
     if not isinstance(config, Config):
         return None
     document = {"algorithm": config.algorithm.model_dump(), "cluster": config.cluster.model_dump()}
-    own, stored = dict(_own_entries(document)), config
-    if own:
+    plugins = dict(_plugins(document))
+    stored = config
+    if plugins:
         look_in(Path.cwd())
         try:
-            if not all(_is_unchanged(*entry) for entry in own.items()):
-                return None
+            for module, sha256 in plugins.items():
+                if not _is_unchanged(module, sha256):
+                    return None
             config = parse(document)
         except ConfigError:
             return None
@@ -83,27 +80,23 @@ def build_algorithm(config: Any) -> tuple[Algorithm, Cluster] | None:
         return None
 
 
-def _own_entries(document: Any) -> Iterator[tuple[str, str]]:
-    """The modules of entries of one's own in a part of a config, with the SHA-256 of their
-    sources.
-    """
+def _plugins(document: Any) -> Iterator[tuple[str, str]]:
+    """The modules of the plugins in a part of a config, with the SHA-256 of their sources."""
+    values: list[Any] = []
     if isinstance(document, list):
-        for one in document:
-            yield from _own_entries(one)
+        values = document
     elif isinstance(document, dict):
+        values = list(document.values())
         if "sha256" in document:
-            name = next(
-                value for value in document.values() if isinstance(value, str) and ":" in value
-            )
+            texts = [value for value in values if isinstance(value, str)]
+            name = next(text for text in texts if ":" in text)
             yield name.partition(":")[0], document["sha256"]
-        for value in document.values():
-            yield from _own_entries(value)
+    for value in values:
+        yield from _plugins(value)
 
 
 def _is_unchanged(module: str, sha256: str) -> bool:
-    """Whether a module has the same sources still; of one without a file, as a notebook, `parse`
-    finds out.
-    """
+    """Whether a module's sources are unchanged; `parse` checks one without a file (a notebook)."""
     try:
         return (hash_of_sources(module) or sha256) == sha256
     except OSError:
@@ -116,11 +109,8 @@ def name_of(result: Result) -> dict[str, Any]:
 
 
 def compare(theory: float, measured: float) -> dict[str, float]:
-    """The columns `theory`, `measured` and `ratio` of measured to theory, NaN where theory is 0 or
-    NaN.
-    """
-    return {
-        "theory": theory,
-        "measured": measured,
-        "ratio": measured / theory if theory else math.nan,
-    }
+    """The columns `theory`, `measured` and their `ratio`, NaN where theory is 0 or NaN."""
+    ratio = math.nan
+    if theory:
+        ratio = measured / theory
+    return {"theory": theory, "measured": measured, "ratio": ratio}

@@ -1,11 +1,9 @@
-"""Seconds of communication: a collective's by itself, and an update's whose messages overlap with
-the passes.
-"""
+"""Seconds of communication: of a collective, and of updates whose messages overlap the passes."""
 
 import math
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from laggard import simulator
 from laggard.experiments.theory import Forms
@@ -36,27 +34,38 @@ bytes.
 
 
 def collective_seconds(algorithm: Reducing, cluster: Cluster, transfer: float) -> float | None:
-    """What the collective of `algorithm` takes for bytes that a card sends in `transfer` seconds,
-    if that is known.
+    """The seconds of the algorithm's collective, if they are known.
+
+    Args:
+        transfer: the seconds in which a card sends the bytes of the sum.
     """
-    P, name, fair = cluster.workers, algorithm.collective, cluster.network.sharing == "fair"
+    P = cluster.workers
     if P == 1:
         return 0.0
-    if name not in COLLECTIVE_SECONDS or ("doubling" in name and P & (P - 1)):
+    name = algorithm.collective
+    is_power_of_two = P & (P - 1) == 0
+    if name not in COLLECTIVE_SECONDS or ("doubling" in name and not is_power_of_two):
         return None
     alpha = mean_of(cluster.network.latency)
+    fair = cluster.network.sharing == "fair"
     if algorithm.ring_slices > 1 and not fair:
         return ring_in_slices_seconds(P, algorithm.ring_slices, alpha, transfer)
-    if name == "server" and not fair:  # who is answered first is early in the next round
-        return 2 * alpha + P * transfer if algorithm.servers == 1 else None
+    if name == "server" and not fair:
+        # the worker that is answered first is early in the next round
+        if algorithm.servers > 1:
+            return None
+        return 2 * alpha + P * transfer
     if algorithm.servers > 1:
         return 2 * alpha + 2 * (P - 1) / algorithm.servers * transfer
     return COLLECTIVE_SECONDS[name](P, alpha, transfer)
 
 
 def ring_in_slices_seconds(P: int, slices: int, alpha: float, transfer: float) -> float:
-    """Seconds of a ring whose messages are cut into slices, on cards that are queues; of alpha and
-    N beta.
+    """Seconds of a ring whose messages are cut into slices, on cards that are queues.
+
+    Args:
+        alpha: the latency (s).
+        transfer: N beta, the seconds in which a card sends all bytes.
     """
     tau = transfer / P / slices
     if (slices - 1) * tau >= alpha:
@@ -65,80 +74,90 @@ def ring_in_slices_seconds(P: int, slices: int, alpha: float, transfer: float) -
 
 
 def trunk_seconds(algorithm: simulator.AllReduce, cluster: Cluster, size: float) -> float | None:
-    """What a ring or a hierarchical sum of N = `size` bytes takes over trunks between m groups of g
-    workers.
+    """Seconds of a ring or a hierarchical sum over trunks between m groups of g workers.
 
-    P = m g; with alpha_i the latency from group i to the next, beta_i the seconds a byte of the
-    slowest trunk there,
+    P = m g, N = `size` bytes; with alpha_i the latency from group i to the next, and beta_i the
+    seconds a byte of the slowest trunk there,
 
         ring            2 (P - 1) max_i (alpha_i + N max(beta, beta_i) / P)
         hierarchical    2 (g - 1)(alpha + N beta / g) + 2 (m - 1) max_i (alpha_i + N max(beta, g beta_i) / P)
 
-    None for other collectives, where two of these ways share a trunk, where groups are no stretches
-    of equally many ranks, in buckets or slices; and where g messages would wait in a queue at the
-    trunk.
+    None for other collectives, where two groups share a trunk to the next group, where groups are
+    not equally many consecutive ranks, in buckets or slices; and where g messages would wait in a
+    queue at the trunk.
     """
     network, P = cluster.network, cluster.workers
     g = network.group_size(P)
     if g is None or algorithm.bucket_bytes is not None or algorithm.ring_slices > 1:
         return None
-    m, trunks, alpha, beta = (
-        P // g,
-        Trunks(network, P),
-        mean_of(network.latency),
-        1 / network.bandwidth,
-    )
-    ways = [trunks.between(group * g, (group + 1) % m * g) for group in range(m)] if m > 1 else []
-    crossed = [ends for _, links in ways for ends in links]
+    m = P // g
+    is_ring = algorithm.collective == "ring"
+    alpha, beta = mean_of(network.latency), 1 / network.bandwidth
+    messages = 1 if is_ring else g  # at once over a trunk
+    crossed: list[Any] = []
+    between = []
+    if m > 1:
+        trunks = Trunks(network, P)
+        for group in range(m):
+            next_group = (group + 1) % m
+            latency, links = trunks.between(group * g, next_group * g)
+            crossed += links
+            speeds = [speed for speed in links.values() if speed is not None]
+            slowest = max((1 / speed for speed in speeds), default=0.0)
+            between.append(alpha + latency + size / P * max(beta, messages * slowest))
     if len(set(crossed)) < len(crossed):
         return None
-    slowest = [
-        max((1 / speed for speed in links.values() if speed is not None), default=0.0)
-        for _, links in ways
-    ]
-    at_once = 1 if algorithm.collective == "ring" else g
-    between = [alpha + far + size / P * max(beta, at_once * slow)
-               for (far, _), slow in zip(ways, slowest, strict=True)]  # fmt: skip
-    if algorithm.collective == "ring":
-        return 2 * (P - 1) * max([*between, (alpha + size / P * beta) * (P > 1)])
+    if is_ring:
+        if P == 1:
+            return 0.0
+        return 2 * (P - 1) * max([*between, alpha + size / P * beta])
     if algorithm.collective != "hierarchical" or (network.sharing != "fair" and 1 < g < P):
         return None
-    return 2 * (g - 1) * (alpha + size / g * beta) + 2 * (m - 1) * max(between, default=0.0)
+    inside = 2 * (g - 1) * (alpha + size / g * beta)
+    return inside + 2 * (m - 1) * max(between, default=0.0)
 
 
 class Slice(NamedTuple):
-    """A slice of a layer: the moment (s) from which on it can be sent, and the seconds that this
-    takes.
+    """A slice of a layer.
+
+    Attributes:
+        ready: the moment (s) from which on it can be sent.
+        layer: the index of its layer, from the front.
+        seconds: how long it takes to send.
     """
 
-    there: float
+    ready: float
     layer: int
     seconds: float
 
 
 def exchange(slices: Sequence[Slice], by_layer: bool) -> list[float]:
-    """When each of `slices` has been sent, one at a time: the front-most layer's first, or what has
-    waited longest.
+    """The moments (s) at which each slice has been sent, one at a time.
+
+    Args:
+        by_layer: whether the slice of the front-most layer goes first; else the one that has waited
+            longest.
     """
-    ends, now = [math.nan] * len(slices), 0.0
-    coming = sorted(range(len(slices)), key=lambda each: slices[each].there, reverse=True)
+    ends = [math.nan] * len(slices)
+    now = 0.0
+    coming = sorted(range(len(slices)), key=lambda index: slices[index].ready, reverse=True)
     waiting: list[tuple[int, float, int]] = []
     while coming or waiting:
         if not waiting:
-            now = max(now, slices[coming[-1]].there)
-        while coming and slices[coming[-1]].there <= now:
-            each = coming.pop()
-            heappush(waiting, (slices[each].layer * by_layer, slices[each].there, each))
-        each = heappop(waiting)[-1]
-        now += slices[each].seconds
-        ends[each] = now
+            now = max(now, slices[coming[-1]].ready)
+        while coming and slices[coming[-1]].ready <= now:
+            index = coming.pop()
+            part = slices[index]
+            priority = part.layer if by_layer else 0
+            heappush(waiting, (priority, part.ready, index))
+        *_, index = heappop(waiting)
+        now += slices[index].seconds
+        ends[index] = now
     return ends
 
 
 class LayerTimes(NamedTuple):
-    """The seconds of the passes of a layer with parameters, and its slices: how many, and the bytes
-    of each.
-    """
+    """The passes (s) of a layer with parameters, its number of slices, and the bytes of each."""
 
     forward: float
     backward: float
@@ -149,58 +168,67 @@ class LayerTimes(NamedTuple):
 def cut(
     algorithm: Sliced, cluster: Cluster, layers: Sequence[Layer], model_bytes: float
 ) -> list[LayerTimes]:
-    """The layers of a model that have parameters, each with those behind it that have none, from
-    the front.
+    """The layers with parameters from the front, each with the ones without parameters behind it.
+
+    In a model without parameters each layer counts as one parameter.
     """
-    works, weights = list[float](), list[float]()
-    learnt = any(layer.params for layer in layers)
+    works: list[float] = []
+    weights: list[float] = []
+    has_params = any(layer.params for layer in layers)
     for layer in layers:
-        if not works or (weights[-1] and (layer.params or not learnt)):
+        params = layer.params if has_params else 1
+        if not works or (weights[-1] and params):
             works.append(0.0)
             weights.append(0.0)
         works[-1] += layer.work
-        weights[-1] += layer.params if learnt else 1
-    forward = cluster.compute.mean / sum(works) / (1 + algorithm.backward)
-    found = []
+        weights[-1] += params
+    forward_seconds = cluster.compute.mean / sum(works) / (1 + algorithm.backward)
+    slice_bytes = algorithm.slice_bytes or math.inf
+    times = []
     for work, weight in zip(works, weights, strict=True):
         size = model_bytes * weight / sum(weights)
-        count = min(
-            MOST_SLICES, max(1, math.ceil(size / (algorithm.slice_bytes or math.inf) - 1e-9))
-        )
-        found.append(
-            LayerTimes(forward * work, algorithm.backward * forward * work, count, size / count)
-        )
-    return found
+        count = max(1, math.ceil(size / slice_bytes - 1e-9))
+        count = min(MOST_SLICES, count)
+        forward = forward_seconds * work
+        backward = algorithm.backward * forward_seconds * work
+        times.append(LayerTimes(forward, backward, count, size / count))
+    return times
 
 
 def gradient_slices(
     layers: Sequence[LayerTimes], seconds: Callable[[float], float], notice: float = 0.0
 ) -> list[Slice]:
-    """The slices of a gradient from the start of its backward pass on, as they are computed.
+    """The slices of a gradient in order of computation, from the start of its backward pass.
 
     Args:
         layers: the model's, from the front.
-        seconds: what a slice of so many bytes takes.
-        notice: the seconds after which it is known that a slice is there.
+        seconds: the seconds to send a slice of a number of bytes.
+        notice: the seconds after which other nodes know that a slice is ready.
     """
-    there, found = 0.0, list[Slice]()
+    ready = 0.0
+    slices: list[Slice] = []
     for number, layer in reversed(list(enumerate(layers))):
-        there += layer.backward
-        found += [Slice(there + notice, number, seconds(layer.size))] * layer.slices
-    return found
+        ready += layer.backward
+        part = Slice(ready + notice, number, seconds(layer.size))
+        slices += [part] * layer.slices
+    return slices
 
 
 def next_backward(
     layers: Sequence[LayerTimes], slices: Sequence[Slice], ends: Sequence[float]
 ) -> float:
-    """When the next backward pass begins, of `slices` that have come back at their `ends`: F_L of
-    the recursion.
+    """The start (s) of the next backward pass: F_L of the recursion.
+
+    Args:
+        ends: the moments at which the slices have come back.
     """
-    there = sum(layer.backward for layer in layers)
+    now = sum(layer.backward for layer in layers)
     for number, layer in enumerate(layers):
-        awaited = [end for end, one in zip(ends, slices, strict=True) if one.layer == number]
-        there = max(there, *awaited) + layer.forward
-    return there
+        for end, part in zip(ends, slices, strict=True):
+            if part.layer == number:
+                now = max(now, end)
+        now += layer.forward
+    return now
 
 
 @OVERLAP_SECONDS.of(simulator.P3)
@@ -210,15 +238,19 @@ def _p3(
     """The recursion in the docstring of `P3`, from one backward pass to the next: nothing is sent
     when it begins.
     """
-    network, by_layer = cluster.network, algorithm.order == "priority"
+    network = cluster.network
     if network.sharing != "fair" or not layers:
         return None
-    alpha, beta = mean_of(network.latency), cluster.workers / algorithm.shards / network.bandwidth
+    by_layer = algorithm.order == "priority"
+    alpha = mean_of(network.latency)
+    beta = cluster.workers / algorithm.shards / network.bandwidth
     parts = cut(algorithm, cluster, layers, model_bytes)
     up = gradient_slices(parts, lambda size: alpha + size * beta)
-    come = sorted(zip(exchange(up, by_layer), up, strict=True), key=lambda each: each[0])
+    arrivals = zip(exchange(up, by_layer), up, strict=True)
     slower = mean_of(network.latency_from(SERVER)) - alpha
-    down = [Slice(at, one.layer, one.seconds + slower) for at, one in come]
+    down = []
+    for arrival, part in sorted(arrivals, key=lambda pair: pair[0]):
+        down.append(Slice(arrival, part.layer, part.seconds + slower))
     return next_backward(parts, down, exchange(down, by_layer))
 
 
@@ -232,19 +264,19 @@ def _priority_all_reduce(
     """The recursion in the docstring of `PriorityAllReduce`, where a collective ends at all nodes
     at once.
     """
-    network = cluster.network
-    apart = algorithm.collective == "tree" or (
-        algorithm.collective == "server" and network.sharing == "fifo"
-    )
-    if apart or not layers or collective_seconds(algorithm, cluster, 0.0) is None:
+    network, name = cluster.network, algorithm.collective
+    if name == "tree" or (name == "server" and network.sharing == "fifo"):
         return None
-    alpha = mean_of(network.latency) if cluster.workers > 1 else 0.0
+    if not layers or collective_seconds(algorithm, cluster, 0.0) is None:
+        return None
+    alpha = 0.0
+    if cluster.workers > 1:
+        alpha = mean_of(network.latency)
+
+    def seconds(size: float) -> float:
+        summed = collective_seconds(algorithm, cluster, size / network.bandwidth)
+        return alpha + (summed or 0.0)
+
     parts = cut(algorithm, cluster, layers, model_bytes)
-    found = gradient_slices(
-        parts,
-        lambda size: (
-            alpha + (collective_seconds(algorithm, cluster, size / network.bandwidth) or 0.0)
-        ),
-        alpha,
-    )
-    return next_backward(parts, found, exchange(found, algorithm.order == "priority"))
+    slices = gradient_slices(parts, seconds, alpha)
+    return next_backward(parts, slices, exchange(slices, algorithm.order == "priority"))

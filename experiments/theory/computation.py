@@ -1,8 +1,5 @@
-"""Seconds of computation: the K-th smallest of independent durations, and pipelines with a flush,
-on a free network.
-"""
+"""Seconds of computation on a free network: order statistics, and pipelines with a flush."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,52 +39,73 @@ FLUSHED_SECONDS: Forms[float] = Forms()
 def order_statistic(
     law: Distribution, factors: Sequence[float] | np.ndarray, K: int
 ) -> float | None:
-    """E[X_(K:P)], the mean of the K-th smallest of P independent durations (s), X_i = factors[i] X
-    with X of the law.
+    """E[X_(K:P)], the mean of the K-th smallest of P independent durations X_i = factors[i] X.
 
         E[X_(K:P)] = integral over t > 0 of Pr(fewer than K of the X_i <= t)
 
-    None for laws whose distribution is not known here. Correct to about 1e-4 of itself.
+    The relative error is about 1e-4. None for distributions that are not known here.
+
+    Args:
+        law: the distribution of X (s).
     """
-    scale = law.factor if isinstance(law, Scaled) else 1.0
-    law, times = law.law if isinstance(law, Scaled) else law, scale * np.asarray(factors, float)
+    scales = np.asarray(factors, float)
+    if isinstance(law, Scaled):
+        scales = law.factor * scales
+        law = law.law
     if type(law) in DISCRETE:
-        values, weights = np.transpose(DISCRETE[type(law)](law))
-        t = np.unique(np.outer(times, values))
-        done = [((factor * values <= t[:, None]) * weights).sum(1) for factor in times]
-        # steps: what holds at one moment holds up to the next
-        fewer = np.concatenate([[1.0], _fewer(done, K)])[:-1]
-        return float(fewer @ np.diff(t, prepend=0.0))
-    if (of := _continuous(law)) is None:
+        return _discrete_order_statistic(DISCRETE[type(law)](law), scales, K)
+    distribution = _continuous(law)
+    if distribution is None:
         return None
-    quantiles = np.concatenate(
-        [of.ppf(np.linspace(0, 0.99, 1000)), of.isf(np.geomspace(1e-16, 0.01, 1500))]
-    )
-    t = np.unique(np.append(np.outer(np.unique(times), quantiles), 0.0))
-    shares = {factor: of.cdf(t / factor) for factor in np.unique(times)}
-    return float(np.trapezoid(_fewer([shares[factor] for factor in times], K), t))
+    body = distribution.ppf(np.linspace(0, 0.99, 1000))
+    tail = distribution.isf(np.geomspace(1e-16, 0.01, 1500))
+    quantiles = np.concatenate([body, tail])
+    distinct = np.unique(scales)
+    t = np.unique(np.append(np.outer(distinct, quantiles), 0.0))
+    shares = {scale: distribution.cdf(t / scale) for scale in distinct}
+    fewer = _fewer([shares[scale] for scale in scales], K)
+    return float(np.trapezoid(fewer, t))
+
+
+def _discrete_order_statistic(
+    points: Sequence[tuple[float, float]], scales: np.ndarray, K: int
+) -> float:
+    values, weights = np.transpose(points)
+    t = np.unique(np.outer(scales, values))
+    done = []
+    for scale in scales:
+        reached = scale * values <= t[:, None]
+        done.append((reached * weights).sum(1))
+    # a step function: the probability at one moment holds up to the next
+    fewer = np.concatenate([[1.0], _fewer(done, K)])[:-1]
+    return float(fewer @ np.diff(t, prepend=0.0))
 
 
 def _continuous(law: Distribution) -> Any:
-    """A law with a density, as scipy's; None for others."""
+    """A distribution with a density, as scipy's; None for others."""
     from scipy import stats
 
-    made: dict[type, Callable[[Any], Any]] = {
-        Uniform: lambda law: stats.uniform(law.low, law.high - law.low),
-        Exponential: lambda law: stats.expon(scale=law.mean),
-        ShiftedExponential: lambda law: stats.expon(law.shift, law.scale),
-        Gamma: lambda law: stats.gamma(law.cv**-2, scale=law.mean * law.cv**2),
-        LogNormal: lambda law: stats.lognorm(
-            np.sqrt(np.log1p(law.cv**2)), scale=law.mean / np.sqrt(1 + law.cv**2)
-        ),
-        Pareto: lambda law: stats.pareto(law.alpha, scale=law.scale),
-    }  # fmt: skip
-    return made[type(law)](law) if type(law) in made else None
+    if type(law) is Uniform:
+        return stats.uniform(law.low, law.high - law.low)
+    if type(law) is Exponential:
+        return stats.expon(scale=law.mean)
+    if type(law) is ShiftedExponential:
+        return stats.expon(law.shift, law.scale)
+    if type(law) is Gamma:
+        return stats.gamma(law.cv**-2, scale=law.mean * law.cv**2)
+    if type(law) is LogNormal:
+        sigma = np.sqrt(np.log1p(law.cv**2))
+        return stats.lognorm(sigma, scale=law.mean / np.sqrt(1 + law.cv**2))
+    if type(law) is Pareto:
+        return stats.pareto(law.alpha, scale=law.scale)
+    return None
 
 
 def _fewer(done: Sequence[np.ndarray], K: int) -> np.ndarray:
-    """Pr(fewer than K are done), of independent probabilities to be done `(moments,)`, one a
-    worker.
+    """Pr(fewer than K workers are done) `(moments,)`.
+
+    Args:
+        done: of each worker the probability that it is done `(moments,)`; workers are independent.
     """
     counts = np.zeros((K, len(done[0])))
     counts[0] = 1.0
@@ -99,25 +117,27 @@ def _fewer(done: Sequence[np.ndarray], K: int) -> np.ndarray:
 
 def law_of(cluster: Cluster) -> Distribution:
     """The law of compute times, of which `Scaled` is a multiple."""
-    return cluster.compute.law if isinstance(cluster.compute, Scaled) else cluster.compute
+    if isinstance(cluster.compute, Scaled):
+        return cluster.compute.law
+    return cluster.compute
 
 
 def is_steady(cluster: Cluster) -> bool:
     """Whether the slowdowns of the workers never change, and no node crashes."""
-    return not cluster.server_crashes and all(
-        isinstance(slowdown, Factor) for slowdown in cluster.slowdowns
-    )
+    if cluster.server_crashes:
+        return False
+    return all(isinstance(slowdown, Factor) for slowdown in cluster.slowdowns)
 
 
 def factors_of(cluster: Cluster) -> np.ndarray:
-    """How many times as long each worker takes by slowdowns that never change `(workers,)`."""
-    always = [slowdown for slowdown in cluster.slowdowns if isinstance(slowdown, Factor)]
-    return np.array(
-        [
-            math.prod(one.factor for one in always if one.hits(rank))
-            for rank in range(cluster.workers)
-        ]
-    )
+    """The product of each worker's constant slowdown factors `(workers,)`."""
+    factors = np.ones(cluster.workers)
+    for slowdown in cluster.slowdowns:
+        if isinstance(slowdown, Factor):
+            for rank in range(cluster.workers):
+                if slowdown.hits(rank):
+                    factors[rank] *= slowdown.factor
+    return factors
 
 
 def mini_batch_seconds(
@@ -127,30 +147,28 @@ def mini_batch_seconds(
     micro_batches: int,
     schedule: str,
 ) -> np.ndarray | None:
-    """The seconds `(replicas,)` of a mini-batch of M micro-batches, from its first forward pass to
-    its last backward.
+    """Seconds of a mini-batch of M micro-batches, from its first forward to its last backward pass.
 
         T = sum_s t_s + (M - 1) max_s t_s,    t_s = f_s + b_s of stage s, for one micro-batch
 
     as in a flow shop of equal jobs, once for the forward and once for the backward passes. With the
-    schedule of 1F1B it holds where M = 1 or all stages are equal. None where it does not, where
-    times vary, or where nothing can be cut.
+    schedule of 1F1B it holds where M = 1 or all stages are equal.
+
+    Returns:
+        Seconds `(replicas,)`; None where the equation does not hold, where times vary, or for a
+        model without layers.
     """
     if not layers or not isinstance(law_of(cluster), Constant):
         return None
     stages = stage_layers(layers, algorithm.depth(cluster.workers), algorithm.cut)
-    works = (
-        cluster.compute.mean
-        * factors_of(cluster).reshape(-1, len(stages))
-        * [stage.work for stage in stages]
-    )
+    shares = [stage.work for stage in stages]
+    factors = factors_of(cluster).reshape(-1, len(stages))
+    works = cluster.compute.mean * factors * shares
     slowest = works.max(1)
-    if (
-        schedule == "1f1b"
-        and micro_batches > 1
-        and not np.allclose(works.min(1), slowest, rtol=1e-12)
-    ):
-        return None
+    if schedule == "1f1b" and micro_batches > 1:
+        equal = np.allclose(works.min(1), slowest, rtol=1e-12)
+        if not equal:
+            return None
     seconds: np.ndarray = works.sum(1) + (micro_batches - 1) * slowest
     return seconds
 
@@ -160,19 +178,24 @@ def _slowest_replica(
     algorithm: Pipeline, cluster: Cluster, layers: Sequence[Layer]
 ) -> float | None:
     """max_r T_r: on every stage, replicas wait for the slowest."""
-    schedule = "1f1b" if isinstance(algorithm, simulator.OneForwardOneBackward) else "gpipe"
-    seconds = mini_batch_seconds(
-        algorithm, cluster, layers, getattr(algorithm, "micro_batches", 1), schedule
-    )
-    return None if seconds is None else float(seconds.max())
+    schedule = "gpipe"
+    if isinstance(algorithm, simulator.OneForwardOneBackward):
+        schedule = "1f1b"
+    micro_batches = getattr(algorithm, "micro_batches", 1)
+    seconds = mini_batch_seconds(algorithm, cluster, layers, micro_batches, schedule)
+    if seconds is None:
+        return None
+    return float(seconds.max())
 
 
 @FLUSHED_SECONDS.of(simulator.AsyncPipelines)
 def _rates_of_replicas(
     algorithm: simulator.AsyncPipelines, cluster: Cluster, layers: Sequence[Layer]
 ) -> float | None:
-    """1 / sum_r (1 / T_r): each replica has a rate of its own."""
+    """1 / sum_r (1 / T_r): the replicas' rates add up."""
     seconds = mini_batch_seconds(
         algorithm, cluster, layers, algorithm.micro_batches, algorithm.schedule
     )
-    return None if seconds is None else float(1 / (1 / seconds).sum())
+    if seconds is None:
+        return None
+    return float(1 / (1 / seconds).sum())

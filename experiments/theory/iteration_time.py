@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
 from laggard import simulator
@@ -21,7 +20,7 @@ from laggard.experiments.theory.computation import (
     law_of,
     order_statistic,
 )
-from laggard.simulator import Cluster
+from laggard.simulator import Algorithm, Cluster, Network
 from laggard.simulator.algorithms.base import count_awaited
 from laggard.simulator.learning.task import bytes_of
 from laggard.simulator.network.topology import SERVER, Auto, Ring
@@ -41,19 +40,19 @@ SERVED_SECONDS: Forms[float] = Forms()
 
 
 def expected_seconds(results: Sequence[Result]) -> pd.DataFrame:
-    """A row a run: the seconds of an update by theory, beside those that it took in the second half
-    of the run.
+    """The seconds of an update by theory, and as measured in the second half of a run; a row a run.
 
     Theory is `seconds_theory`; measured is `seconds_per_update`, where an update is a server's, a
-    round of a
-    collective, or one step of every node of a gossip. Columns: what was swept (else `method`),
-    `theory` and `measured` (s; NaN where theory has no closed form), `ratio` of measured to theory.
+    round of a collective, or one step of every node of a gossip. Columns: what was swept (else
+    `method`), `theory` and `measured` (s; NaN where theory has no closed form), `ratio` of measured
+    to theory.
     """
-    pairs = [(result, seconds_theory(result), seconds_per_update(result)) for result in results]
-    rows = [
-        {**name_of(of), **compare(math.nan if theory is None else theory, took)}
-        for of, theory, took in pairs
-    ]
+    rows = []
+    for result in results:
+        theory = seconds_theory(result)
+        if theory is None:
+            theory = math.nan
+        rows.append({**name_of(result), **compare(theory, seconds_per_update(result))})
     return pd.DataFrame(rows)
 
 
@@ -65,25 +64,28 @@ def seconds_per_update(result: Result) -> float:
     """
     applied = result.updates[result.updates["status"] == "applied"]
     applied = applied.drop_duplicates(["target", "version"]).sort_values("version")
-    gaps = []
-    for _, of in applied.groupby("target"):
-        late = of.iloc[len(of) // 2 - (len(of) < 4) :]
+    gaps: list[float] = []
+    for _, updates in applied.groupby("target"):
+        start = len(updates) // 2
+        if len(updates) < 4:  # a half of two or three updates has no gap
+            start -= 1
+        late = updates.iloc[start:]
         if len(late) > 1:
-            ends = late.iloc[[0, -1]]
-            gaps.append(np.diff(ends["time"])[0] / np.diff(ends["version"])[0])
-    return (
-        len(gaps) / sum(1 / gap for gap in gaps)
-        if gaps and min(gaps) > 0
-        else 0.0
-        if gaps
-        else math.nan
-    )
+            first, last = late.iloc[0], late.iloc[-1]
+            gaps.append((last["time"] - first["time"]) / (last["version"] - first["version"]))
+    if not gaps:
+        return math.nan
+    if min(gaps) <= 0:
+        return 0.0
+    return len(gaps) / sum(1 / gap for gap in gaps)
 
 
 def model_bytes(result: Result) -> float:
     """The bytes of one model's message."""
-    given = result.config.cluster.network.message_bytes
-    return float(bytes_of(result.config.task, result.weights.shape[1]) if given is None else given)
+    size = result.config.cluster.network.message_bytes
+    if size is None:
+        size = bytes_of(result.config.task, result.weights.shape[1])
+    return float(size)
 
 
 def seconds_theory(result: Result) -> float | None:
@@ -103,8 +105,8 @@ def seconds_theory(result: Result) -> float | None:
     2 alpha is the latency to the server and back; r, u and q its seconds to take in a message, to
     update and to reply, 0 for all other methods.
 
-    On a free network, for other laws and uneven workers too, with X_i the seconds of worker i and
-    mu_i = 1 / E[X_i]:
+    On a free network, also for other distributions and uneven workers, with X_i the seconds of
+    worker i and mu_i = 1 / E[X_i]:
 
     k_sync                       E[X_(K:P)], the K-th to finish: all of them, or `cancel`
     sync_ps, all_reduce          E[X_(P:P)]; so do p3 and priority_all_reduce
@@ -115,7 +117,7 @@ def seconds_theory(result: Result) -> float | None:
     local_sgd, diloco            H max_i X_i, if times are constant
     naive, gpipe, 1f1b           max_r T_r (`computation`), async_pipelines 1 / sum_r (1 / T_r), if times are constant
 
-    None where none of them holds: other laws or settings, slowdowns that come and go, unequal
+    None where none of them holds: other distributions or settings, slowdowns that change, unequal
     cards, private wires, a network that changes, a server whose work takes time, gradients in
     buckets on a network that takes time.
 
@@ -127,106 +129,140 @@ def seconds_theory(result: Result) -> float | None:
         return None
     algorithm, cluster = built
     network = cluster.network
-    uneven = (
-        network.cards
-        or network.links
-        or network.colocated
-        or network.server_bandwidth
-        or network.hosts
-    )
-    if (
-        uneven
-        or network.changes
-        or network.wiring != "cards"
-        or network.draws_latency
-        or not is_steady(cluster)
-    ):
+    if not is_steady(cluster) or not _has_equal_cards(network):
         return None
     if network.unlimited and not network.latency and cluster.serves_at_once:
-        return FREE_SECONDS(algorithm, cluster) or FLUSHED_SECONDS(
-            algorithm, cluster, result.config.task.layers()
-        )
+        seconds = FREE_SECONDS(algorithm, cluster)
+        if seconds:
+            return seconds
+        return FLUSHED_SECONDS(algorithm, cluster, result.config.task.layers())
     if cluster.slowdowns or not isinstance(law_of(cluster), Constant):
         return None
     size = model_bytes(result)
     if network.groups is not None:
-        summed = (
-            trunk_seconds(algorithm, cluster, size)
-            if isinstance(algorithm, simulator.AllReduce)
-            else None
-        )
-        return None if summed is None else cluster.compute.mean + summed
-    if cluster.serves_at_once and (
-        found := OVERLAP_SECONDS(algorithm, cluster, result.config.task.layers(), size)
-    ):
-        return found
-    forms = CARD_SECONDS if cluster.serves_at_once else SERVED_SECONDS
-    return forms(algorithm, cluster, size / network.bandwidth)
+        if not isinstance(algorithm, simulator.AllReduce):
+            return None
+        summed = trunk_seconds(algorithm, cluster, size)
+        if summed is None:
+            return None
+        return cluster.compute.mean + summed
+    transfer = size / network.bandwidth
+    if not cluster.serves_at_once:
+        return SERVED_SECONDS(algorithm, cluster, transfer)
+    overlapping = OVERLAP_SECONDS(algorithm, cluster, result.config.task.layers(), size)
+    if overlapping:
+        return overlapping
+    return CARD_SECONDS(algorithm, cluster, transfer)
 
 
-def _order(cluster: Cluster, K: int | None = None) -> float | None:
-    """The K-th of P durations, or the last."""
-    return order_statistic(cluster.compute, factors_of(cluster), K or cluster.workers)
+def _has_equal_cards(network: Network) -> bool:
+    """Whether all nodes have the same card, at all times, and nothing else carries messages."""
+    if network.cards or network.links or network.colocated or network.hosts:
+        return False
+    if network.server_bandwidth or network.changes or network.draws_latency:
+        return False
+    return network.wiring == "cards"
+
+
+def _order(cluster: Cluster, K: int) -> float | None:
+    """The mean of the K-th smallest of P durations."""
+    return order_statistic(cluster.compute, factors_of(cluster), K)
+
+
+def _last(cluster: Cluster) -> float | None:
+    """The mean of the largest of P durations."""
+    return _order(cluster, cluster.workers)
 
 
 def _rate(cluster: Cluster, gradients: int) -> float | None:
-    """Updates of so many gradients that come as their workers make them."""
-    # a machine's mean is drawn; a trace has an order of its own
+    """Seconds of an update of `gradients` gradients, which workers compute without waiting."""
+    # the mean of a machine is drawn, and a trace is a fixed sequence: neither has the rates above
     if isinstance(law_of(cluster), TwoLevelGamma | Trace):
         return None
     return float(gradients * cluster.compute.mean / (1 / factors_of(cluster)).sum())
 
 
 def _slowest(cluster: Cluster, steps: int = 1) -> float | None:
-    constant = isinstance(law_of(cluster), Constant)
-    return float(steps * cluster.compute.mean * factors_of(cluster).max()) if constant else None
+    """The constant seconds of a number of steps of the slowest worker."""
+    if not isinstance(law_of(cluster), Constant):
+        return None
+    return float(steps * cluster.compute.mean * factors_of(cluster).max())
+
+
+@FREE_SECONDS.of(simulator.AllReduce, simulator.PriorityAllReduce, simulator.P3)
+def _synchronous(algorithm: Algorithm, cluster: Cluster) -> float | None:
+    return _last(cluster)
 
 
 @FREE_SECONDS.of(simulator.SyncPS)
 def _sync_ps(algorithm: simulator.SyncPS, cluster: Cluster) -> float | None:
-    return _order(cluster) if algorithm.accumulate == 1 else None
+    if algorithm.accumulate > 1:
+        return None
+    return _last(cluster)
+
+
+@FREE_SECONDS.of(simulator.AsyncPS)
+def _async_ps(algorithm: simulator.AsyncPS, cluster: Cluster) -> float | None:
+    return _rate(cluster, algorithm.accumulate)
+
+
+@FREE_SECONDS.of(simulator.SoftSync)
+def _soft_sync(algorithm: simulator.SoftSync, cluster: Cluster) -> float | None:
+    return _rate(cluster, algorithm.gradients)
+
+
+@FREE_SECONDS.of(simulator.ADPSGD, simulator.OverlapADPSGD)
+def _adpsgd(algorithm: Algorithm, cluster: Cluster) -> float | None:
+    return _rate(cluster, cluster.workers)
+
+
+@FREE_SECONDS.of(simulator.DPSGD, simulator.SGP, simulator.OverlapSGP)
+def _gossip(algorithm: Algorithm, cluster: Cluster) -> float | None:
+    return _slowest(cluster)
 
 
 @FREE_SECONDS.of(simulator.KSync)
 def _k_sync(algorithm: simulator.KSync, cluster: Cluster) -> float | None:
     K = count_awaited(algorithm, algorithm.wait_for, cluster.workers)
-    return _order(cluster, K) if algorithm.cancel or cluster.workers == K else None
+    if algorithm.cancel or cluster.workers == K:
+        return _order(cluster, K)
+    return None
 
 
 @FREE_SECONDS.of(simulator.KAsync)
-def _k_async_seconds(algorithm: simulator.KAsync, cluster: Cluster) -> float | None:
+def _k_async(algorithm: simulator.KAsync, cluster: Cluster) -> float | None:
     if algorithm.wait_for == 1:
         return _rate(cluster, 1)
-    return _order(cluster, algorithm.wait_for) if isinstance(law_of(cluster), Exponential) else None
+    if isinstance(law_of(cluster), Exponential):
+        return _order(cluster, algorithm.wait_for)
+    return None
 
 
 @FREE_SECONDS.of(simulator.KBatchSync)
 def _k_batch_sync(algorithm: simulator.KBatchSync, cluster: Cluster) -> float | None:
-    return _rate(cluster, algorithm.gradients) if isinstance(law_of(cluster), Exponential) else None
+    if isinstance(law_of(cluster), Exponential):
+        return _rate(cluster, algorithm.gradients)
+    return None
 
 
 @FREE_SECONDS.of(simulator.LocalSGD, simulator.DiLoCo)
 def _local_sgd(algorithm: simulator.LocalSGD, cluster: Cluster) -> float | None:
-    every = count_awaited(algorithm, algorithm.wait_for, cluster.workers) == cluster.workers
-    return _slowest(cluster, algorithm.local_steps) if every else None
+    if count_awaited(algorithm, algorithm.wait_for, cluster.workers) < cluster.workers:
+        return None
+    return _slowest(cluster, algorithm.local_steps)
 
 
 def _both_ways(cluster: Cluster) -> float:
     """The latency to a server and back."""
-    return mean_of(cluster.network.latency) + mean_of(cluster.network.latency_from(SERVER))
+    network = cluster.network
+    return mean_of(network.latency) + mean_of(network.latency_from(SERVER))
 
 
-FREE_SECONDS.of(simulator.AllReduce, simulator.PriorityAllReduce, simulator.P3)(
-    lambda algorithm, cluster: _order(cluster)
-)
-FREE_SECONDS.of(simulator.AsyncPS)(lambda algorithm, cluster: _rate(cluster, algorithm.accumulate))
-FREE_SECONDS.of(simulator.SoftSync)(lambda algorithm, cluster: _rate(cluster, algorithm.gradients))
-FREE_SECONDS.of(simulator.ADPSGD, simulator.OverlapADPSGD)(
-    lambda algorithm, cluster: _rate(cluster, cluster.workers)
-)
-FREE_SECONDS.of(simulator.DPSGD, simulator.SGP, simulator.OverlapSGP)(
-    lambda algorithm, cluster: _slowest(cluster)
-)
+def _message(cluster: Cluster, transfer: float) -> float:
+    """Seconds of a message to a peer; 0 for a single worker, which has none."""
+    if cluster.workers == 1:
+        return 0.0
+    return mean_of(cluster.network.latency) + transfer
 
 
 @CARD_SECONDS.of(simulator.AllReduce)
@@ -243,7 +279,9 @@ def _all_reduce_cards(
 def _sync_ps_cards(algorithm: simulator.SyncPS, cluster: Cluster, transfer: float) -> float | None:
     if algorithm.accumulate != 1 or algorithm.shards != 1 or algorithm.bucket_bytes is not None:
         return None
-    models = 2 * cluster.workers if cluster.network.sharing == "fair" else cluster.workers + 1
+    models = cluster.workers + 1
+    if cluster.network.sharing == "fair":
+        models = 2 * cluster.workers
     return cluster.compute.mean + _both_ways(cluster) + models * transfer
 
 
@@ -266,31 +304,34 @@ def _async_ps_cards(
 def _sgp_cards(algorithm: simulator.SGP, cluster: Cluster, transfer: float) -> float | None:
     if not isinstance(cluster.network.topology, Auto) or algorithm.overlap > 1:
         return None
-    t_c, way = (
-        cluster.compute.mean,
-        (mean_of(cluster.network.latency) + transfer) * (cluster.workers > 1),
-    )
-    return max(t_c, way) if algorithm.overlap else t_c + way
+    t_c = cluster.compute.mean
+    message = _message(cluster, transfer)
+    if algorithm.overlap:
+        return max(t_c, message)
+    return t_c + message
 
 
 @CARD_SECONDS.of(simulator.OverlapSGP)
 def _osgp_cards(algorithm: simulator.OverlapSGP, cluster: Cluster, transfer: float) -> float | None:
     tau, H, t_c = algorithm.overlap, algorithm.local_steps, cluster.compute.mean
-    # no two messages share a card
-    alone = cluster.network.sharing == "fifo" or tau <= H or H * t_c >= transfer
-    if not isinstance(cluster.network.topology, Auto) or not alone:
+    if not isinstance(cluster.network.topology, Auto):
         return None
+    if cluster.network.sharing == "fair" and tau > H and H * t_c < transfer:
+        return None  # two messages would share a card
     if cluster.workers == 1:
         return t_c
-    way = mean_of(cluster.network.latency) + transfer
-    between = H * t_c + max(0.0, way - tau * t_c) / max(1, math.ceil(tau / H))  # two pushes
-    return max(between, transfer) / H
+    wait = max(0.0, _message(cluster, transfer) - tau * t_c)
+    between_pushes = H * t_c + wait / max(1, math.ceil(tau / H))
+    return max(between_pushes, transfer) / H
 
 
 @CARD_SECONDS.of(simulator.DPSGD)
 def _dpsgd_cards(algorithm: simulator.DPSGD, cluster: Cluster, transfer: float) -> float | None:
     if not isinstance(cluster.network.topology, Auto | Ring):
         return None
-    P, t_c = cluster.workers, cluster.compute.mean
-    way = (mean_of(cluster.network.latency) + min(P - 1, 2) * transfer) * (P > 1)
-    return max(t_c, way) if algorithm.order == "combine_then_adapt" else t_c + way
+    t_c = cluster.compute.mean
+    peers = min(cluster.workers - 1, 2)
+    messages = _message(cluster, peers * transfer)
+    if algorithm.order == "combine_then_adapt":
+        return max(t_c, messages)
+    return t_c + messages

@@ -57,7 +57,9 @@ def exact_limit(config: Any) -> float | None:
         return None
     limit, _ = critical(int(theory.mean), learning.momentum, learning.optimizer == "nesterov")
     form: QuadraticForm = config.task.build()
-    return None if form.scale else limit / form.smoothness
+    if form.scale:
+        return None
+    return limit / form.smoothness
 
 
 def critical(delay: int, momentum: float, nesterov: bool) -> tuple[float, float]:
@@ -93,7 +95,9 @@ def chance(config: Any) -> float | None:
         known = sizes_of(dataset) if dataset is not None else None
     except ValueError:  # a file of a stored run that is there no more, or another by now
         return None
-    return 1 / known.classes if known else None
+    if known:
+        return 1 / known.classes
+    return None
 
 
 def find_failed(ended: pd.DataFrame, started: float, chance: float | None) -> pd.Series:
@@ -118,7 +122,9 @@ def measured_limit(lrs: np.ndarray, fails: np.ndarray, best: int) -> float | Non
     above = [index for index in range(best + 1, len(lrs)) if fails[index]]
     if fails[best]:
         return 0.0
-    return float(np.sqrt(lrs[above[0] - 1] * lrs[above[0]])) if above else None
+    if above:
+        return float(np.sqrt(lrs[above[0] - 1] * lrs[above[0]]))
+    return None
 
 
 def compensation_table(

@@ -98,7 +98,9 @@ def staleness_theory(config: Any) -> Theory | None:
     1806.03377 (stages).
     """
     found = build_algorithm(config)
-    return None if found is None or found[1].has_crashes else STALENESS(*found)
+    if found is None or found[1].has_crashes:
+        return None
+    return STALENESS(*found)
 
 
 def constant(delay: int) -> Theory:
@@ -120,11 +122,9 @@ def _fresh(algorithm: Any, cluster: Cluster) -> Theory:
 def _delayed(algorithm: simulator.Delayed, cluster: Cluster) -> Theory | None:
     if algorithm.ramp_to is not None:
         return None
-    return (
-        constant(algorithm.delay)
-        if algorithm.law == "constant"
-        else Theory("mean", algorithm.delay)
-    )
+    if algorithm.law == "constant":
+        return constant(algorithm.delay)
+    return Theory("mean", algorithm.delay)
 
 
 @STALENESS.of(simulator.PipeDream)
@@ -151,7 +151,9 @@ def _downpour(algorithm: simulator.Downpour, cluster: Cluster) -> Theory | None:
 def _k_async(algorithm: simulator.KAsync, cluster: Cluster) -> Theory:
     P, K, rates = cluster.workers, algorithm.wait_for, _rates(cluster)
     if K == 1 or K == P:
-        return _pushes(cluster, 1) if K == 1 else constant(0)
+        if K == 1:
+            return _pushes(cluster, 1)
+        return constant(0)
     if rates is not None and isinstance(law_of(cluster), Exponential) and len(set(rates)) == 1:
         return Theory("geometric", P / K - 1, partial(_geometric, K / P))
     return Theory(LITTLE, P / K - 1)
@@ -161,11 +163,9 @@ def _k_async(algorithm: simulator.KAsync, cluster: Cluster) -> Theory:
 def _async_pipelines(algorithm: simulator.AsyncPipelines, cluster: Cluster) -> Theory:
     R, rates = algorithm.replicas, _rates(cluster)
     in_turn = rates is not None and len(set(rates)) == 1 and cluster.ties == "rank"
-    return (
-        constant(R - 1)
-        if R == 1 or (in_turn and isinstance(law_of(cluster), Constant))
-        else Theory(LITTLE, R - 1)
-    )
+    if R == 1 or (in_turn and isinstance(law_of(cluster), Constant)):
+        return constant(R - 1)
+    return Theory(LITTLE, R - 1)
 
 
 STALENESS.of(simulator.AsyncPS)(lambda algorithm, cluster: _pushes(cluster, algorithm.accumulate))
@@ -213,4 +213,6 @@ def _rates(cluster: Cluster) -> np.ndarray | None:
     else None.
     """
     free = cluster.network.unlimited and cluster.network.latency == 0 and cluster.serves_at_once
-    return 1 / factors_of(cluster) if free and is_steady(cluster) else None
+    if free and is_steady(cluster):
+        return 1 / factors_of(cluster)
+    return None

@@ -329,7 +329,7 @@ def test_a_timeline_shows_the_workers_it_is_asked_for_and_says_how_many_it_leave
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["2", "0", "server"]
     row = {bar.get_y() + 0.35 for bar in axes.containers[0] if bar.get_width() > 0.03}
     assert row == {1.0}
-    assert "2 more workers" in words(figure)
+    assert "not shown: workers 1, 3" in words(figure)
 
 
 def test_staleness_over_time_is_each_workers_rolling_mean(asynchronous):
