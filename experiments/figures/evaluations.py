@@ -31,7 +31,7 @@ from laggard.experiments.figures.style import (
 )
 
 MAX_LINES = len(PALETTE)
-COLUMNS = 4  # of histograms
+HISTOGRAMS_IN_A_ROW = 4  # of histograms
 BANDS = "line and band: mean of n seeds and its 95 % interval (t)"
 
 
@@ -59,7 +59,7 @@ def comparison(
     updates = {}
     for line in shown:
         updates[line.run] = pd.concat([results[index].updates for index in line.results])
-    rows = math.ceil(len(updates) / COLUMNS)
+    rows = math.ceil(len(updates) / HISTOGRAMS_IN_A_ROW)
     with styled_figure(8, 3.4 + 2.1 * rows, path) as figure:
         heights = [3.2] + [2.1] * rows
         grid = figure.add_gridspec(1 + rows, 12, height_ratios=heights)
@@ -81,10 +81,10 @@ def _histograms(
 ) -> None:
     """A histogram a run in the same bins, below the first row of `grid`."""
     top = applied_gradients(pd.concat(updates.values()))["staleness"].max()
-    span = grid.ncols // min(len(updates), COLUMNS)
+    span = grid.ncols // min(len(updates), HISTOGRAMS_IN_A_ROW)
     for index, (run, rows) in enumerate(updates.items()):
-        start = index % COLUMNS * span
-        axes = figure.add_subplot(grid[1 + index // COLUMNS, start : start + span])
+        start = index % HISTOGRAMS_IN_A_ROW * span
+        axes = figure.add_subplot(grid[1 + index // HISTOGRAMS_IN_A_ROW, start : start + span])
         histogram(axes, rows, top, colours[run], run, wrap=9 * span)
         if start:
             axes.set_ylabel("")

@@ -80,7 +80,7 @@ def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figur
     table = grid_table(results, x, y)
     names = list(dict.fromkeys(table["panel"]))
     panels = Panels(names, names, MAX_PANELS)
-    columns = _columns(len(panels), table[x].nunique())
+    columns = _panels_in_a_row(len(panels), table[x].nunique())
     rows = math.ceil(len(panels) / columns)
     size = 8.0, 1.5 + rows * (0.75 + 0.36 * max(3, table[y].nunique()))
     width = 6.8 / columns
@@ -111,7 +111,7 @@ def heat(results: Runs, path: File = None, x: str = LR, y: str = DELAY) -> Figur
     return figure
 
 
-def _columns(panels: int, values: int) -> int:
+def _panels_in_a_row(panels: int, values: int) -> int:
     """The panels in one row, of which each has so many values along x."""
     if panels in (2, 4) or (panels == 3 and values > 4):
         return 2

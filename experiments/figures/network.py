@@ -58,7 +58,7 @@ def topology(results: Runs, path: File = None) -> Figure:
     for result in as_sequence(results):
         for drawing in steps(result):
             drawings.setdefault(drawing.title, []).append(drawing)
-    merged = [_merge(same) for same in drawings.values()]
+    merged = [_merge_costs(same) for same in drawings.values()]
     panels = Panels(merged, drawings, MAX_PANELS)
     columns = min(len(panels), 3)
     rows = math.ceil(len(panels) / columns)
@@ -74,7 +74,7 @@ def topology(results: Runs, path: File = None) -> Figure:
     return figure
 
 
-def _merge(same: list[Drawing]) -> Drawing:
+def _merge_costs(same: list[Drawing]) -> Drawing:
     """One drawing of results that differ in size or bandwidth but share a graph."""
     costs = list(dict.fromkeys(drawing.cost for drawing in same))
     if len(costs) == 1:

@@ -24,7 +24,7 @@ from laggard.experiments.results.statistics import half_width
 Runs = Sequence[Result] | Result
 File = str | Path | None
 Layout = Literal["constrained", "compressed"]
-Group = TypeVar("Group")
+PanelGroup = TypeVar("PanelGroup")
 STYLE = Path(__file__).parents[1] / "laggard.mplstyle"
 # Okabe and Ito
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
@@ -99,7 +99,7 @@ def _show_dollar_signs(figure: Figure) -> None:
         text.set_parse_math(False)
 
 
-class Panels(Generic[Group]):
+class Panels(Generic[PanelGroup]):
     """The panels of a figure: a panel for each group, up to `limit` groups.
 
     Attributes:
@@ -108,7 +108,7 @@ class Panels(Generic[Group]):
         notes: what the reader must know; the names of the groups left out are added.
     """
 
-    def __init__(self, groups: Iterable[Group], names: Iterable[str], limit: int) -> None:
+    def __init__(self, groups: Iterable[PanelGroup], names: Iterable[str], limit: int) -> None:
         self.groups = list(groups)[:limit]
         self.axes: list[Axes] = []
         self.notes: list[str] = []
@@ -135,7 +135,7 @@ class Panels(Generic[Group]):
             yield figure
             legend(figure, self.axes, [*self.notes, self._omission])
 
-    def __iter__(self) -> Iterator[tuple[Axes, Group]]:
+    def __iter__(self) -> Iterator[tuple[Axes, PanelGroup]]:
         return zip(self.axes, self.groups, strict=True)
 
     def __len__(self) -> int:

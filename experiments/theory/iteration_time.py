@@ -202,12 +202,12 @@ def _sync_ps(algorithm: simulator.SyncPS, cluster: Cluster) -> float | None:
 
 
 @FREE_SECONDS.of(simulator.AsyncPS)
-def _async_ps(algorithm: simulator.AsyncPS, cluster: Cluster) -> float | None:
+def _async_ps_seconds(algorithm: simulator.AsyncPS, cluster: Cluster) -> float | None:
     return _rate(cluster, algorithm.accumulate)
 
 
 @FREE_SECONDS.of(simulator.SoftSync)
-def _soft_sync(algorithm: simulator.SoftSync, cluster: Cluster) -> float | None:
+def _soft_sync_seconds(algorithm: simulator.SoftSync, cluster: Cluster) -> float | None:
     return _rate(cluster, algorithm.gradients)
 
 
@@ -230,7 +230,7 @@ def _k_sync(algorithm: simulator.KSync, cluster: Cluster) -> float | None:
 
 
 @FREE_SECONDS.of(simulator.KAsync)
-def _k_async(algorithm: simulator.KAsync, cluster: Cluster) -> float | None:
+def _k_async_seconds(algorithm: simulator.KAsync, cluster: Cluster) -> float | None:
     if algorithm.wait_for == 1:
         return _rate(cluster, 1)
     if isinstance(law_of(cluster), Exponential):

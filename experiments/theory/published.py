@@ -1,7 +1,8 @@
-"""What others measured on clusters, beside what the same cluster takes here."""
+"""Published measurements of clusters, beside the simulation of the same clusters."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,11 @@ class Published(NamedTuple):
     """Measurements of a cluster.
 
     Attributes:
-        source: who measured, and where that is published.
+        source: of the measurements.
         unit: of the figures.
-        figures: by the labels of a run of the config, as text in the order of its axes, without how
-            it is sent.
-        number: a figure, of a run and its seconds an update.
+        figures: by the labels of a run of the config as text, in the order of its axes, without the
+            axis `transfer`.
+        number: computes the figure of a run from its seconds an update.
     """
 
     source: str
@@ -34,26 +35,22 @@ class Published(NamedTuple):
 
 
 def _by_labels(
-    firsts: list[str], seconds: list[str], figures: list[list[float]]
+    firsts: list[str], seconds: list[str], figures: Sequence[Sequence[float]]
 ) -> dict[Labels, float]:
-    return {
-        (a, b): figure
-        for a, row in zip(firsts, figures, strict=True)
-        for b, figure in zip(seconds, row, strict=True)
-    }
+    labels = product(firsts, seconds)
+    return dict(zip(labels, chain(*figures), strict=True))
 
 
 def _nccl() -> dict[Labels, float]:
+    machines = ["4", "8", "16"]
     networks = ["5 Gb/s, 1 ms", "2 Gb/s, 5 ms", "1 Gb/s, 10 ms"]
-    large = _by_labels(
-        ["4", "8", "16"], networks, [[655, 1650, 3298], [763, 1921, 3841], [817, 2057, 4114]]
-    )
-    small = _by_labels(
-        ["4", "8", "16"], networks, [[329, 835, 1669], [383, 970, 1940], [410, 1038, 2076]]
-    )
-    return {("256 MiB", *at): ms for at, ms in large.items()} | {
-        ("128 MiB", *at): ms for at, ms in small.items()
-    }
+    large = [[655, 1650, 3298], [763, 1921, 3841], [817, 2057, 4114]]
+    small = [[329, 835, 1669], [383, 970, 1940], [410, 1038, 2076]]
+    figures = {}
+    for size, table in (("256 MiB", large), ("128 MiB", small)):
+        for labels, figure in _by_labels(machines, networks, table).items():
+            figures[size, *labels] = figure
+    return figures
 
 
 PUBLISHED: Mapping[str, Published] = {
@@ -91,25 +88,25 @@ PUBLISHED: Mapping[str, Published] = {
         lambda run, seconds: run.config.cluster.compute.mean / seconds,
     ),
 }
-"""By the config in `examples/published` that describes the cluster."""
+"""By the name of the config in `examples/published` that describes the cluster."""
 P3_GAINS = Published(
     "Jayarajan et al. (2019), abstract",
     "greatest gain",
     {("VGG-19",): 1.66, ("ResNet-50",): 1.25},
     lambda run, seconds: seconds,
 )
-"""The throughput of P3 over that of whole layers in order, at the bandwidth at which it is
-greatest.
-"""
+"""The largest ratio of the throughputs of P3 and of whole layers in order, over bandwidths."""
 
 
 def compare_published(name: str) -> pd.DataFrame:
-    """A row a figure: its labels, `reported`, and what the simulation has, as far as the config
-    asks for it: gradients sent `whole`, `in buckets` while the backward pass goes on, and `in
-    slices` by a ring whose nodes pass on a slice while the next one comes.
+    """The reported figures beside the simulated ones; a row a figure.
+
+    Columns: the labels, `reported`, and the ways to send that the config asks for: gradients
+    `whole`, `in buckets` during the backward pass, and `in slices` by a ring whose nodes pass on a
+    slice while the next one arrives.
 
     Raises:
-        KeyError: there are no such measurements.
+        KeyError: unknown name of measurements.
 
     Example:
         >>> compare_published("ddp_v100").columns.tolist()
@@ -119,40 +116,32 @@ def compare_published(name: str) -> pd.DataFrame:
     rows: dict[Labels, dict[str, Any]] = {}
     for run in runs(_config(name)):
         labels = {key.rpartition(".")[2]: str(label) for key, label in run.labels.items()}
-        sent = labels.pop("transfer", "whole")
-        at = tuple(labels.values())
-        row = rows.setdefault(at, {**labels, REPORTED: published.figures[at]})
-        row[sent] = published.number(run, step_seconds(run))
+        transfer = labels.pop("transfer", "whole")
+        values = tuple(labels.values())
+        row = rows.setdefault(values, {**labels, REPORTED: published.figures[values]})
+        row[transfer] = published.number(run, step_seconds(run))
     return pd.DataFrame(list(rows.values()))
 
 
 def compare_gains() -> pd.DataFrame:
-    """A row a network and a place of its servers: `reported`, the `greatest gain` of P3 over whole
-    layers in order in the simulation, and the `bandwidth` (bytes/s) at which it has that, of those
-    in the config.
+    """The reported and the simulated gain of P3; a row a network and a place of its servers.
+
+    Columns: `reported`, the `greatest gain` of P3 over whole layers in order, and the `bandwidth`
+    (bytes/s) of the config at which it is reached.
     """
+    keys = ["network", "servers"]
     rows = []
     for run in runs(_config("p3")):
-        network, servers, sent, bandwidth = run.labels.values()
-        rows.append(
-            {
-                "network": network,
-                "servers": servers,
-                "bandwidth": bandwidth,
-                "sent": sent,
-                "took": step_seconds(run),
-            }
-        )
-    took = pd.DataFrame(rows).pivot(
-        index=["network", "servers", "bandwidth"], columns="sent", values="took"
-    )
-    gains = (took["layers in order"] / took["P3"]).rename(P3_GAINS.unit).reset_index()
-    greatest = gains.loc[gains.groupby(["network", "servers"])[P3_GAINS.unit].idxmax()].reset_index(
-        drop=True
-    )
-    return greatest.assign(
-        **{REPORTED: [P3_GAINS.figures[network,] for network in greatest["network"]]}
-    )
+        network, servers, transfer, bandwidth = run.labels.values()
+        rows.append((network, servers, bandwidth, transfer, step_seconds(run)))
+    table = pd.DataFrame(rows, columns=[*keys, "bandwidth", "transfer", "seconds"])
+    seconds = table.pivot(index=[*keys, "bandwidth"], columns="transfer", values="seconds")
+    gain = P3_GAINS.unit
+    gains = (seconds["layers in order"] / seconds["P3"]).rename(gain).reset_index()
+    best = gains.groupby(keys)[gain].idxmax()
+    greatest = gains.loc[best].reset_index(drop=True)
+    greatest[REPORTED] = [P3_GAINS.figures[network,] for network in greatest["network"]]
+    return greatest
 
 
 def _config(name: str) -> Config:
@@ -160,7 +149,7 @@ def _config(name: str) -> Config:
 
 
 def step_seconds(run: RunSpec) -> float:
-    """Virtual seconds from one start of all workers to the next, in a run whose updates are
-    alike.
-    """
-    return float(np.diff(np.unique(simulate(**run.arguments()).updates["started"]))[-1])
+    """Virtual seconds from one start of all workers to the next, in a run of equal updates."""
+    updates = simulate(**run.arguments()).updates
+    starts = np.unique(updates["started"])
+    return float(starts[-1] - starts[-2])

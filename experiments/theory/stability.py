@@ -1,6 +1,4 @@
-"""Effects of delay on descent: the largest stable learning rate, and the strength of compensated
-gradients.
-"""
+"""Effects of delay on descent: the stability limit, and the strength of compensated gradients."""
 
 import cmath
 import math
@@ -26,15 +24,14 @@ DESCENT = {
     simulator.KSync,
     simulator.SyncPS,
 }
-"""Methods that are descent on one model by gradients of the staleness that theory says."""
+"""Methods that are descent on one model by gradients of the staleness in `STALENESS`."""
 SETTLED, MEASURED = 200, 100  # updates
 FLAT = 1e-9
 DEFAULTS: dict[str, dict[str, Any]] = {"gap_aware": {"decay": 0.9}}
 
 
 def exact_limit(config: Any) -> float | None:
-    """The learning rate above which descent on a config's quadratic grows without bound; None where
-    it is not known.
+    """The learning rate above which descent on a config's quadratic grows without bound.
 
     With a constant delay of D updates, momentum m and the smoothness h, lr h is where the largest
     root of
@@ -42,88 +39,108 @@ def exact_limit(config: Any) -> float | None:
         z^(D+2) - (1 + m) z^(D+1) + m z^D + lr h z
 
     leaves the unit circle (without momentum 2 sin(pi / (2 (2 D + 1)))).
-    Known for SGD and Nesterov at a constant learning rate where every gradient has the same
-    staleness: `delayed`, synchronous methods, and an asynchronous server with equal constant times
-    on a free network; not where workers differ in `scale`.
+
+    Returns:
+        None where the limit is not known. It is known for SGD and Nesterov at a constant learning
+        rate where every gradient has the same staleness: `delayed`, synchronous methods, and an
+        asynchronous server with equal constant times on a free network; not where workers differ in
+        `scale`.
     """
-    found = build_algorithm(config)
-    if found is None or type(found[0]) not in DESCENT or not isinstance(config.task, QuadraticPart):
+    built = build_algorithm(config)
+    if built is None or not isinstance(config.task, QuadraticPart):
         return None
-    learning, theory = config.learning, staleness_theory(config)
-    plain = learning.schedule.name == "constant" and learning.compensation.name == "none"
-    if not (
-        plain and theory and theory.law == CONSTANT and learning.optimizer in ("sgd", "nesterov")
-    ):
+    algorithm, _ = built
+    learning = config.learning
+    if type(algorithm) not in DESCENT or learning.optimizer not in ("sgd", "nesterov"):
         return None
-    limit, _ = critical(int(theory.mean), learning.momentum, learning.optimizer == "nesterov")
+    if learning.schedule.name != "constant" or learning.compensation.name != "none":
+        return None
+    theory = staleness_theory(config)
+    if theory is None or theory.law != CONSTANT:
+        return None
     form: QuadraticForm = config.task.build()
     if form.scale:
         return None
+    limit, _ = critical(int(theory.mean), learning.momentum, learning.optimizer == "nesterov")
     return limit / form.smoothness
 
 
 def critical(delay: int, momentum: float, nesterov: bool) -> tuple[float, float]:
-    """The learning rate at which delayed descent on curvature 1 oscillates for ever, and by what
-    angle an update.
+    """The learning rate at which delayed descent on curvature 1 oscillates for ever.
 
     Its factors an update are the roots of z^(D+2) - (1 + m) z^(D+1) + m z^D + lr z, the last term
-    lr ((1 + m) z - m) under Nesterov. On the unit circle that says which lr z has; the first z
-    whose lr is a positive number, by bisection on its angle, is where the largest root leaves the
-    circle.
+    lr ((1 + m) z - m) under Nesterov. On the unit circle the equation gives the lr of each z; the
+    first z whose lr is a positive number, by bisection on its angle, is where the largest root
+    leaves the circle.
+
+    Returns:
+        The learning rate, and the angle of the oscillation an update.
     """
 
-    def lr(angle: float) -> tuple[float, float]:
+    def rate(angle: float) -> tuple[float, float]:
+        """The modulus and the argument of lr, continued from -pi / 2 at z = 1."""
         z = cmath.exp(1j * angle)
-        last = ((1 + momentum) - momentum / z) if nesterov else 1.0
-        argument = (
-            (delay - 0.5) * angle + cmath.phase(z - momentum) - cmath.phase(last) - math.pi / 2
-        )
-        # that of lr, continued from -pi / 2 at z = 1
-        return abs((z - 1) * (z - momentum) / last), argument
+        last: complex = 1.0
+        if nesterov:
+            last = (1 + momentum) - momentum / z
+        modulus = abs((z - 1) * (z - momentum) / last)
+        turns = (delay - 0.5) * angle
+        return modulus, turns + cmath.phase(z - momentum) - cmath.phase(last) - math.pi / 2
 
     low, high = 0.0, math.pi
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if lr(middle)[1] < 0 else (low, middle)
-    return lr(high)[0], high
+        if rate(middle)[1] < 0:
+            low = middle
+        else:
+            high = middle
+    return rate(high)[0], high
 
 
 def chance(config: Any) -> float | None:
     """The accuracy (0 to 1) of guessing on a config's data set, where its classes are known."""
     dataset = getattr(getattr(config, "task", None), "dataset", None)
-    try:
-        known = sizes_of(dataset) if dataset is not None else None
-    except ValueError:  # a file of a stored run that is there no more, or another by now
+    if dataset is None:
         return None
-    if known:
-        return 1 / known.classes
-    return None
+    try:
+        sizes = sizes_of(dataset)
+    except ValueError:  # a file of a stored run has been removed or changed
+        return None
+    if sizes is None:
+        return None
+    return 1 / sizes.classes
 
 
 def find_failed(ended: pd.DataFrame, started: float, chance: float | None) -> pd.Series:
-    """Which final rows, as of `lines.ends`, learnt nothing: diverged, accuracy below twice
-    `chance`, or loss not below the loss `started` with.
+    """The final rows, as of `lines.ends`, of runs that learnt nothing.
+
+    They diverged, or have an accuracy below twice `chance`, or a loss not below `started`, the loss
+    at the start.
     """
     learnt = ended["learnt"]
-    if "test_accuracy" in ended:
-        return learnt.isna() | (learnt < 2 * chance if chance is not None else False)
-    return learnt.isna() | (learnt >= started)
+    if "test_accuracy" not in ended:
+        return learnt.isna() | (learnt >= started)
+    if chance is None:
+        return learnt.isna()
+    return learnt.isna() | (learnt < 2 * chance)
 
 
 def measured_limit(lrs: np.ndarray, fails: np.ndarray, best: int) -> float | None:
-    """Halfway, on a log axis, between the largest lr that learns and the next, which fails; None
-    where none fails.
+    """Halfway, on a log axis, between the largest lr that learns and the next, which fails.
 
     Args:
         lrs: increasing.
         fails: whether each failed.
-        best: the place of the best lr: what fails below it, too small to learn, is no limit.
+        best: the index of the best lr. One below it that fails is too small to learn, and no limit.
+
+    Returns:
+        None where no larger lr than the best fails; 0 where the best fails.
     """
-    above = [index for index in range(best + 1, len(lrs)) if fails[index]]
     if fails[best]:
         return 0.0
-    if above:
-        return float(np.sqrt(lrs[above[0] - 1] * lrs[above[0]]))
+    for index in range(best + 1, len(lrs)):
+        if fails[index]:
+            return float(np.sqrt(lrs[index - 1] * lrs[index]))
     return None
 
 
@@ -134,16 +151,18 @@ def compensation_table(
     workers: int = 16,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> pd.DataFrame:
-    """The remaining share of a gradient on a slope: a row per compensation, a column per staleness,
-    1 for all of it.
+    """The share of a gradient's step that each compensation leaves on a slope.
 
-    On a slope, f(w) = s w, the gradient is s wherever it was taken, so that a late one is as good
-    as a fresh one and the right answer is 1. Plain SGD then makes steps of lr s; what is left is
-    the step made in the long run over that. With w - w_read = tau steps of lr s k, where k is what
-    is left:
+    On a slope, f(w) = s w, the gradient is s everywhere, so that a stale gradient is as good as a
+    fresh one and the right share is 1. Plain SGD makes steps of lr s; the share is the step in the
+    long run over that. With w - w_read = tau steps of lr s k, where k is the share:
 
-        staleness 1 / max(1, tau),  1/N 1 / N,  delay-adaptive min(1, c / (lr tau)),  gap-aware 1 /
-        (1 + tau), DC-ASGD-c 1 / (1 + strength s^2 lr tau),  DC-ASGD-a 1 / (1 + strength s lr tau)
+        staleness        1 / max(1, tau)
+        1/N              1 / N
+        delay-adaptive   min(1, c / (lr tau))
+        gap-aware        1 / (1 + tau)
+        DC-ASGD-c        1 / (1 + strength s^2 lr tau)
+        DC-ASGD-a        1 / (1 + strength s lr tau)
 
     Args:
         staleness: tau, in updates, the same for every gradient.
@@ -151,21 +170,23 @@ def compensation_table(
         slope: s.
         workers: N of the 1/N rule.
         settings: fields of compensations by name, where they differ from the defaults. Gap-aware's
-            running mean forgets faster than by default (`decay` 0.9), so that the long run comes
-            soon.
+            running mean forgets faster than by default (`decay` 0.9), so that it settles soon.
+
+    Returns:
+        A row per compensation, a column per staleness.
 
     Example:
         >>> float(compensation_table(staleness=[4]).loc["gap_aware", 4].round(3))
         0.2
     """
     chosen = {**DEFAULTS, "one_over_n": {"workers": workers}, **(settings or {})}
-    rows = {name: COMPENSATIONS[name](**chosen.get(name, {})) for name in COMPENSATIONS}
-    left = [[_remaining_share(kind, tau, lr, slope) for tau in staleness] for kind in rows.values()]
-    index, columns = (
-        pd.Index(list(rows), name="compensation"),
-        pd.Index(staleness, name="staleness"),
-    )
-    return pd.DataFrame(left, index=index, columns=columns)
+    rows = []
+    for name, kind in COMPENSATIONS.items():
+        compensation = kind(**chosen.get(name, {}))
+        rows.append([_remaining_share(compensation, tau, lr, slope) for tau in staleness])
+    index = pd.Index(list(COMPENSATIONS), name="compensation")
+    columns = pd.Index(staleness, name="staleness")
+    return pd.DataFrame(rows, index=index, columns=columns)
 
 
 def _remaining_share(compensation: Any, staleness: int, lr: float, slope: float) -> float:
@@ -174,10 +195,8 @@ def _remaining_share(compensation: Any, staleness: int, lr: float, slope: float)
 
     task = Quadratic(curvature=FLAT, optimum=-slope / FLAT, initial=0.0, dtype=torch.float64)
     algorithm = simulator.Delayed(simulator.Rule(lr=lr, compensation=compensation), delay=staleness)
-    stop, evaluate = (
-        simulator.Stop(updates=SETTLED + MEASURED),
-        simulator.Evaluate(every_updates=MEASURED),
-    )
+    stop = simulator.Stop(updates=SETTLED + MEASURED)
+    evaluate = simulator.Evaluate(every_updates=MEASURED)
     outcome = simulator.simulate(Cluster(workers=1), algorithm, task, stop=stop, evaluate=evaluate)
     *_, before, after = outcome.metrics["distance"]
     return float(before - after) / (MEASURED * lr * slope)

@@ -20,8 +20,12 @@ Probabilities = Callable[[np.ndarray], np.ndarray]
 
 
 class Theory(NamedTuple):
-    """The staleness of gradients in the steady state: its mean, and Pr(k) of whole numbers k where
-    that is known.
+    """The staleness of gradients in the steady state.
+
+    Attributes:
+        law: what theory knows: the name of a distribution, or of a law of means.
+        mean: in updates.
+        probabilities: Pr(k) of whole numbers k, where the distribution is known.
     """
 
     law: str
@@ -30,77 +34,73 @@ class Theory(NamedTuple):
 
 
 STALENESS: Forms[Theory] = Forms()
-"""What theory says of the staleness under an algorithm on a cluster without crashes."""
+"""The staleness of an algorithm on a cluster without crashes."""
 
 
 def expected_staleness(results: Sequence[Result]) -> pd.DataFrame:
-    """A row a run: theory's mean staleness beside that of the gradients applied in the second half
-    of its time.
+    """The mean staleness by theory, and as measured in the second half of a run's time; a row a run.
 
-    Theory is of the steady state, `staleness_theory`; a run begins with fresh gradients, which is
-    why its first half is
-    left out. Columns: what was swept (else `method`), `law` (what theory knows: a whole law, or by
-    Little's law the mean), `theory` and `measured` (updates), `ratio` of measured to theory (NaN of
-    0 and 0), `n` (gradients).
+    Theory is `staleness_theory`, of the steady state; a run begins with fresh gradients, so that
+    its first half is left out. Columns: what was swept (else `method`), `law` (what theory knows),
+    `theory` and `measured` (updates), `ratio` of measured to theory (NaN of 0 and 0), `n`
+    (gradients).
     """
     rows = []
     for result in results:
-        theory, applied = (
-            staleness_theory(result.config),
-            result.updates[result.updates["status"] == "applied"],
-        )
-        late = applied.loc[applied["time"] > result.metrics["time"].max() / 2, "staleness"]
-        law, mean = (theory.law, theory.mean) if theory else ("", math.nan)
-        rows.append({**name_of(result), "law": law, **compare(mean, late.mean()), "n": len(late)})
+        theory = staleness_theory(result.config) or Theory("", math.nan)
+        applied = result.updates[result.updates["status"] == "applied"]
+        half = result.metrics["time"].max() / 2
+        late = applied.loc[applied["time"] > half, "staleness"]
+        row = {**name_of(result), "law": theory.law, **compare(theory.mean, late.mean())}
+        rows.append({**row, "n": len(late)})
     return pd.DataFrame(rows)
 
 
 def staleness_theory(config: Any) -> Theory | None:
-    """The law of staleness under a config, if theory gives it; None where it does not, or where
-    nodes crash.
+    """The staleness under a config; None where theory does not know it, or where nodes crash.
 
     P workers, each of which always holds one gradient; an update of K gradients; staleness in
     updates.
 
-    - No delay: synchronous methods, all-reduce, gossip, pipelines with a flush apply gradients of
-    present weights.
-    - `delayed`: D for every gradient. A drawn delay has mean D: as many gradients leave the queue
-    as enter.
+    - No delay: synchronous methods, all-reduce, gossip and pipelines with a flush apply gradients
+      of the current weights.
+    - `delayed`: D for every gradient. A random delay has mean D: as many gradients leave the queue
+      as enter.
     - Pipelines without a flush: of n stages the s-th sees n - s, each a share 1/n of the pieces;
-    2BW sees 1.
-    - Asynchronous server, any law of times and any network: the P - 1 others' updates fall on
-    average between a read
-      and the push that follows (Little's law); (P - 1) / K where K pushes make an update
-      (`soft_sync`, `accumulate`); P / K - 1 where contributors wait for it (`k_async`).
-    - ..., equal constant times on a free network: everybody pushes once a round, so that it is P -
-    1, always, unless
-      ties are broken at random.
+      2BW sees 1.
+    - Asynchronous server, any distribution of times and any network: on average the P - 1 others'
+      updates fall between a read and the push that follows (Little's law); (P - 1) / K where K
+      pushes make an update (`soft_sync`, `accumulate`); P / K - 1 where contributors wait for it
+      (`k_async`).
+    - ..., equal constant times on a free network: each worker pushes once a round, so that it is
+      always P - 1, unless ties are broken at random.
     - `async_pipelines`: likewise R - 1 on every stage, of R replicas.
-    - ..., exponential times with rates mu_i on a free network: they forget, so that the next push
-    is worker i's with
-      probability p_i = mu_i / sum_j mu_j whatever has gone before. Between a read of i and its push
-      there are N_i others, Pr(N_i = k) = p_i (1 - p_i)^k, and a share p_i of all pushes is i's:
+    - ..., exponential times with rates mu_i on a free network: they are memoryless, so that the
+      next push is worker i's with probability p_i = mu_i / sum_j mu_j. Between a read of i and its
+      push there are N_i others, Pr(N_i = k) = p_i (1 - p_i)^k, and a share p_i of all pushes is
+      i's:
 
           Pr(k) = sum_i p_i^2 (1 - p_i)^k;    equal workers: Pr(k) = (1/P) (1 - 1/P)^k, geometric
 
     - ..., exponential, equal, K pushes an update: after its push as the j-th of a group (j = K
-    counts as 0 of the
-      next) a worker's next push closes floor((j + N) / K) groups later; j is uniform on 0 ... K - 1
-      and independent:
+      counts as 0 of the next) a worker's next push closes floor((j + N) / K) groups later; j is
+      uniform on 0 ... K - 1 and independent:
 
           Pr(k) = 1/K sum_(j < K) Pr(floor((j + N) / K) = k),    N geometric as above
 
-    - `k_async`, exponential, equal: at every update all P have as long to go as any other, so that
-    it takes each of
-      them with probability K / P, whatever has gone before: Pr(k) = (K/P) (1 - K/P)^k, geometric.
+    - `k_async`, exponential, equal: an update takes each of the P gradients with probability K / P,
+      independent of the past: Pr(k) = (K/P) (1 - K/P)^k, geometric.
 
     Source: Little's law; Dutta et al. (2018), arXiv 1803.01113; Narayanan et al. (2019), arXiv
     1806.03377 (stages).
     """
-    found = build_algorithm(config)
-    if found is None or found[1].has_crashes:
+    built = build_algorithm(config)
+    if built is None:
         return None
-    return STALENESS(*found)
+    algorithm, cluster = built
+    if cluster.has_crashes:
+        return None
+    return STALENESS(algorithm, cluster)
 
 
 def constant(delay: int) -> Theory:
@@ -109,12 +109,13 @@ def constant(delay: int) -> Theory:
 
 
 @STALENESS.of(
-    simulator.SyncPS, simulator.P3, simulator.KSync, simulator.KBatchSync, simulator.AllReduce, simulator.DPSGD,
-    simulator.SGP, simulator.OverlapSGP, simulator.ADPSGD, simulator.OverlapADPSGD, simulator.LocalSGD,
-    simulator.DiLoCo, simulator.Naive, simulator.GPipe, simulator.OneForwardOneBackward, simulator.PriorityAllReduce,
+    simulator.SyncPS, simulator.P3, simulator.KSync, simulator.KBatchSync, simulator.AllReduce,
+    simulator.DPSGD, simulator.SGP, simulator.OverlapSGP, simulator.ADPSGD, simulator.OverlapADPSGD,
+    simulator.LocalSGD, simulator.DiLoCo, simulator.Naive, simulator.GPipe,
+    simulator.OneForwardOneBackward, simulator.PriorityAllReduce,
 )  # fmt: skip
 def _fresh(algorithm: Any, cluster: Cluster) -> Theory:
-    """They apply gradients of present weights."""
+    """They apply gradients of the current weights."""
     return constant(0)
 
 
@@ -133,6 +134,11 @@ def _pipedream(algorithm: simulator.PipeDream, cluster: Cluster) -> Theory:
     return Theory("uniform over stages", (n - 1) / 2, lambda k: ((k >= 0) & (k < n)) / n)
 
 
+@STALENESS.of(simulator.PipeDream2BW)
+def _pipedream_2bw(algorithm: simulator.PipeDream2BW, cluster: Cluster) -> Theory:
+    return constant(1)
+
+
 @STALENESS.of(simulator.Downpour)
 def _downpour(algorithm: simulator.Downpour, cluster: Cluster) -> Theory | None:
     push, fetch = algorithm.n_push, algorithm.n_fetch
@@ -140,61 +146,56 @@ def _downpour(algorithm: simulator.Downpour, cluster: Cluster) -> Theory | None:
         return None
     if fetch > push:
         return Theory(LITTLE, cluster.workers * (fetch / push + 1) / 2 - 1)
-    # a push carries several gradients: it waits for several computations, whose sum is not
-    # memoryless
     if fetch > 1:
+        # a push carries several gradients: the sum of their computations is not memoryless
         return Theory(LITTLE, cluster.workers - 1)
     return _pushes(cluster, 1)
 
 
+@STALENESS.of(simulator.AsyncPS)
+def _async_ps(algorithm: simulator.AsyncPS, cluster: Cluster) -> Theory:
+    return _pushes(cluster, algorithm.accumulate)
+
+
+@STALENESS.of(simulator.SoftSync)
+def _soft_sync(algorithm: simulator.SoftSync, cluster: Cluster) -> Theory:
+    return _pushes(cluster, algorithm.gradients)
+
+
 @STALENESS.of(simulator.KAsync)
 def _k_async(algorithm: simulator.KAsync, cluster: Cluster) -> Theory:
-    P, K, rates = cluster.workers, algorithm.wait_for, _rates(cluster)
-    if K == 1 or K == P:
-        if K == 1:
-            return _pushes(cluster, 1)
+    P, K = cluster.workers, algorithm.wait_for
+    if K == 1:
+        return _pushes(cluster, 1)
+    if K == P:
         return constant(0)
-    if rates is not None and isinstance(law_of(cluster), Exponential) and len(set(rates)) == 1:
+    if _has_equal_speeds(cluster) and isinstance(law_of(cluster), Exponential):
         return Theory("geometric", P / K - 1, partial(_geometric, K / P))
     return Theory(LITTLE, P / K - 1)
 
 
 @STALENESS.of(simulator.AsyncPipelines)
 def _async_pipelines(algorithm: simulator.AsyncPipelines, cluster: Cluster) -> Theory:
-    R, rates = algorithm.replicas, _rates(cluster)
-    in_turn = rates is not None and len(set(rates)) == 1 and cluster.ties == "rank"
-    if R == 1 or (in_turn and isinstance(law_of(cluster), Constant)):
+    R = algorithm.replicas
+    if R == 1 or _takes_turns(cluster):
         return constant(R - 1)
     return Theory(LITTLE, R - 1)
 
 
-STALENESS.of(simulator.AsyncPS)(lambda algorithm, cluster: _pushes(cluster, algorithm.accumulate))
-STALENESS.of(simulator.SoftSync)(lambda algorithm, cluster: _pushes(cluster, algorithm.gradients))
-STALENESS.of(simulator.PipeDream2BW)(lambda algorithm, cluster: constant(1))
-
-
 def _pushes(cluster: Cluster, K: int) -> Theory:
     """Asynchronous pushes, K of them an update."""
-    P, law, rates = cluster.workers, law_of(cluster), _rates(cluster)
-    if rates is None:
+    P, rates = cluster.workers, _rates(cluster)
+    if K == 1 and _takes_turns(cluster):
+        return constant(P - 1)
+    if rates is None or not isinstance(law_of(cluster), Exponential):
         return Theory(LITTLE, (P - 1) / K)
     equal = len(set(rates)) == 1
-    if isinstance(law, Constant) and equal and K == 1 and cluster.ties == "rank":
-        return constant(P - 1)
-    if isinstance(law, Exponential) and K == 1:
+    if K == 1:
         p = rates / rates.sum()
-        name = "geometric" if equal else "mixed geometric"
-        return Theory(
-            name, P - 1, lambda k: (p**2 * (1 - p) ** np.maximum(k, 0)[:, None]).sum(1) * (k >= 0)
-        )
-    if isinstance(law, Exponential) and equal:
-        ahead = np.arange(K)
-
-        def probabilities(k: np.ndarray) -> np.ndarray:
-            first = k[:, None] * K - 1 - ahead
-            return np.asarray((_up_to(1 / P, first + K) - _up_to(1 / P, first)).mean(1))
-
-        return Theory("grouped geometric", (P - 1) / K, probabilities)
+        law = "geometric" if equal else "mixed geometric"
+        return Theory(law, P - 1, lambda k: sum(q * _geometric(q, k) for q in p))
+    if equal:
+        return Theory("grouped geometric", (P - 1) / K, partial(_grouped, 1 / P, K))
     return Theory(LITTLE, (P - 1) / K)
 
 
@@ -203,16 +204,35 @@ def _geometric(p: float, k: np.ndarray) -> np.ndarray:
     return np.asarray(p * (1 - p) ** np.maximum(k, 0) * (k >= 0))
 
 
-def _up_to(p: float, k: np.ndarray) -> np.ndarray:
-    """Pr(at most k) of the same: 1 - (1 - p)^(k + 1)."""
+def _grouped(p: float, K: int, k: np.ndarray) -> np.ndarray:
+    """Pr(floor((j + N) / K) = k) of geometric N, the mean over j = 0 ... K - 1."""
+    first = k[:, None] * K - 1 - np.arange(K)
+    shares = _at_most(p, first + K) - _at_most(p, first)
+    return np.asarray(shares.mean(1))
+
+
+def _at_most(p: float, k: np.ndarray) -> np.ndarray:
+    """Pr(at most k) of a geometric number: 1 - (1 - p)^(k + 1)."""
     return np.asarray(1 - (1 - p) ** np.maximum(k + 1, 0))
 
 
 def _rates(cluster: Cluster) -> np.ndarray | None:
-    """The workers' speeds, relative, where they are constant and network and server take no time;
-    else None.
+    """The relative speeds of the workers `(workers,)`.
+
+    None where the speeds change, or where the network or the server takes time.
     """
-    free = cluster.network.unlimited and cluster.network.latency == 0 and cluster.serves_at_once
-    if free and is_steady(cluster):
+    is_free = cluster.network.unlimited and cluster.network.latency == 0
+    if is_free and cluster.serves_at_once and is_steady(cluster):
         return 1 / factors_of(cluster)
     return None
+
+
+def _has_equal_speeds(cluster: Cluster) -> bool:
+    rates = _rates(cluster)
+    return rates is not None and len(set(rates)) == 1
+
+
+def _takes_turns(cluster: Cluster) -> bool:
+    """Whether all workers push once in each round, in a fixed order."""
+    is_constant = isinstance(law_of(cluster), Constant)
+    return is_constant and cluster.ties == "rank" and _has_equal_speeds(cluster)
