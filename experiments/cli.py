@@ -1,4 +1,4 @@
-"""The command line: it selects the command and prints its errors."""
+"""The command line: parses the arguments, runs the command and prints its errors."""
 
 import argparse
 import gc
@@ -14,7 +14,15 @@ from typing import Any, NoReturn
 
 import laggard
 from laggard.__main__ import SIGNALS, leave, shorten_warnings
-from laggard.experiments.commands import BAD_INPUT, DONE, FAILED, MODULES, count
+from laggard.experiments.commands import (
+    BAD_INPUT,
+    DONE,
+    FAILED,
+    MODULES,
+    Command,
+    CommandGroup,
+    count,
+)
 
 OUT_OF_MEMORY = (
     "can't allocate memory",
@@ -22,7 +30,7 @@ OUT_OF_MEMORY = (
     "failed to map segment",
     "can't start new thread",
 )
-"""What torch, CUDA, the loader of libraries and Python say in errors of other kinds."""
+"""Messages of torch, CUDA, the dynamic loader and Python in errors other than MemoryError."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,9 +41,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def entry() -> int:
-    """`main` as a process of its own, which exits without garbage collection: that would take a
-    second.
-    """
+    """Run `main` as a process, which exits without garbage collection: it would take a second."""
     try:
         try:
             return main()
@@ -49,28 +55,30 @@ def entry() -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 1 where a run failed, 2 where the input is bad.
+    """Run one command and return the exit code.
 
-    It is 130 after Ctrl-C and 143 after SIGTERM, with which batch systems end a job.
+    It is 0 on success, 1 if a run failed, 2 for bad input, 130 after Ctrl-C, and 143 after SIGTERM,
+    with which batch systems end a job.
     """
     with handle_signals(leave):
         shorten_warnings()
         args = _parse(argv)
-        _import(args.command.imports)
+        command: Command = args.command
+        _import(command.imports)
         try:
             with handle_signals(_interrupt), _refuse_plugins(args):
-                code: int = args.command.function(args)
-            return code
+                return command.function(args)
         except KeyboardInterrupt as interrupt:
             return _report_interrupt(args, *interrupt.args)
         except BrokenPipeError:
             raise
         except Exception as error:
-            outcome = _exit_code(error, getattr(args, "config", None) or "")
-            if outcome is None:
+            user_error = _describe_error(error, getattr(args, "config", None) or "")
+            if user_error is None:
                 raise
-            print(outcome[1], file=sys.stderr)
-            return outcome[0]
+            code, line = user_error
+            print(line, file=sys.stderr)
+            return code
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -79,27 +87,49 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     if args.version:
         print("laggard", laggard.__version__)
         sys.exit(DONE)
-    if any(extra.startswith("-") for extra in rest) or (rest and "overrides" not in args):
+    has_unknown_option = any(word.startswith("-") for word in rest)
+    if has_unknown_option or not _add_late_words(args, rest):
         top.error(f"unrecognized arguments: {' '.join(rest)}")
     if "command" not in args:
         top.print_help()
         sys.exit(DONE)
-    if rest:  # overrides after an option
-        args.overrides += rest
     return args
+
+
+def _add_late_words(args: argparse.Namespace, words: list[str]) -> bool:
+    """Add words that follow an option to an optional positional argument; whether they fit.
+
+    argparse (Python 3.11) fills such an argument from words before the first option only.
+    """
+    if "overrides" in args:
+        args.overrides += words
+        return True
+    if len(words) == 1 and getattr(args, "path", "") is None:
+        args.path = words[0]
+        return True
+    return not words
 
 
 def parser() -> Parser:
     """The commands and their arguments."""
     top = Parser(prog="laggard", description="A discrete-event simulator of distributed SGD.")
     top.add_argument("--version", action="store_true", help="show the version and exit")
-    commands = top.add_subparsers(metavar="COMMAND")
-    for module in MODULES:
-        for command in import_module(f"laggard.experiments.commands.{module}").COMMANDS:
-            sub = commands.add_parser(command.name, help=command.help, description=command.help)
+    modules = [import_module(f"laggard.experiments.commands.{name}") for name in MODULES]
+    _add_commands(top, [command for module in modules for command in module.COMMANDS])
+    return top
+
+
+def _add_commands(
+    parent: argparse.ArgumentParser, commands: Sequence[Command | CommandGroup], **options: Any
+) -> None:
+    subparsers = parent.add_subparsers(metavar="COMMAND", **options)
+    for command in commands:
+        sub = subparsers.add_parser(command.name, help=command.help, description=command.help)
+        if isinstance(command, CommandGroup):
+            _add_commands(sub, command.commands, required=True)
+        else:
             command.arguments(sub)
             sub.set_defaults(command=command)
-    return top
 
 
 def _refuse_plugins(args: argparse.Namespace) -> AbstractContextManager[None]:
@@ -111,7 +141,7 @@ def _refuse_plugins(args: argparse.Namespace) -> AbstractContextManager[None]:
 
 
 def _import(module: str) -> None:
-    """Import what a command needs; Ctrl-C ends the process meanwhile."""
+    """Import what a command needs, while Ctrl-C still ends the process at once."""
     gc.disable()  # collecting garbage during imports takes half a second and frees nothing
     try:
         if module:
@@ -124,51 +154,54 @@ def _import(module: str) -> None:
 
 @contextmanager
 def handle_signals(handler: Callable[[int, Any], object]) -> Iterator[None]:
-    """Handle Ctrl-C, unless a shell has shut it off, and SIGTERM by `handler` in this context."""
-    here = threading.current_thread() is threading.main_thread()
-    before = {of: signal.getsignal(of) for of in SIGNALS if here}
-    before = {of: was for of, was in before.items() if was is not signal.SIG_IGN}
-    for of in before:
-        signal.signal(of, handler)
+    """Handle Ctrl-C and SIGTERM by `handler` in this context."""
+    previous = {}
+    if threading.current_thread() is threading.main_thread():  # no other may set handlers
+        previous = {number: signal.getsignal(number) for number in SIGNALS}
+    for number, old_handler in previous.items():
+        if old_handler is not signal.SIG_IGN:  # a shell has it ignored in background jobs
+            signal.signal(number, handler)
     try:
         yield
     finally:
-        for of, was in before.items():
-            signal.signal(of, was)
+        for number, old_handler in previous.items():
+            signal.signal(number, old_handler)
 
 
 def _interrupt(number: int, _: object) -> NoReturn:
-    """Raise KeyboardInterrupt; what comes next, as `timeout` sends it twice, is ignored while the
-    command ends.
-    """
-    for of in SIGNALS:
-        signal.signal(of, lambda *_: None)
-    # it crashes at exit after an import that an exception interrupted
-    if _is_being_imported("torch"):
+    """Raise KeyboardInterrupt, and ignore later signals, since `timeout` sends two."""
+    for handled in SIGNALS:
+        signal.signal(handled, lambda *_: None)
+    if _is_being_imported("torch"):  # after an interrupted import it would crash at exit
         leave(number)
     raise KeyboardInterrupt(number)
 
 
 def _is_being_imported(name: str) -> bool:
-    return bool(getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False))
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
 
 
 def _report_interrupt(args: argparse.Namespace, number: int = signal.SIGINT) -> int:
-    """Report what is saved, without imports: nothing may be imported after an interrupted
-    import.
+    """Report how many runs are saved.
+
+    It imports nothing, because the interrupt may have stopped an import halfway.
     """
     message = SIGNALS[signal.Signals(number)]
-    if planned := getattr(args, "planned", None):
+    planned = getattr(args, "planned", None)
+    if planned:
         find_run = sys.modules["laggard.experiments.results.result"].find_run
-        saved = sum(find_run(run, args.out) is not None for run in planned)
-        message += f": {saved} of {count(len(planned), 'run')} saved in {Path(args.out) / planned[0].config.name}"
-        if saved < len(planned) and not getattr(args, "force", False):  # which would make all anew
+        saved = [run for run in planned if find_run(run, args.out) is not None]
+        folder = Path(args.out) / planned[0].config.name
+        message += f": {len(saved)} of {count(len(planned), 'run')} saved in {folder}"
+        if len(saved) < len(planned) and not args.force:  # --force would simulate all again
             message += "; run the same command to complete it"
     print(message, file=sys.stderr)
     return 128 + number
 
 
-def _exit_code(error: Exception, config: str) -> tuple[int, str] | None:
+def _describe_error(error: Exception, config: str) -> tuple[int, str] | None:
     """The exit code and the line for an error that a user can correct; None for an internal one."""
     from laggard.experiments.config.errors import ConfigError, error_line
     from laggard.experiments.real import RealRunError
@@ -176,18 +209,18 @@ def _exit_code(error: Exception, config: str) -> tuple[int, str] | None:
     from laggard.models.optional import MissingPackageError
     from laggard.simulator import Deadlock, InvalidSettingError
 
-    if isinstance(error, MissingPackageError):
-        return BAD_INPUT, str(error)
-    if isinstance(error, ConfigError):
-        return BAD_INPUT, str(error if error.where else error.relocate(where=config))
-    if isinstance(error, ResultError):
+    if isinstance(error, ConfigError) and not error.where:
+        error = error.relocate(where=config)
+    if isinstance(error, ConfigError | ResultError | MissingPackageError):
         return BAD_INPUT, str(error)
     if isinstance(error, OSError):
-        return BAD_INPUT, f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    if isinstance(error, RealRunError):
-        return FAILED, f"{config or 'laggard'}: {error}"
-    if isinstance(error, Deadlock | InvalidSettingError):
-        return FAILED, f"{config}: {error}"
-    if isinstance(error, MemoryError) or any(told in str(error) for told in OUT_OF_MEMORY):
-        return FAILED, f"{config or 'laggard'}: out of memory: {error_line(error)}"
+        if error.filename:
+            return BAD_INPUT, f"{error.filename}: {error.strerror}"
+        return BAD_INPUT, str(error)
+    subject = config or "laggard"
+    if isinstance(error, RealRunError | Deadlock | InvalidSettingError):
+        return FAILED, f"{subject}: {error}"
+    message = str(error)
+    if isinstance(error, MemoryError) or any(text in message for text in OUT_OF_MEMORY):
+        return FAILED, f"{subject}: out of memory: {error_line(error)}"
     return None

@@ -27,7 +27,7 @@ WITHOUT = {
     "validate configs/data/femnist.yaml": (*HEAVY, *TABLES),
     "new law unheard_of": (*HEAVY, *TABLES),
     "table RESULT": HEAVY,
-    "trace RESULT": HEAVY,
+    "export RESULT --to perfetto": HEAVY,
     "sweep TOY": ("torch", "numba", "sklearn", "torchvision", "scipy.stats", "networkx", "xarray"),
     "plot RESULT": (
         "torch",

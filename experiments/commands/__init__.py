@@ -1,5 +1,6 @@
-"""The commands: name, arguments and function of each; torch and pandas are imported only when one
-runs.
+"""The commands: name, arguments and function of each.
+
+torch and pandas are imported only when a command runs that needs them.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -7,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-MODULES = ("simulate", "results", "configs", "reproduce", "real")
+MODULES = ("simulate", "configs", "results", "reproduce", "real")
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 
 
@@ -17,8 +18,7 @@ class Command(NamedTuple):
     Attributes:
         arguments: adds its arguments to a parser.
         function: runs it and returns the exit code.
-        imports: the module that it needs, which is imported first, together with all that this
-            imports; none where the command itself is to see whether that works.
+        imports: the module that it needs; empty for `doctor`, which finds out what can be imported.
     """
 
     name: str
@@ -28,30 +28,74 @@ class Command(NamedTuple):
     imports: str = "laggard.experiments.running.sweep"
 
 
-IMPORTS = (
-    "A config may name modules of your own (module:Name): they are imported, so their code is run."
-)
+class CommandGroup(NamedTuple):
+    """Commands under a common name, such as `laggard real calibrate`."""
+
+    name: str
+    help: str
+    commands: tuple[Command, ...]
+
+
+PLUGIN_NOTE = "A config may name plugins (module:Name). They are imported, so their code is run."
 
 
 def add_no_plugins(parser: ArgumentParser) -> None:
-    """Let a command refuse such configs."""
-    parser.epilog = IMPORTS
+    """Add the option that refuses configs with plugins."""
+    parser.epilog = PLUGIN_NOTE
     parser.add_argument(
-        "--no-plugins", action="store_true", help="refuse configs that name modules of one's own"
+        "--no-plugins", action="store_true", help="refuse configs that name plugins"
     )
 
 
+def add_config(parser: ArgumentParser) -> None:
+    """Add the arguments of a command that takes one config."""
+    parser.add_argument("config", metavar="CONFIG", help="YAML file")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="dotted key of the config and its value"
+    )
+
+
+def add_configs(parser: ArgumentParser) -> None:
+    """Add the argument of a command that takes several configs."""
+    parser.add_argument(
+        "configs", nargs="+", metavar="CONFIG", help="YAML files, and key=value to override keys"
+    )
+
+
+def add_out(parser: ArgumentParser) -> None:
+    """Add the option for the folder of results."""
+    parser.add_argument(
+        "--out", default="results", metavar="FOLDER", help="folder of results (default: results)"
+    )
+
+
+def add_jobs(parser: ArgumentParser) -> None:
+    """Add the option for the number of parallel runs."""
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", help="parallel runs (default: one for each core)"
+    )
+
+
+def split_overrides(words: list[str]) -> tuple[list[str], list[str]]:
+    """Separate the paths of configs from overrides."""
+    overrides = [word for word in words if is_override(word)]
+    paths = [word for word in words if word not in overrides]
+    return paths, overrides
+
+
 def is_override(word: str) -> bool:
-    """Whether a word is `key=value`, not a file that has an equals sign in its name."""
+    """Whether a word is `key=value`, not a file with an equals sign in its name."""
     try:
         return "=" in word and not Path(word).exists()
-    except OSError:  # longer than a file's name may be
+    except OSError:  # too long for the name of a file
         return True
 
 
 def count(number: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun}s"
 
 
 def duration(seconds: float) -> str:
@@ -61,14 +105,13 @@ def duration(seconds: float) -> str:
         >>> duration(0.234), duration(75), duration(5000), duration(200_000)
         ('0.2 s', '75 s', '83 min', '56 h')
     """
-    for unit, each in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * each:
-            return (
-                f"{seconds / each:.0f} {unit}"
-                if seconds >= 10 * each
-                else f"{seconds / each:.1f} {unit}"
-            )
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    amount, unit = seconds, "s"
+    if seconds >= 2 * 3600:
+        amount, unit = seconds / 3600, "h"
+    elif seconds >= 2 * 60:
+        amount, unit = seconds / 60, "min"
+    digits = 0 if amount >= 10 else 1
+    return f"{amount:.{digits}f} {unit}"
 
 
 def size(memory: float) -> str:
@@ -78,4 +121,6 @@ def size(memory: float) -> str:
         >>> size(3.2e8), size(5e9)
         ('305 MiB', '4.7 GiB')
     """
-    return f"{memory / 2**30:.1f} GiB" if memory >= 2**30 else f"{memory / 2**20:.0f} MiB"
+    if memory >= 2**30:
+        return f"{memory / 2**30:.1f} GiB"
+    return f"{memory / 2**20:.0f} MiB"

@@ -1,30 +1,38 @@
-"""The commands about configs and about what they may name: validate, list, new, schema, doctor."""
+"""The commands about configs and the names in them: validate, list, new, schema, doctor."""
 
 import json
 import sys
 from argparse import ArgumentParser, Namespace
 from shutil import get_terminal_size
+from typing import TYPE_CHECKING
 
 from laggard.experiments.commands import (
     BAD_INPUT,
     DONE,
     FAILED,
     Command,
+    add_configs,
     add_no_plugins,
+    add_out,
     count,
-    is_override,
+    split_overrides,
 )
 
-PLAIN_WIDTH = 120  # columns of lists that go to a file
-LOAD, CATALOGUE = "laggard.experiments.config.load", "laggard.experiments.config.listing"
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from laggard.experiments.config.grid import RunSpec
+
+FILE_WIDTH = 120  # columns of lists that go to a file
+MAX_RANKS_SHOWN = 5
+LOAD = "laggard.experiments.config.load"
+CATALOGUE = "laggard.experiments.config.listing"
 EDITORS = "laggard.experiments.config.listing"
 MARKS = {"ok": " ", "missing": "-", "broken": "!"}
 
 
 def validate_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "configs", nargs="+", metavar="CONFIG", help="YAML files, and key=value as `run` takes them"
-    )
+    add_configs(parser)
     add_no_plugins(parser)
 
 
@@ -32,44 +40,65 @@ def validate(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.config.grid import runs
     from laggard.experiments.config.load import load
-    from laggard.experiments.running.run import starved_ranks
 
-    code = DONE
-    overrides = list(filter(is_override, args.configs))
-    if len(overrides) == len(args.configs):
+    paths, overrides = split_overrides(args.configs)
+    if not paths:
         raise ConfigError("", "expected a CONFIG before key=value", "laggard validate")
-    for path in args.configs:
-        if path in overrides:
-            continue
+    code = DONE
+    for path in paths:
         try:
             planned = runs(load(path, *overrides))
         except ConfigError as error:
             print(error, *error.others, sep="\n", file=sys.stderr)
             code = BAD_INPUT
-        else:
-            starved = {run.title: ranks for run in planned if (ranks := starved_ranks(run))}
-            for title, ranks in list(starved.items())[:1]:
-                others = f" (and {count(len(starved) - 1, 'other run')})" * (len(starved) > 1)
-                shown = ", ".join(map(str, ranks[:5])) + ", ..." * (len(ranks) > 5)
-                problem = f"{title}{others}: equal times and ties by rank: ranks {shown} never contribute to an update"
-                print(
-                    f"{path}: warning: cluster.ties: {problem}; set it to random", file=sys.stderr
-                )
-            trained = sum(len(run.members) for run in planned)
-            print(f"{path}: fine: {count(len(planned), 'run')}, {count(trained, 'member')}")
+            continue
+        _warn_of_starved_workers(path, planned)
+        members = sum(len(run.members) for run in planned)
+        print(f"{path}: fine: {count(len(planned), 'run')}, {count(members, 'member')}")
     return code
 
 
+def _warn_of_starved_workers(path: str, planned: "Sequence[RunSpec]") -> None:
+    """Warn if ties by rank keep workers from contributing, and name the first such run."""
+    from laggard.experiments.running.run import starved_ranks
+
+    starved = {}
+    for run in planned:
+        ranks = starved_ranks(run)
+        if ranks:
+            starved[run.title] = ranks
+    if not starved:
+        return
+    title, ranks = next(iter(starved.items()))
+    if len(starved) > 1:
+        title += f" (and {count(len(starved) - 1, 'other run')})"
+    shown = ", ".join(map(str, ranks[:MAX_RANKS_SHOWN]))
+    if len(ranks) > MAX_RANKS_SHOWN:
+        shown += ", ..."
+    problem = f"equal times and ties by rank: ranks {shown} never contribute to an update"
+    print(
+        f"{path}: warning: cluster.ties: {title}: {problem}; set it to random",
+        file=sys.stderr,
+    )
+
+
 def list_arguments(parser: ArgumentParser) -> None:
-    named = "a table (methods, laws, ...), an entry of one, or what has keys (network, stop, ...)"
-    parser.add_argument("words", nargs="*", metavar="NAME", help=named)
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="NAME",
+        help="a table (methods, laws, ...), one of its entries, or a section of configs "
+        "(network, stop, ...)",
+    )
 
 
 def list_entries(args: Namespace) -> int:
     from laggard.experiments.config.listing import describe_entries, wrap
 
+    width = FILE_WIDTH
+    if sys.stdout.isatty():
+        width = get_terminal_size().columns
     lines = list(describe_entries(args.words))
-    width = get_terminal_size().columns if sys.stdout.isatty() else PLAIN_WIDTH
     print("\n".join(wrap(lines, width)))
     return DONE
 
@@ -78,7 +107,7 @@ def new_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "kind", metavar="KIND", help="algorithm, compensation, dataset, law, model or topology"
     )
-    parser.add_argument("name", metavar="NAME", help="of its module, in snake case")
+    parser.add_argument("name", metavar="NAME", help="name of the module, in snake case")
 
 
 def new_entry(args: Namespace) -> int:
@@ -90,6 +119,10 @@ def new_entry(args: Namespace) -> int:
     return DONE
 
 
+def no_arguments(_: ArgumentParser) -> None:
+    pass
+
+
 def schema(_: Namespace) -> int:
     from laggard.experiments.config.listing import config_schema
 
@@ -97,54 +130,44 @@ def schema(_: Namespace) -> int:
     return DONE
 
 
-def doctor_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--out",
-        default="results",
-        metavar="FOLDER",
-        help="where results are kept (default: results)",
-    )
-
-
 def doctor(args: Namespace) -> int:
     from laggard.experiments.doctor import diagnose
 
     broken = 0
-    for subject, state, said, remedy in diagnose(args.out):
-        broken += state == "broken"
-        print(f"{MARKS[state]} {subject:<14}{said}" + (f": {remedy}" if remedy else ""), flush=True)
-    print(
-        f"{count(broken, 'thing')} to mend before a run can work"
-        if broken
-        else "a run can work here"
-    )
-    return FAILED if broken else DONE
+    for check in diagnose(args.out):
+        line = f"{MARKS[check.state]} {check.subject:<14}{check.text}"
+        if check.remedy:
+            line += f": {check.remedy}"
+        print(line, flush=True)
+        if check.state == "broken":
+            broken += 1
+    if broken:
+        print(f"{count(broken, 'problem')} to solve before laggard can run")
+        return FAILED
+    print("laggard can run here")
+    return DONE
 
 
 COMMANDS = (
     Command(
         "validate", "check configs without simulating them", validate_arguments, validate, LOAD
     ),
-    Command("list", "list what a config may name", list_arguments, list_entries, CATALOGUE),
+    Command(
+        "list", "list the names that a config may use", list_arguments, list_entries, CATALOGUE
+    ),
     Command(
         "new",
-        "write an entry of one's own, with a config and a test",
+        "write a plugin template, with a config and a test",
         new_arguments,
         new_entry,
         CATALOGUE,
     ),
     Command(
         "schema",
-        "print the JSON schema of a config, for an editor",
-        lambda _: None,
+        "print the JSON schema of configs, for an editor",
+        no_arguments,
         schema,
         EDITORS,
     ),
-    Command(
-        "doctor",
-        "say what this machine has of what a run needs: device, threads, memory, libraries, data",
-        doctor_arguments,
-        doctor,
-        imports="",
-    ),
+    Command("doctor", "check that this machine can run laggard", add_out, doctor, imports=""),
 )

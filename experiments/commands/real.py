@@ -1,167 +1,184 @@
-"""The commands about real runs: calibrate, compare-real, and import of other programs' recordings."""
+"""The commands about real training: `real calibrate`, `real compare`, and `import`."""
 
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from laggard.experiments.commands import DONE, FAILED, Command, add_no_plugins, count, is_override
+from laggard.experiments.commands import (
+    DONE,
+    FAILED,
+    Command,
+    CommandGroup,
+    add_config,
+    add_configs,
+    add_no_plugins,
+    count,
+    split_overrides,
+)
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from laggard.experiments.config.grid import RunSpec
+    from laggard.experiments.real.calibration import MeasuredTime
     from laggard.experiments.real.processes import RealRun
 
 MODULE = "laggard.experiments.real.comparison"
 RECORDERS = ("chrome", "straggler-analysis")
 
 
+def add_real_options(parser: ArgumentParser, content: str) -> None:
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="longest wall time of a real run"
+    )
+    parser.add_argument(
+        "--out", default="real", metavar="FOLDER", help=f"folder of {content} (default: real)"
+    )
+    add_no_plugins(parser)
+
+
 def calibrate_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("config", metavar="CONFIG", help="a YAML file")
-    parser.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="a dotted key of the config and its value"
-    )
-    parser.add_argument(
-        "--workers", type=int, metavar="P", help="how many, instead of the config's"
-    )
-    parser.add_argument(
-        "--seconds", type=float, metavar="S", help="end the run after so many, if not before"
-    )
+    add_config(parser)
+    parser.add_argument("--workers", type=int, metavar="P", help="overrides cluster.workers")
     parser.add_argument(
         "--message-bytes",
         type=float,
         nargs=2,
         metavar=("A", "B"),
-        help="two runs, with messages of these sizes",
+        help="make two runs with messages of these sizes, and fit latency and bandwidth",
     )
-    parser.add_argument(
-        "--out", default="real", metavar="FOLDER", help="where its rows and cluster.yaml go"
-    )
-    add_no_plugins(parser)
+    add_real_options(parser, "measured rows and cluster.yaml")
+
+
+def calibrate(args: Namespace) -> int:
+    from laggard.experiments.real.calibration import CLUSTER, calibrate_cluster
+
+    overrides = list(args.overrides)
+    if args.workers is not None:
+        overrides.append(f"cluster.workers={args.workers}")
+    spec = _single_run(args.config, overrides)
+    folder = Path(args.out) / spec.config.name
+    if args.message_bytes:
+        run, times = _run_two_sizes(args, spec, overrides)
+    else:
+        run, times = _run_real(spec, args.seconds), None
+    for time in calibrate_cluster(run, spec, folder, times):
+        print(time)
+    print(folder / CLUSTER)
+    return DONE
+
+
+def _run_two_sizes(
+    args: Namespace, spec: "RunSpec", overrides: list[str]
+) -> "tuple[RealRun, list[MeasuredTime]]":
+    """The real run with the first message size, and the times fitted to both sizes."""
+    from laggard.experiments.real.calibration import fit_sizes, measured_times
+
+    specs = []
+    for size in args.message_bytes:
+        sized = [*overrides, f"cluster.network.message_bytes={size!r}"]
+        specs.append(_single_run(args.config, sized))
+    runs = [_run_real(sized_spec, args.seconds) for sized_spec in specs]
+    times = [measured_times(run, sized) for run, sized in zip(runs, specs, strict=True)]
+    return runs[0], fit_sizes(times, args.message_bytes, spec)
 
 
 def compare_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "configs", nargs="+", metavar="CONFIG", help="YAML files, and key=value as `run` takes them"
-    )
-    parser.add_argument(
-        "--seconds", type=float, metavar="S", help="end each real run after so many, if not before"
-    )
+    add_configs(parser)
     parser.add_argument(
         "--calibration",
         metavar="FOLDER",
-        help="of `calibrate`; by default a real run is made before",
+        help="output of `real calibrate` (default: calibrate on another real run first)",
     )
-    parser.add_argument(
-        "--out", default="real", metavar="FOLDER", help="where rows and comparison.csv go"
-    )
-    add_no_plugins(parser)
+    add_real_options(parser, "measured rows and comparison.csv")
+
+
+def compare_configs(args: Namespace) -> int:
+    import pandas as pd
+
+    from laggard.experiments.config.errors import ConfigError
+    from laggard.experiments.real.processes import check_real
+
+    paths, overrides = split_overrides(args.configs)
+    specs = [_single_run(path, overrides) for path in paths]
+    if not specs:
+        raise ConfigError("", "expected a CONFIG before key=value", "laggard real compare")
+    for spec in specs:  # all, before the first takes its time
+        check_real(spec)
+    table = pd.concat([_compare_one(spec, args) for spec in specs])
+    out = Path(args.out)
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "comparison.csv"
+    columns = ["config", *table.columns.drop("config")]
+    table[columns].to_csv(path, index=False, float_format="%.6g")
+    print(path)
+    if (table["agrees"] == "no").any():
+        return FAILED
+    return DONE
+
+
+def _compare_one(spec: "RunSpec", args: Namespace) -> "pd.DataFrame":
+    """Compare one config with a real run, and print the table."""
+    from laggard.experiments.real.calibration import calibrate_cluster
+    from laggard.experiments.real.comparison import compare_real
+
+    name = spec.config.name
+    if args.calibration is None:
+        calibration = Path(args.out) / name
+        calibrate_cluster(_run_real(spec, args.seconds), spec, calibration)
+    else:
+        calibration = Path(args.calibration)
+    run = _run_real(spec, args.seconds)
+    table = compare_real(run, spec, calibration)
+    print(f"{name}: {count(len(run.rows), 'gradient')}")
+    text = table.to_string(index=False, float_format=lambda number: f"{number:.4g}", na_rep="")
+    print(text, flush=True)
+    return table.assign(config=name, gradients=len(run.rows))
 
 
 def import_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "format", choices=RECORDERS, help="PyTorch's profiler, or ByteDance's StragglerAnalysis"
+        "format",
+        choices=RECORDERS,
+        help="format: of PyTorch's profiler, or of ByteDance's StragglerAnalysis",
     )
     parser.add_argument(
         "files",
         nargs="+",
         metavar="FILE",
-        help="a Chrome trace for each worker, or a Parquet table",
+        help="one Chrome trace for each worker, or one Parquet table",
     )
     parser.add_argument(
-        "--out", default="imported", metavar="FOLDER", help="where compute.csv and cluster.yaml go"
+        "--out",
+        default="imported",
+        metavar="FOLDER",
+        help="folder of compute.csv and cluster.yaml (default: imported)",
     )
-
-
-def measure(args: Namespace) -> int:
-    from laggard.experiments.real.calibration import (
-        CLUSTER,
-        calibrate_cluster,
-        fit_sizes,
-        measured_times,
-    )
-
-    overrides = args.overrides + (
-        [] if args.workers is None else [f"cluster.workers={args.workers}"]
-    )
-    spec = _spec(args.config, overrides)
-    folder = Path(args.out) / spec.config.name
-    sizes = args.message_bytes or []
-    of_sizes = [
-        _spec(args.config, [*overrides, f"cluster.network.message_bytes={size!r}"])
-        for size in sizes
-    ]
-    runs = [_run_real(each, args.seconds) for each in of_sizes or [spec]]
-    times = [measured_times(run, each) for run, each in zip(runs, of_sizes, strict=False)]
-    for one in calibrate_cluster(
-        runs[0], spec, folder, fit_sizes(times, sizes, spec) if sizes else None
-    ):
-        print(one)
-    print(folder / CLUSTER)
-    return DONE
-
-
-def hold_against_real(args: Namespace) -> int:
-    import pandas as pd
-
-    from laggard.experiments.config.errors import ConfigError
-    from laggard.experiments.real.calibration import calibrate_cluster
-    from laggard.experiments.real.comparison import compare_real
-    from laggard.experiments.real.processes import check_real
-
-    overrides = list(filter(is_override, args.configs))
-    specs = [_spec(path, overrides) for path in args.configs if path not in overrides]
-    if not specs:
-        raise ConfigError("", "expected a CONFIG before key=value", "laggard compare-real")
-    for spec in specs:
-        check_real(spec)
-    tables = []
-    for spec in specs:
-        calibration = Path(args.calibration or Path(args.out) / spec.config.name)
-        if args.calibration is None:
-            calibrate_cluster(_run_real(spec, args.seconds), spec, calibration)
-        run = _run_real(spec, args.seconds)
-        table = compare_real(run, spec, calibration)
-        tables.append(table.assign(config=spec.config.name, gradients=len(run.rows)))
-        print(f"{spec.config.name}: {count(len(run.rows), 'gradient')}")
-        print(
-            table.to_string(index=False, float_format=lambda number: f"{number:.4g}", na_rep=""),
-            flush=True,
-        )
-    every = pd.concat(tables)
-    Path(args.out).mkdir(parents=True, exist_ok=True)
-    path = Path(args.out) / "comparison.csv"
-    every[["config", *every.columns.drop("config")]].to_csv(path, index=False, float_format="%.6g")
-    print(path)
-    return FAILED if (every["agrees"] == "no").any() else DONE
 
 
 def import_recording(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError
-    from laggard.experiments.real.importers import (
-        chrome_steps,
-        straggler_analysis_steps,
-        write_import,
-    )
+    from laggard.experiments.real import importers
 
     paths = [Path(file) for file in args.files]
     if args.format == "chrome":
-        steps = chrome_steps(paths)
-    elif len(paths) > 1:
-        raise ConfigError(
-            "", f"expected one table, got {len(paths)}", "laggard import straggler-analysis"
-        )
+        steps = importers.chrome_steps(paths)
+    elif len(paths) == 1:
+        steps = importers.straggler_analysis_steps(paths[0])
     else:
-        steps = straggler_analysis_steps(paths[0])
-    config = write_import(steps, args.format, Path(args.out))
-    print(
-        f"{count(steps['worker'].nunique(), 'worker')}, {count(steps['step'].nunique(), 'step')} that all of them have"
-    )
+        problem = f"expected one table, got {len(paths)}"
+        raise ConfigError("", problem, "laggard import straggler-analysis")
+    config = importers.write_import(steps, args.format, Path(args.out))
+    workers = count(steps["worker"].nunique(), "worker")
+    common = count(steps["step"].nunique(), "step")
+    print(f"{workers}, {common} recorded by all of them")
     print(config)
     return DONE
 
 
-def _spec(path: str, overrides: list[str]) -> "RunSpec":
-    """The one run of a config.
+def _single_run(path: str, overrides: list[str]) -> "RunSpec":
+    """The only run of a config.
 
     Raises:
         ConfigError: it expands to several.
@@ -172,9 +189,8 @@ def _spec(path: str, overrides: list[str]) -> "RunSpec":
 
     planned = runs(load(path, *overrides))
     if len(planned) > 1:
-        raise ConfigError(
-            "sweep", f"expands to {count(len(planned), 'run')}: fix the swept keys", path
-        )
+        problem = f"expands to {count(len(planned), 'run')}: fix the swept keys"
+        raise ConfigError("sweep", problem, path)
     return planned[0]
 
 
@@ -191,24 +207,30 @@ def _run_real(spec: "RunSpec", seconds: float | None) -> "RealRun":
 
 COMMANDS = (
     Command(
-        "calibrate",
-        "run a config on real processes of this machine, and write a config with the times measured",
-        calibrate_arguments,
-        measure,
-        MODULE,
-    ),
-    Command(
-        "compare-real",
-        "hold simulations against real processes of this machine",
-        compare_arguments,
-        hold_against_real,
-        MODULE,
-    ),
-    Command(
         "import",
-        "make a table of compute times and a config from what another program recorded",
+        "convert a recording of another program to compute times and a config",
         import_arguments,
         import_recording,
         "laggard.experiments.real.importers",
+    ),
+    CommandGroup(
+        "real",
+        "calibrate and compare simulations with real processes of this machine",
+        (
+            Command(
+                "calibrate",
+                "run a config on real processes, and write a config with the measured times",
+                calibrate_arguments,
+                calibrate,
+                MODULE,
+            ),
+            Command(
+                "compare",
+                "compare simulations with real processes",
+                compare_arguments,
+                compare_configs,
+                MODULE,
+            ),
+        ),
     ),
 )

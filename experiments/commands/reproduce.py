@@ -1,4 +1,4 @@
-"""test what papers claim by runs"""
+"""The command that tests claims of papers: reproduce."""
 
 import sys
 from argparse import ArgumentParser, Namespace
@@ -7,7 +7,15 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from laggard.experiments.commands import DONE, FAILED, Command, count, duration
+from laggard.experiments.commands import (
+    DONE,
+    FAILED,
+    Command,
+    add_jobs,
+    add_out,
+    count,
+    duration,
+)
 
 if TYPE_CHECKING:
     from laggard.experiments.claims import Claim
@@ -21,40 +29,36 @@ def arguments(parser: ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="CLAIM",
-        help="A1, a paper's letter or key (default: every claim)",
+        help="id of a claim (A1), letter or key of a paper (default: all claims)",
     )
     parser.add_argument(
         "--scale",
         choices=SCALES,
         default="cpu",
-        help="seconds, minutes, or hours with an estimate first (default: cpu)",
+        help="takes seconds, minutes, or hours with an estimate first (default: cpu)",
     )
-    parser.add_argument(
-        "--jobs", type=int, metavar="N", help="runs at once (default: as many as there are cores)"
-    )
-    parser.add_argument(
-        "--out", default="results", metavar="FOLDER", help="where runs and rows are kept"
-    )
+    add_jobs(parser)
+    add_out(parser)
     parser.add_argument(
         "--claims",
         metavar="FOLDER",
-        help="where modules with claims lie, which are run as code (default: laggard's own)",
+        help="folder of modules with claims, which are run as code (default: laggard's own)",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be run, and how long it would take"
+        "--dry-run", action="store_true", help="print the planned runs and their estimated duration"
     )
     parser.add_argument(
-        "--stored", action="store_true", help="run nothing: decide by the arrays that are stored"
+        "--stored", action="store_true", help="run nothing: decide by the stored arrays"
     )
     parser.add_argument(
-        "--again",
-        action="store_true",
-        help="make the runs anew, and note whether the verdict stands",
+        "--again", action="store_true", help="rerun the claim and compare the verdict"
     )
     parser.add_argument(
-        "--page", metavar="FILE", help="write the first page there, others in docs/claims beside it"
+        "--page",
+        metavar="FILE",
+        help="write the overview to this file, and the pages of claims to docs/claims beside it",
     )
-    parser.add_argument("--list", action="store_true", help="say which claims there are")
+    parser.add_argument("--list", action="store_true", help="list the claims")
 
 
 def carry_out(args: Namespace) -> int:
@@ -242,4 +246,4 @@ def _draw_rates(evidence: "Evidence", rows_in: Path) -> Path | None:
     return None
 
 
-COMMANDS = (Command("reproduce", "test what papers claim by runs", arguments, carry_out),)
+COMMANDS = (Command("reproduce", "test claims of papers", arguments, carry_out),)

@@ -1,4 +1,4 @@
-"""The commands that read results: plot, table, trace, report."""
+"""The commands that read results: plot, table, export, report."""
 
 import inspect
 import sys
@@ -10,100 +10,121 @@ from typing import TYPE_CHECKING
 from laggard.experiments.commands import DONE, Command
 
 if TYPE_CHECKING:
+    from laggard.experiments.results.result import Result
     from laggard.experiments.results.results import Results
 
 AXES = ("time", "updates", "samples", "epoch")
-RESULT = "a run's folder, or results/<name> for a whole sweep"
+PERFETTO = "perfetto"
+TARGETS = (PERFETTO, "tensorboard", "wandb", "mlflow")
+RESULT = "folder of a run, or results/<name> for a sweep"
 
 
 def plot_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("results", nargs="*", metavar="RESULT", help=RESULT)
     parser.add_argument(
-        "--figure", default="comparison", metavar="NAME", help="which one (default: comparison)"
+        "--figure",
+        default="comparison",
+        metavar="NAME",
+        help="figure to draw (default: comparison)",
     )
-    parser.add_argument("--x", choices=AXES, help="what learning and consensus are drawn against")
+    parser.add_argument("--x", choices=AXES, help="horizontal axis of learning and consensus")
     parser.add_argument(
-        "--to", metavar="FILE", help="where to, .png, .svg or .pdf (default: in the first RESULT)"
+        "--to", metavar="FILE", help=".png, .svg or .pdf file (default: in the first RESULT)"
     )
-    parser.add_argument(
-        "--list", action="store_true", help="the figures that there are, a line each"
-    )
+    parser.add_argument("--list", action="store_true", help="list the available figures")
 
 
 def plot(args: Namespace) -> int:
     from laggard.experiments.config.errors import ConfigError, unknown_name
     from laggard.experiments.figures import FIGURES
     from laggard.experiments.results.files import ResultError
-    from laggard.experiments.results.results import load_results
 
     if args.list:
-        width = max(map(len, FIGURES))
-        for name, figure in FIGURES.items():
-            first_paragraph = str(inspect.getdoc(figure.function)).partition("\n\n")[0]
-            title = first_paragraph.replace("\n", " ")
-            print(f"{name:{width}}  {title}")
+        _list_figures()
         return DONE
     if not args.results:
-        raise ConfigError(
-            "",
-            "expected a RESULT to draw, got none: a run's folder, or results/<name>",
-            "laggard plot",
-        )
+        problem = f"expected a RESULT to draw, got none: {RESULT}"
+        raise ConfigError("", problem, "laggard plot")
     if args.figure not in FIGURES:
         raise unknown_name("", args.figure, FIGURES).relocate(where="laggard plot --figure")
     figure = FIGURES[args.figure]
-    if args.x and "x" not in inspect.signature(figure.function).parameters:
-        raise ConfigError(
-            "",
-            f"{args.figure} has axes of its own; learning and consensus take one",
-            "laggard plot --x",
-        )
-    results = [result for path in args.results for result in load_results(path)]
+    options = {}
+    if args.x:
+        if "x" not in inspect.signature(figure.function).parameters:
+            problem = f"{args.figure} has fixed axes; learning and consensus take --x"
+            raise ConfigError("", problem, "laggard plot --x")
+        options["x"] = args.x
+    results = _load_all(args.results)
     name = "figure" if args.figure == "comparison" else args.figure
-    path = Path(args.to) if args.to else Path(args.results[0]) / f"{name}.png"
+    path = _output_path(args, f"{name}.png")
     try:
-        figure.draw(results, path, **({"x": args.x} if args.x else {}))
+        figure.draw(results, path, **options)
     except (ConfigError, ResultError):  # they name their file
         raise
-    # two results look the same, there is nothing to draw, or the suffix cannot be drawn
+    # two results have the same label, there is nothing to draw, or the suffix is unknown
     except ValueError as error:
         raise ConfigError("", str(error), str(path)) from None
     print(path)
     return DONE
 
 
+def _list_figures() -> None:
+    from laggard.experiments.figures import FIGURES
+
+    width = max(map(len, FIGURES))
+    for name, figure in FIGURES.items():
+        first_paragraph = str(inspect.getdoc(figure.function)).partition("\n\n")[0]
+        title = first_paragraph.replace("\n", " ")
+        print(f"{name:{width}}  {title}")
+
+
+def _load_all(paths: Sequence[str]) -> "list[Result]":
+    from laggard.experiments.results.results import load_results
+
+    return [result for path in paths for result in load_results(path)]
+
+
+def _output_path(args: Namespace, name: str) -> Path:
+    """The file of `--to`, or else `name` in the first RESULT."""
+    if args.to:
+        return Path(args.to)
+    return Path(args.results[0]) / name
+
+
 def table_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "results",
-        nargs="+",
-        metavar="RESULTS",
-        help="results/<name> of a sweep or of several runs, or a run's folder",
-    )
+    parser.add_argument("results", nargs="+", metavar="RESULT", help=RESULT)
     parser.add_argument(
         "--rows",
         nargs="+",
         metavar="KEY",
-        help="keys down (default: all that were swept, but seeds)",
+        help="keys of the rows (default: all swept keys except seeds)",
     )
-    parser.add_argument("--columns", metavar="KEY", help="a key across")
+    parser.add_argument("--columns", metavar="KEY", help="key of the columns")
     parser.add_argument(
         "--value",
         nargs="+",
         metavar="VALUE",
-        help="accuracy, loss, train_loss, consensus, time, updates, samples, epochs at the end; time_to, updates_to, "
-        "samples_to, epochs_to a target; staleness, max_staleness, waiting",
+        help="accuracy, loss, train_loss, consensus, time, updates, samples or epochs at the end; "
+        "time_to, updates_to, samples_to or epochs_to the target; "
+        "staleness, max_staleness, waiting",
     )
     parser.add_argument(
-        "--target", type=float, metavar="X", help="test accuracy (0 to 1), else test loss, to reach"
+        "--target", type=float, metavar="X", help="target: test accuracy (0 to 1), else test loss"
     )
     parser.add_argument(
-        "--where", nargs="+", default=[], metavar="KEY=VALUE", help="only these runs and members"
+        "--where",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only runs and members with these values",
     )
     parser.add_argument(
-        "--best", nargs="+", metavar="KEY", help="of these keys only the best setting of each row"
+        "--best", nargs="+", metavar="KEY", help="of these keys, only the best setting of each row"
     )
     parser.add_argument(
-        "--by", metavar="CRITERION", help="accuracy, loss, time or updates to the target"
+        "--by",
+        metavar="CRITERION",
+        help="criterion of --best: accuracy, loss, or time or updates to the target",
     )
     parser.add_argument(
         "--select-seeds",
@@ -120,44 +141,54 @@ def table(args: Namespace) -> int:
     from laggard.experiments.results.tables import FORMATS, label_results, tabulate
 
     results = label_results(_join(args.results))
+    format_table = FORMATS[args.format]
     try:
         results = _restrict_results(results, args.where)
-        best = args.best, args.by, _seeds(args.select_seeds)
-        print(
-            FORMATS[args.format](
-                tabulate(results, args.rows, args.columns, args.value, args.target, *best)
-            )
+        values = tabulate(
+            results,
+            args.rows,
+            args.columns,
+            args.value,
+            args.target,
+            args.best,
+            args.by,
+            _seeds(args.select_seeds),
         )
+        print(format_table(values))
     except ValueError as error:
         raise ConfigError("", str(error), " ".join(args.results)) from None
     return DONE
 
 
 def _join(paths: Sequence[str]) -> "Results":
-    """The results of several folders as one; of several names, each is labelled with its own."""
+    """The results of several folders as one.
+
+    Results of several configs are labelled with the names of their configs.
+    """
     from dataclasses import replace
 
     from laggard.experiments.results.results import Results, load_results
 
-    found = [load_results(path) for path in paths]
-    if len(found) == 1:
-        return found[0]
-    names = {result.config.name for each in found for result in each}
-    every = [result for each in found for result in each]
-    if len(names) > 1:
-        every = [
+    folders = [load_results(path) for path in paths]
+    if len(folders) == 1:
+        return folders[0]
+    results = [result for folder in folders for result in folder]
+    if len({result.config.name for result in results}) > 1:
+        results = [
             replace(result, labels={"experiment": result.config.name, **result.labels})
-            for result in every
+            for result in results
         ]
-    joined = Results(every, sum(each.planned for each in found))
-    if twice := len(every) - len(joined):
-        joined.planned -= twice
-        print(f"{twice} of {len(every)} runs were given twice: they count once", file=sys.stderr)
+    joined = Results(results, sum(folder.planned for folder in folders))
+    duplicates = len(results) - len(joined)
+    if duplicates:
+        joined.planned -= duplicates
+        message = f"{duplicates} of {len(results)} runs were given twice: they count once"
+        print(message, file=sys.stderr)
     return joined
 
 
 def _restrict_results(results: "Results", conditions: Sequence[str]) -> "Results":
-    """The runs and members at `key=value` each."""
+    """The runs and members that meet all conditions `key=value`."""
     from laggard.experiments.config.document import parse_yaml
 
     for condition in conditions:
@@ -170,57 +201,23 @@ def _restrict_results(results: "Results", conditions: Sequence[str]) -> "Results
     return results
 
 
-def _seeds(listed: str | None) -> list[int] | None:
+def _seeds(text: str | None) -> list[int] | None:
     """The seeds in `0,1`."""
+    if text is None:
+        return None
     try:
-        return None if listed is None else [int(seed) for seed in listed.split(",")]
+        return [int(seed) for seed in text.split(",")]
     except ValueError:
-        raise ValueError(f"--select-seeds {listed}: expected whole numbers, as in 0,1") from None
-
-
-def trace_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("result", metavar="RESULT", help="a run's folder")
-    parser.add_argument(
-        "--to", metavar="FILE", help="where to, .json or .json.gz (default: trace.json in RESULT)"
-    )
-    parser.add_argument(
-        "--from", dest="start", type=float, default=0.0, metavar="S", help="first virtual second"
-    )
-    parser.add_argument(
-        "--until", type=float, default=float("inf"), metavar="S", help="last virtual second"
-    )
-
-
-def trace(args: Namespace) -> int:
-    from laggard.experiments.perfetto import TimeWindow, write_trace
-    from laggard.experiments.results.files import ResultError
-    from laggard.experiments.results.results import load_one
-
-    if not 0 <= args.start < args.until:
-        raise ResultError(
-            f"{args.result}: expected 0 <= --from < --until, got {args.start:g} and {args.until:g}"
-        )
-    result = load_one(args.result)
-    if not result.has_messages:
-        missing = (
-            "no messages recorded, so no links: laggard run CONFIG record.messages=true leaves them"
-        )
-        print(f"{result.path}: {missing}", file=sys.stderr)
-    path = Path(args.to) if args.to else result.path / "trace.json"
-    count = write_trace(result, path, TimeWindow(args.start, args.until))
-    print(f"{path}: {count:,} events; open it in ui.perfetto.dev")
-    return DONE
+        raise ValueError(f"--select-seeds {text}: expected whole numbers, as in 0,1") from None
 
 
 def report_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("results", nargs="+", metavar="RESULT", help=RESULT)
     parser.add_argument(
-        "--to", metavar="FILE", help="where to (default: report.html in the first RESULT)"
+        "--to", metavar="FILE", help="HTML file (default: report.html in the first RESULT)"
     )
     parser.add_argument(
-        "--config",
-        metavar="CONFIG",
-        help="a YAML file that asks another question than the results' own",
+        "--config", metavar="CONFIG", help="YAML file whose question stands below the title"
     )
 
 
@@ -228,29 +225,71 @@ def report(args: Namespace) -> int:
     from laggard.experiments.config.document import question
     from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.report import write_report
-    from laggard.experiments.results.results import load_results
 
-    results = [result for path in args.results for result in load_results(path)]
-    path = Path(args.to) if args.to else Path(args.results[0]) / "report.html"
+    results = _load_all(args.results)
+    path = _output_path(args, "report.html")
     if path.is_dir() or not path.name:
         raise ConfigError("", "expected a file, got a folder", f"--to {path}")
-    write_report(results, path, question(args.config) if args.config else None)
+    asked = question(args.config) if args.config else None
+    write_report(results, path, asked)
     print(path)
     return DONE
 
 
 def export_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("results", metavar="RESULT", help=RESULT)
+    parser.add_argument("results", metavar="RESULT", help=f"{RESULT}; for perfetto one run")
     parser.add_argument(
-        "--to", required=True, metavar="NAME", help="tensorboard, wandb (offline) or mlflow"
+        "--to", required=True, choices=TARGETS, help="the program that reads it; wandb is offline"
     )
-    parser.add_argument("folder", metavar="DIR", help="where to")
+    parser.add_argument(
+        "path",
+        nargs="?",
+        metavar="PATH",
+        help="folder to write to; for perfetto a .json or .json.gz file "
+        "(default: trace.json in RESULT)",
+    )
+    parser.add_argument(
+        "--from", dest="start", type=float, metavar="S", help="first virtual second (perfetto)"
+    )
+    parser.add_argument(
+        "--until", dest="end", type=float, metavar="S", help="last virtual second (perfetto)"
+    )
 
 
 def export(args: Namespace) -> int:
+    from laggard.experiments.config.errors import ConfigError
     from laggard.experiments.results.results import load_results
 
-    print(load_results(args.results).export(args.to, args.folder))
+    if args.to == PERFETTO:
+        return _export_trace(args)
+    where = f"laggard export --to {args.to}"
+    if args.start is not None or args.end is not None:
+        raise ConfigError("", "expected no --from or --until: only perfetto takes them", where)
+    if args.path is None:
+        raise ConfigError("", "expected a folder to write to, got none", where)
+    print(load_results(args.results).export(args.to, args.path))
+    return DONE
+
+
+def _export_trace(args: Namespace) -> int:
+    from laggard.experiments.perfetto import TimeWindow, write_trace
+    from laggard.experiments.results.files import ResultError
+    from laggard.experiments.results.results import load_one
+
+    start = 0.0 if args.start is None else args.start
+    end = float("inf") if args.end is None else args.end
+    if not 0 <= start < end:
+        problem = f"expected 0 <= --from < --until, got {start:g} and {end:g}"
+        raise ResultError(f"{args.results}: {problem}")
+    result = load_one(args.results)
+    if not result.has_messages:
+        hint = "`laggard run CONFIG record.messages=true` records them"
+        print(f"{result.path}: no links, since no messages were recorded: {hint}", file=sys.stderr)
+    path = result.path / "trace.json"
+    if args.path is not None:
+        path = Path(args.path)
+    number = write_trace(result, path, TimeWindow(start, end))
+    print(f"{path}: {number:,} events; open it in ui.perfetto.dev")
     return DONE
 
 
@@ -258,14 +297,16 @@ COMMANDS = (
     Command("plot", "draw a figure of results", plot_arguments, plot),
     Command(
         "table",
-        "tabulate results: a mean and its interval over seeds, or the time to a target",
+        "tabulate results: means and intervals over seeds, or the time to a target",
         table_arguments,
         table,
         "laggard.experiments.results.tables",
     ),
-    Command("trace", "write a run as a trace for ui.perfetto.dev", trace_arguments, trace),
-    Command(
-        "export", "write runs for TensorBoard, Weights & Biases or MLflow", export_arguments, export
-    ),
     Command("report", "write a run or a sweep as one HTML page", report_arguments, report),
+    Command(
+        "export",
+        "write results for Perfetto, TensorBoard, Weights & Biases or MLflow",
+        export_arguments,
+        export,
+    ),
 )

@@ -11,7 +11,10 @@ from laggard.experiments.commands import (
     DONE,
     FAILED,
     Command,
+    add_config,
+    add_jobs,
     add_no_plugins,
+    add_out,
     count,
     duration,
     size,
@@ -26,61 +29,53 @@ if TYPE_CHECKING:
     from laggard.experiments.running.run import ProgressDisplay
 
 
-def run_arguments(parser: ArgumentParser) -> None:
-    """CONFIG and overrides of its keys, where results go, and how much is printed."""
-    parser.add_argument("config", metavar="CONFIG", help="a YAML file")
-    parser.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="a dotted key of the config and its value"
-    )
-    parser.add_argument(
-        "--out",
-        default="results",
-        metavar="FOLDER",
-        help="where results are kept (default: results)",
-    )
+def simulation_arguments(parser: ArgumentParser) -> None:
+    add_config(parser)
+    add_out(parser)
     parser.add_argument(
         "--force", action="store_true", help="simulate again even if a result exists"
     )
+    parser.add_argument("--quiet", action="store_true", help="print only warnings and errors")
     parser.add_argument(
-        "--quiet", action="store_true", help="say nothing unless something is wrong"
+        "--snapshots",
+        type=wall_time,
+        default=SNAPSHOT_SECONDS,
+        metavar="SECONDS",
+        help="wall time between snapshots, from which a killed run resumes "
+        "(default: 60; inf: none)",
     )
-    parser.add_argument(
-        "--snapshots", type=wall_time, default=SNAPSHOT_SECONDS, metavar="SECONDS",
-        help="wall time between snapshots, from the last of which a killed run goes on (default: 60; inf: none)",
-    )  # fmt: skip
     add_no_plugins(parser)
 
 
-def single_arguments(parser: ArgumentParser) -> None:
-    run_arguments(parser)
+def run_arguments(parser: ArgumentParser) -> None:
+    simulation_arguments(parser)
     parser.add_argument(
         "--keep-snapshot", action="store_true", help="keep the last snapshot, for --continue"
     )
     parser.add_argument(
-        "--continue", dest="continues", action="store_true",
-        help="go on from the snapshot that a finished run of this config with a shorter stop has kept",
-    )  # fmt: skip
+        "--continue",
+        dest="continues",
+        action="store_true",
+        help="continue from the kept snapshot of a finished run of this config with a shorter stop",
+    )
 
 
 def wall_time(text: str) -> float:
     """Seconds of wall time >= 0; infinity too."""
-    if not (number := float(text)) >= 0:
+    number = float(text)
+    if not number >= 0:
         raise ValueError
     return number
 
 
 def sweep_arguments(parser: ArgumentParser) -> None:
-    run_arguments(parser)
-    parser.add_argument(
-        "--jobs", type=int, metavar="N", help="runs at once (default: as many as there are cores)"
-    )
+    simulation_arguments(parser)
+    add_jobs(parser)
     parser.add_argument(
         "--backend", default="loky", metavar="NAME", help="loky (default), ray or dask"
     )
     parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="say what would be simulated, and how long it would take",
+        "--dry-run", action="store_true", help="print the planned runs and their estimated duration"
     )
 
 
@@ -91,8 +86,15 @@ def run(args: Namespace) -> int:
 
     config = load(args.config, *args.overrides)
     args.planned = runs(config)
+    progress = _progress_display(args)
     result = run(
-        config, args.out, args.force, _bar(args), args.snapshots, args.keep_snapshot, args.continues
+        config,
+        args.out,
+        args.force,
+        progress,
+        args.snapshots,
+        args.keep_snapshot,
+        args.continues,
     )
     report([result], result.path, args)
     return DONE
@@ -104,12 +106,16 @@ def sweep(args: Namespace) -> int:
 
     config = load(args.config, *args.overrides)
     halving = halving_of(config)
-    if args.dry_run:
-        return _print_rungs(config, halving) if halving else _print_plan(config, args)
     if halving:
+        if args.dry_run:
+            return _print_rungs(config, halving)
         return _halve(config, halving, args)
+    if args.dry_run:
+        return _print_plan(config, args)
     _, failed, diverged = _sweep(config, args)
-    return FAILED if failed or diverged else DONE
+    if failed or diverged:
+        return FAILED
+    return DONE
 
 
 def _sweep(config: "Config", args: Namespace) -> "tuple[Results, int, int]":
@@ -121,33 +127,38 @@ def _sweep(config: "Config", args: Namespace) -> "tuple[Results, int, int]":
 
     args.planned = runs(config)
     folder = Path(args.out) / config.name
-    if (other := store.write_index(args.planned, args.out)) and not args.quiet:
-        print(f"{folder}: the sweep of another grid that was here is now {other}", file=sys.stderr)
+    moved = store.write_index(args.planned, args.out)
+    if moved and not args.quiet:
+        print(f"{folder}: the previous sweep, of another grid, is now {moved}", file=sys.stderr)
+    failed = 0
     with SweepDisplay(args.planned, folder, sys.stderr, args.quiet) as display:
-        shown = _bar(args)
-        if shown and len(args.planned) > 1:
-            shown = partial(heartbeat, out=args.out)
-        given = {
-            "jobs": args.jobs,
-            "backend": args.backend,
-            "tell": display.report,
-            "snapshots": args.snapshots,
-        }
+        progress = _progress_display(args)
+        if progress and len(args.planned) > 1:
+            progress = partial(heartbeat, out=args.out)
         try:
-            results = sweep(config, args.out, args.force, shown, **given)
-            failed = 0
+            results = sweep(
+                config,
+                args.out,
+                args.force,
+                progress,
+                jobs=args.jobs,
+                backend=args.backend,
+                tell=display.report,
+                snapshots=args.snapshots,
+            )
         except SweepError as error:
-            results, failed = error.results, len(error.failures)
+            results = error.results
+            failed = len(error.failures)
     report(results, store.sweep_folder(args.planned, args.out), args)
     diverged = sum(result.manifest["status"] == "diverged" for result in results)
-    for number, how in ((failed, "failed"), (diverged, "diverged")):
+    for number, status in ((failed, "failed"), (diverged, "diverged")):
         if number:
-            print(f"{number} of {count(len(args.planned), 'run')} {how}", file=sys.stderr)
+            print(f"{number} of {count(len(args.planned), 'run')} {status}", file=sys.stderr)
     return results, failed, diverged
 
 
 def _halve(config: "Config", halving: "Halving", args: Namespace) -> int:
-    """Simulate the rungs of a search, and report the best setting and what it cost to find it."""
+    """Simulate the rungs of a search, and report the best setting and the cost of the search."""
     from laggard.experiments.config.search import numbered_draws
     from laggard.experiments.running.halving import halve
     from laggard.experiments.running.sweep import SweepError
@@ -155,89 +166,86 @@ def _halve(config: "Config", halving: "Halving", args: Namespace) -> int:
     def simulate(rung: "Config") -> "Results":
         results, failed, _ = _sweep(rung, args)
         if failed:
-            raise SweepError(
-                results, [f"{rung.name}: the settings that go on are not known: repeat the command"]
-            )
+            problem = f"{rung.name}: cannot choose the best settings: repeat the command"
+            raise SweepError(results, [problem])
         return results
 
-    spent, every = 0, halving.settings[0]
+    spent = 0
     try:
         for rung in halve(config, simulate):
             spent += rung.gradients
             if not args.quiet:
-                best = ", ".join(map(str, rung.best))
-                print(
-                    f"\n{halving.key} = {rung.budget:g}: best of {len(rung.scores)}: draws {best}\n",
-                    flush=True,
-                )
+                draws = ", ".join(map(str, rung.best))
+                title = f"{halving.key} = {rung.budget:g}"
+                print(f"\n{title}: best of {len(rung.scores)}: draws {draws}\n", flush=True)
     except SweepError as error:
         print(error, file=sys.stderr)
         return FAILED
     if not args.quiet:
-        drawn = numbered_draws(config.sweep["search"], "sweep.search")[rung.best[0]]
-        whole = rung.gradients / len(rung.scores) * every
-        print(
-            f"best by {halving.by}: draw {rung.best[0]}: {', '.join(f'{key} = {drawn[key]}' for key in drawn)}"
-        )
-        print(
-            f"{spent:,} gradients, {spent / whole:.0%} of what all {every} settings would take to the end"
-        )
+        best = rung.best[0]
+        settings = numbered_draws(config.sweep["search"], "sweep.search")[best]
+        values = ", ".join(f"{key} = {value}" for key, value in settings.items())
+        print(f"best by {halving.by}: draw {best}: {values}")
+        all_settings = halving.settings[0]
+        full_cost = rung.gradients / len(rung.scores) * all_settings
+        share = spent / full_cost
+        print(f"{spent:,} gradients, {share:.0%} of those of all {all_settings} settings")
     return DONE
 
 
 def _print_rungs(config: "Config", halving: "Halving") -> int:
-    """Print what each rung of a search would take."""
+    """Print the expected cost of each rung of a search."""
     from laggard.experiments.running.halving import expected_gradients
 
-    every = expected_gradients(config, halving)
-    for budget, settings, gradients in zip(halving.budgets, halving.settings, every, strict=True):
-        print(
-            f"{halving.key} = {budget:<8g} {count(settings, 'setting'):>12}  about {gradients:.3g} gradients"
-        )
-    whole = every[-1] / halving.settings[-1] * halving.settings[0]
-    print(
-        f"\nabout {sum(every):.3g} gradients, {sum(every) / whole:.0%} of what all settings would take to the end"
-    )
+    costs = expected_gradients(config, halving)
+    for budget, settings, gradients in zip(halving.budgets, halving.settings, costs, strict=True):
+        title = f"{halving.key} = {budget:<8g} {count(settings, 'setting'):>12}"
+        print(f"{title}  about {gradients:.3g} gradients")
+    full_cost = costs[-1] / halving.settings[-1] * halving.settings[0]
+    total = sum(costs)
+    print(f"\nabout {total:.3g} gradients, {total / full_cost:.0%} of those of all settings")
     return DONE
 
 
 def _print_plan(config: "Config", args: Namespace) -> int:
-    """Print what would be simulated, a line per run and one for all of them."""
+    """Print the planned runs, a line each, and their total."""
     from laggard.experiments.running.estimate import plan
 
     planned = plan(config, args.out, args.force, args.jobs, args.backend)
     width = max(len(run.title) for run, _ in planned.runs)
-    for run, each in planned.runs:
-        left = (
-            f"about {duration(each.seconds):>7}  {size(each.memory):>8}"
-            if each
-            else "finished already"
-        )
+    for run, estimate in planned.runs:
+        left = "finished already"
+        if estimate:
+            left = f"about {duration(estimate.seconds):>7}  {size(estimate.memory):>8}"
         print(f"{run.id}  {run.title:<{width}}  {count(len(run.members), 'member'):>11}  {left}")
-    trained = sum(len(run.members) for run, _ in planned.runs)
-    there = len(planned.runs) - len(planned.missing)
-    print(
-        f"\n{len(planned.runs)} runs, {trained} members, in {planned.folder}: {there} finished already"
-    )
-    if planned.missing:
-        at_once = f"{planned.jobs} at once" if planned.jobs > 1 else "one after the other"
+    members = sum(len(run.members) for run, _ in planned.runs)
+    missing = len(planned.missing)
+    finished = len(planned.runs) - missing
+    totals = f"{len(planned.runs)} runs, {members} members"
+    print(f"\n{totals}, in {planned.folder}: {finished} finished already")
+    if missing:
+        schedule = "one after the other"
+        if planned.jobs > 1:
+            schedule = f"{planned.jobs} at once"
+        cost = f"{duration(planned.seconds)} and {size(planned.memory)} of memory"
         print(
-            f"the other {len(planned.missing)}, {at_once}: about {duration(planned.seconds)} and "
-            f"{size(planned.memory)} of memory, an estimate from the first moments of each on this machine as busy "
-            "as it is now"
+            f"the other {missing}, {schedule}: about {cost}, "
+            "estimated from a short trial under the current load"
         )
     return DONE
 
 
-def _bar(args: Namespace) -> "ProgressDisplay | None":
+def _progress_display(args: Namespace) -> "ProgressDisplay | None":
     """A progress bar if standard error is a terminal."""
     from laggard.experiments.running.progress import bar
 
-    return bar if sys.stderr.isatty() and not args.quiet else None
+    if args.quiet or not sys.stderr.isatty():
+        return None
+    return bar
 
 
 def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
-    """The table of `results`, and their figure in `folder`."""
+    """Print the table of results, and draw their figure in `folder`."""
     from laggard.experiments.figures import comparison
     from laggard.experiments.results.formats import format_table
     from laggard.experiments.results.measures import summary
@@ -245,15 +253,14 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
 
     if not results:
         return
-    if versions := describe_versions(results):
+    versions = describe_versions(results)
+    if versions:
         print(versions, file=sys.stderr)
-    if ended := [
-        result.manifest["run"] for result in results if result.manifest["reached"] == "returned"
-    ]:
-        print(
-            f"before any limit of `stop` all roles of the method returned: run {', '.join(ended)}",
-            file=sys.stderr,
-        )
+    manifests = [result.manifest for result in results]
+    returned = [manifest["run"] for manifest in manifests if manifest["reached"] == "returned"]
+    if returned:
+        message = "the method ended before any stop criterion was reached"
+        print(f"{message}: run {', '.join(returned)}", file=sys.stderr)
     path = folder / "figure.png"
     if not args.quiet:  # the table first: drawing takes seconds, and may fail
         print(format_table(summary(results)), flush=True)
@@ -263,6 +270,6 @@ def report(results: Sequence["Result"], folder: Path, args: Namespace) -> None:
 
 
 COMMANDS = (
-    Command("run", "simulate one config", single_arguments, run),
+    Command("run", "simulate one config", run_arguments, run),
     Command("sweep", "simulate a grid of configs", sweep_arguments, sweep),
 )

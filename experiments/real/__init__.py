@@ -1,6 +1,4 @@
-"""Real runs: processes of torch.distributed on this machine, and clusters to simulate, with the
-times measured.
-"""
+"""Real runs on processes of torch.distributed, and simulated clusters calibrated on them."""
 
 
 class RealRunError(RuntimeError):

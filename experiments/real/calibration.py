@@ -1,4 +1,4 @@
-"""From the rows of a real run to the simulated cluster that takes the same times."""
+"""Calibration: the simulated cluster whose times are those measured in a real run."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,30 +15,25 @@ from laggard.experiments.results.files import write_table
 from laggard.experiments.theory.communication import COLLECTIVE_SECONDS
 from laggard.simulator.learning.task import bytes_of
 
-CLUSTER, COMPUTE, ROWS, ESTIMATES = (
-    "cluster.yaml",
-    "compute.csv",
-    "updates.parquet",
-    "estimates.csv",
-)
-LATENCY, SERVER_LATENCY, BANDWIDTH = (
-    "network.latency",
-    "network.server_latency",
-    "network.bandwidth",
-)
-FEW = 5
-"""Messages below which the seconds of taking one in are not told from those of its way."""
+CLUSTER = "cluster.yaml"
+COMPUTE_TABLE = "compute.csv"
+ROWS = "updates.parquet"
+ESTIMATES = "estimates.csv"
+LATENCY = "network.latency"
+SERVER_LATENCY = "network.server_latency"
+BANDWIDTH = "network.bandwidth"
+MIN_QUEUED = 5
+"""Queued messages needed to separate the seconds to receive a message from its latency."""
 
 
 class MeasuredTime(NamedTuple):
-    """A time of a cluster, as a real run shows it: a mean, since the tails of a machine weigh as
-    much as its body.
+    """A measured time of a cluster: a mean, since outliers cost a run as much as typical values.
 
     Attributes:
         key: of the config, below `cluster`.
-        seconds: its mean; of a bandwidth, the seconds a byte.
-        messages: of how many it is the mean.
-        how: what was averaged.
+        seconds: the mean; for a bandwidth the seconds per byte.
+        messages: the number of messages averaged.
+        how: the difference that was averaged.
     """
 
     key: str
@@ -49,66 +44,84 @@ class MeasuredTime(NamedTuple):
     @property
     def setting(self) -> float:
         """The value of the key."""
-        return 1 / self.seconds if self.key == BANDWIDTH else self.seconds
+        if self.key == BANDWIDTH:
+            return 1 / self.seconds
+        return self.seconds
 
     def __str__(self) -> str:
-        value = (
-            f"{self.setting:9.4g} B/s"
-            if self.key == BANDWIDTH
-            else f"{1e3 * self.seconds:9.4g} ms "
-        )
+        if self.key == BANDWIDTH:
+            value = f"{self.setting:9.4g} B/s"
+        else:
+            value = f"{1e3 * self.seconds:9.4g} ms "
         return f"{self.key:<24} {value} mean of {self.messages}: {self.how}"
 
 
 def measured_times(run: RealRun, spec: RunSpec) -> list[MeasuredTime]:
-    """The times of a run's messages and of its server, without those of its warm-up."""
+    """The times of a run's messages and of its server, without its warm-up."""
     rows = run.rows[~run.rows["warm_up"]]
-    if spec.config.algorithm.name == "all_reduce":
-        last = rows.groupby("number")["computed"].transform("max")
-        seconds, (steps, _) = float((rows["applied"] - last).mean()), messages_and_models(spec)
-        how = f"(applied - last computed) / {steps:g} messages"
-        return [MeasuredTime(LATENCY, seconds / steps, len(rows), how)]
-    one_by_one = spec.config.algorithm.name == "async_ps"
-    way = (rows["arrived"] - rows["computed"])[rows["computed"] >= rows["asked"]]
-    up = float(way.mean()) if len(way) else 0.0
-    lay = rows["computed"] + up <= rows["asked"]
-    taken = (rows["arrived"] - rows["asked"])[lay]
-    receive = float(taken.mean()) if len(taken) >= FEW else 0.0
-    # a server that is never idle does not show the way
-    receive = min(up, receive) if len(way) else receive
+    method = spec.config.algorithm.name
+    if method == "all_reduce":
+        return [_collective_latency(rows, spec)]
+    return [*_message_times(rows), *_server_times(rows, asynchronous=method == "async_ps")]
+
+
+def _collective_latency(rows: pd.DataFrame, spec: RunSpec) -> MeasuredTime:
+    last_computed = rows.groupby("number")["computed"].transform("max")
+    seconds = float((rows["applied"] - last_computed).mean())
+    steps, _ = messages_and_models(spec)
+    how = f"(applied - last computed) / {steps:g} messages"
+    return MeasuredTime(LATENCY, seconds / steps, len(rows), how)
+
+
+def _message_times(rows: pd.DataFrame) -> list[MeasuredTime]:
+    """The latencies to and from the server, and the seconds that it needs to receive a message.
+
+    If the server was idle, a message took its latency and was received; if the message had to
+    queue, the server's call took the seconds to receive it alone.
+    """
+    total = (rows["arrived"] - rows["computed"])[rows["computed"] >= rows["asked"]]
+    up = 0.0
+    if len(total):
+        up = float(total.mean())
+    queued = rows["computed"] + up <= rows["asked"]
+    received = (rows["arrived"] - rows["asked"])[queued]
+    receive = 0.0
+    if len(received) >= MIN_QUEUED:
+        receive = float(received.mean())
+    if len(total):  # else the server was never idle, and the latency is unknown
+        receive = min(up, receive)
+    latency = max(0.0, up - receive)
     down = rows["read"] - rows["sent"]
-    begun = rows["arrived"] if one_by_one else rows.groupby("version")["arrived"].transform("max")
-    apply = (rows["applied"] - begun)[begun == rows["arrived"]]
-    answered = rows["replied"] - rows["applied"]
-    if not one_by_one:
-        answered = answered.groupby(rows["version"]).max() / rows.groupby("version").size()
-    replies = len(rows) if one_by_one else int(rows.groupby("version").size().sum())
+    server_latency = max(0.0, float(down.mean()))
+    idle = "arrived - computed where the server was idle"
+    waited = "arrived - asked where the message was queued"
     return [
-        MeasuredTime(
-            LATENCY,
-            max(0.0, up - receive),
-            len(way),
-            "arrived - computed where the server was idle",
-        ),
-        MeasuredTime(SERVER_LATENCY, max(0.0, float(down.mean())), len(down), "read - sent"),
-        MeasuredTime(
-            "receive_seconds",
-            receive,
-            len(taken),
-            "arrived - asked where the message lay there already",
-        ),
+        MeasuredTime(LATENCY, latency, len(total), idle),
+        MeasuredTime(SERVER_LATENCY, server_latency, len(down), "read - sent"),
+        MeasuredTime("receive_seconds", receive, len(received), waited),
+    ]
+
+
+def _server_times(rows: pd.DataFrame, asynchronous: bool) -> list[MeasuredTime]:
+    """The seconds of an update, and of a reply."""
+    rounds = rows.groupby("version")
+    begun = rows["arrived"]
+    reply = rows["replied"] - rows["applied"]
+    if not asynchronous:  # one update, and one series of replies, in each round
+        begun = rounds["arrived"].transform("max")
+        reply = reply.groupby(rows["version"]).max() / rounds.size()
+    apply = (rows["applied"] - begun)[begun == rows["arrived"]]
+    how = "replied - applied, for each reply"
+    return [
         MeasuredTime("apply_seconds", float(apply.mean()), len(apply), "applied - arrived"),
-        MeasuredTime(
-            "reply_seconds", float(answered.mean()), replies, "replied - applied, for each reply"
-        ),
+        MeasuredTime("reply_seconds", float(reply.mean()), len(rows), how),
     ]
 
 
 def messages_and_models(spec: RunSpec) -> tuple[float, float]:
-    """How often the collective of a config takes a message's latency, and how often the time of a
-    model's bytes.
-    """
-    collective, workers = spec.config.algorithm.build(1).collective, spec.config.cluster.workers
+    """How many latencies a collective takes, and how many transfers of a model."""
+    collective = spec.config.algorithm.build(1).collective
+    workers = spec.config.cluster.workers
     if workers == 1:
         return 1.0, 1.0
     seconds = COLLECTIVE_SECONDS[collective]
@@ -116,99 +129,108 @@ def messages_and_models(spec: RunSpec) -> tuple[float, float]:
 
 
 def message_bytes(spec: RunSpec) -> float:
-    """The bytes of a message: those that the config says, or a model's."""
-    given = spec.config.cluster.network.message_bytes
+    """The bytes of a message: those of the config, or else of a model."""
+    configured = spec.config.cluster.network.message_bytes
+    if configured is not None:
+        return float(configured)
     task = spec.config.task.task(workers=1, seed=0, device="cpu", backend="auto", threads=1)
     start = task.start([0])
-    return float(max(start.nbytes, bytes_of(task, start.shape[1])) if given is None else given)
+    return float(max(start.nbytes, bytes_of(task, start.shape[1])))
 
 
 def fit_sizes(
-    found: Sequence[Sequence[MeasuredTime]], sizes: Sequence[float], spec: RunSpec
+    measured: Sequence[Sequence[MeasuredTime]], sizes: Sequence[float], spec: RunSpec
 ) -> list[MeasuredTime]:
-    """The times for a config's messages, from runs with messages of two sizes: each time is linear
-    in the bytes.
+    """The times for a config's own message size, from runs with messages of two sizes.
 
-    What a message to the server, or of a collective, takes at both sizes gives alpha + N beta, the
-    latency and the bandwidth 1 / beta; without a bandwidth where larger messages took no longer.
-    What holds the server, and the latency from it, are those of the config's own size.
+    Each time is linear in the bytes N. A message to the server, or of a collective, takes
+    alpha + N beta: the latency and 1 / bandwidth. If larger messages took no longer, there is no
+    bandwidth. The other times are interpolated at the config's own size.
+
+    Args:
+        measured: the times measured at each size.
 
     Raises:
         ConfigError: the sizes are equal.
     """
     if sizes[0] == sizes[1]:
         raise ConfigError("--message-bytes", f"expected two sizes, got {sizes[0]:g} twice")
-    (first, low), (second, high) = sorted(
-        zip(sizes, ({one.key: one for one in times} for times in found), strict=True)
-    )
-    own = message_bytes(spec)
-    slopes = {key: (high[key].seconds - low[key].seconds) / (second - first) for key in low}
-    collective = spec.config.algorithm.name == "all_reduce"
-    steps, models = messages_and_models(spec) if collective else (1.0, 1.0)
+    by_size = {
+        size: {time.key: time for time in times}
+        for size, times in zip(sizes, measured, strict=True)
+    }
+    small, large = sorted(by_size)
+    low, high = by_size[small], by_size[large]
+    slopes = {key: (high[key].seconds - low[key].seconds) / (large - small) for key in low}
+    steps, models = 1.0, 1.0
+    if spec.config.algorithm.name == "all_reduce":
+        steps, models = messages_and_models(spec)
     beta = max(0.0, slopes[LATENCY] * steps / models)
+    own_size = message_bytes(spec)
     fitted = []
-    for key, one in low.items():
-        seconds = one.seconds + slopes[key] * (own - first)
-        if key in (LATENCY, SERVER_LATENCY):
-            seconds -= own * beta * models / steps
-        how = f"{one.how}; at {first:g} and {second:g} bytes"
-        fitted.append(MeasuredTime(key, max(0.0, seconds), one.messages + high[key].messages, how))
+    for key, time in low.items():
+        seconds = time.seconds + slopes[key] * (own_size - small)
+        if key in (LATENCY, SERVER_LATENCY):  # the bandwidth accounts for the rest
+            seconds -= own_size * beta * models / steps
+        messages = time.messages + high[key].messages
+        how = f"{time.how}; at {small:g} and {large:g} bytes"
+        fitted.append(MeasuredTime(key, max(0.0, seconds), messages, how))
     if beta > 0:
-        fitted.append(MeasuredTime(BANDWIDTH, beta, fitted[0].messages, fitted[0].how))
+        latency = fitted[0]
+        fitted.append(MeasuredTime(BANDWIDTH, beta, latency.messages, latency.how))
     return fitted
 
 
 def calibrate_cluster(
-    run: RealRun, spec: RunSpec, folder: Path, found: list[MeasuredTime] | None = None
+    run: RealRun, spec: RunSpec, folder: Path, times: list[MeasuredTime] | None = None
 ) -> list[MeasuredTime]:
-    """Write what a real run has measured: its rows, the estimates, and a config whose cluster has
-    these times.
+    """Write the rows of a real run, the estimates, and a config whose cluster has these times.
 
     The config replays each worker's compute times in order; `order: bootstrap` draws from them
     instead.
 
     Args:
-        found: the times, if they are not those of this run alone.
+        times: the estimates; by default those of this run.
 
     Raises:
-        RealRunError: of some worker no gradient was applied.
+        RealRunError: no gradient of some worker was applied.
     """
-    rows, workers = run.rows, spec.config.cluster.workers
-    if missing := sorted(set(range(workers)) - set(rows["worker"])):
-        raise RealRunError(
-            f"a real run: no gradient of worker {missing[0]} was applied: let it run for longer"
-        )
+    rows = run.rows
+    missing = sorted(set(range(spec.config.cluster.workers)) - set(rows["worker"]))
+    if missing:
+        problem = f"no gradient of worker {missing[0]} was applied: let it run for longer"
+        raise RealRunError(f"a real run: {problem}")
+    if times is None:
+        times = measured_times(run, spec)
     folder.mkdir(parents=True, exist_ok=True)
-    found = measured_times(run, spec) if found is None else found
     seconds = pd.DataFrame({"worker": rows["worker"], "seconds": rows["computed"] - rows["read"]})
-    seconds.to_csv(folder / COMPUTE, index=False)
+    seconds.to_csv(folder / COMPUTE_TABLE, index=False)
     write_table(folder / ROWS, rows)
-    pd.DataFrame(found).to_csv(folder / ESTIMATES, index=False)
-    (folder / CLUSTER).write_text(text_of(document(spec, found, COMPUTE)), encoding="utf-8")
-    return found
+    pd.DataFrame(times).to_csv(folder / ESTIMATES, index=False)
+    (folder / CLUSTER).write_text(text_of(document(spec, times, COMPUTE_TABLE)), encoding="utf-8")
+    return times
 
 
-def document(spec: RunSpec, found: list[MeasuredTime], trace: str) -> dict[str, Any]:
-    """The config of a run, on the cluster that was found; compute times are those in the file
-    `trace`.
-    """
-    compute = {
-        "law": "trace",
-        "file": trace,
-        "column": "seconds",
-        "worker": "worker",
-        "order": "replay",
-    }
-    cluster: dict[str, Any] = {
-        "workers": spec.config.cluster.workers,
-        "compute": compute,
-        "network": {},
-    }
-    if (size := spec.config.cluster.network.message_bytes) is not None:
-        cluster["network"]["message_bytes"] = size
-    for one in found:
-        owner, _, key = one.key.rpartition(".")
-        (cluster["network"] if owner else cluster)[key] = one.setting
-    if spec.config.algorithm.name != "all_reduce" and any(one.key == BANDWIDTH for one in found):
-        cluster["network"]["wiring"] = "pairs"  # it is the server's thread that messages share
+def replay(file: str) -> dict[str, Any]:
+    """The `compute` of a config that replays each worker's times in a table."""
+    columns = {"column": "seconds", "worker": "worker"}
+    return {"law": "trace", "file": file, **columns, "order": "replay"}
+
+
+def document(spec: RunSpec, times: list[MeasuredTime], trace: str) -> dict[str, Any]:
+    """The config of a run on a cluster with measured times; compute times are in the file `trace`."""
+    configured = spec.config.cluster
+    network: dict[str, Any] = {}
+    cluster = {"workers": configured.workers, "compute": replay(trace), "network": network}
+    if configured.network.message_bytes is not None:
+        network["message_bytes"] = configured.network.message_bytes
+    for time in times:
+        section, _, key = time.key.rpartition(".")
+        if section:
+            network[key] = time.setting
+        else:
+            cluster[key] = time.setting
+    # messages share the thread of the server, not a link of the network
+    if "bandwidth" in network and spec.config.algorithm.name != "all_reduce":
+        network["wiring"] = "pairs"
     return {**spec.config.explicit(), "cluster": cluster}

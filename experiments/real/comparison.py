@@ -1,9 +1,10 @@
-"""A real run beside its simulations: by a cluster calibrated on another run, and by its own order
-of arrivals.
+"""Comparison of a real run with simulations.
+
+One is on a cluster calibrated on another real run, one in the real run's own order of arrivals.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
 from operator import getitem
@@ -24,26 +25,29 @@ from laggard.experiments.real.calibration import BANDWIDTH, CLUSTER, ESTIMATES, 
 from laggard.experiments.real.processes import WARM_UP_SHARE, RealRun
 from laggard.simulator import Outcome, Stop, Timing, simulate
 
-RATE, WAITING, NOISE, WEIGHTS = 0.03, 0.02, 2.0, 1e-12
-"""How far a simulation may be off: updates per second relatively, waiting as a share of time, the
-staleness histogram in noises of a run as long, and weights in double precision.
-"""
+RATE_TOLERANCE = 0.03
+"""Relative error of the updates per second."""
+WAITING_TOLERANCE = 0.02
+"""Error of the share of time spent waiting."""
+STALENESS_TOLERANCE = 2.0
+"""Distance of the histograms of staleness, in units of that between equal simulated runs."""
+WEIGHTS_TOLERANCE = 1e-12
+"""Error of weights in double precision."""
+WEIGHTS_ROW = "weights in the order of arrival"
 NO_TIME = {BANDWIDTH: math.inf}
 """The setting of a network's key that takes no time, where that is not 0."""
 REPETITIONS = 8
-"""Simulated runs with other draws of the same times, from which the noise of a histogram is
-known.
-"""
+"""Simulated runs, with other draws of the same times, that estimate the noise of a histogram."""
 
 
 class Figures(NamedTuple):
-    """What is compared of a run, after its warm-up.
+    """The compared figures of a run, after its warm-up.
 
     Attributes:
         rate: updates per second.
-        waiting: the share of the workers' time in which they compute nothing.
-        shares: of the gradients, by worker.
-        staleness: the share of the gradients of each staleness.
+        waiting: the share of the workers' time in which they do not compute.
+        shares: each worker's share of the gradients.
+        staleness: each staleness's share of the gradients.
     """
 
     rate: float
@@ -54,156 +58,188 @@ class Figures(NamedTuple):
 
 def figures(rows: pd.DataFrame, workers: int) -> Figures:
     """The figures of a run from its rows, in order of application."""
-    rows = rows.iloc[math.ceil(WARM_UP_SHARE * len(rows)) :]
-    span = rows["time"].iloc[-1] - rows["time"].iloc[0]
+    warm_up = math.ceil(WARM_UP_SHARE * len(rows))
+    rows = rows.iloc[warm_up:]
+    first, last = rows.iloc[0], rows.iloc[-1]
     busy = total = 0.0
-    for _, own in rows.groupby("worker"):
-        busy += float((own["computed"] - own["started"]).sum())
-        total += own["computed"].max() - own["started"].min()
+    for _, worker_rows in rows.groupby("worker"):
+        busy += float((worker_rows["computed"] - worker_rows["started"]).sum())
+        total += worker_rows["computed"].max() - worker_rows["started"].min()
     return Figures(
-        (rows["version"].iloc[-1] - rows["version"].iloc[0]) / span,
-        1 - busy / total,
-        np.bincount(rows["worker"], minlength=workers) / len(rows),
-        np.bincount(rows["staleness"], minlength=1) / len(rows),
+        rate=(last["version"] - first["version"]) / (last["time"] - first["time"]),
+        waiting=1 - busy / total,
+        shares=np.bincount(rows["worker"], minlength=workers) / len(rows),
+        staleness=np.bincount(rows["staleness"], minlength=1) / len(rows),
     )
 
 
 def total_variation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Half the sum of the differences of two histograms, from 0 to 1."""
+    """Half the sum of the absolute differences of two histograms, from 0 to 1."""
     size = max(len(one), len(other))
-    padded = [np.pad(each, (0, size - len(each))) for each in (one, other)]
-    return float(np.abs(padded[0] - padded[1]).sum() / 2)
+    difference = np.zeros(size)
+    difference[: len(one)] += one
+    difference[: len(other)] -= other
+    return float(np.abs(difference).sum() / 2)
+
+
+class Comparison(NamedTuple):
+    """A quantity of a real run and of its simulation; a bar of NaN judges nothing."""
+
+    quantity: str
+    real: float
+    simulated: float
+    difference: float
+    bar: float
 
 
 def compare_real(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFrame:
-    """A row per quantity: real, simulated, what they differ by, how much they may, and whether they
-    agree.
+    """A row per quantity: real, simulated, their difference, its bar, and whether they agree.
 
-    `agrees` is empty where the load of the machine exceeded its cores, and where there is no bar.
+    `agrees` is empty if there is no bar, or if the load of the machine exceeded its cores.
 
     Args:
         calibration: the folder of the calibration by another real run of this config.
 
     Raises:
-        ConfigError: it is one of another method, or of other workers or messages.
+        ConfigError: the calibration is of another method, number of workers or message size.
     """
-    config, updates = calibrated(spec, calibration), int(run.rows["version"].max()) + 1
-    workers = spec.config.cluster.workers
-    real, simulated = figures(run.rows, workers), simulate_times(RunSpec(config), updates)
-    shared = float(np.abs(real.shares - simulated.shares).max())
-    differences: list[tuple[Any, ...]] = [
-        ("updates/s", real.rate, simulated.rate, simulated.rate / real.rate - 1, RATE),
-        ("waiting", real.waiting, simulated.waiting, simulated.waiting - real.waiting, WAITING),
-        ("largest share of a worker", max(real.shares), max(simulated.shares), shared, math.nan),
+    config = calibrated(spec, calibration)
+    updates = int(run.rows["version"].max()) + 1
+    real = figures(run.rows, spec.config.cluster.workers)
+    simulated = simulate_times(RunSpec(config), updates)
+    rate_error = simulated.rate / real.rate - 1
+    waiting_error = simulated.waiting - real.waiting
+    share_error = float(np.abs(real.shares - simulated.shares).max())
+    largest_real, largest_simulated = max(real.shares), max(simulated.shares)
+    comparisons = [
+        Comparison("updates/s", real.rate, simulated.rate, rate_error, RATE_TOLERANCE),
+        Comparison("waiting", real.waiting, simulated.waiting, waiting_error, WAITING_TOLERANCE),
+        Comparison(
+            "largest share of a worker", largest_real, largest_simulated, share_error, math.nan
+        ),
     ]
     if len(real.staleness) > 1:
-        noise = np.mean(
-            [total_variation(simulated.staleness, one) for one in _repeated(config, updates)]
-        )
-        apart = total_variation(real.staleness, simulated.staleness)
-        means = [
-            float(each @ np.arange(len(each))) for each in (real.staleness, simulated.staleness)
-        ]
-        differences.append(("staleness, total variation", *means, apart, NOISE * float(noise)))
+        comparisons.append(_compare_staleness(real, simulated, config, updates))
     if run.weights.size:
-        imposed = imposed_order(run, spec)
-        apart = float(np.abs(imposed - run.weights).max())
-        norms = [float(np.linalg.norm(weights)) for weights in (run.weights, imposed)]
-        bar = WEIGHTS if run.weights.dtype == np.float64 else math.nan
-        differences.append(("weights in the order of arrival", *norms, apart, bar))
-    table = pd.DataFrame(
-        differences, columns=["quantity", "real", "simulated", "difference", "at most"]
-    )
-    judged = table["at most"].notna() & (
-        run.quiet | (table["quantity"] == "weights in the order of arrival")
-    )
+        comparisons.append(_compare_weights(run, spec))
+    table = pd.DataFrame(comparisons).rename(columns={"bar": "at most"})
+    judged = table["at most"].notna()
+    if not run.quiet:  # the load of a machine changes times, but not the weights
+        judged &= table["quantity"] == WEIGHTS_ROW
     agrees = np.where(table["difference"].abs() <= table["at most"], "yes", "no")
     table["agrees"] = np.where(judged, agrees, "")
     return table.assign(load=round(run.load, 2), cores=run.cores)
+
+
+def _compare_staleness(
+    real: Figures, simulated: Figures, config: Config, updates: int
+) -> Comparison:
+    """Compare mean staleness, and the distance of the histograms with its noise."""
+    distances = [
+        total_variation(simulated.staleness, histogram) for histogram in _repeated(config, updates)
+    ]
+    noise = float(np.mean(distances))
+    return Comparison(
+        "staleness, total variation",
+        _mean_staleness(real),
+        _mean_staleness(simulated),
+        total_variation(real.staleness, simulated.staleness),
+        STALENESS_TOLERANCE * noise,
+    )
+
+
+def _mean_staleness(run: Figures) -> float:
+    return float(run.staleness @ np.arange(len(run.staleness)))
+
+
+def _compare_weights(run: RealRun, spec: RunSpec) -> Comparison:
+    """Compare the norms of the weights, and their largest difference."""
+    imposed = imposed_order(run, spec)
+    real_norm, imposed_norm = np.linalg.norm(run.weights), np.linalg.norm(imposed)
+    difference = float(np.abs(imposed - run.weights).max())
+    bar = math.nan
+    if run.weights.dtype == np.float64:
+        bar = WEIGHTS_TOLERANCE
+    return Comparison(WEIGHTS_ROW, float(real_norm), float(imposed_norm), difference, bar)
 
 
 def calibrated(spec: RunSpec, calibration: Path) -> Config:
     """The config of a run on the cluster of a calibration.
 
     Raises:
-        ConfigError: the calibration is one of another method, or of other workers or messages.
+        ConfigError: the calibration is of another method, number of workers or message size.
     """
-    given, measured = spec.config.as_dict(), load(calibration / CLUSTER).as_dict()
-    for path in (
-        ("algorithm", "name"),
-        ("cluster", "workers"),
-        ("cluster", "network", "message_bytes"),
-    ):
-        got, expected = (reduce(getitem, path, config) for config in (given, measured))
+    values = spec.config.as_dict()
+    measured = load(calibration / CLUSTER).as_dict()
+    for key in ("algorithm.name", "cluster.workers", "cluster.network.message_bytes"):
+        path = key.split(".")
+        got, expected = reduce(getitem, path, values), reduce(getitem, path, measured)
         if got != expected:
             raise ConfigError(
-                ".".join(path), f"expected {expected}, as calibrated in {calibration}, got {got}"
+                key, f"expected {expected}, as calibrated in {calibration}, got {got}"
             )
-    return parse({**given, "cluster": measured["cluster"]})
+    return parse({**values, "cluster": measured["cluster"]})
 
 
 def what_is_missing(run: RealRun, spec: RunSpec, calibration: Path) -> pd.DataFrame:
-    """What each time of the calibrated cluster is worth: a row with all of them, one without each,
-    one without any.
+    """The relative error of the updates per second if the simulation leaves out measured times.
 
-    Columns: `missing`, and `error`, by which the simulated rate exceeds that of the real `run`
-    (relative).
+    Each time is left out alone, then all of them. The last row simulates the config's own cluster.
     """
-    config, updates = calibrated(spec, calibration), int(run.rows["version"].max()) + 1
-    measured, given = figures(run.rows, spec.config.cluster.workers).rate, config.as_dict()
-    times = pd.read_csv(calibration / ESTIMATES)["key"].tolist()
-    without = {"nothing": [], **{key: [key] for key in times}, "all of them": times}
-    variants = {
-        name: parse(
-            reduce(
-                lambda left, key: put(left, f"cluster.{key}", NO_TIME.get(key, 0.0)), keys, given
-            )
-        )
-        for name, keys in without.items()
-    }
-    law = parse({**spec.config.as_dict(), "stop": {"updates": updates}})
-    rates = {
-        name: simulate_times(RunSpec(variant), updates).rate for name, variant in variants.items()
-    }
-    rates["all but the law"] = simulate_times(RunSpec(law), updates).rate
-    return pd.DataFrame(
-        {"missing": list(rates), "error": [rate / measured - 1 for rate in rates.values()]}
-    )
+    values = calibrated(spec, calibration).as_dict()
+    updates = int(run.rows["version"].max()) + 1
+    measured = figures(run.rows, spec.config.cluster.workers).rate
+    keys = list(pd.read_csv(calibration / ESTIMATES)["key"])
+    missing = {"nothing": [], **{key: [key] for key in keys}, "all of them": keys}
+    configs = {name: parse(_leave_out_times(values, keys)) for name, keys in missing.items()}
+    configs["all but the law"] = parse({**spec.config.as_dict(), "stop": {"updates": updates}})
+    rates = [simulate_times(RunSpec(config), updates).rate for config in configs.values()]
+    errors = [rate / measured - 1 for rate in rates]
+    return pd.DataFrame({"missing": list(configs), "error": errors})
+
+
+def _leave_out_times(values: Mapping[str, Any], keys: Sequence[str]) -> Mapping[str, Any]:
+    """The values of a config in which the times of these keys, below `cluster`, are free."""
+    for key in keys:
+        values = put(values, f"cluster.{key}", NO_TIME.get(key, 0.0))
+    return values
 
 
 def imposed_order(run: RealRun, spec: RunSpec) -> NDArray[np.float64]:
-    """The weights `(1, params)` that the simulator learns where gradients arrive in the order of a
-    real run.
+    """The weights `(1, params)` that a simulation learns in the order of arrival of a real run.
 
-    The n-th gradient that the server applied is computed at n seconds: a worker's next one takes as
-    many seconds as gradients were applied from its last one to it.
+    The n-th gradient that the server applied is computed at n seconds. So a worker's gradient takes
+    as many seconds as gradients were applied since the worker's last one.
     """
     rows = run.rows.reset_index(drop=True)
     steps = []
-    for worker, own in rows.groupby("worker"):
-        moments = [0, *(own.index + 1), 2 * len(rows) + 1]  # one more, which comes when all is over
+    for worker, worker_rows in rows.groupby("worker"):
+        # each worker computes one more gradient, which ends after the run
+        moments = [0, *(worker_rows.index + 1), 2 * len(rows) + 1]
         steps += [(worker, later - earlier) for earlier, later in pairwise(moments)]
     with TemporaryDirectory() as folder:
         order = Path(folder) / "order.csv"
         pd.DataFrame(steps, columns=["worker", "seconds"]).to_csv(order, index=False)
         planned = RunSpec(parse({**document(spec, [], str(order)), "device": "cpu"}))
-        given = planned.arguments() | {"stop": Stop(updates=int(rows["version"].max()) + 1)}
-        weights: NDArray[np.float64] = simulate(**given).weights.numpy()
+        stop = Stop(updates=int(rows["version"].max()) + 1)
+        outcome: Outcome = simulate(**(planned.arguments() | {"stop": stop}))
+    weights: NDArray[np.float64] = outcome.weights.numpy()
     return weights
 
 
 def simulate_times(spec: RunSpec, updates: int) -> Figures:
     """The figures of a simulated run that learns nothing."""
-    task, config = spec.config.task, spec.config
+    config = spec.config
+    workers = config.cluster.workers
     outcome: Outcome = simulate(
         config.build_cluster(),
-        config.algorithm.build(config.cluster.workers),
-        Timing(getattr(task, "batch", 1)),
+        config.algorithm.build(workers),
+        Timing(getattr(config.task, "batch", 1)),
         stop=Stop(updates=updates),
         seed=config.seed,
     )
-    applied = pd.DataFrame({name: np.array(outcome.updates[name]) for name in outcome.updates})
-    return figures(applied[applied["status"] == "applied"], config.cluster.workers)
+    rows = pd.DataFrame({name: np.array(outcome.updates[name]) for name in outcome.updates})
+    return figures(rows[rows["status"] == "applied"], workers)
 
 
 def _repeated(config: Config, updates: int) -> Sequence[NDArray[np.float64]]:

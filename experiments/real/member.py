@@ -1,9 +1,8 @@
-"""A process of a real run: a server, a worker or a peer of torch.distributed, timed by the
-machine's clock.
+"""A process of a real run: a server, a worker or a peer, timed by the machine's clock.
 
-`processes` starts one as `python -m laggard.experiments.real.member FOLDER RANK`. It ends when its
-standard input is closed, so that it outlives nobody. Workers have ranks 0 to P - 1, the server has
-P.
+`processes` starts it as `python -m laggard.experiments.real.member FOLDER RANK`. It ends when its
+standard input is closed, so that it does not outlive its parent. Workers have ranks 0 to P - 1, the
+server has rank P.
 """
 
 import json
@@ -17,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -52,7 +51,7 @@ Times = dict[str, float]
 
 
 class RealGradient(GradientPromise):
-    """A gradient that has been computed, as a rule takes it."""
+    """A gradient whose value is computed, as a rule takes it."""
 
     def __init__(
         self,
@@ -63,50 +62,62 @@ class RealGradient(GradientPromise):
         staleness: int,
         share: float,
     ):
-        self._value, self.worker, self.weights = value, worker, weights
-        self.version_read, self.staleness, self.share = version_read, staleness, share
+        self.worker = worker
+        self._value = value
+        self.weights = weights
+        self.version_read = version_read
+        self.staleness = staleness
+        self.share = share
+
+
+class Sent(NamedTuple):
+    """Weights sent to a worker: the moment (s), the weights, and their version."""
+
+    time: float
+    weights: Tensor
+    version: int
 
 
 class Member:
-    """One process, with the parts of the simulation that a rank has: its mini-batches, its
-    durations, its rule.
-    """
+    """One process, with the mini-batches, durations and rule of its rank in the simulation."""
 
     def __init__(self, spec: RunSpec, rank: int, updates: float, seconds: float) -> None:
-        given = spec.arguments()
-        self.task, self.rank, self.workers = given["task"], rank, given["cluster"].workers
-        self.algorithm, self._limits = given["algorithm"], (updates, seconds)
-        seeds = Seeds(
-            spec.config.seed if given["cluster"].seed is None else given["cluster"].seed,
-            spec.learning_seeds,
-        )
-        self._cluster = given["cluster"].bound(seeds.cluster)
+        arguments = spec.arguments()
+        self.task = arguments["task"]
+        self.algorithm = arguments["algorithm"]
+        self.rank = rank
+        self.workers = arguments["cluster"].workers
+        self.rows: list[Times] = []
+        self._max_updates = updates
+        self._max_seconds = seconds
+        self._zero = 0.0
+        self._share = self.task.batch / self.task.epoch
+        cluster_seed = arguments["cluster"].seed
+        if cluster_seed is None:
+            cluster_seed = spec.config.seed
+        seeds = Seeds(cluster_seed, spec.learning_seeds)
+        cluster = arguments["cluster"].bound(seeds.cluster)
         self.weights: Tensor = self.task.start([start_seed(seed) for seed in seeds.learning])
-        size = self._cluster.network.message_bytes
-        self.channel = Channel(
-            self.weights, bytes_of(self.task, self.weights.shape[1]) if size is None else size
-        )
+        size = cluster.network.message_bytes
+        if size is None:
+            size = bytes_of(self.task, self.weights.shape[1])
+        self.channel = Channel(self.weights, size)
         self._batches = self.task.batches(rank, Streams(seeds.data(), BATCHES, rank))
-        own = partial(StoredStream, np.random.default_rng(0), seeds.cluster)
-        self._durations = Durations(self._cluster.compute, own(COMPUTE, rank), rank)
-        apply = self._cluster.apply_seconds
-        drawn = Durations(apply, own(APPLY, SERVER), SERVER).next if is_law(apply) else None
-        self._apply_seconds: Callable[[], float] = drawn or repeat(apply).__next__
-        self._slowdowns, self._share = (
-            self._cluster.slowdowns_of(rank),
-            self.task.batch / self.task.epoch,
-        )
-        self._zero, self.rows = 0.0, list[Times]()
+        stream = partial(StoredStream, np.random.default_rng(0), seeds.cluster)
+        self._durations = Durations(cluster.compute, stream(COMPUTE, rank), rank)
+        self._slowdowns = cluster.slowdowns_of(rank)
+        self._apply_seconds: Callable[[], float] = repeat(cluster.apply_seconds).__next__
+        if is_law(cluster.apply_seconds):
+            apply = Durations(cluster.apply_seconds, stream(APPLY, SERVER), SERVER)
+            self._apply_seconds = apply.next
 
     def warm_up(self) -> None:
-        """Compute a gradient that nobody uses: what is compiled or read first is not to be
-        timed.
-        """
+        """Compute and discard a gradient, so that compilation and first reads are not timed."""
         batches = self.task.batches(self.rank, Streams([0], BATCHES, self.rank))
         self.task.gradients(self.weights[None], [next(batches)])
 
     def run(self) -> None:
-        """Do what the method has this rank do, from now on."""
+        """Play the role of this rank."""
         dist.barrier()
         zero = torch.tensor([time.monotonic()], dtype=torch.float64)
         dist.broadcast(zero, 0)  # the processes of a machine share this clock
@@ -115,23 +126,21 @@ class Member:
             self.peer()
         elif self.rank < self.workers:
             self.worker()
+        elif isinstance(self.algorithm, AsyncPS):
+            self.asynchronous_server()
         else:
-            self.asynchronous_server() if isinstance(
-                self.algorithm, AsyncPS
-            ) else self.synchronous_server()
+            self.synchronous_server()
 
     def now(self) -> float:
         """Seconds since the start, which is the same for all processes."""
         return time.monotonic() - self._zero
 
     def sleep_until(self, moment: float) -> None:
-        """Sleep until `moment` (s), if it is still to come."""
+        """Sleep until `moment` (s), unless it has passed."""
         time.sleep(max(0.0, moment - self.now()))
 
     def compute(self, weights: Tensor, started: float) -> Tensor:
-        """The next mini-batch's gradient at `weights`; it takes as long as the compute times' law
-        says, or longer.
-        """
+        """Compute the next mini-batch's gradient, and sleep for the rest of its drawn duration."""
         seconds = apply_slowdowns(self._durations.next(), started, self._slowdowns)
         values, _ = self.task.gradients(weights[None], [next(self._batches)])
         self.sleep_until(started + seconds)
@@ -139,9 +148,7 @@ class Member:
         return gradient
 
     def worker(self) -> None:
-        """Read the weights, compute a gradient, send it, until the server says that the run is
-        over.
-        """
+        """Read the weights, compute a gradient and send it, until the server ends the run."""
         while True:
             _, weights, more = self.channel.receive(self.workers)
             if not more:
@@ -152,121 +159,133 @@ class Member:
             self.channel.send(self.workers, gradient)
 
     def asynchronous_server(self) -> None:
-        """Apply each gradient as it arrives, and answer with the new weights."""
-        state, version, numbers = self.algorithm.rule.init(self.weights), 0, Counter[int]()
-        reads = {worker: self._answer(worker, 0) for worker in range(self.workers)}
-        left = set(reads)
-        while left:
+        """Apply each gradient on arrival, and reply with the new weights."""
+        rule = self.algorithm.rule
+        state = rule.init(self.weights)
+        version = 0
+        numbers = Counter[int]()
+        sent = {worker: self._send_weights(worker, 0) for worker in range(self.workers)}
+        running = set(sent)
+        while running:
             asked = self.now()
             worker, value, _ = self.channel.receive()
             arrived = self.now()
-            if not self._goes_on(version, arrived):
+            if not self._continues(version, arrived):
                 self.channel.send(worker, self.weights, more=False)
-                left.remove(worker)
+                running.remove(worker)
                 continue
-            sent, weights, read = reads[worker]
-            gradient = RealGradient(worker, value, weights, read, version - read, self._share)
-            self.weights, state = self.algorithm.rule.update(
-                self.weights, [gradient], state, combine=total
+            read = sent[worker]
+            staleness = version - read.version
+            gradient = RealGradient(
+                worker, value, read.weights, read.version, staleness, self._share
             )
+            self.weights, state = rule.update(self.weights, [gradient], state, combine=total)
             version += 1
             self.sleep_until(arrived + self._apply_seconds())
-            applied = self.now()
             row = {
                 "worker": worker,
                 "number": numbers[worker],
-                "version_read": read,
-                "staleness": gradient.staleness,
+                "version_read": read.version,
+                "staleness": staleness,
+                "sent": read.time,
+                "asked": asked,
+                "arrived": arrived,
+                "applied": self.now(),
             }
             numbers[worker] += 1
-            self.rows.append(
-                row | {"sent": sent, "asked": asked, "arrived": arrived, "applied": applied}
-            )
-            reads[worker] = self._answer(worker, version)
-            self.rows[-1]["replied"] = self.now()
+            sent[worker] = self._send_weights(worker, version)
+            self.rows.append(row | {"replied": self.now()})
 
     def synchronous_server(self) -> None:
-        """Wait for all workers' gradients, apply their mean, and answer in the order of arrival."""
-        state, version = self.algorithm.rule.init(self.weights), 0
-        reads = {worker: self._answer(worker, 0) for worker in range(self.workers)}
+        """Apply the mean of all workers' gradients, and reply in the order of arrival."""
+        rule = self.algorithm.rule
+        state = rule.init(self.weights)
+        version = 0
+        sent = {worker: self._send_weights(worker, 0) for worker in range(self.workers)}
         while True:
-            rows, values = dict[int, Times](), dict[int, Tensor]()
+            rows = dict[int, Times]()
+            gradients = dict[int, RealGradient]()
             for _ in range(self.workers):
                 asked = self.now()
-                worker, values[worker], _ = self.channel.receive()
+                worker, value, _ = self.channel.receive()
+                arrived = self.now()
                 rows[worker] = {
                     "worker": worker,
                     "number": version,
+                    "version_read": version,
+                    "staleness": 0,
+                    "sent": sent[worker].time,
                     "asked": asked,
-                    "arrived": self.now(),
+                    "arrived": arrived,
                 }
-            if not self._goes_on(version, self.now()):
+                gradients[worker] = RealGradient(
+                    worker, value, self.weights, version, 0, self._share
+                )
+            if not self._continues(version, self.now()):
                 for worker in rows:
                     self.channel.send(worker, self.weights, more=False)
                 return
-            begun, share = self.now(), self._share
-            gradients = [
-                RealGradient(rank, values[rank], self.weights, version, 0, share)
-                for rank in sorted(rows)
-            ]
-            self.weights, state = self.algorithm.rule.update(self.weights, gradients, state)
+            begun = self.now()
+            ordered = [gradients[rank] for rank in sorted(gradients)]
+            self.weights, state = rule.update(self.weights, ordered, state)
             self.sleep_until(begun + self._apply_seconds())
-            applied, version = self.now(), version + 1
+            applied = self.now()
+            version += 1
             for worker, row in rows.items():
-                row |= {
-                    "version_read": version - 1,
-                    "staleness": 0,
-                    "sent": reads[worker][0],
-                    "applied": applied,
-                }
-                reads[worker] = self._answer(worker, version)
-                self.rows.append(row | {"replied": self.now()})
+                sent[worker] = self._send_weights(worker, version)
+                self.rows.append(row | {"applied": applied, "replied": self.now()})
 
     def peer(self) -> None:
         """Sum all gradients by the library's all-reduce, and apply their mean."""
-        state, version, more = self.algorithm.rule.init(self.weights), 0, True
+        rule = self.algorithm.rule
+        state = rule.init(self.weights)
+        version = 0
+        more = True
         while more:
             read = self.now()
             gradient = self.compute(self.weights, read)
             computed = self.now()
-            dist.all_reduce(self.channel.pack(gradient, self._goes_on(version + 1, computed)))
-            (mean, _), arrived = self.channel.unpack(), self.now()
+            message = self.channel.pack(gradient, self._continues(version + 1, computed))
+            dist.all_reduce(message)
+            mean, _ = self.channel.unpack()
+            arrived = self.now()
             mean /= self.workers
-            # all are to leave in the same round
+            # the sum of the flags: all peers end in the same round
             more = bool(self.channel.message[-1] == self.workers)
-            taken = RealGradient(
-                self.rank, mean, self.weights, version, 0, self.workers * self._share
-            )
-            self.weights, state = self.algorithm.rule.update(self.weights, [taken], state)
+            share = self.workers * self._share
+            taken = RealGradient(self.rank, mean, self.weights, version, 0, share)
+            self.weights, state = rule.update(self.weights, [taken], state)
             applied = self.now()
-            row = {
-                "worker": self.rank,
-                "number": version,
-                "version_read": version,
-                "staleness": 0,
-                "sent": read,
-            }
-            times = {"read": read, "computed": computed, "asked": computed, "arrived": arrived}
-            self.rows.append(row | times | {"applied": applied, "replied": applied})
+            self.rows.append(
+                {
+                    "worker": self.rank,
+                    "number": version,
+                    "version_read": version,
+                    "staleness": 0,
+                    "sent": read,
+                    "read": read,
+                    "computed": computed,
+                    "asked": computed,
+                    "arrived": arrived,
+                    "applied": applied,
+                    "replied": applied,
+                }
+            )
             version += 1
 
-    def _answer(self, worker: int, version: int) -> tuple[float, Tensor, int]:
-        """Send the weights to a worker: when that began, the weights, and their version."""
-        sent = self.now()
+    def _send_weights(self, worker: int, version: int) -> Sent:
+        begun = self.now()
         self.channel.send(worker, self.weights)
-        return sent, self.weights, version
+        return Sent(begun, self.weights, version)
 
-    def _goes_on(self, updates: int, now: float) -> bool:
-        """Whether another update is wanted after so many, at `now` (s)."""
-        most, seconds = self._limits
-        return updates < most and now < seconds
+    def _continues(self, updates: int, now: float) -> bool:
+        """Whether the run continues after this number of updates, at `now` (s)."""
+        return updates < self._max_updates and now < self._max_seconds
 
 
-def leave_with_the_parent() -> None:
-    """End this process once its standard input is closed: by the parent, or because the parent is
-    no more.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
+def exit_with_parent() -> None:
+    """End this process once its standard input is closed: by the parent, or by the parent's end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
 
     def wait() -> None:
         sys.stdin.read()
@@ -276,14 +295,13 @@ def leave_with_the_parent() -> None:
 
 
 def take_part(folder: Path, rank: int) -> None:
-    """Take part in the run that a folder describes, and leave its rows and weights there."""
-    leave_with_the_parent()
+    """Take part in the run that a folder describes, and write its rows and weights there."""
+    exit_with_parent()
     plan: dict[str, Any] = json.loads((folder / "plan.json").read_text())
     torch.set_num_threads(1)
     look_in(*map(Path, plan["folders"]))
-    member = Member(
-        RunSpec(parse(plan["config"]), threads=1), rank, plan["updates"], plan["seconds"]
-    )
+    spec = RunSpec(parse(plan["config"]), threads=1)
+    member = Member(spec, rank, plan["updates"], plan["seconds"])
     if rank < member.workers:
         member.warm_up()
     join(folder, rank, plan["members"], plan["patience"])

@@ -1,4 +1,4 @@
-"""Messages between the processes of a real run, over the machine's own loopback interface."""
+"""Messages between the processes of a real run, over the machine's loopback interface."""
 
 import math
 import os
@@ -12,46 +12,46 @@ from torch import Tensor
 
 
 class Channel:
-    """Messages of one model `(1, params)`, padded to a size in bytes, and whether the run goes
-    on.
+    """Messages of one model `(1, params)`, padded to a size in bytes.
+
+    The last number of a message is a flag: whether the run continues.
     """
 
     def __init__(self, start: Tensor, size: float) -> None:
-        self._shape, self._params = start.shape, start.numel()
+        self._shape = start.shape
+        self._params = start.numel()
         numbers = max(self._params, math.ceil(size / start.element_size()))
         self.message = torch.zeros(numbers + 1, dtype=start.dtype)
 
     def pack(self, model: Tensor, more: bool) -> Tensor:
-        """The message that carries `model`, in memory that the next one uses again."""
+        """The message that carries `model`, in a buffer that the next message overwrites."""
         self.message[: self._params] = model.flatten()
         self.message[-1] = more
         return self.message
 
     def unpack(self) -> tuple[Tensor, bool]:
-        """What the present message carries, and whether the run goes on."""
-        return self.message[: self._params].clone().view(self._shape), bool(self.message[-1])
+        """The model in the current message, and whether the run continues."""
+        model = self.message[: self._params].clone().view(self._shape)
+        return model, bool(self.message[-1])
 
     def send(self, rank: int, model: Tensor, more: bool = True) -> None:
-        """Send `model` to process `rank`; returns once that takes it in."""
+        """Send `model` to process `rank`; returns once it is received."""
         dist.send(self.pack(model, more), rank)
 
     def receive(self, rank: int | None = None) -> tuple[int, Tensor, bool]:
-        """The next message of process `rank`, or of any: the sender, what it carries, whether the
-        run goes on.
-        """
+        """The next message of process `rank`, or of any: sender, model, whether the run continues."""
         sender: int = dist.recv(self.message, rank)
         return sender, *self.unpack()
 
 
 STARTUP = timedelta(seconds=180)
-"""What processes may take to start: others may run on the machine."""
+"""The longest start of a process, on a machine that may be busy."""
 
 
 def join(folder: Path, rank: int, members: int, patience: float) -> None:
-    """Meet the other processes, over the machine's own loopback interface alone."""
-    os.environ["GLOO_SOCKET_IFNAME"] = next(
-        name for _, name in socket.if_nameindex() if name.startswith("lo")
-    )
+    """Join the other processes, over the loopback interface only."""
+    interfaces = [name for _, name in socket.if_nameindex()]
+    os.environ["GLOO_SOCKET_IFNAME"] = next(name for name in interfaces if name.startswith("lo"))
     store = dist.FileStore(str(folder / "store"), members)  # type: ignore[attr-defined]
     store.set_timeout(STARTUP)
     if store.add("started", 1) == members:

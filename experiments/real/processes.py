@@ -1,4 +1,4 @@
-"""Starts the processes of a real run, watches over them, and joins their rows."""
+"""Starts the processes of a real run, waits for them, and joins their rows."""
 
 import json
 import math
@@ -28,15 +28,16 @@ from laggard.simulator.algorithms import AllReduce, AsyncPS, SyncPS
 from laggard.simulator.network.topology import SERVER
 
 METHODS: dict[str, Any] = {"async_ps": AsyncPS, "sync_ps": SyncPS, "all_reduce": AllReduce}
-FEWEST = 20
-"""Gradients below which a run says nothing about its rate."""
+POLL_SECONDS = 0.02
+MIN_GRADIENTS = 20
+"""Gradients needed to measure a rate."""
 WARM_UP_SHARE = 0.1
-"""The share of a run's rows that comes first and is not counted."""
+"""The share of a run's rows, from the first on, that is not counted."""
 
 
 @dataclass(frozen=True)
 class RealRun:
-    """What a real run has measured.
+    """The measurements of a real run.
 
     Attributes:
         rows: a row per applied gradient, in order of application: the columns of `updates.parquet`,
@@ -45,7 +46,7 @@ class RealRun:
             server had `replied`; `warm_up` marks the first tenth.
         weights: the final model `(1, params)`.
         load: the machine's load average before the run.
-        cores: those that the processes could use.
+        cores: the number available to the processes.
     """
 
     rows: pd.DataFrame
@@ -55,30 +56,32 @@ class RealRun:
 
     @property
     def quiet(self) -> bool:
-        """Whether the machine had cores to spare when the run began: otherwise its times say
-        little.
-        """
+        """Whether the machine had spare cores when the run began; else its times mean little."""
         return self.load <= self.cores
 
 
 def run_real(spec: RunSpec, seconds: float | None = None, patience: float | None = None) -> RealRun:
-    """Run a config's method on real processes of this machine until its limits, or for so many
-    `seconds`.
+    """Run a config's method on real processes of this machine.
 
     Args:
+        seconds: wall time after which the run ends, if no limit of the config is reached before.
         patience: seconds after which a process that waits for another gives up.
 
     Raises:
-        ConfigError: the config says what real processes here cannot do.
+        ConfigError: real processes cannot run this config.
         RealRunError: a process died, failed or hung; the others are stopped.
     """
     if seconds is not None and not seconds > 0:
         raise ConfigError("--seconds", f"expected a number > 0, got {seconds:g}")
     cluster = check_real(spec)
-    updates, limit = _ends_of(spec, cluster.workers)
+    updates, limit = _limits(spec, cluster.workers)
+    if seconds is not None:
+        limit = min(limit, seconds)
     if patience is None:
         patience = 60.0 + 50 * cluster.compute.mean
-    members = cluster.workers + (not isinstance(spec.config.algorithm.build(1), AllReduce))
+    members = cluster.workers
+    if not isinstance(spec.config.algorithm.build(1), AllReduce):
+        members += 1  # the server
     load = os.getloadavg()[0]
     with TemporaryDirectory(prefix="laggard-real-") as name:
         folder = Path(name)
@@ -87,17 +90,16 @@ def run_real(spec: RunSpec, seconds: float | None = None, patience: float | None
             "folders": list(map(str, FOLDERS)),
             "members": members,
             "updates": updates,
-            "seconds": min(limit, math.inf if seconds is None else seconds),
+            "seconds": limit,
             "patience": patience,
         }
         (folder / "plan.json").write_text(json.dumps(plan))
         with _processes(folder, members) as processes:
             _wait(processes, folder, patience)
         rows = _join_rows(folder, members, cluster.workers)
-        if len(rows) < FEWEST:
-            raise RealRunError(
-                f"a real run: {len(rows)} gradients were applied, expected {FEWEST}: let it run for longer"
-            )
+        if len(rows) < MIN_GRADIENTS:
+            problem = f"expected {MIN_GRADIENTS} applied gradients, got {len(rows)}"
+            raise RealRunError(f"a real run: {problem}: let it run for longer")
         return RealRun(rows, np.load(folder / f"{members - 1}.npy"), load, cores())
 
 
@@ -105,77 +107,82 @@ def check_real(spec: RunSpec) -> Cluster:
     """The cluster of a config that real processes can run.
 
     Raises:
-        ConfigError: they cannot; says what would have to change.
+        ConfigError: they cannot; names the key that has to change.
     """
-    config, default = spec.config, Network()
-    algorithm, cluster = config.algorithm.build(config.cluster.workers), config.build_cluster()
+    config = spec.config
     name = config.algorithm.name
+    algorithm = config.algorithm.build(config.cluster.workers)
+    cluster = config.build_cluster()
     if METHODS.get(name) is not type(algorithm):
-        raise ConfigError(
-            "algorithm.name", f"expected {', '.join(METHODS)} for real processes, got {name!r}"
-        )
-    plain = type(algorithm)(algorithm.rule)
+        expected = f"expected {', '.join(METHODS)} for real processes"
+        raise ConfigError("algorithm.name", f"{expected}, got {name!r}")
+    defaults = type(algorithm)(algorithm.rule)
     for key, value in vars(algorithm).items():
-        if key not in ("rule", "collective") and value != getattr(plain, key):
-            raise ConfigError(
-                f"algorithm.{key}",
-                f"expected {getattr(plain, key)} for real processes, got {value}",
-            )
-    network = replace(cluster.network, topology=default.topology, message_bytes=None)
-    for key, value in vars(default).items():
-        got = getattr(network, key)
-        if got != value and (got or value):  # an empty list is an empty tuple
-            raise ConfigError(
-                f"cluster.network.{key}",
-                f"expected {value}, since messages are real ones, got {got}",
-            )
+        if key not in ("rule", "collective"):
+            _check_value(f"algorithm.{key}", value, getattr(defaults, key))
+    _check_network(cluster.network)
     for key in ("receive_seconds", "reply_seconds"):
-        if (got := getattr(cluster, key)) != 0:
-            raise ConfigError(
-                f"cluster.{key}", f"expected 0.0, since messages are real ones, got {got}"
-            )
+        _check_value(f"cluster.{key}", getattr(cluster, key), 0.0)
     if cluster.crashes:
         raise ConfigError("cluster.slowdowns", "expected no crash in a real run")
     if cluster.server_crashes:
         raise ConfigError("cluster.server_crashes", "expected none in a real run")
     if len(spec.members) > 1:
-        raise ConfigError(
-            "sweep", f"expected one model in a real run, got {len(spec.members)} members"
-        )
+        problem = f"expected one model in a real run, got {len(spec.members)} members"
+        raise ConfigError("sweep", problem)
     if config.device == "cuda":
         raise ConfigError("device", "expected cpu for real processes, got 'cuda'")
     return cluster
 
 
-def _ends_of(spec: RunSpec, workers: int) -> tuple[float, float]:
+def _check_network(network: Network) -> None:
+    """Refuse all settings but topology and message size: the messages are real."""
+    defaults = Network()
+    network = replace(network, topology=defaults.topology, message_bytes=None)
+    for key, default in vars(defaults).items():
+        value = getattr(network, key)
+        if value or default:  # an empty list is an empty tuple
+            _check_value(f"cluster.network.{key}", value, default)
+
+
+def _check_value(key: str, value: Any, expected: Any) -> None:
+    if value != expected:
+        raise ConfigError(key, f"expected {expected} for real processes, got {value}")
+
+
+def _limits(spec: RunSpec, workers: int) -> tuple[float, float]:
     """The updates and the seconds after which a run ends.
 
     Raises:
         ConfigError: it is to end at an accuracy, or its messages are smaller than a model.
     """
-    stop, config = spec.config.stop.build(), spec.config
+    config = spec.config
+    stop = config.stop.build()
     if stop.accuracy is not None:
-        raise ConfigError(
-            "stop.accuracy",
-            f"expected null, since a real run is not evaluated, got {stop.accuracy}",
-        )
-    batches = 1 if config.algorithm.name == "async_ps" else workers
-    task = spec.config.task.task(
+        problem = f"expected null, since a real run is not evaluated, got {stop.accuracy}"
+        raise ConfigError("stop.accuracy", problem)
+    task = config.task.task(
         workers=workers, seed=config.seed, device="cpu", backend="auto", threads=1
     )
-    start, size = task.start([0]), config.cluster.network.message_bytes
-    if size is not None and size < start.nbytes:
-        raise ConfigError(
-            "cluster.network.message_bytes",
-            f"expected at least a model's {start.nbytes}, got {size:g}",
-        )
-    epoch = task.epoch / task.batch
-    updates = [
-        math.inf if stop.updates is None else stop.updates,
-        math.inf if stop.epochs is None else math.ceil(stop.epochs * epoch / batches * (1 - 1e-9)),
-        math.inf if stop.gradients is None else stop.gradients // batches,
-    ]
-    return min(updates), math.inf if stop.time is None else stop.time
+    size = config.cluster.network.message_bytes
+    model = task.start([0]).nbytes
+    if size is not None and size < model:
+        problem = f"expected at least a model's {model}, got {size:g}"
+        raise ConfigError("cluster.network.message_bytes", problem)
+    batches = workers  # of an update
+    if config.algorithm.name == "async_ps":
+        batches = 1
+    updates, seconds = math.inf, math.inf
+    if stop.updates is not None:
+        updates = stop.updates
+    if stop.epochs is not None:
+        epoch = task.epoch / task.batch
+        updates = min(updates, math.ceil(stop.epochs * epoch / batches * (1 - 1e-9)))
+    if stop.gradients is not None:
+        updates = min(updates, stop.gradients // batches)
+    if stop.time is not None:
+        seconds = stop.time
+    return updates, seconds
 
 
 @contextmanager
@@ -183,23 +190,18 @@ def _processes(folder: Path, members: int) -> Iterator[Sequence["subprocess.Pope
     """The processes of a run; they end with this block, or with this process."""
     started: list[subprocess.Popen[bytes]] = []
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-m", "laggard.experiments.real.member", str(folder)]
     try:
         for rank in range(members):
-            command = [
-                sys.executable,
-                "-m",
-                "laggard.experiments.real.member",
-                str(folder),
-                str(rank),
-            ]
             with (folder / f"{rank}.err").open("wb") as errors:
-                given = {
-                    "stdin": subprocess.PIPE,
-                    "stdout": errors,
-                    "stderr": errors,
-                    "env": environment,
-                }
-                started.append(subprocess.Popen(command, **given))  # type: ignore[call-overload]
+                process = subprocess.Popen(
+                    [*command, str(rank)],
+                    stdin=subprocess.PIPE,
+                    stdout=errors,
+                    stderr=errors,
+                    env=environment,
+                )
+            started.append(process)
         yield started
     finally:
         for process in started:
@@ -211,57 +213,67 @@ def _processes(folder: Path, members: int) -> Iterator[Sequence["subprocess.Pope
 
 
 def _wait(processes: Sequence["subprocess.Popen[bytes]"], folder: Path, patience: float) -> None:
-    """Wait until all processes have ended well.
+    """Wait until all processes have ended.
 
     Raises:
-        RealRunError: one has not; names the first that failed.
+        RealRunError: one failed, died or hangs; names the first that failed.
     """
     deadline = math.inf
-    while any(codes := [process.poll() for process in processes]) or None in codes:
-        if failed := [(code > 0, rank, code) for rank, code in enumerate(codes) if code]:
-            _, rank, code = min(failed)  # one that was killed is the cause of the others' errors
-            raise RealRunError(_reason(folder, rank, code, len(processes)))
-        if 0 in codes:  # the run is over: the others are to leave as well
+    while True:
+        codes = [process.poll() for process in processes]
+        failed = [(code > 0, rank, code) for rank, code in enumerate(codes) if code]
+        if failed:
+            # a process that was killed comes first: it causes the others' errors
+            _, rank, code = min(failed)
+            cause = _describe_process_end(folder, rank, code)
+            raise RealRunError(f"a real run: process {rank} of {len(codes)}{cause}")
+        if None not in codes:
+            return
+        if 0 in codes:  # the run is over, so the others should end soon
             deadline = min(deadline, time.monotonic() + patience)
         if time.monotonic() > deadline:
+            hanging = codes.index(None)
             raise RealRunError(
-                f"a real run: process {codes.index(None)} of {len(codes)} hangs at its end"
+                f"a real run: process {hanging} of {len(codes)} did not end after the run"
             )
-        time.sleep(0.02)
+        time.sleep(POLL_SECONDS)
 
 
-def _reason(folder: Path, rank: int, code: int, members: int) -> str:
-    """Why a process has failed, in one line: the signal that killed it, or the last line that it
-    said.
-    """
+def _describe_process_end(folder: Path, rank: int, code: int) -> str:
+    """The signal that killed a process, or the last line of its output."""
     if code < 0:
-        return f"a real run: process {rank} of {members} was killed by signal {-code}"
-    said = (folder / f"{rank}.err").read_text(errors="replace").strip().splitlines()
-    return f"a real run: process {rank} of {members}: {said[-1] if said else f'exit code {code}'}"
+        return f" was killed by signal {-code}"
+    output = (folder / f"{rank}.err").read_text(errors="replace").strip()
+    if output:
+        return f": {output.splitlines()[-1]}"
+    return f": exit code {code}"
 
 
 def _join_rows(folder: Path, members: int, workers: int) -> pd.DataFrame:
     """The rows of all processes, in the order in which gradients were applied."""
     tables = [read_table(folder / f"{rank}.parquet") for rank in range(members)]
-    if tables[-1].empty:
-        return tables[-1]
-    if members == workers:
+    last = tables[-1]
+    if last.empty:
+        return last
+    if members == workers:  # peers
         rows = pd.concat(tables).sort_values(["version_read", "worker"])
+        targets = rows["worker"]
     else:
-        own = {rank: table.rename_axis("number") for rank, table in enumerate(tables[:workers])}
-        computed = pd.concat(own, names=["worker"]).reset_index()
-        rows = (
-            tables[-1].merge(computed, on=["worker", "number"]).sort_values(["applied", "arrived"])
-        )
-    rows = rows.astype({name: int for name in ("worker", "number", "version_read", "staleness")})
-    rows["time"], rows["started"], rows["status"], rows["mixings"] = (
-        rows["applied"],
-        rows["read"],
-        "applied",
-        0,
+        of_workers = {
+            rank: table.rename_axis("number") for rank, table in enumerate(tables[:workers])
+        }
+        computed = pd.concat(of_workers, names=["worker"]).reset_index()
+        rows = last.merge(computed, on=["worker", "number"]).sort_values(["applied", "arrived"])
+        targets = pd.Series(SERVER, rows.index)
+    integers = dict.fromkeys(("worker", "number", "version_read", "staleness"), int)
+    rows = rows.assign(
+        time=rows["applied"],
+        started=rows["read"],
+        status="applied",
+        mixings=0,
+        version=rows["version_read"] + rows["staleness"],
+        target=targets,
     )
-    rows["version"] = rows["version_read"] + rows["staleness"]
-    rows["target"] = rows["worker"] if members == workers else SERVER
-    rows = rows.reset_index(drop=True)
+    rows = rows.astype(integers | {"version": int, "target": int}).reset_index(drop=True)
     rows["warm_up"] = rows.index < WARM_UP_SHARE * len(rows)
     return rows

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Callable
 from functools import wraps
 from importlib import metadata
@@ -16,7 +17,7 @@ import pytest
 
 from laggard import load_result
 from laggard.experiments import figures
-from laggard.experiments.cli import main
+from laggard.experiments.cli import main, parser
 from laggard.experiments.config import cluster, parts, task
 from laggard.experiments.config.cluster import PRESETS
 from laggard.experiments.config.config import Config
@@ -89,6 +90,54 @@ def test_python_m_experiments_is_the_console_script() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert all(command in done.stdout for command in ("run", "sweep", "plot", "validate", "list"))
+
+
+SIMULATION = "CONFIG key=value --out --force --quiet --snapshots --no-plugins"
+REAL = "--seconds --out --no-plugins"
+COMMANDS = {
+    "run": f"{SIMULATION} --keep-snapshot --continue",
+    "sweep": f"{SIMULATION} --jobs --backend --dry-run",
+    "validate": "CONFIG --no-plugins",
+    "list": "NAME",
+    "new": "KIND NAME",
+    "schema": "",
+    "doctor": "--out",
+    "plot": "RESULT --figure --x --to --list",
+    "table": "RESULT --rows --columns --value --target --where --best --by --select-seeds --format",
+    "report": "RESULT --to --config",
+    "export": "RESULT --to PATH --from --until",
+    "reproduce": "CLAIM --scale --jobs --out --claims --dry-run --stored --again --page --list",
+    "import": "format FILE --out",
+    "real calibrate": f"CONFIG key=value --workers --message-bytes {REAL}",
+    "real compare": f"CONFIG --calibration {REAL}",
+}
+"""All commands and arguments: an addition needs a reason (docs/guide.md)."""
+
+
+def commands_of(parser: ArgumentParser, prefix: str = "") -> dict[str, str]:
+    found = {}
+    for action in parser._actions:
+        if isinstance(action, _SubParsersAction):
+            for name, command in action.choices.items():
+                found |= commands_of(command, f"{prefix} {name}".strip())
+    if not found:
+        names = [
+            action.option_strings[0] if action.option_strings else action.metavar or action.dest
+            for action in parser._actions[1:]  # without --help
+        ]
+        found[prefix] = " ".join(map(str, names))
+    return found
+
+
+def test_commands_and_options_are_frozen() -> None:
+    assert commands_of(parser()) == COMMANDS
+    assert len({name.split()[0] for name in COMMANDS}) == 14
+
+
+@pytest.mark.parametrize("name", ["trace", "calibrate", "compare-real", "real measure", "real"])
+def test_an_unknown_command_is_one_line(laggard: Laggard, name: str) -> None:
+    code, out, err = laggard(*name.split())
+    assert (code, out, err.count("\n")) == (2, "", 1)
 
 
 def test_laggard_alone_shows_help_and_knows_its_version(laggard: Laggard) -> None:
@@ -491,7 +540,7 @@ def test_every_entry_of_a_choice_is_listed() -> None:
         (
             ["plot"],
             2,
-            "laggard plot: expected a RESULT to draw, got none: a run's folder, or results/<name>",
+            "laggard plot: expected a RESULT to draw, got none: folder of a run, or results/<name> for a sweep",
         ),
         (
             ["plot", "nowhere", "--figure", "histogram"],
@@ -501,7 +550,7 @@ def test_every_entry_of_a_choice_is_listed() -> None:
         (
             ["plot", "nowhere", "--x", "time"],
             2,
-            "laggard plot --x: comparison has axes of its own; learning and consensus take one",
+            "laggard plot --x: comparison has fixed axes; learning and consensus take --x",
         ),
         (["plot", "nowhere"], 2, "nowhere: no such folder"),
         (

@@ -156,18 +156,21 @@ def test_a_library_that_is_missing_is_named_in_one_line(
     assert f"{to} =\n" in (Path(__file__).parents[2] / "setup.cfg").read_text()
 
 
-def test_a_name_that_is_none_and_a_run_that_is_there_are_one_line(
+def test_tensorboard_refuses_a_folder_with_the_run(
     results: Results, tmp_path: Path, stand_in: type[Recorder], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / f"{results.names[0]}.0").mkdir()
-    for to, said in [
-        ("mlfow", "did you mean mlflow?"),
-        ("tensorboard", "remove it or name another folder"),
-    ]:
-        assert main(["export", str(results[0].path), "--to", to, str(tmp_path)]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert line.endswith(said)
+    assert main(["export", str(results[0].path), "--to", "tensorboard", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
     assert not stand_in.made
+
+
+@pytest.mark.parametrize("words", ["--to wandb", "--to wandb there --from 1"])
+def test_export_refuses_a_missing_folder_and_a_window(
+    words: str, results: Results, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", str(results[0].path), *words.split()]) == 2
+    assert capsys.readouterr().err.startswith("laggard export --to wandb: expected ")
 
 
 @pytest.mark.slow

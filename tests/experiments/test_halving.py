@@ -217,11 +217,11 @@ def test_the_command_says_what_rungs_will_cost_who_wins_and_what_they_cost(
     planned = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"stop.updates = 4 +4 settings +about 16 gradients", planned[0])
     assert re.fullmatch(r"stop.updates = 8 +2 settings +about 16 gradients", planned[1])
-    assert planned[-1] == "about 32 gradients, 100% of what all settings would take to the end"
+    assert planned[-1].startswith("about 32 gradients, 100% of ")
     assert list(tmp_path.iterdir()) == []
     assert main(["sweep", *config, "--jobs", "1"]) == 0
     said = capsys.readouterr().out
     assert "stop.updates = 4: best of 4: draws " in said
     assert re.search(r"best by test_accuracy: draw \d: learning.lr = ", said)
-    assert re.search(r"\d+ gradients, \d+% of what all 4 settings would take to the end\n$", said)
+    assert re.search(r"\d+ gradients, \d+% of .* all 4 settings\n$", said)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["halving-rung1", "halving-rung2"]

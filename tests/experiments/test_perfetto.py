@@ -164,17 +164,16 @@ def test_the_command_writes_beside_the_run_and_says_what_is_missing(
     toy: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = run(load(toy()), tmp_path / "out")
-    assert main(["trace", str(result.path)]) == 0
-    said = capsys.readouterr()
-    assert said.err == (
-        f"{result.path}: no messages recorded, so no links: laggard run CONFIG record.messages=true leaves them\n"
-    )
-    assert said.out.startswith(f"{result.path / 'trace.json'}: ")
+    command = ["export", str(result.path), "--to", "perfetto"]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert "record.messages=true" in printed.err
+    assert printed.out.startswith(f"{result.path / 'trace.json'}: ")
     assert broken((result.path / "trace.json").read_text()) == []
     zipped = tmp_path / "trace.json.gz"
-    assert main(["trace", str(result.path), "--to", str(zipped), "--until", "0.1"]) == 0
+    assert main([*command, str(zipped), "--until", "0.1"]) == 0
     assert broken(gzip.decompress(zipped.read_bytes()).decode()) == []
-    assert main(["trace", str(result.path), "--from", "3", "--until", "2"]) == 2
+    assert main([*command, "--from", "3", "--until", "2"]) == 2
     assert "expected 0 <= --from < --until, got 3 and 2" in capsys.readouterr().err
 
 
@@ -183,5 +182,5 @@ def test_the_trace_of_a_sweep_asks_for_one_run(
 ) -> None:
     for seed in (0, 1):
         run(load(toy(), f"seed={seed}"), tmp_path / "out")
-    assert main(["trace", str(tmp_path / "out" / "toy")]) == 2
+    assert main(["export", str(tmp_path / "out" / "toy"), "--to", "perfetto"]) == 2
     assert "holds 2 runs: name the folder of one" in capsys.readouterr().err
