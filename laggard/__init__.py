@@ -39,7 +39,7 @@ MODULES = {
     ".experiments.running.sweep": ("sweep",),
     ".models": ("LeNet5", "Quadratic", "Supervised"),
 }
-"""The names of each module but `laggard.simulator`: `import laggard` alone imports nothing heavy."""
+"""The names of each module but `laggard.simulator`; `import laggard` imports none of them."""
 
 
 def __getattr__(name: str) -> Any:

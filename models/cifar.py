@@ -134,8 +134,10 @@ def find_release(name: str, release: Release) -> Path:
             fetch(f"{URL}/{release.archive}", data_root(), md5=release.md5, remove_finished=True)
     except (OSError, RuntimeError, EOFError):  # no network, no permission, a broken archive
         raise DataMissingError(
-            f"{name} is missing or incomplete in {folder}, and could not be downloaded: put {', '.join(release.files)} "
-            f"of {release.archive} ({URL}/cifar.html) there, or set LAGGARD_DATA to a folder that holds "
+            f"{name} is missing or incomplete in {folder}, and could not be downloaded: "
+            f"put {', '.join(release.files)} "
+            f"of {release.archive} ({URL}/cifar.html) there, or set LAGGARD_DATA to a "
+            "folder that holds "
             f"{release.folder} with them"
         ) from None
     return folder
@@ -159,6 +161,9 @@ def read_records(path: Path, release: Release, count: int) -> tuple[np.ndarray, 
     labels = records[:, release.labels - 1]
     if labels.max() >= release.classes:
         wrong = int((labels >= release.classes).argmax())
-        expected = f"expected labels from 0 to {release.classes - 1}, got {labels[wrong]} in record {wrong}"
+        expected = (
+            f"expected labels from 0 to {release.classes - 1}, got {labels[wrong]} in record "
+            f"{wrong}"
+        )
         raise DataMissingError(f"{path}: {expected}: {remedy}")
     return records[:, release.labels :], labels

@@ -160,7 +160,8 @@ def read_images(name: str) -> "tuple[Tensor, ...]":
     # no network, no permission, a broken archive or file
     except (OSError, RuntimeError, ValueError):
         raise DataMissingError(
-            f"{name} is missing or incomplete in {folder}, and could not be downloaded: put {', '.join(IDX_FILES)} "
+            f"{name} is missing or incomplete in {folder}, and could not be downloaded: "
+            f"put {', '.join(IDX_FILES)} "
             f"(unpacked) there, or set LAGGARD_DATA to a folder that holds {name}/raw with them"
         ) from None
 

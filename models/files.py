@@ -240,7 +240,10 @@ def _read_writers(key: str, name: str) -> Iterator[tuple[str, np.ndarray, np.nda
             try:
                 x, y = _read_images(data)
             except (KeyError, TypeError, ValueError, OverflowError):
-                expected = f"x with {EACH} numbers from 0 to 1 an image, and y with its label from 0 to {CLASSES - 1}"
+                expected = (
+                    f"x with {EACH} numbers from 0 to 1 an image, and y with its label from 0 "
+                    f"to {CLASSES - 1}"
+                )
                 raise wrong_file(key, file, expected, f"others for {user!r}") from None
             images += len(y)
             if images * EACH > MOST_DENSE:

@@ -272,5 +272,6 @@ def check_sizes(make: Callable[..., Dataset], **given: float) -> None:
     numbers = math.prod((given.get("samples", 1), *shape))
     if ranges and numbers > MOST_NUMBERS:
         raise ValueError(
-            f"samples = {given['samples']}: expected at most {MOST_NUMBERS} numbers in all, got {numbers}"
+            f"samples = {given['samples']}: expected at most {MOST_NUMBERS} numbers in "
+            f"all, got {numbers}"
         )

@@ -111,7 +111,8 @@ def labels_of(module: "nn.Module", shape: tuple[int, ...], classes: int) -> tupl
     if output.dim() < 2 or len(output) != len(x) or output.shape[-1] < classes:
         got = f"{tuple(output.shape)} for {len(x)} inputs"
         raise ValueError(
-            f"{type(module).__name__}: expected {classes} logits, a number for each class, got {got}"
+            f"{type(module).__name__}: expected {classes} logits, a number for each class, "
+            f"got {got}"
         )
     return tuple(output.shape[1:-1])
 
@@ -154,7 +155,8 @@ def check_labels(rows: tuple[int, ...], labels: tuple[int, ...]) -> None:
             has, gives = gives, has
             remedy = "transformer"
         raise ValueError(
-            f"model: expected one that predicts {has}, as the data has them, got {gives}: use {remedy}"
+            f"model: expected one that predicts {has}, as the data has them, got {gives}: "
+            f"use {remedy}"
         )
 
 
@@ -223,8 +225,10 @@ def check_pass(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> Iterator
         ]
         found = f" ({', '.join(dropouts)})" if dropouts else ""
         raise ValueError(
-            f"{name} draws random numbers in its forward pass{found}, but the same weights and mini-batch must give "
-            "the same gradient, whenever it is asked for: leave them out, or draw them by nn.Dropout or nn.Dropout1d "
+            f"{name} draws random numbers in its forward pass{found}, but the same weights "
+            "and mini-batch must give "
+            "the same gradient, whenever it is asked for: leave them out, or draw them by "
+            "nn.Dropout or nn.Dropout1d "
             "to 3d alone"
         )
     if changed := [
@@ -233,7 +237,8 @@ def check_pass(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> Iterator
         if tensors[key] is not given[key] or given[key]._version
     ]:
         raise ValueError(
-            f"{name} changes buffers in its forward pass ({', '.join(changed)}), but a model here is its parameters "
+            f"{name} changes buffers in its forward pass ({', '.join(changed)}), but a "
+            "model here is its parameters "
             "and nothing else: use BatchNorm, or a layer without state, such as GroupNorm"
         )
 

@@ -114,7 +114,8 @@ class LogisticLoss(Objective):
     def outputs(self, classes: int) -> int:
         if classes != 2:
             raise ValueError(
-                f"loss = logistic: expected cross_entropy or squared, since there are {classes} classes"
+                "loss = logistic: expected cross_entropy or squared, since there are "
+                f"{classes} classes"
             )
         return 1
 

@@ -141,7 +141,8 @@ class ByWriter:
         writers = np.unique(labels)
         if len(writers) < workers:
             raise ValueError(
-                f"{len(writers)} writers cannot be divided among {workers} workers: use fewer workers"
+                f"{len(writers)} writers cannot be divided among {workers} workers: use "
+                "fewer workers"
             )
         dealt = np.array_split(rng.permutation(writers), workers)
         return [np.flatnonzero(np.isin(labels, own)) for own in dealt]
@@ -165,7 +166,8 @@ def _check(labels: np.ndarray, workers: int, pieces: int = 1) -> None:
         raise ValueError(f"workers = {workers}: expected at least 1")
     if len(labels) < workers * pieces:
         raise ValueError(
-            f"{len(labels)} samples cannot be divided into {workers} x {pieces} shards: use fewer workers"
+            f"{len(labels)} samples cannot be divided into {workers} x {pieces} shards: "
+            "use fewer workers"
         )
 
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class Quadratic(QuadraticForm):
     """A noisy quadratic with a known optimum, on which theory is checked.
 
-        f(w) = 1/2 sum_i h_i (w_i - w*_i)^2,    gradient = h (w - w*) + noise / sqrt(batch) xi,    xi ~ N(0, I)
+        f(w) = 1/2 sum_i h_i (w_i - w*_i)^2,
+        gradient = h (w - w*) + noise / sqrt(batch) xi,
+        xi ~ N(0, I)
 
     A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; the loss of a gradient is
     f(w), without noise. With `shift` or `scale` each worker has a quadratic of its own: worker j
@@ -99,8 +101,13 @@ class Tridiagonal(QuadraticForm):
     """Nesterov's tridiagonal quadratic, the worst case of smooth convex functions: each coordinate
     moves the next.
 
-        f(w) = 1/2 w^T A w - b^T w,    A = 1/4 tridiag(-1, 2, -1),    b = -1/4 e_1,    gradient = A w - b + noise xi
-        w*_k = k / (d + 1) - 1,    f(w*) = -d / (8 (d + 1)),    smoothness 1/2 (1 + cos(pi / (d + 1)))
+        f(w) = 1/2 w^T A w - b^T w,
+        A = 1/4 tridiag(-1, 2, -1),
+        b = -1/4 e_1,
+        gradient = A w - b + noise xi
+        w*_k = k / (d + 1) - 1,
+        f(w*) = -d / (8 (d + 1)),
+        smoothness 1/2 (1 + cos(pi / (d + 1)))
 
     All losses are f(w) - f(w*), since they are computed from w - w*, without a matrix and without
     cancellation. With `shift` or `scale`, worker j has s_j (f(w - c_j) - f(w*)), and an evaluation

@@ -23,12 +23,16 @@ SERIAL = 1 << 14  # numbers that torch sums on one thread
 class QuadraticForm(ABC):
     """A noisy quadratic with a known optimum, one for all workers or one for each.
 
-        f_i(w) = s_i / 2 (w - w* - c_i)^T A (w - w* - c_i),    gradient = f_i' + noise / sqrt(batch) xi,    xi ~ N(0, I)
+        f_i(w) = s_i / 2 (w - w* - c_i)^T A (w - w* - c_i),
+        gradient = f_i' + noise / sqrt(batch) xi,
+        xi ~ N(0, I)
 
     The loss of a gradient is f_i(w), without noise. Evaluated is f, the mean of the f_i of all P
     workers:
 
-        f(w) = minimum + s / 2 (w - m)^T A (w - m),    m = w* + sum_i s_i c_i / sum_i s_i,    s = 1/P sum_i s_i
+        f(w) = minimum + s / 2 (w - m)^T A (w - m),
+        m = w* + sum_i s_i c_i / sum_i s_i,
+        s = 1/P sum_i s_i
 
     A mini-batch is its noise xi, `(params,)` or `(ensemble, params)`; where workers differ, it is
     (rank, xi). The arguments, and what they raise, are those of `Quadratic`.
@@ -59,7 +63,8 @@ class QuadraticForm(ABC):
             raise ValueError(f"scale = {self.scale}: expected positive numbers")
         if self.shift and self.scale and len(self.shift) != len(self.scale):
             raise ValueError(
-                f"scale = {self.scale}: expected {len(self.shift)} numbers, one for each worker that has a shift"
+                f"scale = {self.scale}: expected {len(self.shift)} numbers, one for each "
+                "worker that has a shift"
             )
 
     @property

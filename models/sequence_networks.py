@@ -40,7 +40,8 @@ class Transformer:
     def __post_init__(self) -> None:
         if min(self.blocks, self.heads) < 1 or self.blocks > 100:
             raise ValueError(
-                f"blocks = {self.blocks}, heads = {self.heads}: expected at least 1 of each, at most 100"
+                f"blocks = {self.blocks}, heads = {self.heads}: expected at least 1 of "
+                "each, at most 100"
             )
         if not 1 <= self.width <= 100_000 or self.width % self.heads:
             raise ValueError(
@@ -172,5 +173,6 @@ class LSTM:
 def _check_sequences(name: str, shape: tuple[int, ...]) -> None:
     if len(shape) != 1:
         raise ValueError(
-            f"{name}: expected sequences of characters, got inputs of shape {tuple(shape)}: use characters"
+            f"{name}: expected sequences of characters, got inputs of shape "
+            f"{tuple(shape)}: use characters"
         )

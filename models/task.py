@@ -260,7 +260,8 @@ class Supervised:
             return self._shards[0]
         if not 0 <= rank < len(self._shards):
             raise ValueError(
-                f"rank {rank} has no shard: the training set was divided among workers = {len(self._shards)}"
+                f"rank {rank} has no shard: the training set was divided among workers = "
+                f"{len(self._shards)}"
             )
         return self._shards[rank]
 
@@ -294,7 +295,8 @@ def _make_shards(
     """Shards as 32-bit indices, since a thousand workers may hold a permutation each."""
     if workers is None and not isinstance(partition, Iid):
         raise ValueError(
-            f"workers = None, but partition {partition} divides the training set among them: say how many"
+            f"workers = None, but partition {partition} divides the training set among "
+            "them: say how many"
         )
     if workers is None or isinstance(partition, Iid):
         workers = 1

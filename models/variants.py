@@ -59,12 +59,14 @@ class Augmentation:
             return
         if len(shape) != 3:
             raise ValueError(
-                f"augment: expected images (channels, height, width), got inputs of shape {tuple(shape)}"
+                "augment: expected images (channels, height, width), got inputs of shape "
+                f"{tuple(shape)}"
             )
         if self.crop >= min(shape[1:]):
             size = " x ".join(map(str, shape[1:]))
             raise ValueError(
-                f"augment.crop = {self.crop}: expected less than the size of the images, {size} pixels"
+                f"augment.crop = {self.crop}: expected less than the size of the images, "
+                f"{size} pixels"
             )
 
     def apply(self, images: "Tensor", variant: "Tensor") -> "Tensor":

@@ -147,7 +147,8 @@ def _classifier(network: str, options: dict[str, Any]) -> "nn.Module":
     known = models.list_models(module=models)
     if network not in known:
         raise ValueError(
-            f"network = {network!r}: expected a classifier of torchvision, such as {', '.join(known[:3])}"
+            f"network = {network!r}: expected a classifier of torchvision, such as "
+            f"{', '.join(known[:3])}"
         )
     more = {"aux_logits": False} if network in AUXILIARY else {}
     module: nn.Module = models.get_model(network, **options, **more)

@@ -157,7 +157,8 @@ def find_device(name: str) -> torch.device:
         raise ValueError(f"device = {name!r}: expected 'auto', 'cpu' or 'cuda'")
     if name == "cuda" and not torch.cuda.is_available():
         raise ValueError(
-            "device = 'cuda', but torch sees no GPU here: use 'auto' or 'cpu', or install a CUDA torch"
+            "device = 'cuda', but torch sees no GPU here: use 'auto' or 'cpu', or install "
+            "a CUDA torch"
         )
     if name == "auto":
         name = "cpu"

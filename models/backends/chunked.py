@@ -65,7 +65,8 @@ class Chunked:
     ) -> None:
         if most is not None and most < 1:
             raise ValueError(
-                f"chunk = {most}: expected at least 1, or None for as many models as fit into memory"
+                f"chunk = {most}: expected at least 1, or None for as many models as fit "
+                "into memory"
             )
         self.lanes = backend.lanes
         self._backend, self._memory = backend, memory

@@ -13,9 +13,25 @@ from laggard.models.variants import Indexable
 
 POOLS = (nn.MaxPool2d, nn.AvgPool2d)
 POINTWISE = (
-    nn.CELU, nn.ELU, nn.GELU, nn.Hardsigmoid, nn.Hardswish, nn.Hardtanh, nn.Identity, nn.LeakyReLU, nn.LogSigmoid,
-    nn.Mish, nn.ReLU, nn.ReLU6, nn.SELU, nn.Sigmoid, nn.SiLU, nn.Softplus, nn.Softsign, nn.Tanh,
-)  # fmt: skip
+    nn.CELU,
+    nn.ELU,
+    nn.GELU,
+    nn.Hardsigmoid,
+    nn.Hardswish,
+    nn.Hardtanh,
+    nn.Identity,
+    nn.LeakyReLU,
+    nn.LogSigmoid,
+    nn.Mish,
+    nn.ReLU,
+    nn.ReLU6,
+    nn.SELU,
+    nn.Sigmoid,
+    nn.SiLU,
+    nn.Softplus,
+    nn.Softsign,
+    nn.Tanh,
+)
 """Layers that act on every number alone, so that they can be applied to all models at once."""
 
 # every parameter (models, ...), x (models, batch, ...) -> the same
@@ -93,7 +109,8 @@ def _sequence(module: nn.Module) -> list[nn.Module]:
     )
     if any(hooks) or "forward" in vars(module):
         raise ValueError(
-            f"backend 'unfold' cannot take {module}, which has hooks or a forward of its own: use 'vmap'"
+            f"backend 'unfold' cannot take {module}, which has hooks or a forward of its "
+            "own: use 'vmap'"
         )
     if type(module) is not nn.Sequential:
         return [module]

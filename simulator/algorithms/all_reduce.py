@@ -31,7 +31,8 @@ class AllReduce(Reducing, Bucketed):
     halving_doubling    2 log2 P alpha + 2 ((P - 1) / P) N beta
     tree                2 ceil(log2 P)(alpha + N beta)
     server              2 alpha + 2 ((P - 1) / S) N beta, S of the nodes serve
-    hierarchical        2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha + N beta / m), m hosts of g workers
+    hierarchical        2 (g - 1)(alpha' + N beta' / g) + 2 (m - 1)(alpha + N beta / m),
+                        m hosts of g workers
 
     With `bucket_bytes`, buckets of gradients are summed one after another while the backward pass
     goes on. Bucket k of c_k bytes is computed after r_k and summed after e_k = max(r_k, e_{k-1}) +

@@ -110,7 +110,10 @@ class Algorithm(Settings):
         workers, network = cluster.workers, cluster.network
         topology = resolve_topology(network.topology, self.topology)
         if next(islice(self.links(workers), MOST_LINKS, None), None):
-            expected = f"so few that {type(self).__name__} has at most {MOST_LINKS} pairs that send to each other"
+            expected = (
+                f"so few that {type(self).__name__} has at most {MOST_LINKS} pairs that send "
+                "to each other"
+            )
             raise InvalidSettingError("Cluster", "workers", expected, workers)
         if topology != self.topology:
             missing = (pair for pair in self.links(workers) if not topology.joins(*pair, workers))
@@ -132,7 +135,10 @@ class Algorithm(Settings):
     def _check_clip(self, workers: int) -> None:
         rule: Rule | None = getattr(self, "rule", None)
         if rule is not None and rule.clip.whole and self.updates_in_parts(workers):
-            why = f"{type(self).__name__} updates a model in parts, none of which has the norm of the whole gradient"
+            why = (
+                f"{type(self).__name__} updates a model in parts, none of which has the norm "
+                "of the whole gradient"
+            )
             raise InvalidSettingError(
                 "Rule", "clip", f"none or {{value: ...}}, since {why}", rule.clip
             )

@@ -38,7 +38,8 @@ class Bucketed(Algorithm):
     the first once it has 1 MiB. With R(c) the seconds in which c bytes are exchanged, the k-th is
     there after r_k, and exchanged after e_k:
 
-        r_k = f + sum of b_j over the layers j of the buckets 1 .. k,    e_k = max(r_k, e_{k-1}) + R(c_k)
+        r_k = f + sum of b_j over the layers j of the buckets 1 .. k,
+        e_k = max(r_k, e_{k-1}) + R(c_k)
 
     One bucket is no overlap, and on a free network e_k = r_k: f + b for the last. Weights are the
     same bit for bit. The last bucket is there when the work is done, also if the first layers have

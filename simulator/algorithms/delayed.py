@@ -70,7 +70,10 @@ class Delayed(Algorithm):
     def check(self, cluster: Cluster) -> None:
         workers = cluster.workers
         if workers != 1:
-            expected = f"1, since one process makes its own delay; delay = {workers - 1} stands for {workers} workers"
+            expected = (
+                f"1, since one process makes its own delay; delay = {workers - 1} stands for "
+                f"{workers} workers"
+            )
             raise InvalidSettingError("Cluster", "workers", expected, workers)
 
     def mean(self, updates: int) -> int:

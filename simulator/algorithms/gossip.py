@@ -21,10 +21,10 @@ class DPSGD(Algorithm):
     """Decentralised parallel SGD: every node averages its model with its neighbours' and steps by
     its own gradient.
 
-    combine_then_adapt    x_i <- sum_j W_ij x_j - lr g_i(x_i)      max(t_c, alpha + 2 N beta) a step on a ring
+    combine_then_adapt    x_i <- sum_j W_ij x_j - lr g_i(x_i)      max(t_c, alpha + 2 N beta)
     adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
 
-    with W doubly stochastic; times for N bytes, latency alpha, beta seconds a byte, one card a node
+    with W doubly stochastic; times of a step on a ring for N bytes, latency alpha, beta seconds a byte, one card a node
     and gradients of t_c seconds. The first order sends before it computes, so that messages and
     gradient overlap; `mixings`
     is 1, since the model is averaged between read and step. The second is `sgp` without overlap,
@@ -54,7 +54,10 @@ class DPSGD(Algorithm):
     def check(self, cluster: Cluster) -> None:
         graph = graph_of_workers(cluster.network.topology, self.topology, cluster.workers)
         if not doubly_stochastic(self.mixing, graph, cluster.workers):
-            expected = "one that is doubly stochastic on this graph, as metropolis on an undirected one; or use sgp"
+            expected = (
+                "one that is doubly stochastic on this graph, as metropolis on an undirected "
+                "one; or use sgp"
+            )
             raise InvalidSettingError("DPSGD", "mixing", expected, self.mixing)
 
     def worker(self, node: Node) -> Role:

@@ -22,7 +22,9 @@ class SGP(Algorithm):
     """Stochastic gradient push: nodes push shares of their model along directed edges; weights
     correct the bias.
 
-    x_i <- x_i - lr g_i(x_i / w_i);    x_i <- sum_j p_ij x_j,  w_i <- sum_j p_ij w_j,    p column stochastic
+    x_i <- x_i - lr g_i(x_i / w_i);
+    x_i <- sum_j p_ij x_j,  w_i <- sum_j p_ij w_j,
+    p column stochastic
 
     The model of a node is x / w. The sum of w over nodes and messages under way stays P, that of x
     changes by gradients only, and x / w tends to the average on any strongly connected digraph,
@@ -71,7 +73,10 @@ class SGP(Algorithm):
             for rank in range(workers)
         )
         if self.overlap and own == 0:
-            expected = "weights that leave every node a share of its own model, with which it computes meanwhile"
+            expected = (
+                "weights that leave every node a share of its own model, with which it "
+                "computes meanwhile"
+            )
             raise InvalidSettingError(type(self).__name__, "mixing", expected, self.mixing)
 
     def worker(self, node: Node) -> Role:
@@ -134,7 +139,8 @@ class OverlapSGP(SGP):
     """Overlap SGP: a node pushes shares every H gradients, and waits for those of its peers tau
     gradients later.
 
-    x_i <- x_i - lr g_i(x_i / w_i);    every H-th step  (x_i, w_i) <- p_ii (x_i, w_i), and p_ji (x_i, w_i) to peer j
+    x_i <- x_i - lr g_i(x_i / w_i);
+    every H-th step  (x_i, w_i) <- p_ii (x_i, w_i), and p_ji (x_i, w_i) to peer j
 
     After the gradient of step k a node waits for the shares of exchanges that it began at step k -
     tau or earlier, and adds those of later exchanges that have arrived; then it pushes. So ceil(tau

@@ -52,7 +52,10 @@ def stage_layers(layers: Sequence[Layer], stages: int, cut: Sequence[str] = ()) 
             in their order.
     """
     names = [layer.name for layer in layers]
-    expected = f"{stages - 1} of the layers {', '.join(names[1:])}, in this order: the first of each further stage"
+    expected = (
+        f"{stages - 1} of the layers {', '.join(names[1:])}, in this order: the first of each "
+        "further stage"
+    )
     if cut and (len(cut) != stages - 1 or not set(cut) <= set(names[1:])):
         raise InvalidSettingError("Pipeline", "cut", expected, list(cut))
     if cut:
@@ -257,7 +260,10 @@ class Replicated(Pipeline):
 
     def check(self, cluster: Cluster) -> None:
         if cluster.workers % self.replicas:
-            expected = f"a divisor of workers = {cluster.workers}, so that all replicas have as many stages"
+            expected = (
+                f"a divisor of workers = {cluster.workers}, so that all replicas have as many "
+                "stages"
+            )
             raise InvalidSettingError(type(self).__name__, "replicas", expected, self.replicas)
 
     def depth(self, workers: int) -> int:

@@ -45,7 +45,10 @@ class SyncReplicas(Algorithm):
     def check(self, cluster: Cluster) -> None:
         needed = (self.replicas_to_aggregate or cluster.workers) - cluster.workers
         if -1 < self.num_tokens < needed:
-            expected = f"-1, or at least replicas_to_aggregate - workers = {needed}, or the first step would wait for ever"
+            expected = (
+                f"-1, or at least replicas_to_aggregate - workers = {needed}, or the first "
+                "step would wait for ever"
+            )
             raise InvalidSettingError(type(self).__name__, "num_tokens", expected, self.num_tokens)
 
     def worker(self, node: Node) -> Role:

@@ -97,7 +97,10 @@ class SyncPS(Synchronous, Bucketed):
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
         if self.bucket_bytes is not None and cluster.has_crashes:
-            expected = "null where workers crash, or servers: others may have new weights of buckets of a lost gradient"
+            expected = (
+                "null where workers crash, or servers: others may have new weights of buckets "
+                "of a lost gradient"
+            )
             raise InvalidSettingError(
                 type(self).__name__, "bucket_bytes", expected, self.bucket_bytes
             )
@@ -209,7 +212,10 @@ class KSync(Synchronous):
     def check(self, cluster: Cluster) -> None:
         super().check(cluster)
         if self.cancel and cluster.server_crashes:
-            expected = "false where servers crash: a late gradient would wait for an update that may never come"
+            expected = (
+                "false where servers crash: a late gradient would wait for an update that may "
+                "never come"
+            )
             raise InvalidSettingError(type(self).__name__, "cancel", expected, True)
         count_awaited(self, self.wait_for, cluster.workers)
 

@@ -158,5 +158,8 @@ class Cluster(Settings):
             for before, index in pairwise(sorted(own, key=lambda index: own[index].at or 0.0)):
                 back, at = (own[before].at or 0.0) + own[before].restore_seconds, own[index].at
                 if at is not None and at <= back:
-                    expected = f"a moment after {back:g} s, when shard {shard} is back from the crash before"
+                    expected = (
+                        f"a moment after {back:g} s, when shard {shard} is back from the crash "
+                        "before"
+                    )
                     raise InvalidSettingError("Cluster", f"server_crashes.{index}.at", expected, at)

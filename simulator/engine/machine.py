@@ -220,7 +220,10 @@ class Machine(Node):
 
     def _begin(self, gradient: Gradient | None, seconds: float) -> Work:
         if self._work is not None:
-            at = f"node {self.rank} starts to compute at {self._env.now:g} s while it is computing already"
+            at = (
+                f"node {self.rank} starts to compute at {self._env.now:g} s while it is "
+                "computing already"
+            )
             raise RuntimeError(
                 f"{at}; yield the first computation, or cancel it, before the second"
             )

@@ -27,8 +27,15 @@ from laggard.simulator.recording.counters import Counters
 from laggard.simulator.recording.metrics import Learning
 
 OPAQUE = (
-    type, ModuleType, CodeType, FrameType, TracebackType, WrapperDescriptorType, BaseException, _lru_cache_wrapper
-)  # fmt: skip
+    type,
+    ModuleType,
+    CodeType,
+    FrameType,
+    TracebackType,
+    WrapperDescriptorType,
+    BaseException,
+    _lru_cache_wrapper,
+)
 """Code, errors, and caches of functions, which depend on earlier runs of the process."""
 LEAVES = (int, float, complex, str, bytes, bytearray, np.generic, type(None))
 UNREACHED: dict[type, set[str]] = {

@@ -159,7 +159,10 @@ class Recoveries:
             self._in_vain = 0
         self._applies = services.counters.applies
         if self._in_vain >= MOST_CRASHES:
-            services.stalled = f"{now:g} s after {self._applies} updates: servers crashed {MOST_CRASHES} times without one"
+            services.stalled = (
+                f"{now:g} s after {self._applies} updates: servers crashed {MOST_CRASHES} "
+                "times without one"
+            )
             services.end("stalled")
 
     def _restore(self, rank: int, row: list[float], again: Callable[[], None] | None) -> None:

@@ -122,7 +122,10 @@ class Server(Client):
 
     def _begin(self, gradient: Gradient | None, seconds: float) -> Work:
         if self._work is not None:
-            at = f"node {self.rank} starts to work at {self._env.now:g} s while it is working already"
+            at = (
+                f"node {self.rank} starts to work at {self._env.now:g} s while it is working "
+                "already"
+            )
             raise RuntimeError(f"{at}; yield the first work, or cancel it, before the second")
         check_duration(seconds, f"node {self.rank}", "work")
         self._begun = self._reserve(seconds)

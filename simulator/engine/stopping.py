@@ -131,7 +131,10 @@ def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
         )
     for index, one in enumerate(cluster.slowdowns):
         if isinstance(one, Markov) and longest > MOST_CHANGES * (one.slow_for + one.fast_for):
-            expected = f"at least {longest / MOST_CHANGES:g} s together with fast_for: {MOST_CHANGES:,} changes a batch"
+            expected = (
+                f"at least {longest / MOST_CHANGES:g} s together with fast_for: "
+                f"{MOST_CHANGES:,} changes a batch"
+            )
             raise InvalidSettingError(
                 "Cluster", f"slowdowns.{index}.slow_for", expected, one.slow_for
             )
@@ -157,7 +160,10 @@ def check_periods(stop: Stop, evaluate: Evaluate, cluster: Cluster) -> None:
             "Evaluate", "every_seconds", f"at least {ahead / MOST_EVALUATIONS:g} s", period
         )
     if time > MOST_BATCHES * shortest:
-        expected = f"at most {MOST_BATCHES * shortest:g} s, in which a worker makes {MOST_BATCHES:,} mini-batches"
+        expected = (
+            f"at most {MOST_BATCHES * shortest:g} s, in which a worker makes {MOST_BATCHES:,} "
+            "mini-batches"
+        )
         raise InvalidSettingError("Stop", "time", expected, time)
 
 

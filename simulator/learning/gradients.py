@@ -127,9 +127,23 @@ class Gradient(Leaf, Read):
 
     columns = slice(None)
     __slots__ = (
-        "_changes", "_losses", "_mixings", "_owner", "_pieces", "_pool", "_staleness",
-        "batch", "computed", "due", "mixed_read", "started", "status", "version_read", "weights", "worker",
-    )  # fmt: skip
+        "_changes",
+        "_losses",
+        "_mixings",
+        "_owner",
+        "_pieces",
+        "_pool",
+        "_staleness",
+        "batch",
+        "computed",
+        "due",
+        "mixed_read",
+        "started",
+        "status",
+        "version_read",
+        "weights",
+        "worker",
+    )
 
     _changes: int  # in place, of the weights when they were read
     _losses: "Tensor | None"
@@ -196,9 +210,17 @@ class GradientPiece(Derived, Read):
     """
 
     __slots__ = (
-        "_mixings", "_owner", "_staleness",
-        "columns", "mixed_read", "share", "status", "version_read", "whole", "worker",
-    )  # fmt: skip
+        "_mixings",
+        "_owner",
+        "_staleness",
+        "columns",
+        "mixed_read",
+        "share",
+        "status",
+        "version_read",
+        "whole",
+        "worker",
+    )
 
     def __init__(self, whole: Gradient, piece: Piece) -> None:
         self.columns = slice(piece.start, piece.stop)

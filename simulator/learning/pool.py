@@ -183,8 +183,10 @@ class GradientPool:
         for gradient in gradients:
             if gradient.weights._version != gradient._changes:
                 raise RuntimeError(
-                    f"the weights at which worker {gradient.worker} computes since {gradient.started:g} s were changed "
-                    "in place while their gradient is promised; weights are values: write `weights = weights + step`"
+                    f"the weights at which worker {gradient.worker} computes since "
+                    f"{gradient.started:g} s were changed "
+                    "in place while their gradient is promised; weights are values: write "
+                    "`weights = weights + step`"
                 )
             self._pending.pop(gradient, None)
         weights = [gradient.weights for gradient in gradients]

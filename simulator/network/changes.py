@@ -211,7 +211,10 @@ class Changes:
             for name in ("sender", "receiver"):
                 rank = getattr(row, name)
                 if rank is not None and not -workers <= rank < workers:
-                    expected = f"a worker below workers = {workers}, or a server from -1 down to -{workers}"
+                    expected = (
+                        f"a worker below workers = {workers}, or a server from -1 down to "
+                        f"-{workers}"
+                    )
                     raise self.error(index, name, expected)
             if row.sender is None or row.receiver is None:
                 continue

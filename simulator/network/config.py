@@ -207,7 +207,10 @@ class Network(Settings):
         for index, link in enumerate(self.links):
             for end in ("sender", "receiver"):
                 if not -workers <= getattr(link, end) < workers:
-                    expected = f"a worker below workers = {workers}, or a server from -1 down to -{workers}"
+                    expected = (
+                        f"a worker below workers = {workers}, or a server from -1 down to "
+                        f"-{workers}"
+                    )
                     raise InvalidSettingError(
                         "Network", f"links.{index}.{end}", expected, getattr(link, end)
                     )

@@ -141,7 +141,10 @@ class Groups(Settings):
                 and any(rank >= 0 for rank in ranks[one])
             )
             if trunk.oversubscription is not None and not cards:
-                expected = "null (bandwidth instead) where a switch has no workers, or cards have no bandwidth"
+                expected = (
+                    "null (bandwidth instead) where a switch has no workers, or cards have no "
+                    "bandwidth"
+                )
                 raise _error(
                     f"{key.partition('.switches')[0]}.oversubscription",
                     expected,

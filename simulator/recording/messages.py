@@ -19,8 +19,14 @@ FLYING, DELIVERED, LOST = range(3)
 MESSAGE_STATES = ("in flight", "delivered", "lost")
 CONTENTS = ("token", "weights", "gradient", "sum", "other")
 MESSAGE_TYPES = {
-    "sent": "d", "arrived": "d", "sender": "i", "receiver": "i", "bytes": "d", "status": "b", "content": "b",
-}  # fmt: skip
+    "sent": "d",
+    "arrived": "d",
+    "sender": "i",
+    "receiver": "i",
+    "bytes": "d",
+    "status": "b",
+    "content": "b",
+}
 MESSAGE_COLUMNS = (*MESSAGE_TYPES, "gradients", "gradient")
 NONE = -1
 """The row of no gradient."""

@@ -18,9 +18,16 @@ a crash.
 Columns = Mapping[str, NDArray[Any]]
 
 TYPES = {
-    "time": "d", "worker": "i", "target": "i", "started": "d", "computed": "d",
-    "version_read": "q", "staleness": "i", "mixings": "i", "status": "b",
-}  # fmt: skip
+    "time": "d",
+    "worker": "i",
+    "target": "i",
+    "started": "d",
+    "computed": "d",
+    "version_read": "q",
+    "staleness": "i",
+    "mixings": "i",
+    "status": "b",
+}
 pack = Struct("=" + "".join(TYPES.values())).pack
 CODES = {status: code for code, status in enumerate(STATUSES)}
 
@@ -40,9 +47,16 @@ class Trace:
         """
         status = gradient.status
         self._rows += pack(
-            self._env._now, whole.worker, gradient._owner.rank, whole.started, whole.computed, gradient.version_read,
-            gradient._staleness, gradient._mixings, CODES[status],
-        )  # fmt: skip
+            self._env._now,
+            whole.worker,
+            gradient._owner.rank,
+            whole.started,
+            whole.computed,
+            gradient.version_read,
+            gradient._staleness,
+            gradient._mixings,
+            CODES[status],
+        )
         if counts:
             self.counts[status] += 1
 
@@ -64,9 +78,18 @@ class TraceColumns(dict[str, NDArray[Any]]):
     """
 
     NAMES = (
-        "time", "worker", "target", "started", "computed", "version_read", "version", "staleness", "mixings", "status",
+        "time",
+        "worker",
+        "target",
+        "started",
+        "computed",
+        "version_read",
+        "version",
+        "staleness",
+        "mixings",
+        "status",
         "arrived",
-    )  # fmt: skip
+    )
 
     def __init__(self, columns: Columns, arrived: NDArray[np.float64] | None = None) -> None:
         self._columns, self._arrived = columns, arrived

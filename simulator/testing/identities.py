@@ -64,7 +64,8 @@ def check_progress(trial: Trial) -> None:
         raise Broken(f"{outcome.gradients['started']} gradients were started and none was applied")
     if outcome.reached not in ("updates", "returned"):
         raise Broken(
-            f"it ended by {outcome.reached} after {outcome.progress.updates:g} of {trial.updates:g} updates"
+            f"it ended by {outcome.reached} after {outcome.progress.updates:g} of "
+            f"{trial.updates:g} updates"
         )
 
 
@@ -83,7 +84,10 @@ def check_determinism(trial: Trial) -> None:
 
 @identity(
     "ensemble = single runs",
-    "`if`, `float()` or `max()` of a tensor, and means or norms over all members instead of `dim=-1`",
+    (
+        "`if`, `float()` or `max()` of a tensor, and means or norms over all members instead "
+        "of `dim=-1`"
+    ),
 )
 def check_ensemble(trial: Trial) -> None:
     """Members with learning rates and seeds of their own are, bit for bit, runs of their own."""
@@ -111,7 +115,10 @@ def check_divergence(trial: Trial) -> None:
 
 @identity(
     "deferred = immediate evaluation",
-    "weights or mini-batches that are written to after a gradient was asked at them, as through `.data` or `.numpy()`",
+    (
+        "weights or mini-batches that are written to after a gradient was asked at them, as "
+        "through `.data` or `.numpy()`"
+    ),
 )
 def check_deferral(trial: Trial) -> None:
     """Gradients are the same evaluated when first needed, when they start, or one by one since
@@ -128,7 +135,10 @@ def check_deferral(trial: Trial) -> None:
 
 @identity(
     "every gradient and message is accounted for",
-    "a gradient that is applied before `yield node.compute(...)` has fired, or at weights of the future",
+    (
+        "a gradient that is applied before `yield node.compute(...)` has fired, or at weights "
+        "of the future"
+    ),
 )
 def check_counts(trial: Trial) -> None:
     """Gradients and messages have one final status each; time never runs backwards, no staleness is
@@ -179,7 +189,10 @@ def check_counts(trial: Trial) -> None:
 
 @identity(
     "ties fall in the order of scheduling",
-    "sets of gradients or nodes, sorting by `id()`, and polling for what arrived in this very instant",
+    (
+        "sets of gradients or nodes, sorting by `id()`, and polling for what arrived in this "
+        "very instant"
+    ),
 )
 def check_ties(trial: Trial) -> None:
     """Where all workers end at once, a run is the same wherever its objects lie in memory, and

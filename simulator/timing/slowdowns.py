@@ -238,7 +238,8 @@ def apply_slowdowns(seconds: float, now: float, slowdowns: Sequence[Slowdown]) -
     the work done is integrated from one such moment to the next.
 
     Example:
-        >>> apply_slowdowns(2.0, 0.0, [Window(0, factor=4.0, start=1.0, end=3.0)])  # 1 s, then 0.5 in 2 s, then 0.5
+        >>> # 1 s at full speed, half a second's work in 2 s, and 0.5 s at full speed
+        >>> apply_slowdowns(2.0, 0.0, [Window(0, factor=4.0, start=1.0, end=3.0)])
         3.5
     """
     if not slowdowns:

@@ -32,7 +32,7 @@ from numba import njit
 compiled = njit(nogil=True, fastmath={"contract"}, boundscheck=False, error_model="numpy")
 inlined = njit(inline="always")
 entry = njit(nogil=True, fastmath={"contract"}, boundscheck=False, error_model="numpy", cache=CACHED)
-"""
+"""  # noqa: E501
 DECORATORS = {
     "differentiate": "@entry",
     "predict": "@entry",
@@ -104,13 +104,19 @@ def product(name: str, rows: int, terms: int, entry: str) -> Iterator[str]:
             yield f"            ys = y[m * {SAMPLES} :]"
             for i in range(high):
                 for j in range(many):
-                    yield f"            a{i}_{j} = {entry.format(row=f'(m + {i})', term=f'(k + {j})')}"
+                    yield (
+                        f"            a{i}_{j} = "
+                        f"{entry.format(row=f'(m + {i})', term=f'(k + {j})')}"
+                    )
             yield f"            for b in range({SAMPLES}):"
             for j in range(many):
                 yield f"                x{j} = xs[{j * SAMPLES} + b]"
             for i in range(high):
                 place = f"ys[{i * SAMPLES} + b]"
-                yield f"                {place} = {place} + ({' + '.join(f'a{i}_{j} * x{j}' for j in range(many))})"
+                yield (
+                    f"                {place} = {place} + "
+                    f"({' + '.join(f'a{i}_{j} * x{j}' for j in range(many))})"
+                )
 
 
 DIFFERENTIATE = (
@@ -192,8 +198,15 @@ def _write_source(text: str) -> Path:
     import platformdirs
     from llvmlite import binding
 
-    parts = (text, platform.python_version(), numba.__version__, llvmlite.__version__, numba.config.CPU_FEATURES,  # type: ignore[attr-defined]
-             binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())  # fmt: skip
+    parts = (
+        text,
+        platform.python_version(),
+        numba.__version__,
+        llvmlite.__version__,
+        numba.config.CPU_FEATURES,  # type: ignore[attr-defined]
+        binding.get_host_cpu_name(),
+        binding.get_host_cpu_features().flatten(),
+    )
     name = "laggard_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
     path = Path(platformdirs.user_cache_dir("laggard")) / "compiled" / f"{name}.py"
     if not path.exists():

@@ -85,7 +85,10 @@ def convolution_forward(number: int, of: Convolution) -> Iterator[str]:
     yield f"            row = {'0' if of.pools else f'(o * {of.down} + i) * {step}'}"
     for t in range(of.together):
         value = f"bias[o + {t}]" if of.bias else "ZERO"
-        yield f"            set_all({target}[row + {t * channel} : row + {t * channel + rows * step}], {value})"
+        yield (
+            f"            set_all({target}[row + {t * channel} : row + "
+            f"{t * channel + rows * step}], {value})"
+        )
     yield f"            for c in range({of.inputs}):"
     for t in range(of.together):
         for k in range(of.area):
@@ -137,7 +140,10 @@ def convolution_backward(number: int, of: Convolution) -> Iterator[str]:
     yield f"    for o in range(0, {of.outputs}, {many}):"
     if of.pools:
         yield f"        ys = o * {size // 4}"
-        yield f"        channels, down, across = np.int64({many}), np.int64({of.down}), np.int64({of.across})"
+        yield (
+            f"        channels, down, across = np.int64({many}), np.int64({of.down}), "
+            f"np.int64({of.across})"
+        )
         yield "        unpool(gy[ys:], winners[ys:], channels, down, across, image)"
     yield f"        for c in range({of.inputs}):"
     yield f"            set_all(sums[: {many * of.area * SAMPLES}], ZERO)"
@@ -145,11 +151,16 @@ def convolution_backward(number: int, of: Convolution) -> Iterator[str]:
     yield f"                for p in range({of.high}):"
     for t in range(0 if of.first else many):
         for q in range(of.wide):
-            yield f"                    w{t}_{q} = w[((o + {t}) * {of.inputs} + c) * {of.area} + p * {of.wide} + {q}]"
+            yield (
+                f"                    w{t}_{q} = w[((o + {t}) * {of.inputs} + c) * {of.area} + "
+                f"p * {of.wide} + {q}]"
+            )
     chunks = -(-of.across // GRADIENTS)
     for wide, columns in _blocks(of.across, -(-of.across // chunks)):
         yield f"                    for j in {columns}:"
-        yield f"                        xs = ((c * {of.height} + i + p) * {of.width} + j) * {SAMPLES}"
+        yield (
+            f"                        xs = ((c * {of.height} + i + p) * {of.width} + j) * {SAMPLES}"
+        )
         yield f"                        gs = {channel} + (i * {of.across} + j) * {SAMPLES}"
         yield f"                        to = p * {of.wide * SAMPLES}"
         yield f"                        for b in range({SAMPLES}):"
@@ -160,7 +171,10 @@ def convolution_backward(number: int, of: Convolution) -> Iterator[str]:
     for t in range(many):
         yield f"            for k in range({of.area}):"
         place = f"gw[((o + {t}) * {of.inputs} + c) * {of.area} + k]"
-        yield f"                {place} = {place} + add_samples(sums, ({t * of.area} + k) * {SAMPLES})"
+        yield (
+            f"                {place} = {place} + add_samples(sums, ({t * of.area} + k) * "
+            f"{SAMPLES})"
+        )
 
 
 def _gradient_row(

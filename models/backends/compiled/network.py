@@ -80,9 +80,16 @@ class Network:
                     np.arange(len(batch)),
                 )
             to_losses[row] = passes.differentiate(
-                plan.steps, plan.numbers, plan.first, rows[row], inputs, labels, batch, to_gradients[row],
+                plan.steps,
+                plan.numbers,
+                plan.first,
+                rows[row],
+                inputs,
+                labels,
+                batch,
+                to_gradients[row],
                 self._space(plan),
-            )  # fmt: skip
+            )
 
         return job
 

@@ -159,9 +159,16 @@ def backward(
 
 
 def differentiate(
-    steps: Integers, numbers: Floats, first: int, w: Floats, x: Floats, labels: Integers, index: Integers,
-    gradient: Floats, space: Floats,
-) -> Single:  # fmt: skip
+    steps: Integers,
+    numbers: Floats,
+    first: int,
+    w: Floats,
+    x: Floats,
+    labels: Integers,
+    index: Integers,
+    gradient: Floats,
+    space: Floats,
+) -> Single:
     """The gradient `(params,)` and mean loss of the samples `index` of `x` `(samples,
     features)`.
     """

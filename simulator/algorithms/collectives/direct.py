@@ -74,13 +74,24 @@ def server(servers: int, workers: int) -> Sequence[Phase]:
     """
     ahead, behind = range(1, workers), range(-1, -workers, -1)
     push = [
-        PartsExchange(partial(if_below, servers, on, workers), partial(if_itself_below, servers, back, workers),
-                      1 / servers, servers, partial(shift, on, workers))
+        PartsExchange(
+            partial(if_below, servers, on, workers),
+            partial(if_itself_below, servers, back, workers),
+            1 / servers,
+            servers,
+            partial(shift, on, workers),
+        )
         for on, back in zip(ahead, behind, strict=True)
-    ]  # fmt: skip
+    ]
     pull = [
-        PartsExchange(partial(if_itself_below, servers, on, workers), partial(if_below, servers, back, workers),
-                      1 / servers, servers, partial(shift, 0, workers), adds=False)
+        PartsExchange(
+            partial(if_itself_below, servers, on, workers),
+            partial(if_below, servers, back, workers),
+            1 / servers,
+            servers,
+            partial(shift, 0, workers),
+            adds=False,
+        )
         for on, back in zip(ahead, behind, strict=True)
-    ]  # fmt: skip
+    ]
     return [push, pull]

@@ -78,7 +78,10 @@ class Reducing(Algorithm):
             )
             raise InvalidSettingError("Network", "hosts", expected, None)
         if self.ring_slices > 1 and cluster.network.sharing != "fifo":
-            expected = "fifo for a ring in slices: slices that share a card arrive together, and hide nothing"
+            expected = (
+                "fifo for a ring in slices: slices that share a card arrive together, and hide "
+                "nothing"
+            )
             raise InvalidSettingError("Network", "sharing", expected, cluster.network.sharing)
         if self.servers > cluster.workers:
             expected = f"at most {cluster.workers} workers"

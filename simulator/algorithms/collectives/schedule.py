@@ -196,8 +196,12 @@ class Collective:
             self.begin(rank, workers, known(value), params) for rank, value in enumerate(values)
         ]
         for phase in self.phases(workers):
-            given = [(step, rank, nodes[rank].give(step, rank)) for step in phase for rank in range(workers)
-                     if step.to(rank) >= 0]  # fmt: skip
+            given = [
+                (step, rank, nodes[rank].give(step, rank))
+                for step in phase
+                for rank in range(workers)
+                if step.to(rank) >= 0
+            ]
             for step, rank, parts in given:
                 nodes[step.to(rank)].take(step, rank, parts)
         return evaluate([nodes[0].value(summed=not self.gathers)])[0]

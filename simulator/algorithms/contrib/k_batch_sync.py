@@ -42,7 +42,10 @@ class KBatchSync(Algorithm):
         factors = [min(1.0, getattr(one, "factor", 1.0)) for one in cluster.slowdowns]
         seconds = cluster.compute.mean * math.prod(factors) / cluster.workers
         if cluster.receive_seconds != 0 and mean_of(cluster.receive_seconds) >= seconds:
-            expected = f"a mean below {seconds:g} s, in which the workers of {type(self).__name__} make a gradient"
+            expected = (
+                f"a mean below {seconds:g} s, in which the workers of {type(self).__name__} "
+                "make a gradient"
+            )
             raise InvalidSettingError(
                 "Cluster", "receive_seconds", expected, cluster.receive_seconds
             )

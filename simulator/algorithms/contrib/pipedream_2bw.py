@@ -29,7 +29,10 @@ class PipeDream2BW(Pipeline):
 
     def check(self, cluster: Cluster) -> None:
         if self.micro_batches < cluster.workers - 1:
-            expected = f"at least workers - 1 = {cluster.workers - 1}, or the first stage would wait for itself"
+            expected = (
+                f"at least workers - 1 = {cluster.workers - 1}, or the first stage would wait "
+                "for itself"
+            )
             raise InvalidSettingError(
                 type(self).__name__, "micro_batches", expected, self.micro_batches
             )

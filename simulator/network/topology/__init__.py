@@ -59,7 +59,23 @@ def names_of_topologies(
 
 
 __all__ = [
-    "MOST_LINKS", "SERVER", "TOPOLOGIES", "Auto", "Complete", "CompleteWithServers", "Exponential", "Graph", "Peers",
-    "Ranks", "Ring", "Star", "TimeVarying", "Topology", "Torus", "asked_by", "graph_of_workers", "names_of_topologies",
+    "MOST_LINKS",
+    "SERVER",
+    "TOPOLOGIES",
+    "Auto",
+    "Complete",
+    "CompleteWithServers",
+    "Exponential",
+    "Graph",
+    "Peers",
+    "Ranks",
+    "Ring",
+    "Star",
+    "TimeVarying",
+    "Topology",
+    "Torus",
+    "asked_by",
+    "graph_of_workers",
+    "names_of_topologies",
     "resolve_topology",
-]  # fmt: skip
+]

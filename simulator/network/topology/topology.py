@@ -141,7 +141,10 @@ def asked_by(graph: Topology, workers: int) -> tuple[Ranks, ...]:
         for rank, peers in enumerate(both_ways)
     ]
     if len(_ranks_reached(across)) < workers:
-        expected = "an undirected graph that is bipartite, or stays connected where even ranks ask odd ones alone"
+        expected = (
+            "an undirected graph that is bipartite, or stays connected where even ranks ask "
+            "odd ones alone"
+        )
         raise InvalidSettingError("Network", "topology", expected, graph)
     return tuple(tuple(peers) if active[rank] else () for rank, peers in enumerate(across))
 
