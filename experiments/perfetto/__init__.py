@@ -57,11 +57,10 @@ class Track(NamedTuple):
 
 
 def write_trace(result: Result, path: str | Path, window: TimeWindow = WHOLE_RUN) -> int:
-    """Write the trace of a run, compressed where `path` ends in .gz, whole or not at all; the
-    number of its events.
+    """Write the trace of a run, and return the number of its events.
 
-    Without recorded messages it has no links. Gradients still in flight at the end of the run are
-    not in it.
+    It is compressed if `path` ends in .gz. Without recorded messages it has no links. Gradients in
+    flight at the end of the run are left out.
 
     Raises:
         OSError: it cannot be written.
@@ -73,7 +72,9 @@ def write_trace(result: Result, path: str | Path, window: TimeWindow = WHOLE_RUN
         "messages recorded": result.has_messages,
     }
     count = 0
-    opened = gzip.open if path.suffix == ".gz" else open
+    opened: Any = open
+    if path.suffix == ".gz":
+        opened = gzip.open
     with whole_file(path) as part, opened(part, "wt", encoding="utf-8") as file:
         file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(head)}, "traceEvents": [')
         for count, event in enumerate(events(result, window), start=1):
@@ -155,7 +156,9 @@ def track_names(tracks: Sequence[Track]) -> Iterator[dict[str, Any]]:
         yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
         yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
     for track in tracks:
-        name = track.kind if track.lane == 0 else f"{track.kind} ({track.lane + 1})"
+        name = track.kind
+        if track.lane > 0:
+            name = f"{track.kind} ({track.lane + 1})"
         where = {"pid": track.pid, "tid": track.tid}
         yield {"ph": "M", "name": "thread_name", **where, "args": {"name": name}}
         yield {"ph": "M", "name": "thread_sort_index", **where, "args": {"sort_index": track.tid}}
@@ -173,7 +176,9 @@ def _lanes(slices: pd.DataFrame) -> list[tuple[int, str, int]]:
         ends, left = under_way.setdefault((rank, kind), []), free.setdefault((rank, kind), [])
         while ends and ends[0][0] <= start:
             heappush(left, heappop(ends)[1])
-        lane = heappop(left) if left else len(ends)
+        lane = len(ends)
+        if left:
+            lane = heappop(left)
         # an instant lasts one nanosecond, so that arrows can address it
         heappush(ends, (max(end, start + 1), lane))
         lanes.append((rank, kind, lane))

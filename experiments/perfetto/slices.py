@@ -13,7 +13,7 @@ COMPUTING, UP, DOWN, UPDATES = KINDS = ("computing", "up link", "down link", "up
 
 
 class TimeWindow(NamedTuple):
-    """A stretch of virtual time (s), its start in it and its end not."""
+    """An interval of virtual time (s), with its start and without its end."""
 
     start: float = 0.0
     end: float = math.inf
@@ -30,15 +30,18 @@ def nanoseconds(seconds: pd.Series) -> pd.Series:
 
 def machine(rank: int) -> str:
     """The name of a node."""
-    return f"worker {rank}" if rank >= 0 else "server" if rank == -1 else f"server {-rank}"
+    if rank >= 0:
+        return f"worker {rank}"
+    if rank == -1:
+        return "server"
+    return f"server {-rank}"
 
 
 def gradients(updates: pd.DataFrame, window: TimeWindow) -> pd.DataFrame:
-    """The gradients that have a part in the window, each under its `row` in `updates`, with its
-    times in ns.
+    """The gradients in the window, with their `row` in `updates` and times in ns.
 
-    `computation` and `update` number the slices it has part in; -1 where it made part of none, or
-    of one outside.
+    `computation` and `update` number the slices of a gradient; -1 if it was not applied, or outside
+    the window.
     """
     ended = updates.assign(
         computed=updates["computed"].fillna(updates["time"]), status=updates["status"].astype(str)
@@ -55,10 +58,9 @@ def gradients(updates: pd.DataFrame, window: TimeWindow) -> pd.DataFrame:
 
 
 def messages(result: Result, window: TimeWindow) -> pd.DataFrame:
-    """The messages that have a part in the window, with their times in ns.
+    """The messages in the window, with their times in ns.
 
-    One that is under way at the end of the run is on its way until then; one that was lost, for no
-    time.
+    A message in flight lasts until the end of the run; a lost message lasts no time.
     """
     log = result.messages
     ends = (
@@ -74,9 +76,7 @@ def messages(result: Result, window: TimeWindow) -> pd.DataFrame:
 
 
 def computation_slices(ended: pd.DataFrame) -> pd.DataFrame:
-    """A slice a gradient; the pieces that it may have share one computation, with the staleness of
-    the stalest.
-    """
+    """A slice per gradient; its pieces share one slice, with the largest staleness."""
     of = ended.assign(applied=ended["status"] == "applied").groupby("computation", sort=False)
     whole = of.agg(
         worker=("worker", "first"), started=("started", "first"), computed=("computed", "first"),
@@ -99,7 +99,7 @@ def computation_slices(ended: pd.DataFrame) -> pd.DataFrame:
 
 
 def update_slices(ended: pd.DataFrame) -> pd.DataFrame:
-    """An instant an update of a model; those of one model in one instant are one."""
+    """A slice without length per update; updates of one model in one instant share it."""
     of = ended[ended["update"] >= 0].groupby("update", sort=False)
     each = of.agg(
         target=("target", "first"), time=("time", "first"), first=("version", "min"), version=("version", "max"),
@@ -116,9 +116,7 @@ def update_slices(ended: pd.DataFrame) -> pd.DataFrame:
 
 
 def message_slices(sent: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """A slice a message on its sender's up link, and one on its receiver's down link, from sending
-    to arrival.
-    """
+    """Two slices per message: on the sender's up link and on the receiver's down link."""
     args = sent[["bytes", "status"]].to_dict("records")
     for own, kind, other, word in (
         ("sender", UP, "receiver", " to "),
@@ -154,9 +152,7 @@ def _table(
 def arrows(
     slices: pd.DataFrame, ended: pd.DataFrame, sent: pd.DataFrame
 ) -> Iterator[dict[str, Any]]:
-    """The flow events of all gradients, in order of time (ns); each is in the midst of the slice
-    that it belongs to.
-    """
+    """The flow events of all gradients, in order of time (ns), each in the middle of its slice."""
     ways = _stops(ended, sent)
     ways = ways.merge(slices[["kind", "key", "pid", "tid", "start", "end"]], on=["kind", "key"])
     ways["ts"] = (ways["start"] + ways["end"]) // 2
@@ -168,8 +164,7 @@ def arrows(
     for row, ph, pid, tid, ts in zip(
         *(ways[name].tolist() for name in ("row", "ph", "pid", "tid", "ts")), strict=True
     ):
-        ends = {"bp": "e"} if ph == "f" else {}
-        yield {
+        event = {
             "ph": ph,
             "cat": "gradient",
             "name": "gradient",
@@ -177,14 +172,14 @@ def arrows(
             "pid": pid,
             "tid": tid,
             "ts": ts,
-            **ends,
         }
+        if ph == "f":  # the arrow ends at the enclosing slice, not at the next one
+            event["bp"] = "e"
+        yield event
 
 
 def _stops(ended: pd.DataFrame, sent: pd.DataFrame) -> pd.DataFrame:
-    """The slices, by `kind` and `key`, at which each gradient (`row`) stops: one message, the first
-    after it.
-    """
+    """The slices (`kind`, `key`) of each gradient (`row`): at most one message, the first."""
     carried = sent.assign(message=sent.index)[sent["status"] == "delivered"]
     carried = carried.merge(ended[["row", "computed", "time"]], left_on="gradient", right_on="row")
     carried = carried[

@@ -26,8 +26,10 @@ from laggard.experiments.results.result import Result
 from laggard.experiments.results.results import common_question
 
 HERE = Path(__file__).parent
-HEAVY = 1_500_000
-"""Bytes above which a figure is dots rather than lines."""
+MAX_SVG_BYTES = 1_500_000
+"""A larger figure is stored as PNG."""
+MAX_NAMES = 8
+"""Runs that the alt text of a figure names."""
 
 
 def write_report(results: Sequence[Result], path: str | Path, question: str | None = None) -> None:
@@ -50,6 +52,8 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
         results: one run, or the runs of a sweep.
         question: to stand below the title; by default what the results' configs asked.
     """
+    if question is None:
+        question = common_question(results)
     environment = Environment(
         loader=FileSystemLoader(HERE),
         autoescape=True,
@@ -61,7 +65,7 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
     return environment.get_template("page.html").render(
         style=(HERE / "page.css").read_text(encoding="utf-8"),
         name=first.config.name,
-        question=common_question(results) if question is None else question,
+        question=question,
         several=len(results) > 1,
         facts=facts(results),
         summary=outcomes(results),
@@ -76,23 +80,27 @@ def report_page(results: Sequence[Result], question: str | None = None) -> str:
 
 
 def pictures(results: Sequence[Result], named: Sequence[str]) -> list[dict[str, str]]:
-    """The figures that these results have, each with its title, `source` (a data URI), text and
-    caption.
-
-    Those that say that they do not apply are left out.
-    """
+    """The figures that apply to these results: title, `source` (a data URI), alt text, caption."""
     outcome = "; ".join(f"{what} {value}" for what, value in facts(results))
-    runs = ", ".join(named[:8]) + (f" and {len(named) - 8} more" if len(named) > 8 else "")
-    target, label, found = results[0].config.evaluate.target_accuracy, by_method(results), []
+    runs = ", ".join(named[:MAX_NAMES])
+    if len(named) > MAX_NAMES:
+        runs += f" and {len(named) - MAX_NAMES} more"
+    found = []
     for entry in ENTRIES:
-        if entry.several if len(results) > 1 else entry.one:
-            with suppress(ValueError):
-                given = (None, target, label) if entry.name == "comparison" else ()
-                alt = f"{entry.caption} Of {runs}: {outcome}."
-                source = uri(entry.function(results, *given))
-                found.append(
-                    {"title": entry.title, "source": source, "alt": alt, "caption": entry.caption}
-                )
+        applies = entry.one
+        if len(results) > 1:
+            applies = entry.several
+        if not applies:
+            continue
+        arguments: tuple[Any, ...] = ()
+        if entry.name == "comparison":
+            target = results[0].config.evaluate.target_accuracy
+            arguments = (None, target, by_method(results))
+        alt = f"{entry.caption} Of {runs}: {outcome}."
+        with suppress(ValueError):  # the figure does not apply to these results
+            source = uri(entry.function(results, *arguments))
+            picture = {"title": entry.title, "source": source}
+            found.append({**picture, "alt": alt, "caption": entry.caption})
     return found
 
 
@@ -100,7 +108,7 @@ def uri(figure: Figure) -> str:
     """A figure as a data URI, without a background."""
     with style.context(STYLE):
         kind, image = "svg+xml", _figure_bytes(figure, format="svg", metadata={"Date": None})
-        if len(image) > HEAVY:
+        if len(image) > MAX_SVG_BYTES:
             kind, image = "png", _figure_bytes(figure, format="png", dpi=200)
     return f"data:image/{kind};base64,{b64encode(image).decode()}"
 
@@ -138,12 +146,18 @@ def facts(results: Sequence[Result]) -> list[tuple[str, str]]:
     """The main facts: of one run its outcome, of several their number and the best."""
     table = summary(results)
     best = table.get("accuracy", pd.Series(dtype=float)).max()
-    accuracy = [("best accuracy" if len(table) > 1 else "test accuracy", f"{best:.2%}")] * (
-        not math.isnan(best)
-    )
-    stale = table["staleness"].mean()
-    late = [("mean staleness", "–" if math.isnan(stale) else f"{stale:.2f}")]
-    late += [("time waited", f"{table['waiting'].mean():.0%}")]
+    title = "test accuracy"
+    if len(table) > 1:
+        title = "best accuracy"
+    accuracy = []
+    if not math.isnan(best):
+        accuracy = [(title, f"{best:.2%}")]
+    staleness = table["staleness"].mean()
+    shown = "–"
+    if not math.isnan(staleness):
+        shown = f"{staleness:.2f}"
+    waiting = f"{table['waiting'].mean():.0%}"
+    late = [("mean staleness", shown), ("time waited", waiting)]
     if len(results) > 1:
         finished = sum(of.manifest["status"] == "finished" for of in results)
         counts = [("runs", f"{len(results)}, {finished} finished"), ("models", str(len(table)))]
@@ -171,7 +185,10 @@ def outcomes(results: Sequence[Result]) -> ReportTable:
         for row in shown.to_dict("records")
     ]
     left = len(table) - len(shown)
-    return ReportTable(columns, rows, f"{left} more rows are not shown" if left else "")
+    note = ""
+    if left:
+        note = f"{left} more rows are not shown"
+    return ReportTable(columns, rows, note)
 
 
 def waiting_table(
@@ -256,4 +273,6 @@ def provenance(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _row_label(key: str, value: Any) -> str:
-    return value if isinstance(value, str) else f"{key.rpartition('.')[2]} = {value}"
+    if isinstance(value, str):
+        return value
+    return f"{key.rpartition('.')[2]} = {value}"
