@@ -1,6 +1,4 @@
-"""Runs for TensorBoard, Weights & Biases and MLflow: metrics over updates and virtual time,
-settings, the config.
-"""
+"""Exports runs to TensorBoard, Weights & Biases and MLflow: metrics, settings, the config."""
 
 from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
@@ -92,10 +90,10 @@ def _tensorboard(member: Exported, folder: Path) -> None:
         raise ConfigError(
             "", "expected no run of this name, got one: remove it or name another folder", str(path)
         )
-    plain = {
-        key: value if isinstance(value, int | float | str) else str(value)
-        for key, value in member.settings.items()
-    }
+    plain = dict(member.settings)
+    for key, value in member.settings.items():
+        if not isinstance(value, int | float | str):  # TensorBoard refuses it
+            plain[key] = str(value)
     with SummaryWriter(str(path)) as writer:
         for name, value, step, time in member.measures():
             writer.add_scalar(name, value, step, walltime=time)
@@ -136,18 +134,17 @@ def _mlflow(member: Exported, folder: Path) -> None:
     client = MlflowClient(tracking_uri=f"sqlite:///{folder.absolute() / 'mlflow.db'}")
     found = client.get_experiment_by_name(member.experiment)
     where = (folder.absolute() / "artifacts").as_uri()
-    home = (
-        found.experiment_id
-        if found
-        else client.create_experiment(member.experiment, artifact_location=where)
-    )
-    run = client.create_run(home, run_name=member.name).info.run_id
+    if found:
+        experiment = found.experiment_id
+    else:
+        experiment = client.create_experiment(member.experiment, artifact_location=where)
+    run = client.create_run(experiment, run_name=member.name).info.run_id
     params = [Param(key, str(value)) for key, value in member.settings.items()]
     metrics = [
         Metric(name, value, round(1000 * time), step)
         for name, value, step, time in member.measures()
     ]
-    for start in range(0, max(len(params), len(metrics)), 100):  # the most that one request takes
+    for start in range(0, max(len(params), len(metrics)), 100):  # the limit of one request
         client.log_batch(run, metrics[start : start + 100], params[start : start + 100])
     client.log_text(run, member.text, "config.yaml")
     client.set_terminated(run)

@@ -1,6 +1,4 @@
-"""What results show in a notebook: their summary, their figures by name, and a small table as
-HTML.
-"""
+"""Results in a notebook: the summary, the figures by name, and a small table as HTML."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -70,10 +68,10 @@ def html_of(results: Result | Results) -> str:
     escaped.
     """
     every = as_results(results)
-    many = isinstance(results, Results)
-    heading = [
-        repr(every) if many else f"Result({every[0].config.name}, run {every[0].manifest['run']})"
-    ]
+    if isinstance(results, Results):
+        heading = [repr(every)]
+    else:
+        heading = [f"Result({results.config.name}, run {results.manifest['run']})"]
     if not len(every):
         return f"<p>{escape(heading[0])}</p>"
     table = timed_summary(every[:HTML_ROWS])
