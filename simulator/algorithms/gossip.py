@@ -24,12 +24,12 @@ class DPSGD(Algorithm):
     combine_then_adapt    x_i <- sum_j W_ij x_j - lr g_i(x_i)      max(t_c, alpha + 2 N beta)
     adapt_then_combine    x_i <- sum_j W_ij (x_j - lr g_j(x_j))    t_c + alpha + 2 N beta
 
-    with W doubly stochastic; times of a step on a ring for N bytes, latency alpha, beta seconds a byte, one card a node
-    and gradients of t_c seconds. The first order sends before it computes, so that messages and
-    gradient overlap; `mixings`
-    is 1, since the model is averaged between read and step. The second is `sgp` without overlap,
-    and on the complete graph with weights 1/P and an optimiser that is linear in the gradient (SGD,
-    momentum, Nesterov) `sync_ps`. Each node keeps its own state of the optimiser. Staleness 0.
+    with W doubly stochastic. The times are those of a step on a ring, for N bytes, latency alpha,
+    beta seconds a byte, one card a node and gradients of t_c seconds. The first order sends before
+    it computes, so that messages and gradient overlap; `mixings` is 1, since the model is averaged
+    between read and step. The second is `sgp` without overlap, and on the complete graph with
+    weights 1/P and an optimiser that is linear in the gradient (SGD, momentum, Nesterov) `sync_ps`.
+    Each node keeps its own state of the optimiser. Staleness 0.
 
     Source: Lian et al. (2017), arXiv 1705.09056, algorithm 1; adapt-then-combine: Chen & Sayed
     (2012), arXiv 1111.0034.

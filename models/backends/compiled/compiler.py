@@ -32,7 +32,7 @@ from numba import njit
 compiled = njit(nogil=True, fastmath={"contract"}, boundscheck=False, error_model="numpy")
 inlined = njit(inline="always")
 entry = njit(nogil=True, fastmath={"contract"}, boundscheck=False, error_model="numpy", cache=CACHED)
-"""  # noqa: E501
+"""
 DECORATORS = {
     "differentiate": "@entry",
     "predict": "@entry",
